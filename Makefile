@@ -1,0 +1,49 @@
+# Every target installs what it needs into $(VENV) first; a second call finds it there.
+#   make test PYTHON=python3.13 VENV=.venv-313    another interpreter, another environment
+#   make test ARGS="tests/test_floors.py -x"      arguments for pytest
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+# Twice quiet: errors only; a package index may warn once per package.
+PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
+
+.PHONY: demo test slow mutants check bench clean
+
+demo: $(STAMP)
+	@$(BIN)/phasor demo --out demo-output
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest $(ARGS)
+
+slow: $(STAMP)
+	@$(BIN)/python -m pytest -m slow $(ARGS)
+
+mutants: $(STAMP)
+	@$(BIN)/python tests/mutants.py $(ARGS)
+
+check: $(STAMP)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+bench: $(STAMP)
+	@$(BIN)/python benchmarks/rotary.py $(ARGS)
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "phasor needs Python 3.11 or newer, and there is no '$(PYTHON)' here; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "phasor needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1); name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@echo "installing torch ... (first time only, about a minute)"
+	@$(PIP) install -c constraints.txt torch
+	@echo "installing phasor and what its tests and demo need ..."
+	@$(PIP) install -c constraints.txt -e '.[all,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

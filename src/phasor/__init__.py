@@ -1,0 +1,8 @@
+"""phasor: position encodings for attention, exact at every position."""
+
+from . import axes, positions, scaling
+from .apply import apply_rotary, apply_rotary_qk, rotate
+from .rotation import Rotation
+from .spec import RotarySpec
+
+__all__ = ["Rotation", "RotarySpec", "apply_rotary", "apply_rotary_qk", "axes", "positions", "rotate", "scaling"]

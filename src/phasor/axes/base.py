@@ -1,0 +1,28 @@
+"""Which position axis turns which pair, and on which ladder of frequencies the pair sits."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+
+class Axes(ABC):
+    """A scheme for positions with one or more coordinates per token (time, height, width, …)."""
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """The number of coordinates of a position."""
+
+    @abstractmethod
+    def axis_of_pair(self, pairs: int) -> tuple[int, ...]:
+        """``[pairs]``: the axis that turns each pair."""
+
+    def rung_of_pair(self, pairs: int) -> tuple[tuple[int, int], ...]:
+        """``[pairs]`` of ``(i, n)``: the pair's frequency is rung ``i`` of a ladder of ``n``, ``base ** (-i / n)``."""
+        return tuple((i, pairs) for i in range(pairs))
+
+    def weights(self, pairs: int) -> tuple[tuple[float, ...], ...]:
+        """``[count][pairs]``: the share of each axis in the angle of each pair; 1 for its own axis, else 0."""
+        owner = self.axis_of_pair(pairs)
+        return tuple(tuple(float(a == axis) for a in owner) for axis in range(self.count))

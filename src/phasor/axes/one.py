@@ -1,0 +1,21 @@
+from dataclasses import dataclass
+
+from .base import Axes
+
+
+@dataclass(frozen=True)
+class OneAxis(Axes):
+    """Text: one coordinate turns every pair (RoFormer, arXiv:2104.09864).
+
+    >>> OneAxis().axis_of_pair(3)
+    (0, 0, 0)
+    """
+
+    name = "one"
+
+    @property
+    def count(self) -> int:
+        return 1
+
+    def axis_of_pair(self, pairs: int) -> tuple[int, ...]:
+        return (0,) * pairs

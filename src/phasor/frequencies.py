@@ -1,0 +1,31 @@
+"""``theta_i = base ** (-2 i / dim)``: the angular frequency of pair i in radians per position. Written only here.
+
+Two arithmetics: exact decimals, from which phases are formed, and float32, bit for bit as published models form them.
+"""
+
+from decimal import Decimal, localcontext
+
+import torch
+from torch import Tensor
+
+from .phase import PRECISION
+
+
+def inverse_frequencies(base: Decimal, dim: int) -> list[Decimal]:
+    """``[dim / 2]`` exact values, falling from 1 towards ``1 / base`` (RoFormer, arXiv:2104.09864, section 3.2.2).
+
+    >>> [str(f.normalize()) for f in inverse_frequencies(Decimal(10_000), 8)]
+    ['1', '0.1', '0.01', '0.001']
+    """
+    with localcontext(prec=PRECISION):
+        return [base ** (Decimal(-2 * i) / dim) for i in range(dim // 2)]
+
+
+def inverse_frequencies_float32(base: float | Tensor, dim: int, device: torch.device | str = "cpu") -> Tensor:
+    """``[dim / 2]`` float32, in the order of operations of transformers' ``compute_default_rope_parameters``.
+
+    >>> inverse_frequencies_float32(10_000.0, 4).tolist()
+    [1.0, 0.009999999776482582]
+    """
+    exponents = torch.arange(0, dim, 2, dtype=torch.int64, device=device).to(torch.float32) / dim
+    return 1.0 / (base**exponents)

@@ -1,0 +1,68 @@
+"""The arithmetic of `reference` for eager mode, without its large temporaries: the same bits, two to four times sooner.
+
+Eager PyTorch runs one operation at a time over whole tensors, so widened intermediates travel to memory and back.
+Here they live for one block of tokens, which fits the cache. The backward pass is the transposed rotation.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..pairs import rotary_slice, split
+from . import reference
+
+BLOCK = 2**18  # elements of x per block: 1 MiB once widened to float32
+
+
+def rotate(
+    x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = False, trailing: bool = False, sequence_dim: int = -2
+) -> Tensor:
+    """`reference.rotate`, with ``sequence_dim`` the dimension of ``x``, ``cos`` and ``sin`` that holds the tokens.
+
+    Autograd keeps cos and sin. They must not need a gradient themselves: learned frequencies go through `reference`.
+
+    >>> rotate(torch.tensor([[1.0, 0.0]]), torch.zeros(1, 1), torch.ones(1, 1)).tolist()
+    [[0.0, 1.0]]
+    """
+    if x.requires_grad and torch.is_grad_enabled():
+        y: Tensor = _Rotate.apply(x, cos, sin, interleaved, trailing, sequence_dim)
+        return y
+    return _rotate(x, cos, sin, interleaved, trailing, sequence_dim)
+
+
+class _Rotate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, *layout: Any) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        ctx.layout = layout
+        return _rotate(x, cos, sin, *layout)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        cos, sin = ctx.saved_tensors
+        return _Rotate.apply(grad, cos, -sin, *ctx.layout), None, None, None, None, None
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, trailing: bool, sequence_dim: int) -> Tensor:
+    tokens, elements = x.shape[sequence_dim], x.numel()
+    if elements <= BLOCK:
+        return reference.rotate(x, cos, sin, interleaved=interleaved, trailing=trailing)
+    y = torch.empty_like(x)
+    block = max(1, BLOCK * tokens // elements)
+    for parts in zip(*(t.split(block, sequence_dim) for t in (y, x, cos, sin)), strict=True):
+        _write(*parts, interleaved, trailing)
+    return y
+
+
+def _write(y: Tensor, x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, trailing: bool) -> None:
+    width = 2 * cos.shape[-1]
+    if width < x.shape[-1]:
+        rest = slice(0, -width) if trailing else slice(width, None)
+        y[..., rest] = x[..., rest]
+        turned = rotary_slice(x.shape[-1], width, trailing)
+        y, x = y[..., turned], x[..., turned]
+    a, b = split(x.to(torch.promote_types(x.dtype, cos.dtype)), interleaved)
+    y_a, y_b = split(y, interleaved)
+    y_a.copy_((a * cos).sub_(b * sin))
+    y_b.copy_((a * sin).add_(b * cos))

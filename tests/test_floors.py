@@ -1,0 +1,196 @@
+"""The floors of DESIGN.md: a module imports only from lower ones. And importing phasor costs next to nothing."""
+
+import ast
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).resolve().parents[1] / "src"
+
+# The table of DESIGN.md, section "Floors". A unit is a file or a folder directly inside the package.
+FLOORS = {
+    unit: floor
+    for floor, units in enumerate(
+        [
+            "checks phase",
+            "pairs frequencies",
+            "scaling axes",
+            "spec",
+            "rotation positions",
+            "kernels",
+            "apply matrix",
+            "encodings attention modules heads configs checkpoints integrations",
+            "inspect lab testing cli demo",
+        ]
+    )
+    for unit in units.split()
+}
+
+# The only imports between two units of one floor.
+SAME_FLOOR = {
+    ("attention", "encodings"),
+    ("lab", "inspect"),
+    ("demo", "inspect"),
+    ("cli", "inspect"),
+    ("cli", "lab"),
+    ("cli", "testing"),
+    ("cli", "demo"),
+}
+
+HEAVY = ["transformers", "matplotlib", "typer", "rich"]
+
+
+def imported_units(path: Path, package: Path) -> Iterator[tuple[int, str]]:
+    """(line, unit) for every import of `path` from inside `package`; "" is the package itself, written in any way."""
+    folder = [package.name, *path.relative_to(package).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
+        if isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+            yield from ((node.lineno, "") for name in names if name[0] == package.name)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            if (node.module or "").split(".")[0] == package.name:
+                yield node.lineno, ""
+        elif isinstance(node, ast.ImportFrom):
+            base = folder[: len(folder) - node.level + 1]
+            target = base + (node.module.split(".") if node.module else [])
+            if not base:
+                yield node.lineno, ""
+            elif len(target) > 1:
+                yield node.lineno, target[1]
+            else:
+                yield from ((node.lineno, alias.name if is_unit(package, alias.name) else "") for alias in node.names)
+
+
+def is_unit(package: Path, name: str) -> bool:
+    return (package / name).is_dir() or (package / f"{name}.py").is_file()
+
+
+def complaint(importer: str, target: str) -> str | None:
+    """Why `importer` may not import `target`; None when it may. The root's __init__ (importer "") sees every floor."""
+    if target == "":
+        return "imports inside the package are relative and name the module that defines the thing"
+    if target not in FLOORS:
+        return f"{target} stands on no floor; add it to DESIGN.md and to FLOORS"
+    if importer in ("", target) or (importer, target) in SAME_FLOOR or FLOORS[target] < FLOORS[importer]:
+        return None
+    return f"{importer} (floor {FLOORS[importer]}) must not import {target} (floor {FLOORS[target]})"
+
+
+def violations(package: Path) -> list[str]:
+    """Every breach of the floors in the package at `package`, as `file:line: reason`."""
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        place = path.relative_to(package)
+        importer = "" if place == Path("__init__.py") else place.parts[0].removesuffix(".py")
+        if importer and importer not in FLOORS:
+            found.append(f"{place}: {importer} stands on no floor; add it to DESIGN.md and to FLOORS")
+            continue
+        for line, target in imported_units(path, package):
+            reason = complaint(importer, target)
+            if reason:
+                found.append(f"{place}:{line}: {reason}")
+    return found
+
+
+def test_every_module_imports_only_from_lower_floors():
+    package = SRC / "phasor"
+    assert (package / "__init__.py").is_file()
+    assert not (found := violations(package)), "\n".join(found)
+
+
+def tree(folder: Path, place: str, source: str) -> Path:
+    """A package of empty modules, one per floor and a folder, with `source` written at `place`."""
+    package = folder / "phasor"
+    files = {f"{unit}.py": "" for unit in FLOORS if unit not in ("scaling", "encodings")}
+    files |= {"__init__.py": "", "scaling/__init__.py": "", "scaling/yarn.py": "", "encodings/__init__.py": ""}
+    for name, text in (files | {place: source}).items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text, encoding="utf-8")
+    return package
+
+
+@pytest.mark.parametrize(
+    "place, source, reason",
+    [
+        ("phase.py", "from .spec import RotarySpec", "phase.py:1: phase (floor 0) must not import spec (floor 2)"),
+        ("phase.py", "from . import spec", "phase.py:1: phase (floor 0) must not import spec (floor 2)"),
+        ("phase.py", "from .pairs import split", "phase.py:1: phase (floor 0) must not import pairs (floor 0)"),
+        ("encodings/t5.py", "from ..attention import x", "encodings/t5.py:1: encodings (floor 6) must not import"),
+        (
+            "apply.py",
+            "def f():\n    from .cli import main",
+            "apply.py:2: apply (floor 5) must not import cli (floor 7)",
+        ),
+        ("scaling/yarn.py", "from .. import apply", "yarn.py:1: scaling (floor 1) must not import apply (floor 5)"),
+        ("scaling/deep/a.py", "from ...spec import x", "a.py:1: scaling (floor 1) must not import spec (floor 2)"),
+        ("scaling/__init__.py", "from ..spec import x", "scaling (floor 1) must not import spec (floor 2)"),
+        ("spec.py", "import phasor.phase", "spec.py:1: imports inside the package are relative"),
+        ("spec.py", "from phasor import phase", "spec.py:1: imports inside the package are relative"),
+        ("__init__.py", "from phasor.phase import x", "__init__.py:1: imports inside the package are relative"),
+        (
+            "spec.py",
+            "from . import RotarySpec",
+            "spec.py:1: imports inside the package are relative and name the module",
+        ),
+        ("spec.py", "from ..outside import x", "spec.py:1: imports inside the package are relative"),
+        ("utils.py", "", "utils.py: utils stands on no floor"),
+        ("spec.py", "from .utils import x", "spec.py:1: utils stands on no floor"),
+    ],
+)
+def test_a_bad_import_is_found(tmp_path, place, source, reason):
+    (found,) = violations(tree(tmp_path, place, source))
+    assert reason in found
+
+
+@pytest.mark.parametrize(
+    "place, source",
+    [
+        ("spec.py", "import torch\nfrom .phase import x\nfrom .scaling.yarn import y\nfrom . import axes"),
+        ("scaling/__init__.py", "from .yarn import x\nfrom ..phase import y"),
+        ("scaling/yarn.py", "from . import yarn\nfrom .. import phase\nfrom .linear import x"),
+        ("attention.py", "from .encodings.alibi import x"),
+        ("cli.py", "from .lab import x\nfrom .demo import y"),
+        ("__init__.py", "from .apply import x\nfrom . import inspect"),
+    ],
+)
+def test_a_good_import_is_left_alone(tmp_path, place, source):
+    assert violations(tree(tmp_path, place, source)) == []
+
+
+IMPORT_AND_REPORT = f"""
+import sys, time
+import torch
+start = time.perf_counter()
+import phasor
+print(time.perf_counter() - start, *sorted(set({HEAVY}) & set(sys.modules)))
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh_imports() -> list[tuple[float, list[str]]]:
+    """(seconds that `import phasor` adds to `import torch`, heavy modules loaded) in five new interpreters.
+
+    Both imports happen in one interpreter, so the seconds of torch, which vary more than the limit below, cancel.
+    """
+    # Bytecode is kept, as on a user's machine; without it every run would measure the compiler.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SRC), os.environ.get("PYTHONPATH")]))
+    runs = []
+    for _ in range(5):
+        command = [sys.executable, "-c", IMPORT_AND_REPORT]
+        seconds, *heavy = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout.split()
+        runs.append((float(seconds), heavy))
+    return runs
+
+
+def test_importing_phasor_loads_nothing_heavy(fresh_imports):
+    assert [heavy for _, heavy in fresh_imports] == [[]] * len(fresh_imports)
+
+
+def test_importing_phasor_is_quick(fresh_imports):
+    assert statistics.median(seconds for seconds, _ in fresh_imports) <= 0.15
