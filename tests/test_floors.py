@@ -17,8 +17,7 @@ FLOORS = {
     unit: floor
     for floor, units in enumerate(
         [
-            "checks phase",
-            "pairs frequencies",
+            "checks phase pairs frequencies",
             "scaling axes",
             "spec",
             "rotation positions",
@@ -33,6 +32,8 @@ FLOORS = {
 
 # The only imports between two units of one floor.
 SAME_FLOOR = {
+    ("frequencies", "phase"),
+    ("pairs", "checks"),
     ("attention", "encodings"),
     ("lab", "inspect"),
     ("demo", "inspect"),

@@ -1,0 +1,88 @@
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..configs import ModelRotary, read_config
+from ..inspect import compare, model_facts, page, to_dict
+
+
+def inspect(
+    configs: Annotated[list[str], typer.Argument(metavar="CONFIG…", help="A config.json or a folder that holds one.")],
+    part: Annotated[str | None, typer.Option(help="The part of a composite config (default: its text model).")] = None,
+    seq_len: Annotated[
+        int | None, typer.Option(min=1, help="Length for scalings that depend on it (default: the model's maximum).")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Also draw the figures as PNG into DIR.")] = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Say where two configs disagree, and from which position.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Show what a model's config makes of its positions: layers, wavelengths, scaling, decay, exactness."""
+    if diff:
+        if len(configs) != 2:
+            raise ValueError(f"--diff compares two configs, got {len(configs)}")
+        if plot is not None:
+            raise ValueError("--plot draws one config; call it without --diff")
+        _show_diff(*(read_config(source, part=part) for source in configs), seq_len, as_json)
+        return
+    if len(configs) != 1:
+        raise ValueError(f"inspect shows one config at a time, got {len(configs)}; to compare two, add --diff")
+    model = read_config(configs[0], part=part)
+    facts = model_facts(model, seq_len)
+    if plot is not None:
+        figures = _draw(model, facts, plot)
+    if as_json:
+        print(json.dumps(to_dict(model, facts), indent=2))
+        return
+    print(page(model, facts))
+    if plot is not None:
+        print("\nfigures\n" + "\n".join(f"  {path}" for path in figures.values()))
+
+
+def _draw(model: ModelRotary, facts: Any, folder: Path) -> dict[str, Path]:
+    try:
+        from ..inspect.figures import save_figures
+
+        return save_figures(model, facts, folder)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"--plot needs {error.name}; install it with: pip install 'phasor[plots]'") from None
+
+
+def _show_diff(a: ModelRotary, b: ModelRotary, seq_len: int | None, as_json: bool) -> None:
+    groups: dict[Any, list[int]] = {}
+    for i, pair in enumerate(zip(a.layers, b.layers, strict=False)):
+        groups.setdefault(pair, []).append(i)
+    length = seq_len or max(a.max_position or 1, b.max_position or 1)
+    findings: list[dict[str, Any]] = []
+    for (first, second), layers in groups.items():
+        found: dict[str, Any] = {"layers": layers}
+        if first is None or second is None:
+            found["says"] = "neither rotates" if first is second else f"only the {_which(first)} rotates here"
+            found["same"] = first is second
+        else:
+            result = compare(first, second, length)
+            found |= {"says": result.describe(), "same": result.same, "pair": result.pair, "position": result.position}
+            found["fields"] = {name: [str(v) for v in values] for name, values in result.fields.items()}
+        findings.append(found)
+    same = len(a.layers) == len(b.layers) and all(f["same"] for f in findings)
+    if as_json:
+        print(json.dumps({"same": same, "layers": [len(a.layers), len(b.layers)], "findings": findings}, indent=2))
+        return
+    if len(a.layers) != len(b.layers):
+        print(f"layers       {len(a.layers)} in the first, {len(b.layers)} in the second; the common ones are compared")
+    for found in findings:
+        chosen = found["layers"]
+        print(f"{'layers ' + _span(chosen):<13}{found['says']}")
+        for name, (mine, theirs) in found.get("fields", {}).items():
+            print(f"             {name}: {mine}  |  {theirs}")
+
+
+def _which(first: Any) -> str:
+    return "first" if first is not None else "second"
+
+
+def _span(layers: list[int]) -> str:
+    if layers == list(range(layers[0], layers[-1] + 1)):
+        return f"{layers[0]}-{layers[-1]}" if len(layers) > 1 else f"{layers[0]}"
+    return f"{layers[0]}, {layers[1]}, … ({len(layers)})"

@@ -1,0 +1,40 @@
+"""The time of one rotation next to transformers' own function, if that is installed."""
+
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+from ..apply import apply_rotary_qk
+from ..rotation import Rotation
+from ..spec import RotarySpec
+
+
+def medians(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Median seconds of each call over interleaved rounds."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for i in range(rounds + 1):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            if i:  # the first round warms up
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(spent) for name, spent in times.items()}
+
+
+def rotation_times(tokens: int = 1024, heads: int = 32, kv_heads: int = 8, rounds: int = 15) -> dict[str, float]:
+    """Median seconds to rotate q and k of Llama-3.1-8B's shape: ``phasor`` and, if installed, ``transformers``."""
+    results = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        q, k = (torch.randn(1, h, tokens, 128, dtype=dtype) for h in (heads, kv_heads))
+        rotation = Rotation.at(RotarySpec(head_dim=128, base=500_000.0), torch.arange(tokens))
+        calls: dict[str, Callable[[], object]] = {"phasor": lambda q=q, k=k, r=rotation: apply_rotary_qk(q, k, r)}
+        if importlib.util.find_spec("transformers"):
+            from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+            cos, sin = (torch.cat((t, t), dim=-1)[None].to(dtype) for t in (rotation.cos, rotation.sin))
+            calls["transformers"] = lambda q=q, k=k, c=cos, s=sin, f=apply_rotary_pos_emb: f(q, k, c, s)
+        results |= {f"{name} {str(dtype)[6:]}": t for name, t in medians(calls, rounds).items()}
+    return results

@@ -1,0 +1,157 @@
+"""What can be said in numbers about one rotary encoding: wavelengths, turns, regimes, decay, errors, bytes."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..phase import cos_sin, phases, steps
+from ..rotation import Rotation
+from ..scaling import DynamicNTK, Scaling, SteppedNTK
+from ..spec import RotarySpec, exact_frequencies
+
+FARTHEST = 2**20  # where the search for the first negative mean cosine stops
+
+
+@dataclass(frozen=True)
+class SpecFacts:
+    """Numbers of one spec at one trained length and one maximum length, all lists in pair order.
+
+    ``wavelengths`` in tokens per turn (``inf`` for a stopped pair); ``turns`` completed inside the trained length;
+    ``regimes``: what the scaling does to each pair, one of ``kept``, ``blended``, ``slowed``, ``stopped``.
+    """
+
+    spec: RotarySpec
+    seq_len: int | None
+    trained_length: int
+    max_position: int
+    inv_freq: tuple[float, ...]
+    wavelengths: tuple[float, ...]
+    turns: tuple[float, ...]
+    regimes: tuple[str, ...]
+    attention_factor: float
+    first_negative: int | None
+    float32_error: float
+    table_bytes: int
+
+    @property
+    def never_turn(self) -> int:
+        """Pairs that never complete a turn inside the trained length (stopped pairs not counted)."""
+        return sum(0 < t < 1 for t in self.turns)
+
+    def count(self, regime: str) -> int:
+        return self.regimes.count(regime)
+
+    def to_dict(self) -> dict[str, Any]:
+        data = {k: v for k, v in vars(self).items() if k != "spec"}
+        data["wavelengths"] = [w if math.isfinite(w) else None for w in self.wavelengths]
+        return {"spec": self.spec.to_dict(), **data, "never_turn": self.never_turn}
+
+
+def spec_facts(spec: RotarySpec, max_position: int, seq_len: int | None = None) -> SpecFacts:
+    """Measure a spec for positions below ``max_position``. Length-dependent schemes are taken at ``seq_len``.
+
+    >>> facts = spec_facts(RotarySpec(head_dim=4, base=100.0), max_position=32)
+    >>> [round(w, 2) for w in facts.wavelengths], facts.never_turn
+    ([6.28, 62.83], 1)
+    """
+    frequencies = spec.inv_freq(seq_len).tolist()
+    trained = getattr(spec.scaling, "original_max_position", None) or max_position
+    wavelengths = tuple(2 * math.pi / abs(f) if f else math.inf for f in frequencies)
+    return SpecFacts(
+        spec=spec,
+        seq_len=seq_len,
+        trained_length=trained,
+        max_position=max_position,
+        inv_freq=tuple(frequencies),
+        wavelengths=wavelengths,
+        turns=tuple(trained / w for w in wavelengths),
+        regimes=regimes(spec, seq_len),
+        attention_factor=spec.attention_factor(seq_len),
+        first_negative=first_negative(spec, seq_len, min(max_position, FARTHEST)),
+        float32_error=float32_error(spec, max_position, seq_len),
+        table_bytes=2 * 4 * spec.pairs * max_position,
+    )
+
+
+def regimes(spec: RotarySpec, seq_len: int | None = None) -> tuple[str, ...]:
+    """What the scaling does to each pair, against the ladder without it.
+
+    ``kept`` within a part in a million, ``slowed`` by the scheme's full factor, ``blended`` in between.
+    """
+    exact = spec.replace(angles="exact")
+    scaled = exact.inv_freq(seq_len)
+    plain = scaled if spec.frequencies else exact.replace(scaling=None).inv_freq()
+    full = _full_factor(spec.scaling, seq_len)
+
+    def regime(ratio: float, frequency: float) -> str:
+        if frequency == 0:
+            return "stopped"
+        if abs(ratio - 1) < 1e-6:
+            return "kept"
+        return "slowed" if full is not None and abs(ratio * full - 1) < 1e-6 else "blended"
+
+    return tuple(regime(r, f) for r, f in zip((scaled / plain).tolist(), scaled.tolist(), strict=True))
+
+
+def _full_factor(scaling: Scaling | None, seq_len: int | None) -> float | None:
+    """By how much the scheme slows its slowest pairs; None if it has no such number."""
+    if isinstance(scaling, DynamicNTK | SteppedNTK):
+        return float(scaling.factor_at(seq_len))
+    factor: float | None = getattr(scaling, "factor", None)
+    return None if getattr(scaling, "long_factor", None) else factor
+
+
+def decay(spec: RotarySpec, distances: Tensor, seq_len: int | None = None) -> Tensor:
+    """``g(d) = mean over pairs of cos(d theta_i)``, float64, for int64 ``distances`` of any shape.
+
+    It is the expected score of two equal random vectors at that distance, as a share of that at distance 0. It falls
+    at first and is no bound. (RoFormer, section 3.4.3; "Base of RoPE bounds context length", arXiv:2405.14591.)
+
+    >>> decay(RotarySpec(head_dim=4), torch.tensor([0])).tolist()
+    [1.0]
+    """
+    cos, _ = _ladder_at(spec, distances, seq_len)
+    return cos.mean(-1)
+
+
+def decay_bound(spec: RotarySpec, distances: Tensor, seq_len: int | None = None) -> Tensor:
+    """RoFormer's upper bound ``(1 / P) sum_j |S_j|``, ``S_j = sum_{i < j} exp(i d theta_i)`` (section 3.4.3, eq. 35-37).
+
+    >>> decay_bound(RotarySpec(head_dim=128), torch.tensor([0])).tolist()  # (1 + … + 64) / 64
+    [32.5]
+    """
+    cos, sin = _ladder_at(spec, distances, seq_len)
+    return torch.hypot(cos.cumsum(-1), sin.cumsum(-1)).mean(-1)
+
+
+def _ladder_at(spec: RotarySpec, distances: Tensor, seq_len: int | None) -> tuple[Tensor, Tensor]:
+    """cos and sin ``[..., P]`` of all pairs at one distance along every axis, float64, without the magnitude."""
+    ladder = torch.tensor([steps(exact_frequencies(spec, seq_len))])
+    return cos_sin(phases(distances.unsqueeze(0), ladder), torch.float64)
+
+
+def first_negative(spec: RotarySpec, seq_len: int | None, below: int, chunk: int = 2**15) -> int | None:
+    """The smallest distance below ``below`` at which `decay` is negative, or None.
+
+    >>> first_negative(RotarySpec(head_dim=128), None, 4096)  # published for base 10000, 128 channels
+    1707
+    """
+    for start in range(0, below, chunk):
+        negative = (decay(spec, torch.arange(start, min(start + chunk, below)), seq_len) < 0).nonzero()
+        if len(negative):
+            return start + int(negative[0])
+    return None
+
+
+def float32_error(spec: RotarySpec, max_position: int, seq_len: int | None = None, window: int = 512) -> float:
+    """Largest error of cos or sin from float32 angles over the last ``window`` positions below ``max_position``."""
+    at = torch.arange(max(0, max_position - window), max_position)
+    if spec.axes.count > 1:
+        at = at.unsqueeze(0).expand(spec.axes.count, -1)
+    length = seq_len or 1  # inside the trained length, for schemes that ask
+    exact = Rotation.at(spec.replace(angles="exact"), at, length, dtype=torch.float64)
+    usual = Rotation.at(spec.replace(angles="float32", tables="float32"), at, length)
+    return max(float((exact.cos - usual.cos).abs().max()), float((exact.sin - usual.sin).abs().max()))
