@@ -62,7 +62,9 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch._dynamo.config.recompile_limit = 64
-    print(f"torch {torch.__version__}, {args.threads} threads, {args.rounds} rounds, medians in ms; ratio: phasor / transformers")
+    print(
+        f"torch {torch.__version__}, {args.threads} threads, {args.rounds} rounds; median ms, phasor / transformers, ratio"
+    )
     print(f"{'q 32 heads, k 8 heads, 128 wide':<52}{'eager':>22}{'compiled':>24}")
     for interleaved in (False, True):
         for dtype in (torch.float32, torch.bfloat16):
@@ -71,7 +73,10 @@ def main() -> None:
                     if gradient and tokens == 1:
                         continue
                     rounds = args.rounds * (20 if tokens == 1 else 1)
-                    ms = {n: t * 1e3 for n, t in medians(variants(batch, tokens, dtype, interleaved, gradient), rounds).items()}
+                    ms = {
+                        n: t * 1e3
+                        for n, t in medians(variants(batch, tokens, dtype, interleaved, gradient), rounds).items()
+                    }
                     layout = "interleaved" if interleaved else "halves"
                     kind = "fwd+bwd" if gradient else "fwd"
                     print(

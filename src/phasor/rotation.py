@@ -191,7 +191,7 @@ def _float32_values(spec: RotarySpec, seq_len: int | None) -> list[list[float]]:
 # Constants to the compiler, whatever the spec: exact decimals cannot be traced. This is what
 # torch.compiler.assume_constant_result does; calling it would import the compiler, a second of start-up.
 for _constant in (_step_values, _float32_values):
-    _constant._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    setattr(_constant, "_dynamo_marked_constant", True)  # noqa: B010
 
 
 def _float32_angles(positions: Tensor, frequencies: Tensor) -> Tensor:

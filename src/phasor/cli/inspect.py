@@ -15,7 +15,9 @@ def inspect(
         int | None, typer.Option(min=1, help="Length for scalings that depend on it (default: the model's maximum).")
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Also draw the figures as PNG into DIR.")] = None,
-    diff: Annotated[bool, typer.Option("--diff", help="Say where two configs disagree, and from which position.")] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Say where two configs disagree, and from which position.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show what a model's config makes of its positions: layers, wavelengths, scaling, decay, exactness."""
@@ -24,7 +26,8 @@ def inspect(
             raise ValueError(f"--diff compares two configs, got {len(configs)}")
         if plot is not None:
             raise ValueError("--plot draws one config; call it without --diff")
-        _show_diff(*(read_config(source, part=part) for source in configs), seq_len, as_json)
+        first, second = (read_config(source, part=part) for source in configs)
+        _show_diff(first, second, seq_len, as_json)
         return
     if len(configs) != 1:
         raise ValueError(f"inspect shows one config at a time, got {len(configs)}; to compare two, add --diff")

@@ -56,7 +56,7 @@ def run(out: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
 
 
 def bundled_models() -> dict[str, dict[str, Any]]:
-    """Facts of shipped models, ``{name: {"kind": …, "config": …}}``: the keys of their configs that bear on positions."""
+    """Shipped models, ``{name: {"kind": …, "config": …}}``: the keys of their configs that bear on positions."""
     models: dict[str, dict[str, Any]] = json.loads(
         (files("phasor") / "data" / "models.json").read_text(encoding="utf-8")
     )

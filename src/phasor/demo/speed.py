@@ -4,6 +4,7 @@ import importlib.util
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -26,15 +27,15 @@ def medians(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, fl
 
 def rotation_times(tokens: int = 1024, heads: int = 32, kv_heads: int = 8, rounds: int = 15) -> dict[str, float]:
     """Median seconds to rotate q and k of Llama-3.1-8B's shape: ``phasor`` and, if installed, ``transformers``."""
-    results = {}
+    results: dict[str, float] = {}
     for dtype in (torch.float32, torch.bfloat16):
         q, k = (torch.randn(1, h, tokens, 128, dtype=dtype) for h in (heads, kv_heads))
         rotation = Rotation.at(RotarySpec(head_dim=128, base=500_000.0), torch.arange(tokens))
-        calls: dict[str, Callable[[], object]] = {"phasor": lambda q=q, k=k, r=rotation: apply_rotary_qk(q, k, r)}
+        calls: dict[str, Callable[[], object]] = {"phasor": partial(apply_rotary_qk, q, k, rotation)}
         if importlib.util.find_spec("transformers"):
             from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
             cos, sin = (torch.cat((t, t), dim=-1)[None].to(dtype) for t in (rotation.cos, rotation.sin))
-            calls["transformers"] = lambda q=q, k=k, c=cos, s=sin, f=apply_rotary_pos_emb: f(q, k, c, s)
+            calls["transformers"] = partial(apply_rotary_pos_emb, q, k, cos, sin)
         results |= {f"{name} {str(dtype)[6:]}": t for name, t in medians(calls, rounds).items()}
     return results

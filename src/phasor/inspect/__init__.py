@@ -4,4 +4,14 @@ from .compare import Disagreement, compare
 from .numbers import SpecFacts, decay, decay_bound, spec_facts
 from .page import model_facts, page, to_dict
 
-__all__ = ["Disagreement", "SpecFacts", "compare", "decay", "decay_bound", "model_facts", "page", "spec_facts", "to_dict"]
+__all__ = [
+    "Disagreement",
+    "SpecFacts",
+    "compare",
+    "decay",
+    "decay_bound",
+    "model_facts",
+    "page",
+    "spec_facts",
+    "to_dict",
+]

@@ -13,7 +13,12 @@ from .numbers import SpecFacts, decay, decay_bound
 
 # Okabe-Ito: told apart with any colour vision. Regimes also differ in their marker.
 COLORS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442", "#999999")
-REGIMES = {"kept": ("#0072B2", "o"), "blended": ("#E69F00", "^"), "slowed": ("#D55E00", "s"), "stopped": ("#999999", "x")}
+REGIMES = {
+    "kept": ("#0072B2", "o"),
+    "blended": ("#E69F00", "^"),
+    "slowed": ("#D55E00", "s"),
+    "stopped": ("#999999", "x"),
+}
 
 
 def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -> dict[str, Path]:
@@ -43,19 +48,20 @@ def caption(name: str) -> str:
     """One sentence on what to see in the figure of that name."""
     return {
         "wavelengths": "Tokens per turn of each pair: pairs above the dashed line never complete a turn in training.",
-        "decay": "Expected score of equal vectors by distance: it falls, then wavers, and the bound is not a promise.",
+        "decay": "Expected score of equal vectors by distance: it falls, then wavers; below, an upper bound.",
         "angles": "Angle of every pair at every position: fast pairs stripe, slow pairs barely move.",
         "axes": "Which coordinate of a position turns which pair.",
         "layers": "Which rotation each layer uses; layers without one see no positions.",
     }[name.split("_")[0]]
 
 
-def _figure(width: float = 8.0, height: float = 4.0) -> tuple[Any, Any]:
+def _figure(width: float = 8.0, height: float = 4.0, rows: int = 1) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
+    axes = figure.subplots(rows, sharex=True)
+    for ax in [axes] if rows == 1 else axes:
+        ax.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
 
@@ -71,26 +77,28 @@ def wavelengths(facts: SpecFacts) -> Any:
     if stopped:
         ax.plot([], [], " ", label=f"stopped ({stopped} pairs, not drawn)")
     ax.axhline(facts.trained_length, color="black", linestyle="--", linewidth=1)
-    ax.annotate(f"trained length {facts.trained_length:,}", (0, facts.trained_length), (0, 3), textcoords="offset points")
+    ax.annotate(
+        f"trained length {facts.trained_length:,}", (0, facts.trained_length), (0, 3), textcoords="offset points"
+    )
     ax.set(yscale="log", xlabel="pair", ylabel="wavelength (tokens per turn)", title="Wavelengths")
     ax.legend(frameon=False, loc="lower right")
     return figure
 
 
 def decay_curve(facts: SpecFacts) -> Any:
-    """Mean cosine and RoFormer's bound (as a share of its value at 0) by relative distance."""
-    figure, ax = _figure()
+    """Mean cosine by relative distance, and below it RoFormer's bound in its own unit."""
+    figure, (upper, lower) = _figure(height=5.0, rows=2)
     last = max(2, facts.max_position - 1)
     distances = torch.logspace(0, math.log10(last), 600, dtype=torch.float64).round().long().unique()
-    ax.axhline(0, color="black", linewidth=0.5)
-    ax.plot(distances, decay(facts.spec, distances, facts.seq_len), color=COLORS[0], label="mean of cos(d θ)")
-    bound = decay_bound(facts.spec, distances, facts.seq_len) / decay_bound(facts.spec, torch.tensor([0]), facts.seq_len)
-    ax.plot(distances, bound, color=COLORS[2], linestyle=":", label="RoFormer's upper bound, share of its start")
+    upper.axhline(0, color="black", linewidth=0.5)
+    upper.plot(distances.numpy(), decay(facts.spec, distances, facts.seq_len).numpy(), color=COLORS[0])
     if facts.first_negative is not None:
-        ax.axvline(facts.first_negative, color=COLORS[3], linestyle="--", linewidth=1)
-        ax.annotate(f" first negative: {facts.first_negative:,}", (facts.first_negative, 0.8), color=COLORS[3])
-    ax.set(xscale="log", xlabel="relative distance d (tokens)", ylabel="share of the score at d = 0", title="Decay")
-    ax.legend(frameon=False)
+        upper.axvline(facts.first_negative, color=COLORS[2], linestyle="--", linewidth=1)
+        label = f"first negative: {facts.first_negative:,} "
+        upper.annotate(label, (facts.first_negative, 0.9), color=COLORS[2], ha="right")
+    lower.plot(distances.numpy(), decay_bound(facts.spec, distances, facts.seq_len).numpy(), color=COLORS[3])
+    upper.set(xscale="log", ylabel="mean of cos(d θ)", title="Decay")
+    lower.set(xscale="log", xlabel="relative distance d (tokens)", ylabel="RoFormer's bound", ylim=(0, None))
     return figure
 
 
@@ -101,7 +109,7 @@ def angle_map(facts: SpecFacts, columns: int = 512) -> Any:
     if facts.spec.axes.count > 1:
         at = at.unsqueeze(0).expand(facts.spec.axes.count, -1)
     cos = Rotation.at(facts.spec, at, facts.seq_len or 1).cos / facts.attention_factor
-    image = ax.imshow(cos.T, aspect="auto", cmap="cividis", vmin=-1, vmax=1, interpolation="nearest")
+    image = ax.imshow(cos.T.numpy(), aspect="auto", cmap="cividis", vmin=-1, vmax=1, interpolation="nearest")
     figure.colorbar(image, ax=ax, label="cos(angle)")
     ax.set(xlabel="position (tokens)", ylabel="pair", title="Angles")
     return figure

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from ..rotation import Rotation
 from ..scaling import DynamicNTK, Scaling, SteppedNTK
 from ..spec import RotarySpec, exact_frequencies
 
-FARTHEST = 2**20  # where the search for the first negative mean cosine stops
+FARTHEST = 2**18  # where the search for the first negative mean cosine stops
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class SpecFacts:
         return {"spec": self.spec.to_dict(), **data, "never_turn": self.never_turn}
 
 
+@lru_cache(maxsize=256)
 def spec_facts(spec: RotarySpec, max_position: int, seq_len: int | None = None) -> SpecFacts:
     """Measure a spec for positions below ``max_position``. Length-dependent schemes are taken at ``seq_len``.
 
@@ -118,7 +120,7 @@ def decay(spec: RotarySpec, distances: Tensor, seq_len: int | None = None) -> Te
 
 
 def decay_bound(spec: RotarySpec, distances: Tensor, seq_len: int | None = None) -> Tensor:
-    """RoFormer's upper bound ``(1 / P) sum_j |S_j|``, ``S_j = sum_{i < j} exp(i d theta_i)`` (section 3.4.3, eq. 35-37).
+    """RoFormer's upper bound ``(1 / P) sum_j |S_j|``, ``S_j = sum_{i < j} exp(i d theta_i)`` (eq. 35-37).
 
     >>> decay_bound(RotarySpec(head_dim=128), torch.tensor([0])).tolist()  # (1 + … + 64) / 64
     [32.5]

@@ -124,7 +124,8 @@ def _fact_lines(fact: SpecFacts) -> list[str]:
         _row("", decay_line(fact)),
         _row(
             "  exactness",
-            f"float32 angles are off by {fact.float32_error:.1e} at position {fact.max_position - 1:,}; exact ones by 2e-7",
+            f"float32 angles are off by {fact.float32_error:.1e} at position {fact.max_position - 1:,}, "
+            "exact ones by at most 2.5e-7",
         ),
         _row(
             "  table",

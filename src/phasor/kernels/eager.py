@@ -50,8 +50,9 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, trailing: bo
         return reference.rotate(x, cos, sin, interleaved=interleaved, trailing=trailing)
     y = torch.empty_like(x)
     block = max(1, BLOCK * tokens // elements)
-    for parts in zip(*(t.split(block, sequence_dim) for t in (y, x, cos, sin)), strict=True):
-        _write(*parts, interleaved, trailing)
+    blocks = (t.split(block, sequence_dim) for t in (y, x, cos, sin))
+    for y_part, x_part, cos_part, sin_part in zip(*blocks, strict=True):
+        _write(y_part, x_part, cos_part, sin_part, interleaved, trailing)
     return y
 
 

@@ -1,0 +1,138 @@
+"""The command line as a person meets it: what it prints, what it writes, how it refuses."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from phasor.cli import main
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 8192,
+    "rope_theta": 500000.0,
+}
+
+
+def phasor(*args, **env):
+    command = [sys.executable, "-m", "phasor", *map(str, args)]
+    return subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", env={**os.environ, **env}, timeout=120
+    )
+
+
+@pytest.fixture
+def config(tmp_path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA))
+    return path
+
+
+def test_page(config):
+    done = phasor("inspect", config)
+    assert done.returncode == 0 and not done.stderr
+    for said in (
+        "llama, 2 of 2 layers rotate, 32 query heads, 8 key heads, 8,192 positions",
+        "rope_theta → base 500000",
+        "channel 0 pairs with 64",
+        "wavelengths 6.283",
+        "float32 angles are off by",
+    ):
+        assert said in done.stdout
+    assert phasor("inspect", config.parent).stdout == done.stdout  # a folder that holds it
+
+
+def test_json(config):
+    data = json.loads(phasor("inspect", config, "--json").stdout)
+    assert data["layers"] == [0, 0] and data["rotations"][0]["spec"]["base"] == 500000.0
+    assert len(data["rotations"][0]["wavelengths"]) == 64
+
+
+def test_plot(config, tmp_path):
+    done = phasor("inspect", config, "--plot", tmp_path / "figures")
+    assert done.returncode == 0
+    for name in ("wavelengths", "decay", "angles"):
+        path = tmp_path / "figures" / f"{name}.png"
+        assert path.read_bytes().startswith(b"\x89PNG") and path.name in done.stdout
+
+
+def test_diff(config, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(LLAMA | {"rope_theta": 10000.0}))
+    done = phasor("inspect", "--diff", config, other)
+    assert done.returncode == 0 and "base: 500000.0  |  10000.0" in done.stdout and "from position" in done.stdout
+    assert json.loads(phasor("inspect", "--diff", "--json", config, config).stdout)["same"] is True
+    assert json.loads(phasor("inspect", "--diff", "--json", config, other).stdout)["same"] is False
+
+
+def test_a_terminal_without_unicode(config):
+    done = phasor("inspect", config, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0 and "base 500000" in done.stdout
+
+
+def test_a_refusal_is_one_line_and_exit_code_2(tmp_path):
+    done = phasor("inspect", tmp_path / "nowhere.json")
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("phasor: ") and "nowhere.json" in done.stderr
+
+
+def test_refusals(tmp_path, config, monkeypatch, capsys):
+    def refused(*args) -> str:
+        monkeypatch.setattr(sys, "argv", ["phasor", *map(str, args)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        printed = capsys.readouterr()
+        assert stop.value.code == 2 and not printed.out
+        return printed.err
+
+    def one_line(*args) -> str:
+        said = refused(*args)
+        assert said.count("\n") == 1 and said.startswith("phasor: ")
+        return said
+
+    def written(text: str) -> Path:
+        path = tmp_path / "bad.json"
+        path.write_text(text)
+        return path
+
+    one_line("inspect", written("{"))
+    one_line("inspect", written("[" * 100_000))
+    one_line("inspect", written("[1, 2]"))
+    assert "ALiBi" in one_line("inspect", written(json.dumps({"model_type": "bloom", "n_head": 4, "hidden_size": 64})))
+    assert "rope_thetta" in one_line("inspect", written(json.dumps(LLAMA | {"rope_thetta": 1.0})))
+    assert "--diff compares two" in one_line("inspect", "--diff", config)
+    assert "one config at a time" in one_line("inspect", config, config)
+    assert "CONFIG" in refused("inspect")
+    assert "seq-len" in refused("inspect", config, "--seq-len", "0")
+
+
+def test_a_closed_pipe_is_no_error(config):
+    command = f"{sys.executable} -m phasor inspect {config} | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and not done.stderr
+
+
+def test_every_config_has_a_page(shared_data):
+    """In this process, for speed: each config that can be read gives a page that names its keys."""
+    from phasor import read_config
+    from phasor.inspect import model_facts, page, to_dict
+
+    pages = 0
+    for path in sorted(shared_data.glob("configs/*/*.json")):
+        try:
+            model = read_config(path)
+        except ValueError:
+            continue  # which configs are refused, and why, is tested with the reader
+        facts = model_facts(model)
+        text = page(model, facts)
+        assert all(key in text for key in model.sources) and text.count("\nrotation") == len(model.distinct)
+        json.dumps(to_dict(model, facts), allow_nan=False)
+        pages += 1
+    assert pages > 100

@@ -1,0 +1,107 @@
+"""Facts that `phasor inspect` prints, against numbers published elsewhere."""
+
+import math
+
+import pytest
+import torch
+
+from phasor import RotarySpec
+from phasor.axes import Sections
+from phasor.inspect import compare, decay, decay_bound, spec_facts
+from phasor.inspect.numbers import regimes
+from phasor.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
+
+LLAMA31 = RotarySpec(head_dim=128, base=500_000.0, scaling=Llama3(8.0, 1.0, 4.0, 8192))
+
+
+@pytest.mark.parametrize(("base", "distance"), [(1e4, 1707), (5e5, 18438), (1e6, 27115)])
+def test_first_negative_mean_cosine(base, distance):
+    # "Base of RoPE bounds context length", arXiv:2405.14591: where the condition fails first, 128 channels
+    facts = spec_facts(RotarySpec(head_dim=128, base=base), 2 * distance)
+    assert facts.first_negative == distance
+    assert spec_facts(RotarySpec(head_dim=128, base=base), distance).first_negative is None
+
+
+def test_roformer_bound():
+    # RoFormer figure 2 as printed by Su, kexue.fm 8265, to 4 decimals: (2/d) sum |S_j| for d = 128, base 10000
+    published = {0: 32.5, 1: 31.5382, 2: 28.9560, 4: 22.6040, 8: 19.8174, 16: 15.7750, 64: 10.0899, 256: 6.5431}
+    bound = decay_bound(RotarySpec(head_dim=128), torch.tensor(list(published)))
+    torch.testing.assert_close(bound, torch.tensor(list(published.values()), dtype=torch.float64), atol=5e-5, rtol=0)
+
+
+def test_mean_cosine():
+    # g(1), g(4), g(64), g(2048) for d = 128, base 10000, by closed form in plain Python
+    spec = RotarySpec(head_dim=128)
+    for d in (0, 1, 4, 64, 2048):
+        expected = sum(math.cos(d * 10_000 ** (-2 * i / 128)) for i in range(64)) / 64
+        assert decay(spec, torch.tensor(d)).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_regimes_of_llama31():
+    # llama-models' apply_scaling: pairs 0-28 unchanged, 29-34 blended, 35-63 divided by 8
+    facts = spec_facts(LLAMA31, 131_072)
+    assert facts.regimes == ("kept",) * 29 + ("blended",) * 6 + ("slowed",) * 29
+    assert facts.trained_length == 8192
+
+
+@pytest.mark.parametrize(
+    ("scaling", "expected"),
+    [
+        (None, {"kept": 64}),
+        (Linear(4.0), {"slowed": 64}),
+        (NTK(8.0), {"kept": 1, "slowed": 1, "blended": 62}),
+        (YaRN(16.0, 4096), {"kept": 21, "slowed": 18, "blended": 25}),  # ramp 20 to 46 for Llama 2
+        (Proportional(0.25), {"kept": 16, "stopped": 48}),
+        (DynamicNTK(2.0, 4096), {"kept": 64}),  # inside the trained length
+        (LongRoPE((1.0,) * 64, (2.0,) * 64, 4096, 2.0), {"kept": 64}),
+    ],
+)
+def test_regimes(scaling, expected):
+    found = regimes(RotarySpec(head_dim=128, scaling=scaling))
+    assert {r: found.count(r) for r in set(found)} == expected
+
+
+def test_never_turn():
+    # 18 pairs have a wavelength above 4096 for base 10000, 128 channels: "Scaling laws of RoPE", arXiv:2310.05209
+    assert spec_facts(RotarySpec(head_dim=128), 4096).never_turn == 18
+
+
+def test_float32_error_grows_with_the_position():
+    # measured elsewhere against float64 for base 5e5, 128 channels, over the last 512 positions: 2.8e-4, 9.2e-3, 7.4e-2
+    spec = RotarySpec(head_dim=128, base=500_000.0)
+    found = [spec_facts(spec, n).float32_error for n in (4096, 131_072, 1_048_576)]
+    assert found == pytest.approx([2.8e-4, 9.2e-3, 7.4e-2], rel=0.03)
+
+
+def test_table_bytes():
+    assert spec_facts(LLAMA31, 131_072).table_bytes == 64 * 2**20  # 131072 x 64 x (cos and sin) x 4 bytes
+
+
+def test_facts_survive_json():
+    import json
+
+    for spec in (
+        LLAMA31,
+        RotarySpec(head_dim=16, scaling=Proportional(0.5)),
+        RotarySpec(head_dim=8, axes=Sections((2, 1, 1))),
+    ):
+        data = json.loads(json.dumps(spec_facts(spec, 64).to_dict(), allow_nan=False))
+        assert RotarySpec.from_dict(data["spec"]) == spec
+
+
+def test_compare_names_the_pair_and_the_position():
+    # pairs 0.09 rad per token apart: 0.09 after one token, 0.18 after two
+    found = compare(RotarySpec(head_dim=4, base=100.0), RotarySpec(head_dim=4, base=10_000.0))
+    assert (found.pair, found.position, found.pairs_apart, found.everywhere) == (1, 2, 1, False)
+    assert "pair 1 is 0.1 rad off from position 2" in found.describe()
+
+
+def test_compare_sees_layout_and_magnitude():
+    plain = RotarySpec(head_dim=128)
+    assert compare(plain, plain).same
+    assert compare(plain, plain.replace(interleaved=True)).everywhere
+    stated = plain.replace(scaling=YaRN(32.0, 4096))
+    muted = plain.replace(scaling=YaRN(32.0, 4096, attention=1.0))
+    found = compare(muted, stated)
+    assert found.pair is None and not found.same
+    assert found.score_ratio == pytest.approx((0.1 * math.log(32) + 1) ** 2)
