@@ -24,7 +24,7 @@ FLOORS = {
             "kernels",
             "apply matrix",
             "encodings attention modules heads configs checkpoints integrations",
-            "inspect lab testing cli demo",
+            "inspect lab testing cli demo __main__",
         ]
     )
     for unit in units.split()
@@ -41,6 +41,8 @@ SAME_FLOOR = {
     ("cli", "lab"),
     ("cli", "testing"),
     ("cli", "demo"),
+    ("demo", "lab"),
+    ("__main__", "cli"),
 }
 
 HEAVY = ["transformers", "matplotlib", "typer", "rich"]

@@ -1,0 +1,27 @@
+"""Position encodings behind one shape of API, `Encoding`: one file each, read ``base.py`` first."""
+
+from .alibi import ALiBi, alibi_slopes
+from .base import Encoding
+from .learned import Learned
+from .none import NoPE
+from .rotary import Rotary
+from .shaw import Shaw
+from .sinusoidal import Sinusoidal, shift_matrix, sinusoids
+from .t5 import T5Bias, t5_bucket
+from .transformer_xl import TransformerXL
+
+__all__ = [
+    "Encoding",
+    "NoPE",
+    "Sinusoidal",
+    "sinusoids",
+    "shift_matrix",
+    "Learned",
+    "Rotary",
+    "ALiBi",
+    "alibi_slopes",
+    "T5Bias",
+    "t5_bucket",
+    "Shaw",
+    "TransformerXL",
+]

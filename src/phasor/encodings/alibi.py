@@ -1,0 +1,83 @@
+import torch
+from torch import Tensor
+
+from ..checks import whole
+from .base import Encoding, ScoreMod, check_heads, distances, wide
+
+
+def alibi_slopes(num_heads: int) -> tuple[float, ...]:
+    """One slope per head, ``2 ** (-8 h / H)`` for ``h = 1 ... H`` where H is a power of two.
+
+    Any other H takes the slopes of the power of two below, ``c``, and then every other slope of ``2 c``, as the
+    authors' code does (the paper's text covers powers of two only).
+
+    Source: Press et al. 2021, arXiv:2108.12409, section 3, and ``get_slopes`` of its code.
+
+    >>> alibi_slopes(4)
+    (0.25, 0.0625, 0.015625, 0.00390625)
+    >>> alibi_slopes(3)  # those of 2 heads, and the first of 4
+    (0.0625, 0.00390625, 0.25)
+    """
+    whole("num_heads", num_heads)
+    power = 1 << (num_heads.bit_length() - 1)
+    slopes = tuple(2.0 ** (-8 * h / power) for h in range(1, power + 1))
+    if power == num_heads:
+        return slopes
+    return slopes + alibi_slopes(2 * power)[0::2][: num_heads - power]
+
+
+class ALiBi(Encoding):
+    """A penalty that grows with distance: ``bias = -slope_h (m - n)``, added to the scaled logits.
+
+    ``symmetric=True`` is the form for encoders, ``-slope_h |m - n|``. A rank of a tensor-parallel group that holds
+    heads ``head_offset ... head_offset + num_heads`` of ``total_heads`` gets the slopes of exactly those heads.
+
+    BLOOM and Falcon add ``slope_h n`` instead, which differs by a constant per query and gives the same softmax.
+    Published checkpoints that use float32 slopes agree to float32 rounding.
+
+    Source: Press et al. 2021, arXiv:2108.12409, section 3.
+
+    >>> encoding = ALiBi(num_heads=8)
+    >>> q, t = torch.zeros(1, 8, 1, 2), torch.arange(4)
+    >>> encoding.bias(q, q, t[3:], t, scale=1.0)[0, 0].tolist()  # head 0: slope 1/2, query at position 3
+    [-1.5, -1.0, -0.5, -0.0]
+    >>> ALiBi(num_heads=2, total_heads=4, head_offset=2).slopes
+    (0.015625, 0.00390625)
+    """
+
+    def __init__(
+        self, num_heads: int, *, total_heads: int | None = None, head_offset: int = 0, symmetric: bool = False
+    ) -> None:
+        super().__init__()
+        whole("num_heads", num_heads)
+        whole("head_offset", head_offset, at_least=0)
+        total_heads = num_heads if total_heads is None else total_heads
+        whole("total_heads", total_heads)
+        if head_offset + num_heads > total_heads:
+            raise ValueError(
+                f"total_heads must be at least head_offset + num_heads = {head_offset + num_heads}, got {total_heads}; "
+                "give total_heads= the heads of the whole model"
+            )
+        self.num_heads = num_heads
+        self.symmetric = symmetric
+        self.slopes = alibi_slopes(total_heads)[head_offset : head_offset + num_heads]
+
+    def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, scale: float) -> Tensor:
+        check_heads(self, self.num_heads, q, "; for a part of the heads give total_heads and head_offset")
+        distance = distances(q_positions, k_positions).unsqueeze(-3)
+        slopes = torch.tensor(self.slopes, dtype=wide(q.dtype), device=q.device).view(-1, 1, 1)
+        return -slopes * (distance.abs() if self.symmetric else distance).to(slopes.dtype)
+
+    def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
+        slopes = torch.tensor(self.slopes, dtype=torch.float32, device=q_positions.device)
+
+        def causal(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return score - slopes[h] * (q_positions[b, i] - k_positions[b, j])
+
+        def symmetric(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return score - slopes[h] * (q_positions[b, i] - k_positions[b, j]).abs()
+
+        return symmetric if self.symmetric else causal
+
+    def extra_repr(self) -> str:
+        return f"slopes={self.slopes}, symmetric={self.symmetric}"

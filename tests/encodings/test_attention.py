@@ -1,0 +1,276 @@
+"""Attention: one meaning (`reference`, itself checked against a loop), the same from every kernel."""
+
+import math
+
+import pytest
+import torch
+
+from phasor.attention import Mask, attention
+from phasor.encodings import ALiBi, T5Bias, TransformerXL
+
+EPS64, EPS32 = torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps
+T = torch.arange(7)
+ROWS = torch.tensor([[0, 1, 2, 3, 4, 5, 6], [0, 0, 0, 1, 2, 0, 1]])  # the second: two pads, then two documents
+PADDING = torch.tensor([[False] * 7, [True, True, False, False, False, False, False]])
+DOCUMENTS = torch.tensor([[0] * 7, [0, 0, 1, 1, 1, 2, 2]])
+MASKS = {
+    "plain": {"q_positions": T},
+    "bidirectional": {"q_positions": T, "causal": False},
+    "padded": {"q_positions": ROWS, "key_padding_mask": PADDING},
+    "packed": {"q_positions": ROWS, "document_ids": DOCUMENTS},
+    "padded and packed, bidirectional": {
+        "q_positions": ROWS,
+        "causal": False,
+        "key_padding_mask": PADDING,
+        "document_ids": DOCUMENTS,
+    },
+    "out of order": {"q_positions": T.flip(0)},
+}
+
+
+def loop(q, k, v, m, n, visible):
+    """softmax(q k^T / sqrt(d)) v over the visible keys, one query at a time, in Python floats; no encoding."""
+    out = torch.zeros_like(q)
+    group = q.shape[1] // k.shape[1]
+    for b in range(q.shape[0]):
+        for h in range(q.shape[1]):
+            for i in range(q.shape[2]):
+                seen = [j for j in range(k.shape[2]) if visible(b, i, j)]
+                exps = [math.exp(float(q[b, h, i] @ k[b, h // group, j]) / math.sqrt(q.shape[-1])) for j in seen]
+                for j, e in zip(seen, exps, strict=True):
+                    out[b, h, i] += e / sum(exps) * v[b, h // group, j]
+    return out
+
+
+@pytest.mark.parametrize("kernel", ["reference", "sdpa", "flex"])
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize("case", MASKS)
+def test_equals_the_loop(make_qkv, kernel, kv_heads, case):
+    q, k, v = make_qkv(kv_heads=kv_heads)
+    rules = MASKS[case]
+    rows = rules["q_positions"].expand(2, 7)
+
+    def visible(b, i, j):
+        before = not rules.get("causal", True) or rows[b, j] <= rows[b, i]
+        real = "key_padding_mask" not in rules or not PADDING[b, j]
+        together = "document_ids" not in rules or DOCUMENTS[b, i] == DOCUMENTS[b, j]
+        return before and real and together
+
+    ours = attention(q, k, v, kernel=kernel, **rules)
+    torch.testing.assert_close(ours, loop(q, k, v, rows, rows, visible), rtol=0, atol=50 * EPS64)
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "flex"])
+@pytest.mark.parametrize("case", MASKS)
+@torch.no_grad()
+def test_kernels_agree_for_every_encoding(encoding, make_qkv, kernel, case):
+    q, k, v = make_qkv(kv_heads=2, dtype=torch.float32)
+    arguments = {**MASKS[case], "scale": 0.4}
+    expected = attention(q, k, v, encoding, kernel="reference", **arguments)
+    if (kernel == "flex" and type(encoding).__name__ in ("Shaw", "TransformerXL")) or encoding.needs_weights:
+        with pytest.raises(ValueError, match="kernel"):
+            attention(q, k, v, encoding, kernel=kernel, **arguments)
+    else:
+        ours = attention(q, k, v, encoding, kernel=kernel, **arguments)
+        # logits reach about 40 (parameters and inputs are unit normal), and their error is the weights' relative error
+        torch.testing.assert_close(ours, expected, rtol=0, atol=2 * 40 * EPS32)
+    auto = attention(q, k, v, encoding, **arguments)
+    torch.testing.assert_close(auto, expected, rtol=0, atol=2 * 40 * EPS32)
+
+
+@pytest.mark.parametrize("case", MASKS)
+def test_gradients_agree_for_every_encoding(encoding, make_qkv, case):
+    inputs = [x.requires_grad_() for x in make_qkv(kv_heads=2)]
+    parameters = [*inputs, *encoding.parameters()]
+    g = torch.randn(2, 4, 7, 8, dtype=torch.float64)
+
+    def gradients(kernel):
+        out = attention(*inputs, encoding, scale=0.4, kernel=kernel, **MASKS[case])
+        return torch.autograd.grad((out * g).sum(), parameters)
+
+    for ours, expected in zip(gradients("auto"), gradients("reference"), strict=True):
+        # parameters are float32, inputs float64
+        torch.testing.assert_close(ours, expected)
+        assert expected.abs().sum() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["none", "rotary", "alibi", "t5 decoder", "transformer-xl"])
+@torch.no_grad()
+def test_low_precision_rounds_the_wide_result(make_encoding, make_qkv, name, dtype):
+    q, k, v = make_qkv(dtype=dtype)
+    encoding = make_encoding(name)
+    expected = attention(q, k, v, encoding, q_positions=T, scale=0.4, kernel="reference")
+    wide = attention(q.double(), k.double(), v.double(), encoding, q_positions=T, scale=0.4, kernel="reference")
+    assert expected.dtype == dtype
+    eps = torch.finfo(dtype).eps
+    # rotated q and k and sdpa's weights are rounded to dtype: eps on logits up to 40 and on values up to 4
+    torch.testing.assert_close(expected.double(), wide, rtol=0, atol=40 * eps if name == "rotary" else 4 * eps)
+    ours = attention(q, k, v, encoding, q_positions=T, scale=0.4)
+    torch.testing.assert_close(ours.double(), wide, rtol=0, atol=40 * eps)
+
+
+@pytest.mark.parametrize("kernel", ["reference", "sdpa", "flex"])
+@torch.no_grad()
+def test_a_query_without_a_visible_key_gets_zeros(make_qkv, kernel):
+    q, k, v = make_qkv()
+    out = attention(q, k, v, ALiBi(4), q_positions=T, key_padding_mask=torch.ones(2, 7).bool(), kernel=kernel)
+    assert torch.equal(out, torch.zeros_like(q))
+    out = attention(q, k, v, q_positions=T, k_positions=T + 3, kernel=kernel)
+    assert torch.equal(out[:, :, :3], torch.zeros_like(q[:, :, :3])) and (out[:, :, 3:] != 0).all()
+
+
+@pytest.mark.parametrize("kernel", ["reference", "sdpa"])
+@pytest.mark.parametrize("name", ["none", "t5 decoder", "transformer-xl"])
+def test_its_gradient_is_zero_and_not_nan(make_encoding, make_qkv, kernel, name):
+    q, k, v = (x.requires_grad_() for x in make_qkv())
+    arguments = {"q_positions": T, "k_positions": T + 3, "scale": 1.0, "kernel": kernel}
+    attention(q, k, v, make_encoding(name), **arguments).sum().backward()
+    assert (q.grad[:, :, :3] == 0).all()
+    assert all(bool(x.grad.isfinite().all()) for x in (q, k, v))
+
+
+@pytest.mark.parametrize("name", ["none", "alibi"])
+def test_no_backend_is_given_a_row_without_a_key(make_encoding, make_qkv, monkeypatch, name):
+    """Some backends of sdpa answer such a row with NaN, as the textbook's softmax does; that of a CPU does not."""
+
+    def textbook(q, k, v, attn_mask, scale, enable_gqa):
+        logits = scale * q @ k.mT
+        hidden = logits.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else logits + attn_mask
+        return hidden.softmax(-1) @ v
+
+    q, k, v = (x.requires_grad_() for x in make_qkv())
+    encoding, arguments = make_encoding(name), {"q_positions": T, "k_positions": T + 3}
+    expected = attention(q, k, v, encoding, **arguments)
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", textbook)
+    ours = attention(q, k, v, encoding, **arguments)
+    torch.testing.assert_close(ours, expected)
+    assert all(bool(g.isfinite().all()) for g in torch.autograd.grad(ours.sum(), (q, k, v)))
+
+
+def test_packed_documents_equal_separate_ones(encoding, make_qkv):
+    q, k, v = make_qkv()
+    lengths, positions = [3, 4], torch.tensor([0, 1, 2, 0, 1, 2, 3])
+    packed = attention(
+        q, k, v, encoding, q_positions=positions, document_ids=torch.tensor([0, 0, 0, 1, 1, 1, 1]), scale=0.4
+    )
+    parts = [
+        attention(*(x[:, :, a:b] for x in (q, k, v)), encoding, q_positions=positions[a:b], scale=0.4)
+        for a, b in ((0, lengths[0]), (lengths[0], 7))
+    ]
+    torch.testing.assert_close(packed, torch.cat(parts, dim=-2))
+
+
+def test_left_padding_changes_nothing(encoding, make_qkv):
+    q, k, v = make_qkv(5)
+    t = torch.arange(5)
+    alone = attention(q, k, v, encoding, q_positions=t, scale=0.4)
+    padded = [torch.cat((torch.randn(2, 4, 3, 8, dtype=x.dtype), x), dim=-2) for x in (q, k, v)]
+    positions = torch.cat((torch.zeros(3, dtype=torch.int64), t))
+    padding = torch.tensor([[True] * 3 + [False] * 5] * 2)
+    out = attention(*padded, encoding, q_positions=positions, key_padding_mask=padding, scale=0.4)
+    torch.testing.assert_close(out[:, :, 3:], alone)
+    assert out.isfinite().all()
+
+
+def test_a_sequence_does_not_depend_on_its_batch(encoding, make_qkv):
+    q, k, v = make_qkv()
+    rules = {"q_positions": ROWS, "key_padding_mask": PADDING, "document_ids": DOCUMENTS}
+    together = attention(q, k, v, encoding, scale=0.4, **rules)
+    for b in range(2):
+        one = {name: x[b : b + 1] for name, x in rules.items()}
+        alone = attention(q[b : b + 1], k[b : b + 1], v[b : b + 1], encoding, scale=0.4, **one)
+        torch.testing.assert_close(together[b : b + 1], alone)
+
+
+def test_the_order_of_keys_in_memory_does_not_matter(encoding, make_qkv):
+    q, k, v = make_qkv()
+    order = torch.randperm(7)
+    straight = attention(q, k, v, encoding, q_positions=T, scale=0.4)
+    shuffled = attention(q, k[:, :, order], v[:, :, order], encoding, q_positions=T, k_positions=T[order], scale=0.4)
+    torch.testing.assert_close(straight, shuffled)
+
+
+def test_order_enters_through_the_encoding_or_the_causal_mask_only(make_encoding, make_qkv):
+    q, k, v = make_qkv()
+    order = torch.tensor([1, 0, 2, 3, 4, 5, 6])
+    for name, depends in (("none", False), ("rotary", True), ("alibi symmetric", True), ("transformer-xl", True)):
+        encoding = make_encoding(name)
+        out, swapped = (
+            attention(q, keys, values, encoding, q_positions=T, causal=False)
+            for keys, values in ((k, v), (k[:, :, order], v[:, :, order]))
+        )
+        assert ((out - swapped).abs().max() > 1e-3) == depends
+
+
+def test_scale_multiplies_scores_but_not_the_bias(make_qkv):
+    # with q = 0 the logits are the bias alone: ALiBi's slope 1/4 for the first of four heads (Press et al. 2021)
+    q, k, v = make_qkv(2)
+    for scale in (None, 10.0):
+        out = attention(torch.zeros_like(q), k, v, ALiBi(4), q_positions=torch.arange(2), scale=scale)
+        far = math.exp(-0.25)
+        expected = (far * v[:, 0, 0] + v[:, 0, 1]) / (1 + far)
+        torch.testing.assert_close(out[:, 0, 1], expected)
+
+
+def test_is_lower_triangle_only_where_it_is():
+    rows = T.expand(2, 7)
+    assert Mask(True, T[None], T[None]).is_lower_triangle() and Mask(True, rows, rows).is_lower_triangle()
+    assert not Mask(False, T[None], T[None]).is_lower_triangle()
+    assert not Mask(True, T.flip(0)[None], T.flip(0)[None]).is_lower_triangle()
+    assert not Mask(True, ROWS, ROWS).is_lower_triangle()  # equal positions see each other
+    assert not Mask(True, T[None, 3:], T[None]).is_lower_triangle()
+    assert not Mask(True, rows, rows, PADDING).is_lower_triangle()
+    assert not Mask(True, rows, rows, None, DOCUMENTS, DOCUMENTS).is_lower_triangle()
+
+
+@pytest.mark.parametrize("name", ["rotary", "alibi", "t5 decoder", "shaw", "transformer-xl"])
+def test_traces_as_one_graph(make_encoding, make_qkv, name):
+    encoding, (q, k, v) = make_encoding(name), make_qkv(dtype=torch.float32)
+
+    def layer(q, k, v, t):
+        return attention(q, k, v, encoding, q_positions=t, scale=0.4)
+
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(q, k, v, T), layer(q, k, v, T))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"q": torch.zeros(2, 4, 8)}, r"q must be \[B, H, Q, head_dim\].*got \(2, 4, 8\)"),
+        ({"q": torch.zeros(1, 4, 7, 8)}, "q and k must agree in batch and head_dim"),
+        ({"q": torch.zeros(2, 6, 7, 8)}, "q's heads must be a multiple of k's, got 6 and 4; if the tensors are"),
+        ({"v": torch.zeros(2, 4, 7, 8, dtype=torch.float64)}, "q, k and v must have one dtype"),
+        ({"q_positions": T.float()}, "q_positions must be int64, got torch.float32; convert"),
+        ({"q_positions": T[:4]}, r"q_positions must be \[S\] or \[B, S\] with S = 7 and B = 2, got \[4\]; .*bshd"),
+        ({"k_positions": T.expand(3, 7)}, r"k_positions must be .*got \[3, 7\]"),
+        ({"document_ids": T[:3]}, r"document_ids of q must be .*got \[3\]"),
+        ({"document_ids": (T, T[:3])}, r"document_ids of k must be .*got \[3\]"),
+        (
+            {"key_padding_mask": torch.ones(2, 7)},
+            "key_padding_mask must be bool .*True where .* padding.*attention_mask == 0",
+        ),
+        ({"key_padding_mask": torch.ones(7).bool()}, r"key_padding_mask must be bool \[B, K\] = \[2, 7\]"),
+        ({"kernel": "flash"}, "kernel must be 'auto', 'sdpa', 'flex' or 'reference', got 'flash'"),
+        ({"encoding": T5Bias(4, bidirectional=False)}, "scale must be given with T5Bias"),
+        ({"encoding": ALiBi(2)}, "q must have the 2 heads that ALiBi was made for, got 4"),
+        ({"encoding": TransformerXL(4, 8, 8), "kernel": "flex"}, "has no backward on a CPU"),
+    ],
+)
+def test_errors(make_qkv, change, message):
+    q, k, v = make_qkv(dtype=torch.float32)
+    with pytest.raises(ValueError, match=message):
+        attention(**{"q": q, "k": k, "v": v, "q_positions": T, **change})
+
+
+def test_kernels_refuse_what_they_cannot_compute(make_encoding, make_qkv):
+    q, k, v = make_qkv(dtype=torch.float32)
+    with pytest.raises(ValueError, match="kernel='sdpa' never forms the softmax weights that Shaw needs"):
+        attention(q, k, v, make_encoding("shaw"), q_positions=T, kernel="sdpa")
+    with pytest.raises(ValueError, match=r"kernel='flex' has no backward on a CPU .* use kernel='sdpa'"):
+        attention(q.requires_grad_(), k, v, q_positions=T, kernel="flex")
+    with torch.no_grad():
+        for name, way_out in (("shaw keys only", "Shaw"), ("transformer-xl", "TransformerXL")):
+            with pytest.raises(ValueError, match=f"kernel='flex' cannot compute {way_out}: .* use kernel="):
+                attention(q, k, v, make_encoding(name), q_positions=T, kernel="flex")

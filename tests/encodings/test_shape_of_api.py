@@ -1,0 +1,118 @@
+"""What all encodings share: the hooks, no hidden state, and their place in attention's arithmetic."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+from phasor.encodings import ALiBi, Encoding, NoPE, Rotary, Shaw, Sinusoidal, T5Bias, TransformerXL
+from phasor.encodings.base import distances
+
+PARAMETERLESS = ["none", "sinusoidal", "rotary", "alibi", "alibi symmetric"]
+
+
+@pytest.mark.parametrize("name", PARAMETERLESS)
+def test_parameterless_encodings_hold_no_tensors(make_encoding, name):
+    encoding = make_encoding(name)
+    assert not encoding.state_dict() and not list(encoding.parameters()) and not list(encoding.buffers())
+    assert not [value for value in vars(encoding).values() if isinstance(value, torch.Tensor)]
+
+
+def test_survives_copy_pickle_low_precision_and_meta(encoding, make_qkv):
+    q, k, _ = make_qkv(4, dtype=torch.float32)
+    t = torch.arange(4)
+    expected = encoding.bias(*encoding.rotate(q, k, t, t), t, t, 1.0)
+    for twin in (copy.deepcopy(encoding), pickle.loads(pickle.dumps(encoding))):
+        again = twin.bias(*twin.rotate(q, k, t, t), t, t, 1.0)
+        assert (again is None and expected is None) or torch.equal(again, expected)
+    half = copy.deepcopy(encoding).to(torch.bfloat16)
+    bias = half.bias(*half.rotate(q.bfloat16(), k.bfloat16(), t, t), t, t, 1.0)
+    assert bias is None or bias.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: T5Bias(2, bidirectional=True),
+        lambda: Shaw(4, 2),
+        lambda: TransformerXL(2, 4, 8),
+        lambda: ALiBi(3),
+        lambda: Sinusoidal(8),
+        NoPE,
+    ],
+)
+def test_can_be_built_on_meta_and_filled_in_later(make):
+    with torch.device("meta"):
+        encoding = make()
+    encoding = encoding.to_empty(device="cpu")
+    if list(encoding.parameters()):
+        encoding.reset_parameters()
+    x, t = torch.randn(1, 2 if not isinstance(encoding, ALiBi) else 3, 3, 4), torch.arange(3)
+    bias = encoding.bias(x, x, t, t, 1.0)
+    assert bias is None or bool(bias.isfinite().all())
+    assert encoding.embed(torch.zeros(1, 3, 8), t).isfinite().all()
+
+
+def test_one_row_of_positions_is_the_same_as_a_row_for_each_sequence(encoding, make_qkv):
+    q, k, _ = make_qkv(5)
+    m, n = torch.tensor([3, 1, 4, 1, 5]), torch.tensor([9, 2, 6, 5, 3])
+    rows = (m.expand(2, -1), n.expand(2, -1))
+    for one, both in zip(encoding.rotate(q, k, m, n), encoding.rotate(q, k, *rows), strict=True):
+        assert torch.equal(one, both)
+    bias = encoding.bias(q, k, m, n, 0.5)
+    if bias is not None:
+        torch.testing.assert_close(bias.expand(2, 4, 5, 5), encoding.bias(q, k, *rows, 0.5))
+    weights = torch.rand(2, 4, 5, 5, dtype=torch.float64)
+    values = encoding.values(weights, m, n)
+    assert (values is None) == (not encoding.needs_weights)
+    if values is not None:
+        torch.testing.assert_close(values, encoding.values(weights, *rows))
+
+
+def test_relative_encodings_see_distances_only(encoding, make_qkv):
+    q, k, _ = make_qkv(5)
+    near, far = torch.arange(5), torch.arange(5) + 10**9
+
+    def logits(t):
+        turned_q, turned_k = encoding.rotate(q, k, t, t)
+        scores, bias = turned_q @ turned_k.mT, encoding.bias(turned_q, turned_k, t, t, 1.0)
+        return scores if bias is None else scores + bias
+
+    # phases carry |t| 2**-65 turns: below 2e-10 rad at 1e9
+    torch.testing.assert_close(logits(near), logits(far), rtol=0, atol=1e-7)
+
+
+def test_default_hooks_do_nothing():
+    x, t = torch.randn(1, 2, 3, 4), torch.arange(3)
+    base = Encoding()
+    assert base.embed(x, t) is x and base.rotate(x, x, t, t) == (x, x)
+    assert base.bias(x, x, t, t, 1.0) is None and base.values(x, t, t) is None and base.score_mod(t, t) is None
+
+
+def test_default_scale_is_one_over_root_head_dim(encoding):
+    if isinstance(encoding, T5Bias):
+        with pytest.raises(ValueError, match="scale must be given with T5Bias"):
+            encoding.default_scale(64)
+    else:
+        assert encoding.default_scale(64) == 1 / 8
+
+
+def test_distances_are_query_minus_key_in_int64():
+    m, n = torch.tensor([2**40, 2**40 + 2]), torch.tensor([2**40 + 1])
+    assert distances(m, n).tolist() == [[-1], [1]]
+    assert distances(m.expand(3, 2), n).shape == (3, 2, 1)
+
+
+def test_rotary_fixes_the_length_of_length_dependent_scalings(make_qkv):
+    from phasor import RotarySpec, rotate, scaling
+
+    spec = RotarySpec(head_dim=8, scaling=scaling.DynamicNTK(2.0, original_max_position=4))
+    q, k, _ = make_qkv(3)
+    t = torch.arange(3)
+    expected = rotate(q, k, t, spec, seq_len=16)
+    for own_keys in (t, t.clone()):  # the same tokens, or keys with positions of their own
+        for ours, theirs in zip(Rotary(spec, seq_len=16).rotate(q, k, t, own_keys), expected, strict=True):
+            assert torch.equal(ours, theirs)
+    with pytest.raises(ValueError, match="seq_len"):
+        Rotary(spec).rotate(q, k, t, t)
