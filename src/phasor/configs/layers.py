@@ -40,9 +40,9 @@ PERIODS: dict[str, tuple[int | None, str, str]] = {
     "ultrabert": (3, "", "sliding_attention"),
     "vaultgemma": (2, "", "sliding_attention"),
 }
-FIRST = {"modernbert": 3, "modernbert-decoder": 3, "cwm": 4, "granite_swa": 4, "granitemoe_swa": 4}  # full at 0, n, 2n
+FIRST = {"modernbert": 3, "modernbert-decoder": 3, "cwm": 4, "granite_swa": 4, "granitemoe_swa": 4}  # 0, n, 2n, …
 LAST_FULL = {"gemma4_text", "gemma4_unified_text", "diffusion_gemma_text", "beam"}
-MUST_SAY = {"cohere2_moe", "flint", "granitemoehybrid", "lfm2_moe", "lfm3", "minimax", "zamba2"}  # no rule to fall back on
+MUST_SAY = {"cohere2_moe", "flint", "granitemoehybrid", "lfm2_moe", "lfm3", "minimax", "zamba2"}  # no rule is known
 
 ALL_ALIKE = {
     "falcon_h1": "hybrid", "laguna": "full_attention", "mellum": "full_attention", "zaya": "hybrid",
@@ -161,7 +161,8 @@ def _blocks(keys: Keys, count: int) -> list[str]:
         attention = block.get("attention") if isinstance(block, dict) else None
         if not isinstance(attention, dict):
             raise ValueError(f"block_configs[{i}] must have an object 'attention', got {block!r:.80}")
-        words.append("no_op" if attention.get("no_op") else "linear" if attention.get("replace_with_linear") else "attention")
+        replaced = "linear" if attention.get("replace_with_linear") else "attention"
+        words.append("no_op" if attention.get("no_op") else replaced)
     return words
 
 

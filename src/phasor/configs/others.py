@@ -1,9 +1,7 @@
 """Families outside transformers, other names of families, and families that are refused with a reason."""
 
-from .family import Family
 from .families import FAMILIES
-
-LLAMA, DEEPSEEK_V3, DEEPSEEK_V4 = FAMILIES["llama"], FAMILIES["deepseek_v3"], FAMILIES["deepseek_v4"]
+from .family import Family
 
 REMOTE: dict[str, Family] = {  # the model's own code, which comes with its checkpoint
     "baichuan": Family("BaichuanConfig", 10_000.0, (None,) * 6),
@@ -38,25 +36,25 @@ ARCHITECTURES = {  # for configs without model_type
     "MiniCPMForCausalLM": "minicpm",
 }
 
-_LEARNED, _ALIBI = "uses learned absolute positions", "uses ALiBi"
-_T5, _NOPE = "uses T5's bucketed relative bias", "uses no position encoding in its attention"
+LEARNED, ALIBI = "uses learned absolute positions", "uses ALiBi"
+_T5, NOPE = "uses T5's bucketed relative bias", "uses no position encoding in its attention"
 NOT_ROTARY = {
-    **dict.fromkeys(("bloom", "mpt", "jina_bert", "jina_bert_v2"), _ALIBI),
+    **dict.fromkeys(("bloom", "mpt", "jina_bert", "jina_bert_v2"), ALIBI),
     **dict.fromkeys(("t5", "mt5", "umt5", "longt5", "switch_transformers", "pop2piano", "udop", "mpnet"), _T5),
-    **dict.fromkeys(("opt", "gpt2", "gpt_bigcode", "bert", "roberta", "xlm-roberta", "electra", "albert"), _LEARNED),
-    **dict.fromkeys(("bart", "mbart", "openai-gpt", "biogpt", "camembert", "bigbird_pegasus", "big_bird"), _LEARNED),
+    **dict.fromkeys(("opt", "gpt2", "gpt_bigcode", "bert", "roberta", "xlm-roberta", "electra", "albert"), LEARNED),
+    **dict.fromkeys(("bart", "mbart", "openai-gpt", "biogpt", "camembert", "bigbird_pegasus", "big_bird"), LEARNED),
     **dict.fromkeys(("pegasus", "marian", "m2m_100", "xglm", "ctrl", "distilbert"), "uses sinusoidal positions"),
     **dict.fromkeys(("xlnet", "transfo-xl", "transformer_xl"), "uses Transformer-XL's relative positions"),
     **dict.fromkeys(("deberta", "deberta-v2", "sew-d"), "uses disentangled relative positions"),
-    **dict.fromkeys(("nemotron_h", "jamba", "kimi_linear"), _NOPE),
+    **dict.fromkeys(("nemotron_h", "jamba", "kimi_linear"), NOPE),
     **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"), "has no attention"),
 }
 
 UNREADABLE = {
-    "cohere_compass_text": "its layers mix M-RoPE and NoPE by tables that only its own code knows",
+    "cohere_compass_text": "its M-RoPE parameters per layer type are not read yet",
     "dots3_note_text": "its layer types have latent attention of different widths (per_layer_config)",
     "ernie4_5_vl_moe_text": "height and width alternate pair by pair on a permuted ladder",
-    "falcon_perception": "half of each head follows learned 2-D directions that are stored in the checkpoint",
+    "falcon_perception": "half of each head follows 2-D directions, one set per head, stored in the checkpoint",
     "hunyuan_vl_text": "its sections span both members of a pair, so image tokens are not rotated at all but sheared",
     "mistral_large4_text": "its frequencies are trained (a log-scale per pair in the checkpoint)",
     "muse_glimmer_text": "which layers rotate is decided by a list of bases with zeros, and its code uses another base",

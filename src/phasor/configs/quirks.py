@@ -1,66 +1,64 @@
 """What single families do differently: position types, head widths and bases per layer, notes."""
 
-from typing import Any
-
 from ..checks import number, whole
 from ..spec import RotarySpec
-from .keys import Keys, is_dict, is_list
+from .keys import Keys, agreed, is_dict, is_list
 from .layers import LISTED_NOPE
-from .others import _ALIBI, _LEARNED, _NOPE
+from .others import ALIBI, LEARNED, NOPE
+from .parts import no_rotary
 
 GLOBAL_HEAD_DIM = {"gemma4_text", "gemma4_unified_text", "diffusion_gemma_text", "embedding_gemma2_text"}
 ROTARY_WORDS = ("rope", "rotary")
-REQUIRED_WORD = {"esm": _LEARNED, "new": _LEARNED, "granitemoehybrid": _NOPE}
+REQUIRED_WORD = {"esm": LEARNED, "new": LEARNED, "granitemoehybrid": NOPE}
 LAYER_LISTS = {"step3p5": "rope_theta", "ultrabert": "rope_theta", "granite_swa": "layer_rope_theta"}
 LAYER_LISTS["granitemoe_swa"] = "layer_rope_theta"
 
 
-def no_rotary(model_type: str, encoding: str) -> ValueError:
-    return ValueError(f"{model_type} {encoding}; it has no rotary embedding to read")
-
-
-def checked_position_type(model_type: str, keys: Keys) -> None:
+def checked_switches(model_type: str, keys: Keys) -> None:
     """Refuse configs whose switches turn the rotation off."""
     word = keys.word("position_embedding_type")
     if word in ("alibi",):
-        raise no_rotary(model_type, _ALIBI)
+        raise no_rotary(model_type, ALIBI)
     if model_type in REQUIRED_WORD and word not in ROTARY_WORDS:
         raise no_rotary(model_type, f"{REQUIRED_WORD[model_type]} (position_embedding_type is {word!r})")
-    keys.became("no effect: the code always rotates" if word not in ROTARY_WORDS else "rotary", "position_embedding_type")
+    meaning = "rotary" if word in ROTARY_WORDS else "no effect: the code always rotates"
+    keys.became(meaning, "position_embedding_type")
     if word not in (None, *ROTARY_WORDS, "absolute"):
         raise ValueError(f"position_embedding_type is {word!r}; known: rope, rotary, alibi, absolute")
-    for name, encoding in (("alibi", _ALIBI), ("mla_use_nope", _NOPE)):
+    for name, encoding in (("alibi", ALIBI), ("mla_use_nope", NOPE)):
         if keys.flag(name):
             raise no_rotary(model_type, f"{encoding} ({name} is true)")
         keys.became("off", name)
-    for name in ("use_rotary_pos_emb", "rotary", "use_mem_rope", "use_pos_enc"):
-        if keys.flag(name) is False or (name == "rotary" and model_type == "gpt_neo" and not keys.found(name)):
-            raise no_rotary(model_type, f"{_LEARNED if name == 'rotary' else _NOPE} ({name} is not true)")
+    for name in ("use_rotary_pos_emb", "rotary", "rope", "use_mem_rope", "use_pos_enc"):
+        if keys.flag(name) is False:
+            raise no_rotary(model_type, f"{LEARNED if name == 'rotary' else NOPE} ({name} is false)")
         keys.became("on", name)
     if model_type == "zamba2" and not keys.found("use_mem_rope"):
-        raise no_rotary(model_type, f"{_NOPE} (use_mem_rope is not true)")
+        raise no_rotary(model_type, f"{NOPE} (use_mem_rope is not true)")
     if model_type == "baichuan" and keys.get("hidden_size", "d_model") != 4096:
-        raise no_rotary("baichuan 13B", _ALIBI)
+        raise no_rotary("baichuan 13B", ALIBI)
     if model_type == "chatglm":
-        if keys.flag("position_encoding_2d"):
-            raise ValueError(
-                "position_encoding_2d turns two blocks of each head separately, each with halves of its own (ChatGLM-6B); "
-                "RotarySpec pairs channels across the whole head, so this layout cannot be read"
-            )
-        if keys.flag("original_rope") is False:
-            raise ValueError("original_rope is false: that layout of ChatGLM is not known; use the original")
-        keys.became("interleaved pairs", "original_rope")
-    for name, wanted in (("rope_is_neox_style", True), ("flash_rotary", False)):
-        if (flag := keys.flag(name)) is not None and name == "rope_is_neox_style" and flag is not wanted:
-            raise ValueError(f"{name} is {flag}, but the code of {model_type} uses halves; remove the key")
-        keys.became("halves" if name == "rope_is_neox_style" else "no effect: which kernel rotates", name)
-    keys.flag("use_3d_rope")
+        _chatglm(keys)
+    if keys.flag("rope_is_neox_style") is False:
+        raise ValueError(f"rope_is_neox_style is false, but the code of {model_type} uses halves; remove the key")
+    keys.became("halves", "rope_is_neox_style")
+    keys.became("no effect: which kernel rotates", "flash_rotary")
     keys.became("M-RoPE, as the code does always", "use_3d_rope")
-    keys.flag("use_position_ids")
-    if keys.get("rotary_value") not in (None, False):
-        keys.became("v is rotated too", "rotary_value")
-    if model_type == "qwen":
-        keys.flag("use_logn_attn")
+    keys.became("no effect on the encoding", "use_position_ids")
+    if model_type == "step3p5":
+        agreed([("the code of step3p5", ["full_attention"]), *keys.found("yarn_only_types")])
+        keys.became("rope_scaling holds for full attention only", "yarn_only_types")
+
+
+def _chatglm(keys: Keys) -> None:
+    if keys.flag("position_encoding_2d"):
+        raise ValueError(
+            "position_encoding_2d turns two blocks of each head separately, with halves of their own (ChatGLM-6B); "
+            "RotarySpec pairs channels across the whole head, so this layout cannot be read"
+        )
+    if keys.flag("original_rope") is False:
+        raise ValueError("original_rope is false: that layout of ChatGLM is not known; describe it with RotarySpec")
+    keys.became("interleaved pairs", "original_rope")
 
 
 def head_widths(model_type: str, keys: Keys, words: tuple[str, ...], head_dim: int) -> list[int]:
@@ -113,7 +111,7 @@ def unscaled(model_type: str, keys: Keys, count: int) -> list[bool]:
     return [listed is not None and i not in listed for i in range(count)]
 
 
-def temperature(model_type: str, rope: Keys, top: Keys) -> None:
+def temperature(rope: Keys, top: Keys) -> None:
     """Keys that scale queries by position: read here, told in the notes, no part of the rotation."""
     beta = rope.number("llama_4_scaling_beta", at_least=0)
     rope.became(f"queries are scaled by position, beta {beta}", "llama_4_scaling_beta")
@@ -139,6 +137,10 @@ NOTES = {
     "glm_moe_dsa": ("its indexer rotates the first channels, interleaved",),
     "hy_v4": ("its indexer rotates the last channels, in halves",),
 }  # fmt: skip
+SWITCHED = {
+    "use_logn_attn": "queries beyond seq_length are scaled by log(position) / log(seq_length)",
+    "rotary_value": "v is rotated like q and k",
+}
 PERMUTED = ("axk1", "axk2", "bailing_hybrid", "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa",
             "longcat_flash", "mistral4", "youtu")  # fmt: skip
 
@@ -149,11 +151,10 @@ def notes_of(model_type: str, keys: Keys, layers: list[RotarySpec | None]) -> tu
         notes.append("transformers writes the rotated channels back in halves order; scores are the same")
     if keys.found("llama_4_scaling_beta") or "llama_4_scaling_beta" in keys.sources:
         notes.append("queries are scaled by 1 + beta * ln(1 + floor(position / original_max_position))")
-    if keys.get("use_logn_attn") is True:
-        keys.became("queries beyond seq_length are scaled by log(position) / log(seq_length)", "use_logn_attn")
-        notes.append("queries beyond seq_length are scaled by log(position) / log(seq_length)")
-    if keys.get("rotary_value") is True:
-        notes.append("v is rotated like q and k")
+    for name, text in SWITCHED.items():
+        if keys.flag(name):
+            notes.append(text)
+        keys.became(text if keys.flag(name) else "off", name)
     if model_type in LISTED_NOPE and any(spec is None for spec in layers):
         notes.append("some attention layers do not rotate (NoPE)")
     if (indexer := keys.flag("indexer_rope_interleave")) is not None:

@@ -8,6 +8,7 @@ from ..checks import number
 from ..scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, NTKFixed, Proportional, Scaling, YaRN
 from .keys import Keys, agreed, is_list, near
 
+ORIGINAL = "original_max_position_embeddings"
 SPELLINGS = {"su": "longrope", "deepseek_yarn": "yarn", "mrope": "default"}
 
 
@@ -27,7 +28,7 @@ def scaling_type(rope: Keys, setting: Setting) -> str:
         if not isinstance(word, str):
             raise ValueError(f"{path} must be the name of a scaling, got {word!r}")
         name = SPELLINGS.get(word, word)
-        if name == "yarn" and setting.model_type in ("phi3", "phi4_multimodal", "phi4mm") and rope.found("short_factor"):
+        if name == "yarn" and setting.model_type in ("phi3", "phi4_multimodal") and rope.found("short_factor"):
             name = "longrope"  # Phi-3's first spelling
         if name not in SCHEMES:
             known = [*SCHEMES, *SPELLINGS]
@@ -39,10 +40,8 @@ def scaling_type(rope: Keys, setting: Setting) -> str:
 
 def read_scaling(name: str, rope: Keys, setting: Setting) -> Scaling | None:
     """The scheme ``name`` with its parameters out of ``rope``."""
-    scaling = SCHEMES[name](rope, setting)
-    if rope.found("finetuned"):
-        rope.became("no effect on frequencies", "finetuned")
-    return scaling
+    rope.became("no effect on frequencies", "finetuned")
+    return SCHEMES[name](rope, setting)
 
 
 def required(rope: Keys, name: str, scheme: str) -> float:
@@ -56,7 +55,7 @@ def required(rope: Keys, name: str, scheme: str) -> float:
 
 def original_length(rope: Keys, setting: Setting, scheme: str) -> int:
     """``original_max_position_embeddings``, inside the dictionary or beside it."""
-    name = "original_max_position_embeddings"
+    name = ORIGINAL
     found = [*rope.found(name), *setting.top.found(name)]
     value: Any = agreed(found, lambda p, v: number(p, v, above=0))
     if value is None:
@@ -78,7 +77,7 @@ def implicit_factor(rope: Keys, setting: Setting, original: int, scheme: str) ->
         rope.became(f"{scheme} factor {factor:.10g}", "factor")
         return factor
     if setting.max_position is None:
-        raise ValueError(f"{rope.places[0][0]}factor is missing, and there is no max_position_embeddings to derive it from")
+        raise ValueError(f"{rope.places[0][0]}factor is missing, and so is max_position_embeddings; add one of them")
     rope.sources[f"{rope.places[0][0]}factor"] = f"not in config: max_position_embeddings / {original}"
     return setting.max_position / original
 
@@ -100,9 +99,9 @@ def _dynamic(rope: Keys, setting: Setting) -> Scaling:
             if rope.number(name) is not None:
                 rope.became("no effect: alpha fixes the base (HunYuan's DynamicNTKAlpha)", name)
         return NTK(required(rope, "alpha", "ntk"))
-    name, length = "original_max_position_embeddings", setting.max_position
+    name, length = ORIGINAL, setting.max_position
     if length is None:
-        raise ValueError(f"{rope.places[0][0]}rope_type 'dynamic' needs max_position_embeddings, which the config lacks")
+        raise ValueError(f"{rope.places[0][0]}rope_type 'dynamic' needs max_position_embeddings; add it")
     agreed([("max_position_embeddings", length), *rope.found(name), *setting.top.found(name)])
     rope.became("equal to max_position_embeddings, which dynamic scaling uses", name)
     setting.top.sources["max_position_embeddings"] = f"original_max_position {length} of dynamic scaling"
@@ -141,7 +140,8 @@ def _longrope(rope: Keys, setting: Setting) -> Scaling:
     for name in ("short_factor", "long_factor"):
         values = rope.get(name, check=is_list)
         if values is None:
-            raise ValueError(f"{rope.places[0][0]}{name} is missing: longrope scaling needs one divisor per pair; add it")
+            where = rope.places[0][0]
+            raise ValueError(f"{where}{name} is missing: longrope scaling needs one divisor per pair; add it")
         lists[name] = tuple(values)
         rope.became(f"longrope {name}, {len(values)} values", name)
     attention = rope.number("attention_factor", above=0)

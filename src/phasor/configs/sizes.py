@@ -1,5 +1,6 @@
 """Numbers of heads, layers and channels under their many names."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .family import Family
@@ -28,7 +29,7 @@ class ModelSizes:
 
 def read_sizes(family: Family, keys: Keys, path: str) -> ModelSizes:
     """The sizes a rotary encoding needs; what the config leaves out is the default of its own class."""
-    hidden_default, heads_default, kv_default, layers_default, head_default, length_default = family.sizes
+    _, heads_default, kv_default, layers_default, _, length_default = family.sizes
 
     def size(names: tuple[str, ...], default: int | None) -> int:
         value = keys.whole(*names)
@@ -47,24 +48,29 @@ def read_sizes(family: Family, keys: Keys, path: str) -> ModelSizes:
         kv = nested.whole("kv_n_heads") or kv
     if family.config == "FalconConfig":
         kv = _falcon_kv_heads(keys, heads)
-    return ModelSizes(heads, kv or heads, layers, _head_dim(family, keys, path, heads, size), _length(keys, length_default))
+    head_dim = _head_dim(family, keys, path, heads, size)
+    return ModelSizes(heads, kv or heads, layers, head_dim, _length(keys, length_default))
 
 
-def _head_dim(family: Family, keys: Keys, path: str, heads: int, size: object) -> int:
+def _head_dim(
+    family: Family, keys: Keys, path: str, heads: int, size: Callable[[tuple[str, ...], int | None], int]
+) -> int:
     hidden_default, _, _, _, head_default, _ = family.sizes
     if family.mla is not None:
         keys.found("head_dim")
         return sum(family.mla)
-    if (dim := keys.whole(*HEAD_DIM)) is not None:
-        keys.became(f"head_dim {dim}", *HEAD_DIM)
+    zamba = family.config == "Zamba2Config"  # attends over two hidden states side by side
+    names = ("attention_head_dim",) if zamba else HEAD_DIM
+    if (dim := keys.whole(*names)) is not None:
+        keys.became(f"head_dim {dim}", *names)
         return dim
     for name in keys.places[0][1]:
         if name not in OTHER_HEAD_DIMS and near(name, HEAD_DIM[:1]):
             raise ValueError(f"{path}{name} is not understood, and head_dim is missing; did you mean head_dim?")
-    if head_default is not None and not ("head_dim" in keys.places[0][1]):
+    if head_default is not None and "head_dim" not in keys.places[0][1]:
         keys.sources[f"{path}head_dim"] = f"not in config: {family.config}'s default, {head_default}"
         return head_default
-    hidden = size(HIDDEN, hidden_default)  # type: ignore[operator]
+    hidden = size(HIDDEN, hidden_default) * (2 if zamba else 1)
     if hidden % heads:
         raise ValueError(
             f"{path}head_dim is missing, and hidden_size {hidden} is not a multiple of num_attention_heads {heads}; "

@@ -26,8 +26,9 @@ class YaRN(Scaling):
 
     ``theta'_i = theta_i * (1 - ramp_i) + theta_i / factor * ramp_i`` with
     ``ramp_i = clip((i - low) / (high - low), 0, 1)``. ``low`` and ``high`` are the (fractional) indices of the pairs
-    that make ``beta_fast`` and ``beta_slow`` turns inside ``original_max_position``, rounded outwards unless ``truncate=False`` (gpt-oss). The paper's own ramp is linear in
-    the number of turns, which gives frequencies up to 3 times away: see `YaRNPaper`.
+    that make ``beta_fast`` and ``beta_slow`` turns inside ``original_max_position``, rounded outwards unless
+    ``truncate=False`` (gpt-oss). The paper's own ramp is linear in the number of turns, which gives frequencies up to
+    3 times away: see `YaRNPaper`.
 
     The factor on cos and sin is, in this order: ``attention`` if stated (it is final, not multiplied again);
     ``magnitude(factor, mscale) / magnitude(factor, mscale_all_dim)`` if both are non-zero (DeepSeek);

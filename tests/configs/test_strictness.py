@@ -1,0 +1,250 @@
+"""Bad and unknown input: always ValueError, always naming the key, never a guess."""
+
+import contextlib
+import copy
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phasor.configs import read_config
+
+LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
+         "max_position_embeddings": 128, "rope_theta": 10_000.0}  # fmt: skip
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["rope_thetas", "rope_base", "roep_scaling", "rop_theta", "rotary_percent", "my_rope_key", "ntk_alpha",
+     "yarn_factor", "use_alibi", "position_encoding_3d", "xrope", "original_max_position_embedding", "ropeTheta",
+     "rope_ratio", "rope_freq_base", "swa_rope_theta", "partial_rotary_factors"],
+)  # fmt: skip
+def test_every_single_unknown_key_is_named(key: str) -> None:
+    with pytest.raises(ValueError, match=rf"\b{key}\b"):
+        read_config({**LLAMA, key: 3})
+
+
+@pytest.mark.parametrize("key", ["attn_factor", "betafast", "mscal", "foo", "alpha", "short_factor", "low_freq_factor"])
+@pytest.mark.parametrize("place", ["rope_scaling", "rope_parameters"])
+def test_every_unknown_key_inside_the_rope_dictionary_is_named(place: str, key: str) -> None:
+    with pytest.raises(ValueError, match=rf"{place}\.{key} is not understood: llama with yarn scaling uses"):
+        read_config({**LLAMA, place: {**YARN, key: 1.0}})
+
+
+@pytest.mark.parametrize(
+    "wrong, right",
+    [("beta_fst", "beta_fast"), ("original_max_position_embedding", "original_max_position_embeddings"),
+     ("attention_facter", "attention_factor"), ("fctor", "factor")],
+)  # fmt: skip
+def test_a_slip_is_told_the_right_name(wrong: str, right: str) -> None:
+    with pytest.raises(ValueError, match=rf"{wrong} is not understood.*did you mean {right}\?"):
+        read_config({**LLAMA, "rope_scaling": {**YARN, wrong: 32}})
+
+
+def test_an_unknown_scaling_is_told_what_is_known() -> None:
+    with pytest.raises(ValueError, match=r"rope_scaling.type is 'llama4', which is none of .*did you mean llama3"):
+        read_config({**LLAMA, "rope_scaling": {"type": "llama4", "factor": 2.0}})
+
+
+def test_a_rope_key_deep_inside_an_unrelated_setting_is_named() -> None:
+    with pytest.raises(ValueError, match=r"attn_settings\.inner\.rope_theta is not understood"):
+        read_config({**LLAMA, "attn_settings": {"inner": {"rope_theta": 5.0}}})
+
+
+@pytest.mark.parametrize(
+    "keys, words",
+    [
+        ({"rope_parameters": {"rope_theta": 5e5}}, ["rope_theta", "rope_parameters.rope_theta", "contradict"]),
+        ({"rotary_emb_base": 5e5}, ["rope_theta", "rotary_emb_base", "contradict"]),
+        ({"rope_scaling": {"type": "linear", "rope_type": "dynamic", "factor": 2.0}}, ["rope_type", "contradict"]),
+        ({"rope_scaling": YARN, "rope_parameters": {**YARN, "factor": 2.0}}, ["factor", "contradict"]),
+        ({"rope_scaling": YARN, "original_max_position_embeddings": 64}, ["original_max_pos", "contradict"]),
+        ({"head_dim": 16, "kv_channels": 32}, ["head_dim", "kv_channels", "contradict"]),
+        ({"n_head": 8}, ["num_attention_heads", "n_head", "contradict"]),
+    ],
+)  # fmt: skip
+def test_contradictions_name_both_keys(keys: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ValueError, match="contradict each other") as error:
+        read_config({**LLAMA, **keys})
+    assert all(word in str(error.value) for word in words), str(error.value)
+
+
+@pytest.mark.parametrize("value", ["10000", True, -5.0, 0, 1, float("nan"), float("inf"), [10_000.0], {"a": 1}])
+def test_bases_that_are_none(value: Any) -> None:
+    with pytest.raises(ValueError, match="rope_theta must be a finite number"):
+        read_config({**LLAMA, "rope_theta": value})
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [("num_attention_heads", 0), ("num_hidden_layers", "2"), ("hidden_size", 64.5), ("head_dim", -16),
+     ("rope_scaling", "linear"), ("rope_scaling", [1]), ("layer_types", "full_attention"), ("head_dim", 15)],
+)  # fmt: skip
+def test_wrong_types_and_sizes_name_the_key(key: str, value: Any) -> None:
+    with pytest.raises(ValueError, match="rotary_dim" if value == 15 else key):
+        read_config({**LLAMA, key: value})
+
+
+def test_heads_that_do_not_divide_the_width() -> None:
+    with pytest.raises(ValueError, match="hidden_size 64 is not a multiple of num_attention_heads 5; add head_dim"):
+        read_config({**LLAMA, "num_attention_heads": 5})
+
+
+@pytest.mark.parametrize("name", ["original_max_position_embeddings", "factor", "low_freq_factor", "high_freq_factor"])
+def test_a_missing_scaling_key_is_named(name: str) -> None:
+    rope = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64}  # fmt: skip
+    with pytest.raises(ValueError, match=rf"rope_scaling\.{name} is missing"):
+        read_config({**LLAMA, "rope_scaling": {k: v for k, v in rope.items() if k != name}})
+
+
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        ({"model_type": "bloom", "n_head": 4}, "bloom uses ALiBi; it has no rotary embedding to read"),
+        ({"model_type": "mpt", "attn_config": {"alibi": True}}, "mpt uses ALiBi"),
+        ({"model_type": "t5"}, "t5 uses T5's bucketed relative bias"),
+        ({"model_type": "gpt2"}, "gpt2 uses learned absolute positions"),
+        ({"model_type": "deberta-v2"}, "disentangled relative positions"),
+        ({"model_type": "jamba"}, "jamba uses no position encoding in its attention"),
+        ({**LLAMA, "model_type": "falcon", "alibi": True}, "falcon uses ALiBi"),
+        ({**LLAMA, "model_type": "esm", "position_embedding_type": "absolute"}, "esm uses learned absolute positions"),
+        ({"model_type": "gpt_neo", "num_heads": 4}, "gpt_neo uses learned absolute positions"),
+        ({**LLAMA, "model_type": "baichuan", "hidden_size": 5120}, "baichuan 13B uses ALiBi"),
+        ({**LLAMA, "model_type": "cohere2", "layer_types": ["full_attention"] * 2}, "rotates in none of its 2 layers"),
+        ({**LLAMA, "model_type": "smollm3", "no_rope_layers": [0, 0]}, "rotates in none of its 2 layers"),
+        ({**LLAMA, "model_type": "nanochat"}, "nanochat' cannot be read: it rotates by the negative angle"),
+        ({**LLAMA, "model_type": "chatglm", "position_encoding_2d": True}, "position_encoding_2d turns two blocks"),
+        ({**LLAMA, "model_type": "lama"}, "'lama' is not known.*did you mean llama.*RotarySpec yourself"),
+        ({"hidden_size": 64}, "model_type is missing.*RotarySpec yourself"),
+    ],
+)  # fmt: skip
+def test_models_without_a_readable_rotation_say_why(source: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read_config(source)
+
+
+def test_files(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    assert read_config(tmp_path) == read_config(str(tmp_path / "config.json")) == read_config(LLAMA)
+    with pytest.raises(ValueError, match="there is no such file"):
+        read_config(tmp_path / "nothing.json")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"the folder has no config\.json"):
+        read_config(tmp_path / "empty")
+    for text, words in (
+        ("{", "is not JSON"),
+        ("[1]", "must hold a JSON object, got list"),
+        ("[" * 200_000, "nested too deeply"),
+        ('{"model_type": "llama", "rope_theta": NaN}', "rope_theta must be a finite number, got nan"),
+        ('{"model_type": "llama", "rope_theta": ' + "9" * 5000 + "}", "is not JSON"),
+        ('{"model_type": "llama", "rope_theta": ' + "9" * 400 + "}", "rope_theta must be a number of ordinary size"),
+        ('{"a":' * 150 + "1" + "}" * 150, "nested more than 100 deep"),
+    ):
+        (tmp_path / "bad.json").write_text(text)
+        with pytest.raises(ValueError, match=words):
+            read_config(tmp_path / "bad.json")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="is not JSON in UTF-8"):
+        read_config(tmp_path / "binary.json")
+    with (tmp_path / "huge.json").open("wb") as file:
+        file.truncate(65 * 2**20)  # sparse: takes no room on the disk
+    with pytest.raises(ValueError, match="a config has at most"):
+        read_config(tmp_path / "huge.json")
+
+
+@pytest.mark.parametrize("source", [None, 3, ["llama"], object()])
+def test_sources_that_are_none(source: Any) -> None:
+    with pytest.raises(ValueError, match=r"source must be the path of a config\.json"):
+        read_config(source)
+
+
+def test_reading_does_not_change_the_source() -> None:
+    source = {**LLAMA, "rope_scaling": dict(YARN)}
+    before = copy.deepcopy(source)
+    read_config(source)
+    assert source == before
+
+
+NAMES = st.sampled_from(
+    ["model_type", "rope_theta", "rope_scaling", "rope_parameters", "type", "rope_type", "factor", "head_dim",
+     "hidden_size", "num_attention_heads", "num_hidden_layers", "layer_types", "text_config", "full_attention",
+     "mrope_section", "partial_rotary_factor", "no_rope_layers", "short_factor", "per_layer_config", "architectures"],
+)  # fmt: skip
+WORDS = st.sampled_from(
+    ["llama", "gemma3_text", "qwen2_vl", "yarn", "linear", "longrope", "default", "deepseek_v4", ""]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-4, 300) | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=5),
+    max_leaves=20,
+)
+
+
+def reads_or_refuses(source: Any, part: Any = None) -> None:
+    with contextlib.suppress(ValueError):
+        read_config(source, part)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(NAMES | st.text(max_size=5), JSON, max_size=8), st.none() | WORDS)
+def test_any_json_reads_or_raises_value_error(source: dict[str, Any], part: str | None) -> None:
+    reads_or_refuses(source, part)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(["llama", "gemma3_text", "gemma4_text", "qwen3_vl", "deepseek_v3", "deepseek_v4", "llama4_text",
+                        "step3p5", "falcon", "molmo2_text", "nemotron-nas", "dbrx", "phi3", "mimo_v2_flash"]),
+       st.dictionaries(NAMES, JSON, max_size=4))  # fmt: skip
+def test_any_change_of_a_small_config_reads_or_raises_value_error(model_type: str, changes: dict[str, Any]) -> None:
+    reads_or_refuses({**LLAMA, "model_type": model_type, **changes})
+
+
+def mutated(config: Any, source: random.Random) -> Any:
+    """The config with one value, anywhere, replaced, removed, renamed or duplicated."""
+    config = copy.deepcopy(config)
+    node = config
+    while True:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        key = source.choice(keys)
+        inner = node[key]
+        if isinstance(inner, dict | list) and inner and source.random() < 0.8:
+            node = inner
+            continue
+        values = [None, True, 0, -1, 3, 1e308, float("nan"), "x", [], {}, [None], {"a": 1}, 10**400, "full_attention"]
+        action = source.choice(["replace", "remove", "rename"])
+        if action == "replace" or isinstance(node, list):
+            node[key] = source.choice(values)
+        else:
+            value = node.pop(key)
+            if action == "rename":
+                node[key + "x"] = value
+        return config
+
+
+def test_mutated_real_configs_read_or_raise_value_error(shared_data: Path) -> None:
+    source = random.Random(0)
+    for path in sorted((shared_data / "configs").glob("*/*.json")):
+        config = json.loads(path.read_text())
+        for _ in range(12):
+            reads_or_refuses(mutated(config, source))
+
+
+@pytest.mark.parametrize("key", ["rope_scaling", "rope_parameters"])
+def test_parameters_per_layer_type_are_checked_like_any_others(key: str) -> None:
+    gemma = {**LLAMA, "model_type": "gemma3_text", "layer_types": ["sliding_attention", "full_attention"]}
+    del gemma["rope_theta"]
+    full, sliding = {"rope_theta": 1e6}, {"rope_theta": 1e4}
+    with pytest.raises(ValueError, match=rf"{key}\.full_attention\.fatcor is not understood.*did you mean factor"):
+        read_config({**gemma, key: {"full_attention": {**full, "fatcor": 2.0}, "sliding_attention": sliding}})
+    with pytest.raises(ValueError, match=rf"{key}\.sliding_atention is not understood"):
+        read_config({**gemma, key: {"full_attention": full, "sliding_atention": sliding}})
+    with pytest.raises(ValueError, match=r"swa_rope_theta is not understood in a config of gemma3_text"):
+        read_config({**gemma, "swa_rope_theta": 1e4})
+    with pytest.raises(ValueError, match=r"attn_config\.rope_theta is not understood"):
+        read_config({**gemma, "attn_config": {"rope_theta": 5e5}})
