@@ -47,12 +47,11 @@ def apply_rotary_qk(
         raise ValueError(f"q and k must have the same dtype, got {q.dtype} and {k.dtype}; rotate them one at a time")
     if q.device != k.device:
         raise ValueError(f"q and k must be on the same device, got {q.device} and {k.device}")
-    heads = _HEAD_DIM[tensor_format]
-    few = q.numel() + k.numel() <= _FEW and q.shape[:-3] == k.shape[:-3] and q.shape[-1] == k.shape[-1]
-    if few and not rotation.per_head and not torch.compiler.is_compiling():
-        # a decoding step costs what its operations cost to launch: launch them once for both
-        both, of_q, of_k = torch.cat((q, k), dim=heads), q.shape[heads], k.shape[heads]
-        both = _turn(both, rotation, tensor_format)
+    if _is_decoding_step(q, k, rotation):
+        # costs what its operations cost to launch: launch them once for both
+        heads = _HEAD_DIM[tensor_format]
+        of_q, of_k = q.shape[heads], k.shape[heads]
+        both = _turn(torch.cat((q, k), dim=heads), rotation, tensor_format)
         return both.narrow(heads, 0, of_q), both.narrow(heads, of_q, of_k)
     return _turn(q, rotation, tensor_format), _turn(k, rotation, tensor_format)
 
@@ -139,16 +138,30 @@ def _check_leading(name: str, x: Tensor, rotation: Rotation, tensor_format: str)
 def _turn(x: Tensor, rotation: Rotation, tensor_format: str) -> Tensor:
     cos, sin = _lined_up(rotation, tensor_format)
     layout = {"interleaved": rotation.interleaved, "trailing": rotation.trailing}
-    if _is_plain_eager(x, cos):
+    if _is_plain_eager(x, rotation):
         return eager.rotate(x, cos, sin, sequence_dim=_SEQUENCE_DIM[tensor_format], **layout)
     return reference.rotate(x, cos, sin, **layout)
 
 
-def _is_plain_eager(x: Tensor, cos: Tensor) -> bool:
+def _is_decoding_step(q: Tensor, k: Tensor, rotation: Rotation) -> bool:
+    """Whether q and k are so small, and so alike, that they may be rotated as one tensor."""
+    return (
+        _is_plain_eager(q, rotation)
+        and _is_plain_eager(k, rotation)
+        and not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad))
+        and q.numel() + k.numel() <= _FEW
+        and q.shape[:-3] == k.shape[:-3]
+        and q.shape[-1] == k.shape[-1]
+        and not rotation.per_head
+    )
+
+
+def _is_plain_eager(x: Tensor, rotation: Rotation) -> bool:
     """Whether nothing traces, transforms or wraps the tensors: all of that needs the plain expression."""
     return not (
         torch.compiler.is_compiling()
-        or cos.requires_grad
+        or rotation.cos.requires_grad
+        or rotation.sin.requires_grad
         or type(x) not in (Tensor, torch.nn.Parameter)
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0

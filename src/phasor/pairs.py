@@ -33,7 +33,7 @@ def join(a: Tensor, b: Tensor, interleaved: bool) -> Tensor:
     [0, 1, 2, 3]
     """
     if interleaved:
-        return torch.stack((a, b), dim=-1).flatten(-2)
+        return torch.stack((a, b), dim=-1).reshape(*a.shape[:-1], 2 * a.shape[-1])
     return torch.cat((a, b), dim=-1)
 
 

@@ -140,7 +140,7 @@ class RotarySpec:
         parts.append(f"base {self.base:.10g}" if self.frequencies is None else f"{self.pairs} explicit frequencies")
         parts.append("no scaling" if self.scaling is None else _brief(self.scaling))
         parts.append("one axis" if isinstance(self.axes, OneAxis) else _brief(self.axes))
-        parts.append(f"{self.angles} angles")
+        parts.append("exact angles" if self.angles == "exact" else f"float32 angles (tables: {self.tables})")
         return ", ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,9 +182,14 @@ def _brief(scheme: Scaling | Axes) -> str:
     for f in dataclasses.fields(scheme):  # type: ignore[arg-type]
         value = getattr(scheme, f.name)
         if value != f.default:
-            long = isinstance(value, tuple) and len(value) > 4
-            shown.append(f"{f.name}={f'[{len(value)} values]' if long else value}")
+            shown.append(f"{f.name}={_shortened(value)}")
     return f"{scheme.name}({', '.join(shown)})"
+
+
+def _shortened(value: Any) -> str:
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        return f"[{len(value)} x {len(value[0])} values]"
+    return f"[{len(value)} values]" if isinstance(value, tuple) and len(value) > 4 else f"{value}"
 
 
 def _listed(value: Any) -> Any:

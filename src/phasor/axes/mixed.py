@@ -65,7 +65,7 @@ def mixed_frequencies(
     """
     if rotary_dim < 4 or rotary_dim % 4:
         raise ValueError(f"rotary_dim must be a positive multiple of 4 for two mixed axes, got {rotary_dim}")
-    size = base ** (-4 * torch.arange(rotary_dim // 4) / rotary_dim)
-    angle = 2 * math.pi * torch.rand(heads, 1, generator=generator)
+    size = base ** (-4 * torch.arange(rotary_dim // 4, dtype=torch.float32) / rotary_dim)
+    angle = 2 * math.pi * torch.rand(heads, 1, generator=generator, dtype=torch.float32)
     both = torch.cat((angle.expand(-1, len(size)), (angle + math.pi / 2).expand(-1, len(size))), dim=-1)
     return torch.stack((both.cos(), both.sin()), dim=1) * size.repeat(2)

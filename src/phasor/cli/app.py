@@ -2,7 +2,7 @@
 
 import typer
 
-from . import demo, inspect
+from . import demo, inspect, lab
 
 app = typer.Typer(
     add_completion=False,
@@ -13,3 +13,4 @@ app = typer.Typer(
 )
 app.command("inspect")(inspect.inspect)
 app.command("demo")(demo.demo)
+app.add_typer(lab.app, name="lab")

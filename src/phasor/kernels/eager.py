@@ -28,15 +28,22 @@ def rotate(
     if x.requires_grad and torch.is_grad_enabled():
         y: Tensor = _Rotate.apply(x, cos, sin, interleaved, trailing, sequence_dim)
         return y
-    return _rotate(x, cos, sin, interleaved, trailing, sequence_dim)
+    if x.numel() <= BLOCK:
+        return reference.rotate(x, cos, sin, interleaved=interleaved, trailing=trailing)
+    return _in_blocks(x, cos, sin, interleaved, trailing, sequence_dim)
 
 
 class _Rotate(torch.autograd.Function):
+    generate_vmap_rule = True  # for batched gradients; vmap itself takes the plain expression
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, *layout: Any) -> Tensor:
+    def forward(x: Tensor, cos: Tensor, sin: Tensor, *layout: Any) -> Tensor:
+        return _in_blocks(x, cos, sin, *layout)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, cos, sin, *ctx.layout = inputs
         ctx.save_for_backward(cos, sin)
-        ctx.layout = layout
-        return _rotate(x, cos, sin, *layout)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -44,12 +51,9 @@ class _Rotate(torch.autograd.Function):
         return _Rotate.apply(grad, cos, -sin, *ctx.layout), None, None, None, None, None
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, trailing: bool, sequence_dim: int) -> Tensor:
-    tokens, elements = x.shape[sequence_dim], x.numel()
-    if elements <= BLOCK:
-        return reference.rotate(x, cos, sin, interleaved=interleaved, trailing=trailing)
+def _in_blocks(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, trailing: bool, sequence_dim: int) -> Tensor:
     y = torch.empty_like(x)
-    block = max(1, BLOCK * tokens // elements)
+    block = max(1, BLOCK * x.shape[sequence_dim] // max(1, x.numel()))
     blocks = (t.split(block, sequence_dim) for t in (y, x, cos, sin))
     for y_part, x_part, cos_part, sin_part in zip(*blocks, strict=True):
         _write(y_part, x_part, cos_part, sin_part, interleaved, trailing)
