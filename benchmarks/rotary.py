@@ -62,7 +62,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch._dynamo.config.recompile_limit = 64
-    print(f"torch {torch.__version__}, {args.threads} threads, {args.rounds} rounds: median ms of phasor / transformers")
+    print(f"torch {torch.__version__}, {args.threads} threads, {args.rounds} rounds: median ms, phasor / transformers")
     print(f"{'q 32 heads, k 8 heads, 128 wide':<52}{'eager':>22}{'compiled':>24}")
     for interleaved in (False, True):
         for dtype in (torch.float32, torch.bfloat16):

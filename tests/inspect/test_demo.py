@@ -14,7 +14,7 @@ from phasor.spec import RotarySpec
 def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     said: list[str] = []
-    run(folder, say=said.append)
+    run(folder, say=said.append, train=False)
     assert any(str(folder / "index.html") in line for line in said)
     return folder
 

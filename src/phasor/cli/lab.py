@@ -139,16 +139,17 @@ def extend(
     names = [name.strip() for name in schemes.split(",")] if schemes else list(SCHEMES)
     multiples = [int(f) for f in _numbers("factors", factors)]
     results: dict[str, Any] = {}
-    for folder in find_runs(runs):
+    folders = find_runs(runs)
+    for folder in folders:
         model, config = load_model(folder)
-        if config.model.encoding != "rotary" and len(find_runs(runs)) > 1:
+        if (config.model.encoding, config.task) != ("rotary", "text") and len(folders) > 1:
             continue
         results[str(folder)] = extend_one(
             model, config, _text_of(folder, text), schemes=names, factors=multiples, tokens=tokens
         )
         checkpoint.write_json(folder / EXTENSION, results[str(folder)])
     if not results:
-        raise ValueError("runs must have a rotary one among them to be extended, got none")
+        raise ValueError("runs must have a rotary one, trained on text, among them to be extended, got none")
     if as_json:
         print(json.dumps(results, indent=2))
         return

@@ -1,0 +1,43 @@
+"""What a person sees while a model trains: how far, the loss, the speed, the time left."""
+
+from types import TracebackType
+from typing import Any
+
+from .run import RunConfig
+
+
+class Progress:
+    """A bar on stderr, or nothing at all if not ``shown``."""
+
+    def __init__(self, config: RunConfig, first: int, shown: bool) -> None:
+        self._bar: Any = None
+        if not shown:
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]:.3f}  {task.fields[speed]:,.0f} tokens/s"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self._task = self._bar.add_task(config.name, total=config.steps, completed=first, loss=float("nan"), speed=0)
+
+    def advance(self, loss: float, speed: float) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, advance=1, loss=loss, speed=speed)
+
+    def __enter__(self) -> "Progress":
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,100 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+from typer.testing import CliRunner
+
+from phasor.cli.lab import app
+
+TINY = ["--tokens", "640", "--length", "16", "--batch", "8", "--dim", "16", "--heads", "2", "--threads", "1"]
+SRC = Path(__file__).resolve().parents[2] / "src"
+
+
+def call(*words: object) -> str:
+    """What the command prints; its error is raised."""
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_from_text_to_report(text_file, tmp_path):
+    pytest.importorskip("matplotlib")
+    runs = tmp_path / "runs"
+    trained = json.loads(
+        call("train", text_file, "--out", runs, "--encoding", "rotary", "--encoding", "learned", *TINY, "--json")
+    )
+    assert [(Path(run["folder"]).name, run["steps"]) for run in trained] == [
+        ("text-rotary-seed0", 5),
+        ("text-learned-seed0", 5),
+    ]
+    evaluated = json.loads(call("evaluate", runs, "--times", "1,2", "--tokens", "256", "--json"))
+    assert [row["length"] for row in evaluated[str(runs / "text-rotary-seed0")]["by_length"]] == [16, 32]
+    extended = json.loads(call("extend", runs, "--schemes", "none,yarn", "--factors", "2", "--tokens", "64", "--json"))
+    assert list(extended) == [str(runs / "text-rotary-seed0")]
+    reported = json.loads(call("report", runs, "--out", tmp_path / "report", "--json"))
+    assert set(reported["sections"]) == {"loss_by_length", "loss_by_position", "extension_table", "extension_curves"}
+    assert (tmp_path / "report" / "report.html").stat().st_size > 10_000
+
+
+def test_for_people_there_are_tables_and_the_protocol(text_file, tmp_path):
+    runs = tmp_path / "runs"
+    assert "5 steps, last loss" in call("train", text_file, "--out", runs, *TINY)
+    assert "already finished" in call("train", text_file, "--out", runs, *TINY)
+    shown = call("evaluate", runs, "--times", "1,2", "--tokens", "256", "--stride", "4")
+    assert "rotary" in shown
+    assert "windows of the context length start every 4 bytes and their last 4 bytes are scored" in shown
+    shown = call("extend", runs, "--schemes", "yarn", "--factors", "2", "--tokens", "64")
+    assert "yarn" in shown
+    assert "No fine-tuning" in shown
+    pytest.importorskip("safetensors")
+    call("export", runs / "text-rotary-seed0", tmp_path / "llama")
+    assert (tmp_path / "llama" / "model.safetensors").is_file()
+
+
+def test_tasks_need_no_text(tmp_path):
+    call("train", "--task", "passkey", "--out", tmp_path / "runs", *TINY)
+    shown = call("evaluate", tmp_path / "runs", "--times", "1,2")
+    assert "passkey: accuracy" in shown
+    assert "64 fresh questions per length and depth" in shown
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["train", "nowhere.txt"], "text path must exist, got 'nowhere.txt'"),
+        (["train", "--encoding", "rope"], "encoding must be one of"),
+        (["evaluate", "nowhere"], "folder must hold runs as `phasor lab train` makes them, got 'nowhere'"),
+        (["report", "nowhere"], "folder must hold runs"),
+        (["export", "nowhere", "x"], "run must be a folder with checkpoint.pt"),
+    ],
+)
+def test_mistakes_are_value_errors(tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        call(*words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lists_of_numbers_are_checked(text_file, tmp_path):
+    call("train", text_file, "--out", tmp_path, *TINY)
+    with pytest.raises(ValueError, match="times must be numbers with commas, got '1;2'"):
+        call("evaluate", tmp_path, "--times", "1;2")
+
+
+@pytest.mark.slow
+def test_torchrun_gives_the_losses_of_one_process(text_file, tmp_path):
+    words = ["-m", "phasor", "lab", "train", str(text_file), *TINY]
+    env = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for name, launcher in (("one", [sys.executable]), ("two", torchrun)):
+        command = [*launcher, *words, "--out", str(tmp_path / name)]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        assert done.stdout.count("last loss") == 1  # one process prints
+    logs = [tmp_path / name / "text-rotary-seed0" / "metrics.jsonl" for name in ("one", "two")]
+    one, two = ([json.loads(line)["loss"] for line in log.read_text().splitlines()] for log in logs)
+    assert two == pytest.approx(one, rel=1e-5)

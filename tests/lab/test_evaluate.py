@@ -1,0 +1,114 @@
+import math
+
+import pytest
+import torch
+
+from phasor.lab import Decoder, ModelConfig, RunConfig, evaluate, extend
+from phasor.lab.evaluate import check_budget, token_losses
+from phasor.scaling import Linear
+
+
+@pytest.fixture
+def model(config):
+    return Decoder(config.model).eval()
+
+
+def loss_of(model, window, target):
+    """-log p of one byte after a window, from the definition."""
+    logits = model(window[None].long())[0, -1].double().tolist()
+    return math.log(sum(math.exp(x) for x in logits)) - logits[int(target)]
+
+
+@torch.no_grad()
+def test_tiled_windows_score_every_byte_with_what_its_window_has_before_it(model, text):
+    data, length, tokens = text.held_out, 8, 24
+    naive = [
+        [loss_of(model, data[start : start + i + 1], data[start + i + 1]) for i in range(length)]
+        for start in range(0, tokens, length)
+    ]
+    ours = token_losses(model, data, length, tokens)
+    torch.testing.assert_close(ours, torch.tensor(naive, dtype=torch.float64), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("length", [8, 12])
+def test_sliding_windows_score_the_same_bytes_at_every_length(model, text, length):
+    data, stride, longest, tokens = text.held_out, 4, 12, 16
+    first = longest - stride  # the first scored target is the byte after this one
+    naive = [
+        [loss_of(model, data[end - length : end - stride + i + 1], data[end - stride + i + 1]) for i in range(stride)]
+        for end in range(first + stride, first + stride + tokens, stride)
+    ]
+    ours = token_losses(model, data, length, tokens, stride=stride, longest=longest)
+    torch.testing.assert_close(ours, torch.tensor(naive, dtype=torch.float64), rtol=1e-5, atol=1e-5)
+
+
+def test_a_model_that_knows_nothing_loses_log_256_everywhere(model, config, text):
+    torch.nn.init.zeros_(model.embed_tokens.weight)
+    result = evaluate(model, config, text, times=(1, 4), tokens=256)
+    assert [row["length"] for row in result["by_length"]] == [16, 64]
+    assert [row["loss"] for row in result["by_length"]] == pytest.approx([math.log(256)] * 2, rel=1e-6)
+    assert result["by_position"]["loss"] == pytest.approx([math.log(256)] * 64, rel=1e-6)
+    assert result["protocol"].startswith("The same 256 held-out bytes")
+
+
+def test_a_learned_table_has_no_number_beyond_its_end(text):
+    config = RunConfig(model=ModelConfig(encoding="learned", dim=16, heads=2, length=16), source=text.sha256)
+    result = evaluate(Decoder(config.model).eval(), config, text, times=(1, 2), tokens=64)
+    inside, beyond = result["by_length"]
+    assert inside["loss"] > 0
+    assert beyond["loss"] is None
+    assert "learned table of 16 positions" in beyond["reason"]
+    assert result["by_position"]["length"] == 16
+
+
+def test_the_budget_is_whole_windows_inside_the_held_out_text(text):
+    assert len(text.held_out) > 1050
+    assert check_budget(text, 100, 1050) == 1000
+    assert check_budget(text, 100, 10) == 100
+    assert check_budget(text, 100, 10**9) == (len(text.held_out) - 1) // 100 * 100
+    assert check_budget(text, 100, 10**9, stride=30) == (len(text.held_out) - 1 - 70) // 30 * 30
+    with pytest.raises(ValueError, match=r"the held-out text .* must hold one window of 100000 bytes; give more text"):
+        check_budget(text, 100_000, 10)
+    with pytest.raises(ValueError, match=r"must hold one window of 100 bytes with a stride of at most that, got 101"):
+        check_budget(text, 100, 10, stride=101)
+
+
+@pytest.mark.parametrize(
+    "task, questions", [("copy", [(16, None), (32, None)]), ("passkey", 5 * [(16, 0)] + 5 * [(32, 0)])]
+)
+def test_a_task_is_asked_at_every_length(task, questions):
+    config = RunConfig(model=ModelConfig(dim=16, heads=2, length=16), task=task)
+    result = evaluate(Decoder(config.model).eval(), config, times=(1, 2))
+    assert [row["length"] for row in result["by_length"]] == [length for length, _ in questions]
+    assert all(0 <= row["exact"] <= row["accuracy"] <= 1 for row in result["by_length"])
+
+
+def test_extension_takes_each_scheme_at_its_own_length(model, config, text):
+    result = extend(model, config, text, schemes=("none", "linear"), factors=(2, 4), tokens=64)
+    spec = config.model.rotary_spec.replace(scaling=Linear(4.0))
+    wanted = float(token_losses(model, text.held_out, 64, 64, rotary=spec).mean())
+    (row,) = [r for r in result["table"] if (r["scheme"], r["factor"]) == ("linear", 4)]
+    assert (row["length"], row["loss"]) == (64, wanted)
+    assert {(r["scheme"], r["length"]) for r in result["curves"]} == {
+        (s, n) for s in ("none", "linear") for n in (16, 32, 64)
+    }
+    plain = float(token_losses(model, text.held_out, 32, 64).mean())
+    assert [r["loss"] for r in result["table"] if (r["scheme"], r["factor"]) == ("none", 2)] == [plain]
+
+
+def test_what_cannot_be_extended_or_evaluated_is_refused(model, config, text):
+    alibi = RunConfig(model=ModelConfig(encoding="alibi"), source=text.sha256)
+    with pytest.raises(ValueError, match="run must be of a rotary model to be extended, got alibi"):
+        extend(Decoder(alibi.model), alibi, text)
+    with pytest.raises(ValueError, match=r"scheme must be one of none, linear, .*, got 'longrope'"):
+        extend(model, config, text, schemes=("longrope",))
+    with pytest.raises(ValueError, match="factors must be integers of at least 1, got"):
+        extend(model, config, text, factors=())
+    copies = RunConfig(model=config.model, task="copy")
+    with pytest.raises(ValueError, match="run must be of the task text to be extended, got copy"):
+        extend(model, copies, text)
+    with pytest.raises(ValueError, match="text must be given for the task 'text', got None"):
+        evaluate(model, config)
+    with pytest.raises(ValueError, match="times must be positive multiples of the training length, got"):
+        evaluate(model, config, text, times=(0,))

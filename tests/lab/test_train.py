@@ -1,0 +1,213 @@
+import json
+import math
+import random
+import time
+
+import pytest
+import torch
+
+from phasor.lab import Decoder, ModelConfig, RunConfig, load_model, read_text, train
+from phasor.lab.checkpoint import load, write_atomically
+from phasor.lab.train import CHECKPOINT, METRICS
+
+
+def losses(folder):
+    return [json.loads(line)["loss"] for line in (folder / METRICS).read_text().splitlines()]
+
+
+def assert_same_weights(a, b):
+    ours, theirs = load(a / CHECKPOINT), load(b / CHECKPOINT)
+    assert ours["step"] == theirs["step"]
+    assert all(torch.equal(tensor, theirs["model"][name]) for name, tensor in ours["model"].items())
+
+
+def test_the_first_loss_is_the_mean_cross_entropy_of_the_first_batch(config, text, tmp_path):
+    train(config, tmp_path, text)
+    with torch.random.fork_rng():
+        torch.manual_seed(config.seed)
+        model = Decoder(config.model)
+    tokens, targets = text.batch(config.seed, 0, config.batch, config.model.length)
+    total = 0.0
+    with torch.no_grad():
+        for row, target in zip(tokens, targets, strict=True):
+            for logits, answer in zip(model(row[None])[0].double(), target, strict=True):
+                total += math.log(sum(math.exp(x) for x in logits.tolist())) - float(logits[answer])
+    assert losses(tmp_path)[0] == pytest.approx(total / targets.numel(), rel=1e-6)
+
+
+def test_training_learns(config, text, tmp_path):
+    longer = RunConfig.from_dict({**config.to_dict(), "tokens": 150 * 8 * 16, "lr": 1e-2})
+    train(longer, tmp_path, text)
+    curve = losses(tmp_path)
+    assert len(curve) == longer.steps == 150
+    assert curve[0] == pytest.approx(math.log(256), rel=0.02)  # nothing is known yet
+    assert curve[-1] < math.log(len(set(text.data.tolist())))  # at least which bytes there are
+
+
+def test_a_run_killed_again_and_again_ends_with_the_same_weights(config, text_file, tmp_path, start):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    process = start(config, whole, text_file)
+    process.join()
+    assert process.exitcode == 0
+
+    chance, kills = random.Random(0), 0
+    while True:
+        process = start(config, killed, text_file)
+        process.join(timeout=chance.uniform(0.05, 0.5))
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            kills += 1
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -9
+        assert kills < 200
+    assert kills > 0
+    assert_same_weights(whole, killed)
+    assert losses(whole) == losses(killed)  # every step once, in order, to the bit
+    assert sorted(p.name for p in killed.iterdir()) == sorted(p.name for p in whole.iterdir())
+
+
+def test_a_finished_run_is_left_as_it_is(config, text, tmp_path):
+    first = train(config, tmp_path, text)
+    again = train(config, tmp_path, text)
+    assert (again.resumed_at, again.loss) == (config.steps, first.loss)
+    assert len(losses(tmp_path)) == config.steps
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_to_go_on_from(config, text_file, tmp_path, start):
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    start(config, whole, text_file).join()
+    process = start(config, folder, text_file, 1)
+    while not (folder / CHECKPOINT).exists():
+        time.sleep(0.001)
+    process.kill()
+    process.join()
+    before = (folder / CHECKPOINT).read_bytes()
+    assert load(folder / CHECKPOINT)["step"] < config.steps  # killed in time
+
+    process = start(config, folder, text_file, 1, None, len(before) // 2)
+    process.join()
+    error = (tmp_path / "error.txt").read_text()
+    assert "cannot write (File too large); what was there before is untouched" in error
+    assert CHECKPOINT in error
+    assert (folder / CHECKPOINT).read_bytes() == before
+    assert not list(folder.glob("*.partial"))
+
+    start(config, folder, text_file).join()
+    assert_same_weights(whole, folder)
+    assert losses(whole) == losses(folder)
+
+
+def test_a_full_disk_is_told_of_the_log_too(config, text_file, tmp_path, start):
+    start(config, tmp_path / "run", text_file, 1000, None, 1000).join()
+    error = (tmp_path / "error.txt").read_text()
+    assert "cannot write (File too large); the last checkpoint is untouched" in error
+    assert METRICS in error
+
+
+def test_a_failed_write_changes_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match=r"cannot write .No space left on device.; what was there before is untouched"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"seed": 1}, "got one with seed 0, now 1"),
+        ({"tokens": 100}, "got one with tokens 3840, now 100"),
+        ({"model": {"encoding": "alibi"}}, "got one with encoding 'rotary', now 'alibi'"),
+        ({"model": {"dim": 32}}, "got one with dim 16, now 32; hidden 48, now 88"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(config, text, tmp_path, change, message):
+    train(config, tmp_path, text)
+    before = (tmp_path / CHECKPOINT).read_bytes(), (tmp_path / METRICS).read_bytes()
+    shape = {"layers": 2, "dim": 16, "heads": 2, "length": 16} | change.get("model", {})
+    plain = {"tokens": config.tokens, "batch": 8, "source": text.sha256, **change}
+    other = RunConfig(**{**plain, "model": ModelConfig(**shape)})
+    with pytest.raises(ValueError, match=f"must be of the same run, {message}; choose another folder"):
+        train(other, tmp_path, text)
+    assert ((tmp_path / CHECKPOINT).read_bytes(), (tmp_path / METRICS).read_bytes()) == before
+
+
+def test_another_text_is_refused(config, text, tmp_path):
+    train(config, tmp_path / "run", text)
+    (tmp_path / "other.txt").write_text("another text " * 100)
+    other = read_text([tmp_path / "other.txt"])
+    with pytest.raises(ValueError, match=r"text must be the one of the run \(sha256 .*other.txt"):
+        train(config, tmp_path / "run", other)
+    changed = RunConfig.from_dict({**config.to_dict(), "source": other.sha256})
+    with pytest.raises(ValueError, match=r"must be of the same run, got one with source '.*', now '.*'"):
+        train(changed, tmp_path / "run", other)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+def test_a_cut_checkpoint_is_named(config, text, tmp_path, share):
+    train(config, tmp_path, text)
+    data = (tmp_path / CHECKPOINT).read_bytes()
+    (tmp_path / CHECKPOINT).write_bytes(data[: int(share * len(data))])
+    with pytest.raises(
+        ValueError, match=r"checkpoint.pt must be a checkpoint of the lab, got: .*; delete it to start over"
+    ):
+        train(config, tmp_path, text)
+
+
+def test_an_unfinished_run_is_not_evaluated(config, text_file, tmp_path, start):
+    process = start(RunConfig.from_dict({**config.to_dict(), "tokens": 10**9}), tmp_path / "run", text_file)
+    while not (tmp_path / "run" / CHECKPOINT).exists():
+        time.sleep(0.02)
+    process.kill()
+    process.join()
+    with pytest.raises(ValueError, match=r"run must be finished, got '.*run' at step .* of 7812500; repeat its"):
+        load_model(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"run must be a folder with checkpoint.pt, .* got '.*nowhere'"):
+        load_model(tmp_path / "nowhere")
+
+
+def test_two_processes_train_as_one(config, text_file, tmp_path, start):
+    alone = start(config, tmp_path / "one", text_file)
+    alone.join()
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(random.randint(20000, 50000))}
+    pair = [start(config, tmp_path / "two", text_file, 2, {**common, "RANK": str(rank)}) for rank in range(2)]
+    for process in pair:
+        process.join()
+    assert [p.exitcode for p in pair] == [0, 0]
+    # Sums in another order differ in the last bits of float32, and training carries that along for 30 steps.
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e4 * torch.finfo(torch.float32).eps)
+    assert losses(tmp_path / "two")[0] == pytest.approx(losses(tmp_path / "one")[0], rel=4e-7)
+
+
+def test_tasks_train_too(tmp_path):
+    config = RunConfig(model=ModelConfig(layers=1, dim=16, heads=2, length=16), task="copy", tokens=1000, batch=8)
+    assert math.isfinite(train(config, tmp_path).loss)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"task": "sort"}, "task must be one of text, copy, passkey, got 'sort'"),
+        ({"lr": 0.0}, "lr must be a finite number above 0, got 0.0"),
+        ({"warmup": 2.0}, "warmup must be at most 1 .*, got 2.0"),
+        ({"task": "passkey", "model": ModelConfig(length=8)}, "length must be at least 10 for the task passkey, got 8"),
+    ],
+)
+def test_a_bad_run_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        RunConfig(**{"model": ModelConfig(), **changes})
+
+
+def test_a_diverging_run_stops(text, tmp_path):
+    model = ModelConfig(layers=2, dim=16, heads=2, length=16)
+    config = RunConfig(model=model, tokens=30 * 128, batch=8, lr=1e30, source=text.sha256)
+    with pytest.raises(ValueError, match="lr must let the training converge, got lr=1e\\+30"):
+        train(config, tmp_path, text)
