@@ -2,9 +2,12 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 
 app = typer.Typer(no_args_is_help=True, help="Train small models on real text and see how far encodings reach.")
@@ -15,7 +18,7 @@ TextFiles = Annotated[
 ]
 Glob = Annotated[str, typer.Option(help="Which files of a folder, by name.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads of this process (default: torch's own choice).")]
+Threads = Annotated[int, typer.Option(min=1, help="Of each process; more pays for wide models on an idle machine.")]
 Scored = Annotated[int, typer.Option(min=1, help="Held-out bytes to score at every length.")]
 
 
@@ -40,14 +43,14 @@ def train(
     lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 3e-3,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 100,
     glob: Glob = "*",
-    threads: Threads = None,
+    threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
     """Train one model per encoding and seed. Repeat a command that was killed: it goes on where it was."""
     from ..lab import ModelConfig, RunConfig, read_text
     from ..lab import train as train_one
 
-    _threads(threads)
+    torch.set_num_threads(threads)
     first = os.environ.get("RANK", "0") == "0"
     source = read_text(text or (), glob=glob) if task == "text" else None
     about: dict[str, Any] = {"command": shlex.join(["phasor", *sys.argv[1:]])}
@@ -93,7 +96,7 @@ def evaluate(
     stride: Annotated[
         int | None, typer.Option(min=1, help="Sliding windows that score this many last bytes (default: tiles).")
     ] = None,
-    threads: Threads = None,
+    threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
     """Loss (of a task: accuracy) beyond the training length, written beside each run."""
@@ -101,7 +104,7 @@ def evaluate(
     from ..lab import evaluate as evaluate_one
     from ..lab.results import EVALUATION, by_length, find_runs, gather
 
-    _threads(threads)
+    torch.set_num_threads(threads)
     chosen = _numbers("times", times)
     results: dict[str, Any] = {}
     for folder in find_runs(runs):
@@ -127,7 +130,7 @@ def extend(
     schemes: Annotated[str, typer.Option(help="Scaling schemes, with commas (default: all).")] = "",
     factors: Annotated[str, typer.Option(help="How many times the training length.")] = "2,4,8",
     tokens: Scored = 65_536,
-    threads: Threads = None,
+    threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
     """Stretch trained rotary models without fine-tuning, with every scaling scheme."""
@@ -135,7 +138,7 @@ def extend(
     from ..lab import extend as extend_one
     from ..lab.results import EXTENSION, extensions, find_runs, gather
 
-    _threads(threads)
+    torch.set_num_threads(threads)
     names = [name.strip() for name in schemes.split(",")] if schemes else list(SCHEMES)
     multiples = [int(f) for f in _numbers("factors", factors)]
     results: dict[str, Any] = {}
@@ -167,7 +170,8 @@ def export(
     from ..lab import export as export_one
     from ..lab import load_model
 
-    folder = export_one(load_model(run)[0], out)
+    with _library():
+        folder = export_one(load_model(run)[0], out)
     print(
         json.dumps({"folder": str(folder)})
         if as_json
@@ -186,15 +190,18 @@ def report(
     """One page with all figures, tables and protocols, with nothing outside it; figures and numbers beside it."""
     from ..lab import report as write_report
 
-    numbers = write_report(runs, out)
+    with _library():
+        numbers = write_report(runs, out)
     print(json.dumps(numbers, indent=2) if as_json else f"open {(out / 'report.html').resolve()}")
 
 
-def _threads(count: int | None) -> None:
-    if count is not None:
-        import torch
-
-        torch.set_num_threads(count)
+@contextmanager
+def _library() -> Iterator[None]:
+    """A missing library becomes one line that says how to get it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ValueError(f"this needs {error.name}; install it with: pip install 'phasor[lab]'") from None
 
 
 def _text_of(folder: Path, given: list[Path] | None) -> Any:

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from . import checkpoint, results
-from .data import read_text
+from .data import Text, read_text
 from .evaluate import evaluate
 from .extend import extend
 from .model import ModelConfig
+from .parallel import threads
 from .report import report
 from .run import RunConfig
 from .train import load_model, train
@@ -41,21 +42,25 @@ def quick(
     for encoding in encodings:
         model_config = ModelConfig(encoding=encoding)
         config = RunConfig(model=model_config, seed=seed, tokens=tokens, batch=batch, source=source.sha256)
-        folder = out / "runs" / config.name
-        folders.append(folder)
-        train(config, folder, source, progress=progress, about=about)
-        model, _ = load_model(folder)
-        checkpoint.write_json(folder / results.EVALUATION, evaluate(model, config, source, times=times, tokens=scored))
-        if encoding == "rotary" and schemes:
-            checkpoint.write_json(
-                folder / results.EXTENSION, extend(model, config, source, schemes=schemes, tokens=scored)
-            )
+        folders.append(out / "runs" / config.name)
+        with threads(1):
+            train(config, folders[-1], source, progress=progress, about=about)
+            _measure(folders[-1], source, schemes, times, scored)
     numbers = report(folders, out)
     for name, section in numbers["sections"].items():
         if name in ("loss_by_length", "extension_table"):
             say(table_text(name, section["curves"]))
     say(f"open {(out / 'report.html').resolve()}")
     return numbers
+
+
+def _measure(folder: Path, text: Text, schemes: Sequence[str], times: Sequence[float], scored: int) -> None:
+    model, config = load_model(folder)
+    evaluation = evaluate(model, config, text, times=times, tokens=scored)
+    checkpoint.write_json(folder / results.EVALUATION, evaluation)
+    if config.model.encoding == "rotary" and schemes:
+        extension = extend(model, config, text, schemes=schemes, tokens=scored)
+        checkpoint.write_json(folder / results.EXTENSION, extension)
 
 
 def table_text(title: str, curves: dict[str, Any]) -> str:

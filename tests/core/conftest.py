@@ -1,0 +1,155 @@
+"""SPECS: every scaling with every axes scheme, both pair layouts and every place of the rotary channels; the only list.
+
+A law is written once and runs for all of them; a new scheme costs one line in `SCALINGS` or `AXES`.
+"""
+
+import itertools
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from phasor import RotarySpec, Rotation, apply_rotary
+from phasor.axes import Axes, Axial, InterleavedSections, Mixed, OneAxis, Sections
+from phasor.scaling import (
+    NTK,
+    DynamicNTK,
+    Linear,
+    Llama3,
+    LongRoPE,
+    NTKFixed,
+    Proportional,
+    Scaling,
+    SteppedNTK,
+    YaRN,
+    YaRNPaper,
+)
+
+PAIRS = 8
+SEQ_LEN = 10_000  # beyond every original_max_position below, so that length-dependent schemes are in their long regime
+
+AXES: dict[str, Axes] = {
+    "one": OneAxis(),
+    "axial": Axial((4, 4)),
+    "sections": Sections((4, 1, 3)),
+    "interleaved_sections": InterleavedSections((3, 3, 2)),
+    "mixed": Mixed(((1.0, 0.6, 0.0, -0.8, 0.3, 1.5, -1.0, 0.25), (0.0, 0.8, 1.0, 0.6, -0.7, 0.5, 2.0, 0.1))),
+}
+
+# Of a ladder with n pairs: LongRoPE states one divisor per pair, the others do not care.
+SCALINGS = {
+    "plain": lambda n: None,
+    "linear": lambda n: Linear(4.0),
+    "ntk": lambda n: NTK(8.0),
+    "ntk_fixed": lambda n: NTKFixed(4.0),
+    "dynamic": lambda n: DynamicNTK(factor=2.0, original_max_position=4096),
+    "stepped_ntk": lambda n: SteppedNTK(original_max_position=2048),
+    "yarn": lambda n: YaRN(factor=16.0, original_max_position=4096),
+    "yarn_paper": lambda n: YaRNPaper(factor=16.0, original_max_position=4096),
+    "longrope": lambda n: LongRoPE(
+        short_factor=tuple(1.0 + 0.1 * i for i in range(n)),
+        long_factor=tuple(1.0 + 2.5 * i for i in range(n)),
+        original_max_position=4096,
+        factor=32.0,
+    ),
+    "llama3": lambda n: Llama3(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position=8192),
+    "proportional": lambda n: Proportional(fraction=0.5, factor=2.0),
+}
+
+# Where the 2 * PAIRS turning channels lie in the head.
+PLACES = {
+    "full": {"head_dim": 2 * PAIRS},
+    "first": {"head_dim": 2 * PAIRS + 6, "rotary_dim": 2 * PAIRS},
+    "last": {"head_dim": 2 * PAIRS + 6, "rotary_dim": 2 * PAIRS, "trailing": True},
+}
+
+
+def _scaling(name: str, axes: Axes) -> Scaling | None:
+    return SCALINGS[name](axes.rung_of_pair(PAIRS)[0][1])
+
+
+SPECS: dict[str, RotarySpec] = {
+    f"{scaling}-{axes}-{place}-{'interleaved' if interleaved else 'halves'}": RotarySpec(
+        **PLACES[place],
+        interleaved=interleaved,
+        axes=AXES[axes],
+        scaling=_scaling(scaling, AXES[axes]),
+    )
+    for scaling, axes, place, interleaved in itertools.product(SCALINGS, AXES, PLACES, (False, True))
+} | {
+    "base-5e5": RotarySpec(head_dim=2 * PAIRS, base=500_000.0),
+    "frequencies": RotarySpec(head_dim=2 * PAIRS, frequencies=(2.5, 1.0, 0.3, -0.2, 0.0, 1e-3, 1e-5, 7.0)),
+}
+
+# One spec per scaling and one per axes scheme: enough where neither layout nor place can matter.
+SCHEMES = {name: spec for name, spec in SPECS.items() if name.endswith("-one-full-halves") or "plain" in name} | {
+    name: SPECS[name] for name in ("base-5e5", "frequencies")
+}
+FEW = [
+    "plain-one-full-halves",
+    "yarn-one-first-interleaved",
+    "longrope-sections-last-halves",
+    "llama3-mixed-full-interleaved",
+]
+
+
+@pytest.fixture(scope="session", params=SPECS, ids=str)
+def spec(request: pytest.FixtureRequest) -> RotarySpec:
+    """Every spec there is."""
+    return SPECS[request.param]
+
+
+@pytest.fixture(scope="session", params=SCHEMES, ids=str)
+def scheme(request: pytest.FixtureRequest) -> RotarySpec:
+    """Every scaling with one axis, and every axes scheme without scaling."""
+    return SCHEMES[request.param]
+
+
+@pytest.fixture(scope="session", params=FEW, ids=str)
+def few(request: pytest.FixtureRequest) -> RotarySpec:
+    """Four specs that use every factor once, for tests that cost seconds."""
+    return SPECS[request.param]
+
+
+def at(spec: RotarySpec, positions: Tensor, dtype: torch.dtype = torch.float64) -> Rotation:
+    """`Rotation.at`, in the long regime of length-dependent schemes."""
+    return Rotation.at(spec, positions, SEQ_LEN, dtype=dtype)
+
+
+def turn(x: Tensor, rotation: Rotation) -> Tensor:
+    """`apply_rotary` for one head without a head axis: ``[..., S, D]``."""
+    return apply_rotary(x.unsqueeze(-3), rotation).squeeze(-3)
+
+
+def anywhere(spec: RotarySpec, low: int, high: int, count: int = 7, *batch: int) -> Tensor:
+    """Random positions of the shape that the spec takes."""
+    axes = (spec.axes.count,) if spec.axes.count > 1 else ()
+    return torch.randint(low, high, (*axes, *batch, count))
+
+
+def everywhere(spec: RotarySpec, *values: int) -> Tensor:
+    """Given positions, the same on all axes."""
+    positions = torch.tensor(values)
+    return positions if spec.axes.count == 1 else positions.expand(spec.axes.count, -1)
+
+
+def assert_within(actual: Tensor, expected: Tensor, steps: float, scale: float | None = None) -> None:
+    """Every element within ``steps`` rounding steps of the dtype of ``actual``, at the size of the largest value."""
+    actual, expected = actual.detach(), expected.detach()
+    assert actual.shape == expected.shape
+    largest = float(expected.abs().max()) if scale is None else scale
+    bound = steps * torch.finfo(actual.dtype).eps * largest
+    wrong = float((actual.double() - expected.double()).abs().max())
+    assert wrong <= bound, f"off by {wrong:.3g}, allowed are {bound:.3g}"
+
+
+def assert_refused(call: Callable[[], object], fragments: list[str]) -> None:
+    """`call` raises a one-line ``ValueError`` that has every fragment and starts with its argument."""
+    with pytest.raises(ValueError, match=re.escape(fragments[0])) as caught:
+        call()
+    message = str(caught.value)
+    assert all(fragment in message for fragment in fragments), message
+    assert "\n" not in message
+    assert message[0].islower() or message.startswith("NTK"), message

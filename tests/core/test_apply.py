@@ -1,0 +1,312 @@
+"""apply_rotary: formats, strides, dtypes, broadcasting, and transformers' own functions to the bit."""
+
+import pytest
+import torch
+
+from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor.kernels import reference
+from phasor.scaling import YaRN
+
+from .conftest import SEQ_LEN, SPECS, anywhere, at
+
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+
+
+def by_hand(x, spec, positions):
+    """The definition as a loop over tokens and pairs, in Python floats: ``x`` [heads, seq, D], one axis."""
+    x, y = x.double(), x.double().clone()
+    start = spec.head_dim - spec.rotary_dim if spec.trailing else 0
+    theta = spec.inv_freq(SEQ_LEN).tolist()
+    for s, m in enumerate(positions.tolist()):
+        for i, f in enumerate(theta):
+            first = start + (2 * i if spec.interleaved else i)
+            second = first + (1 if spec.interleaved else len(theta))
+            angle = torch.tensor(m * f, dtype=torch.float64)
+            cos, sin = (float(t) * spec.attention_factor(SEQ_LEN) for t in (angle.cos(), angle.sin()))
+            y[:, s, first] = x[:, s, first] * cos - x[:, s, second] * sin
+            y[:, s, second] = x[:, s, first] * sin + x[:, s, second] * cos
+    return y
+
+
+@pytest.mark.parametrize("place", ["full", "first", "last"])
+@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+def test_definition(place, layout):
+    spec = SPECS[f"yarn-one-{place}-{layout}"]
+    x, positions = torch.randn(2, 5, spec.head_dim, dtype=torch.float64), torch.tensor([0, 1, 7, 30, -12])
+    y = apply_rotary(x, at(spec, positions))
+    torch.testing.assert_close(y, by_hand(x, spec, positions), rtol=0, atol=30 * 8 * 2**-52)
+
+
+def test_counter_clockwise_quarter():
+    """(1, 0) becomes (0, 1) and (0, 1) becomes (-1, 0): the sense of RoFormer eq. 13."""
+    quarter = Rotation(torch.zeros(1, 1), torch.ones(1, 1))
+    x = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
+    assert apply_rotary(x, quarter).tolist() == [[[0.0, 1.0]], [[-1.0, 0.0]]]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_input_is_not_written_and_output_is_new(few, dtype):
+    x = torch.randn(2, 3, 7, few.head_dim).to(dtype)
+    before = x.clone()
+    rotation = at(few, anywhere(few, 0, 5000), dtype)
+    tables = rotation.cos.clone(), rotation.sin.clone()
+    y = apply_rotary(x, rotation)
+    assert y.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+    y.zero_()
+    q, k = apply_rotary_qk(x, x[:, :1], rotation)
+    rotate(x, x, anywhere(few, 0, 5000), few, seq_len=SEQ_LEN)
+    q.zero_(), k.zero_()
+    assert torch.equal(x, before)
+    assert torch.equal(rotation.cos, tables[0])
+    assert torch.equal(rotation.sin, tables[1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+def test_tensor_formats_agree(few, dtype, batch):
+    x, rotation = torch.randn(*batch, 4, 7, few.head_dim).to(dtype), at(few, anywhere(few, 0, 5000), dtype)
+    y = apply_rotary(x, rotation)
+    turned = apply_rotary(x.transpose(-3, -2), rotation, tensor_format="bshd")
+    assert y.dtype == dtype
+    assert y.shape == x.shape
+    assert torch.equal(turned.transpose(-3, -2), y)
+
+
+STRIDED = {
+    "transposed": lambda d: torch.randn(2, 7, 3, d).transpose(1, 2),
+    "last dimension strided": lambda d: torch.randn(2, 3, d, 7).transpose(-1, -2),
+    "sliced": lambda d: torch.randn(4, 6, 14, 2 * d)[::2, ::2, ::2, ::2],
+    "offset": lambda d: torch.randn(2 * 3 * 7 * d + 5)[5:].view(2, 3, 7, d),
+    "expanded": lambda d: torch.randn(2, 1, 7, d).expand(2, 3, 7, d),
+    "expanded channels": lambda d: torch.randn(2, 3, 7, 1).expand(2, 3, 7, d),
+    "flipped": lambda d: torch.randn(2, 3, 7, d).flip(-1).flip(-2),
+    "part of qkv": lambda d: torch.randn(2, 7, 3 * 3 * d)[..., 3 * d : 6 * d].unflatten(-1, (3, d)).transpose(1, 2),
+    "channels last": lambda d: torch.randn(2, 3, 7, d).contiguous(memory_format=torch.channels_last),
+}
+
+
+@pytest.mark.parametrize("make", STRIDED.values(), ids=STRIDED)
+def test_any_strides(few, make):
+    x, rotation = make(few.head_dim), at(few, anywhere(few, 0, 5000), torch.float32)
+    assert x.shape == (2, 3, 7, few.head_dim)
+    assert torch.equal(apply_rotary(x, rotation), apply_rotary(x.contiguous(), rotation))
+
+
+def test_tables_of_any_strides(few):
+    """A rotation sliced, flipped or expanded applies as its contiguous copy."""
+    x, whole = torch.randn(2, 3, 7, few.head_dim), at(few, anywhere(few, 0, 5000, 14), torch.float32)
+    part = whole.slice(3, 10)
+    assert torch.equal(part.cos, whole.cos[3:10])
+    assert part.cos.untyped_storage().data_ptr() == whole.cos.untyped_storage().data_ptr()
+    strided = whole._replace(cos=whole.cos[::2], sin=whole.sin[::2])
+    expanded = part._replace(cos=part.cos.expand(2, -1, -1), sin=part.sin.expand(2, -1, -1))
+    for rotation in (part, strided, expanded):
+        contiguous = rotation._replace(cos=rotation.cos.contiguous(), sin=rotation.sin.contiguous())
+        assert torch.equal(apply_rotary(x, rotation), apply_rotary(x, contiguous))
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 7), (2, 0, 7), (2, 3, 0), (0, 0, 0)])
+def test_empty_tensors(few, shape):
+    rotation = at(few, anywhere(few, 0, 5000, shape[2]), torch.float32)
+    y = apply_rotary(torch.randn(*shape, few.head_dim), rotation)
+    assert y.shape == (*shape, few.head_dim)
+    q = torch.randn(*shape, few.head_dim, requires_grad=True)
+    apply_rotary(q, rotation).sum().backward()
+    assert q.grad.shape == q.shape
+
+
+@pytest.mark.parametrize("q_heads, k_heads", [(8, 8), (8, 2), (8, 1), (1, 1), (7, 3)])
+def test_head_counts(few, q_heads, k_heads):
+    """Grouped-query attention: q and k may have any numbers of heads, and each head turns alike."""
+    q, k = torch.randn(2, q_heads, 7, few.head_dim), torch.randn(2, k_heads, 7, few.head_dim)
+    rotation = at(few, anywhere(few, 0, 5000), torch.float32)
+    a, b = apply_rotary_qk(q, k, rotation)
+    for x, y in ((q, a), (k, b)):
+        for h in range(x.shape[1]):
+            assert torch.equal(y[:, h], apply_rotary(x[:, h : h + 1], rotation)[:, 0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_qk_is_each_alone_and_rotate_is_both(few, dtype):
+    q, k = torch.randn(2, 4, 7, few.head_dim).to(dtype), torch.randn(2, 2, 7, few.head_dim).to(dtype)
+    for batch in ((), (2,)):
+        positions = anywhere(few, 0, 5000, 7, *batch)
+        rotation = at(few, positions, dtype)
+        a, b = apply_rotary_qk(q, k, rotation)
+        assert torch.equal(a, apply_rotary(q, rotation))
+        assert torch.equal(b, apply_rotary(k, rotation))
+        c, d = rotate(q, k, positions, few, seq_len=SEQ_LEN)
+        assert torch.equal(a, c)
+        assert torch.equal(b, d)
+        e, f = rotate(q.transpose(1, 2), k.transpose(1, 2), positions, few, seq_len=SEQ_LEN, tensor_format="bshd")
+        assert torch.equal(e.transpose(1, 2), a)
+        assert torch.equal(f.transpose(1, 2), b)
+
+
+def test_positions_per_row(few):
+    """[batch, seq] positions: each row of the batch by its own, as if it were alone."""
+    x, positions = torch.randn(3, 2, 7, few.head_dim), anywhere(few, 0, 5000, 7, 3)
+    y = apply_rotary(x, at(few, positions, torch.float32))
+    for row in range(3):
+        mine = positions[row] if few.axes.count == 1 else positions[:, row]
+        assert torch.equal(y[row], apply_rotary(x[row], at(few, mine, torch.float32)))
+
+
+def test_one_row_of_positions_serves_a_batch(few):
+    x, positions = torch.randn(3, 2, 7, few.head_dim), anywhere(few, 0, 5000, 7, 1)
+    flat = positions.squeeze(-2)
+    shared, single = at(few, positions, torch.float32), at(few, flat, torch.float32)
+    assert torch.equal(apply_rotary(x, shared), apply_rotary(x, single))
+    extra = torch.randn(4, 3, 2, 7, few.head_dim)
+    rows = at(few, anywhere(few, 0, 5000, 7, 3), torch.float32)
+    y = apply_rotary(extra, rows)
+    for i in range(4):
+        assert torch.equal(y[i], apply_rotary(extra[i], rows))
+
+
+def test_layout_of_the_rotation_is_used():
+    """`interleaved` and `trailing` travel with the rotation; nothing needs to be said twice."""
+    x, positions = torch.randn(1, 1, 5, 12), torch.arange(5) + 3
+    outputs = [
+        apply_rotary(x, Rotation.at(RotarySpec(head_dim=12, rotary_dim=8, interleaved=i, trailing=t), positions))
+        for i in (False, True)
+        for t in (False, True)
+    ]
+    for n, a in enumerate(outputs):
+        for b in outputs[n + 1 :]:
+            assert not torch.equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtype_of_the_tables(dtype):
+    """Exact angles: float64 tables for float64, else float32. Float32 angles: as `tables` says."""
+    positions = torch.arange(5)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    exact = RotarySpec(head_dim=8)
+    assert Rotation.at(exact, positions, dtype=dtype).cos.dtype == wide
+    for tables, expected in (("activation", dtype), ("float32", None), ("rounded", wide)):
+        rotation = Rotation.at(exact.replace(angles="float32", tables=tables), positions, dtype=dtype)
+        assert rotation.cos.dtype == rotation.sin.dtype == (expected or torch.float32)
+    if dtype.itemsize == 2:
+        rounded = Rotation.at(exact.replace(angles="float32", tables="rounded"), positions, dtype=dtype)
+        full = Rotation.at(exact.replace(angles="float32", tables="float32"), positions, dtype=dtype)
+        assert torch.equal(rounded.cos, full.cos.to(dtype).float())
+        assert not torch.equal(rounded.cos, full.cos)
+
+
+def test_tables_do_not_matter_to_exact_angles():
+    spec = RotarySpec(head_dim=8)
+    x, positions = torch.randn(1, 1, 5, 8).bfloat16(), torch.arange(5)
+    outputs = [
+        apply_rotary(x, Rotation.at(spec.replace(tables=tables), positions, dtype=x.dtype))
+        for tables in ("activation", "float32", "rounded")
+    ]
+    assert torch.equal(outputs[0], outputs[1])
+    assert torch.equal(outputs[0], outputs[2])
+
+
+def test_the_attention_factor_scales_only_what_turns():
+    spec = SPECS["yarn-one-first-halves"]
+    x = torch.ones(1, 1, 1, spec.head_dim, dtype=torch.float64)
+    y = apply_rotary(x, at(spec, torch.tensor([0]))).flatten()
+    assert y[:16].tolist() == [spec.attention_factor()] * 16
+    assert y[16:].tolist() == [1.0] * 6
+
+
+def test_kernel_broadcasts_and_keeps_dtype():
+    x = torch.randn(2, 3, 6).half()
+    cos, sin = torch.randn(3, 2), torch.randn(3, 2)
+    y = reference.rotate(x, cos, sin, interleaved=True, trailing=True)
+    a, b = x[..., 2::2].float(), x[..., 3::2].float()
+    assert torch.equal(y[..., :2], x[..., :2])
+    assert torch.equal(y[..., 2::2], (a * cos - b * sin).half())
+    assert torch.equal(y[..., 3::2], (a * sin + b * cos).half())
+
+
+# --- transformers, to the bit ---------------------------------------------------------------------------------------
+
+
+def hf(module):
+    return pytest.importorskip(f"transformers.models.{module}.modeling_{module}")
+
+
+def hf_tables(module, rotary, config_class, dtype, positions, **parameters):
+    configuration = pytest.importorskip(f"transformers.models.{module}.configuration_{module}")
+    config = getattr(configuration, config_class)(
+        hidden_size=256,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        rope_parameters={"rope_type": "default", "rope_theta": 500_000.0, **parameters},
+        max_position_embeddings=8192,
+    )
+    return getattr(hf(module), rotary)(config)(torch.zeros(1, dtype=dtype), positions)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("start", [0, 100_000])
+@pytest.mark.parametrize(
+    "parameters, scaling",
+    [
+        ({}, None),
+        (
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048},
+            YaRN(factor=4.0, original_max_position=2048),
+        ),
+    ],
+    ids=["plain", "yarn"],
+)
+def test_llama(dtype, start, parameters, scaling):
+    """rotate_half on halves, cos and sin cast to the activations and multiplied there."""
+    q, k = torch.randn(2, 4, 33, 64).to(dtype), torch.randn(2, 2, 33, 64).to(dtype)
+    positions = (torch.arange(33) + start).expand(2, -1)
+    cos, sin = hf_tables("llama", "LlamaRotaryEmbedding", "LlamaConfig", dtype, positions, **parameters)
+    expected = hf("llama").apply_rotary_pos_emb(q, k, cos, sin)
+    spec = RotarySpec(head_dim=64, base=500_000.0, angles="float32", scaling=scaling)
+    ours = rotate(q, k, positions, spec)
+    assert torch.equal(ours[0], expected[0])
+    assert torch.equal(ours[1], expected[1])
+    exact = rotate(q, k, positions, spec.replace(angles="exact"))
+    assert not torch.equal(exact[0], expected[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_cohere(dtype):
+    """Interleaved, tables rounded to the activations but multiplied in float32."""
+    q, k = torch.randn(2, 4, 33, 64).to(dtype), torch.randn(2, 2, 33, 64).to(dtype)
+    positions = (torch.arange(33) + 5000).expand(2, -1)
+    cos, sin = hf_tables("cohere", "CohereRotaryEmbedding", "CohereConfig", dtype, positions)
+    expected = hf("cohere").apply_rotary_pos_emb(q, k, cos, sin)
+    spec = RotarySpec(head_dim=64, base=500_000.0, interleaved=True, angles="float32", tables="rounded")
+    ours = rotate(q, k, positions, spec)
+    assert torch.equal(ours[0], expected[0])
+    assert torch.equal(ours[1], expected[1])
+    if dtype != torch.float32:
+        for other in ("activation", "float32"):
+            assert not torch.equal(rotate(q, k, positions, spec.replace(tables=other))[0], expected[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_olmo(dtype):
+    """Tables stay float32, the product is rounded once at the end."""
+    q, k = torch.randn(2, 4, 33, 64).to(dtype), torch.randn(2, 2, 33, 64).to(dtype)
+    positions = (torch.arange(33) + 5000).expand(2, -1)
+    cos, sin = hf_tables("olmo2", "Olmo2RotaryEmbedding", "Olmo2Config", dtype, positions)
+    expected = hf("olmo2").apply_rotary_pos_emb(q, k, cos, sin)
+    spec = RotarySpec(head_dim=64, base=500_000.0, angles="float32", tables="float32")
+    ours = rotate(q, k, positions, spec)
+    assert torch.equal(ours[0], expected[0])
+    assert torch.equal(ours[1], expected[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gptj(dtype):
+    """Interleaved, the first 16 of 64 channels, [batch, seq, heads, dim]; its table has [sin | cos]."""
+    modeling = hf("gptj")
+    x = torch.randn(2, 33, 4, 64).to(dtype)
+    positions = torch.arange(33) + 1900
+    table = modeling.create_sinusoidal_positions(2048, 16)[positions].expand(2, -1, -1).to(dtype)
+    sin, cos = table.split(8, dim=-1)
+    expected = torch.cat((modeling.apply_rotary_pos_emb(x[..., :16], sin, cos), x[..., 16:]), dim=-1)
+    spec = RotarySpec(head_dim=64, rotary_dim=16, interleaved=True, angles="float32")
+    ours = apply_rotary(x, Rotation.at(spec, positions, dtype=dtype), tensor_format="bshd")
+    assert torch.equal(ours, expected)

@@ -1,0 +1,204 @@
+"""Errors of specs and schemes: each names the argument, the rule, the value received and the way out."""
+
+import pytest
+import torch
+
+from phasor import RotarySpec, Rotation
+from phasor.axes import Axial, InterleavedSections, Mixed, Sections, mixed_frequencies
+from phasor.checks import number, whole
+from phasor.matrix import rotation_matrix
+from phasor.pairs import permutation
+from phasor.scaling import (
+    NTK,
+    DynamicNTK,
+    Linear,
+    Llama3,
+    LongRoPE,
+    NTKFixed,
+    Proportional,
+    SteppedNTK,
+    YaRN,
+    YaRNPaper,
+)
+
+from .conftest import assert_refused
+
+NAN, INF = float("nan"), float("inf")
+SPEC = RotarySpec(head_dim=8)
+ROTATION = Rotation.at(SPEC, torch.arange(5))
+
+
+def long(**changes):
+    fields = {"short_factor": (1.0,), "long_factor": (1.0,), "original_max_position": 8, "factor": 2.0}
+    return LongRoPE(**(fields | changes))
+
+
+# case -> (call, every fragment its message must have)
+CASES = {
+    # checks
+    "number none": (lambda: number("n", None), ["n must be a finite number, got None"]),
+    "number bool": (lambda: number("n", True), ["got True"]),
+    "number nan": (lambda: number("n", NAN), ["finite", "got nan"]),
+    "number above": (lambda: number("n", 0, above=0), ["a finite number above 0, got 0"]),
+    "number least": (lambda: number("n", 0.5, at_least=1), ["of at least 1, got 0.5"]),
+    "number inf": (lambda: number("n", INF, above=0), ["got inf"]),
+    "whole float": (lambda: whole("w", 8.0), ["w must be an integer of at least 1, got 8.0"]),
+    "whole bool": (lambda: whole("w", True), ["got True"]),
+    "whole low": (lambda: whole("w", -1, at_least=0), ["of at least 0, got -1"]),
+    # spec
+    "odd": (lambda: RotarySpec(head_dim=7), ["rotary_dim must be a positive even number", "pairs", "got 7"]),
+    "zero": (lambda: RotarySpec(head_dim=0), ["positive even", "got 0"]),
+    "negative": (lambda: RotarySpec(head_dim=8, rotary_dim=-2), ["positive even", "got -2"]),
+    "wide": (lambda: RotarySpec(head_dim=8, rotary_dim=10), ["at most head_dim", "rotary_dim=10 and head_dim=8"]),
+    "fractional": (lambda: RotarySpec(head_dim=8, rotary_dim=4.0), ["rotary_dim must be an integer, got 4.0"]),
+    "bool width": (lambda: RotarySpec(head_dim=True), ["must be an integer, got True"]),
+    "float head": (lambda: RotarySpec(head_dim=8.0, rotary_dim=4), ["head_dim must be an integer, got 8.0"]),
+    "base one": (lambda: RotarySpec(head_dim=8, base=1.0), ["base must be a finite number above 1, got 1.0"]),
+    "base nan": (lambda: RotarySpec(head_dim=8, base=NAN), ["base", "got nan"]),
+    "base text": (lambda: RotarySpec(head_dim=8, base="10000"), ["base", "got '10000'"]),
+    "angles": (lambda: RotarySpec(head_dim=8, angles="hf"), ["angles must be 'exact' or 'float32', got 'hf'"]),
+    "tables": (lambda: RotarySpec(head_dim=8, tables="bf16"), ["tables must be 'activation'", "'rounded', got 'bf16'"]),
+    "scaling": (lambda: RotarySpec(head_dim=8, scaling="yarn"), ["scaling must be one of", "phasor.scaling", "'yarn'"]),
+    "axes": (lambda: RotarySpec(head_dim=8, axes=None), ["axes must be one of the schemes in phasor.axes, got None"]),
+    "frequencies count": (
+        lambda: RotarySpec(head_dim=8, frequencies=(1.0,)),
+        ["frequencies must have one value per pair, 4 here, got 1"],
+    ),
+    "frequencies value": (lambda: RotarySpec(head_dim=4, frequencies=(1.0, INF)), ["frequencies[1]", "got inf"]),
+    "frequencies and scaling": (
+        lambda: RotarySpec(head_dim=2, frequencies=(1.0,), scaling=Linear(2.0)),
+        ["frequencies and scaling exclude each other", "Linear(factor=2.0)", "scale the list first"],
+    ),
+    "replace": (lambda: SPEC.replace(base=-1.0), ["base", "got -1.0"]),
+    "from list": (lambda: RotarySpec.from_dict([8]), ["data must be a dictionary as made by to_dict, got list"]),
+    "from unknown": (
+        lambda: RotarySpec.from_dict({"head_dim": 8, "theta": 5}),
+        ["unknown keys ['theta']", "known: ['angles', 'axes', 'base'"],
+    ),
+    "from nothing": (lambda: RotarySpec.from_dict({}), ["data must have the key 'head_dim'"]),
+    "from scheme": (
+        lambda: RotarySpec.from_dict({"head_dim": 8, "scaling": {"name": "warp"}}),
+        ["scaling must be a dictionary with a 'name' out of", "'yarn'", "got {'name': 'warp'}"],
+    ),
+    "from text scheme": (lambda: RotarySpec.from_dict({"head_dim": 8, "axes": "one"}), ["axes must be", "got 'one'"]),
+    "from null axes": (lambda: RotarySpec.from_dict({"head_dim": 8, "axes": None}), ["axes", "got None"]),
+    "from fields": (
+        lambda: RotarySpec.from_dict({"head_dim": 8, "scaling": {"name": "linear", "scale": 2}}),
+        ["scaling 'linear' does not fit its fields", "scale"],
+    ),
+    "from missing": (
+        lambda: RotarySpec.from_dict({"head_dim": 8, "scaling": {"name": "yarn", "factor": 2.0}}),
+        ["scaling 'yarn' does not fit its fields", "original_max_position"],
+    ),
+    # scalings
+    "linear": (lambda: Linear(0.0), ["factor must be a finite number above 0, got 0.0"]),
+    "ntk": (lambda: NTK(-1.0), ["factor", "above 0", "got -1.0"]),
+    "ntk width": (lambda: RotarySpec(head_dim=2, scaling=NTK(2.0)), ["rotary_dim above 2", "dim / (dim - 2)", "got 2"]),
+    "dynamic width": (lambda: RotarySpec(head_dim=2, scaling=DynamicNTK(2.0, 8)), ["rotary_dim above 2", "got 2"]),
+    "stepped width": (lambda: RotarySpec(head_dim=2, scaling=SteppedNTK(8)), ["rotary_dim above 2", "got 2"]),
+    "ntk axis width": (
+        lambda: RotarySpec(head_dim=8, scaling=NTK(2.0), axes=Axial((1, 3))),
+        ["rotary_dim above 2", "got 2"],
+    ),
+    "ntk fixed": (lambda: NTKFixed(0), ["factor", "above 0", "got 0"]),
+    "dynamic factor": (lambda: DynamicNTK(0.5, 8), ["factor", "of at least 1, got 0.5"]),
+    "dynamic length": (lambda: DynamicNTK(2.0, 8.0), ["original_max_position must be an integer", "got 8.0"]),
+    "stepped": (lambda: SteppedNTK(0), ["original_max_position", "of at least 1, got 0"]),
+    "seq_len float": (lambda: DynamicNTK(2.0, 8).factor_at(9.0), ["seq_len must be an integer", "got 9.0"]),
+    "seq_len zero": (lambda: SteppedNTK(8).factor_at(0), ["seq_len", "of at least 1, got 0"]),
+    "seq_len long": (lambda: long().is_long("9"), ["seq_len", "got '9'"]),
+    "yarn factor": (lambda: YaRN(0.0, 8), ["factor", "above 0", "got 0.0"]),
+    "yarn length": (lambda: YaRN(2.0, None), ["original_max_position", "got None"]),
+    "yarn betas": (lambda: YaRN(2.0, 8, 1.0, 32.0), ["beta_fast", "of at least 32, got 1.0"]),
+    "yarn slow": (lambda: YaRN(2.0, 8, beta_slow=0.0), ["beta_slow", "above 0", "got 0.0"]),
+    "yarn mscale": (lambda: YaRN(2.0, 8, mscale=-1.0), ["mscale must", "at least 0", "got -1.0"]),
+    "yarn mscale all": (lambda: YaRN(2.0, 8, mscale_all_dim=NAN), ["mscale_all_dim", "got nan"]),
+    "yarn attention": (lambda: YaRN(2.0, 8, attention=0.0), ["attention", "above 0", "got 0.0"]),
+    "paper factor": (lambda: YaRNPaper(INF, 8), ["factor", "got inf"]),
+    "paper length": (lambda: YaRNPaper(2.0, 0), ["original_max_position", "got 0"]),
+    "paper alpha": (lambda: YaRNPaper(2.0, 8, alpha=-1.0), ["alpha", "at least 0", "got -1.0"]),
+    "paper beta": (lambda: YaRNPaper(2.0, 8, beta=1.0), ["beta", "above 1, got 1.0"]),
+    "llama3 factor": (lambda: Llama3(0.0, 1.0, 4.0, 8), ["factor", "got 0.0"]),
+    "llama3 low": (lambda: Llama3(2.0, 0.0, 4.0, 8), ["low_freq_factor", "above 0", "got 0.0"]),
+    "llama3 high": (lambda: Llama3(2.0, 4.0, 1.0, 8), ["high_freq_factor", "of at least 4, got 1.0"]),
+    "llama3 length": (lambda: Llama3(2.0, 1.0, 4.0, -8), ["original_max_position", "got -8"]),
+    "longrope value": (lambda: long(long_factor=(0.0,)), ["long_factor[0]", "above 0", "got 0.0"]),
+    "longrope short": (lambda: long(short_factor=("1",)), ["short_factor[0]", "got '1'"]),
+    "longrope length": (lambda: long(original_max_position=0), ["original_max_position", "got 0"]),
+    "longrope factor": (lambda: long(factor=-2.0), ["factor", "got -2.0"]),
+    "longrope attention": (lambda: long(attention=0.0), ["attention must", "got 0.0"]),
+    "longrope attention short": (lambda: long(attention_short=-1.0), ["attention_short", "got -1.0"]),
+    "longrope count": (
+        lambda: RotarySpec(head_dim=8, scaling=long()),
+        ["short_factor must have one value per pair, 4 for rotary_dim 8, got 1"],
+    ),
+    "longrope long count": (
+        lambda: RotarySpec(head_dim=2, scaling=long(long_factor=(1.0, 2.0))).inv_freq(9),
+        ["long_factor must have one value per pair, 1 for rotary_dim 2, got 2"],
+    ),
+    "proportional zero": (lambda: Proportional(0.0), ["fraction", "above 0", "got 0.0"]),
+    "proportional two": (lambda: Proportional(2.0), ["fraction must be at most 1", "share of pairs", "got 2.0"]),
+    "proportional factor": (lambda: Proportional(0.5, 0.0), ["factor", "got 0.0"]),
+    # axes
+    "axial one": (lambda: Axial((4,)), ["sizes must name at least two axes, got (4,)", "use OneAxis()"]),
+    "axial zero": (lambda: Axial((4, 0)), ["sizes[1]", "at least 1, got 0"]),
+    "axial total": (
+        lambda: RotarySpec(head_dim=8, axes=Axial((2, 3))),
+        ["sizes must add up to rotary_dim / 2 = 4 pairs, got (2, 3) with sum 5"],
+    ),
+    "sections none": (lambda: Sections(()), ["sections must name at least one axis, got ()"]),
+    "sections value": (lambda: Sections((1, -1)), ["sections[1]", "at least 0, got -1"]),
+    "sections total": (
+        lambda: RotarySpec(head_dim=8, axes=Sections((2, 3))),
+        ["sections must add up to rotary_dim / 2 = 4 pairs, got (2, 3) with sum 5"],
+    ),
+    "interleaved total": (
+        lambda: RotarySpec(head_dim=8, axes=InterleavedSections((1, 1))),
+        ["sections must add up to", "got (1, 1) with sum 2"],
+    ),
+    "mixed none": (lambda: Mixed(()), ["directions must be one row per axis", "got rows of []"]),
+    "mixed rows": (lambda: Mixed(((1.0, 2.0), (1.0,))), ["same number of pairs, got rows of [2, 1]"]),
+    "mixed value": (lambda: Mixed(((1.0, NAN),)), ["directions[0][1]", "got nan"]),
+    "mixed width": (
+        lambda: RotarySpec(head_dim=8, axes=Mixed(((1.0,), (1.0,)))),
+        ["directions must have one column per pair, 4 here, got 1"],
+    ),
+    "mixed start": (lambda: mixed_frequencies(6, 2), ["rotary_dim must be a positive multiple of 4", "got 6"]),
+    "mixed start zero": (lambda: mixed_frequencies(0, 2), ["multiple of 4", "got 0"]),
+    # pairs and matrix
+    "permutation": (
+        lambda: permutation(8, source_interleaved=True, target_interleaved=False, rotary_dim=10),
+        ["rotary_dim must be at most head_dim", "rotary_dim=10 and head_dim=8"],
+    ),
+    "permutation odd": (
+        lambda: permutation(7, source_interleaved=True, target_interleaved=False),
+        ["positive even number", "got 7"],
+    ),
+    "matrix": (lambda: rotation_matrix(ROTATION, 6), ["head_dim must be at least the rotation's 8 channels, got 6"]),
+}
+
+
+@pytest.mark.parametrize("call, fragments", CASES.values(), ids=CASES)
+def test_message(call, fragments):
+    assert_refused(call, fragments)
+
+
+def test_unknown_arguments_are_refused():
+    """The dataclass refuses by itself; nothing swallows a misspelt field."""
+    with pytest.raises(TypeError, match="interleave"):
+        RotarySpec(head_dim=8, interleave=True)
+    with pytest.raises(TypeError):
+        RotarySpec(8)
+
+
+def test_the_edges_are_allowed():
+    """One step inside every bound above."""
+    RotarySpec(head_dim=2, base=1.0000001)
+    RotarySpec(head_dim=3, rotary_dim=2)
+    Proportional(1.0)
+    DynamicNTK(1.0, 1)
+    Llama3(1.0, 1.0, 1.0, 1)
+    YaRN(1.0, 1, beta_fast=1.0, beta_slow=1.0)
+    YaRN(2.0, 4096, mscale=0.0, mscale_all_dim=0.0)
+    YaRNPaper(1.0, 1, alpha=0.0)
+    Sections((0, 1))

@@ -1,0 +1,254 @@
+"""Derivatives, function transforms and compilers."""
+
+import os
+import shutil
+
+import pytest
+import torch
+from torch.autograd import forward_ad
+
+from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor.matrix import rotation_matrix
+
+from .conftest import SEQ_LEN, SPECS, anywhere, assert_within, at, turn
+
+F64 = torch.float64
+
+
+def test_gradcheck(scheme):
+    rotation = at(scheme, anywhere(scheme, 0, 5000, 2))
+    x = torch.randn(1, 2, scheme.head_dim, dtype=F64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: apply_rotary(x, rotation), x, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(lambda x: apply_rotary(x, rotation), x)
+
+
+def test_gradient_is_the_transposed_rotation(spec):
+    rotation = at(spec, anywhere(spec, -(2**31), 2**31))
+    x, g = torch.randn(2, 7, spec.head_dim, dtype=F64)
+    x.requires_grad_()
+    (dx,) = torch.autograd.grad(turn(x, rotation), x, g)
+    assert_within(dx, turn(g, rotation.transpose()), 4)
+
+
+@pytest.fixture(params=["one launch", "two launches"])
+def launches(request, monkeypatch):
+    """Few elements of q and k are turned together, many apart: both ways must behave alike."""
+    monkeypatch.setattr("phasor.apply._FEW", 2**40 if request.param == "one launch" else 0)
+
+
+@pytest.mark.usefixtures("launches")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradient_of_both_at_once(few, dtype):
+    rotation = at(few, anywhere(few, 0, 5000), dtype)
+    q, k = (torch.randn(1, h, 7, few.head_dim).to(dtype).requires_grad_() for h in (4, 2))
+    a, b = apply_rotary_qk(q, k, rotation)
+    steps = 2 * torch.finfo(torch.float32).eps / torch.finfo(dtype).eps + 2
+    for x, y in ((q, a), (k, b)):
+        g = torch.randn_like(x)
+        (dx,) = torch.autograd.grad(y, x, g, retain_graph=True)
+        assert dx.dtype == dtype
+        assert_within(dx, apply_rotary(g, rotation.transpose()), steps)
+    dq, dk = torch.autograd.grad(a, (q, k), torch.randn_like(q), allow_unused=True)
+    assert dq.abs().sum() > 0
+    assert dk is None or not dk.any()
+
+
+@pytest.mark.usefixtures("launches")
+def test_a_frozen_key_stays_out_of_the_graph(few):
+    rotation = at(few, anywhere(few, 0, 5000), torch.float32)
+    q, k = (torch.randn(1, h, 7, few.head_dim) for h in (4, 2))
+    a, b = apply_rotary_qk(q.requires_grad_(), k, rotation)
+    assert a.requires_grad
+    assert not b.requires_grad
+
+
+@pytest.mark.usefixtures("launches")
+def test_writing_to_one_output_leaves_the_other_alone(few):
+    """An in-place scaling of the rotated keys is allowed, and does not spoil what autograd keeps of the queries."""
+    rotation = at(few, anywhere(few, 0, 5000), torch.float32)
+    q, k = (torch.randn(1, h, 7, few.head_dim).requires_grad_() for h in (4, 2))
+    a, b = apply_rotary_qk(q, k, rotation)
+    loss = a.square().sum()
+    kept = a.detach().clone()
+    b.mul_(2)
+    (loss + b.sum()).backward()
+    assert torch.equal(a, kept)
+    assert_within(q.grad, 2 * apply_rotary(kept, rotation.transpose()), 4)
+    assert_within(k.grad, 2 * apply_rotary(torch.ones_like(k), rotation.transpose()), 4)
+
+
+def test_batched_gradients(few):
+    """vmap over the backward pass (is_grads_batched), which torch.autograd.functional.jacobian(vectorize=True) uses."""
+    rotation = at(few, anywhere(few, 0, 5000, 3))
+    x = torch.randn(1, 3, few.head_dim, dtype=F64, requires_grad=True)
+    g = torch.randn(5, 1, 3, few.head_dim, dtype=F64)
+    (dx,) = torch.autograd.grad(apply_rotary(x, rotation), x, g, is_grads_batched=True)
+    for one, grad in zip(dx, g, strict=True):
+        assert_within(one, apply_rotary(grad, rotation.transpose()), 4)
+
+
+@pytest.mark.parametrize("part", ["cos", "sin"])
+def test_gradients_reach_the_tables(few, part):
+    """cos or sin alone may be learned: whichever it is, its gradient arrives."""
+    rotation = at(few, anywhere(few, 0, 5000, 2))
+    x = torch.randn(1, 2, few.head_dim, dtype=F64, requires_grad=True)
+    table = getattr(rotation, part).clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, t: apply_rotary(x, rotation._replace(**{part: t})), (x, table))
+
+
+@pytest.mark.parametrize("dtype", [F64, torch.float32, torch.bfloat16])
+def test_nothing_of_x_is_saved(few, dtype):
+    """Autograd keeps the tables only: nothing with the storage of x, and nothing of its size."""
+    x = torch.randn(3, 4, 7, few.head_dim).to(dtype).requires_grad_()
+    rotation = at(few, anywhere(few, 0, 5000), dtype)
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        y = apply_rotary(x, rotation)
+        apply_rotary_qk(x, x, rotation)
+    tables = {t.untyped_storage().data_ptr() for t in (rotation.cos, rotation.sin)}
+    assert saved
+    assert all(t.untyped_storage().data_ptr() in tables for t in saved)
+    assert x.untyped_storage().data_ptr() not in tables
+    y.sum().backward()
+    assert x.grad is not None
+
+
+def test_functional_transforms(few):
+    """vmap, grad, jvp, jacrev and hessian of torch.func, against the plain call and the dense matrix."""
+    rotation = at(few, anywhere(few, 0, 5000, 3))
+    x, v = torch.randn(2, 2, 3, few.head_dim, dtype=F64)
+
+    def rotated(x):
+        return apply_rotary(x, rotation)
+
+    batch = torch.stack((x, v))
+    assert torch.equal(torch.func.vmap(rotated)(batch), torch.stack((rotated(x), rotated(v))))
+    assert torch.equal(
+        torch.func.vmap(rotated, in_dims=3, out_dims=3)(batch.movedim(0, 3)).movedim(3, 0), rotated(batch)
+    )
+
+    value, tangent = torch.func.jvp(rotated, (x,), (v,))
+    assert torch.equal(value, rotated(x))
+    assert_within(tangent, rotated(v), 4)
+    with forward_ad.dual_level():
+        dual = rotated(forward_ad.make_dual(x, v))
+        assert_within(forward_ad.unpack_dual(dual).tangent, rotated(v), 4)
+        tracked = rotated(forward_ad.make_dual(x.clone().requires_grad_(), v))  # forward over reverse
+        assert_within(forward_ad.unpack_dual(tracked).tangent, rotated(v), 4)
+
+    gradient = torch.func.grad(lambda x: (rotated(x) * v).sum())(x)
+    assert_within(gradient, apply_rotary(v, rotation.transpose()), 4)
+    per_sample = torch.func.vmap(torch.func.grad(lambda x: (rotated(x) * v).sum()))(batch)
+    assert_within(per_sample[1], gradient, 4)
+
+    dense = rotation_matrix(rotation, few.head_dim)
+    jacobian = torch.func.jacrev(lambda x: rotated(x.view(1, 1, -1).expand(1, 3, -1))[0])(x[0, 0])
+    assert_within(jacobian, dense, 4)
+    assert_within(torch.func.jacfwd(lambda x: rotated(x.view(1, 1, -1).expand(1, 3, -1))[0])(x[0, 0]), dense, 4)
+
+    def energy(x):
+        return 0.5 * rotated(x.view(1, 1, -1).expand(1, 3, -1)).square().sum()
+
+    assert_within(torch.func.hessian(energy)(x[0, 0]), (dense.mT @ dense).sum(0), 16)
+
+
+@pytest.mark.parametrize("block", [1, 2**40])
+def test_vmap_over_positions(few, block, monkeypatch):
+    """Positions may be the batched argument too: the rotation itself is formed under vmap, whatever the size of x."""
+    monkeypatch.setattr("phasor.kernels.eager.BLOCK", block)
+    x = torch.randn(2, 3, few.head_dim, dtype=F64)
+    positions = torch.stack([anywhere(few, 0, 5000, 3) for _ in range(4)])
+    got = torch.func.vmap(lambda p: apply_rotary(x, at(few, p)))(positions)
+    for row, p in zip(got, positions, strict=True):
+        assert torch.equal(row, apply_rotary(x, at(few, p)))
+
+
+# --- compilers: the whole call, phases inside, without a break ------------------------------------------------------
+
+BACKEND = "inductor" if shutil.which(os.environ.get("CXX", "g++")) else "aot_eager"  # inductor needs a C++ compiler
+COMPILED = {
+    "plain": SPECS["plain-one-full-halves"],
+    "yarn float32": SPECS["yarn-one-first-interleaved"].replace(angles="float32"),
+    "mrope last": SPECS["longrope-sections-last-halves"],
+}
+
+
+def call(spec):
+    return lambda q, k, positions: rotate(q, k, positions, spec, seq_len=SEQ_LEN)
+
+
+def check_compiled(spec, backend, lengths):
+    torch.compiler.reset()
+    compiled = torch.compile(call(spec), fullgraph=True, dynamic=True, backend=backend)
+    for dtype, length in lengths:
+        positions = anywhere(spec, 0, 2**20 if spec.angles == "exact" else 100, length)
+        q, k = (torch.randn(2, h, length, spec.head_dim).to(dtype).requires_grad_() for h in (4, 2))
+        got, expected = compiled(q, k, positions), call(spec)(q, k, positions)
+        # fused multiply-adds and other vector cosines: two roundings of each, tables included; half precision once
+        steps = 16 if dtype.itemsize > 2 else 2
+        for a, b in zip(got, expected, strict=True):
+            assert a.dtype == dtype
+            assert_within(a, b, steps)
+        g = torch.randn_like(q)
+        (dq,), (eq,) = (torch.autograd.grad(out[0], q, g) for out in (got, expected))
+        assert_within(dq, eq, steps)
+
+
+@pytest.mark.parametrize("spec", COMPILED.values(), ids=COMPILED)
+def test_compile(spec):
+    """One graph serves all lengths; both angle modes; forward and backward."""
+    lengths = [(torch.float32, 5), (torch.float32, 16), (torch.float32, 33)]
+    check_compiled(spec, BACKEND, lengths)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("angles", ["exact", "float32"])
+@pytest.mark.parametrize("dtype", [F64, torch.bfloat16])
+def test_compile_every_scheme(scheme, angles, dtype):
+    check_compiled(scheme.replace(angles=angles), "aot_eager", [(dtype, 5), (dtype, 16)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [F64, torch.bfloat16])
+def test_compile_few_with_inductor(few, dtype):
+    check_compiled(few, BACKEND, [(dtype, 5), (dtype, 16), (dtype, 1)])
+
+
+def test_compiled_specs_do_not_share_constants():
+    """Two specs of one shape through one compiled function: each gets its own frequencies."""
+    torch.compiler.reset()
+    compiled = torch.compile(
+        lambda q, positions, spec: apply_rotary(q, Rotation.at(spec, positions)), fullgraph=True, backend="aot_eager"
+    )
+    q, positions = torch.randn(1, 1, 5, 8), torch.arange(5) + 1
+    for base in (10_000.0, 500.0, 10_000.0):
+        spec = RotarySpec(head_dim=8, base=base)
+        torch.testing.assert_close(compiled(q, positions, spec), apply_rotary(q, Rotation.at(spec, positions)))
+
+
+class Model(torch.nn.Module):
+    def __init__(self, spec):
+        super().__init__()
+        self.spec = spec
+
+    def forward(self, q, k, positions):
+        return rotate(q, k, positions, self.spec, seq_len=SEQ_LEN)
+
+
+@pytest.mark.parametrize("angles", ["exact", "float32"])
+def test_export_with_any_length(few, angles):
+    """torch.export, once, with the sequence length as a free dimension; the program runs at other lengths."""
+    spec = few.replace(angles=angles)
+
+    def inputs(length):
+        q, k = (torch.randn(2, h, length, spec.head_dim) for h in (4, 2))
+        return q, k, anywhere(spec, 0, 5000, length)
+
+    seq = torch.export.Dim("seq", min=2, max=4096)
+    positions_dim = 0 if spec.axes.count == 1 else 1
+    program = torch.export.export(Model(spec), inputs(8), dynamic_shapes=({2: seq}, {2: seq}, {positions_dim: seq}))
+    for length in (8, 3, 100):
+        arguments = inputs(length)
+        got, expected = program.module()(*arguments), Model(spec)(*arguments)
+        assert torch.equal(got[0], expected[0])
+        assert torch.equal(got[1], expected[1])

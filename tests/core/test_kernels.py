@@ -1,0 +1,123 @@
+"""The eager kernel against the reference: the same bits, whatever the block, dtype, strides, format and layout."""
+
+import pytest
+import torch
+
+from phasor import Rotation, apply_rotary, apply_rotary_qk
+from phasor.kernels import eager, reference
+
+from .conftest import SPECS, anywhere, at
+from .test_apply import STRIDED
+
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+BLOCKS = [1, 100, 600, 2**18]  # one token at a time, blocks that do not divide the length, and everything at once
+
+
+@pytest.fixture(params=BLOCKS)
+def block(request, monkeypatch):
+    monkeypatch.setattr(eager, "BLOCK", request.param)
+
+
+def by_reference(x, rotation, tensor_format):
+    heads = -3 if tensor_format == "bhsd" else -2
+    cos, sin = rotation.cos, rotation.sin
+    if rotation.per_head:
+        cos, sin = (cos, sin) if heads == -3 else (cos.transpose(-3, -2), sin.transpose(-3, -2))
+    else:
+        cos, sin = cos.unsqueeze(heads), sin.unsqueeze(heads)
+    return reference.rotate(x, cos, sin, interleaved=rotation.interleaved, trailing=rotation.trailing)
+
+
+@pytest.mark.usefixtures("block")
+@pytest.mark.parametrize("tensor_format", ["bhsd", "bshd"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["halves", "interleaved"])
+@pytest.mark.parametrize("place", ["full", "first", "last"])
+def test_same_bits(place, layout, dtype, tensor_format):
+    spec = SPECS[f"yarn-one-{place}-{layout}"]
+    shape = (2, 3, 7) if tensor_format == "bhsd" else (2, 7, 3)
+    x = torch.randn(*shape, spec.head_dim).to(dtype)
+    variants = [spec] + [spec.replace(angles="float32", tables=t) for t in ("activation", "float32", "rounded")]
+    for variant in variants:
+        for batch in ((), (2,)):
+            rotation = at(variant, anywhere(variant, 0, 5000, 7, *batch), dtype)
+            got = apply_rotary(x, rotation, tensor_format=tensor_format)
+            assert got.dtype == dtype
+            assert torch.equal(got, by_reference(x, rotation, tensor_format))
+
+
+@pytest.mark.usefixtures("block")
+@pytest.mark.parametrize("make", STRIDED.values(), ids=STRIDED)
+def test_same_bits_for_any_strides(few, make):
+    x, rotation = make(few.head_dim), at(few, anywhere(few, 0, 5000), torch.float32)
+    before = x.clone()
+    got = apply_rotary(x, rotation)
+    assert torch.equal(got, by_reference(x, rotation, "bhsd"))
+    assert torch.equal(x, before)
+    assert not torch._C._overlaps(got, x)
+
+
+@pytest.mark.usefixtures("block")
+@pytest.mark.parametrize("tensor_format", ["bhsd", "bshd"])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_same_bits_per_head(batch, tensor_format):
+    rotation = Rotation.from_frequencies(torch.randn(2, *batch, 7), torch.randn(3, 2, 4))
+    x = torch.randn(2, 3, 7, 10) if tensor_format == "bhsd" else torch.randn(2, 7, 3, 10)
+    got = apply_rotary(x, rotation, tensor_format=tensor_format)
+    assert torch.equal(got, by_reference(x, rotation, tensor_format))
+
+
+@pytest.mark.usefixtures("block")
+def test_same_gradient(few):
+    rotation = at(few, anywhere(few, 0, 5000), torch.float64)
+    x = torch.randn(2, 3, 7, few.head_dim, dtype=torch.float64, requires_grad=True)
+    g = torch.randn_like(x)
+    (got,) = torch.autograd.grad(apply_rotary(x, rotation), x, g)
+    (expected,) = torch.autograd.grad(by_reference(x, rotation, "bhsd"), x, g)
+    torch.testing.assert_close(got, expected, rtol=0, atol=8 * 2**-52)
+    assert torch.autograd.gradcheck(lambda x: apply_rotary(x, rotation), x[:1, :1].detach().requires_grad_())
+
+
+@pytest.mark.usefixtures("block")
+def test_no_graph_without_gradients(few):
+    x = torch.randn(2, 3, 7, few.head_dim, requires_grad=True)
+    rotation = at(few, anywhere(few, 0, 5000), torch.float32)
+    with torch.no_grad():
+        assert not apply_rotary(x, rotation).requires_grad
+    with torch.inference_mode():
+        assert torch.equal(apply_rotary(x, rotation), apply_rotary(x.detach(), rotation))
+    assert apply_rotary(x, rotation).requires_grad
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_size_that_needs_blocks(dtype):
+    """No constant changed: a million elements of q, a prime number of tokens, and k small enough for one block."""
+    spec = SPECS["yarn-one-first-interleaved"].replace(head_dim=32)
+    q, k = torch.randn(2, 16, 1021, 32).to(dtype), torch.randn(2, 1, 1021, 32).to(dtype)
+    assert q.numel() > eager.BLOCK > k.numel()
+    rotation = at(spec, anywhere(spec, 0, 2**31, 1021), dtype)
+    a, b = apply_rotary_qk(q, k, rotation)
+    assert torch.equal(a, by_reference(q, rotation, "bhsd"))
+    assert torch.equal(b, by_reference(k, rotation, "bhsd"))
+
+
+@pytest.mark.parametrize("few_elements", [0, 2**40])
+@pytest.mark.parametrize("tensor_format", ["bhsd", "bshd"])
+@pytest.mark.parametrize("batch", [(), (2,), (2, 2)])
+def test_one_launch_or_two(few, few_elements, tensor_format, batch, monkeypatch):
+    monkeypatch.setattr("phasor.apply._FEW", few_elements)
+    heads = [(4, 7), (2, 7)] if tensor_format == "bhsd" else [(7, 4), (7, 2)]
+    q, k = (torch.randn(*batch, *h, few.head_dim) for h in heads)
+    rotation = at(few, anywhere(few, 0, 5000), torch.float32)
+    a, b = apply_rotary_qk(q, k, rotation, tensor_format=tensor_format)
+    assert torch.equal(a, by_reference(q, rotation, tensor_format))
+    assert torch.equal(b, by_reference(k, rotation, tensor_format))
+
+
+def test_heads_of_other_widths(few):
+    """q and k of different head_dim are turned apart, each in its own first or last channels."""
+    rotation = at(few, anywhere(few, 0, 5000), torch.float32)
+    q, k = torch.randn(2, 4, 7, few.head_dim), torch.randn(2, 4, 7, few.head_dim + 10)
+    a, b = apply_rotary_qk(q, k, rotation)
+    assert torch.equal(a, by_reference(q, rotation, "bhsd"))
+    assert torch.equal(b, by_reference(k, rotation, "bhsd"))

@@ -1,0 +1,301 @@
+"""Angles are right at every position: cos and sin against 60-digit mpmath, and nothing around a call harms them."""
+
+import copy
+import pickle
+import random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp
+from torch import nn
+
+from phasor import RotarySpec, Rotation, apply_rotary
+from phasor.phase import PI, cos_sin, phases, steps
+from phasor.scaling import YaRN
+from phasor.spec import axis_steps
+
+from . import papers
+from .conftest import SCHEMES, SEQ_LEN, SPECS, anywhere, at, everywhere
+
+FAR = 2**31
+EXTREMES = [0, 1, -1, 2, 131_071, 2**24 + 1, -(2**24) - 1, FAR - 1, FAR, 1 - FAR, -FAR]
+FLOAT32_BUDGET = 2.5e-7  # promised by Rotation.at: rest of 1/8 turn rounded (5e-8), its product (5e-8), cos itself
+
+
+def position_list(spec, count, seed=0):
+    """`count` random positions after the extremes, each a list with one number per axis."""
+    draw = random.Random(seed)
+    axes = spec.axes.count
+    positions = [[value] * axes for value in EXTREMES]
+    return positions + [[draw.randint(-FAR, FAR) for _ in range(axes)] for _ in range(count)]
+
+
+def as_tensor(spec, positions):
+    table = torch.tensor(positions).T
+    return table[0] if spec.axes.count == 1 else table
+
+
+def reference(spec, positions):
+    """cos and sin with the attention factor, float64 ``[S, P]``, from mpmath."""
+    factor = papers.attention_factor(spec.scaling)
+    table = [papers.angles(spec, p, SEQ_LEN) for p in positions]
+    cos, sin = ([[float(factor * f(a)) for a in row] for row in table] for f in (mp.cos, mp.sin))
+    return torch.tensor(cos, dtype=torch.float64), torch.tensor(sin, dtype=torch.float64)
+
+
+def check_against_mpmath(spec, positions):
+    cos, sin = reference(spec, positions)
+    factor = spec.attention_factor(SEQ_LEN)
+    single, double = (at(spec, as_tensor(spec, positions), d) for d in (torch.float32, torch.float64))
+    assert single.cos.dtype == torch.float32
+    assert double.cos.dtype == torch.float64
+    # each step is rounded by at most 2**-65 turns; a factor is one more rounding of the product
+    reach = max(1, max(abs(x) for p in positions for x in p))
+    phase_error = spec.axes.count * reach * 2.0**-65 * 2 * torch.pi
+    rounded = 2 * torch.finfo(torch.float32).eps * (factor != 1)
+    for got, expected in ((single.cos, cos), (single.sin, sin)):
+        assert (got.double() - expected).abs().max() <= (FLOAT32_BUDGET + rounded) * factor
+    for got, expected in ((double.cos, cos), (double.sin, sin)):
+        assert (got - expected).abs().max() <= (phase_error + 4 * 2**-52) * factor
+
+
+def test_every_scheme_against_mpmath(scheme):
+    check_against_mpmath(scheme, position_list(scheme, 12))
+
+
+@pytest.mark.parametrize("base", [100.0, 10_000.0, 500_000.0, 1e6, 1e8, 11_158_840.0])
+@pytest.mark.parametrize("head_dim", [2, 64, 128])
+def test_every_base_against_mpmath(base, head_dim):
+    spec = RotarySpec(head_dim=head_dim, base=base)
+    check_against_mpmath(spec, position_list(spec, 6, seed=int(base) + head_dim))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@given(
+    base=st.floats(1.5, 1e9),
+    half=st.integers(1, 24),
+    position=st.integers(-FAR, FAR),
+)
+def test_any_base_and_position_against_mpmath(base, half, position):
+    check_against_mpmath(RotarySpec(head_dim=2 * half, base=base), [[position]])
+
+
+@pytest.mark.slow
+def test_all_specs_against_mpmath(spec):
+    check_against_mpmath(spec, position_list(spec, 20, seed=1))
+
+
+def test_frequencies_are_rounded_once(scheme):
+    """`inv_freq` is the float64 nearest to the paper's value."""
+    expected = torch.tensor([float(f) for f in papers.frequencies(scheme, SEQ_LEN)], dtype=torch.float64)
+    assert torch.equal(scheme.inv_freq(SEQ_LEN), expected)
+
+
+def test_steps_are_correctly_rounded(scheme):
+    """step = round(turns per position * 2**64), modulo a turn, to the unit."""
+    theta, shares = papers.frequencies(scheme, SEQ_LEN), papers.shares(scheme)
+    for row, share in zip(axis_steps(scheme, SEQ_LEN), shares, strict=True):
+        for step, f, w in zip(row, theta, share, strict=True):
+            expected = int(mp.nint(f * w / (2 * mp.pi) * 2**64))
+            assert (step - expected) % 2**64 == 0
+            assert -(2**63) <= step < 2**63
+
+
+# --- the three functions of phase.py on their own -------------------------------------------------------------------
+
+
+def test_steps_of_simple_turns():
+    assert steps([2 * PI, PI / 2, -PI / 2, PI, PI * 0]) == (0, 2**62, -(2**62), -(2**63), 0)
+    assert steps([PI / 2**63]) == (1,)
+    assert steps([2 * PI * 5 + PI / 4]) == (2**61,)
+
+
+def test_quarter_turns_are_exact():
+    quarter = torch.tensor([0, 1, 2, 3, -1, -2, -3, -4]) * 2**62
+    for dtype in (torch.float32, torch.float64):
+        cos, sin = cos_sin(quarter, dtype)
+        assert cos.tolist() == [1, 0, -1, 0, 0, -1, 0, 1]
+        assert sin.tolist() == [0, 1, 0, -1, -1, 0, 1, 0]
+        assert not cos.signbit()[cos == 0].any()
+        assert not sin.signbit()[sin == 0].any()
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_cos_sin_of_any_phase(phase):
+    angle = 2 * mp.pi * phase / 2**64
+    for dtype, bound in ((torch.float32, FLOAT32_BUDGET), (torch.float64, 4 * 2**-52)):
+        cos, sin = cos_sin(torch.tensor([phase]), dtype)
+        assert abs(cos.item() - mp.cos(angle)) <= bound
+        assert abs(sin.item() - mp.sin(angle)) <= bound
+
+
+def test_cos_sin_at_the_seams():
+    """Both sides of every eighth of a turn, where the quarter that is subtracted changes."""
+    seams = [k * 2**61 + d for k in range(-4, 4) for d in (-1, 0, 1) if k * 2**61 + d >= -(2**63)]
+    cos, sin = cos_sin(torch.tensor(seams), torch.float64)
+    for phase, c, s in zip(seams, cos.tolist(), sin.tolist(), strict=True):
+        angle = 2 * mp.pi * phase / 2**64
+        assert abs(c - mp.cos(angle)) <= 2 * 2**-52
+        assert abs(s - mp.sin(angle)) <= 2 * 2**-52
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(st.lists(st.tuples(st.integers(-(2**40), 2**40), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=3))
+def test_phases_wrap_like_integers(terms):
+    """Against Python's unbounded integers."""
+    positions = torch.tensor([[p] for p, _ in terms])
+    step = torch.tensor([[s] for _, s in terms])
+    expected = (sum(p * s for p, s in terms) + 2**63) % 2**64 - 2**63
+    assert phases(positions, step).tolist() == [[expected]]
+
+
+# --- half precision -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("start", [0, 2**20, FAR - 4096, -FAR])
+@pytest.mark.parametrize("block", [2**15, 2**40])
+def test_half_precision_costs_one_rounding(dtype, start, block, monkeypatch):
+    """Compute wide, round once: almost every element is the correctly rounded exact answer, in both kernels."""
+    monkeypatch.setattr("phasor.kernels.eager.BLOCK", block)
+    spec = RotarySpec(head_dim=64, base=500_000.0, scaling=YaRN(factor=4.0, original_max_position=4096))
+    x, positions = torch.randn(1, 1, 4096, 64).to(dtype), torch.arange(start, start + 4096)
+    exact = apply_rotary(x.double(), Rotation.at(spec, positions, dtype=torch.float64)).to(dtype)
+    got = apply_rotary(x, Rotation.at(spec, positions, dtype=dtype))
+    assert got.dtype == dtype
+    assert (got == exact).double().mean() > 0.999
+    # where the exact value lies on the edge between two, the other one: next to it in the integer order of the bits
+    apart = (got.view(torch.int16).int() - exact.view(torch.int16).int()).abs()
+    near_zero = exact.abs() < 1e-3
+    assert apart[~near_zero].max() <= 1
+
+
+@pytest.mark.parametrize("start", [0, 2**17, 2**24, FAR - 512])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_neighbours_stay_distinct(dtype, start):
+    """One step of the fastest pair is one radian: cos or sin moves by at least 0.4 (chord of 1 rad is 0.96)."""
+    rotation = Rotation.at(RotarySpec(head_dim=64), torch.arange(start, start + 512), dtype=dtype)
+    chord = torch.hypot(rotation.cos.diff(dim=0), rotation.sin.diff(dim=0))
+    expected = 2 * torch.sin(RotarySpec(head_dim=64).inv_freq() / 2).float()
+    torch.testing.assert_close(chord, expected.expand_as(chord), rtol=0, atol=4 * FLOAT32_BUDGET)
+    assert (chord[:, 0] > 0.95).all()
+
+
+def test_float32_angles_are_off_as_documented():
+    """The other path errs as its own code does, by about position * eps (a few 1e-3 at 131k)."""
+    spec = RotarySpec(head_dim=128, base=500_000.0, angles="float32")
+    positions = list(range(130_900, 131_072))
+    cos, sin = reference(spec, [[p] for p in positions])
+
+    def error(angles):
+        rotation = Rotation.at(spec.replace(angles=angles), torch.tensor(positions))
+        return max(float((rotation.cos.double() - cos).abs().max()), float((rotation.sin.double() - sin).abs().max()))
+
+    assert 1e-3 < error("float32") < positions[-1] * torch.finfo(torch.float32).eps
+    assert error("exact") < FLOAT32_BUDGET
+
+
+# --- what frameworks do around it -----------------------------------------------------------------------------------
+
+
+class Holder(nn.Module):
+    """A module that keeps a spec the way users will."""
+
+    def __init__(self, spec):
+        super().__init__()
+        self.spec = spec
+        self.weight = nn.Parameter(torch.zeros(2))
+
+    def forward(self, positions):
+        return at(self.spec, positions, torch.float32)
+
+
+def equal(a, b):
+    return torch.equal(a.cos, b.cos) and torch.equal(a.sin, b.sin)
+
+
+@pytest.mark.parametrize("angles", ["exact", "float32"])
+@pytest.mark.parametrize("name", SCHEMES, ids=str)
+def test_meta_device_and_default_dtype_change_nothing(name, angles):
+    """A fresh spec, so that nothing computed earlier can hide a failure."""
+    spec = SPECS[name]
+    positions, expected = anywhere(spec, 0, 10_000), None
+    before = at(spec.replace(angles=angles), positions, torch.float32)
+    axis_steps.cache_clear()
+    with torch.device("meta"):
+        expected = at(spec.replace(angles=angles), positions, torch.float32)
+        assert spec.replace(angles=angles).inv_freq(SEQ_LEN).device.type == "cpu"
+    assert expected.cos.device.type == "cpu"
+    assert equal(before, expected)
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        axis_steps.cache_clear()
+        old = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)
+        try:
+            got = at(spec.replace(angles=angles), positions, torch.float32)
+        finally:
+            torch.set_default_dtype(old)
+        assert equal(before, got), dtype
+
+
+@pytest.mark.parametrize("angles", ["exact", "float32"])
+def test_autocast_changes_nothing(few, angles):
+    spec = few.replace(angles=angles)
+    x, positions = torch.randn(1, 2, 7, spec.head_dim), anywhere(spec, 0, 2**20)
+    before = at(spec, positions, torch.float32)
+    y = apply_rotary(x, before)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        after = at(spec, positions, torch.float32)
+        z = apply_rotary(x, after)
+    assert equal(before, after)
+    assert torch.equal(y, z)
+    assert z.dtype == torch.float32
+
+
+def test_module_conversions_change_nothing(few):
+    positions = anywhere(few, 0, 2**20)
+    module = Holder(few)
+    before = module(positions)
+    assert list(module.state_dict()) == ["weight"]
+    converted = [
+        copy.deepcopy(module).to(torch.bfloat16),
+        copy.deepcopy(module).half(),
+        copy.deepcopy(module),
+        pickle.loads(pickle.dumps(module)),
+        copy.deepcopy(module).to("meta").to_empty(device="cpu"),
+    ]
+    for other in converted:
+        assert other.spec == few
+        assert hash(other.spec) == hash(few)
+        assert equal(other(positions), before)
+    with torch.device("meta"):
+        born_on_meta = Holder(few)
+    assert equal(born_on_meta.to_empty(device="cpu")(positions), before)
+
+
+def test_the_result_does_not_depend_on_what_came_before(scheme):
+    """Other lengths, dtypes and specs in between leave no trace."""
+    positions = anywhere(scheme, 0, 2**20)
+    before = at(scheme, positions, torch.float32)
+    for other in SCHEMES.values():
+        Rotation.at(other, everywhere(other, 0, 1, 2), 12_345, dtype=torch.bfloat16)
+    at(scheme, everywhere(scheme, FAR), torch.float64)
+    assert equal(at(scheme, positions, torch.float32), before)
+    axis_steps.cache_clear()
+    assert equal(at(scheme, positions, torch.float32), before)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.uint8])
+def test_narrow_integer_positions_are_widened_first(dtype):
+    spec = RotarySpec(head_dim=16)
+    positions = torch.tensor([0, 1, 100, 127])
+    assert equal(Rotation.at(spec, positions.to(dtype)), Rotation.at(spec, positions))
+
+
+def test_positions_beyond_int32():
+    """Still exact in float64 to |position| * 2**-65 turns, at positions no float32 can count to."""
+    spec = RotarySpec(head_dim=8)
+    check_against_mpmath(spec, [[2**40 + 1]])

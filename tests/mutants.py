@@ -1,0 +1,270 @@
+"""Break the code by one line at a time and see whether the tests notice.
+
+    python tests/mutants.py              all edits
+    python tests/mutants.py yarn cache   those whose name has one of the words
+
+Each edit is made on a temporary copy; its tests must fail there. A line per edit: KILLED or ALIVE. Ends with 1 if one is
+alive, and with an error if the code no longer has the text that an edit replaces, or if the tests fail unbroken.
+"""
+
+# ruff: noqa: E501  (a table of edits is read line by line)
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+WORKERS = max(1, min(4, os.cpu_count() or 1))
+SECONDS = 300
+LAWS = "test_algebra"
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str  # below src/phasor
+    old: str
+    new: str
+    tests: str  # files of tests/core without .py; one that starts with tests/ is passed to pytest as it is
+
+
+FORGETFUL = """def _forgetful(f):
+    seen = {}
+    def remember(spec, seq_len=None):
+        key = KEY
+        if key not in seen:
+            seen[key] = f(spec, seq_len)
+        return seen[key]
+    return remember
+
+
+@_forgetful
+def exact_frequencies("""
+
+CACHED = "@lru_cache(maxsize=512)\ndef exact_frequencies("
+FLOORS = "tests/test_floors.py -k every_module"
+
+# fmt: off
+MUTANTS = [
+    # phase
+    Mutant("phase: steps rounded down", "phase.py", ".to_integral_value()", '.to_integral_value("ROUND_FLOOR")', "test_precision"),
+    Mutant("phase: quarter is an eighth", "phase.py", "_QUARTER = TURN_BITS - 2", "_QUARTER = TURN_BITS - 3", "test_precision"),
+    Mutant("phase: wrong quarters below", "phase.py", "quarter < 0", "quarter <= 0", "test_precision"),
+    Mutant("phase: wrong quarters left", "phase.py", "((quarter + 1) & 2)", "(quarter & 2)", "test_precision"),
+    Mutant("phase: negative zero", "phase.py", "torch.where(flip_x, 0 - x, x)", "torch.where(flip_x, -x, x)", "test_precision"),
+    Mutant("phase: second axis lost", "phase.py", "range(1, positions.shape[0])", "range(2, positions.shape[0])", "test_axes"),
+    Mutant("phase: pi in float64", "phase.py", "3.14159265358979323846264338327950288419716939937510582097494459", "3.141592653589793", "test_precision"),
+    Mutant("phase: few digits", "phase.py", "PRECISION = 50", "PRECISION = 16", "test_precision"),
+    Mutant("phase: radians in half a turn", "phase.py", "2 * math.pi / 2**TURN_BITS", "math.pi / 2**TURN_BITS", "test_precision"),
+    # frequencies
+    Mutant("frequencies: exponent off by one", "frequencies.py", "Decimal(-2 * i) / dim", "Decimal(-2 * i) / (dim - 1)", "test_scaling"),
+    Mutant("frequencies: first pair lost", "frequencies.py", "Decimal(-2 * i) / dim", "Decimal(-2 * (i + 1)) / dim", "test_scaling"),
+    Mutant("frequencies: sign", "frequencies.py", "Decimal(-2 * i) / dim", "Decimal(2 * i) / dim", "test_scaling"),
+    Mutant("frequencies: float32 in float64", "frequencies.py", ".to(torch.float32) / dim", ".to(torch.float64) / dim", "test_scaling_float32"),
+    Mutant("frequencies: default dtype", "frequencies.py", ".to(torch.float32) / dim", ".to(torch.get_default_dtype()) / dim", "test_precision"),
+    # pairs
+    Mutant("pairs: layouts swapped in split", "pairs.py", "    if interleaved:\n        return x[..., 0::2]", "    if not interleaved:\n        return x[..., 0::2]", "test_layout"),
+    Mutant("pairs: join in reverse", "pairs.py", "torch.cat((a, b), dim=-1)", "torch.cat((b, a), dim=-1)", "test_layout"),
+    Mutant("pairs: permutation direction", "pairs.py", "join(*split(index[turned], source_interleaved), target_interleaved)", "join(*split(index[turned], target_interleaved), source_interleaved)", "test_layout"),
+    Mutant("pairs: permutation ignores rotary_dim", "pairs.py", "index[turned] = join(*split(index[turned], ", "index[:] = join(*split(index, ", "test_layout"),
+    Mutant("pairs: trailing ignored", "pairs.py", "if trailing else slice(0, rotary_dim)", "if False else slice(0, rotary_dim)", "test_layout"),
+    Mutant("pairs: odd widths pass", "pairs.py", "rotary_dim < 2 or rotary_dim % 2", "rotary_dim < 2", "test_errors"),
+    # checks
+    Mutant("checks: bool is a number", "checks.py", "and not isinstance(value, bool) and _is_finite(value)", "and _is_finite(value)", "test_errors"),
+    Mutant("checks: bound itself passes", "checks.py", "value <= above", "value < above", "test_errors"),
+    # scaling
+    Mutant("linear: multiplied", "scaling/linear.py", "f / Decimal(self.factor)", "f * Decimal(self.factor)", "test_scaling"),
+    Mutant("linear: float32 path plain", "scaling/linear.py", "inverse_frequencies_float32(base, dim) / self.factor", "inverse_frequencies_float32(base, dim)", "test_scaling_float32"),
+    Mutant("ntk: exponent 1", "scaling/ntk.py", "(Decimal(dim) / (dim - 2))", "Decimal(1)", "test_scaling"),
+    Mutant("ntk: exponent of d + 2", "scaling/ntk.py", "(Decimal(dim) / (dim - 2))", "(Decimal(dim) / (dim + 2))", "test_scaling"),
+    Mutant("ntk fixed: half the exponent", "scaling/ntk_fixed.py", "Decimal(2) / dim", "Decimal(1) / dim", "test_scaling"),
+    Mutant("dynamic: not clamped below", "scaling/dynamic_ntk.py", "factor * max(seq_len or 0, trained)", "factor * (seq_len or trained)", "test_scaling"),
+    Mutant("dynamic: forgets factor - 1", "scaling/dynamic_ntk.py", "/ trained - (factor - 1)", "/ trained", "test_scaling"),
+    Mutant("dynamic: float32 forgets factor - 1", "scaling/dynamic_ntk.py", "self.original_max_position) - (self.factor - 1)", "self.original_max_position)", "test_scaling_float32"),
+    Mutant("stepped: octave too few", "scaling/dynamic_ntk.py", "2 ** (octaves + 1) - 1", "2 ** octaves", "test_scaling"),
+    Mutant("stepped: rounded down", "scaling/dynamic_ntk.py", "math.ceil(math.log2(", "math.floor(math.log2(", "test_scaling"),
+    Mutant("yarn: ramp reversed", "scaling/yarn.py", "f * (1 - ramp) + f / factor * ramp", "f * ramp + f / factor * (1 - ramp)", "test_scaling_yarn"),
+    Mutant("yarn: low rounded up", "scaling/yarn.py", "low.__floor__()", "low.__ceil__()", "test_scaling_yarn"),
+    Mutant("yarn: truncate ignored", "scaling/yarn.py", "            if self.truncate:\n                low, high = low.", "            if True:\n                low, high = low.", "test_scaling_yarn"),
+    Mutant("yarn: high not clamped", "scaling/yarn.py", "min(high, Decimal(dim - 1))", "high", "test_scaling_yarn"),
+    Mutant("yarn: low not clamped", "scaling/yarn.py", "max(low, Decimal(0))", "low", "test_scaling_yarn"),
+    Mutant("yarn: beta_fast 30", "scaling/yarn.py", "beta_fast: float = 32.0", "beta_fast: float = 30.0", "test_scaling_yarn"),
+    Mutant("yarn: stated factor multiplied", "scaling/yarn.py", "            return self.attention\n", "            return self.attention * magnitude(self.factor)\n", "test_scaling_yarn"),
+    Mutant("yarn: one mscale is enough", "scaling/yarn.py", "if self.mscale and self.mscale_all_dim", "if self.mscale is not None", "test_scaling_yarn"),
+    Mutant("yarn: mscale ignored", "scaling/yarn.py", "0.1 * mscale * math.log(factor)", "0.1 * math.log(factor)", "test_scaling_yarn"),
+    Mutant("yarn: float32 guard lost", "scaling/yarn.py", "high += 0.001 * (low == high)", "high += 1 * (low == high)", "test_scaling_yarn"),
+    Mutant("yarn paper: ramp from beta", "scaling/yarn.py", "max((turns - alpha) / (beta - alpha)", "max(turns / beta", "test_scaling_yarn test_scaling"),
+    Mutant("longrope: long at the length itself", "scaling/longrope.py", "seq_len > self.original_max_position", "seq_len >= self.original_max_position", "test_scaling"),
+    Mutant("longrope: sides swapped", "scaling/longrope.py", '"long_factor" if self.is_long(seq_len) else "short_factor"', '"short_factor" if self.is_long(seq_len) else "long_factor"', "test_scaling"),
+    Mutant("longrope: no square root", "scaling/longrope.py", "math.sqrt(1 + ", "(1 + ", "test_scaling"),
+    Mutant("longrope: short attention for long", "scaling/longrope.py", "and not self.is_long(seq_len)", "and self.is_long(seq_len)", "test_scaling"),
+    Mutant("llama3: blend reversed", "scaling/llama3.py", "f * (keep + (1 - keep) / factor)", "f * ((1 - keep) + keep / factor)", "test_scaling"),
+    Mutant("llama3: bounds swapped in the blend", "scaling/llama3.py", "keep = (turns - low) / (high - low)", "keep = (turns - high) / (low - high)", "test_scaling"),
+    Mutant("llama3: fast pairs slowed", "scaling/llama3.py", "if turns < low:", "if turns > low:", "test_scaling"),
+    Mutant("llama3: float32 blends all", "scaling/llama3.py", "torch.where(slow | fast, slowed, blended)", "torch.where(slow, slowed, blended)", "test_scaling_float32"),
+    Mutant("proportional: rounded", "scaling/proportional.py", "int(self.fraction * dim // 2)", "round(self.fraction * dim / 2)", "test_scaling"),
+    Mutant("proportional: squeezed ladder", "scaling/proportional.py", ".to(torch.float32) / dim", ".to(torch.float32) / max(2 * kept, 1)", "test_scaling"),
+    # axes
+    Mutant("axes: order reversed", "axes/base.py", "for axis in range(self.count)", "for axis in reversed(range(self.count))", "test_axes"),
+    Mutant("axial: one ladder", "axes/axial.py", "(j, size) for size", "(j, pairs) for size", "test_axes"),
+    Mutant("interleaved sections: rest to height", "axes/mrope.py", "else 0 for j in range(pairs)", "else 1 for j in range(pairs)", "test_axes"),
+    Mutant("interleaved sections: contiguous", "axes/mrope.py", "j % n if j < n * self.sections[j % n]", "j % n if j < self.sections[j % n]", "test_axes"),
+    Mutant("mixed: second half not turned", "axes/mixed.py", "angle + math.pi / 2", "angle + math.pi", "test_axes"),
+    Mutant("mixed: x and y exchanged", "axes/mixed.py", "torch.stack((both.cos(), both.sin()), dim=1)", "torch.stack((both.sin(), both.cos()), dim=1)", "test_axes"),
+    # spec
+    Mutant("spec: cache forgets the base", "spec.py", CACHED, FORGETFUL.replace("KEY", "(spec.rotary_dim, spec.scaling, spec.axes, spec.frequencies, seq_len)"), "test_precision test_scaling"),
+    Mutant("spec: cache forgets seq_len", "spec.py", CACHED, FORGETFUL.replace("KEY", "spec"), "test_scaling"),
+    Mutant("spec: unknown keys pass", "spec.py", "sorted(set(data) - known)", "sorted(known - known)", "test_errors"),
+    Mutant("spec: attention factor lost", "spec.py", "return 1.0 if self.scaling is None else", "return 1.0 if self is not None else", "test_scaling_yarn"),
+    Mutant("spec: dict forgets the scheme's fields", "spec.py", "**_listed(dataclasses.asdict(scheme))", "", "test_spec"),
+    Mutant("spec: diff finds nothing", "spec.py", "if mine != theirs}", "if mine is None}", "test_spec"),
+    Mutant("spec: share of the axis lost", "spec.py", "f * Decimal(w) for f, w", "f * Decimal(bool(w)) for f, w", "test_axes"),
+    Mutant("spec: float32 mode is exact", "spec.py", 'if self.angles == "float32":\n            return float32', 'if self.angles == "none":\n            return float32', "test_scaling_float32"),
+    # rotation
+    Mutant("rotation: always float32 angles", "rotation.py", 'if spec.angles == "exact":', 'if spec.angles == "none":', "test_precision"),
+    Mutant("rotation: positions through bfloat16", "rotation.py", "return positions.to(torch.int64).unsqueeze(0)", "return positions.to(torch.bfloat16).to(torch.int64).unsqueeze(0)", "test_precision"),
+    Mutant("rotation: float64 in float32", "rotation.py", "torch.float64 if dtype == torch.float64 else torch.float32", "torch.float32", "test_precision"),
+    Mutant("rotation: factor on cos only", "rotation.py", "cos * factor, sin * factor", "cos * factor, sin", LAWS),
+    Mutant("rotation: tables in the activation's dtype", "rotation.py", 'if spec.angles == "float32" and spec.tables != "float32":', 'if spec.tables != "float32":', "test_precision"),
+    Mutant("rotation: rounded tables not widened", "rotation.py", 'if spec.tables == "rounded":', 'if spec.tables == "none":', "test_apply"),
+    Mutant("rotation: inverse is identity", "rotation.py", "(self.cos, -self.sin) if shrink == 1", "(self.cos, self.sin) if shrink == 1", LAWS),
+    Mutant("rotation: inverse keeps the factor", "rotation.py", "self.magnitude**-2", "self.magnitude**0", LAWS),
+    Mutant("rotation: inverse magnitude", "rotation.py", "magnitude=1 / self.magnitude", "magnitude=self.magnitude", LAWS),
+    Mutant("rotation: transpose is identity", "rotation.py", "self._replace(sin=-self.sin)", "self._replace(sin=self.sin)", LAWS),
+    Mutant("rotation: compose subtracts", "rotation.py", "self.sin * other.cos + self.cos * other.sin", "self.sin * other.cos - self.cos * other.sin", LAWS),
+    Mutant("rotation: seq_len not asked for", "rotation.py", "if seq_len is None and spec.length_dependent:", "if seq_len is None and spec is None:", "test_errors_of_use"),
+    Mutant("rotation: learned axes alike", "rotation.py", "inv_freq[..., a, :]", "inv_freq[..., 0, :]", "test_axes"),
+    Mutant("rotation: slice by one", "rotation.py", "cos=self.cos[..., start:stop, :]", "cos=self.cos[..., start + 1 : stop + 1, :]", "test_apply"),
+    # kernels
+    Mutant("kernel: rotate by -theta", "kernels/reference.py", "join(a * cos - b * sin, a * sin + b * cos", "join(a * cos + b * sin, b * cos - a * sin", "test_apply"),
+    Mutant("kernel: rotate by -theta everywhere", "phase.py", "quarter < 0", "quarter >= 0", LAWS),
+    Mutant("kernel: one sign lost", "kernels/reference.py", "a * cos - b * sin", "a * cos + b * sin", LAWS),
+    Mutant("kernel: computes in the dtype of x", "kernels/reference.py", "    a, b = split(x.to(", "    cos, sin = cos.to(x.dtype), sin.to(x.dtype)\n    a, b = split(x.to(", "test_precision"),
+    Mutant("kernel: passing channels zeroed", "kernels/reference.py", "torch.cat((rest, y) if trailing", "torch.cat((rest * 0, y) if trailing", "test_layout"),
+    Mutant("kernel: passing channels widened", "kernels/reference.py", "torch.cat((rest, y) if trailing else (y, rest)", "torch.cat((rest + 0, y) if trailing else (y, rest + 0)", "test_layout"),
+    Mutant("kernel: writes to x", "kernels/reference.py", "    width = 2 * cos.shape[-1]\n", "    width = 2 * cos.shape[-1]\n    x.data.add_(1)\n", "test_apply"),
+    Mutant("eager: sign", "kernels/eager.py", "(a * cos).sub_(b * sin)", "(a * cos).add_(b * sin)", "test_kernels"),
+    Mutant("eager: computes in the dtype of x", "kernels/eager.py", "    a, b = split(x.to(", "    cos, sin = cos.to(x.dtype), sin.to(x.dtype)\n    a, b = split(x.to(", "test_precision"),
+    Mutant("eager: backward forgets the transpose", "kernels/eager.py", "(grad, cos, -sin,", "(grad, cos, sin,", "test_gradients"),
+    Mutant("eager: wrong rest", "kernels/eager.py", "slice(0, -width) if trailing", "slice(width, None) if trailing", "test_kernels"),
+    Mutant("eager: writes to x", "kernels/eager.py", "y = torch.empty_like(x)", "y = x", "test_kernels"),
+    Mutant("eager: gradient lost", "kernels/eager.py", "if x.requires_grad and torch.is_grad_enabled():", "if x.requires_grad and not torch.is_grad_enabled():", "test_kernels"),
+    # apply
+    Mutant("apply: any batch fits", "apply.py", "ours in (1, theirs)", "ours or theirs", "test_errors_of_use"),
+    Mutant("apply: rotation longer than the batch", "apply.py", "len(leading) <= len(batch) and all(", "all(", "test_errors_of_use"),
+    Mutant("apply: outputs exchanged", "apply.py", "both.narrow(heads, of_q, of_k)", "both.narrow(heads, 0, of_k)", "test_kernels"),
+    Mutant("apply: heads not compared", "apply.py", "if leading[-1] != heads:", "if False:", "test_errors_of_use"),
+    Mutant("apply: functorch meets the eager kernel", "apply.py", "        or torch._C._are_functorch_transforms_active()\n", "", "test_gradients"),
+    Mutant("apply: forward mode meets the eager kernel", "apply.py", "        or forward_ad._current_level >= 0\n", "", "test_gradients"),
+    Mutant("apply: per-head tables not transposed", "apply.py", "cos.transpose(-3, -2), sin.transpose(-3, -2)", "cos, sin", "test_axes"),
+    Mutant("apply: seq_len dropped by rotate", "apply.py", "Rotation.at(spec, positions, seq_len, dtype=q.dtype)", "Rotation.at(spec, positions, 1, dtype=q.dtype)", "test_apply"),
+    Mutant("apply: dtype dropped by rotate", "apply.py", "Rotation.at(spec, positions, seq_len, dtype=q.dtype)", "Rotation.at(spec, positions, seq_len)", "test_apply"),
+    # positions
+    Mutant("positions: documents run on", "positions.py", "device=bounds.device) - starts", "device=bounds.device)", "test_positions"),
+    Mutant("positions: mask counts from one", "positions.py", ".cumsum(-1) - 1)", ".cumsum(-1))", "test_positions"),
+    Mutant("positions: mask of ids passes", "positions.py", "((mask == 1) | ~real)", "(real | ~real)", "test_errors_of_use"),
+    Mutant("positions: decode off by one", "positions.py", "lengths.unsqueeze(-1) + torch.arange(new", "lengths.unsqueeze(-1) - 1 + torch.arange(new", "test_positions"),
+    Mutant("positions: grid column first", "positions.py", 'indexing="ij"', 'indexing="xy"', "test_positions"),
+    Mutant("positions: mrope resumes too early", "positions.py", "int(block.max()) + 1", "int(block.max())", "test_positions"),
+    Mutant("positions: mrope resumes after time", "positions.py", "int(block.max()) + 1", "int(block[0].max()) + 1", "test_positions"),
+    # matrix
+    Mutant("matrix: transposed", "matrix.py", "return columns.mT", "return columns", LAWS),
+    Mutant("matrix: generator's sign", "matrix.py", "= -speeds, speeds", "= speeds, -speeds", LAWS),
+    Mutant("matrix: complex conjugate", "matrix.py", "torch.complex(rotation.cos, rotation.sin)", "torch.complex(rotation.cos, -rotation.sin)", LAWS),
+    # floors
+    Mutant("floors: a lower one imports the root", "pairs.py", "from torch import Tensor\n", "from torch import Tensor\nimport phasor\n", FLOORS),
+    Mutant("floors: a scaling imports the rotation", "scaling/linear.py", "from torch import Tensor\n", "from torch import Tensor\nfrom .. import rotation\n", FLOORS),
+]
+# fmt: on
+
+
+def arguments(tests: str) -> list[str]:
+    if tests.startswith("tests/"):
+        return tests.split()
+    return [f"tests/core/{name}.py" for name in tests.split()]
+
+
+def copy_project(folder: Path) -> None:
+    for name in ("src", "tests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+
+
+def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int, str]:
+    """pytest's exit code in the copy, and the line that says why."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(folder / "src"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", *tests]
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return 1, f"no end after {SECONDS} s"
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return done.returncode, (lines or (done.stdout + done.stderr).splitlines()[-3:] or [""])[-1]
+
+
+def run_unbroken(tests: str, folders: SimpleQueue) -> tuple[int, str]:
+    folder: Path = folders.get()
+    try:
+        return run_tests(folder, arguments(tests))
+    finally:
+        folders.put(folder)
+
+
+def try_mutant(mutant: Mutant, folders: SimpleQueue) -> bool:
+    """Whether the tests notice."""
+    folder: Path = folders.get()
+    target = folder / "src" / "phasor" / mutant.file
+    original = target.read_text(encoding="utf-8")
+    try:
+        target.write_text(original.replace(mutant.old, mutant.new, 1), encoding="utf-8")
+        code, why = run_tests(folder, arguments(mutant.tests))
+    finally:
+        target.write_text(original, encoding="utf-8")
+        folders.put(folder)
+    if code not in (0, 1, 2):  # 0 all passed, 1 some failed, 2 not even collected
+        raise RuntimeError(f"pytest ended with {code} for {mutant.name}: {why}")
+    print(f"{'KILLED' if code else 'ALIVE '} {mutant.name:44} {why.removeprefix('FAILED ')[:110]}", flush=True)
+    return bool(code)
+
+
+def check_edits(mutants: Sequence[Mutant]) -> None:
+    for mutant in mutants:
+        text = (ROOT / "src" / "phasor" / mutant.file).read_text(encoding="utf-8")
+        if text.count(mutant.old) != 1:
+            raise SystemExit(f"{mutant.name}: {mutant.file} must have this text once, to be replaced: {mutant.old!r}")
+
+
+def main(words: Sequence[str]) -> int:
+    mutants = [m for m in MUTANTS if not words or any(word in m.name for word in words)]
+    check_edits(mutants)
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        folders: SimpleQueue = SimpleQueue()
+        for worker in range(WORKERS):
+            folder = Path(scratch) / str(worker)
+            copy_project(folder)
+            folders.put(folder)
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for code, why in pool.map(lambda tests: run_unbroken(tests, folders), sorted({m.tests for m in mutants})):
+                if code:
+                    raise SystemExit(f"the tests fail before anything is broken: {why}")
+            print(f"unbroken: all pass ({time.monotonic() - start:.0f} s)", flush=True)
+            killed = list(pool.map(lambda m: try_mutant(m, folders), mutants))
+    print(f"{sum(killed)} of {len(killed)} killed in {time.monotonic() - start:.0f} s")
+    return 0 if killed and all(killed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,171 @@
+"""README.md is right: its Python runs, its printed results are what Python prints, its commands end without an error.
+
+Fenced ``python`` blocks run in order in one namespace; with ``>>>`` they are compared like doctests. Of ``bash`` and
+``console`` blocks the lines that call ``phasor`` run, in order, in one empty folder. A block right below a comment
+``<!-- not run: reason -->`` is only read. The folder holds
+``config.json``, ``a.json`` and ``b.json``, as a reader's would.
+"""
+
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FENCE = re.compile(
+    r"^(?P<mark>[ \t]*<!-- not run: \S.*-->\n\s*)?"
+    r"^(?P<indent>[ \t]*)```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^[ \t]*```[ \t]*$",
+    re.MULTILINE | re.DOTALL,
+)
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+SECONDS = 300
+
+LLAMA = {  # Llama 3.1 8B
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 32,
+    "max_position_embeddings": 131072,
+    "rope_theta": 500000.0,
+    "rope_scaling": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+}
+CONFIGS = {"config.json": LLAMA, "a.json": LLAMA, "b.json": {**LLAMA, "rope_theta": 10000.0}}
+
+
+class Block(NamedTuple):
+    line: int
+    language: str
+    body: str
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """The fenced blocks that are to be run, with the line where each begins."""
+    for match in FENCE.finditer(text):
+        if not match["mark"]:
+            indent = len(match["indent"])
+            body = "".join(line[indent:] if line.strip() else line for line in match["body"].splitlines(keepends=True))
+            yield Block(text.count("\n", 0, match.start("body")) + 1, match["language"], body)
+
+
+def run_python(block: Block, names: dict, name: str) -> str:
+    """Run one block in the namespace; what went wrong, or nothing."""
+    if ">>>" not in block.body:
+        exec(compile("\n" * (block.line - 1) + block.body, name, "exec"), names)
+        return ""
+    example = doctest.DocTestParser().get_doctest(block.body, names, f"{name}:{block.line}", name, block.line - 1)
+    example.globs = names  # the parser copies; later blocks need what this one defines
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=FLAGS).run(example, out=report.append, clear_globs=False)
+    return "".join(report)
+
+
+def commands(body: str) -> list[str]:
+    """The lines of a shell block that call phasor; prompts go, continued lines are joined."""
+    lines = (line.strip().removeprefix("$ ") for line in re.sub(r"\s*\\\n\s*", " ", body).splitlines())
+    return [line for line in lines if line == "phasor" or line.startswith("phasor ")]
+
+
+@pytest.fixture(scope="module")
+def readme() -> list[Block]:
+    return list(blocks((ROOT / "README.md").read_text(encoding="utf-8")))
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """PATH with the installed ``phasor`` of this interpreter; if there is none, one that starts the same entry."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    installed = Path(sys.executable).with_name("phasor")
+    if installed.exists():
+        (folder / "phasor").symlink_to(installed)
+    else:
+        start = "import sys; from phasor.cli import main; sys.exit(main())"
+        (folder / "phasor").write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{start}" "$@"\n', encoding="utf-8")
+        (folder / "phasor").chmod(0o755)
+    sources = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)])
+    return {**os.environ, "PATH": path, "PYTHONPATH": sources, "MPLBACKEND": "Agg"}
+
+
+def test_python_blocks(readme, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"__name__": "readme"}
+    found = [block for block in readme if block.language in ("python", "py", "pycon")]
+    assert found, "README.md shows no Python"
+    wrong = [report for block in found if (report := run_python(block, names, "README.md"))]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_commands(readme, tmp_path, environment):
+    lines = [line for block in readme if block.language in ("bash", "console", "sh") for line in commands(block.body)]
+    assert lines, "README.md shows no command"
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for name, config in CONFIGS.items():
+        (folder / name).write_text(json.dumps(config), encoding="utf-8")
+    for line in lines:
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+# --- the reader of blocks itself ------------------------------------------------------------------------------------
+
+SAMPLE = """# Title
+
+```python
+a = 1
+```
+
+- a list
+
+  ```python
+  >>> a + 1
+  2
+  ```
+
+<!-- not run: needs a checkpoint -->
+```python
+raise SystemExit
+```
+
+```bash
+pip install phasor
+$ phasor inspect \\
+    --short  # a comment
+phasorish
+phasor
+```
+"""
+
+
+def test_reader_of_blocks():
+    found = list(blocks(SAMPLE))
+    assert [(b.line, b.language) for b in found] == [(4, "python"), (10, "python"), (20, "bash")]
+    assert found[1].body == ">>> a + 1\n2\n"
+    assert commands(found[2].body) == ["phasor inspect --short  # a comment", "phasor"]
+
+
+def test_reader_notices_wrong_output():
+    names: dict = {}
+    assert run_python(Block(1, "python", "a = 1\n"), names, "sample") == ""
+    assert run_python(Block(3, "python", ">>> b = a + 1\n>>> b\n2\n"), names, "sample") == ""
+    assert run_python(Block(5, "python", ">>> b\n2\n"), names, "sample") == ""
+    assert "Expected" in run_python(Block(7, "python", ">>> b\n3\n"), names, "sample")
+    with pytest.raises(NameError):
+        run_python(Block(9, "python", "c\n"), names, "sample")
