@@ -17,14 +17,14 @@ FLOORS = {
     unit: floor
     for floor, units in enumerate(
         [
-            "checks phase pairs frequencies",
+            "checks tracing phase pairs frequencies",
             "scaling axes",
             "spec",
             "rotation positions",
             "kernels",
             "apply matrix",
-            "encodings attention modules heads configs checkpoints integrations",
-            "inspect lab testing cli demo __main__",
+            "encodings attention configs",
+            "inspect lab cli demo __main__",
         ]
     )
     for unit in units.split()
@@ -39,7 +39,6 @@ SAME_FLOOR = {
     ("demo", "inspect"),
     ("cli", "inspect"),
     ("cli", "lab"),
-    ("cli", "testing"),
     ("cli", "demo"),
     ("demo", "lab"),
     ("__main__", "cli"),

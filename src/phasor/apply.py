@@ -18,7 +18,7 @@ _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 def apply_rotary(x: Tensor, rotation: Rotation, *, tensor_format: TensorFormat = "bhsd") -> Tensor:
-    """Rotate ``x`` by ``rotation``: ``y = R x`` for every token and head. A new tensor; ``x`` is not written.
+    """Rotate ``x`` by ``rotation``: ``y = R x`` for every token and head. A new, contiguous tensor.
 
     ``x`` is ``[..., heads, seq, head_dim]`` (``"bhsd"``, the order of SDPA) or ``[..., seq, heads, head_dim]``
     (``"bshd"``), float64, float32, float16 or bfloat16, any strides. The rotation's length must be that of the
@@ -52,7 +52,7 @@ def apply_rotary_qk(
         heads = _HEAD_DIM[tensor_format]
         of_q, of_k = q.shape[heads], k.shape[heads]
         both = _turn(torch.cat((q, k), dim=heads), rotation, tensor_format)
-        return both.narrow(heads, 0, of_q), both.narrow(heads, of_q, of_k)
+        return both.narrow(heads, 0, of_q).contiguous(), both.narrow(heads, of_q, of_k).contiguous()
     return _turn(q, rotation, tensor_format), _turn(k, rotation, tensor_format)
 
 
@@ -74,9 +74,8 @@ def rotate(
     >>> q.shape, k.shape
     (torch.Size([1, 2, 3, 4]), torch.Size([1, 1, 3, 4]))
     """
-    for name, x in (("q", q), ("k", k)):
-        if x.shape[-1] != spec.head_dim:
-            raise ValueError(f"{name} must have head_dim {spec.head_dim} channels as the spec says, got {x.shape[-1]}")
+    if not isinstance(q, Tensor):
+        raise ValueError(f"q must be a torch tensor, got {type(q).__module__}.{type(q).__name__}")
     rotation = Rotation.at(spec, positions, seq_len, dtype=q.dtype)
     return apply_rotary_qk(q, k, rotation, tensor_format=tensor_format)
 
@@ -84,6 +83,8 @@ def rotate(
 def _check(name: str, x: Tensor, rotation: Rotation, tensor_format: str) -> None:
     if tensor_format not in _SEQUENCE_DIM:
         raise ValueError(f"tensor_format must be 'bhsd' or 'bshd', got {tensor_format!r}")
+    if not isinstance(x, Tensor):
+        raise ValueError(f"{name} must be a torch tensor, got {type(x).__module__}.{type(x).__name__}")
     cos = rotation.cos
     length, width = cos.shape[-2], 2 * cos.shape[-1]
     shape = x.shape
@@ -94,6 +95,11 @@ def _check(name: str, x: Tensor, rotation: Rotation, tensor_format: str) -> None
         raise ValueError(f"{name} must be float64, float32, float16 or bfloat16, got {x.dtype}")
     if x.device != cos.device:
         raise ValueError(f"{name} and the rotation must be on the same device, got {x.device} and {cos.device}")
+    if rotation.head_dim is not None and shape[-1] != rotation.head_dim:
+        raise ValueError(
+            f"{name} must have the {rotation.head_dim} channels of the spec's head_dim, got {shape[-1]} "
+            f"(shape {tuple(shape)})"
+        )
     if width > shape[-1]:
         raise ValueError(
             f"{name} must have at least the rotation's {width} channels, got {shape[-1]} (shape {tuple(shape)})"

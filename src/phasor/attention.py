@@ -13,7 +13,6 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from .encodings import Encoding, NoPE
 from .encodings.base import wide
@@ -224,6 +223,8 @@ def _sdpa(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, scale
 
 
 def _flex(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, scale: float) -> Tensor:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # imports the compiler, a second
+
     batch, (rows, columns) = q.shape[0], (q.shape[-2], k.shape[-2])
     learned = any(p.requires_grad for p in encoding.parameters())
     on_cpu = q.device.type == "cpu"
@@ -248,6 +249,8 @@ _KERNELS = {"sdpa": _sdpa, "reference": _reference, "flex": _flex}
 
 @cache
 def _compiled_flex() -> Callable[..., Tensor]:
+    from torch.nn.attention.flex_attention import flex_attention
+
     return torch.compile(flex_attention)
 
 

@@ -25,7 +25,7 @@ def _is_finite(value: float) -> bool:
 
 
 def whole(name: str, value: Any, *, at_least: int = 1) -> None:
-    """Raise ``ValueError`` unless ``value`` is an integer (not a bool, not a float) of at least ``at_least``.
+    """Raise ``ValueError`` unless ``value`` is an integer (not a bool, not a float) from ``at_least`` to 2**62.
 
     >>> whole("seq_len", 8.0)
     Traceback (most recent call last):
@@ -33,3 +33,27 @@ def whole(name: str, value: Any, *, at_least: int = 1) -> None:
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
         raise ValueError(f"{name} must be an integer of at least {at_least}, got {value!r}")
+    if value > 2**62:
+        raise ValueError(f"{name} must be an integer of at most 2**62, got {value!r}")
+
+
+def flag(name: str, value: Any) -> None:
+    """Raise ``ValueError`` unless ``value`` is True or False: a word like ``"false"`` would count as true.
+
+    >>> flag("interleaved", "false")
+    Traceback (most recent call last):
+    ValueError: interleaved must be True or False, got 'false'
+    """
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
+def listed(name: str, value: Any) -> None:
+    """Raise ``ValueError`` unless ``value`` is a list or tuple.
+
+    >>> listed("sizes", 4)
+    Traceback (most recent call last):
+    ValueError: sizes must be a list or tuple, got 4
+    """
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{name} must be a list or tuple, got {value!r}")

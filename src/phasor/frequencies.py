@@ -21,11 +21,20 @@ def inverse_frequencies(base: Decimal, dim: int) -> list[Decimal]:
         return [base ** (Decimal(-2 * i) / dim) for i in range(dim // 2)]
 
 
-def inverse_frequencies_float32(base: float | Tensor, dim: int, device: torch.device | str = "cpu") -> Tensor:
+def powers_float32(base: float, dim: int, count: int | None = None) -> Tensor:
+    """The first ``count`` (default ``dim / 2``) values of ``base ** (2i / dim)``, float32, as transformers forms them.
+
+    >>> powers_float32(10_000.0, 4).tolist()
+    [1.0, 100.0]
+    """
+    count = dim // 2 if count is None else count
+    return base ** (torch.arange(0, 2 * count, 2, dtype=torch.int64, device="cpu").to(torch.float32) / dim)
+
+
+def inverse_frequencies_float32(base: float, dim: int) -> Tensor:
     """``[dim / 2]`` float32, in the order of operations of transformers' ``compute_default_rope_parameters``.
 
     >>> inverse_frequencies_float32(10_000.0, 4).tolist()
     [1.0, 0.009999999776482582]
     """
-    exponents = torch.arange(0, dim, 2, dtype=torch.int64, device=device).to(torch.float32) / dim
-    return 1.0 / (base**exponents)
+    return 1.0 / powers_float32(base, dim)

@@ -45,11 +45,11 @@ def generator(spec: RotarySpec, seq_len: int | None = None) -> Tensor:
     >>> generator(RotarySpec(head_dim=2))[0].tolist()
     [[0.0, -1.0], [1.0, 0.0]]
     """
-    weights = torch.tensor(spec.axes.weights(spec.pairs), dtype=torch.float64)
+    weights = torch.tensor(spec.axes.weights(spec.pairs), dtype=torch.float64, device="cpu")
     speeds = weights * spec.inv_freq(seq_len)
-    channels = torch.arange(spec.head_dim)[rotary_slice(spec.head_dim, spec.rotary_dim, spec.trailing)]
+    channels = torch.arange(spec.head_dim, device="cpu")[rotary_slice(spec.head_dim, spec.rotary_dim, spec.trailing)]
     first, second = split(channels, spec.interleaved)
-    j = torch.zeros(spec.axes.count, spec.head_dim, spec.head_dim, dtype=torch.float64)
+    j = torch.zeros(spec.axes.count, spec.head_dim, spec.head_dim, dtype=torch.float64, device="cpu")
     j[:, first, second], j[:, second, first] = -speeds, speeds
     return j
 

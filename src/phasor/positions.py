@@ -67,6 +67,8 @@ def text(positions: Tensor, axes: int = 3) -> Tensor:
     [[4, 5], [4, 5]]
     """
     whole("axes", axes)
+    if not isinstance(positions, Tensor):
+        raise ValueError(f"positions must be a tensor, got {type(positions).__name__}")
     return positions.unsqueeze(0).expand(axes, *positions.shape)
 
 
@@ -80,6 +82,7 @@ def grid(*sizes: int, start: int = 0, device: torch.device | str | None = None) 
         raise ValueError("sizes must name at least one axis, got none; grid(height, width) is an image")
     for axis, size in enumerate(sizes):
         whole(f"sizes[{axis}]", size)
+    whole("start", start, at_least=-(2**62))
     ranges = [torch.arange(start, start + size, device=device) for size in sizes]
     return torch.stack(torch.meshgrid(*ranges, indexing="ij")).flatten(1)
 

@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .checks import whole
 from .phase import cos_sin, phases
 from .spec import RotarySpec, axis_steps, float32_frequencies
+from .tracing import constant
 
 
 class Rotation(NamedTuple):
@@ -14,7 +16,8 @@ class Rotation(NamedTuple):
 
     ``cos`` and ``sin`` are ``[S, P]`` or ``[B, S, P]``; with ``per_head`` they are ``[(B,) H, S, P]``. ``interleaved``
     and ``trailing`` say which channels form pair ``i`` and which slice of the head turns (`phasor.pairs`).
-    ``magnitude`` is the factor already inside cos and sin (the attention factor; 1 for a pure rotation).
+    ``magnitude`` is the factor already inside cos and sin (the attention factor; 1 for a pure rotation). ``head_dim``
+    is the width of the heads it is made for, where that is known: others are refused.
 
     >>> Rotation.at(RotarySpec(head_dim=2), torch.tensor([0, 1])).cos.shape
     torch.Size([2, 1])
@@ -26,6 +29,7 @@ class Rotation(NamedTuple):
     trailing: bool = False
     per_head: bool = False
     magnitude: float = 1.0
+    head_dim: int | None = None
 
     @classmethod
     def at(
@@ -35,7 +39,8 @@ class Rotation(NamedTuple):
 
         ``positions`` is ``[S]`` or ``[B, S]``; for a spec with ``A`` axes ``[A, S]`` or ``[A, B, S]``. Negative ones
         turn backwards. ``dtype`` is the dtype of the activations to be rotated: cos and sin are float64 for float64
-        and float32 otherwise, except with ``angles="float32"``, where they are rounded as ``spec.tables`` says.
+        and float32 otherwise, except with ``angles="float32"``, where they are rounded as ``spec.tables`` says (name
+        the dtype then, or the bits are not those of the model's code).
 
         Exact angles are right to 2.5e-7 for every ``|position| <= 2**31``, for cos and sin in float32.
 
@@ -46,6 +51,10 @@ class Rotation(NamedTuple):
         [[1.0]]
         """
         positions = check_positions(positions, spec)
+        if seq_len is not None:
+            whole("seq_len", seq_len)
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise ValueError(f"dtype must be the floating-point dtype of the activations, got {dtype}")
         if seq_len is None and spec.length_dependent:
             name = spec.scaling.name if spec.scaling else ""
             raise ValueError(
@@ -65,7 +74,7 @@ class Rotation(NamedTuple):
             cos, sin = cos.to(dtype), sin.to(dtype)
             if spec.tables == "rounded":
                 cos, sin = cos.to(wide), sin.to(wide)
-        return cls(cos, sin, spec.interleaved, spec.trailing, False, factor)
+        return cls(cos, sin, spec.interleaved, spec.trailing, False, factor, spec.head_dim)
 
     @classmethod
     def from_angles(
@@ -132,6 +141,10 @@ class Rotation(NamedTuple):
 
     def compose(self, other: "Rotation") -> "Rotation":
         """Both, one after the other: angles add, magnitudes multiply. Raises ``ValueError`` if the layouts differ."""
+        if self.cos.shape[-1] != other.cos.shape[-1]:
+            raise ValueError(
+                f"rotations must have as many pairs to be composed, got {self.cos.shape[-1]} and {other.cos.shape[-1]}"
+            )
         if self[2:5] != other[2:5]:
             raise ValueError(
                 "rotations must agree in (interleaved, trailing, per_head) to be composed, "
@@ -142,6 +155,10 @@ class Rotation(NamedTuple):
             sin=self.sin * other.cos + self.cos * other.sin,
             magnitude=self.magnitude * other.magnitude,
         )
+
+    def to(self, device: torch.device | str) -> "Rotation":
+        """The same rotation on another device."""
+        return self._replace(cos=self.cos.to(device), sin=self.sin.to(device))
 
     def slice(self, start: int, stop: int) -> "Rotation":
         """Tokens ``start`` to ``stop`` of the sequence, as views."""
@@ -178,20 +195,17 @@ def _axis_frequencies(spec: RotarySpec, seq_len: int | None, device: torch.devic
     return torch.tensor(_float32_values(spec, seq_len), dtype=torch.float32, device=device)
 
 
+# Exact decimals cannot be traced, so what they give is a constant of the compiled graph.
+@constant
 def _step_values(spec: RotarySpec, seq_len: int | None) -> tuple[tuple[int, ...], ...]:
     return axis_steps(spec, seq_len)
 
 
+@constant
 def _float32_values(spec: RotarySpec, seq_len: int | None) -> list[list[float]]:
     shares = torch.tensor(spec.axes.weights(spec.pairs), dtype=torch.float32, device="cpu")
     values: list[list[float]] = (float32_frequencies(spec, seq_len) * shares).tolist()
     return values
-
-
-# Constants to the compiler, whatever the spec: exact decimals cannot be traced. This is what
-# torch.compiler.assume_constant_result does; calling it would import the compiler, a second of start-up.
-for _constant in (_step_values, _float32_values):
-    setattr(_constant, "_dynamo_marked_constant", True)  # noqa: B010
 
 
 def _float32_angles(positions: Tensor, frequencies: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .axes import AXES, Axes, OneAxis
-from .checks import number
+from .checks import flag, listed, number
 from .frequencies import inverse_frequencies, inverse_frequencies_float32
 from .pairs import check_rotary_dim
 from .phase import PRECISION, steps
@@ -31,8 +31,9 @@ class RotarySpec:
     - ``interleaved``: pairs are channels ``(2i, 2i + 1)``; otherwise halves, ``(i, i + rotary_dim / 2)``.
     - ``scaling``: how the ladder is stretched for long contexts (`phasor.scaling`); ``axes``: which coordinate of a
       position turns which pair (`phasor.axes`).
-    - ``angles``: ``"exact"`` forms phases as integers, right at every position. ``"float32"`` repeats the arithmetic
-      of transformers' modules bit for bit, including its error, which grows with the position (3e-3 at 131k).
+    - ``angles``: ``"exact"`` forms phases as integers, right to 2.5e-7 up to position 2**31. ``"float32"`` repeats
+      the arithmetic of transformers' modules bit for bit, including its error, which grows with the position (9e-3 at
+      131k for base 500000).
     - ``tables``, for float32 angles only: where the model's code rounds cos and sin. ``"activation"``: to the dtype of
       the activations, which are then multiplied in that dtype (most models); ``"float32"``: not at all; ``"rounded"``:
       to that dtype, but multiplied in float32.
@@ -60,6 +61,9 @@ class RotarySpec:
             object.__setattr__(self, "rotary_dim", self.head_dim)
         check_rotary_dim(self.rotary_dim, self.head_dim)
         number("base", self.base, above=1)
+        object.__setattr__(self, "base", float(self.base))
+        flag("interleaved", self.interleaved)
+        flag("trailing", self.trailing)
         if self.angles not in ("exact", "float32"):
             raise ValueError(f"angles must be 'exact' or 'float32', got {self.angles!r}")
         if self.tables not in ("activation", "float32", "rounded"):
@@ -75,6 +79,7 @@ class RotarySpec:
             self.inv_freq()
 
     def _check_frequencies(self, frequencies: tuple[float, ...]) -> None:
+        listed("frequencies", frequencies)
         object.__setattr__(self, "frequencies", tuple(frequencies))
         if len(frequencies) != self.pairs:
             raise ValueError(f"frequencies must have one value per pair, {self.pairs} here, got {len(frequencies)}")
@@ -111,11 +116,15 @@ class RotarySpec:
         return 1.0 if self.scaling is None else self.scaling.attention_factor(seq_len)
 
     def replace(self, **changes: Any) -> "RotarySpec":
-        """A copy with some fields changed, checked again.
+        """A copy with some fields changed, checked again. If all channels turn, they still do at another ``head_dim``.
 
         >>> RotarySpec(head_dim=8).replace(base=500.0).base
         500.0
+        >>> RotarySpec(head_dim=8).replace(head_dim=16).rotary_dim
+        16
         """
+        if "head_dim" in changes and self.rotary_dim == self.head_dim:
+            changes.setdefault("rotary_dim", None)
         return dataclasses.replace(self, **changes)
 
     def diff(self, other: "RotarySpec") -> dict[str, tuple[Any, Any]]:

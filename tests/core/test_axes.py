@@ -145,7 +145,12 @@ def test_interleaved_sections_against_a_loop(sections):
     for axis in range(1, n):
         for pair in range(axis, min(n * sections[axis], pairs), n):
             owner[pair] = axis
-    assert InterleavedSections(tuple(sections)).axis_of_pair(pairs) == tuple(owner)
+    axes = InterleavedSections(tuple(sections))
+    if [owner.count(axis) for axis in range(n)] == sections:
+        assert axes.axis_of_pair(pairs) == tuple(owner)
+    else:  # the rule would give some axis fewer pairs than its section says
+        with pytest.raises(ValueError, match="cannot take turns"):
+            axes.axis_of_pair(pairs)
 
 
 # --- learned frequencies --------------------------------------------------------------------------------------------
@@ -244,7 +249,7 @@ def test_learned_frequencies_agree_with_a_spec():
     expected = at(spec, positions)
     torch.testing.assert_close(learned.cos, expected.cos, rtol=0, atol=200 * 2**-52)
     torch.testing.assert_close(learned.sin, expected.sin, rtol=0, atol=200 * 2**-52)
-    assert learned[2:] == expected[2:]
+    assert learned[2:6] == expected[2:6]
 
 
 # --- transformers ---------------------------------------------------------------------------------------------------

@@ -95,8 +95,33 @@ CASES = {
     ),
     "width": (
         lambda: apply_rotary(X[..., :6], ROTATION),
+        ["x must have the 8 channels of the spec's head_dim, got 6", "(2, 3, 5, 6)"],
+    ),
+    "wider": (
+        lambda: apply_rotary(torch.zeros(2, 3, 5, 16), ROTATION),
+        ["x must have the 8 channels of the spec's head_dim, got 16"],
+    ),
+    "width without a spec": (
+        lambda: apply_rotary(X[..., :6], ROTATION._replace(head_dim=None)),
         ["x must have at least the rotation's 8 channels, got 6", "(2, 3, 5, 6)"],
     ),
+    "numpy": (lambda: apply_rotary(X.numpy(), ROTATION), ["x must be a torch tensor, got numpy.ndarray"]),
+    "numpy q": (lambda: rotate(X.numpy(), X, torch.arange(5), SPEC), ["q must be a torch tensor"]),
+    "seq_len of a static spec": (
+        lambda: Rotation.at(SPEC, torch.arange(5), -4),
+        ["seq_len must be an integer of at least 1, got -4"],
+    ),
+    "dtype for seq_len": (lambda: Rotation.at(SPEC, torch.arange(5), torch.float64), ["seq_len", "torch.float64"]),
+    "dtype of activations": (
+        lambda: Rotation.at(SPEC, torch.arange(5), dtype=torch.int32),
+        ["dtype must be the floating-point dtype of the activations, got torch.int32"],
+    ),
+    "compose widths": (
+        lambda: ROTATION.compose(Rotation.at(RotarySpec(head_dim=4), torch.arange(5))),
+        ["as many pairs", "got 4 and 2"],
+    ),
+    "text of a list": (lambda: positions.text([1, 2]), ["positions must be a tensor, got list"]),
+    "grid start": (lambda: positions.grid(2, 2, start=0.5), ["start must be an integer", "got 0.5"]),
     "length": (
         lambda: apply_rotary(X[:, :, :4], ROTATION),
         [
@@ -125,7 +150,7 @@ CASES = {
         lambda: apply_rotary(X[:, :2].transpose(1, 2), PER_HEAD, tensor_format="bshd"),
         ["x has 2 heads", "its own angles for 3"],
     ),
-    "q": (lambda: apply_rotary_qk(X[..., :6], X, ROTATION), ["q must have at least"]),
+    "q": (lambda: apply_rotary_qk(X[..., :6], X, ROTATION), ["q must have the 8 channels"]),
     "k": (lambda: apply_rotary_qk(X, X[:, :, :4], ROTATION), ["k has 4 tokens"]),
     "q and k dtype": (
         lambda: apply_rotary_qk(X, X.double(), ROTATION),
@@ -133,11 +158,11 @@ CASES = {
     ),
     "head_dim of q": (
         lambda: rotate(X[..., :4], X, torch.arange(5), SPEC),
-        ["q must have head_dim 8 channels as the spec says, got 4"],
+        ["q must have the 8 channels of the spec's head_dim, got 4"],
     ),
     "head_dim of k": (
         lambda: rotate(X, torch.zeros(2, 3, 5, 10), torch.arange(5), SPEC),
-        ["k must have head_dim 8", "got 10"],
+        ["k must have the 8 channels", "got 10"],
     ),
     # positions
     "packed list": (lambda: positions.packed([0, 3]), ["cu_seqlens must be a tensor with 1 dimension, got list"]),

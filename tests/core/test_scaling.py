@@ -181,7 +181,6 @@ def test_linear_is_position_divided(factor):
         (1.0, 16, 8),
         (0.3, 16, 2),  # 2.4, cut
         (0.35, 16, 2),  # 2.8, cut and not rounded
-        (0.05, 16, 0),
     ],
 )
 def test_proportional_counts(fraction, dim, turning):

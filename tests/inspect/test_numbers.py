@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from phasor import RotarySpec
+from phasor import ModelRotary, RotarySpec, read_config
 from phasor.axes import Sections
-from phasor.inspect import compare, decay, decay_bound, spec_facts
+from phasor.inspect import compare, compare_lengths, decay, decay_bound, model_facts, page, spec_facts
 from phasor.inspect.numbers import regimes
 from phasor.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
 
@@ -92,16 +92,46 @@ def test_facts_survive_json():
 def test_compare_names_the_pair_and_the_position():
     # pairs 0.09 rad per token apart: 0.09 after one token, 0.18 after two
     found = compare(RotarySpec(head_dim=4, base=100.0), RotarySpec(head_dim=4, base=10_000.0))
-    assert (found.pair, found.position, found.pairs_apart, found.everywhere) == (1, 2, 1, False)
+    assert (found.pair, found.position, found.pairs_apart, found.layout) == (1, 2, 1, False)
     assert "pair 1 is 0.1 rad off from position 2" in found.describe()
 
 
 def test_compare_sees_layout_and_magnitude():
     plain = RotarySpec(head_dim=128)
     assert compare(plain, plain).same
-    assert compare(plain, plain.replace(interleaved=True)).everywhere
+    assert compare(plain, plain.replace(interleaved=True)).layout
     stated = plain.replace(scaling=YaRN(32.0, 4096))
     muted = plain.replace(scaling=YaRN(32.0, 4096, attention=1.0))
     found = compare(muted, stated)
     assert found.pair is None and not found.same
     assert found.score_ratio == pytest.approx((0.1 * math.log(32) + 1) ** 2)
+
+
+def test_compare_tells_axes_from_layout():
+    plain = RotarySpec(head_dim=8)
+    found = compare(plain, plain.replace(axes=Sections((2, 1, 1))))
+    assert found.axes and not found.layout and not found.same and "not in text" in found.describe()
+
+
+def test_compare_looks_at_both_regimes():
+    def spec(short):
+        return RotarySpec(head_dim=8, scaling=LongRoPE((short,) * 4, (2.0,) * 4, 4096, 32.0))
+
+    near, far = compare_lengths(spec(1.0), spec(1.5), 131_072)
+    assert near.pairs_apart == 4 and far.same and far.seq_len == 131_072
+    assert "in sequences of 131,072 tokens" in far.describe()
+
+
+def test_seq_len_is_not_the_trained_length():
+    model = read_config(
+        {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
+         "max_position_embeddings": 4096, "rope_theta": 10000.0}
+    )  # fmt: skip
+    (facts,) = model_facts(model, seq_len=100)
+    assert (facts.trained_length, facts.max_position) == (4096, 100)
+
+
+def test_a_spec_in_which_nothing_turns_has_a_page():
+    spec = RotarySpec(head_dim=4, frequencies=(0.0, 0.0))
+    model = ModelRotary(model_type="still", layers=(spec,), layer_types=("attention",), num_heads=1)
+    assert "none turns" in page(model, model_facts(model))

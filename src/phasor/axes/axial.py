@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from ..checks import whole
+from ..checks import listed, whole
 from .base import Axes
 
 
@@ -20,6 +20,7 @@ class Axial(Axes):
     name = "axial"
 
     def __post_init__(self) -> None:
+        listed("sizes", self.sizes)
         object.__setattr__(self, "sizes", tuple(self.sizes))
         if len(self.sizes) < 2:
             raise ValueError(f"sizes must name at least two axes, got {self.sizes}; for one axis use OneAxis()")

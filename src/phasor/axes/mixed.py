@@ -4,7 +4,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..checks import number
+from ..checks import listed, number
+from ..frequencies import inverse_frequencies_float32
 from .base import Axes
 
 
@@ -25,6 +26,9 @@ class Mixed(Axes):
     name = "mixed"
 
     def __post_init__(self) -> None:
+        listed("directions", self.directions)
+        for axis, row in enumerate(self.directions):
+            listed(f"directions[{axis}]", row)
         object.__setattr__(self, "directions", tuple(tuple(row) for row in self.directions))
         if not self.directions or len({len(row) for row in self.directions}) != 1:
             widths = [len(row) for row in self.directions]
@@ -65,7 +69,7 @@ def mixed_frequencies(
     """
     if rotary_dim < 4 or rotary_dim % 4:
         raise ValueError(f"rotary_dim must be a positive multiple of 4 for two mixed axes, got {rotary_dim}")
-    size = base ** (-4 * torch.arange(rotary_dim // 4, dtype=torch.float32) / rotary_dim)
+    size = inverse_frequencies_float32(base, rotary_dim // 2)
     angle = 2 * math.pi * torch.rand(heads, 1, generator=generator, dtype=torch.float32)
     both = torch.cat((angle.expand(-1, len(size)), (angle + math.pi / 2).expand(-1, len(size))), dim=-1)
     return torch.stack((both.cos(), both.sin()), dim=1) * size.repeat(2)

@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from ..checks import whole
+from ..checks import listed, whole
 from .axial import check_total
 from .base import Axes
 
@@ -20,6 +20,7 @@ class Sections(Axes):
     name = "sections"
 
     def __post_init__(self) -> None:
+        listed("sections", self.sections)
         object.__setattr__(self, "sections", tuple(self.sections))
         if not self.sections:
             raise ValueError("sections must name at least one axis, got ()")
@@ -51,4 +52,11 @@ class InterleavedSections(Sections):
     def axis_of_pair(self, pairs: int) -> tuple[int, ...]:
         check_total("sections", self.sections, pairs)
         n = self.count
-        return tuple(j % n if j < n * self.sections[j % n] else 0 for j in range(pairs))
+        owner = tuple(j % n if j < n * self.sections[j % n] else 0 for j in range(pairs))
+        for axis, size in enumerate(self.sections):
+            if owner.count(axis) != size:
+                raise ValueError(
+                    f"sections cannot take turns as {self.sections}: axis {axis} gets {owner.count(axis)} pairs; "
+                    "give axis 0 the most pairs"
+                )
+        return owner

@@ -1,16 +1,36 @@
 """The table of commands."""
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from . import demo, inspect, lab
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(version("phasor"))
+        raise typer.Exit
+
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Position encodings: read a model's config, see what its rotary embedding does.",
 )
+
+
+@app.callback()
+def phasor(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Position encodings: read a model's config, see what its rotary embedding does."""
+
+
 app.command("inspect")(inspect.inspect)
 app.command("demo")(demo.demo)
 app.add_typer(lab.app, name="lab")

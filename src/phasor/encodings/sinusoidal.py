@@ -8,6 +8,7 @@ from torch import Tensor
 from ..checks import number
 from ..frequencies import inverse_frequencies
 from ..phase import cos_sin, phases, steps
+from ..tracing import constant
 from .base import Encoding, wide
 
 Layout = Literal["interleaved", "sin_cos", "cos_sin"]
@@ -118,7 +119,7 @@ def _steps(dim: int, base: float, endpoint: bool) -> tuple[int, ...]:
     return steps([*inverse_frequencies(Decimal(base), dim - 2), 1 / Decimal(base)])
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _steps_on(device: torch.device, dim: int, base: float, endpoint: bool) -> Tensor:
     return torch.tensor([_steps(dim, base, endpoint)], dtype=torch.int64, device=device)
 

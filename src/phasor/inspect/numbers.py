@@ -52,15 +52,19 @@ class SpecFacts:
 
 
 @lru_cache(maxsize=256)
-def spec_facts(spec: RotarySpec, max_position: int, seq_len: int | None = None) -> SpecFacts:
+def spec_facts(
+    spec: RotarySpec, max_position: int, seq_len: int | None = None, trained_length: int | None = None
+) -> SpecFacts:
     """Measure a spec for positions below ``max_position``. Length-dependent schemes are taken at ``seq_len``.
+
+    ``trained_length`` is that of the scaling, if it names one; else the argument, by default ``max_position``.
 
     >>> facts = spec_facts(RotarySpec(head_dim=4, base=100.0), max_position=32)
     >>> [round(w, 2) for w in facts.wavelengths], facts.never_turn
     ([6.28, 62.83], 1)
     """
     frequencies = spec.inv_freq(seq_len).tolist()
-    trained = getattr(spec.scaling, "original_max_position", None) or max_position
+    trained = getattr(spec.scaling, "original_max_position", None) or trained_length or max_position
     wavelengths = tuple(2 * math.pi / abs(f) if f else math.inf for f in frequencies)
     return SpecFacts(
         spec=spec,

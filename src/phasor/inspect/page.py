@@ -8,6 +8,7 @@ from ..spec import RotarySpec
 from .numbers import FARTHEST, SpecFacts, spec_facts
 from .text import decay_line, regime_line, strip, wavelength_line
 
+FARTHEST_EXACT = 2**31  # beyond, exact angles are still right, but to less than 2.5e-7
 UNSTATED_MAXIMUM = 4096  # where a config states no maximum length, figures and errors are given for this one
 
 
@@ -16,8 +17,11 @@ def model_facts(model: ModelRotary, seq_len: int | None = None) -> list[SpecFact
 
     Length-dependent scalings are taken at ``seq_len``, by default at the model's maximum length.
     """
-    length = seq_len or model.max_position or UNSTATED_MAXIMUM
-    return [spec_facts(spec, length, length if spec.length_dependent else None) for spec in model.distinct]
+    length = min(seq_len or model.max_position or UNSTATED_MAXIMUM, FARTHEST_EXACT)
+    return [
+        spec_facts(spec, length, length if spec.length_dependent else None, model.max_position)
+        for spec in model.distinct
+    ]
 
 
 def to_dict(model: ModelRotary, facts: Sequence[SpecFacts]) -> dict[str, Any]:
@@ -100,7 +104,7 @@ def _fact_lines(fact: SpecFacts) -> list[str]:
     lines = [
         _row("  turns", spec.describe()),
         _row("  layout", _layout(spec)),
-        _row("  pairs", f"{spec.pairs}; wavelengths {min(finite):.4g} … {max(finite):.4g} tokens"),
+        _row("  pairs", f"{spec.pairs}; " + _span_of(finite)),
         _row("", wavelength_line(fact) + "  log wavelength by pair"),
         _row(
             "  trained",
@@ -134,6 +138,12 @@ def _fact_lines(fact: SpecFacts) -> list[str]:
         ),
     ]
     return lines
+
+
+def _span_of(wavelengths: Sequence[float]) -> str:
+    if not wavelengths:
+        return "none turns"
+    return f"wavelengths {min(wavelengths):.4g} … {max(wavelengths):.4g} tokens"
 
 
 def _layout(spec: RotarySpec) -> str:

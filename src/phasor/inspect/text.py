@@ -17,6 +17,8 @@ def sparkline(values: Sequence[float]) -> str:
     >>> sparkline([0, 1, 2, 3])
     '▁▃▅█'
     """
+    if not values:
+        return ""
     low, high = min(values), max(values)
     span = (high - low) or 1.0
     return "".join(_BLOCKS[int((v - low) / span * (len(_BLOCKS) - 1))] for v in values)

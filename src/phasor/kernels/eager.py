@@ -52,7 +52,7 @@ class _Rotate(torch.autograd.Function):
 
 
 def _in_blocks(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, trailing: bool, sequence_dim: int) -> Tensor:
-    y = torch.empty_like(x)
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
     block = max(1, BLOCK * x.shape[sequence_dim] // max(1, x.numel()))
     blocks = (t.split(block, sequence_dim) for t in (y, x, cos, sin))
     for y_part, x_part, cos_part, sin_part in zip(*blocks, strict=True):

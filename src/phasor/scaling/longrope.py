@@ -5,8 +5,8 @@ from decimal import Decimal, localcontext
 import torch
 from torch import Tensor
 
-from ..checks import number, whole
-from ..frequencies import inverse_frequencies
+from ..checks import listed, number, whole
+from ..frequencies import inverse_frequencies, powers_float32
 from ..phase import PRECISION
 from .base import Scaling, check_seq_len
 
@@ -39,11 +39,17 @@ class LongRoPE(Scaling):
 
     def __post_init__(self) -> None:
         for side in ("short_factor", "long_factor"):
+            listed(side, getattr(self, side))
             values = tuple(getattr(self, side))
             object.__setattr__(self, side, values)
             for i, value in enumerate(values):
                 number(f"{side}[{i}]", value, above=0)
-        whole("original_max_position", self.original_max_position)
+        if len(self.short_factor) != len(self.long_factor):
+            raise ValueError(
+                "short_factor and long_factor must have one value per pair each, "
+                f"got {len(self.short_factor)} and {len(self.long_factor)}"
+            )
+        whole("original_max_position", self.original_max_position, at_least=2)
         number("factor", self.factor, above=0)
         for name in ("attention", "attention_short"):
             if getattr(self, name) is not None:
@@ -68,8 +74,7 @@ class LongRoPE(Scaling):
 
     def inv_freq_float32(self, base: float, dim: int, seq_len: int | None = None) -> Tensor:
         divisors = torch.tensor(self._divisors(dim, seq_len), dtype=torch.float32, device="cpu")
-        exponents = torch.arange(0, dim, 2, dtype=torch.int64, device="cpu").to(torch.float32) / dim
-        return 1.0 / (divisors * base**exponents)
+        return 1.0 / (divisors * powers_float32(base, dim))
 
     def attention_factor(self, seq_len: int | None = None) -> float:
         if self.attention_short is not None and not self.is_long(seq_len):

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from ..checks import number
-from ..frequencies import inverse_frequencies
+from ..frequencies import inverse_frequencies, powers_float32
 from ..phase import PRECISION
 from .base import Scaling
 
@@ -33,7 +33,10 @@ class Proportional(Scaling):
         number("factor", self.factor, above=0)
 
     def _turning(self, dim: int) -> int:
-        return int(self.fraction * dim // 2)
+        kept = int(self.fraction * dim // 2)
+        if kept < 1:
+            raise ValueError(f"fraction must keep at least one of {dim // 2} pairs, got {self.fraction!r}")
+        return kept
 
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:
         kept = self._turning(dim)
@@ -43,6 +46,5 @@ class Proportional(Scaling):
 
     def inv_freq_float32(self, base: float, dim: int, seq_len: int | None = None) -> Tensor:
         kept = self._turning(dim)
-        exponents = torch.arange(0, 2 * kept, 2, dtype=torch.int64, device="cpu").to(torch.float32) / dim
-        turning = 1.0 / (base**exponents)
+        turning = 1.0 / powers_float32(base, dim, kept)
         return torch.cat((turning, turning.new_zeros(dim // 2 - kept))) / self.factor

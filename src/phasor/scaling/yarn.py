@@ -5,8 +5,8 @@ from decimal import Decimal, localcontext
 import torch
 from torch import Tensor
 
-from ..checks import number, whole
-from ..frequencies import inverse_frequencies
+from ..checks import flag, number, whole
+from ..frequencies import inverse_frequencies, powers_float32
 from ..phase import PI, PRECISION
 from .base import Scaling
 
@@ -62,6 +62,7 @@ class YaRN(Scaling):
                 number(name, getattr(self, name), at_least=0)
         if self.attention is not None:
             number("attention", self.attention, above=0)
+        flag("truncate", self.truncate)
 
     def ramp_bounds(self, base: float, dim: int) -> tuple[float, float]:
         """``(low, high)``: the pair indices where the ramp starts and ends."""
@@ -103,8 +104,8 @@ class YaRN(Scaling):
         high += 0.001 * (low == high)
         ramp = ((torch.arange(dim // 2, dtype=torch.float32, device="cpu") - low) / (high - low)).clamp(0, 1)
         keep = 1 - ramp
-        wavelength = base ** (torch.arange(0, dim, 2, device="cpu").to(torch.float32) / dim)
-        return 1.0 / (self.factor * wavelength) * (1 - keep) + 1.0 / wavelength * keep
+        powers = powers_float32(base, dim)
+        return 1.0 / (self.factor * powers) * (1 - keep) + 1.0 / powers * keep
 
     def attention_factor(self, seq_len: int | None = None) -> float:
         if self.attention is not None:
