@@ -110,7 +110,7 @@ MUTANTS = [
     Mutant("llama3: fast pairs slowed", "scaling/llama3.py", "if turns < low:", "if turns > low:", "test_scaling"),
     Mutant("llama3: float32 blends all", "scaling/llama3.py", "torch.where(slow | fast, slowed, blended)", "torch.where(slow, slowed, blended)", "test_scaling_float32"),
     Mutant("proportional: rounded", "scaling/proportional.py", "int(self.fraction * dim // 2)", "round(self.fraction * dim / 2)", "test_scaling"),
-    Mutant("proportional: squeezed ladder", "scaling/proportional.py", ".to(torch.float32) / dim", ".to(torch.float32) / max(2 * kept, 1)", "test_scaling"),
+    Mutant("proportional: squeezed ladder", "scaling/proportional.py", "powers_float32(base, dim, kept)", "powers_float32(base, 2 * kept, kept)", "test_scaling"),
     # axes
     Mutant("axes: order reversed", "axes/base.py", "for axis in range(self.count)", "for axis in reversed(range(self.count))", "test_axes"),
     Mutant("axial: one ladder", "axes/axial.py", "(j, size) for size", "(j, pairs) for size", "test_axes"),
@@ -154,7 +154,7 @@ MUTANTS = [
     Mutant("eager: computes in the dtype of x", "kernels/eager.py", "    a, b = split(x.to(", "    cos, sin = cos.to(x.dtype), sin.to(x.dtype)\n    a, b = split(x.to(", "test_precision"),
     Mutant("eager: backward forgets the transpose", "kernels/eager.py", "(grad, cos, -sin,", "(grad, cos, sin,", "test_gradients"),
     Mutant("eager: wrong rest", "kernels/eager.py", "slice(0, -width) if trailing", "slice(width, None) if trailing", "test_kernels"),
-    Mutant("eager: writes to x", "kernels/eager.py", "y = torch.empty_like(x)", "y = x", "test_kernels"),
+    Mutant("eager: writes to x", "kernels/eager.py", "y = torch.empty_like(x, memory_format=torch.contiguous_format)", "y = x", "test_kernels"),
     Mutant("eager: gradient lost", "kernels/eager.py", "if x.requires_grad and torch.is_grad_enabled():", "if x.requires_grad and not torch.is_grad_enabled():", "test_kernels"),
     # apply
     Mutant("apply: any batch fits", "apply.py", "ours in (1, theirs)", "ours or theirs", "test_errors_of_use"),

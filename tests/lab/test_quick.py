@@ -10,7 +10,7 @@ def test_quick_leaves_a_report_and_can_be_repeated(text_file, tmp_path):
     budget = {"tokens": 4096, "scored": 512, "progress": False, "command": "phasor demo"}
     numbers = quick(tmp_path, [text_file], **budget, say=said.append)
     curves = numbers["sections"]["loss_by_length"]["curves"]
-    assert list(curves) == ["sinusoidal", "rotary", "alibi"]
+    assert list(curves) == ["rotary", "alibi", "sinusoidal"]
     assert [length for length, _ in curves["rotary"]] == [64, 96, 128, 256, 512]
     assert list(numbers["sections"]["extension_table"]["curves"]) == ["none", "linear", "ntk", "yarn"]
     assert numbers["commands"] == ["phasor demo"]
