@@ -176,8 +176,6 @@ class RotarySpec:
         if "head_dim" not in data:
             raise ValueError("data must have the key 'head_dim'")
         fields = dict(data)
-        if fields.get("frequencies") is not None:
-            fields["frequencies"] = tuple(fields["frequencies"])
         if fields.get("scaling") is not None:
             fields["scaling"] = _scheme("scaling", fields["scaling"], SCALINGS)
         if fields.get("axes") is not None:

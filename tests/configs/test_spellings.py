@@ -170,10 +170,10 @@ def test_a_family_that_turns_all_channels_refuses_a_partial_factor() -> None:
     "form", [{"type": "mrope"}, {"rope_type": "default"}, {"rope_type": "default", "type": "mrope"}]
 )
 def test_mrope(form: dict[str, Any]) -> None:
-    rope = {**form, "mrope_section": [2, 3, 3]}
-    assert only(config("qwen2_vl", rope_scaling=rope)).axes == Sections((2, 3, 3))
-    assert only(config("qwen3_vl_text", head_dim=16, rope_scaling=rope)).axes == InterleavedSections((2, 3, 3))
-    assert only(config("llama", rope_scaling=rope)).axes == Sections((2, 3, 3))  # drafts for Qwen2-VL
+    rope = {**form, "mrope_section": [3, 3, 2]}
+    assert only(config("qwen2_vl", rope_scaling=rope)).axes == Sections((3, 3, 2))
+    assert only(config("qwen3_vl_text", head_dim=16, rope_scaling=rope)).axes == InterleavedSections((3, 3, 2))
+    assert only(config("llama", rope_scaling=rope)).axes == Sections((3, 3, 2))  # drafts for Qwen2-VL
 
 
 def test_mrope_defaults_stand_in_the_code() -> None:
@@ -313,7 +313,7 @@ def test_flat_glm4v_reads_its_sections_and_its_partial_factor() -> None:
 
 
 def test_the_text_part_is_read_and_others_are_offered() -> None:
-    text = {**SMALL, "head_dim": 16, "rope_theta": 1e6, "rope_scaling": {"mrope_section": [2, 3, 3]}}
+    text = {**SMALL, "head_dim": 16, "rope_theta": 1e6, "rope_scaling": {"mrope_section": [3, 3, 2]}}
     talker = {"model_type": "qwen3_omni_moe_talker", "text_config": dict(text)}
     thinker = {
         "model_type": "qwen3_omni_moe_thinker",

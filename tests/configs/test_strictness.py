@@ -22,7 +22,8 @@ YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
     "key",
     ["rope_thetas", "rope_base", "roep_scaling", "rop_theta", "rotary_percent", "my_rope_key", "ntk_alpha",
      "yarn_factor", "use_alibi", "position_encoding_3d", "xrope", "original_max_position_embedding", "ropeTheta",
-     "rope_ratio", "rope_freq_base", "swa_rope_theta", "partial_rotary_factors"],
+     "rope_ratio", "rope_freq_base", "swa_rope_theta", "partial_rotary_factors", "position_interpolation_factor",
+     "seq_len_interpolation_factor"],
 )  # fmt: skip
 def test_every_single_unknown_key_is_named(key: str) -> None:
     with pytest.raises(ValueError, match=rf"\b{key}\b"):
@@ -132,6 +133,8 @@ def test_models_without_a_readable_rotation_say_why(source: dict[str, Any], word
 def test_files(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     assert read_config(tmp_path) == read_config(str(tmp_path / "config.json")) == read_config(LLAMA)
+    (tmp_path / "marked.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(LLAMA).encode())  # UTF-8 with byte order mark
+    assert read_config(tmp_path / "marked.json") == read_config(LLAMA)
     with pytest.raises(ValueError, match="there is no such file"):
         read_config(tmp_path / "nothing.json")
     (tmp_path / "empty").mkdir()
@@ -248,3 +251,55 @@ def test_parameters_per_layer_type_are_checked_like_any_others(key: str) -> None
         read_config({**gemma, "swa_rope_theta": 1e4})
     with pytest.raises(ValueError, match=r"attn_config\.rope_theta is not understood"):
         read_config({**gemma, "attn_config": {"rope_theta": 5e5}})
+
+
+@pytest.mark.parametrize("value", [[1], "x", 3, False])
+@pytest.mark.parametrize("key", ["text_config", "llm_config", "language_config", "decoder", "thinker_config"])
+def test_a_text_part_that_is_none_is_not_replaced_by_a_default(key: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"^{key} must be an object of keys, the config of the text model"):
+        read_config({**LLAMA, "model_type": "llava", key: value})
+    with pytest.raises(ValueError, match=r"^thinker_config\.text_config must be an object of keys"):
+        read_config({"model_type": "qwen3_omni_moe", "thinker_config": {"model_type": "x", "text_config": value}})
+    assert read_config({**LLAMA, "model_type": "llava", key: None}).layers == read_config(LLAMA).layers
+
+
+def test_a_short_text_part_is_read_with_its_own_keys() -> None:
+    """LLaVA's configs leave out what LlamaConfig has by default, even all sizes: 8 heads of 4096 / 8 channels."""
+    model = read_config({"model_type": "llava", "text_config": {"num_attention_heads": 8}})
+    assert (model.part, model.num_heads, model.layers[0].head_dim) == ("text_config", 8, 512)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "source, where",
+    [
+        ({0: 1}, "config keys"),
+        ({"rope_scaling": {0: 1}}, "rope_scaling has the key 0"),
+        ({"rope_parameters": {**YARN, 0: 1}}, "rope_parameters has the key 0"),
+        ({"model_type": "gemma3_text", "rope_parameters": {"full_attention": {0: 1}}}, r"full_attention has the key 0"),
+        ({"model_type": "gemma3_text", "rope_parameters": {0: {}}}, "rope_parameters has the key 0"),
+        ({"model_type": "dbrx", "attn_config": {0: 1}}, "attn_config has the key 0"),
+        ({"model_type": "llava", "text_config": {**LLAMA, 0: {}}}, "text_config has the key 0"),
+        ({"settings": {0: {"rope_theta": 2.0}}}, r"settings\.0\.rope_theta is not understood"),
+    ],
+)
+def test_keys_that_are_no_words_are_refused_where_they_are_read(source: dict[Any, Any], where: str) -> None:
+    with pytest.raises(ValueError, match=where):
+        read_config({**LLAMA, **source})
+
+
+def test_a_dictionary_of_labels_by_number_is_no_reason_to_refuse() -> None:
+    """transformers' own to_dict() has such keys."""
+    assert read_config({**LLAMA, "id2label": {0: "A", 1: "B"}}) == read_config(LLAMA)
+
+
+def test_a_part_of_a_config_without_parts() -> None:
+    words = r"part must be left out, because this config has no parts, got 'text_config'"
+    with pytest.raises(ValueError, match=words):
+        read_config(LLAMA, part="text_config")
+    assert read_config(LLAMA, part="") == read_config(LLAMA)
+
+
+def test_an_absurd_mscale_is_refused_as_a_value() -> None:
+    rope = {**YARN, "mscale": 1.0, "mscale_all_dim": 1e200}
+    with pytest.raises(ValueError, match="finite number"):
+        read_config({**LLAMA, "model_type": "deepseek_v3", "rope_scaling": rope})

@@ -146,6 +146,10 @@ CASES = {
     "flag of a dict": (lambda: RotarySpec.from_dict({"head_dim": 8, "trailing": 1}), ["trailing", "got 1"]),
     "truncate": (lambda: YaRN(4.0, 4096, truncate="no"), ["truncate must be True or False, got 'no'"]),
     "frequencies no list": (lambda: RotarySpec(head_dim=4, frequencies=3), ["frequencies must be a list or tuple"]),
+    "frequencies of a dict": (
+        lambda: RotarySpec.from_dict({"head_dim": 8, "frequencies": 5}),
+        ["a list or tuple, got 5"],
+    ),
     "axial no list": (lambda: Axial(4), ["sizes must be a list or tuple, got 4"]),
     "huge length": (lambda: YaRN(4.0, 10**30), ["original_max_position must be an integer of at most 2**62"]),
     "turns that cannot be taken": (

@@ -54,7 +54,7 @@ FAMILIES: dict[str, Family] = {
     "csm": Family("CsmConfig", 500_000.0, (2048, 32, 8, 16, None, 2048)),
     "csm_depth_decoder_model": Family("CsmDepthDecoderConfig", 500_000.0, (1024, 8, 2, 4, None, 33)),
     "cwm": Family("CwmConfig", CWM, (6144, 48, 8, 64, 128, 131_072)),
-    "dbrx": Family("DbrxConfig", 10_000.0, (2048, 16, None, 24, None, 2048)),
+    "dbrx": Family("DbrxConfig", 10_000.0, (2048, 16, 1, 24, None, 2048)),
     "deepseek_ocr2_text": Family("DeepseekOcr2TextConfig", 10_000.0, (4096, 32, None, 32, None, 2048)),
     "deepseek_v2": Family("DeepseekV2Config", 10_000.0, (4096, 32, None, 32, None, 2048),
         interleaved=True, tables="float32", mla=(128, 64)),

@@ -37,6 +37,7 @@ class Reader:
     keys: Keys
     path: str
     max_position: int | None
+    length_key: str  # the key that says max_position, or would
 
     @property
     def sources(self) -> dict[str, str]:
@@ -158,7 +159,7 @@ def _latent_width(reader: Reader, rope: Keys) -> Width:
     assert family.mla is not None
     sizes = []
     for name, default in zip(("qk_nope_head_dim", "qk_rope_head_dim"), family.mla, strict=True):
-        size = keys.whole(name)
+        size = keys.size(name)
         if size is None:
             reader.default(name, str(default))
         sizes.append(default if size is None else size)

@@ -21,7 +21,7 @@ def read_text_config(model_type: str, family: Family, data: dict[str, Any], path
     keys = Keys([(path, data)], {})
     checked_switches(model_type, keys)
     sizes = read_sizes(family, keys, path)
-    reader = Reader(model_type, family, keys, path, sizes.max_position)
+    reader = Reader(model_type, family, keys, path, sizes.max_position, sizes.length_key)
     words = layer_types(model_type, keys, sizes.layers)
     bases = layer_bases(model_type, keys, words)
     turns = [t and (own is None or own[0] > 0) for t, own in zip(rotating(model_type, keys, words), bases, strict=True)]
@@ -67,7 +67,7 @@ def _spec(
         return None, 1.0
     if not rope.places:
         rope = _class_default(reader, defaults or {})
-    setting = Setting(reader.model_type, reader.keys, reader.max_position)
+    setting = Setting(reader.model_type, reader.keys, reader.max_position, reader.length_key)
     name = scaling_type(rope, setting)
     base = read_base(reader, label, rope, (defaults or {}).get("rope_theta"), own_base)
     scaling = stepped(reader, read_scaling(name, rope, setting))
@@ -101,4 +101,5 @@ def _softmax_factor(family: Family, scaling: Scaling | None) -> float:
     """DeepSeek multiplies the softmax scale by ``magnitude(factor, mscale_all_dim) ** 2``."""
     if family.mla is None or not isinstance(scaling, YaRN) or not scaling.mscale_all_dim:
         return 1.0
-    return magnitude(scaling.factor, scaling.mscale_all_dim) ** 2
+    mscale = magnitude(scaling.factor, scaling.mscale_all_dim)
+    return mscale * mscale  # a power of an absurd mscale would raise OverflowError; infinity is refused as a factor

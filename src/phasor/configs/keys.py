@@ -9,7 +9,7 @@ from ..checks import number, whole
 
 ROPE_WORDS = re.compile(
     r"(?<!p)rope|rotary|rotate|theta|yarn|(^|_)ntk|alibi|nope|mscale|logn|base_freq|freq_base|llama_4_scaling"
-    r"|pos(ition)?(al)?_?(emb|enc|bias)|long_factor|short_factor",
+    r"|pos(ition)?(al)?_?(emb|enc|bias)|long_factor|short_factor|interpolation_factor",
     re.IGNORECASE,
 )
 ROPE_NAMES = (
@@ -18,16 +18,22 @@ ROPE_NAMES = (
     "local_rope_theta", "no_rope_layers", "no_rope_layer_interval", "rope_interleave", "qk_rope_head_dim",
     "position_embedding_type", "rope_ratio", "use_dynamic_ntk", "mrope_section", "layer_types", "kv_channels",
 )  # fmt: skip
+LARGEST_SIZE = 2**20  # far beyond any model, and still quick to build
 
 
 class Keys:
     """One level of a config, which may stand in several places (``rope_scaling`` and ``rope_parameters``).
 
     ``places`` are ``(path, dictionary)``; ``sources`` collects what each key became; a key counts as used once read.
+    Raises ``ValueError`` for a key that is no word, which JSON cannot hold but a dictionary can.
     """
 
     def __init__(self, places: Iterable[tuple[str, dict[str, Any]]], sources: dict[str, str]) -> None:
         self.places = list(places)
+        for path, data in self.places:
+            for name in data:
+                if not isinstance(name, str):
+                    raise ValueError(f"{path.rstrip('.') or 'config'} has the key {name!r}; keys must be words")
         self.sources = sources
         self.used: set[str] = set()
 
@@ -46,6 +52,11 @@ class Keys:
 
     def whole(self, *names: str, at_least: int = 1) -> int | None:
         value: int | None = self.get(*names, check=lambda p, v: whole(p, v, at_least=at_least))
+        return value
+
+    def size(self, *names: str) -> int | None:
+        """A number of heads, layers or channels."""
+        value: int | None = self.get(*names, check=is_size)
         return value
 
     def flag(self, *names: str) -> bool | None:
@@ -99,6 +110,18 @@ def agreed(found: list[tuple[str, Any]], check: Callable[[str, Any], None] | Non
                 "the checkpoint was trained with"
             )
     return found[0][1] if found else None
+
+
+def is_size(path: str, value: Any) -> None:
+    """Raise ``ValueError`` unless ``value`` is a number of heads, layers or channels that some model may have.
+
+    >>> is_size("head_dim", 2**21)
+    Traceback (most recent call last):
+    ValueError: head_dim must be at most 1048576, got 2097152
+    """
+    whole(path, value)
+    if value > LARGEST_SIZE:
+        raise ValueError(f"{path} must be at most {LARGEST_SIZE}, got {value!r}")
 
 
 def near(name: str, known: Iterable[str]) -> str:

@@ -51,7 +51,7 @@ def _load_file(path: Path) -> dict[str, Any]:
 
 def _parse(file: Path) -> Any:
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(file.read_text(encoding="utf-8-sig"))  # some editors put a byte order mark first
     except ValueError as error:  # not UTF-8, not JSON, or an integer of thousands of digits
         raise ValueError(f"source {str(file)!r} is not JSON in UTF-8: {error}") from None
 
@@ -69,7 +69,7 @@ def _check(config: dict[str, Any]) -> None:
             raise ValueError(f"{path} must be a number of ordinary size, got one of {value.bit_length()} bits")
         if isinstance(value, dict):
             for key, inner in value.items():
-                if isinstance(key, str):
+                if isinstance(key, str):  # Keys refuses others where they are read; id2label is not
                     todo.append((f"{path}.{key}" if path else key, inner, depth + 1))
                 elif not path:
                     raise ValueError(f"config keys must be words, got {key!r}")

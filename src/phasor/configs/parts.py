@@ -9,6 +9,7 @@ from .others import ALIASES, ARCHITECTURES, NOT_ROTARY, REMOTE, UNREADABLE
 
 KNOWN = {**FAMILIES, **REMOTE}
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config.text_config", "decoder", "thinker_config")
+MAY_BE_SHORT = ("text_config", "llm_config", "language_config")  # a text model whatever its config says of itself
 NOT_TEXT = ("vision", "audio", "visual", "image", "slice")
 SETTINGS = ("quantization_config", "compression_config", "generation_config", "auto_map", "task_specific_params")
 MINICPMV = {2.6: "qwen2", 4.0: "llama"}  # version -> language model
@@ -23,10 +24,17 @@ def parts_of(config: dict[str, Any], prefix: str = "", depth: int = 0) -> Parts:
     """Dotted path -> config of every model inside a composite config."""
     found: Parts = {}
     for key, value in config.items():
-        named = isinstance(value, dict) and (key.endswith("_config") or key in ("decoder", "encoder"))
-        if not named or key in SETTINGS or depth > 8:
+        if not isinstance(key, str) or key in SETTINGS or depth > 8:
             continue
-        if value.get("model_type") or any(n in value for n in ("hidden_size", "num_hidden_layers", "d_model")):
+        is_text = prefix + key in TEXT_PARTS or key == "text_config"
+        if is_text and not isinstance(value, dict | None):
+            raise ValueError(
+                f"{prefix}{key} must be an object of keys, the config of the text model, got {value!r:.80}"
+            )
+        if not isinstance(value, dict) or not (key.endswith("_config") or key in ("decoder", "encoder")):
+            continue
+        stated = value.get("model_type") or any(n in value for n in ("hidden_size", "num_hidden_layers", "d_model"))
+        if stated or (value and key in MAY_BE_SHORT):
             found[prefix + key] = value
             found.update(parts_of(value, f"{prefix}{key}.", depth + 1))
     return found
@@ -38,8 +46,10 @@ def choose(config: dict[str, Any], parts: Parts, part: str | None) -> str:
     if part is None:
         candidates = [*(p for p in TEXT_PARTS if p in texts), *(p for p in TEXT_PARTS if p in parts)]
         return candidates[0] if candidates else ""
+    if not parts and part != "":
+        raise ValueError(f"part must be left out, because this config has no parts, got {part!r}")
     if not isinstance(part, str) or (part and part not in parts):
-        raise ValueError(f"part must be one of {sorted(parts) or ['']}, got {part!r}{near(str(part), parts)}")
+        raise ValueError(f"part must be one of {sorted(parts)}, got {part!r}{near(str(part), parts)}")
     name = parts[part].get("model_type") if part else None
     refused_by_name = isinstance(name, str) and (name in NOT_ROTARY or name in UNREADABLE)
     if part and part not in texts and not refused_by_name:

@@ -1,8 +1,8 @@
 """What single families do differently: position types, head widths and bases per layer, notes."""
 
-from ..checks import number, whole
+from ..checks import number
 from ..spec import RotarySpec
-from .keys import Keys, agreed, is_dict, is_list
+from .keys import Keys, agreed, is_dict, is_list, is_size
 from .layers import LISTED_NOPE
 from .others import ALIBI, LEARNED, NOPE
 from .parts import no_rotary
@@ -66,13 +66,13 @@ def head_widths(model_type: str, keys: Keys, words: tuple[str, ...], head_dim: i
     widths = [head_dim] * len(words)
     per_layer = keys.get("per_layer_config", check=is_dict)
     if model_type in GLOBAL_HEAD_DIM and per_layer is None:
-        wide = keys.whole("global_head_dim")
+        wide = keys.size("global_head_dim")
         keys.became(f"head_dim {wide} of full_attention layers", "global_head_dim")
         if wide is None:
             wide = 512
             keys.sources[keys.places[0][0] + "global_head_dim"] = "not in config: the config class's default, 512"
         widths = [wide if word == "full_attention" else head_dim for word in words]
-    if (narrow := keys.whole("swa_head_dim")) is not None:
+    if (narrow := keys.size("swa_head_dim")) is not None:
         keys.became(f"head_dim {narrow} of sliding_attention layers", "swa_head_dim")
         widths = [narrow if word == "sliding_attention" else w for w, word in zip(widths, words, strict=True)]
     for index, settings in (per_layer or {}).items():
@@ -80,7 +80,7 @@ def head_widths(model_type: str, keys: Keys, words: tuple[str, ...], head_dim: i
             raise ValueError(f"per_layer_config has the key {index!r}; it must be the number of a layer")
         is_dict(f"per_layer_config.{index}", settings)
         if (own := settings.get("head_dim")) is not None:
-            whole(f"per_layer_config.{index}.head_dim", own)
+            is_size(f"per_layer_config.{index}.head_dim", own)
             widths[int(index)] = own
     keys.became("head_dim of single layers", "per_layer_config")
     return widths

@@ -62,9 +62,9 @@ def _refuse_leftovers(name: str, keys: Keys, parts: Parts) -> None:
 
 def _refuse_inside(path: str, data: dict[str, Any], models: list[int]) -> None:
     for key, value in data.items():
-        if not isinstance(key, str) or value in (None, False) or key in OTHER_POSITIONS:
+        if value in (None, False) or key in OTHER_POSITIONS:
             continue
-        if ROPE_WORDS.search(key):
+        if isinstance(key, str) and ROPE_WORDS.search(key):
             raise ValueError(f"{path}{key} is not understood; remove the key if it has no effect on positions")
         if isinstance(value, dict) and id(value) not in models:
             _refuse_inside(f"{path}{key}.", value, models)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..checks import number
+from ..checks import number, whole
 from ..scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, NTKFixed, Proportional, Scaling, YaRN
 from .keys import Keys, agreed, is_list, near
 
@@ -19,6 +19,7 @@ class Setting:
     model_type: str
     top: Keys
     max_position: int | None
+    length_key: str
 
 
 def scaling_type(rope: Keys, setting: Setting) -> str:
@@ -66,6 +67,7 @@ def original_length(rope: Keys, setting: Setting, scheme: str) -> int:
         )
     if value != int(value):
         raise ValueError(f"{found[0][0]} must be a whole number of positions, got {value!r}")
+    whole(found[0][0], int(value))
     for keys in (rope, setting.top):
         keys.became(f"original_max_position {int(value)}", name)
     return int(value)
@@ -102,9 +104,11 @@ def _dynamic(rope: Keys, setting: Setting) -> Scaling:
     name, length = ORIGINAL, setting.max_position
     if length is None:
         raise ValueError(f"{rope.places[0][0]}rope_type 'dynamic' needs max_position_embeddings; add it")
-    agreed([("max_position_embeddings", length), *rope.found(name), *setting.top.found(name)])
+    agreed([(setting.length_key, length), *rope.found(name), *setting.top.found(name)])
     rope.became("equal to max_position_embeddings, which dynamic scaling uses", name)
-    setting.top.sources["max_position_embeddings"] = f"original_max_position {length} of dynamic scaling"
+    told, use = setting.top.sources.get(setting.length_key, ""), f"original_max_position {length} of dynamic scaling"
+    if use not in told:  # a class default is already told
+        setting.top.sources[setting.length_key] = f"{told}; {use}" if told else use
     return DynamicNTK(required(rope, "factor", "dynamic"), length)
 
 

@@ -25,11 +25,11 @@ def rotate(
     >>> rotate(torch.tensor([[1.0, 0.0]]), torch.zeros(1, 1), torch.ones(1, 1)).tolist()
     [[0.0, 1.0]]
     """
+    if x.numel() <= 2 * BLOCK:  # in cache anyway
+        return reference.rotate(x, cos, sin, interleaved=interleaved, trailing=trailing)
     if x.requires_grad and torch.is_grad_enabled():
         y: Tensor = _Rotate.apply(x, cos, sin, interleaved, trailing, sequence_dim)
         return y
-    if x.numel() <= BLOCK:
-        return reference.rotate(x, cos, sin, interleaved=interleaved, trailing=trailing)
     return _in_blocks(x, cos, sin, interleaved, trailing, sequence_dim)
 
 
