@@ -3,12 +3,12 @@
 Two arithmetics: exact decimals, from which phases are formed, and float32, bit for bit as published models form them.
 """
 
-from decimal import Decimal, localcontext
+from decimal import Decimal
 
 import torch
 from torch import Tensor
 
-from .phase import PRECISION
+from .phase import exact
 
 
 def inverse_frequencies(base: Decimal, dim: int) -> list[Decimal]:
@@ -17,7 +17,7 @@ def inverse_frequencies(base: Decimal, dim: int) -> list[Decimal]:
     >>> [str(f.normalize()) for f in inverse_frequencies(Decimal(10_000), 8)]
     ['1', '0.1', '0.01', '0.001']
     """
-    with localcontext(prec=PRECISION):
+    with exact():
         return [base ** (Decimal(-2 * i) / dim) for i in range(dim // 2)]
 
 

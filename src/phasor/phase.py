@@ -7,7 +7,8 @@ alike. This is the phase accumulator of radio engineering; nothing in it depends
 
 import math
 from collections.abc import Iterable
-from decimal import Decimal, localcontext
+from contextlib import AbstractContextManager
+from decimal import Context, Decimal, localcontext
 
 import torch
 from torch import Tensor
@@ -22,6 +23,11 @@ _EIGHTH_TURN = 1 << (TURN_BITS - 3)
 _RADIANS_PER_UNIT = 2 * math.pi / 2**TURN_BITS
 
 
+def exact() -> AbstractContextManager[Context]:
+    """Decimal arithmetic with 50 digits, whatever context the caller has set."""
+    return localcontext(Context(prec=PRECISION))
+
+
 def steps(inv_freq: Iterable[Decimal]) -> tuple[int, ...]:
     """Frequencies in radians per position -> turns per position in 64-bit fixed point.
 
@@ -33,7 +39,7 @@ def steps(inv_freq: Iterable[Decimal]) -> tuple[int, ...]:
     >>> steps([PI / 2]) == (2**62,)
     True
     """
-    with localcontext(prec=PRECISION):
+    with exact():
         units = [int((f / (2 * PI) * 2**TURN_BITS).to_integral_value()) for f in inv_freq]
     half_turn = 1 << (TURN_BITS - 1)
     return tuple((u + half_turn) % (1 << TURN_BITS) - half_turn for u in units)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from .axes import AXES, Axes, OneAxis
 from .checks import flag, listed, number
 from .frequencies import inverse_frequencies, inverse_frequencies_float32
 from .pairs import check_rotary_dim
-from .phase import PRECISION, steps
+from .phase import exact, steps
 from .scaling import SCALINGS, Scaling
 
 Angles = Literal["exact", "float32"]
@@ -251,5 +251,5 @@ def axis_steps(spec: RotarySpec, seq_len: int | None = None) -> tuple[tuple[int,
     """``[axes][P]`` turns per position in fixed point (`phasor.phase`): frequency times the axis' share of the pair."""
     frequencies = exact_frequencies(spec, seq_len)
     shares = spec.axes.weights(spec.pairs)
-    with localcontext(prec=PRECISION):
+    with exact():
         return tuple(steps(f * Decimal(w) for f, w in zip(frequencies, row, strict=True)) for row in shares)

@@ -1,6 +1,7 @@
 """Angles are right at every position: cos and sin against 60-digit mpmath, and nothing around a call harms them."""
 
 import copy
+import decimal
 import pickle
 import random
 
@@ -13,8 +14,8 @@ from torch import nn
 
 from phasor import RotarySpec, Rotation, apply_rotary
 from phasor.phase import PI, cos_sin, phases, steps
-from phasor.scaling import YaRN
-from phasor.spec import axis_steps
+from phasor.scaling import Linear, YaRN
+from phasor.spec import axis_steps, exact_frequencies
 
 from . import papers
 from .conftest import SCHEMES, SEQ_LEN, SPECS, anywhere, at, everywhere
@@ -299,3 +300,11 @@ def test_positions_beyond_int32():
     """Still exact in float64 to |position| * 2**-65 turns, at positions no float32 can count to."""
     spec = RotarySpec(head_dim=8)
     check_against_mpmath(spec, [[2**40 + 1]])
+
+
+def test_the_callers_decimal_context_does_not_matter():
+    """A program that traps inexact decimals, or works with 5 digits, gets the same steps."""
+    expected = axis_steps.__wrapped__(RotarySpec(head_dim=8, base=3.0, scaling=Linear(3.0)))
+    with decimal.localcontext(decimal.Context(prec=5, rounding=decimal.ROUND_UP, traps=[decimal.Inexact])):
+        exact_frequencies.cache_clear()
+        assert axis_steps.__wrapped__(RotarySpec(head_dim=8, base=3.0, scaling=Linear(3.0))) == expected

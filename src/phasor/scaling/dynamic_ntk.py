@@ -1,12 +1,12 @@
 import math
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 
 from torch import Tensor
 
 from ..checks import number, whole
 from ..frequencies import inverse_frequencies, inverse_frequencies_float32
-from ..phase import PRECISION
+from ..phase import exact
 from .base import Scaling, check_seq_len
 from .ntk import check_dim, stretched_base
 
@@ -36,7 +36,7 @@ class DynamicNTK(Scaling):
     def factor_at(self, seq_len: int | None) -> Decimal:
         """The NTK factor for a sequence of ``seq_len`` tokens; 1 inside the trained length."""
         check_seq_len(seq_len)
-        with localcontext(prec=PRECISION):
+        with exact():
             factor, trained = Decimal(self.factor), self.original_max_position
             return factor * max(seq_len or 0, trained) / trained - (factor - 1)
 

@@ -1,11 +1,11 @@
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 
 from torch import Tensor
 
 from ..checks import number
 from ..frequencies import inverse_frequencies, inverse_frequencies_float32
-from ..phase import PRECISION
+from ..phase import exact
 from .base import Scaling
 
 
@@ -26,7 +26,7 @@ class Linear(Scaling):
         number("factor", self.factor, above=0)
 
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:
-        with localcontext(prec=PRECISION):
+        with exact():
             return [f / Decimal(self.factor) for f in inverse_frequencies(base, dim)]
 
     def inv_freq_float32(self, base: float, dim: int, seq_len: int | None = None) -> Tensor:

@@ -1,13 +1,13 @@
 import math
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 
 import torch
 from torch import Tensor
 
 from ..checks import number, whole
 from ..frequencies import inverse_frequencies, inverse_frequencies_float32
-from ..phase import PI, PRECISION
+from ..phase import PI, exact
 from .base import Scaling
 
 
@@ -40,7 +40,7 @@ class Llama3(Scaling):
         whole("original_max_position", self.original_max_position)
 
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:
-        with localcontext(prec=PRECISION):
+        with exact():
             return [self._blend(f) for f in inverse_frequencies(base, dim)]
 
     def _blend(self, f: Decimal) -> Decimal:

@@ -1,13 +1,13 @@
 import math
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 
 import torch
 from torch import Tensor
 
 from ..checks import listed, number, whole
 from ..frequencies import inverse_frequencies, powers_float32
-from ..phase import PRECISION
+from ..phase import exact
 from .base import Scaling, check_seq_len
 
 
@@ -69,7 +69,7 @@ class LongRoPE(Scaling):
 
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:
         divisors = self._divisors(dim, seq_len)
-        with localcontext(prec=PRECISION):
+        with exact():
             return [f / Decimal(d) for f, d in zip(inverse_frequencies(base, dim), divisors, strict=True)]
 
     def inv_freq_float32(self, base: float, dim: int, seq_len: int | None = None) -> Tensor:

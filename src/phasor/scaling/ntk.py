@@ -1,11 +1,11 @@
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 
 from torch import Tensor
 
 from ..checks import number
 from ..frequencies import inverse_frequencies, inverse_frequencies_float32
-from ..phase import PRECISION
+from ..phase import exact
 from .base import Scaling
 
 
@@ -15,7 +15,7 @@ def stretched_base(base: Decimal, factor: Decimal, dim: int) -> Decimal:
     >>> round(stretched_base(Decimal(10_000), Decimal(8), 128), 2)  # YaRN paper, eq. 16
     Decimal('82684.62')
     """
-    with localcontext(prec=PRECISION):
+    with exact():
         return base * factor ** (Decimal(dim) / (dim - 2))
 
 

@@ -1,11 +1,11 @@
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 
 from torch import Tensor
 
 from ..checks import number
 from ..frequencies import inverse_frequencies, inverse_frequencies_float32
-from ..phase import PRECISION
+from ..phase import exact
 from .base import Scaling
 
 
@@ -27,7 +27,7 @@ class NTKFixed(Scaling):
         number("factor", self.factor, above=0)
 
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:
-        with localcontext(prec=PRECISION):
+        with exact():
             factor = Decimal(self.factor)
             slower = factor ** (Decimal(2) / dim)
             return [f / slower for f in inverse_frequencies(base * factor, dim)]

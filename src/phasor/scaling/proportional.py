@@ -1,12 +1,12 @@
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 
 import torch
 from torch import Tensor
 
 from ..checks import number
 from ..frequencies import inverse_frequencies, powers_float32
-from ..phase import PRECISION
+from ..phase import exact
 from .base import Scaling
 
 
@@ -40,7 +40,7 @@ class Proportional(Scaling):
 
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:
         kept = self._turning(dim)
-        with localcontext(prec=PRECISION):
+        with exact():
             turning = [f / Decimal(self.factor) for f in inverse_frequencies(base, dim)[:kept]]
         return turning + [Decimal(0)] * (dim // 2 - kept)
 

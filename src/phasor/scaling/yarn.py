@@ -1,13 +1,13 @@
 import math
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 
 import torch
 from torch import Tensor
 
 from ..checks import flag, number, whole
 from ..frequencies import inverse_frequencies, powers_float32
-from ..phase import PI, PRECISION
+from ..phase import PI, exact
 from .base import Scaling
 
 
@@ -70,7 +70,7 @@ class YaRN(Scaling):
         return low, high
 
     def _bounds(self, base: Decimal, dim: int) -> tuple[Decimal, Decimal]:
-        with localcontext(prec=PRECISION):
+        with exact():
 
             def index_with(turns: float) -> Decimal:
                 return dim * (self.original_max_position / (2 * PI * Decimal(turns))).ln() / (2 * base.ln())
@@ -84,7 +84,7 @@ class YaRN(Scaling):
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:
         low, high = self._bounds(base, dim)
         factor = Decimal(self.factor)
-        with localcontext(prec=PRECISION):
+        with exact():
 
             def blend(i: int, f: Decimal) -> Decimal:
                 ramp = min(max((i - low) / (high - low), Decimal(0)), Decimal(1))
@@ -143,7 +143,7 @@ class YaRNPaper(Scaling):
 
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:
         factor, alpha, beta = Decimal(self.factor), Decimal(self.alpha), Decimal(self.beta)
-        with localcontext(prec=PRECISION):
+        with exact():
 
             def blend(f: Decimal) -> Decimal:
                 turns = self.original_max_position * f / (2 * PI)
