@@ -13,7 +13,7 @@ from .spec import RotarySpec
 TensorFormat = Literal["bhsd", "bshd"]
 _SEQUENCE_DIM = {"bhsd": -2, "bshd": -3}
 _HEAD_DIM = {"bhsd": -3, "bshd": -2}
-_FEW = 2**15  # elements of q and k together below which launching operations costs more than moving data
+_FEW = 2**17  # elements of q and k together below which launching operations costs more than moving data
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 

@@ -310,3 +310,16 @@ def test_gptj(dtype):
     spec = RotarySpec(head_dim=64, rotary_dim=16, interleaved=True, angles="float32")
     ours = apply_rotary(x, Rotation.at(spec, positions, dtype=dtype), tensor_format="bshd")
     assert torch.equal(ours, expected)
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 4099])  # one launch, one block, many blocks
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("rotary_dim", [16, 8])
+def test_results_are_contiguous_whatever_the_strides(tokens, gradient, interleaved, rotary_dim):
+    """One rule for all sizes and paths, so that a .view() that works at one length works at all."""
+    spec = RotarySpec(head_dim=16, rotary_dim=rotary_dim, interleaved=interleaved)
+    q, k = (torch.randn(2, tokens, h, 16).transpose(1, 2).requires_grad_(gradient) for h in (4, 2))
+    rotation = Rotation.at(spec, torch.arange(tokens))
+    for y in (*apply_rotary_qk(q, k, rotation), apply_rotary(q, rotation)):
+        assert y.is_contiguous()

@@ -25,9 +25,12 @@ def rotate(
     >>> rotate(torch.tensor([[1.0, 0.0]]), torch.zeros(1, 1), torch.ones(1, 1)).tolist()
     [[0.0, 1.0]]
     """
+    learns = x.requires_grad and torch.is_grad_enabled()
     if x.numel() <= 2 * BLOCK:  # in cache anyway
+        if not learns and not interleaved and 2 * cos.shape[-1] == x.shape[-1]:
+            return _whole_rows(x, cos, sin)
         return reference.rotate(x, cos, sin, interleaved=interleaved, trailing=trailing)
-    if x.requires_grad and torch.is_grad_enabled():
+    if learns:
         y: Tensor = _Rotate.apply(x, cos, sin, interleaved, trailing, sequence_dim)
         return y
     return _in_blocks(x, cos, sin, interleaved, trailing, sequence_dim)
@@ -49,6 +52,13 @@ class _Rotate(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         cos, sin = ctx.saved_tensors
         return _Rotate.apply(grad, cos, -sin, *ctx.layout), None, None, None, None, None
+
+
+def _whole_rows(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Halves at full width: two products over whole rows, ``x [c c] + roll(x) [-s s]``, not four over half rows."""
+    wide = x.to(torch.promote_types(x.dtype, cos.dtype)).contiguous()
+    swapped = wide.roll(cos.shape[-1], -1)
+    return (wide * torch.cat((cos, cos), -1)).add_(swapped.mul_(torch.cat((-sin, sin), -1))).to(x.dtype)
 
 
 def _in_blocks(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, trailing: bool, sequence_dim: int) -> Tensor:
