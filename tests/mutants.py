@@ -155,7 +155,10 @@ MUTANTS = [
     Mutant("eager: backward forgets the transpose", "kernels/eager.py", "(grad, cos, -sin,", "(grad, cos, sin,", "test_gradients"),
     Mutant("eager: wrong rest", "kernels/eager.py", "slice(0, -width) if trailing", "slice(width, None) if trailing", "test_kernels"),
     Mutant("eager: writes to x", "kernels/eager.py", "y = torch.empty_like(x, memory_format=torch.contiguous_format)", "y = x", "test_kernels"),
-    Mutant("eager: gradient lost", "kernels/eager.py", "if x.requires_grad and torch.is_grad_enabled():", "if x.requires_grad and not torch.is_grad_enabled():", "test_kernels"),
+    Mutant("eager: gradient lost", "kernels/eager.py", "learns = x.requires_grad and torch.is_grad_enabled()", "learns = x.requires_grad and not torch.is_grad_enabled()", "test_kernels"),
+    Mutant("eager: whole rows swap the sign", "kernels/eager.py", "torch.cat((-sin, sin), -1)", "torch.cat((sin, -sin), -1)", "test_kernels"),
+    Mutant("apply: head width not compared", "apply.py", "shape[-1] != rotation.head_dim:", "shape[-1] < 0:", "test_errors_of_use"),
+    Mutant("phase: caller's decimal context", "phase.py", "localcontext(Context(prec=PRECISION))", "localcontext(prec=PRECISION)", "test_precision"),
     # apply
     Mutant("apply: any batch fits", "apply.py", "ours in (1, theirs)", "ours or theirs", "test_errors_of_use"),
     Mutant("apply: rotation longer than the batch", "apply.py", "len(leading) <= len(batch) and all(", "all(", "test_errors_of_use"),
