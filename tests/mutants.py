@@ -115,7 +115,7 @@ MUTANTS = [
     Mutant("axes: order reversed", "axes/base.py", "for axis in range(self.count)", "for axis in reversed(range(self.count))", "test_axes"),
     Mutant("axial: one ladder", "axes/axial.py", "(j, size) for size", "(j, pairs) for size", "test_axes"),
     Mutant("interleaved sections: rest to height", "axes/mrope.py", "else 0 for j in range(pairs)", "else 1 for j in range(pairs)", "test_axes"),
-    Mutant("interleaved sections: contiguous", "axes/mrope.py", "j % n if j < n * self.sections[j % n]", "j % n if j < self.sections[j % n]", "test_axes"),
+    Mutant("interleaved sections: contiguous", "axes/mrope.py", "tuple(j % n if j < n * self.sections[j % n] else 0 for j in range(pairs))", "super().axis_of_pair(pairs)", "test_axes"),
     Mutant("mixed: second half not turned", "axes/mixed.py", "angle + math.pi / 2", "angle + math.pi", "test_axes"),
     Mutant("mixed: x and y exchanged", "axes/mixed.py", "torch.stack((both.cos(), both.sin()), dim=1)", "torch.stack((both.sin(), both.cos()), dim=1)", "test_axes"),
     # spec
