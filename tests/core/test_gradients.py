@@ -15,6 +15,7 @@ from .conftest import SEQ_LEN, SPECS, anywhere, assert_within, at, turn
 F64 = torch.float64
 
 
+@pytest.mark.usefixtures("sizes")
 def test_gradcheck(scheme):
     rotation = at(scheme, anywhere(scheme, 0, 5000, 2))
     x = torch.randn(1, 2, scheme.head_dim, dtype=F64, requires_grad=True)
@@ -22,6 +23,7 @@ def test_gradcheck(scheme):
     assert torch.autograd.gradgradcheck(lambda x: apply_rotary(x, rotation), x)
 
 
+@pytest.mark.usefixtures("sizes")
 def test_gradient_is_the_transposed_rotation(spec):
     rotation = at(spec, anywhere(spec, -(2**31), 2**31))
     x, g = torch.randn(2, 7, spec.head_dim, dtype=F64)
@@ -30,13 +32,19 @@ def test_gradient_is_the_transposed_rotation(spec):
     assert_within(dx, turn(g, rotation.transpose()), 4)
 
 
+@pytest.fixture(params=[1, 2**40], ids=["in blocks", "at once"])
+def sizes(request, monkeypatch):
+    """Both ways of the eager kernel: its own autograd function in blocks of tokens, and the plain expression."""
+    monkeypatch.setattr("phasor.kernels.eager.BLOCK", request.param)
+
+
 @pytest.fixture(params=["one launch", "two launches"])
 def launches(request, monkeypatch):
     """Few elements of q and k are turned together, many apart: both ways must behave alike."""
     monkeypatch.setattr("phasor.apply._FEW", 2**40 if request.param == "one launch" else 0)
 
 
-@pytest.mark.usefixtures("launches")
+@pytest.mark.usefixtures("launches", "sizes")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_gradient_of_both_at_once(few, dtype):
     rotation = at(few, anywhere(few, 0, 5000), dtype)
@@ -53,7 +61,7 @@ def test_gradient_of_both_at_once(few, dtype):
     assert dk is None or not dk.any()
 
 
-@pytest.mark.usefixtures("launches")
+@pytest.mark.usefixtures("launches", "sizes")
 def test_a_frozen_key_stays_out_of_the_graph(few):
     rotation = at(few, anywhere(few, 0, 5000), torch.float32)
     q, k = (torch.randn(1, h, 7, few.head_dim) for h in (4, 2))
@@ -62,7 +70,7 @@ def test_a_frozen_key_stays_out_of_the_graph(few):
     assert not b.requires_grad
 
 
-@pytest.mark.usefixtures("launches")
+@pytest.mark.usefixtures("launches", "sizes")
 def test_writing_to_one_output_leaves_the_other_alone(few):
     """An in-place scaling of the rotated keys is allowed, and does not spoil what autograd keeps of the queries."""
     rotation = at(few, anywhere(few, 0, 5000), torch.float32)
@@ -77,6 +85,7 @@ def test_writing_to_one_output_leaves_the_other_alone(few):
     assert_within(k.grad, 2 * apply_rotary(torch.ones_like(k), rotation.transpose()), 4)
 
 
+@pytest.mark.usefixtures("sizes")
 def test_batched_gradients(few):
     """vmap over the backward pass (is_grads_batched), which torch.autograd.functional.jacobian(vectorize=True) uses."""
     rotation = at(few, anywhere(few, 0, 5000, 3))
@@ -96,6 +105,7 @@ def test_gradients_reach_the_tables(few, part):
     assert torch.autograd.gradcheck(lambda x, t: apply_rotary(x, rotation._replace(**{part: t})), (x, table))
 
 
+@pytest.mark.usefixtures("sizes")
 @pytest.mark.parametrize("dtype", [F64, torch.float32, torch.bfloat16])
 def test_nothing_of_x_is_saved(few, dtype):
     """Autograd keeps the tables only: nothing with the storage of x, and nothing of its size."""
@@ -113,6 +123,7 @@ def test_nothing_of_x_is_saved(few, dtype):
     assert x.grad is not None
 
 
+@pytest.mark.usefixtures("sizes")
 def test_functional_transforms(few):
     """vmap, grad, jvp, jacrev and hessian of torch.func, against the plain call and the dense matrix."""
     rotation = at(few, anywhere(few, 0, 5000, 3))

@@ -159,10 +159,12 @@ def test_phases_wrap_like_integers(terms):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("start", [0, 2**20, FAR - 4096, -FAR])
 @pytest.mark.parametrize("block", [2**15, 2**40])
-def test_half_precision_costs_one_rounding(dtype, start, block, monkeypatch):
-    """Compute wide, round once: almost every element is the correctly rounded exact answer, in both kernels."""
+@pytest.mark.parametrize("interleaved", [False, True])  # at once, halves turn in whole rows, interleaved by reference
+def test_half_precision_costs_one_rounding(dtype, start, block, interleaved, monkeypatch):
+    """Compute wide, round once: almost every element is the correctly rounded exact answer, in every kernel."""
     monkeypatch.setattr("phasor.kernels.eager.BLOCK", block)
-    spec = RotarySpec(head_dim=64, base=500_000.0, scaling=YaRN(factor=4.0, original_max_position=4096))
+    scaling = YaRN(factor=4.0, original_max_position=4096)
+    spec = RotarySpec(head_dim=64, base=500_000.0, interleaved=interleaved, scaling=scaling)
     x, positions = torch.randn(1, 1, 4096, 64).to(dtype), torch.arange(start, start + 4096)
     exact = apply_rotary(x.double(), Rotation.at(spec, positions, dtype=torch.float64)).to(dtype)
     got = apply_rotary(x, Rotation.at(spec, positions, dtype=dtype))
