@@ -17,14 +17,14 @@ FLOORS = {
     unit: floor
     for floor, units in enumerate(
         [
-            "checks tracing phase pairs frequencies",
-            "scaling axes",
+            "checks tracing phase pairs frequencies schemes",
+            "scaling axes temperature",
             "spec",
-            "rotation positions",
+            "tables rotation positions",
             "kernels",
             "apply matrix",
-            "encodings attention configs",
-            "inspect lab cli demo __main__",
+            "encodings attention heads configs",
+            "inspect integrations golden lab ner cli demo __main__",
         ]
     )
     for unit in units.split()
@@ -34,17 +34,21 @@ FLOORS = {
 SAME_FLOOR = {
     ("frequencies", "phase"),
     ("pairs", "checks"),
+    ("rotation", "tables"),
     ("attention", "encodings"),
     ("lab", "inspect"),
     ("demo", "inspect"),
     ("cli", "inspect"),
     ("cli", "lab"),
+    ("cli", "ner"),
+    ("cli", "golden"),
+    ("ner", "lab"),
     ("cli", "demo"),
     ("demo", "lab"),
     ("__main__", "cli"),
 }
 
-HEAVY = ["transformers", "matplotlib", "typer", "rich"]
+HEAVY = ["transformers", "tokenizers", "matplotlib", "typer", "rich", "onnx", "onnxscript"]
 
 
 def imported_units(path: Path, package: Path) -> Iterator[tuple[int, str]]:

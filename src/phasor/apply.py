@@ -22,8 +22,9 @@ def apply_rotary(x: Tensor, rotation: Rotation, *, tensor_format: TensorFormat =
 
     ``x`` is ``[..., heads, seq, head_dim]`` (``"bhsd"``, the order of SDPA) or ``[..., seq, heads, head_dim]``
     (``"bshd"``), float64, float32, float16 or bfloat16, any strides. The rotation's length must be that of the
-    sequence, and its batch, if it has one, that of ``x``. The gradient is the transposed rotation of the gradient, and
-    nothing of ``x`` is kept for it.
+    sequence, and its batch, if it has one, that of ``x``. The result has the dtype of ``x``, or, of a ``promoted``
+    rotation, the wider one of its tables. The gradient is the transposed rotation of the gradient, and nothing of ``x``
+    is kept for it.
 
     Raises ``ValueError`` for a rank, length, batch, head count, width, dtype or device that does not fit.
 
@@ -142,8 +143,11 @@ def _check_leading(name: str, x: Tensor, rotation: Rotation, tensor_format: str)
 
 
 def _turn(x: Tensor, rotation: Rotation, tensor_format: str) -> Tensor:
-    cos, sin = _lined_up(rotation, tensor_format)
-    layout = {"interleaved": rotation.interleaved, "trailing": rotation.trailing}
+    cos, sin = _lined_up(rotation.cos, rotation.sin, rotation.per_head, tensor_format)
+    layout = rotation.layout
+    if rotation.second is not None:
+        second = _lined_up(*rotation.second, rotation.per_head, tensor_format)
+        return reference.rotate(x, cos, sin, second=second, **layout)
     if _is_plain_eager(x, rotation):
         return eager.rotate(x, cos, sin, sequence_dim=_SEQUENCE_DIM[tensor_format], **layout)
     return reference.rotate(x, cos, sin, **layout)
@@ -175,10 +179,9 @@ def _is_plain_eager(x: Tensor, rotation: Rotation) -> bool:
     )
 
 
-def _lined_up(rotation: Rotation, tensor_format: str) -> tuple[Tensor, Tensor]:
+def _lined_up(cos: Tensor, sin: Tensor, per_head: bool, tensor_format: str) -> tuple[Tensor, Tensor]:
     """cos and sin with a head axis where the tensors have it, to broadcast over heads."""
-    cos, sin = rotation.cos, rotation.sin
-    if rotation.per_head:
+    if per_head:
         return (cos, sin) if tensor_format == "bhsd" else (cos.transpose(-3, -2), sin.transpose(-3, -2))
     heads = _HEAD_DIM[tensor_format]
     return cos.unsqueeze(heads), sin.unsqueeze(heads)

@@ -14,11 +14,13 @@ from .phase import exact
 def inverse_frequencies(base: Decimal, dim: int) -> list[Decimal]:
     """``[dim / 2]`` exact values, falling from 1 towards ``1 / base`` (RoFormer, arXiv:2104.09864, section 3.2.2).
 
+    An odd ``dim`` has ``(dim + 1) / 2`` of them, here and below: the exponents ``0, 2, 4, …`` below ``dim``.
+
     >>> [str(f.normalize()) for f in inverse_frequencies(Decimal(10_000), 8)]
     ['1', '0.1', '0.01', '0.001']
     """
     with exact():
-        return [base ** (Decimal(-2 * i) / dim) for i in range(dim // 2)]
+        return [base ** (Decimal(-2 * i) / dim) for i in range((dim + 1) // 2)]
 
 
 def powers_float32(base: float, dim: int, count: int | None = None) -> Tensor:
@@ -27,7 +29,7 @@ def powers_float32(base: float, dim: int, count: int | None = None) -> Tensor:
     >>> powers_float32(10_000.0, 4).tolist()
     [1.0, 100.0]
     """
-    count = dim // 2 if count is None else count
+    count = (dim + 1) // 2 if count is None else count
     return base ** (torch.arange(0, 2 * count, 2, dtype=torch.int64, device="cpu").to(torch.float32) / dim)
 
 

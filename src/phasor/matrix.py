@@ -25,12 +25,12 @@ def rotation_matrix(rotation: Rotation, head_dim: int | None = None) -> Tensor:
     if head_dim < width:
         raise ValueError(f"head_dim must be at least the rotation's {width} channels, got {head_dim}")
     eye = torch.eye(head_dim, dtype=rotation.cos.dtype, device=rotation.cos.device)
+    first, second = rotation[:2], rotation.second or rotation[:2]
     columns = reference.rotate(
         eye.expand(*rotation.cos.shape[:-1], head_dim, head_dim),
-        rotation.cos.unsqueeze(-2),
-        rotation.sin.unsqueeze(-2),
-        interleaved=rotation.interleaved,
-        trailing=rotation.trailing,
+        *(t.unsqueeze(-2) for t in first),
+        second=(second[0].unsqueeze(-2), second[1].unsqueeze(-2)),
+        **rotation.layout,
     )
     return columns.mT
 
@@ -40,15 +40,21 @@ def generator(spec: RotarySpec, seq_len: int | None = None) -> Tensor:
 
     Each pair contributes ``theta * [[0, -1], [1, 0]]`` on its own two channels. Built without the kernel, so that
     ``torch.matrix_exp(m * generator(spec)[0])`` is an independent definition of the rotation (without its magnitude).
+    A ``permuted`` spec reorders the channels after that. Raises ``ValueError`` for ``second``, which is no group, and
+    for learned frequencies, whose values a spec does not have.
     Source: RoFormer, arXiv:2104.09864, eq. 14-15, as a one-parameter group.
 
     >>> generator(RotarySpec(head_dim=2))[0].tolist()
     [[0.0, -1.0], [1.0, 0.0]]
     """
+    if spec.second is not None or spec.learned:
+        raise ValueError(
+            f"spec must have fixed frequencies and one angle per pair for a generator, got {spec.describe()}"
+        )
     weights = torch.tensor(spec.axes.weights(spec.pairs), dtype=torch.float64, device="cpu")
-    speeds = weights * spec.inv_freq(seq_len)
+    speeds = weights * spec.inv_freq(seq_len) * spec.position_scale * (-1 if spec.reverse else 1)
     channels = torch.arange(spec.head_dim, device="cpu")[rotary_slice(spec.head_dim, spec.rotary_dim, spec.trailing)]
-    first, second = split(channels, spec.interleaved)
+    first, second = split(channels, spec.interleaved, spec.blocks)
     j = torch.zeros(spec.axes.count, spec.head_dim, spec.head_dim, dtype=torch.float64, device="cpu")
     j[:, first, second], j[:, second, first] = -speeds, speeds
     return j
@@ -76,4 +82,6 @@ def complex_form(rotation: Rotation) -> Tensor:
     >>> complex_form(Rotation(torch.zeros(1, 1), torch.ones(1, 1)))
     tensor([[0.+1.j]])
     """
+    if rotation.second is not None:
+        raise ValueError("rotation must have one angle per pair for a complex form, got one with second angles")
     return torch.complex(rotation.cos, rotation.sin)

@@ -4,6 +4,7 @@
 
     halves       [x0 x1 x2 | y0 y1 y2]    GPT-NeoX, transformers' Llama    "rotate_half", is_neox_style, GPT-NeoX style
     interleaved  [x0 y0 | x1 y1 | x2 y2]  RoFormer, Meta's Llama, GPT-J    complex form, "traditional", GPT-J style
+    2 blocks     [x0 x1 y0 y1 | x2 x3 y2 y3]    ChatGLM-6B, Gemma 4's vision tower    halves inside each block
 
 The rotation is the same in both; only which channels form pair i differs. Weights trained in one layout give garbage
 in the other unless the rows of their q and k projections are permuted alike.
@@ -13,20 +14,26 @@ import torch
 from torch import Tensor
 
 
-def split(x: Tensor, interleaved: bool) -> tuple[Tensor, Tensor]:
-    """``[..., 2P] -> ([..., P], [..., P])``, first and second channel of every pair, as views.
+def split(x: Tensor, interleaved: bool, blocks: int = 1) -> tuple[Tensor, Tensor]:
+    """``[..., 2P] -> ([..., P], [..., P])``, first and second channel of every pair; views, unless ``blocks`` > 1.
 
     >>> a, b = split(torch.arange(6), interleaved=True)
     >>> a.tolist(), b.tolist()
     ([0, 2, 4], [1, 3, 5])
+    >>> a, b = split(torch.arange(8), interleaved=False, blocks=2)
+    >>> a.tolist(), b.tolist()
+    ([0, 1, 4, 5], [2, 3, 6, 7])
     """
     if interleaved:
         return x[..., 0::2], x[..., 1::2]
+    if blocks > 1:
+        a, b = x.unflatten(-1, (blocks, 2, -1)).unbind(-2)
+        return a.flatten(-2), b.flatten(-2)
     a, b = x.chunk(2, dim=-1)
     return a, b
 
 
-def join(a: Tensor, b: Tensor, interleaved: bool) -> Tensor:
+def join(a: Tensor, b: Tensor, interleaved: bool, blocks: int = 1) -> Tensor:
     """Inverse of `split`, as a new tensor: ``([..., P], [..., P]) -> [..., 2P]``.
 
     >>> join(torch.tensor([0, 1]), torch.tensor([2, 3]), interleaved=False).tolist()
@@ -34,6 +41,8 @@ def join(a: Tensor, b: Tensor, interleaved: bool) -> Tensor:
     """
     if interleaved:
         return torch.stack((a, b), dim=-1).reshape(*a.shape[:-1], 2 * a.shape[-1])
+    if blocks > 1:
+        return torch.cat((a.unflatten(-1, (blocks, -1)), b.unflatten(-1, (blocks, -1))), dim=-1).flatten(-2)
     return torch.cat((a, b), dim=-1)
 
 

@@ -1,23 +1,26 @@
 """Rotation: P plane rotations per token, held as cos and sin. It does not matter which path formed them."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .checks import whole
-from .phase import cos_sin, phases
-from .spec import RotarySpec, axis_steps, float32_frequencies
-from .tracing import constant
+from .spec import RotarySpec
+from .tables import check_log_scale, check_positions, tables
 
 
 class Rotation(NamedTuple):
     """cos and sin of every pair at every token, with all that is needed to apply them to a head.
 
-    ``cos`` and ``sin`` are ``[S, P]`` or ``[B, S, P]``; with ``per_head`` they are ``[(B,) H, S, P]``. ``interleaved``
-    and ``trailing`` say which channels form pair ``i`` and which slice of the head turns (`phasor.pairs`).
+    ``cos`` and ``sin`` are ``[S, P]`` or ``[B, S, P]``; with ``per_head`` they are ``[(B,) H, S, P]``. ``interleaved``,
+    ``blocks`` and ``trailing`` say which channels form pair ``i`` and which slice of the head turns (`phasor.pairs`);
+    with ``permuted`` the pairs are written back in the other layout, halves for interleaved and the reverse.
     ``magnitude`` is the factor already inside cos and sin (the attention factor; 1 for a pure rotation). ``head_dim``
-    is the width of the heads it is made for, where that is known: others are refused.
+    is the width of the heads it is made for, where that is known: others are refused. With ``promoted`` the result
+    keeps the wider dtype of cos and sin. ``second`` is cos and sin of the second members of the pairs, where a model
+    turns them by other angles than the first (not a rotation: see `RotarySpec`).
 
     >>> Rotation.at(RotarySpec(head_dim=2), torch.tensor([0, 1])).cos.shape
     torch.Size([2, 1])
@@ -30,22 +33,34 @@ class Rotation(NamedTuple):
     per_head: bool = False
     magnitude: float = 1.0
     head_dim: int | None = None
+    blocks: int = 1
+    permuted: bool = False
+    promoted: bool = False
+    second: tuple[Tensor, Tensor] | None = None
 
     @classmethod
     def at(
-        cls, spec: RotarySpec, positions: Tensor, seq_len: int | None = None, *, dtype: torch.dtype = torch.float32
+        cls,
+        spec: RotarySpec,
+        positions: Tensor,
+        seq_len: int | None = None,
+        *,
+        log_scale: Tensor | None = None,
+        dtype: torch.dtype = torch.float32,
     ) -> "Rotation":
-        """The rotation of ``spec`` at integer ``positions``, on their device.
+        """The rotation of ``spec`` at ``positions``, on their device.
 
         ``positions`` is ``[S]`` or ``[B, S]``; for a spec with ``A`` axes ``[A, S]`` or ``[A, B, S]``. Negative ones
-        turn backwards. ``dtype`` is the dtype of the activations to be rotated: cos and sin are float64 for float64
-        and float32 otherwise, except with ``angles="float32"``, where they are rounded as ``spec.tables`` says (name
-        the dtype then, or the bits are not those of the model's code).
+        turn backwards. They are integers, or of any real dtype from float32 for a spec with real coordinates.
+        ``dtype`` is the dtype of the activations to be rotated: cos and sin are float64 for float64 and float32
+        otherwise, except with float32 or float64 angles, where they are rounded as ``spec.tables`` says (name the
+        dtype then, or the bits are not those of the model's code). ``log_scale`` ``[P]`` is the trained tensor of a
+        spec with learned frequencies; gradients pass to it.
 
         Exact angles are right to 2.5e-7 for every ``|position| <= 2**31``, for cos and sin in float32.
 
-        Raises ``ValueError`` if positions are not integers, if their rank does not fit the axes, and if the
-        frequencies depend on the length of the sequence and ``seq_len`` is missing.
+        Raises ``ValueError`` if positions are not integers, if their rank does not fit the axes, if the frequencies
+        depend on the length of the sequence and ``seq_len`` is missing, and if ``log_scale`` is missing or not wanted.
 
         >>> Rotation.at(RotarySpec(head_dim=2), torch.tensor([0])).cos.tolist()
         [[1.0]]
@@ -61,20 +76,15 @@ class Rotation(NamedTuple):
                 f"seq_len is missing: {name} scaling has frequencies that depend on the length of the whole sequence, "
                 "prompt and generation; pass seq_len= and keep it for the life of the sequence"
             )
-        wide = torch.float64 if dtype == torch.float64 else torch.float32
-        if spec.angles == "exact":
-            cos, sin = cos_sin(phases(positions, _steps(spec, seq_len, positions.device)), wide)
-        else:
-            angles = _float32_angles(positions, _axis_frequencies(spec, seq_len, positions.device))
-            cos, sin = angles.cos(), angles.sin()
-        factor = spec.attention_factor(seq_len)
-        if factor != 1.0:
-            cos, sin = cos * factor, sin * factor
-        if spec.angles == "float32" and spec.tables != "float32":
-            cos, sin = cos.to(dtype), sin.to(dtype)
-            if spec.tables == "rounded":
-                cos, sin = cos.to(wide), sin.to(wide)
-        return cls(cos, sin, spec.interleaved, spec.trailing, False, factor, spec.head_dim)
+        if log_scale is not None or spec.learned:
+            check_log_scale(log_scale, spec)
+        cos, sin = tables(spec, positions, seq_len, log_scale, dtype)
+        second = None
+        if spec.second is not None:
+            second = tables(spec, positions, seq_len, log_scale, dtype, second=True)
+        promoted = spec.angles != "exact" and spec.tables == "promoted"
+        layout = (spec.interleaved, spec.trailing, False, spec.attention_factor(seq_len), spec.head_dim)
+        return cls(cos, sin, *layout, spec.blocks, spec.permuted, promoted, second)
 
     @classmethod
     def from_angles(
@@ -131,86 +141,93 @@ class Rotation(NamedTuple):
         >>> bool((r.inverse().sin == -r.sin).all())
         True
         """
+        self._must_be_orthogonal("inverse")
         shrink = self.magnitude**-2
         cos, sin = (self.cos, -self.sin) if shrink == 1 else (self.cos * shrink, -self.sin * shrink)
-        return self._replace(cos=cos, sin=sin, magnitude=1 / self.magnitude)
+        return self._replace(cos=cos, sin=sin, magnitude=1 / self.magnitude, interleaved=self.writes_interleaved)
 
     def transpose(self) -> "Rotation":
         """The adjoint: turns back and keeps the magnitude. Equal to the inverse if the magnitude is 1."""
-        return self._replace(sin=-self.sin)
+        sin, second = self.sin, None
+        if self.second is not None:  # the transpose of ((cos_1, -sin_1), (sin_2, cos_2))
+            sin, second = self.second[1], (self.second[0], -self.sin)
+        return self._replace(sin=-sin, second=second, interleaved=self.writes_interleaved)
 
     def compose(self, other: "Rotation") -> "Rotation":
-        """Both, one after the other: angles add, magnitudes multiply. Raises ``ValueError`` if the layouts differ."""
+        """Both, one after the other: angles add, magnitudes multiply. Raises ``ValueError`` if the layouts differ.
+
+        ``other`` must read the layout that this one writes (they differ where pairs are ``permuted``).
+        """
+        self._must_be_orthogonal("compose")
+        other._must_be_orthogonal("compose")
         if self.cos.shape[-1] != other.cos.shape[-1]:
             raise ValueError(
                 f"rotations must have as many pairs to be composed, got {self.cos.shape[-1]} and {other.cos.shape[-1]}"
             )
-        if self[2:5] != other[2:5]:
+        written = (self.writes_interleaved, self.trailing, self.per_head, self.blocks)
+        read = (other.interleaved, other.trailing, other.per_head, other.blocks)
+        if written != read:
             raise ValueError(
-                "rotations must agree in (interleaved, trailing, per_head) to be composed, "
-                f"got {self[2:5]} and {other[2:5]}"
+                "rotations must agree in (interleaved, trailing, per_head, blocks) to be composed, "
+                f"got {written} written and {read} read"
             )
         return self._replace(
             cos=self.cos * other.cos - self.sin * other.sin,
             sin=self.sin * other.cos + self.cos * other.sin,
             magnitude=self.magnitude * other.magnitude,
+            permuted=self.permuted != other.permuted,
         )
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """Which channels form the pairs and what the result is, as the kernels take it."""
+        return {
+            "interleaved": self.interleaved,
+            "trailing": self.trailing,
+            "blocks": self.blocks,
+            "permuted": self.permuted,
+            "promoted": self.promoted,
+        }
+
+    @property
+    def writes_interleaved(self) -> bool:
+        """The layout of the result: that of the input, unless ``permuted``."""
+        return self.interleaved != self.permuted
+
+    def _must_be_orthogonal(self, name: str) -> None:
+        if self.second is not None:
+            raise ValueError(
+                f"{name} needs a rotation, got one with second angles (spec.second), which is not orthogonal; "
+                "transpose() is its adjoint"
+            )
+
+    def padded(self, before: int = 0, after: int = 0) -> "Rotation":
+        """With tokens that pass unturned in front and behind: class and register tokens. New tensors.
+
+        Raises ``ValueError`` if it has a magnitude, which such tokens would not get.
+
+        >>> Rotation.at(RotarySpec(head_dim=2), torch.tensor([3])).padded(before=2).sin[:2].tolist()
+        [[0.0], [0.0]]
+        """
+        whole("before", before, at_least=0)
+        whole("after", after, at_least=0)
+        if self.magnitude != 1:
+            raise ValueError(
+                f"padded needs a rotation of magnitude 1 (passing tokens are not scaled), got {self.magnitude}"
+            )
+        pad = (0, 0, before, after)
+
+        fill = torch.nn.functional.pad
+        return self._with_tables(lambda cos, sin: (fill(cos, pad, value=1.0), fill(sin, pad)))
 
     def to(self, device: torch.device | str) -> "Rotation":
         """The same rotation on another device."""
-        return self._replace(cos=self.cos.to(device), sin=self.sin.to(device))
+        return self._with_tables(lambda cos, sin: (cos.to(device), sin.to(device)))
 
     def slice(self, start: int, stop: int) -> "Rotation":
         """Tokens ``start`` to ``stop`` of the sequence, as views."""
-        return self._replace(cos=self.cos[..., start:stop, :], sin=self.sin[..., start:stop, :])
+        return self._with_tables(lambda cos, sin: (cos[..., start:stop, :], sin[..., start:stop, :]))
 
-
-def check_positions(positions: Any, spec: RotarySpec) -> Tensor:
-    """Positions as int64 ``[axes, (B,) S]``, or ``ValueError``."""
-    if not isinstance(positions, Tensor):
-        raise ValueError(f"positions must be a tensor of integers, got {type(positions).__name__}")
-    if positions.dtype.is_floating_point or positions.dtype.is_complex or positions.dtype == torch.bool:
-        raise ValueError(
-            f"positions must be integers, got {positions.dtype}; convert token positions with .long(), "
-            "and rotate by fractional positions through Rotation.from_frequencies"
-        )
-    axes, shape = spec.axes.count, tuple(positions.shape)
-    if axes == 1:
-        if positions.ndim not in (1, 2):
-            raise ValueError(f"positions must be [seq] or [batch, seq] for a spec with one axis, got shape {shape}")
-        return positions.to(torch.int64).unsqueeze(0)
-    if positions.ndim not in (2, 3) or positions.shape[0] != axes:
-        raise ValueError(
-            f"positions must be [{axes}, seq] or [{axes}, batch, seq] for a spec with {axes} axes, got shape {shape}; "
-            f"for text, where all axes agree, use phasor.positions.text(positions, axes={axes})"
-        )
-    return positions.to(torch.int64)
-
-
-def _steps(spec: RotarySpec, seq_len: int | None, device: torch.device) -> Tensor:
-    return torch.tensor(_step_values(spec, seq_len), dtype=torch.int64, device=device)
-
-
-def _axis_frequencies(spec: RotarySpec, seq_len: int | None, device: torch.device) -> Tensor:
-    return torch.tensor(_float32_values(spec, seq_len), dtype=torch.float32, device=device)
-
-
-# Exact decimals cannot be traced, so what they give is a constant of the compiled graph.
-@constant
-def _step_values(spec: RotarySpec, seq_len: int | None) -> tuple[tuple[int, ...], ...]:
-    return axis_steps(spec, seq_len)
-
-
-@constant
-def _float32_values(spec: RotarySpec, seq_len: int | None) -> list[list[float]]:
-    shares = torch.tensor(spec.axes.weights(spec.pairs), dtype=torch.float32, device="cpu")
-    values: list[list[float]] = (float32_frequencies(spec, seq_len) * shares).tolist()
-    return values
-
-
-def _float32_angles(positions: Tensor, frequencies: Tensor) -> Tensor:
-    at = positions.to(torch.float32)
-    total = at[0].unsqueeze(-1) * frequencies[0]
-    for axis in range(1, at.shape[0]):
-        total = total + at[axis].unsqueeze(-1) * frequencies[axis]
-    return total
+    def _with_tables(self, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> "Rotation":
+        cos, sin = change(self.cos, self.sin)
+        return self._replace(cos=cos, sin=sin, second=None if self.second is None else change(*self.second))

@@ -4,39 +4,66 @@ import dataclasses
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from .axes import AXES, Axes, OneAxis
-from .checks import flag, listed, number
+from .checks import flag, listed, number, whole
 from .frequencies import inverse_frequencies, inverse_frequencies_float32
 from .pairs import check_rotary_dim
 from .phase import exact, steps
 from .scaling import SCALINGS, Scaling
+from .schemes import brief, from_data, lists, to_data
 
-Angles = Literal["exact", "float32"]
-Tables = Literal["activation", "float32", "rounded"]
+Angles = Literal["exact", "float32", "float64"]
+Coordinates = Literal["integer", "real"]
+Tables = Literal["activation", "float32", "rounded", "promoted", "float64"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RotarySpec:
     """One rotary encoding as plain, hashable data: no tensors, so no dtype, device or framework can damage it.
 
-    - ``head_dim``: channels of one head; ``rotary_dim`` of them turn (default: all), the first ones, or the last
-      ones if ``trailing`` (multi-head latent attention).
-    - ``base``: pair ``i`` turns by ``base ** (-2 i / rotary_dim)`` radians per position (``rope_theta``); or
-      ``frequencies``, one explicit value per pair, instead of the ladder.
-    - ``interleaved``: pairs are channels ``(2i, 2i + 1)``; otherwise halves, ``(i, i + rotary_dim / 2)``.
-    - ``scaling``: how the ladder is stretched for long contexts (`phasor.scaling`); ``axes``: which coordinate of a
-      position turns which pair (`phasor.axes`).
-    - ``angles``: ``"exact"`` forms phases as integers, right to 2.5e-7 up to position 2**31. ``"float32"`` repeats
-      the arithmetic of transformers' modules bit for bit, including its error, which grows with the position (9e-3 at
-      131k for base 500000).
-    - ``tables``, for float32 angles only: where the model's code rounds cos and sin. ``"activation"``: to the dtype of
-      the activations, which are then multiplied in that dtype (most models); ``"float32"``: not at all; ``"rounded"``:
-      to that dtype, but multiplied in float32.
+    A pair of channels ``(a, b)`` turns by ``position * position_scale * frequency`` radians, summed over the axes.
+
+    Channels
+      - ``head_dim``: channels of one head; ``rotary_dim`` of them turn (default: all), the first ones, or the last
+        ones if ``trailing`` (multi-head latent attention).
+      - ``interleaved``: pairs are channels ``(2i, 2i + 1)``; otherwise halves, ``(i, i + rotary_dim / 2)``, inside
+        each of ``blocks`` equal blocks (1 in almost all models; pairs are numbered block by block).
+      - ``permuted``: interleaved pairs are read, and written as halves (DeepSeek-V3). Scores stay the same.
+
+    Direction
+      - ``reverse``: turn by minus the angle (nanochat).
+
+    Frequencies
+      - ``base``: pair ``i`` turns by ``base ** (-2 i / rotary_dim)`` radians per position (``rope_theta``);
+        ``exponent_dim`` is another divisor of that exponent, which may be odd (GLM-4-MoE).
+      - ``frequencies``: one explicit value per pair, instead of the ladder.
+      - ``learned``: a trained log-scale per pair multiplies them, ``frequency * exp(log_scale)`` (Mistral Large 4);
+        it is a tensor, so `Rotation.at` takes it.
+
+    Scaling
+      - ``scaling``: how the ladder is stretched for long contexts (`phasor.scaling`).
+
+    Axes
+      - ``axes``: which coordinate of a position turns which pair (`phasor.axes`).
+      - ``coordinates``: ``"integer"``, or ``"real"`` for patch centres and seconds; ``position_scale`` multiplies them.
+      - ``second``: the axes of the second member of each pair, where a model turns the two members by different
+        angles (V-JEPA 2, HunyuanVL): ``(a cos_1 - b sin_1, a sin_2 + b cos_2)``. That is no rotation: not orthogonal,
+        without an inverse, and scores depend on more than distances.
+
+    Arithmetic
+      - ``angles``: ``"exact"`` forms phases as integers, right to 2.5e-7 up to position 2**31 (real coordinates and
+        learned frequencies: in float64). ``"float32"`` repeats the arithmetic of transformers' modules bit for bit,
+        including its error, which grows with the position (9e-3 at 131k for base 500000). ``"float64"`` forms the
+        product in float64 (RoFormer).
+      - ``tables``, unless angles are exact: where the model's code rounds cos and sin. ``"activation"``: to the dtype
+        of the activations, which are then multiplied in that dtype (most models); ``"float32"``: not at all;
+        ``"rounded"``: to that dtype, but multiplied in float32; ``"promoted"``: not at all, and the result stays
+        float32 (CodeGen); ``"float64"``: multiplied in float64 (MusicFlamingo).
 
     Raises ``ValueError`` for an odd or oversized ``rotary_dim``, for non-finite numbers, and for choices that exclude
     each other. Source: RoFormer, arXiv:2104.09864, section 3.2.
@@ -47,12 +74,20 @@ class RotarySpec:
 
     head_dim: int
     rotary_dim: int = None  # type: ignore[assignment]  # replaced by head_dim
-    base: float = 10_000.0
-    frequencies: tuple[float, ...] | None = None
-    interleaved: bool = False
     trailing: bool = False
+    interleaved: bool = False
+    blocks: int = 1
+    permuted: bool = False
+    reverse: bool = False
+    base: float = 10_000.0
+    exponent_dim: int | None = None
+    frequencies: tuple[float, ...] | None = None
+    learned: bool = False
     scaling: Scaling | None = None
     axes: Axes = OneAxis()  # noqa: RUF009 (frozen)
+    coordinates: Coordinates = "integer"
+    position_scale: float = 1.0
+    second: Axes | None = None
     angles: Angles = "exact"
     tables: Tables = "activation"
 
@@ -60,23 +95,55 @@ class RotarySpec:
         if self.rotary_dim is None:
             object.__setattr__(self, "rotary_dim", self.head_dim)
         check_rotary_dim(self.rotary_dim, self.head_dim)
-        number("base", self.base, above=1)
-        object.__setattr__(self, "base", float(self.base))
-        flag("interleaved", self.interleaved)
-        flag("trailing", self.trailing)
-        if self.angles not in ("exact", "float32"):
-            raise ValueError(f"angles must be 'exact' or 'float32', got {self.angles!r}")
-        if self.tables not in ("activation", "float32", "rounded"):
-            raise ValueError(f"tables must be 'activation', 'float32' or 'rounded', got {self.tables!r}")
-        for name, kind in (("scaling", Scaling), ("axes", Axes)):
+        for name in ("base", "position_scale"):
+            number(name, getattr(self, name), above=1 if name == "base" else 0)
+            object.__setattr__(self, name, float(getattr(self, name)))
+        for name in ("trailing", "interleaved", "permuted", "reverse", "learned"):
+            flag(name, getattr(self, name))
+        for name, choices in (("coordinates", Coordinates), ("angles", Angles), ("tables", Tables)):
+            _one_of(name, getattr(self, name), get_args(choices))
+        for name, kind in (("scaling", Scaling), ("axes", Axes), ("second", Axes)):
             value = getattr(self, name)
-            if not isinstance(value, kind) and not (name == "scaling" and value is None):
-                raise ValueError(f"{name} must be one of the schemes in phasor.{name}, got {value!r}")
-        self.axes.weights(self.pairs)  # the scheme's own errors, while the spec is built and not when it is used
+            if not isinstance(value, kind) and not (name != "axes" and value is None):
+                module = "scaling" if name == "scaling" else "axes"
+                raise ValueError(f"{name} must be one of the schemes in phasor.{module}, got {value!r}")
+        self._check_layout()
+        self._check_axes()
         if self.frequencies is not None:
             self._check_frequencies(self.frequencies)
         elif self.scaling is not None:
             self.inv_freq()
+
+    def _check_layout(self) -> None:
+        whole("blocks", self.blocks)
+        if self.blocks > 1 and self.interleaved:
+            raise ValueError(f"blocks must be 1 for interleaved pairs, which they do not change, got {self.blocks}")
+        if self.pairs % self.blocks:
+            raise ValueError(
+                f"blocks must divide rotary_dim / 2 = {self.pairs} (each holds whole pairs), got {self.blocks}"
+            )
+        if self.permuted and not self.interleaved:
+            raise ValueError("permuted needs interleaved=True (pairs are read interleaved and written as halves)")
+
+    def _check_axes(self) -> None:
+        for axes in (self.axes, self.second or self.axes):
+            axes.weights(self.pairs)  # the scheme's own errors, while the spec is built and not when it is used
+            self._check_rungs(max(i for i, _ in axes.rung_of_pair(self.pairs)))
+        if self.second is not None and self.second.count != self.axes.count:
+            raise ValueError(
+                "second must have as many coordinates as axes (both read the same positions), "
+                f"got {self.second.count} and {self.axes.count}"
+            )
+
+    def _check_rungs(self, highest: int) -> None:
+        if self.exponent_dim is None:
+            return
+        whole("exponent_dim", self.exponent_dim)
+        if self.exponent_dim <= 2 * highest:
+            raise ValueError(
+                f"exponent_dim must be at least {2 * highest + 1} for {highest + 1} frequencies "
+                f"(its ladder has (exponent_dim + 1) // 2 rungs), got {self.exponent_dim}"
+            )
 
     def _check_frequencies(self, frequencies: tuple[float, ...]) -> None:
         listed("frequencies", frequencies)
@@ -89,6 +156,11 @@ class RotarySpec:
             raise ValueError(
                 "frequencies and scaling exclude each other (the list is used as it is), "
                 f"got scaling {self.scaling!r}; scale the list first"
+            )
+        if self.exponent_dim is not None:
+            raise ValueError(
+                "frequencies and exponent_dim exclude each other (the list is no ladder), "
+                f"got exponent_dim {self.exponent_dim}"
             )
 
     @property
@@ -106,6 +178,8 @@ class RotarySpec:
 
         Exact values rounded once; with ``angles="float32"`` the float32 values of the model's own code, widened.
         ``seq_len`` matters to length-dependent scalings only; ``None`` is a sequence inside the trained length.
+        These are the values that models keep as ``inv_freq``: without ``position_scale``, the sign of ``reverse`` and
+        the learned log-scale, and with ``second`` those of the first members.
         """
         if self.angles == "float32":
             return float32_frequencies(self, seq_len).double()
@@ -145,12 +219,22 @@ class RotarySpec:
         width = f"{'last' if self.trailing else 'first'} {self.rotary_dim} of {self.head_dim}"
         if self.rotary_dim == self.head_dim:
             width = f"all {self.head_dim}"
-        parts = [f"{width} channels", "interleaved" if self.interleaved else "halves"]
+        parts = [f"{width} channels", self._layout(), "turned backwards" if self.reverse else ""]
         parts.append(f"base {self.base:.10g}" if self.frequencies is None else f"{self.pairs} explicit frequencies")
-        parts.append("no scaling" if self.scaling is None else _brief(self.scaling))
-        parts.append("one axis" if isinstance(self.axes, OneAxis) else _brief(self.axes))
-        parts.append("exact angles" if self.angles == "exact" else f"float32 angles (tables: {self.tables})")
-        return ", ".join(parts)
+        parts.append("" if self.exponent_dim is None else f"exponents over {self.exponent_dim}")
+        parts.append("learned log-scale" if self.learned else "")
+        parts.append("no scaling" if self.scaling is None else brief(self.scaling))
+        parts.append("one axis" if isinstance(self.axes, OneAxis) else brief(self.axes))
+        parts.append("real coordinates" if self.coordinates == "real" else "")
+        parts.append("" if self.position_scale == 1 else f"positions times {self.position_scale:.10g}")
+        parts.append("" if self.second is None else f"second members by {brief(self.second)} (not orthogonal)")
+        parts.append("exact angles" if self.angles == "exact" else f"{self.angles} angles (tables: {self.tables})")
+        return ", ".join(part for part in parts if part)
+
+    def _layout(self) -> str:
+        if self.interleaved:
+            return "interleaved, written as halves" if self.permuted else "interleaved"
+        return "halves" if self.blocks == 1 else f"halves in each of {self.blocks} blocks"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data from which `from_dict` makes an equal spec.
@@ -160,10 +244,7 @@ class RotarySpec:
         True
         """
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        for name in ("scaling", "axes"):
-            scheme = data[name]
-            data[name] = None if scheme is None else {"name": scheme.name, **_listed(dataclasses.asdict(scheme))}
-        return _listed(data)
+        return lists(data | {name: to_data(data[name]) for name in _SCHEMES})  # type: ignore[no-any-return]
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "RotarySpec":
@@ -175,47 +256,17 @@ class RotarySpec:
             raise ValueError(f"data has unknown keys {unknown}; known: {sorted(known)}")
         if "head_dim" not in data:
             raise ValueError("data must have the key 'head_dim'")
-        fields = dict(data)
-        if fields.get("scaling") is not None:
-            fields["scaling"] = _scheme("scaling", fields["scaling"], SCALINGS)
-        if fields.get("axes") is not None:
-            fields["axes"] = _scheme("axes", fields["axes"], AXES)
-        return cls(**fields)
+        schemes = {name: from_data(name, data[name], known) for name, known in _SCHEMES.items() if name in data}
+        return cls(**data | schemes)
 
 
-def _brief(scheme: Scaling | Axes) -> str:
-    """``name(field=value, …)`` with long lists cut and defaults left out."""
-    shown = []
-    for f in dataclasses.fields(scheme):  # type: ignore[arg-type]
-        value = getattr(scheme, f.name)
-        if value != f.default:
-            shown.append(f"{f.name}={_shortened(value)}")
-    return f"{scheme.name}({', '.join(shown)})"
+_SCHEMES: dict[str, dict[str, Any]] = {"scaling": SCALINGS, "axes": AXES, "second": AXES}
 
 
-def _shortened(value: Any) -> str:
-    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
-        return f"[{len(value)} x {len(value[0])} values]"
-    return f"[{len(value)} values]" if isinstance(value, tuple) and len(value) > 4 else f"{value}"
-
-
-def _listed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _listed(v) for k, v in value.items()}
-    return [_listed(v) for v in value] if isinstance(value, tuple | list) else value
-
-
-def _tupled(value: Any) -> Any:
-    return tuple(_tupled(v) for v in value) if isinstance(value, list | tuple) else value
-
-
-def _scheme(field: str, data: Any, known: dict[str, Any]) -> Any:
-    if not isinstance(data, dict) or data.get("name") not in known:
-        raise ValueError(f"{field} must be a dictionary with a 'name' out of {sorted(known)}, got {data!r}")
-    try:
-        return known[data["name"]](**{k: _tupled(v) for k, v in data.items() if k != "name"})
-    except TypeError as error:
-        raise ValueError(f"{field} {data['name']!r} does not fit its fields: {error}") from None
+def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        listing = ", ".join(f"{c!r}" for c in choices[:-1]) + f" or {choices[-1]!r}"
+        raise ValueError(f"{name} must be {listing}, got {value!r}")
 
 
 @lru_cache(maxsize=512)
@@ -226,8 +277,8 @@ def exact_frequencies(spec: RotarySpec, seq_len: int | None = None) -> tuple[Dec
     base = Decimal(spec.base)
     rungs = spec.axes.rung_of_pair(spec.pairs)
     ladders = {
-        n: inverse_frequencies(base, 2 * n) if spec.scaling is None else spec.scaling.inv_freq(base, 2 * n, seq_len)
-        for n in {n for _, n in rungs}
+        n: inverse_frequencies(base, dim) if spec.scaling is None else spec.scaling.inv_freq(base, dim, seq_len)
+        for n, dim in _ladder_dims(spec, rungs).items()
     }
     return tuple(ladders[n][i] for i, n in rungs)
 
@@ -238,12 +289,17 @@ def float32_frequencies(spec: RotarySpec, seq_len: int | None = None) -> Tensor:
         return torch.tensor(spec.frequencies, dtype=torch.float32, device="cpu")
     rungs = spec.axes.rung_of_pair(spec.pairs)
     ladders = {
-        n: inverse_frequencies_float32(spec.base, 2 * n)
+        n: inverse_frequencies_float32(spec.base, dim)
         if spec.scaling is None
-        else spec.scaling.inv_freq_float32(spec.base, 2 * n, seq_len)
-        for n in {n for _, n in rungs}
+        else spec.scaling.inv_freq_float32(spec.base, dim, seq_len)
+        for n, dim in _ladder_dims(spec, rungs).items()
     }
     return torch.stack([ladders[n][i] for i, n in rungs])
+
+
+def _ladder_dims(spec: RotarySpec, rungs: tuple[tuple[int, int], ...]) -> dict[int, int]:
+    """The divisor of the exponent for each ladder that pairs sit on, by its number of rungs."""
+    return {n: 2 * n if spec.exponent_dim is None else spec.exponent_dim for _, n in rungs}
 
 
 @lru_cache(maxsize=512)
@@ -252,4 +308,5 @@ def axis_steps(spec: RotarySpec, seq_len: int | None = None) -> tuple[tuple[int,
     frequencies = exact_frequencies(spec, seq_len)
     shares = spec.axes.weights(spec.pairs)
     with exact():
-        return tuple(steps(f * Decimal(w) for f, w in zip(frequencies, row, strict=True)) for row in shares)
+        scaled = [f * Decimal(spec.position_scale) for f in frequencies]
+        return tuple(steps(f * Decimal(w) for f, w in zip(scaled, row, strict=True)) for row in shares)

@@ -9,6 +9,7 @@ import pytest
 from phasor import RotarySpec
 from phasor.configs import ModelRotary, read_config
 from phasor.scaling import YaRN
+from phasor.temperature import LearnedLog, LogFloor, Power
 
 SMALL = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3}
 A, B = RotarySpec(head_dim=8), RotarySpec(head_dim=8, base=500.0, scaling=YaRN(4.0, 32))
@@ -52,7 +53,9 @@ def round_trip(model: ModelRotary) -> ModelRotary:
     [
         toy(A),
         toy(A, None, B, A, num_kv_heads=2, max_position=2**62, part="p", parts=("p", "q"), sources={"k": "v"},
-            softmax_factor=0.1 + 0.2, notes=("one", "two")),
+            softmax_factor=0.1 + 0.2, notes=("one", "two"),
+            temperatures=(None, LogFloor(0.1, 64), Power(), LearnedLog()),
+            targets=("q",), prefix_tokens=5, suffix_tokens=1, heads=2, own_angles="float64"),
         toy(),
     ],
     ids=["least", "all fields", "no layers"],
@@ -104,6 +107,16 @@ def test_to_dict_shares_nothing_and_holds_each_spec_once() -> None:
         ({"sources": {"k": 1}}, "sources must be a dictionary of words"),
         ({"notes": "n"}, "notes must be a list or tuple, got 'n'"),
         ({"parts": [1]}, r"parts\[0\] must be a str, got 1"),
+        ({"temperatures": [None]}, "temperatures must have one scheme or None per layer, 3 here, got 1"),
+        (
+            {"temperatures": [{"name": "warm"}] * 3},
+            "temperatures must be a dictionary with a 'name' out of .*log_floor",
+        ),
+        ({"targets": "qk"}, "targets must be a list or tuple, got 'qk'"),
+        ({"prefix_tokens": -1}, "prefix_tokens must be an integer of at least 0, got -1"),
+        ({"suffix_tokens": 1.5}, r"suffix_tokens must be an integer of at least 0, got 1\.5"),
+        ({"heads": 0}, "heads must be an integer of at least 1, got 0"),
+        ({"own_angles": "exact"}, "own_angles must be 'float32' or 'float64', got 'exact'"),
     ],
 )
 def test_from_dict_is_strict(change: dict[Any, Any], words: str) -> None:
@@ -119,6 +132,11 @@ def test_from_dict_needs_the_fields_without_default(name: str) -> None:
         ModelRotary.from_dict(data)
     with pytest.raises(ValueError, match="data must be a dictionary as made by to_dict, got list"):
         ModelRotary.from_dict([data])  # type: ignore[arg-type]
+
+
+def test_float32_angles_are_the_models_own() -> None:
+    model = toy(A, own_angles="float64")
+    assert [model.with_angles(a).layers[0].angles for a in ("exact", "float32")] == ["exact", "float64"]  # type: ignore[union-attr, arg-type]
 
 
 def test_diff() -> None:

@@ -4,6 +4,7 @@ A law is written once and runs for all of them; a new scheme costs one line in `
 """
 
 import itertools
+import math
 import re
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from phasor import RotarySpec, Rotation, apply_rotary
-from phasor.axes import Axes, Axial, InterleavedSections, Mixed, OneAxis, Sections
+from phasor.axes import Alternating, Axes, Axial, InterleavedSections, Listed, Mixed, OneAxis, Sections
 from phasor.scaling import (
     NTK,
     DynamicNTK,
@@ -95,6 +96,59 @@ FEW = [
 ]
 
 
+RUNGS = tuple((i, PAIRS) for i in range(PAIRS))
+
+# The factors that few models use, alone and with others. What turns the second members apart is no rotation: SECOND.
+FACTORS: dict[str, RotarySpec] = {
+    name: RotarySpec(**fields)
+    for name, fields in {
+        "blocks": {"head_dim": 16, "blocks": 2, "axes": Axial((4, 4))},
+        "blocks-first-yarn": {**PLACES["first"], "blocks": 4, "scaling": SCALINGS["yarn"](PAIRS)},
+        "blocks-last-reverse": {**PLACES["last"], "blocks": 8, "reverse": True},
+        "permuted": {"head_dim": 16, "interleaved": True, "permuted": True},
+        "permuted-last-yarn": {
+            **PLACES["last"], "interleaved": True, "permuted": True, "scaling": SCALINGS["yarn"](PAIRS),
+        },
+        "reverse": {"head_dim": 16, "reverse": True},
+        "reverse-first-longrope": {**PLACES["first"], "reverse": True, "scaling": SCALINGS["longrope"](PAIRS)},
+        "odd": {**PLACES["first"], "exponent_dim": 15},
+        "odd-llama3": {"head_dim": 16, "exponent_dim": 15, "scaling": SCALINGS["llama3"](PAIRS)},
+        "odd-yarn-longer": {"head_dim": 16, "exponent_dim": 31, "scaling": SCALINGS["yarn"](PAIRS)},
+        "scaled": {"head_dim": 16, "position_scale": 0.37, "axes": Sections((4, 1, 3))},
+        "real": {"head_dim": 16, "coordinates": "real", "position_scale": 2 * math.pi, "axes": Axial((4, 4))},
+        "real-mixed-permuted": {
+            "head_dim": 16, "coordinates": "real", "axes": AXES["mixed"], "interleaved": True, "permuted": True,
+        },
+        "learned": {"head_dim": 16, "learned": True},
+        "learned-yarn-last-reverse": {
+            **PLACES["last"], "learned": True, "reverse": True, "scaling": SCALINGS["yarn"](PAIRS),
+        },
+        "learned-real-blocks": {
+            "head_dim": 16, "learned": True, "coordinates": "real", "axes": Axial((4, 4)), "blocks": 2,
+        },
+        "alternating": {"head_dim": 16, "axes": Alternating((1, 0))},
+        "alternating-own": {"head_dim": 16, "axes": Alternating((1, 3, 0, 2), own_ladders=True), "interleaved": True},
+        "listed": {"head_dim": 16, "axes": Listed((1, 2, 1, 2, 1, 2, 0, 0))},
+        "listed-rungs": {"head_dim": 16, "axes": Listed((0, 1) * 4, RUNGS[::-1], axes=3), "exponent_dim": 23},
+        "float64": {"head_dim": 16, "interleaved": True, "angles": "float64"},
+    }.items()
+}  # fmt: skip
+SECOND: dict[str, RotarySpec] = {
+    "halves": RotarySpec(head_dim=16, axes=Listed((0, 0, 0, 0, 0, 0, 1, 1)), second=Listed((1, 1, 1, 1, 0, 0, 0, 0))),
+    "rungs": RotarySpec(**PLACES["last"], interleaved=True, second=Listed((0,) * PAIRS, RUNGS[::-1])),
+    "reverse-yarn": RotarySpec(
+        head_dim=16, scaling=SCALINGS["yarn"](PAIRS), reverse=True, second=Listed((0,) * PAIRS, RUNGS[2:] + RUNGS[:2])
+    ),
+    "blocks-real": RotarySpec(
+        head_dim=16, blocks=4, coordinates="real", second=Listed((0,) * PAIRS, RUNGS[2:] + RUNGS[:2])
+    ),
+    "permuted-learned": RotarySpec(
+        head_dim=16, interleaved=True, permuted=True, learned=True, second=Listed((0,) * PAIRS, RUNGS[::-1])
+    ),
+}
+LOG_SCALE = torch.linspace(-0.7, 0.9, PAIRS, dtype=torch.float64)
+
+
 @pytest.fixture(scope="session", params=SPECS, ids=str)
 def spec(request: pytest.FixtureRequest) -> RotarySpec:
     """Every spec there is."""
@@ -107,6 +161,18 @@ def scheme(request: pytest.FixtureRequest) -> RotarySpec:
     return SCHEMES[request.param]
 
 
+@pytest.fixture(scope="session", params=FACTORS, ids=str)
+def factor(request: pytest.FixtureRequest) -> RotarySpec:
+    """Every factor that few models use."""
+    return FACTORS[request.param]
+
+
+@pytest.fixture(scope="session", params=SECOND, ids=str)
+def second(request: pytest.FixtureRequest) -> RotarySpec:
+    """Specs that turn the two members of a pair by different angles."""
+    return SECOND[request.param]
+
+
 @pytest.fixture(scope="session", params=FEW, ids=str)
 def few(request: pytest.FixtureRequest) -> RotarySpec:
     """Four specs that use every factor once, for tests that cost seconds."""
@@ -115,7 +181,7 @@ def few(request: pytest.FixtureRequest) -> RotarySpec:
 
 def at(spec: RotarySpec, positions: Tensor, dtype: torch.dtype = torch.float64) -> Rotation:
     """`Rotation.at`, in the long regime of length-dependent schemes."""
-    return Rotation.at(spec, positions, SEQ_LEN, dtype=dtype)
+    return Rotation.at(spec, positions, SEQ_LEN, log_scale=LOG_SCALE if spec.learned else None, dtype=dtype)
 
 
 def turn(x: Tensor, rotation: Rotation) -> Tensor:

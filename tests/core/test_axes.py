@@ -304,5 +304,5 @@ def test_vision_tables_are_those_of_transformers():
 
 
 def test_the_registry_is_complete():
-    assert set(AXES) == {"one", "axial", "sections", "interleaved_sections", "mixed"}
+    assert set(AXES) == {"one", "axial", "sections", "interleaved_sections", "alternating", "listed", "mixed"}
     assert all(scheme.name == name for name, scheme in AXES.items())

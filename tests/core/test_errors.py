@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from phasor import RotarySpec, Rotation
-from phasor.axes import Axial, InterleavedSections, Mixed, Sections, mixed_frequencies
+from phasor.axes import Alternating, Axial, InterleavedSections, Listed, Mixed, Sections, mixed_frequencies
 from phasor.checks import number, whole
 from phasor.matrix import rotation_matrix
 from phasor.pairs import permutation
@@ -20,6 +20,7 @@ from phasor.scaling import (
     YaRN,
     YaRNPaper,
 )
+from phasor.temperature import LearnedLog, LogFloor, Power
 
 from .conftest import assert_refused
 
@@ -56,8 +57,76 @@ CASES = {
     "base one": (lambda: RotarySpec(head_dim=8, base=1.0), ["base must be a finite number above 1, got 1.0"]),
     "base nan": (lambda: RotarySpec(head_dim=8, base=NAN), ["base", "got nan"]),
     "base text": (lambda: RotarySpec(head_dim=8, base="10000"), ["base", "got '10000'"]),
-    "angles": (lambda: RotarySpec(head_dim=8, angles="hf"), ["angles must be 'exact' or 'float32', got 'hf'"]),
-    "tables": (lambda: RotarySpec(head_dim=8, tables="bf16"), ["tables must be 'activation'", "'rounded', got 'bf16'"]),
+    "angles": (
+        lambda: RotarySpec(head_dim=8, angles="hf"),
+        ["angles must be 'exact', 'float32' or 'float64', got 'hf'"],
+    ),
+    "tables": (
+        lambda: RotarySpec(head_dim=8, tables="bf16"),
+        ["tables must be 'activation'", "or 'float64', got 'bf16'"],
+    ),
+    "coordinates": (
+        lambda: RotarySpec(head_dim=8, coordinates="float"),
+        ["coordinates must be 'integer' or 'real', got 'float'"],
+    ),
+    "position scale": (
+        lambda: RotarySpec(head_dim=8, position_scale=0.0),
+        ["position_scale must be a finite number above 0, got 0.0"],
+    ),
+    "reverse": (lambda: RotarySpec(head_dim=8, reverse=1), ["reverse must be True or False, got 1"]),
+    "learned": (lambda: RotarySpec(head_dim=8, learned="yes"), ["learned must be True or False, got 'yes'"]),
+    "permuted halves": (lambda: RotarySpec(head_dim=8, permuted=True), ["permuted needs interleaved=True", "halves"]),
+    "blocks zero": (lambda: RotarySpec(head_dim=8, blocks=0), ["blocks must be an integer of at least 1, got 0"]),
+    "blocks uneven": (lambda: RotarySpec(head_dim=12, blocks=4), ["blocks must divide rotary_dim / 2 = 6", "got 4"]),
+    "blocks interleaved": (
+        lambda: RotarySpec(head_dim=8, blocks=2, interleaved=True),
+        ["blocks must be 1 for interleaved pairs", "got 2"],
+    ),
+    "exponent short": (
+        lambda: RotarySpec(head_dim=22, exponent_dim=20),
+        ["exponent_dim must be at least 21 for 11 frequencies", "got 20"],
+    ),
+    "exponent float": (lambda: RotarySpec(head_dim=8, exponent_dim=7.5), ["exponent_dim must be an integer", "7.5"]),
+    "exponent of a list": (
+        lambda: RotarySpec(head_dim=4, exponent_dim=3, frequencies=(1.0, 0.1)),
+        ["frequencies and exponent_dim exclude each other", "got exponent_dim 3"],
+    ),
+    "second axes": (
+        lambda: RotarySpec(head_dim=4, second=Axial((1, 1))),
+        ["second must have as many coordinates as axes", "got 2 and 1"],
+    ),
+    "second width": (
+        lambda: RotarySpec(head_dim=8, second=Listed((0,))),
+        ["axis must have one value per pair, 4 here"],
+    ),
+    "second text": (lambda: RotarySpec(head_dim=8, second="x"), ["second must be one of the schemes in phasor.axes"]),
+    # axes that take turns, and lists of them
+    "order list": (lambda: Alternating(2), ["order must be a list or tuple, got 2"]),
+    "order twice": (lambda: Alternating((0, 0)), ["order must name the axes 0, 1, … once each", "got (0, 0)"]),
+    "order alone": (lambda: Alternating((0,)), ["at least two, got (0,)"]),
+    "order negative": (lambda: Alternating((0, -1)), ["order[1] must be an integer of at least 0, got -1"]),
+    "order uneven": (
+        lambda: RotarySpec(head_dim=6, axes=Alternating()),
+        ["order must name a number of axes that divides rotary_dim / 2 = 3", "use Listed"],
+    ),
+    "own ladders": (lambda: Alternating(own_ladders=1), ["own_ladders must be True or False, got 1"]),
+    "axis empty": (lambda: Listed(()), ["axis must have one value per pair, got ()"]),
+    "axis negative": (lambda: Listed((0, -1)), ["axis[1] must be an integer of at least 0, got -1"]),
+    "axis width": (lambda: RotarySpec(head_dim=8, axes=Listed((0, 1))), ["one value per pair, 4 here, got 2"]),
+    "axes too few": (lambda: Listed((0, 2), axes=2), ["axes must be an integer of at least 3, got 2"]),
+    "rung count": (lambda: Listed((0, 1), ((0, 1),)), ["rung must have one value per pair like axis, 2, got 1"]),
+    "rung shape": (lambda: Listed((0,), ((0, 1, 2),)), ["rung[0] must be (i, n)", "got (0, 1, 2)"]),
+    "rung above": (lambda: Listed((0,), ((2, 2),)), ["rung[0][1] must be an integer of at least 3, got 2"]),
+    # temperature
+    "beta": (lambda: LogFloor(beta=NAN, length=8), ["beta must be a finite number, got nan"]),
+    "length": (lambda: LogFloor(beta=0.1, length=0), ["length must be an integer of at least 1, got 0"]),
+    "offset": (lambda: Power(offset=-1), ["offset must be an integer of at least 0, got -1"]),
+    "temperature float": (lambda: Power().at(torch.ones(2)), ["positions must be a tensor of integers", "float32"]),
+    "temperature list": (lambda: LogFloor(0.1, 8).at([1]), ["positions must be a tensor of integers, got list"]),
+    "temperature heads": (
+        lambda: LearnedLog().at(torch.arange(2), torch.ones(3), torch.ones(2)),
+        ["scale and bias must have one value per head", "(3,)", "(2,)"],
+    ),
     "scaling": (lambda: RotarySpec(head_dim=8, scaling="yarn"), ["scaling must be one of", "phasor.scaling", "'yarn'"]),
     "axes": (lambda: RotarySpec(head_dim=8, axes=None), ["axes must be one of the schemes in phasor.axes, got None"]),
     "frequencies count": (

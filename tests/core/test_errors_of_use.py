@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, positions, rotate
-from phasor.axes import Sections
+from phasor.axes import Listed, Sections
+from phasor.matrix import complex_form, generator
 from phasor.scaling import DynamicNTK, SteppedNTK
 
 from .conftest import assert_refused
@@ -15,6 +16,11 @@ ROTATION = Rotation.at(SPEC, torch.arange(5))
 BATCHED = Rotation.at(SPEC, torch.arange(15).view(3, 5))
 PER_HEAD = Rotation.from_frequencies(torch.zeros(2, 5), torch.zeros(3, 2, 4))
 X = torch.zeros(2, 3, 5, 8)
+REAL = RotarySpec(head_dim=8, coordinates="real")
+LEARNED = RotarySpec(head_dim=8, learned=True)
+TWO = RotarySpec(head_dim=8, second=Listed((0,) * 4, ((1, 4),) * 4))
+SECOND = Rotation.at(TWO, torch.arange(5))
+PERMUTED = Rotation.at(RotarySpec(head_dim=8, interleaved=True, permuted=True), torch.arange(5))
 
 # case -> (call, every fragment its message must have)
 CASES = {
@@ -23,6 +29,41 @@ CASES = {
     "positions float": (
         lambda: Rotation.at(SPEC, torch.zeros(3)),
         ["positions must be integers, got torch.float32", ".long()", "Rotation.from_frequencies"],
+    ),
+    "real bool": (lambda: Rotation.at(REAL, torch.zeros(3).bool()), ["positions must be real numbers, got torch.bool"]),
+    "real list": (lambda: Rotation.at(REAL, [0.5]), ["positions must be a tensor of real numbers, got list"]),
+    "real half": (
+        lambda: Rotation.at(REAL, torch.zeros(3).half()),
+        ["positions must be float32 or float64 (half precision rounds them), got torch.float16"],
+    ),
+    "log scale missing": (
+        lambda: Rotation.at(LEARNED, torch.arange(3)),
+        ["log_scale must be the trained tensor [4]", "got None"],
+    ),
+    "log scale width": (
+        lambda: Rotation.at(LEARNED, torch.arange(3), log_scale=torch.zeros(5)),
+        ["log_scale must be the trained tensor [4]", "got torch.float32 (5,)"],
+    ),
+    "log scale of a fixed spec": (
+        lambda: Rotation.at(SPEC, torch.arange(3), log_scale=torch.zeros(4)),
+        ["log_scale belongs to a spec with learned=True"],
+    ),
+    "second inverse": (lambda: SECOND.inverse(), ["inverse needs a rotation", "not orthogonal", "transpose()"]),
+    "second compose": (lambda: SECOND.compose(ROTATION), ["compose needs a rotation", "second angles"]),
+    "compose with second": (lambda: ROTATION.compose(SECOND), ["compose needs a rotation", "second angles"]),
+    "second complex": (lambda: complex_form(SECOND), ["rotation must have one angle per pair for a complex form"]),
+    "second generator": (lambda: generator(TWO), ["spec must have fixed frequencies and one angle per pair"]),
+    "learned generator": (lambda: generator(LEARNED), ["spec must have fixed frequencies", "learned log-scale"]),
+    "permuted compose": (
+        lambda: PERMUTED.compose(PERMUTED),
+        ["rotations must agree in (interleaved, trailing, per_head, blocks)", "(False,", "(True,"],
+    ),
+    "blocks compose": (lambda: ROTATION.compose(ROTATION._replace(blocks=2)), ["must agree in", "blocks"]),
+    "padded before": (lambda: ROTATION.padded(-1), ["before must be an integer of at least 0, got -1"]),
+    "padded after": (lambda: ROTATION.padded(after=1.0), ["after must be an integer of at least 0, got 1.0"]),
+    "padded magnitude": (
+        lambda: ROTATION._replace(magnitude=1.5).padded(1),
+        ["padded needs a rotation of magnitude 1", "got 1.5"],
     ),
     "positions bool": (lambda: Rotation.at(SPEC, torch.zeros(3).bool()), ["must be integers, got torch.bool"]),
     "positions complex": (lambda: Rotation.at(SPEC, torch.zeros(3) * 1j), ["must be integers, got torch.complex64"]),
@@ -73,7 +114,7 @@ CASES = {
     ),
     "compose": (
         lambda: ROTATION.compose(ROTATION._replace(interleaved=True)),
-        ["agree in (interleaved, trailing, per_head)", "(False, False, False) and (True, False, False)"],
+        ["agree in (interleaved, trailing, per_head, blocks)", "(False, False, False, 1) written and (True, False, "],
     ),
     # apply
     "format": (

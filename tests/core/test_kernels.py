@@ -6,7 +6,7 @@ import torch
 from phasor import Rotation, apply_rotary, apply_rotary_qk
 from phasor.kernels import eager, reference
 
-from .conftest import SPECS, anywhere, at
+from .conftest import FACTORS, SECOND, SPECS, anywhere, at
 from .test_apply import STRIDED
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -20,12 +20,14 @@ def block(request, monkeypatch):
 
 def by_reference(x, rotation, tensor_format):
     heads = -3 if tensor_format == "bhsd" else -2
-    cos, sin = rotation.cos, rotation.sin
-    if rotation.per_head:
-        cos, sin = (cos, sin) if heads == -3 else (cos.transpose(-3, -2), sin.transpose(-3, -2))
-    else:
-        cos, sin = cos.unsqueeze(heads), sin.unsqueeze(heads)
-    return reference.rotate(x, cos, sin, interleaved=rotation.interleaved, trailing=rotation.trailing)
+
+    def lined_up(cos, sin):
+        if rotation.per_head:
+            return (cos, sin) if heads == -3 else (cos.transpose(-3, -2), sin.transpose(-3, -2))
+        return cos.unsqueeze(heads), sin.unsqueeze(heads)
+
+    second = None if rotation.second is None else lined_up(*rotation.second)
+    return reference.rotate(x, *lined_up(rotation.cos, rotation.sin), second=second, **rotation.layout)
 
 
 @pytest.mark.usefixtures("block")
@@ -44,6 +46,33 @@ def test_same_bits(place, layout, dtype, tensor_format):
             got = apply_rotary(x, rotation, tensor_format=tensor_format)
             assert got.dtype == dtype
             assert torch.equal(got, by_reference(x, rotation, tensor_format))
+
+
+LAYOUTS = {n: FACTORS[n] for n in FACTORS if n.startswith(("blocks", "permuted", "reverse"))} | SECOND
+
+
+@pytest.mark.usefixtures("block")
+@pytest.mark.parametrize("tensor_format", ["bhsd", "bshd"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_same_bits_for_layouts_of_few_models(name, dtype, tensor_format):
+    spec = LAYOUTS[name]
+    shape = (2, 3, 7) if tensor_format == "bhsd" else (2, 7, 3)
+    x = torch.randn(*shape, spec.head_dim).to(dtype)
+    tables = ("activation", "promoted", "float64")
+    for variant in [spec] + [spec.replace(angles="float32", tables=t) for t in tables]:
+        rotation = at(variant, anywhere(variant, 0, 5000), dtype)
+        y = x.clone().requires_grad_()
+        got, expected = apply_rotary(x, rotation, tensor_format=tensor_format), by_reference(y, rotation, tensor_format)
+        assert got.dtype == (torch.promote_types(dtype, torch.float32) if rotation.promoted else dtype)
+        assert got.is_contiguous()
+        assert torch.equal(got, expected)
+        z, g = x.clone().requires_grad_(), torch.randn_like(expected)
+        assert torch.equal(apply_rotary(z, rotation, tensor_format=tensor_format), expected)
+        (ours,) = torch.autograd.grad(apply_rotary(z, rotation, tensor_format=tensor_format), z, g)
+        (theirs,) = torch.autograd.grad(expected, y, g)
+        assert ours.dtype == dtype
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=16 * torch.finfo(dtype).eps)
 
 
 @pytest.mark.usefixtures("block")

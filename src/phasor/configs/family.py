@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..spec import Tables
+from ..spec import Angles, Tables
 
 Rope = Mapping[str, Any]
 Sizes = tuple[int | None, int | None, int | None, int | None, int | None, int | None]
@@ -22,8 +22,12 @@ class Family:
 
     - ``rope``: default base, or default parameters; None: the config must state the base.
     - ``partial``: default partial rotary factor; None: the code turns all channels whatever the config says.
-    - ``sections`` / ``striped``: default M-RoPE sections, contiguous or taking turns.
+    - ``sections`` / ``striped`` / ``paired``: default M-RoPE sections: contiguous; taking turns; the first two
+      taking turns, then the third. ``doubled``: sections over channels, not pairs, which the config must state.
+    - ``alternating``: rows and columns take turns pair by pair.
     - ``mla``: default (unrotated, rotated) channels of latent attention; the rotated ones come last.
+    - ``blocks``, ``permuted``, ``reverse``, ``learned``, ``angles``: as in `RotarySpec`, where
+      ``angles`` are the model's own.
     """
 
     config: str
@@ -34,7 +38,15 @@ class Family:
     tables: Tables = "activation"
     sections: tuple[int, ...] | None = None
     striped: tuple[int, ...] | None = None
+    paired: tuple[int, int, int] | None = None
+    doubled: bool = False
+    blocks: int = 1
+    alternating: bool = False
     mla: tuple[int, int] | None = None
+    permuted: bool = False
+    reverse: bool = False
+    learned: bool = False
+    angles: Angles = "float32"
 
 
 APERTUS: Rope = {
@@ -42,11 +54,16 @@ APERTUS: Rope = {
     "low_freq_factor": 1.0, "high_freq_factor": 4.0,
 }  # fmt: skip
 BEAM: Rope = {"sliding_attention": {"rope_theta": 10_000.0}, "full_attention": None}
+COHERE_COMPASS: Rope = {"full_attention": {"rope_theta": 10_000.0}, "sliding_attention": {"rope_theta": 10_000.0}}
 CWM: Rope = {
     "rope_theta": 1_000_000.0, "factor": 16.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
     "original_max_position_embeddings": 8192, "rope_type": "llama3",
 }  # fmt: skip
 DEEPSEEK_V4: Rope = {"main": {"rope_theta": 10_000.0}, "compress": {"rope_theta": 160_000.0}}
+DOTS3_NOTE: Rope = {
+    "indexed_attention": {"rope_theta": 80_000_000.0}, "full_attention": {"rope_theta": 80_000_000.0},
+    "sliding_attention": {"rope_theta": 50_000.0},
+}  # fmt: skip
 GEMMA4: Rope = {
     "sliding_attention": {"rope_theta": 10_000.0}, "full_attention": {"rope_type": "proportional",
     "partial_rotary_factor": 0.25, "rope_theta": 1_000_000.0},
@@ -82,7 +99,15 @@ MISTRAL4: Rope = {
     "beta_slow": 1.0, "mscale_all_dim": 1.0, "mscale": 1.0, "llama_4_scaling_beta": 0.1,
     "partial_rotary_factor": 0.5, "rope_type": "yarn",
 }  # fmt: skip
+MISTRAL_LARGE4: Rope = {
+    "rope_theta": 10_000.0, "factor": 2048.0, "original_max_position_embeddings": 512, "beta_fast": 32.0,
+    "beta_slow": 1.0, "attention_factor": 1.0, "rope_type": "yarn",
+}  # fmt: skip
 MODERNBERT: Rope = {"sliding_attention": {"rope_theta": 10_000.0}, "full_attention": {"rope_theta": 160_000.0}}
+NEOMME: Rope = {
+    "sliding_attention": {"rope_theta": 10_000.0, "partial_rotary_factor": 1.0},
+    "full_attention": {"rope_theta": 1_000_000.0, "partial_rotary_factor": 0.25},
+}  # fmt: skip
 OLMO3: Rope = {"sliding_attention": {"rope_theta": 500_000.0}, "full_attention": {"rope_theta": 500_000.0}}
 ULTRABERT: Rope = {"sliding_attention": {"rope_theta": 10_000.0}, "full_attention": {"rope_theta": 2_560_000.0}}
 ZAYA: Rope = {

@@ -1,9 +1,8 @@
-"""The fields of one spec: base, rotated width, axes, each from its keys or from the family."""
+"""The fields of one spec: base and rotated width, each from its keys or from the family."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from ..axes import Axes, InterleavedSections, OneAxis, Sections
 from ..scaling import Scaling, SteppedNTK
 from .family import Family
 from .keys import Keys, agreed, is_dict
@@ -22,9 +21,15 @@ BASES_BY_KIND: dict[str, dict[str, tuple[str, ...]]] = {  # keys at the top with
     "modernbert": _MODERNBERT,
     "modernbert-decoder": _MODERNBERT,
     "mimo_v2_flash": {"full_attention": ("rope_theta",), "sliding_attention": ("swa_rope_theta",)},
+    "dots3_note_text": {
+        "indexed_attention": ("rope_theta",),
+        "full_attention": ("rope_theta",),
+        "sliding_attention": ("swa_rope_theta",),
+    },
     "deepseek_v4": {"main": ("rope_theta",), "compress": ("compress_rope_theta",)},
 }
 SHARES = ("partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percentage")
+ODD_WIDTH = ("glm4_moe",)  # an odd number of channels is made even after the exponents are divided by it
 READS_INTERLEAVE = ("axk1", "deepseek_v3", "glm4_moe_lite", "youtu", "mistral4")
 
 
@@ -59,6 +64,16 @@ class Width:
     head_dim: int
     trailing: bool
     interleaved: bool
+    permuted: bool = False
+    exponent_dim: int | None = None
+
+
+@dataclass(frozen=True)
+class Head:
+    """The channels of a layer's heads; ``turned``: how many of them turn, where latent attention says so."""
+
+    channels: int
+    turned: int | None = None
 
 
 def read_base(reader: Reader, kind: str, rope: Keys, default: float | None, own: tuple[float, float] | None) -> float:
@@ -113,11 +128,11 @@ def stepped(reader: Reader, scaling: Scaling | None) -> Scaling | None:
     return SteppedNTK(length)
 
 
-def read_width(reader: Reader, scheme: str, rope: Keys, head_dim: int, own: tuple[float, float] | None) -> Width:
+def read_width(reader: Reader, scheme: str, rope: Keys, head: Head, own: tuple[float, float] | None) -> Width:
     """Which channels turn: a share or a number of channels, in as many spellings as there are."""
-    family, keys = reader.family, reader.keys
-    if family.mla is not None:
-        return _latent_width(reader, rope)
+    family, keys, head_dim = reader.family, reader.keys, head.channels
+    if head.turned is not None:
+        return _latent_width(reader, rope, head_dim, head.turned)
     shares = keys.found(*SHARES)
     if scheme != "proportional":  # there it is the share of pairs that turn, inside the full width
         shares = [*rope.found("partial_rotary_factor"), *shares]
@@ -140,6 +155,8 @@ def read_width(reader: Reader, scheme: str, rope: Keys, head_dim: int, own: tupl
         )
     for path, _ in stated:
         reader.sources[path] = f"rotary_dim {width}"
+    if width % 2 and reader.model_type in ODD_WIDTH and scheme == "default":
+        return Width(width + 1, head_dim, False, family.interleaved, exponent_dim=width)
     return Width(width, head_dim, reader.model_type == "deepseek_v4", family.interleaved)
 
 
@@ -153,21 +170,9 @@ def _default_width(reader: Reader, head_dim: int) -> int:
     return int(head_dim * (1.0 if share is None else share))
 
 
-def _latent_width(reader: Reader, rope: Keys) -> Width:
+def _latent_width(reader: Reader, rope: Keys, head_dim: int, width: int) -> Width:
     """Latent attention: the last ``qk_rope_head_dim`` channels of ``qk_nope_head_dim + qk_rope_head_dim`` turn."""
     family, keys = reader.family, reader.keys
-    assert family.mla is not None
-    sizes = []
-    for name, default in zip(("qk_nope_head_dim", "qk_rope_head_dim"), family.mla, strict=True):
-        size = keys.size(name)
-        if size is None:
-            reader.default(name, str(default))
-        sizes.append(default if size is None else size)
-    head_dim, width = sum(sizes), sizes[1]
-    keys.became(f"head_dim {head_dim}, the last {width} channels turn", "qk_nope_head_dim", "qk_rope_head_dim")
-    agreed([("qk_nope_head_dim + qk_rope_head_dim", head_dim), *keys.found("qk_head_dim")])
-    keys.became(f"head_dim {head_dim}", "qk_head_dim")
-    keys.became("no effect: latent attention has its own widths", "head_dim")
     for level in (rope, keys):
         level.became(f"no effect: qk_rope_head_dim says {width}", "partial_rotary_factor")
     interleaved, flag = family.interleaved, keys.flag("rope_interleave")
@@ -178,33 +183,4 @@ def _latent_width(reader: Reader, rope: Keys) -> Width:
             )
         interleaved = flag
         keys.became("interleaved pairs" if flag else "halves", "rope_interleave")
-    return Width(width, head_dim, True, interleaved)
-
-
-def read_axes(reader: Reader, rope: Keys) -> Axes:
-    """One axis, or M-RoPE sections: contiguous or taking turns, which the family decides."""
-    family = reader.family
-    default = family.striped or family.sections
-    sections = rope.wholes("mrope_section")
-    order = rope.found("mrope_interleaved", "interleaved")
-    striped = rope.flag("mrope_interleaved", "interleaved")
-    if striped is not None and (striped != bool(family.striped) or (sections is None and default is None)):
-        raise ValueError(
-            f"{order[0][0]} is {striped}, but the code of {reader.model_type} has "
-            + ("interleaved sections" if family.striped else "contiguous sections" if default else "one axis")
-            + " only; remove the key"
-        )
-    if sections is None and default is None:
-        return OneAxis()
-    if default is None and reader.model_type != "llama":  # drafts for Qwen2-VL call themselves llama
-        raise ValueError(
-            f"{rope.found('mrope_section')[0][0]} is given, but {reader.model_type} has positions with one axis; "
-            "describe the encoding with RotarySpec yourself"
-        )
-    rope.became("sections take turns" if striped else "contiguous sections", "mrope_interleaved", "interleaved")
-    rope.became(f"M-RoPE sections {sections}", "mrope_section")
-    if sections is None:
-        text = f"not in config: the code of {reader.model_type} uses {list(default or ())}"
-        reader.sources[f"{reader.path}mrope_section"] = text
-    scheme = InterleavedSections if family.striped else Sections
-    return scheme(tuple(sections or default or ()))
+    return Width(width, head_dim, True, interleaved, permuted=interleaved and family.permuted)

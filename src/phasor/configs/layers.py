@@ -2,56 +2,21 @@
 
 from typing import Any
 
-from .keys import Keys, agreed, is_list
-
-NO_ATTENTION = {"linear_attention", "conv", "mamba", "mamba2", "moe", "mlp", "recurrent", "no_op", "linear"}
-ATTENTION = {
-    "attention", "full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "hybrid",
-    "hybrid_sliding", "compressed_sparse_attention", "heavily_compressed_attention", "minimax_m3_sparse",
-    "reference_sliding_attention",
-}  # fmt: skip
-NOT_SELF = {"cross_attention"}
-SPELLINGS = {"LLLG": 4, "full": "full_attention", "sliding": "sliding_attention", "global": "full_attention"}
-
-# model type -> (every n-th layer is full attention, the key that says n, what the other layers are)
-PERIODS: dict[str, tuple[int | None, str, str]] = {
-    "afmoe": (4, "global_attn_every_n_layers", "sliding_attention"),
-    "bailing_hybrid": (None, "layer_group_size", "linear_attention"),
-    "beam": (6, "", "sliding_attention"),
-    "cohere2": (4, "sliding_window_pattern", "sliding_attention"),
-    "diffusion_gemma_text": (6, "", "sliding_attention"),
-    "embedding_gemma2_text": (6, "sliding_window_pattern", "sliding_attention"),
-    "exaone4": (4, "sliding_window_pattern", "sliding_attention"),
-    "exaone_moe": (4, "sliding_window_pattern", "sliding_attention"),
-    "gemma2": (2, "", "sliding_attention"),
-    "gemma3_text": (6, "sliding_window_pattern", "sliding_attention"),
-    "gemma3n_text": (5, "", "sliding_attention"),
-    "gemma4_text": (6, "", "sliding_attention"),
-    "gemma4_unified_text": (6, "", "sliding_attention"),
-    "gpt_oss": (2, "", "sliding_attention"),
-    "kolibri1": (5, "", "sliding_attention"),
-    "olmo3": (4, "", "sliding_attention"),
-    "olmo_hybrid": (4, "", "linear_attention"),
-    "qwen3_5_moe_text": (4, "full_attention_interval", "linear_attention"),
-    "qwen3_5_text": (4, "full_attention_interval", "linear_attention"),
-    "qwen3_next": (4, "full_attention_interval", "linear_attention"),
-    "t5gemma2_decoder": (6, "sliding_window_pattern", "sliding_attention"),
-    "t5gemma2_text": (6, "sliding_window_pattern", "sliding_attention"),
-    "ultrabert": (3, "", "sliding_attention"),
-    "vaultgemma": (2, "", "sliding_attention"),
-}
-FIRST = {"modernbert": 3, "modernbert-decoder": 3, "cwm": 4, "granite_swa": 4, "granitemoe_swa": 4}  # 0, n, 2n, …
-LAST_FULL = {"gemma4_text", "gemma4_unified_text", "diffusion_gemma_text", "beam"}
-MUST_SAY = {"cohere2_moe", "flint", "granitemoehybrid", "lfm2_moe", "lfm3", "minimax", "zamba2"}  # no rule is known
-
-ALL_ALIKE = {
-    "falcon_h1": "hybrid", "laguna": "full_attention", "mellum": "full_attention", "zaya": "hybrid",
-    "step3p5": "full_attention",
-}  # fmt: skip
-
-FULL_IS_NOPE = {"afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe", "flint", "kolibri1"}
-BY_WINDOW = {"exaone4", "exaone_moe", "kolibri1"}  # … unless there is no window at all
-LISTED_NOPE = {"llama4_text", "smollm3"}  # no_rope_layers: 1 where the layer rotates
+from .keys import Keys, agreed, is_dict, is_list
+from .layer_rules import (
+    ALL_ALIKE,
+    ATTENTION,
+    BY_WINDOW,
+    FIRST,
+    FULL_IS_NOPE,
+    LAST_FULL,
+    LISTED_NOPE,
+    MUST_SAY,
+    NO_ATTENTION,
+    NOT_SELF,
+    PERIODS,
+    SPELLINGS,
+)
 
 
 def layer_types(model_type: str, keys: Keys, count: int) -> tuple[str, ...]:
@@ -112,7 +77,7 @@ def _derived(model_type: str, keys: Keys, count: int) -> list[str]:
         words = _periodic(model_type, keys, count)
         if model_type in LAST_FULL:
             words[-1] = "full_attention"
-        return words
+        return ["indexed_attention" if w == "full_attention" and model_type == "qwen4_exp_text" else w for w in words]
     for name, others in (("full_attn_idxs", "conv"), ("attn_layer_indices", "mamba")):
         if (full := keys.wholes(name)) is not None:
             keys.became("the layers with attention", name)
@@ -128,10 +93,16 @@ def _derived(model_type: str, keys: Keys, count: int) -> list[str]:
         keys.became("the types of the layers, repeated", "block_types")
         words = ["linear_attention" if block == "recurrent" else "sliding_attention" for block in blocks]
         return [words[i % len(words)] for i in range(count)]
+    if model_type == "dots3_note_text":
+        return ["indexed_attention" if i < 2 or i % 4 == 1 else "sliding_attention" for i in range(count)]
+    if model_type in ("muse_glimmer_text", "muse_spark_text"):
+        return ["sliding_attention" if (count - 1 - i) % 4 else "full_attention" for i in range(count)]
     if model_type == "mimo_v2_flash":
         return ["sliding_attention" if i and (i + 1) % 6 else "full_attention" for i in range(count)]
     if model_type == "nemotron-nas":
         return _blocks(keys, count)
+    if model_type == "minimax_m3_vl_text":
+        return _sparse(keys, count)
     if model_type == "bamba":
         return ["mamba"] * count
     return [ALL_ALIKE.get(model_type, "attention")] * count
@@ -164,6 +135,17 @@ def _blocks(keys: Keys, count: int) -> list[str]:
         replaced = "linear" if attention.get("replace_with_linear") else "attention"
         words.append("no_op" if attention.get("no_op") else replaced)
     return words
+
+
+def _sparse(keys: Keys, count: int) -> list[str]:
+    """MiniMax M3's published form: a list of the layers with sparse attention (1) in a dictionary of its own."""
+    inner = keys.get("sparse_attention_config", check=is_dict) or {}
+    flags = Keys([(f"{keys.places[0][0]}sparse_attention_config.", inner)], keys.sources).wholes(
+        "sparse_attention_freq"
+    )
+    if flags is None:
+        return ["full_attention"] * count
+    return ["minimax_m3_sparse" if flag else "full_attention" for flag in flags]
 
 
 def listed(keys: Keys, count: int) -> list[bool]:

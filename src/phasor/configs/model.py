@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..checks import number, whole
+from ..schemes import from_data, to_data
 from ..spec import Angles, RotarySpec
+from ..temperature import TEMPERATURES, Temperature
+
+_LISTS = dict.fromkeys(("layer_types", "parts", "targets", "notes"), str)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +25,13 @@ class ModelRotary:
       It has no part in ``==`` and ``hash``: two configs that spell one encoding differently are equal.
     - ``max_position``: the length the config declares; ``num_heads``, ``num_kv_heads``: query and key heads.
     - ``softmax_factor``: a factor the model puts on the softmax scale (DeepSeek's squared ``mscale``), else 1.
+    - ``temperatures``: per layer, the factor on its queries that grows with the position (`phasor.temperature`), or
+      ``None``; empty where no layer has one.
+    - ``targets``: what is rotated: ``"q"``, ``"k"``, ``"v"``, or ``"output"``, which is turned back after attention.
+    - ``prefix_tokens``, ``suffix_tokens``: tokens before and after the others that pass unrotated (class and register
+      tokens; `Rotation.padded`).
+    - ``heads``: only the first so many heads turn; ``None``: all.
+    - ``own_angles``: how the model's own code forms its angles: in float32, RoFormer in float64.
     - ``notes``: what the model does beyond the rotation, in words.
 
     Raises ``ValueError`` for fields of another form, and for ``layer_types`` of another length than ``layers``.
@@ -41,27 +52,37 @@ class ModelRotary:
     parts: tuple[str, ...] = ()
     sources: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
     softmax_factor: float = 1.0
+    temperatures: tuple[Temperature | None, ...] = ()
+    targets: tuple[str, ...] = ("q", "k")
+    prefix_tokens: int = 0
+    suffix_tokens: int = 0
+    heads: int | None = None
+    own_angles: Angles = "float32"
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.num_kv_heads is None:
             object.__setattr__(self, "num_kv_heads", self.num_heads)
-        for name in ("layers", "layer_types", "parts", "notes"):
-            object.__setattr__(self, name, _tuple(name, getattr(self, name), RotarySpec if name == "layers" else str))
+        for name, kind in (*_LISTS.items(), ("layers", RotarySpec), ("temperatures", Temperature)):
+            object.__setattr__(self, name, _tuple(name, getattr(self, name), kind))
         for name in ("model_type", "part"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} must be a word, got {getattr(self, name)!r}")
-        for name in ("num_heads", "num_kv_heads", "max_position"):
-            if name != "max_position" or self.max_position is not None:
+        for name in ("num_heads", "num_kv_heads", "max_position", "heads"):
+            if name not in ("max_position", "heads") or getattr(self, name) is not None:
                 whole(name, getattr(self, name))
+        for name in ("prefix_tokens", "suffix_tokens"):
+            whole(name, getattr(self, name), at_least=0)
+        if self.own_angles not in ("float32", "float64"):
+            raise ValueError(f"own_angles must be 'float32' or 'float64', got {self.own_angles!r}")
         number("softmax_factor", self.softmax_factor, above=0)
         told = self.sources.items() if isinstance(self.sources, dict) else [(None, None)]
         if not all(isinstance(word, str) for pair in told for word in pair):
             raise ValueError(f"sources must be a dictionary of words, got {self.sources!r:.80}")
-        if len(self.layers) != len(self.layer_types):
-            raise ValueError(
-                f"layer_types must have one word per layer, {len(self.layers)} here, got {len(self.layer_types)}"
-            )
+        for name, what in (("layer_types", "word"), ("temperatures", "scheme or None")):
+            found = len(getattr(self, name))
+            if found != len(self.layers) and (found or name == "layer_types"):
+                raise ValueError(f"{name} must have one {what} per layer, {len(self.layers)} here, got {found}")
         one: dict[RotarySpec, RotarySpec] = {}
         same = tuple(None if spec is None else one.setdefault(spec, spec) for spec in self.layers)
         object.__setattr__(self, "layers", same)
@@ -78,10 +99,13 @@ class ModelRotary:
     def with_angles(self, angles: Angles) -> "ModelRotary":
         """A copy in which every spec forms its angles this way: ``"exact"``, or ``"float32"`` as the model's own code.
 
+        Where the model's code forms them otherwise (``own_angles``), ``"float32"`` means that.
+
         >>> toy = ModelRotary(model_type="toy", layers=(RotarySpec(head_dim=8),), layer_types=("a",), num_heads=1)
         >>> toy.with_angles("float32").layers[0].angles
         'float32'
         """
+        angles = self.own_angles if angles == "float32" else angles
         changed = {spec: spec.replace(angles=angles) for spec in self.distinct}
         return dataclasses.replace(self, layers=tuple(None if spec is None else changed[spec] for spec in self.layers))
 
@@ -124,6 +148,7 @@ class ModelRotary:
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         data = {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
         data["layers"] = [None if spec is None else index[spec] for spec in self.layers]
+        data["temperatures"] = [to_data(scheme) for scheme in self.temperatures]
         return {**data, "sources": dict(self.sources), "specs": [spec.to_dict() for spec in index]}
 
     @classmethod
@@ -144,16 +169,18 @@ class ModelRotary:
                 raise ValueError(f"layers must hold numbers of specs, below {len(specs)} here, or None, got {i!r}")
         fields = {name: value for name, value in data.items() if name != "specs"}
         fields["layers"] = tuple(None if i is None else specs[i] for i in layers)
+        schemes = _tuple("temperatures", data.get("temperatures", ()), dict)
+        fields["temperatures"] = tuple(from_data("temperatures", scheme, TEMPERATURES) for scheme in schemes)
         if isinstance(data.get("sources"), dict):
             fields["sources"] = dict(data["sources"])
         return cls(**fields)
 
 
 def _tuple(name: str, values: Any, kind: type) -> tuple[Any, ...]:
-    """``values`` as a tuple; raises unless each is a ``kind``, or None in a list of layers."""
+    """``values`` as a tuple; raises unless each is a ``kind``, or None in a list of one per layer."""
     if not isinstance(values, list | tuple):
         raise ValueError(f"{name} must be a list or tuple, got {values!r:.80}")
     for i, value in enumerate(values):
-        if not isinstance(value, kind) and not (name == "layers" and value is None):
+        if not isinstance(value, kind) and not (name in ("layers", "temperatures") and value is None):
             raise ValueError(f"{name}[{i}] must be a {kind.__name__}, got {value!r:.80}")
     return tuple(values)

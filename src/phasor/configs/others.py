@@ -36,30 +36,8 @@ ARCHITECTURES = {  # for configs without model_type
     "MiniCPMForCausalLM": "minicpm",
 }
 
-LEARNED, ALIBI = "uses learned absolute positions", "uses ALiBi"
-_T5, NOPE = "uses T5's bucketed relative bias", "uses no position encoding in its attention"
-NOT_ROTARY = {
-    **dict.fromkeys(("bloom", "mpt", "jina_bert", "jina_bert_v2"), ALIBI),
-    **dict.fromkeys(("t5", "mt5", "umt5", "longt5", "switch_transformers", "pop2piano", "udop", "mpnet"), _T5),
-    **dict.fromkeys(("opt", "gpt2", "gpt_bigcode", "bert", "roberta", "xlm-roberta", "electra", "albert"), LEARNED),
-    **dict.fromkeys(("bart", "mbart", "openai-gpt", "biogpt", "camembert", "bigbird_pegasus", "big_bird"), LEARNED),
-    **dict.fromkeys(("pegasus", "marian", "m2m_100", "xglm", "ctrl", "distilbert"), "uses sinusoidal positions"),
-    **dict.fromkeys(("xlnet", "transfo-xl", "transformer_xl"), "uses Transformer-XL's relative positions"),
-    **dict.fromkeys(("deberta", "deberta-v2", "sew-d"), "uses disentangled relative positions"),
-    **dict.fromkeys(("nemotron_h", "jamba", "kimi_linear"), NOPE),
-    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"), "has no attention"),
-}
-
 UNREADABLE = {
-    "cohere_compass_text": "its M-RoPE parameters per layer type are not read yet",
-    "dots3_note_text": "its layer types have latent attention of different widths (per_layer_config)",
-    "ernie4_5_vl_moe_text": "height and width alternate pair by pair on a permuted ladder",
     "falcon_perception": "half of each head follows 2-D directions, one set per head, stored in the checkpoint",
-    "hunyuan_vl_text": "its sections span both members of a pair, so image tokens are not rotated at all but sheared",
-    "mistral_large4_text": "its frequencies are trained (a log-scale per pair in the checkpoint)",
-    "muse_glimmer_text": "which layers rotate is decided by a list of bases with zeros, and its code uses another base",
-    "muse_spark_text": "which layers rotate is decided by a list of bases with zeros, and its code uses another base",
-    "nanochat": "it rotates by the negative angle, which RotarySpec does not describe",
-    "neomme": "rows and columns alternate pair by pair",
-    "esmfold2": "it rotates by atom coordinates",
+    "gemma3n_vision": "its architecture comes from timm, and its config does not describe it",
+    "timm_wrapper": "its architecture comes from timm, and its config does not describe it",
 }

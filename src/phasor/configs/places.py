@@ -9,6 +9,7 @@ from .keys import Keys, is_dict
 from .scalings import ORIGINAL
 
 BOTH_SCALED = ("modernbert", "modernbert-decoder")  # elsewhere a legacy rope_scaling holds for full attention only
+NESTED_ONLY = ("cohere_compass_text", "dots3_note_text", "neomme")
 SCALED = ("full_attention", "compress")
 STEP_LABELS = ("full_attention", "sliding_attention")
 
@@ -55,8 +56,15 @@ def rope_places(reader: Reader) -> dict[str, Keys | None] | Keys:
         level = Keys([(path, outer)], keys.sources)
         if len(outer) < len(data):
             level.found("rope_type", "type")  # transformers leaves a copy of these beside the nested ones
+            if reader.model_type == "cohere_compass_text":  # published configs have this one beside them too
+                level.became("no effect: beside the parameters of the layer types", "rope_theta")
             level.refuse_unused(f"{reader.model_type}, whose parameters stand under {' and '.join(kinds)},")
         else:
+            if reader.model_type in NESTED_ONLY:
+                raise ValueError(
+                    f"{path.rstrip('.')} must have parameters per layer type ({', '.join(kinds)}) for "
+                    f"{reader.model_type}, got {sorted(data)}"
+                )
             for kind in kinds:
                 if reader.model_type in BOTH_SCALED or kind in SCALED:
                     levels[kind] = level

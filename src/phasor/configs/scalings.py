@@ -20,6 +20,7 @@ class Setting:
     top: Keys
     max_position: int | None
     length_key: str
+    nested: bool = False  # the parameters stand under a layer type
 
 
 def scaling_type(rope: Keys, setting: Setting) -> str:
@@ -29,6 +30,8 @@ def scaling_type(rope: Keys, setting: Setting) -> str:
         if not isinstance(word, str):
             raise ValueError(f"{path} must be the name of a scaling, got {word!r}")
         name = SPELLINGS.get(word, word)
+        if word == "xdrope" and setting.model_type == "hunyuan_vl_text":
+            name = "dynamic"
         if name == "yarn" and setting.model_type in ("phi3", "phi4_multimodal") and rope.found("short_factor"):
             name = "longrope"  # Phi-3's first spelling
         if name not in SCHEMES:
@@ -127,6 +130,11 @@ def _yarn(rope: Keys, setting: Setting) -> Scaling:
             given[name] = value
             rope.became(f"yarn {key} {value:.10g}", key)
     if (truncate := rope.flag("truncate")) is not None:
+        if setting.nested and not truncate:
+            raise ValueError(
+                f"{rope.found('truncate')[0][0]} is false: transformers does not look for truncate under a layer type "
+                "and rounds the ends of the ramp. Remove the key to do the same, or describe the layers with RotarySpec"
+            )
         given["truncate"] = truncate
         rope.became(f"yarn truncate {truncate}", "truncate")
     if given.get("mscale", 1) not in (0, 1) and not given.get("mscale_all_dim") and "attention" not in given:

@@ -14,13 +14,16 @@ HEAD_DIM = ("head_dim", "kv_channels", "attention_head_dim", "dim_head")
 LENGTH = ("max_position_embeddings", "n_positions", "max_seq_len")
 OWN_LENGTH = {  # classes whose length has another name, which means something else elsewhere (max_length: generation)
     "BailingHybridConfig": ("max_position_embeddings", "model_max_length"),
-    "ChatGLMConfig": ("seq_length",),
+    "ChatGLMConfig": ("seq_length", "max_sequence_length"),
     "NeoBERTConfig": ("max_length",),
 }
 OTHER_HEAD_DIMS = (
     "v_head_dim", "qk_head_dim", "qk_nope_head_dim", "qk_rope_head_dim", "global_head_dim", "swa_head_dim",
     "swa_v_head_dim", "index_head_dim", "mamba_head_dim", "linear_head_dim", "attention_head_dim", "mamba_d_head",
 )  # fmt: skip
+
+
+ROUNDED_DOWN = ("Glm4MoeConfig",)  # hidden_size / num_attention_heads need not come out even
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ def _head_dim(
         return sum(family.mla)
     zamba = family.config == "Zamba2Config"  # attends over two hidden states side by side
     names = ("attention_head_dim",) if zamba else HEAD_DIM
+    if zamba:
+        keys.became("no effect: attention_head_dim says the channels", "kv_channels")
     if (dim := keys.size(*names)) is not None:
         keys.became(f"head_dim {dim}", *names)
         return dim
@@ -90,7 +95,7 @@ def _head_dim(
         keys.sources[f"{path}head_dim"] = f"not in config: {family.config}'s default, {head_default}"
         return head_default
     hidden = size(HIDDEN, hidden_default) * (2 if zamba else 1)
-    if hidden % heads:
+    if hidden % heads and family.config not in ROUNDED_DOWN:
         raise ValueError(
             f"{path}head_dim is missing, and hidden_size {hidden} is not a multiple of num_attention_heads {heads}; "
             "add head_dim"

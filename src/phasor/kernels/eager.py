@@ -4,7 +4,7 @@ Eager PyTorch runs one operation at a time over whole tensors, so widened interm
 Here they live for one block of tokens, which fits the cache. The backward pass is the transposed rotation.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,43 +15,62 @@ from . import reference
 BLOCK = 2**17  # elements of x per block: 512 KiB once widened to float32
 
 
-def rotate(
-    x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool = False, trailing: bool = False, sequence_dim: int = -2
-) -> Tensor:
+class Layout(NamedTuple):
+    """Where the pairs lie and what the result is, as `reference.rotate` has it."""
+
+    interleaved: bool = False
+    trailing: bool = False
+    blocks: int = 1
+    permuted: bool = False
+    promoted: bool = False
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor, *, sequence_dim: int = -2, **layout: Any) -> Tensor:
     """`reference.rotate`, with ``sequence_dim`` the dimension of ``x``, ``cos`` and ``sin`` that holds the tokens.
 
-    Autograd keeps cos and sin. They must not need a gradient themselves: learned frequencies go through `reference`.
+    Autograd keeps cos and sin. They must not need a gradient themselves: learned frequencies go through `reference`, as
+    do rotations with ``second`` tables.
 
     >>> rotate(torch.tensor([[1.0, 0.0]]), torch.zeros(1, 1), torch.ones(1, 1)).tolist()
     [[0.0, 1.0]]
     """
     learns = x.requires_grad and torch.is_grad_enabled()
     if x.numel() <= 2 * BLOCK:  # in cache anyway
-        if not learns and not interleaved and 2 * cos.shape[-1] == x.shape[-1]:
+        if not learns and _is_halves(**layout) and 2 * cos.shape[-1] == x.shape[-1]:
             return _whole_rows(x, cos, sin)
-        return reference.rotate(x, cos, sin, interleaved=interleaved, trailing=trailing)
+        return reference.rotate(x, cos, sin, **layout)
     if learns:
-        y: Tensor = _Rotate.apply(x, cos, sin, interleaved, trailing, sequence_dim)
+        y: Tensor = _Rotate.apply(x, cos, sin, sequence_dim, *Layout(**layout))
         return y
-    return _in_blocks(x, cos, sin, interleaved, trailing, sequence_dim)
+    return _in_blocks(x, cos, sin, sequence_dim, Layout(**layout))
+
+
+def _is_halves(
+    interleaved: bool = False, trailing: bool = False, blocks: int = 1, permuted: bool = False, promoted: bool = False
+) -> bool:
+    return blocks == 1 and not (interleaved or permuted or promoted)
 
 
 class _Rotate(torch.autograd.Function):
     generate_vmap_rule = True  # for batched gradients; vmap itself takes the plain expression
 
     @staticmethod
-    def forward(x: Tensor, cos: Tensor, sin: Tensor, *layout: Any) -> Tensor:
-        return _in_blocks(x, cos, sin, *layout)
+    def forward(x: Tensor, cos: Tensor, sin: Tensor, sequence_dim: int, *layout: Any) -> Tensor:
+        return _in_blocks(x, cos, sin, sequence_dim, Layout(*layout))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        _, cos, sin, *ctx.layout = inputs
+        x, cos, sin, ctx.sequence_dim, *layout = inputs
+        ctx.layout, ctx.dtype = Layout(*layout), x.dtype
         ctx.save_for_backward(cos, sin)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         cos, sin = ctx.saved_tensors
-        return _Rotate.apply(grad, cos, -sin, *ctx.layout), None, None, None, None, None
+        # the transpose reads what the forward wrote, and writes what it read
+        written = ctx.layout._replace(interleaved=ctx.layout.interleaved != ctx.layout.permuted)
+        turned_back = _Rotate.apply(grad, cos, -sin, ctx.sequence_dim, *written)
+        return turned_back.to(ctx.dtype), None, None, None, *(None for _ in Layout._fields)
 
 
 def _whole_rows(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -61,23 +80,26 @@ def _whole_rows(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return (wide * torch.cat((cos, cos), -1)).add_(swapped.mul_(torch.cat((-sin, sin), -1))).to(x.dtype)
 
 
-def _in_blocks(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, trailing: bool, sequence_dim: int) -> Tensor:
-    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+def _in_blocks(x: Tensor, cos: Tensor, sin: Tensor, sequence_dim: int, layout: Layout) -> Tensor:
+    dtype = torch.promote_types(x.dtype, cos.dtype) if layout.promoted else x.dtype
+    y = torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
     block = max(1, BLOCK * x.shape[sequence_dim] // max(1, x.numel()))
-    blocks = (t.split(block, sequence_dim) for t in (y, x, cos, sin))
-    for y_part, x_part, cos_part, sin_part in zip(*blocks, strict=True):
-        _write(y_part, x_part, cos_part, sin_part, interleaved, trailing)
+    parts = (t.split(block, sequence_dim) for t in (y, x, cos, sin))
+    for y_part, x_part, cos_part, sin_part in zip(*parts, strict=True):
+        _write(y_part, x_part, cos_part, sin_part, layout)
     return y
 
 
-def _write(y: Tensor, x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, trailing: bool) -> None:
+def _write(y: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> None:
     width = 2 * cos.shape[-1]
     if width < x.shape[-1]:
-        rest = slice(0, -width) if trailing else slice(width, None)
+        rest = slice(0, -width) if layout.trailing else slice(width, None)
         y[..., rest] = x[..., rest]
-        turned = rotary_slice(x.shape[-1], width, trailing)
+        turned = rotary_slice(x.shape[-1], width, layout.trailing)
         y, x = y[..., turned], x[..., turned]
-    a, b = split(x.to(torch.promote_types(x.dtype, cos.dtype)), interleaved)
-    y_a, y_b = split(y, interleaved)
+    if layout.blocks > 1:  # a dimension of their own, so that halves are views
+        y, x, cos, sin = (t.unflatten(-1, (layout.blocks, -1)) for t in (y, x, cos, sin))
+    a, b = split(x.to(torch.promote_types(x.dtype, cos.dtype)), layout.interleaved)
+    y_a, y_b = split(y, layout.interleaved != layout.permuted)
     y_a.copy_((a * cos).sub_(b * sin))
     y_b.copy_((a * sin).add_(b * cos))

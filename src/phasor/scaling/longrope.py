@@ -63,8 +63,9 @@ class LongRoPE(Scaling):
     def _divisors(self, dim: int, seq_len: int | None) -> tuple[float, ...]:
         side = "long_factor" if self.is_long(seq_len) else "short_factor"
         values: tuple[float, ...] = getattr(self, side)
-        if len(values) != dim // 2:
-            raise ValueError(f"{side} must have one value per pair, {dim // 2} for rotary_dim {dim}, got {len(values)}")
+        rungs = (dim + 1) // 2
+        if len(values) != rungs:
+            raise ValueError(f"{side} must have one value per pair, {rungs} for rotary_dim {dim}, got {len(values)}")
         return values
 
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:

@@ -102,7 +102,7 @@ class YaRN(Scaling):
             low, high = math.floor(low), math.ceil(high)
         low, high = max(low, 0), min(high, dim - 1)
         high += 0.001 * (low == high)
-        ramp = ((torch.arange(dim // 2, dtype=torch.float32, device="cpu") - low) / (high - low)).clamp(0, 1)
+        ramp = ((torch.arange((dim + 1) // 2, dtype=torch.float32, device="cpu") - low) / (high - low)).clamp(0, 1)
         keep = 1 - ramp
         powers = powers_float32(base, dim)
         return 1.0 / (self.factor * powers) * (1 - keep) + 1.0 / powers * keep

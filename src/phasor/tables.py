@@ -1,0 +1,125 @@
+"""From a spec and positions to cos and sin: integer phases, or floating-point angles as models form them."""
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .phase import cos_sin, phases
+from .spec import RotarySpec, axis_steps
+from .tracing import constant
+
+
+def check_positions(positions: Any, spec: RotarySpec) -> Tensor:
+    """Positions as ``[axes, (B,) S]``, int64 or real as the spec has them, or ``ValueError``."""
+    real = spec.coordinates == "real"
+    kind = "real numbers" if real else "integers"
+    if not isinstance(positions, Tensor):
+        raise ValueError(f"positions must be a tensor of {kind}, got {type(positions).__name__}")
+    fractional = positions.dtype.is_floating_point
+    if positions.dtype.is_complex or positions.dtype == torch.bool or (fractional and not real):
+        raise ValueError(
+            f"positions must be {kind}, got {positions.dtype}; convert token positions with .long(), and rotate by "
+            "fractional positions with a spec of coordinates='real' or Rotation.from_frequencies"
+        )
+    if positions.dtype in (torch.float16, torch.bfloat16):
+        raise ValueError(f"positions must be float32 or float64 (half precision rounds them), got {positions.dtype}")
+    positions = positions if real else positions.to(torch.int64)
+    axes, shape = spec.axes.count, tuple(positions.shape)
+    if axes == 1:
+        if positions.ndim not in (1, 2):
+            raise ValueError(f"positions must be [seq] or [batch, seq] for a spec with one axis, got shape {shape}")
+        return positions.unsqueeze(0)
+    if positions.ndim not in (2, 3) or positions.shape[0] != axes:
+        raise ValueError(
+            f"positions must be [{axes}, seq] or [{axes}, batch, seq] for a spec with {axes} axes, got shape {shape}; "
+            f"for text, where all axes agree, use phasor.positions.text(positions, axes={axes})"
+        )
+    return positions
+
+
+def check_log_scale(log_scale: Any, spec: RotarySpec) -> None:
+    if not spec.learned:
+        raise ValueError("log_scale belongs to a spec with learned=True; this one has fixed frequencies")
+    if not isinstance(log_scale, Tensor) or not log_scale.is_floating_point() or log_scale.shape != (spec.pairs,):
+        got = f"{log_scale.dtype} {tuple(log_scale.shape)}" if isinstance(log_scale, Tensor) else repr(log_scale)
+        raise ValueError(
+            f"log_scale must be the trained tensor [{spec.pairs}] of a spec with learned frequencies, got {got}"
+        )
+
+
+def tables(
+    spec: RotarySpec,
+    positions: Tensor,
+    seq_len: int | None,
+    log_scale: Tensor | None,
+    dtype: torch.dtype,
+    *,
+    second: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """cos and sin, with direction and magnitude, rounded as the spec says; those of the ``second`` members if asked."""
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    if spec.angles == "exact" and spec.coordinates == "integer" and log_scale is None:
+        cos, sin = cos_sin(phases(positions, _steps(spec, seq_len, second, positions.device)), wide)
+    else:
+        angles = _float_angles(spec, positions, seq_len, log_scale, second)
+        cos, sin = angles.cos(), angles.sin()
+        if spec.angles != "float32":
+            cos, sin = cos.to(wide), sin.to(wide)
+    if spec.reverse:
+        sin = -sin
+    factor = spec.attention_factor(seq_len)
+    if factor != 1.0:
+        cos, sin = cos * factor, sin * factor
+    if spec.angles == "exact":
+        return cos, sin
+    if spec.tables in ("activation", "rounded"):
+        cos, sin = cos.to(dtype), sin.to(dtype)
+    if spec.tables == "rounded":
+        cos, sin = cos.to(wide), sin.to(wide)
+    if spec.tables == "float64":
+        cos, sin = cos.double(), sin.double()
+    return cos, sin
+
+
+def _float_angles(
+    spec: RotarySpec, positions: Tensor, seq_len: int | None, log_scale: Tensor | None, second: bool
+) -> Tensor:
+    """Angles in float32 if the spec says so, else in float64, in the order of operations of the models."""
+    dtype = torch.float32 if spec.angles == "float32" else torch.float64
+    frequencies = torch.tensor(_axis_frequencies(spec, seq_len, second), dtype=dtype, device=positions.device)
+    if log_scale is not None:
+        frequencies = frequencies * log_scale.to(dtype).exp()
+    at = positions.to(dtype)
+    if spec.position_scale != 1:
+        at = at * spec.position_scale
+    total = at[0].unsqueeze(-1) * frequencies[0]
+    for axis in range(1, at.shape[0]):
+        total = total + at[axis].unsqueeze(-1) * frequencies[axis]
+    return total
+
+
+def _steps(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.device) -> Tensor:
+    return torch.tensor(_step_values(spec, seq_len, second), dtype=torch.int64, device=device)
+
+
+# Exact decimals cannot be traced, so what they give is a constant of the compiled graph.
+@constant
+def _step_values(spec: RotarySpec, seq_len: int | None, second: bool) -> tuple[tuple[int, ...], ...]:
+    return axis_steps(_of_second_members(spec) if second else spec, seq_len)
+
+
+@constant
+def _axis_frequencies(spec: RotarySpec, seq_len: int | None, second: bool) -> list[list[float]]:
+    spec = _of_second_members(spec) if second else spec
+    dtype = torch.float32 if spec.angles == "float32" else torch.float64
+    shares = torch.tensor(spec.axes.weights(spec.pairs), dtype=dtype, device="cpu")
+    values: list[list[float]] = (spec.inv_freq(seq_len).to(dtype) * shares).tolist()
+    return values
+
+
+@lru_cache(maxsize=512)
+def _of_second_members(spec: RotarySpec) -> RotarySpec:
+    assert spec.second is not None
+    return spec.replace(axes=spec.second, second=None)

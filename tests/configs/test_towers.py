@@ -1,0 +1,206 @@
+"""Reading towers: defaults of the config classes, spellings, refusals, names; and the real configs that hold towers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from phasor.configs.keys import looks_like_rope
+from phasor.configs.read import OTHER_POSITIONS
+from phasor.configs.towers import INNER, TOWERS, UNREADABLE_TOWERS, read_tower, tower_of
+from phasor.configs.towers.line import Line
+from phasor.configs.without import NoRotary
+
+pytest.importorskip("transformers")
+
+from towers_theirs import both, config_of
+
+ROTARY_WORD = {"position_embeddings_type": "rotary"}
+CONFORMERS = ("seamless_m4t", "wav2vec2-bert", "wav2vec2-conformer")
+
+
+def given(name: str, **keys: Any) -> dict[str, Any]:
+    return {**(ROTARY_WORD if name in CONFORMERS else {}), **keys}
+
+
+@pytest.mark.parametrize("name", sorted(TOWERS))
+def test_what_is_left_out_is_the_default_of_the_config_class(name: str) -> None:
+    full, keys = read_tower(name, config_of(name).to_dict())
+    short, _ = read_tower(name, given(name))
+    assert set(short.diff(full)) <= ({"layer_types"} if name == "deepseek_ocr2_encoder" else set())
+    left = [key for _, key in keys.unused() if looks_like_rope(key) and key not in OTHER_POSITIONS]
+    assert left == [], "keys that look like rope and were neither used nor explained"
+
+
+@pytest.mark.parametrize("name", sorted(name for name, tower in TOWERS.items() if isinstance(tower, Line)))
+def test_sizes_of_lines_are_those_of_the_config_class(name: str) -> None:
+    tower, config = TOWERS[name], config_of(name)
+    assert isinstance(tower, Line)
+    hidden, heads, kv_heads, layers, head_dim, length = tower.family.sizes
+    assert (hidden, heads, layers) == (config.hidden_size, config.num_attention_heads, config.num_hidden_layers)
+    assert kv_heads in (None, getattr(config, "num_key_value_heads", None))
+    assert head_dim in (None, getattr(config, "head_dim", None)) and length == config.max_position_embeddings
+
+
+@pytest.mark.parametrize("name", sorted(TOWERS))
+def test_every_default_is_told_in_the_sources(name: str) -> None:
+    model, _ = read_tower(name, given(name), "a.part")
+    told = [key for key, meaning in model.sources.items() if meaning.startswith("not in config:")]
+    assert len(told) >= 3 and all(key.startswith("a.part.") for key in told)
+    assert any(TOWERS[name].config in meaning for meaning in model.sources.values())
+    assert model.part == "a.part" and model.model_type == name
+
+
+def test_a_size_has_the_names_its_class_gives_it() -> None:
+    for names in ({"depth": 3, "num_heads": 8}, {"num_hidden_layers": 3, "num_attention_heads": 8}):
+        model, _ = read_tower("qwen2_5_vl_vision", {"hidden_size": 256, **names})
+        assert (len(model.layers), model.num_heads, model.layers[0] and model.layers[0].head_dim) == (3, 8, 32)
+    wide, _ = read_tower("qwen2_vl_vision", {"embed_dim": 640, "hidden_size": 1536})
+    assert wide.layers[0] is not None and wide.layers[0].head_dim == 40  # hidden_size is that of its output
+    with pytest.raises(ValueError, match="num_heads and num_attention_heads contradict each other: 8 and 4"):
+        read_tower("qwen2_5_vl_vision", {"num_heads": 8, "num_attention_heads": 4})
+
+
+def test_whisper_names_of_audio_encoders() -> None:
+    names = {"d_model": 64, "encoder_attention_heads": 2, "encoder_layers": 3}
+    model, _ = read_tower("voxtral_realtime_encoder", {**names, "head_dim": 32})
+    inside, _ = read_tower("dots3_note_audio_encoder", {"whisper_config": {**names, "max_source_positions": 77}})
+    for found in (model, inside):
+        assert (len(found.layers), found.num_heads, found.layers[0] and found.layers[0].head_dim) == (3, 2, 32)
+    assert inside.max_position == 77
+    with pytest.raises(ValueError, match=r"hidden_size and d_model contradict each other: 64 and 32"):
+        read_tower("voxtral_realtime_encoder", {"hidden_size": 64, "d_model": 32})
+
+
+def test_what_is_unusual_is_said() -> None:
+    dit, _ = read_tower("qwen2_5_omni_dit", {})
+    assert dit.heads == 1 and dit.layers[0] is not None and dit.layers[0].permuted
+    clvp, _ = read_tower("clvp_encoder", {})
+    assert clvp.targets == ("q", "k", "v")
+    llama4, _ = read_tower("llama4_vision_model", {})
+    assert (llama4.prefix_tokens, llama4.suffix_tokens) == (0, 1)
+    dino, _ = read_tower("dinov3_vit", {"num_register_tokens": 4})
+    assert (dino.prefix_tokens, dino.suffix_tokens) == (5, 0)
+    lfm3, _ = read_tower("lfm3_vl_vision", {"num_hidden_layers": 6})
+    assert [spec is not None for spec in lfm3.layers] == [False, False, True, False, True, False]
+    sapiens, _ = read_tower("sapiens2", {})
+    assert sapiens.num_kv_heads == 16 and str([16] * 8 + [8] * 8 + [16] * 8) in sapiens.notes[-1]
+    moonshine, _ = read_tower("moonshine", {"encoder_num_hidden_layers": 2, "decoder_num_hidden_layers": 3})
+    assert moonshine.layer_types == ("encoder",) * 2 + ("decoder",) * 3
+    for name, words in {
+        "xcodec2": "index of the head", "wav2vec2-bert": "before they are projected",
+        "mlcd_vision_model": "class_pos_emb",
+        "muse_spark_vision": "column + 1", "inkling2_vision": "(0, 0)", "sam2_video": "(column, row)",
+        "edgetam_video": "memory_attention_rope_k_sizes", "musicflamingo": "audio features",
+        "efficientloftr": "whole hidden size", "evolla_saprot": "head_dim ** -0.5",
+    }.items():  # fmt: skip
+        assert words in " ".join(read_tower(name, given(name))[0].notes)
+
+
+def test_odd_shares_of_a_head_are_rounded_up_as_their_code_does() -> None:
+    """45 of 50 channels: 23 frequencies over 45, and 46 channels turn."""
+    config = config_of("moonshine", hidden_size=400)
+    spec = read_tower("moonshine", config.to_dict())[0].layers[0]
+    assert spec is not None and (spec.rotary_dim, spec.exponent_dim) == (46, 45)
+    theirs, mine = both("moonshine", config, torch.float32)
+    assert torch.equal(theirs, mine)
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("qwen3_vl_vison", {}, "'qwen3_vl_vison' is not a tower that is known; did you mean qwen3_vl_vision"),
+    ("lightglue", {}, "its frequencies are trained"),
+    (
+        "pixtral",
+        {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}},
+        "p.rope_parameters.rope_type is 'yarn', but",
+    ),
+    ("pixtral", {"rope_scaling": {"factor": 2.0}}, "p.rope_scaling.factor is not understood"),
+    ("pixtral", {"rope_scaling": 3}, "p.rope_scaling must be an object of keys"),
+    ("pixtral", {"rope_theta": 1.0}, "p.rope_theta must be a finite number above 1"),
+    ("pixtral", {"rope_theta": 500.0, "rope_parameters": {"rope_theta": 7.0}}, "contradict each other: 500.0 and 7.0"),
+    ("pixtral", {"partial_rotary_factor": 0.5}, "p.partial_rotary_factor must be 1 or left out"),
+    ("pixtral", {"partial_rotary_factor": -1}, "p.partial_rotary_factor must be a share of the head above 0"),
+    ("pixtral", {"head_dim": 32}, "p.hidden_size / number of heads and p.head_dim contradict each other: 64 and 32"),
+    ("pixtral", {"hidden_size": 1000}, "p.hidden_size must be a multiple of the number of heads, 16, got 1000"),
+    ("pixtral", {"hidden_size": 160}, "head_dim must be a multiple of 4, two axes of whole pairs, got 10"),
+    ("pixtral", {"num_attention_heads": 0}, "p.num_attention_heads must be an integer of at least 1"),
+    ("lfm3_vl_vision", {"layer_types": ["conv"]}, "p.layer_types must have one word per layer, 14 here, got 1"),
+    ("muse_spark_vision", {"layer_types": ["conv"]}, r"p.layer_types\[0\] must be one of full_attention, window"),
+    ("sapiens2", {"num_key_value_heads_per_layer": [8]}, "must have one number per layer, 24 here, got 1"),
+    ("sam3_vit_model", {"image_size": [1008, 504]}, r"p.image_size\[0\] and p.image_size\[1\] contradict"),
+    ("moonshine", {"encoder_num_attention_heads": 4}, "p.encoder_num_attention_heads must be that of the decoder, 8"),
+    ("efficientloftr", {"partial_rotary_factor": 1.0}, "p.partial_rotary_factor must be 4, half the number of heads"),
+    ("esmfold2_atom", {"num_uid_rope_pairs": 11}, r"p.head_dim must hold 3 x 2 \+ 11 pairs, got 32"),
+    ("wav2vec2-bert", {}, "p.position_embeddings_type is not stated, and not rotary by default"),
+    ("seamless_m4t", {"position_embeddings_type": "relative"}, "is 'relative'; it has no rotary embedding"),
+    ("clvp_encoder", {"use_rotary_embedding": False}, "p.use_rotary_embedding is false; it has no rotary"),
+    ("evolla_saprot", {"position_embedding_type": "absolute"}, "is 'absolute'; it has no rotary embedding"),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "words"), REFUSED)
+def test_refusals_name_the_key_and_the_rule(name: str, data: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words) as caught:
+        read_tower(name, data, "p.")
+    assert isinstance(caught.value, NoRotary) == ("has no rotary" in words or "rotary by default" in words)
+
+
+NAMED: list[tuple[dict[str, Any], str, dict[str, Any], str | None]] = [
+    ({"model_type": "pixtral"}, "vision_config", {"model_type": "mistral3"}, "pixtral"),
+    ({"model_type": "qwen2_5_vl"}, "vision_config", {}, "qwen2_5_vl_vision"),
+    ({}, "thinker_config.vision_config", {"model_type": "qwen2_5_vl"}, "qwen2_5_vl_vision"),
+    ({"model_type": ""}, "code2wav_config", {"model_type": "qwen3_omni_moe"}, "qwen3_omni_moe_code2wav"),
+    ({}, "structure_head.diffusion_module.atom_encoder", {}, "esmfold2_atom"),
+    ({}, "protein_encoder_config", {"model_type": "evolla"}, "evolla_saprot"),
+    ({"model_type": "lightglue"}, "", {}, "lightglue"),
+    ({"model_type": "siglip_vision_model"}, "vision_config", {"model_type": "gemma3"}, None),
+    ({"model_type": "qwen2_vl"}, "text_config", {}, None),
+    ({}, "vision_config", {}, None),
+]
+
+
+@pytest.mark.parametrize(("data", "path", "parent", "name"), NAMED)
+def test_towers_are_known_by_their_type_or_their_place(
+    data: dict[str, Any], path: str, parent: dict[str, Any], name: str | None
+) -> None:
+    assert tower_of(data, path, parent) == name
+
+
+def test_tables_are_whole() -> None:
+    assert not set(TOWERS) & set(UNREADABLE_TOWERS)
+    assert {tower for parts in INNER.values() for tower in parts.values()} <= set(TOWERS)
+
+
+def _towers(
+    data: dict[str, Any], path: str = "", parent: dict[str, Any] | None = None
+) -> list[tuple[str, dict[str, Any]]]:
+    name = tower_of(data, path, parent or {})
+    found = [(name, data)] if name in TOWERS else []
+    for key, value in data.items():
+        if isinstance(value, dict):
+            found += _towers(value, f"{path}.{key}" if path else key, data)
+    return found
+
+
+def test_real_configs_are_read_as_transformers_reads_them(shared_data: Path) -> None:
+    """Every tower in the folder of real configs: the same encoding from the raw file and from transformers' object."""
+    seen = []
+    for file in sorted(shared_data.glob("configs/*/*.json")):
+        for name, data in _towers(json.loads(file.read_text(encoding="utf-8"))):
+            config = config_of(name, **{key: value for key, value in data.items() if key != "model_type"})
+            mine, theirs = read_tower(name, data)[0], read_tower(name, config.to_dict())[0]
+            assert mine == theirs, (file.name, mine.diff(theirs))
+            assert torch.equal(*both(name, config, torch.float32)), file.name
+            seen.append(name)
+    assert len(seen) >= 18 and len(set(seen)) >= 11, sorted(set(seen))
+
+
+def test_scalings_of_audio_encoders_are_those_of_text_models() -> None:
+    """Their code accepts transformers' scalings; checked against its module, at and beyond the trained length."""
+    rope = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 2048}
+    for name, tower in TOWERS.items():
+        if isinstance(tower, Line) and tower.family.partial is None:
+            theirs, mine = both(name, config_of(name, rope_parameters=dict(rope)), torch.float32)
+            assert torch.equal(theirs, mine), name

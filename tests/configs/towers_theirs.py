@@ -1,0 +1,197 @@
+"""What transformers makes of a tower: its own module and apply function, called on the same q as ours."""
+
+import importlib
+import inspect
+import os
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+
+from phasor import RotarySpec, Rotation, apply_rotary, positions
+from phasor.configs.towers import TOWERS, read_tower
+from phasor.configs.towers.grid import Grid
+
+CELLS = torch.cat((positions.grid(5, 7), torch.tensor([[100, 4095, 32767, 131071], [131071, 7, 100, 4095]])), dim=1)
+LINE = torch.cat((torch.arange(8), torch.tensor([100, 4095, 32767, 131071])))
+HEAD_INDEX = {"xcodec2", "neucodec"}
+Pair = tuple[Tensor, Tensor]  # theirs and ours, in one layout
+
+
+@cache
+def classes() -> dict[str, tuple[Any, str]]:
+    """Config class name -> the class, and its model folder."""
+    wanted = {tower.config for tower in TOWERS.values()}
+    root = os.path.join(os.path.dirname(transformers.__file__), "models")
+    found = {}
+    for folder in sorted(os.listdir(root)):
+        path = os.path.join(root, folder, f"configuration_{folder}.py")
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            if any(f"class {name}(" in text for name in wanted):
+                module = importlib.import_module(f"transformers.models.{folder}.configuration_{folder}")
+                members = inspect.getmembers(module, inspect.isclass)
+                found.update({n: (c, folder) for n, c in members if n in wanted and c.__module__ == module.__name__})
+    return found
+
+
+def modeling(name: str) -> Any:
+    folder = classes()[TOWERS[name].config][1]
+    return importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
+
+
+def config_of(name: str, **changes: Any) -> Any:
+    if name in ("seamless_m4t", "wav2vec2-bert", "wav2vec2-conformer"):
+        changes["position_embeddings_type"] = "rotary"
+    return classes()[TOWERS[name].config][0](**changes)
+
+
+def spec_of(name: str, config: Any) -> RotarySpec:
+    model, _ = read_tower(name, config.to_dict())
+    return next(spec for spec in model.layers if spec is not None).replace(angles="float32")
+
+
+def made(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+
+
+def ours(x: Tensor, spec: RotarySpec, at: Tensor, before: int = 0, after: int = 0, form: str = "bhsd") -> Tensor:
+    rotation = Rotation.at(spec, at, dtype=x.dtype)
+    if before or after:
+        rotation = rotation.padded(before=before, after=after)
+    return apply_rotary(x, rotation, tensor_format=form)  # type: ignore[arg-type]
+
+
+def on_a_plane(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
+    """Most vision towers: a module with ids [S, axes], q as [S, heads, channels]."""
+    code, at = modeling(name), CELLS if spec.axes.count == 2 else torch.cat((CELLS[:1] % 9, CELLS))
+    q = made((at.shape[1], 2, spec.head_dim), dtype)
+    cos, sin = getattr(code, TOWERS[name].code)(config)(q, at.T)
+    return code.apply_rotary_pos_emb_vision(q, q, cos, sin)[0], ours(q[None], spec, at, form="bshd")[0]
+
+
+def mlcd(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
+    code, q = modeling(name), made((1, CELLS.shape[1], 2, spec.head_dim), dtype)
+    cos, sin = (t[None].float() for t in code.MLCDRotaryEmbedding(config)(q, CELLS.T))
+    return code.apply_rotary_pos_emb_vision(q, q, cos, sin)[0], ours(q, spec, CELLS, form="bshd")
+
+
+def pixtral(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
+    code, q = modeling(name), made((1, 2, CELLS.shape[1], spec.head_dim), dtype)
+    cos, sin = code.PixtralVisionRotaryEmbedding(config)(q, CELLS.T)
+    return code.apply_rotary_pos_emb(q, q, cos, sin, unsqueeze_dim=0)[0], ours(q, spec, CELLS)
+
+
+def gemma4(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
+    code, q, ids = modeling(name), made((1, CELLS.shape[1], 2, spec.head_dim), dtype), CELLS.T[None]
+    cos, sin = code.Gemma4VisionRotaryEmbedding(config)(q, ids)
+    return code.apply_multidimensional_rope(q, cos, sin, ids), ours(q, spec, CELLS, form="bshd")
+
+
+def sam(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
+    code, q = modeling(name), made((1, 2, CELLS.shape[1], spec.head_dim), dtype)
+    cos, sin = getattr(code, TOWERS[name].code)(config)(q, CELLS.T)
+    turn = getattr(code, "apply_rotary_pos_emb_2d", None) or code.apply_rotary_pos_emb_2d_self_attn
+    return turn(q, q, cos, sin)[0], ours(q, spec, CELLS)
+
+
+def llama4(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
+    """Cosines and sines: its complex product is allowed to round otherwise."""
+    freqs = modeling(name).Llama4VisionRotaryEmbedding(config)(torch.zeros(1))[:, 0]
+    side = config.image_size // config.patch_size
+    rotation = Rotation.at(spec, positions.grid(side, side).flip(0) + 1, dtype=dtype).padded(after=1)
+    return torch.stack((freqs.real, freqs.imag)), torch.stack((rotation.cos, rotation.sin))
+
+
+def dino(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
+    code, rows, columns = modeling(name), 11, 14
+    pixels = torch.zeros(1, 3, rows * config.patch_size, columns * config.patch_size, dtype=dtype)
+    cos, sin = getattr(code, TOWERS[name].code)(config).eval()(pixels)
+    model, _ = read_tower(name, config.to_dict())
+    assert model.prefix_tokens == 1 + config.num_register_tokens
+    q = made((1, 2, model.prefix_tokens + rows * columns, spec.head_dim), dtype)
+    centres = ((torch.arange(0.5, n) / n) for n in (rows, columns))
+    at = 2.0 * torch.stack(torch.meshgrid(*centres, indexing="ij")).flatten(1) - 1.0
+    return code.apply_rotary_pos_emb(q, q, cos, sin)[0], ours(q, spec, at, before=model.prefix_tokens)
+
+
+def vjepa2(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
+    own = {"hidden_size": config.hidden_size, "num_attention_heads": config.num_attention_heads}
+    if name == "vjepa2_predictor":
+        own = {"hidden_size": config.pred_hidden_size, "num_attention_heads": config.pred_num_attention_heads}
+    attention = modeling(name).VJEPA2RopeAttention(config, **own)
+    at = positions.grid(3, 5, 7)
+    q = made((1, 2, at.shape[1], spec.head_dim), dtype)
+    return attention.apply_rotary_embeddings(q, tuple(at)), ours(q, spec, at)
+
+
+def loftr(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
+    code, (rows, columns) = modeling(name), (6, 9)
+    side = [(n - 1) * config.q_aggregation_stride + config.q_aggregation_kernel_size for n in (rows, columns)]
+    cos, sin = code.EfficientLoFTRRotaryEmbedding(config)(torch.zeros(1, spec.head_dim, *side, dtype=dtype))
+    q = made((1, rows, columns, spec.head_dim), dtype)  # the whole hidden size, as one head
+    theirs = code.apply_rotary_pos_emb(q, q, cos, sin, unsqueeze_dim=0)[0].reshape(1, 1, -1, spec.head_dim)
+    return theirs, ours(q.reshape(1, 1, -1, spec.head_dim), spec, positions.grid(rows, columns) + 1)
+
+
+def on_a_line(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
+    code, q = modeling(name), made((1, 2, len(LINE), spec.head_dim), dtype)
+    own = config.speech_encoder_config if hasattr(config, "speech_encoder_config") else config
+    rotary = getattr(code, TOWERS[name].code)(own)
+    if name in HEAD_INDEX:
+        heads = config.num_attention_heads
+        q = made((1, heads, 5, spec.head_dim), dtype)
+        cos, sin = rotary(q, torch.arange(heads)[None])
+        # heads are the sequence: turn [batch, seq, heads, channels] at the position of the head
+        return code.apply_rotary_pos_emb(q, q, cos, sin, unsqueeze_dim=2)[0], ours(
+            q.transpose(1, 2), spec, torch.arange(heads)
+        ).transpose(1, 2)
+    cos, sin = rotary(q, LINE[None])
+    if spec.permuted:
+        return code.apply_rotary_pos_emb(*(code.deinterleave_head_dim(q),) * 2, cos, sin)[0], ours(q, spec, LINE)
+    return code.apply_rotary_pos_emb(q, q, cos, sin)[0], ours(q, spec, LINE)
+
+
+def conformer(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
+    """Its cosines, [2, seq, 1, 1, channels]; positions are always 0, 1, 2, …"""
+    at = torch.arange(300)
+    table = getattr(modeling(name), TOWERS[name].code)(config)(torch.zeros(1, len(at), 8, dtype=dtype))
+    rotation = Rotation.at(spec, at, dtype=dtype)
+    half = spec.head_dim // 2
+    assert torch.equal(table[..., :half], table[..., half:])
+    return table[:, :, 0, 0, :half], torch.stack((rotation.cos, rotation.sin))
+
+
+def clvp(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
+    code, at, wide = modeling(name), torch.arange(300), spec.rotary_dim
+    q = made((1, 2, 300, spec.head_dim), dtype)
+    angles = code.ClvpRotaryPositionalEmbedding(config)(q[:, 0])[0]
+    turned = code.apply_rotary_pos_emb(*(q[..., :wide],) * 3, angles.cos().to(dtype), angles.sin().to(dtype), at[None])
+    assert torch.equal(turned[0], turned[2])
+    return torch.cat((turned[0], q[..., wide:]), dim=-1), ours(q, spec, at)
+
+
+def esmfold2(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
+    code, q = modeling(name), made((1, 2, 40, spec.head_dim), dtype)
+    xyz, uid = 9 * made((1, 40, 3), torch.float32), torch.arange(40)[None] // 3
+    cos, sin = code.EsmFold2RotaryEmbedding(config)(xyz, uid, dtype=dtype)
+    at = torch.cat((xyz[0].T, uid.float()))
+    return code.apply_rotary_pos_emb(q, q, cos, sin)[0], ours(q, spec, at)
+
+
+OWN: dict[str, Callable[[str, Any, RotarySpec, torch.dtype], Pair]] = {
+    "mlcd_vision_model": mlcd, "pixtral": pixtral, "gemma4_vision": gemma4, "llama4_vision_model": llama4,
+    "sam2_video": sam, "sam3_tracker_video": sam, "edgetam_video": sam, "sam3_vit_model": sam,
+    "dinov3_vit": dino, "eomt_dinov3": dino, "sapiens2": dino, "vjepa2": vjepa2, "vjepa2_predictor": vjepa2,
+    "efficientloftr": loftr, "clvp_encoder": clvp, "esmfold2_atom": esmfold2, "seamless_m4t": conformer,
+    "wav2vec2-bert": conformer, "wav2vec2-conformer": conformer,
+}  # fmt: skip
+
+
+def both(name: str, config: Any, dtype: torch.dtype) -> Pair:
+    default = on_a_plane if isinstance(TOWERS[name], Grid) else on_a_line
+    return OWN.get(name, default)(name, config, spec_of(name, config), dtype)
