@@ -1,0 +1,161 @@
+"""Time and memory of one training step of the span heads: the published dense loss and ours, inside one run.
+
+    python benchmarks/span_loss.py [--rounds 11] [--threads 1] [--batch 4] [--types 10]
+
+A step is projection, rotation, scores, masks, loss and backward pass; the encoder is left out. Times are medians of
+interleaved rounds. Memory is the growth of the process's resident peak over one step, in a fresh process (Linux).
+The published step is that of the PyTorch ports: masks of 1e12, dense labels (made beforehand), loss of kexue.fm 7359.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from phasor.heads import (
+    EfficientGlobalPointer,
+    GlobalPointer,
+    SpanHead,
+    multilabel_cross_entropy,
+    sparse_multilabel_cross_entropy,
+)
+
+HEADS = {"GlobalPointer": GlobalPointer, "Efficient": EfficientGlobalPointer}
+STEPS = ["published", "dense", "sparse", "head.loss"]
+LENGTHS = [128, 256, 512]
+
+
+def turned(x: Tensor, dim: int) -> Tensor:
+    n, d = x.shape[dim], x.shape[-1]
+    angles = torch.arange(n).float()[:, None] * 10000.0 ** (-torch.arange(0, d, 2).float() / d)
+    shape = [n if i == dim else 1 for i in range(x.ndim - 1)] + [d]
+    cos, sin = (t.repeat_interleave(2, -1).view(shape) for t in (angles.cos(), angles.sin()))
+    return x * cos + torch.stack((-x[..., 1::2], x[..., ::2]), -1).reshape(x.shape) * sin
+
+
+def published_scores(head: SpanHead, hidden: Tensor, mask: Tensor) -> Tensor:
+    x, d = head.dense(hidden), head.head_dim
+    if isinstance(head, EfficientGlobalPointer):
+        logits = torch.einsum("bmd,bnd->bmn", turned(x[..., :d], 1), turned(x[..., d:], 1)) / d**0.5
+        bias = torch.stack(head.ends(x).chunk(head.num_types, -1), -2).transpose(1, 2) / 2
+        logits = logits.unsqueeze(1) + bias[..., :1] + bias[..., 1:].transpose(2, 3)
+    else:
+        x = torch.stack(x.chunk(head.num_types, -1), -2)
+        logits = torch.einsum("bmhd,bnhd->bhmn", turned(x[..., :d], 1), turned(x[..., d:], 1)) / d**0.5
+    logits = logits.masked_fill(mask[:, None, :, None] == 0, -1e12).masked_fill(mask[:, None, None, :] == 0, -1e12)
+    return logits - torch.tril(torch.ones_like(logits), -1) * 1e12
+
+
+def published_loss(scores: Tensor, labels: Tensor) -> Tensor:
+    scores = (1 - 2 * labels) * scores
+    zero = torch.zeros_like(scores[..., :1])
+    negative = torch.cat((scores - labels * 1e12, zero), -1)
+    positive = torch.cat((scores - (1 - labels) * 1e12, zero), -1)
+    return torch.logsumexp(negative, -1) + torch.logsumexp(positive, -1)
+
+
+def steps(kind: str, batch: int, length: int, types: int, wanted: list[str]) -> dict[str, Callable[[], Tensor]]:
+    """One training step each: forward and backward; they return the loss."""
+    torch.manual_seed(0)
+    head = HEADS[kind](768, types)
+    hidden = torch.randn(batch, length, 768, requires_grad=True)
+    mask = (torch.arange(length) < torch.linspace(length, length // 2, batch)[:, None]).long()
+    spans = torch.stack(  # three short entities a sentence
+        [torch.tensor([b, 3 * b % types, s, s + 2]) for b in range(batch) for s in (1, length // 4, length // 3)]
+    )
+    cells = torch.full((batch, types, 3), -1)
+    cells[spans[:, 0], spans[:, 1]] = (spans[:, 2] * length + spans[:, 3]).view(batch, 3).repeat_interleave(3, 0)
+
+    def labels(dtype: torch.dtype) -> Tensor:
+        t = torch.zeros(batch, types, length, length, dtype=dtype)
+        t[tuple(spans.T)] = 1
+        return t.flatten(2)
+
+    made = {"published": lambda: labels(torch.float32), "dense": lambda: labels(torch.bool)}
+    truth = {name: make() for name, make in made.items() if name in wanted}
+    losses = {
+        "published": lambda: published_loss(published_scores(head, hidden, mask).flatten(2), truth["published"]).mean(),
+        "dense": lambda: multilabel_cross_entropy(head(hidden, mask).flatten(2), truth["dense"]).mean(),
+        "sparse": lambda: sparse_multilabel_cross_entropy(head(hidden, mask).flatten(2), cells).mean(),
+        "head.loss": lambda: head.loss(hidden, spans, mask),
+    }
+
+    def step(name: str) -> Tensor:
+        loss = losses[name]()
+        loss.backward()
+        return loss.detach()
+
+    return {name: lambda name=name: step(name) for name in wanted}
+
+
+def medians(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for i in range(rounds + 2):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            if i > 1:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(spent) for name, spent in times.items()}
+
+
+def resident(field: str) -> int:
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1])
+
+
+def print_peak(kind: str, batch: int, length: int, types: int, name: str) -> None:
+    steps(kind, batch, 16, types, [name])[name]()  # the library's own first allocations
+    step = steps(kind, batch, length, types, [name])[name]
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = resident("VmRSS")
+    step()
+    print((resident("VmHWM") - before) / 1024)
+
+
+def peak(kind: str, batch: int, length: int, types: int, name: str, threads: int) -> float:
+    """MiB that one step adds to the process at its peak."""
+    arguments = ["--peak", kind, str(length), name, "--batch", str(batch), "--types", str(types)]
+    command = [sys.executable, __file__, *arguments, "--threads", str(threads)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--types", type=int, default=10)
+    parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    if args.peak:
+        kind, length, name = args.peak
+        return print_peak(kind, args.batch, int(length), args.types, name)
+    print(
+        f"torch {torch.__version__}, {args.threads} thread(s), float32, batch {args.batch}, {args.types} types, hidden "
+        f"768, head_dim 64: forward and backward, median of {args.rounds} rounds\n"
+    )
+    print("| head | n | " + " | ".join(f"{name}, ms" for name in STEPS), end="")
+    print(" | published / head.loss | " + " | ".join(f"{name}, MiB" for name in STEPS) + " |")
+    print("|---|---|" + "---|" * (2 * len(STEPS) + 1))
+    for kind in HEADS:
+        for length in LENGTHS:
+            calls = steps(kind, args.batch, length, args.types, STEPS)
+            losses = [float(call()) for call in calls.values()]
+            assert max(losses) - min(losses) < 1e-4 * max(losses), losses
+            spent = medians(calls, args.rounds)
+            memory = [peak(kind, args.batch, length, args.types, name, args.threads) for name in STEPS]
+            columns = [kind, str(length), *(f"{1e3 * spent[name]:.0f}" for name in STEPS)]
+            columns += [f"{spent['published'] / spent['head.loss']:.1f}", *(f"{mib:.0f}" for mib in memory)]
+            print("| " + " | ".join(columns) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

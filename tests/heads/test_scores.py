@@ -1,0 +1,167 @@
+"""Scores against the plain definition, masks, positions and what the rotation knows."""
+
+import pytest
+import torch
+
+from phasor import RotarySpec, positions
+from phasor.axes import Axial
+from phasor.heads import EfficientGlobalPointer, GlobalPointer
+from phasor.scaling import DynamicNTK, YaRN
+
+from . import plain
+
+HEADS = [GlobalPointer, EfficientGlobalPointer]
+both = pytest.mark.parametrize("kind", HEADS)
+
+SPECS = {
+    "none": None,
+    "published": True,
+    "halves": RotarySpec(head_dim=8, base=500.0),
+    "partial": RotarySpec(head_dim=8, rotary_dim=4, interleaved=True),
+    "trailing": RotarySpec(head_dim=8, rotary_dim=4, trailing=True),
+    "frequencies": RotarySpec(head_dim=8, frequencies=(1.0, 0.3, 0.2, 0.0)),
+    "yarn": RotarySpec(head_dim=8, scaling=YaRN(factor=4.0, original_max_position=64)),
+    "dynamic": RotarySpec(head_dim=8, scaling=DynamicNTK(factor=2.0, original_max_position=4)),
+    "axial": RotarySpec(head_dim=8, axes=Axial((2, 2))),
+}
+
+
+def made(kind, types=3, seed=0, **options):
+    torch.manual_seed(seed)
+    return kind(16, types, **{"head_dim": 8, **options})
+
+
+def hidden(batch=2, length=7, seed=1):
+    return torch.randn(batch, length, 16, generator=torch.Generator().manual_seed(seed))
+
+
+def same(a, b, tolerance):
+    torch.testing.assert_close(a.double(), b.double(), rtol=tolerance, atol=tolerance)
+
+
+@both
+@pytest.mark.parametrize("tril", [True, False])
+@pytest.mark.parametrize("name", SPECS)
+def test_scores_are_the_plain_definition(kind, tril, name):
+    options = {"rotary": SPECS[name], "seq_len": 16 if name == "dynamic" else None, "tril": tril}
+    head, x = made(kind, **options), hidden()
+    mask = torch.tensor([[0, 1, 1, 1, 1, 1, 1], [1, 1, 0, 1, 1, 0, 0]])
+    expected = plain.scores(head, x, mask, None if name != "axial" else torch.arange(7).expand(2, 2, -1))
+    same(head(x, mask), expected, 1e-6)
+    same(head.double()(x.double(), mask), expected, 1e-13)
+    assert head(x.double(), mask).dtype == torch.float64
+
+
+@both
+def test_given_positions_turn(kind):
+    head, x = made(kind), hidden()
+    at = torch.tensor([[3, 4, 9, 10, 11, 40, 41], [0, 1, 2, 3, 4, 5, 1_000_000]])
+    same(head(x, positions=at), plain.scores(head, x, positions=at[None]), 1e-6)
+    same(head(x, positions=at[1]), plain.scores(head, x, positions=at[1].expand(1, 2, -1)), 1e-6)
+    two = made(kind, rotary=SPECS["axial"])
+    grid = torch.stack((at, at // 3))
+    same(two(x, positions=grid), plain.scores(two, x, positions=grid), 1e-6)
+
+
+@both
+def test_left_padding_changes_nothing(kind):
+    head, x = made(kind), hidden(1, 5)
+    padded = torch.cat((torch.randn(1, 4, 16), x), 1)
+    mask = torch.tensor([[0] * 4 + [1] * 5])
+    alone = head(x)
+    same(head(padded, mask)[:, :, 4:, 4:], alone, 1e-6)
+    same(head(padded, mask, positions.from_mask(mask))[:, :, 4:, 4:], alone, 1e-6)
+    assert int(head(padded, mask).isfinite().sum()) == int(alone.isfinite().sum())
+
+
+@both
+@pytest.mark.parametrize("tril", [True, False])
+def test_packed_sentences_score_as_alone_and_never_join(kind, tril):
+    head, x = made(kind, tril=tril), hidden(1, 9)
+    mask = torch.tensor([[1, 1, 1, 1, 2, 2, 2, 0, 0]])
+    packed = head(x, mask)
+    first, second = head(x[:, :4]), head(x[:, 4:7])
+    same(packed[:, :, :4, :4], first, 1e-6)
+    same(packed[:, :, 4:7, 4:7], second, 1e-6)
+    assert int(packed.isfinite().sum()) == int(first.isfinite().sum() + second.isfinite().sum())
+    at = positions.packed(torch.tensor([0, 4, 7, 9]))
+    same(head(x, mask, at)[packed.isfinite()], packed[packed.isfinite()], 1e-6)
+
+
+@both
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.int64])
+def test_masks_of_any_integer_dtype(kind, dtype):
+    head, x = made(kind), hidden()
+    mask = torch.tensor([[1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0]])
+    scores = head(x, mask.to(dtype))
+    cells = torch.zeros(2, 3, 7, 7, dtype=torch.bool)
+    cells[0, :, :3, :3] = torch.ones(3, 3).triu().bool()
+    assert torch.equal(scores != float("-inf"), cells)
+    assert bool(scores[cells].isfinite().all())
+
+
+@both
+def test_the_rotation_knows_the_length_of_a_span_and_nothing_else(kind):
+    x = torch.randn(1, 1, 16).expand(1, 30, 16)  # equal tokens: only their distance can differ
+    scores = made(kind, tril=False)(x)[0, 0]
+    for offset in range(-29, 30):
+        diagonal = scores.diagonal(offset)
+        same(diagonal, diagonal[:1].expand_as(diagonal), 2e-6)
+    assert scores[0].std() > 0.01
+    without = made(kind, tril=False, rotary=False)(x)[0, 0]
+    same(without, without[:1, :1].expand_as(without), 2e-6)
+
+
+@both
+def test_empty_batches_and_sentences(kind):
+    head, spans = made(kind), torch.zeros(0, 4, dtype=torch.int64)
+    for x in (hidden()[:0], hidden()[:, :0]):
+        x.requires_grad_()
+        assert head(x).shape == (x.shape[0], 3, x.shape[1], x.shape[1])
+        loss = head.loss(x, spans)
+        loss.backward()
+        assert loss == 0 and loss.dtype == torch.float32 and x.grad.shape == x.shape
+
+
+def test_nothing_but_the_layers_is_saved():
+    assert sorted(made(GlobalPointer).state_dict()) == ["dense.bias", "dense.weight"]
+    efficient = made(EfficientGlobalPointer).state_dict()
+    assert sorted(efficient) == ["dense.bias", "dense.weight", "ends.bias", "ends.weight"]
+
+
+def test_numbers_of_weights_are_those_of_the_papers():
+    """kexue.fm/archives/8877 and the published code: 984,320 and 101,012 for BERT base and ten types."""
+    sizes = [sum(p.numel() for p in kind(768, 10).parameters()) for kind in HEADS]
+    assert sizes == [984_320, 101_012]
+
+
+def test_errors():
+    head, x = made(GlobalPointer), hidden()
+    for call, message in [
+        (lambda: GlobalPointer(16, 0), "num_types must be an integer of at least 1, got 0"),
+        (lambda: GlobalPointer(16, 2, head_dim=7), "rotary_dim must be a positive even number"),
+        (lambda: GlobalPointer(16, 2, tril=1), "tril must be True or False, got 1"),
+        (lambda: GlobalPointer(16, 2, rotary="rope"), "rotary must be True, False, None or a RotarySpec, got 'rope'"),
+        (lambda: GlobalPointer(16, 2, rotary=RotarySpec(head_dim=8)), "rotary must be a spec with head_dim=64"),
+        (lambda: made(GlobalPointer, rotary=SPECS["dynamic"]), "seq_len is missing"),
+        (lambda: head(x[0]), r"hidden must be \[batch, seq, hidden_size=16\], got \[7, 16\]"),
+        (lambda: head(x[..., :8]), r"hidden must be \[batch, seq, hidden_size=16\], got \[2, 7, 8\]"),
+        (lambda: head(x, torch.ones(2, 6).long()), r"mask must be booleans or integers \[batch, seq\] = \[2, 7\]"),
+        (lambda: head(x, torch.ones(2, 7)), r"0 where there is no token, got torch.float32 \[2, 7\]"),
+        (lambda: head(x, positions=torch.arange(6)), "positions"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_printed_it_says_how_it_turns():
+    assert "num_types=3, head_dim=8, rotary=(all 8 channels, interleaved, base 10000" in repr(made(GlobalPointer))
+    assert "rotary=None" in repr(made(GlobalPointer, rotary=False))
+
+
+@pytest.mark.slow
+@both
+def test_forward_compiles_whole(kind):
+    head, x = made(kind), hidden()
+    mask = torch.tensor([[1] * 7, [1, 1, 1, 0, 0, 0, 0]])
+    same(torch.compile(head, fullgraph=True)(x, mask), head(x, mask), 1e-6)
