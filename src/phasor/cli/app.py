@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from . import demo, inspect, lab
+from . import demo, golden, inspect, lab, ner
 
 
 def _version(asked: bool) -> None:
@@ -34,3 +34,6 @@ def phasor(
 app.command("inspect")(inspect.inspect)
 app.command("demo")(demo.demo)
 app.add_typer(lab.app, name="lab")
+app.add_typer(ner.app, name="ner")
+app.command("golden")(golden.golden)
+app.command("check")(golden.check)

@@ -1,0 +1,34 @@
+"""Named entities and other spans: data, training, prediction and measures for `phasor.heads`.
+
+`train` makes a folder with a model, `load` reads it, `predict` finds spans in texts, `evaluate` counts what is right.
+"""
+
+from .config import ModelConfig, TrainConfig
+from .data import Entity, Example, labels_of, read
+from .data.merge import Prediction
+from .metrics import Score, Scores, evaluate
+from .model import Saved, SpanModel, load, new_model
+from .predict import predict
+from .tokens import make_tokenizer
+from .train import Trained, train
+
+__all__ = [
+    "Entity",
+    "Example",
+    "ModelConfig",
+    "Prediction",
+    "Saved",
+    "Score",
+    "Scores",
+    "SpanModel",
+    "TrainConfig",
+    "Trained",
+    "evaluate",
+    "labels_of",
+    "load",
+    "make_tokenizer",
+    "new_model",
+    "predict",
+    "read",
+    "train",
+]

@@ -1,0 +1,67 @@
+"""Tokenizers of the models that start from nothing: one token per character, or one per byte of UTF-8."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+KINDS = ("characters", "bytes")
+UNKNOWN = "[UNK]"
+
+
+def make_tokenizer(kind: str, texts: Iterable[str], *, at_least: int = 2) -> Any:
+    """A ``tokenizers.Tokenizer``, as it is saved in ``tokenizer.json``.
+
+    ``"characters"``: the characters that occur ``at_least`` times in ``texts`` have a token each, all others share
+    ``[UNK]`` (so that ``[UNK]`` is trained too). ``"bytes"``: 256 tokens, whatever the texts. Token 0 of characters is
+    ``[UNK]``; neither has a token for padding, which masks hide.
+
+    >>> tokenizer = make_tokenizer("characters", ["abba", "c"])
+    >>> tokenizer.encode("abc").ids, tokenizer.encode("abc").offsets
+    ([1, 2, 0], [(0, 1), (1, 2), (2, 3)])
+    >>> make_tokenizer("bytes", []).encode("é").offsets  # two bytes of one character
+    [(0, 1), (0, 1)]
+    """
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+    if kind == "characters":
+        counts = Counter(character for text in texts for character in text)
+        known = sorted((c for c, n in counts.items() if n >= at_least), key=lambda c: (-counts[c], c))
+        tokenizer = Tokenizer(models.WordLevel({UNKNOWN: 0} | {c: i + 1 for i, c in enumerate(known)}, UNKNOWN))
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    elif kind == "bytes":
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+        tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    else:
+        raise ValueError(f"tokens must be one of {', '.join(KINDS)}, got {kind!r}")
+    return tokenizer
+
+
+def tokenizer_of_encoder(folder: Path) -> Any:
+    """The tokenizer of a transformers encoder's directory, without its padding and truncation.
+
+    Raises ``ValueError`` if there is none, or only a slow one, which cannot say where in the text a token is.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"encoder must be a folder with a tokenizer that transformers can load, got: {reason}"
+        ) from None
+    if not getattr(tokenizer, "is_fast", False):
+        raise ValueError(
+            f"encoder must have a fast tokenizer (tokenizer.json), got the slow {type(tokenizer).__name__} of "
+            f"{str(folder)!r}, which keeps no character offsets; convert it with transformers first"
+        )
+    return plain(tokenizer.backend_tokenizer)
+
+
+def plain(tokenizer: Any) -> Any:
+    """The tokenizer without padding and truncation: windows are cut by the alignment, which loses nothing."""
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer

@@ -1,0 +1,31 @@
+import pytest
+import torch
+
+from phasor.ner.export import export
+
+from .toy import model
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxscript")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"encoder": "bilstm", "layers": 2},
+        {"encoder": "transformer", "head": "global-pointer"},
+        {"encoder": "transformer", "encoder_positions": "none", "rotary": False},
+    ],
+)
+def test_onnx_has_torchs_scores_for_every_batch_and_length(tmp_path, shape):
+    spans = model(**shape).eval()
+    session = onnxruntime.InferenceSession(export(spans, tmp_path / "model.onnx"))
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+    for batch, length in ((2, 5), (1, 1), (3, 17), (1, 300)):
+        ids = torch.randint(0, 10, (batch, length))
+        mask = torch.arange(length) < torch.randint(1, length + 1, (batch, 1))
+        content = mask & (torch.arange(length) > 0)
+        inputs = {"ids": ids, "mask": mask.long(), "content": content.long()}
+        (scores,) = session.run(["scores"], {name: tensor.numpy() for name, tensor in inputs.items()})
+        torch.testing.assert_close(torch.from_numpy(scores), spans(ids, mask, content).detach(), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,179 @@
+import pytest
+import torch
+from torch import nn
+
+from phasor.ner import load, make_tokenizer, predict, train
+from phasor.ner.encoders import BiLSTM, load_pretrained
+from phasor.ner.model import SpanModel, save
+from phasor.ner.setup import tokenizer_and_limits
+
+from .toy import DEV, TOKENIZER, TRAIN, model, model_config, train_config
+
+KINDS = [{"encoder": "bilstm"}, {"encoder": "transformer"}, {"encoder": "transformer", "encoder_positions": "none"}]
+
+
+def rows(mask):
+    return torch.randint(0, 10, mask.shape), mask
+
+
+@pytest.mark.parametrize("shape", KINDS)
+@pytest.mark.parametrize("head", ["efficient", "global-pointer"])
+def test_scores_do_not_depend_on_padding(shape, head):
+    spans = model(**shape, head=head).eval()
+    ids, mask = rows(torch.tensor([[True] * 9, [True] * 5 + [False] * 4]))
+    batch = spans(ids, mask)[1, :, :5, :5]
+    alone = spans(ids[1:, :5], mask[1:, :5])[0]
+    torch.testing.assert_close(batch, alone, rtol=1e-5, atol=1e-5)
+    assert bool((spans(ids, mask)[1, :, 5:] == -torch.inf).all())
+
+
+def test_special_tokens_have_no_spans():
+    spans = model().eval()
+    ids, mask = rows(torch.ones(1, 6, dtype=torch.bool))
+    content = mask.clone()
+    content[0, [0, 5]] = False
+    scores = spans(ids, mask, content)[0]
+    assert bool((scores[:, [0, 5]] == -torch.inf).all()) and bool((scores[..., [0, 5]] == -torch.inf).all())
+    assert torch.equal(scores[:, 1:5, 1:5], spans(ids, mask)[0][:, 1:5, 1:5])
+
+
+def test_the_bilstm_is_torchs_on_packed_sequences():
+    encoder = BiLSTM(model_config(layers=2)).eval()
+    outside = nn.LSTM(32, 16, num_layers=2, bidirectional=True, batch_first=True)
+    for layer in range(2):
+        for lstm, suffix in ((encoder.forwards[layer], ""), (encoder.backwards[layer], "_reverse")):
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                getattr(outside, f"{name}_l{layer}{suffix}").data.copy_(getattr(lstm, f"{name}_l0").data)
+    ids, mask = rows(torch.arange(7) < torch.tensor([[7], [4], [1]]))
+    packed = nn.utils.rnn.pack_padded_sequence(encoder.embedding(ids, mask), mask.sum(1), batch_first=True)
+    want, _ = nn.utils.rnn.pad_packed_sequence(outside(packed)[0], batch_first=True)
+    torch.testing.assert_close(encoder(ids, mask)[mask], want[mask])
+
+
+def test_the_transformer_without_positions_is_torchs():
+    encoder = model(encoder="transformer", encoder_positions="none", layers=1).encoder.eval()
+    layer = encoder.layers[0]
+    outside = nn.TransformerEncoderLayer(32, 2, 128, activation="gelu", norm_first=True, batch_first=True).eval()
+    pairs = {
+        "self_attn.in_proj_": layer.qkv, "self_attn.out_proj.": layer.out, "linear1.": layer.up,
+        "linear2.": layer.down, "norm1.": layer.attention_norm, "norm2.": layer.mlp_norm,
+    }  # fmt: skip
+    outside.load_state_dict(
+        {name + end: getattr(ours, end) for name, ours in pairs.items() for end in ("weight", "bias")}
+    )
+    ids, mask = rows(torch.arange(7) < torch.tensor([[7], [4]]))
+    want = encoder.norm(outside(encoder.embedding(ids, mask), src_key_padding_mask=~mask))
+    torch.testing.assert_close(encoder(ids, mask)[mask], want[mask])
+
+
+@pytest.mark.parametrize("rotary", [True, False])
+def test_without_any_position_order_does_not_matter(rotary):
+    spans = model(encoder="transformer", encoder_positions="none", rotary=rotary).eval()
+    ids, mask = rows(torch.ones(1, 6, dtype=torch.bool))
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    scores, shuffled = spans(ids, mask)[0], spans(ids[:, order], mask)[0]
+    both = (order[:, None] <= order) & torch.ones(6, 6, dtype=torch.bool).triu()  # cells that exist in both
+    same = torch.allclose(scores[:, order][..., order][:, both], shuffled[:, both], atol=1e-5)
+    assert same is not rotary
+
+
+def test_positions_reach_the_rotary_transformer_and_pairs_reach_the_embedding():
+    ids = torch.tensor([[1, 2, 3, 4]])
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    rotary = model(encoder="transformer", bigrams=0).encoder.eval()
+    assert not torch.allclose(rotary(ids.flip(1), mask).flip(1), rotary(ids, mask), atol=1e-3)
+    embedding = model().encoder.embedding.eval()
+    assert not torch.equal(embedding(torch.tensor([[1, 2, 3, 5]]), mask)[0, 2], embedding(ids, mask)[0, 2])
+
+
+@pytest.mark.parametrize("shape", KINDS)
+def test_a_saved_model_has_the_same_scores(tmp_path, shape):
+    spans = model(**shape).eval()
+    save(tmp_path, spans, TOKENIZER, {"train": {}})
+    again = load(tmp_path)
+    ids, mask = rows(torch.ones(2, 6, dtype=torch.bool))
+    assert torch.equal(again.model(ids, mask), spans(ids, mask))
+    assert again.tokenizer.encode("ada").ids == TOKENIZER.encode("ada").ids
+    assert again.model.config == spans.config
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_folder_without_a_file_or_with_a_damaged_one_is_named(tmp_path, name):
+    save(tmp_path, model(), TOKENIZER, {})
+    data = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(data[: len(data) // 2])
+    with pytest.raises(ValueError, match="must hold a model of `phasor ner train`, got: "):
+        load(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(
+        ValueError, match=f"model must be a folder as `phasor ner train` makes it, got .* without {name}"
+    ):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"labels": ()}, "labels must name at least one type, got none"),
+        ({"encoder": "cnn"}, "encoder must be one of bilstm, transformer, pretrained, got 'cnn'"),
+        ({"head": "crf"}, "head must be one of efficient, global-pointer, got 'crf'"),
+        ({"dim": 30}, "dim must be a multiple of"),
+        ({"dropout": 1.0}, "dropout must be below 1, got 1.0"),
+        ({"overlap": 32}, "overlap must be below max_length = 32, got 32"),
+        ({"encoder": "transformer", "encoder_positions": "none", "bigrams": 8}, "bigrams must be 0 where"),
+    ],
+)
+def test_bad_shapes_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        model_config(**changes)
+
+
+def test_bytes_cover_every_text():
+    tokenizer = make_tokenizer("bytes", [])
+    text = "é中😀\n a"
+    encoding = tokenizer.encode(text)
+    assert len(encoding.ids) == len(text.encode())
+    assert sorted({offset for offset in encoding.offsets}) == [(i, i + 1) for i in range(len(text))]
+    with pytest.raises(ValueError, match="tokens must be one of characters, bytes, got 'words'"):
+        make_tokenizer("words", [])
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    """A folder with a very small BERT of random weights and its word-piece tokenizer."""
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("bert")
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] met saw and in fc ada bob eve ivan no ##or rome oslo lima cairo"
+    (folder / "vocab.txt").write_text(words.replace(" ", "\n"))
+    transformers.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
+    config = transformers.BertConfig(
+        vocab_size=20, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=24,
+    )  # fmt: skip
+    transformers.BertModel(config).save_pretrained(folder)
+    return folder
+
+
+def test_a_transformers_encoder_trains_and_is_saved_whole(bert, tmp_path):
+    tokenizer, longest = tokenizer_and_limits(bert, "characters", [], 256)
+    assert longest == 24
+    config = model_config(encoder="pretrained", bigrams=0, vocab=tokenizer.get_vocab_size(), max_length=longest)
+    spans = SpanModel(config, load_pretrained(bert))
+    result = train(spans, tokenizer, TRAIN, DEV, train_config(epochs=8), tmp_path)
+    assert result.dev.f1 > 0.95
+    again = load(tmp_path)  # from the folder alone
+    found = predict(again, ["noor met bob in rome fc", ""])
+    assert [(p.start, p.end, p.label) for p in found[0]] == [
+        (0, 4, "name"), (9, 12, "name"), (16, 20, "place"), (16, 23, "club")
+    ]  # fmt: skip
+    assert found[1] == []
+
+
+def test_slow_tokenizers_and_folders_without_encoder_are_refused(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    with pytest.raises(ValueError, match="encoder must be bilstm, transformer or a folder with a transformers encoder"):
+        tokenizer_and_limits(tmp_path, "characters", [], 256)
+    transformers.CanineTokenizer().save_pretrained(tmp_path)
+    transformers.CanineConfig().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"encoder must have a fast tokenizer .* got the slow CanineTokenizer"):
+        tokenizer_and_limits(tmp_path, "characters", [], 256)

@@ -1,0 +1,178 @@
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from phasor.lab import checkpoint
+from phasor.ner import evaluate, load, predict, train
+from phasor.ner.batches import collate, shuffled
+from phasor.ner.data.align import align
+from phasor.ner.metrics import Score
+from phasor.ner.session import Session
+from phasor.ner.train import LOG
+
+from .toy import DEV, LABELS, TOKENIZER, TRAIN, examples, model, train_config
+
+
+def run(folder, *, checkpoint_every=500, shape=None, seed=0, data=TRAIN, **changes):
+    config = train_config(seed=seed, **changes)
+    return train(model(seed, **(shape or {})), TOKENIZER, data, DEV, config, folder, checkpoint_every=checkpoint_every)
+
+
+def log(folder):
+    entries = [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+    return [{key: value for key, value in entry.items() if key != "seconds"} for entry in entries]
+
+
+def windows(data=TRAIN):
+    return align(data, TOKENIZER, LABELS, max_length=32, stride=8)[0]
+
+
+@pytest.mark.parametrize("encoder", ["bilstm", "transformer"])
+@pytest.mark.parametrize("head", ["efficient", "global-pointer"])
+def test_training_learns(tmp_path, encoder, head):
+    result = run(tmp_path, shape={"encoder": encoder, "head": head}, epochs=12)
+    assert result.dev.f1 > 0.95
+
+
+def test_without_rotary_and_positions_the_ends_of_two_spans_are_confused(tmp_path):
+    """An encoder that knows no order: only the head's rotation says how far apart start and end are."""
+    blind = {"encoder": "transformer", "encoder_positions": "none"}
+    with_rotary = run(tmp_path / "with", shape=blind, epochs=12)
+    without = run(tmp_path / "without", shape={**blind, "rotary": False}, epochs=12)
+    assert with_rotary.dev.f1 > 0.95
+    assert without.dev.f1 < 0.7
+
+
+def test_the_saved_model_is_the_one_whose_score_was_logged(tmp_path):
+    result = run(tmp_path, epochs=6)
+    found = predict(load(tmp_path), [example.text for example in DEV])
+    assert evaluate([example.entities for example in DEV], found).overall == result.dev
+    assert result.dev.f1 == max(entry["f1"] for entry in log(tmp_path)) > 0.5
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [1, 4, 6, 12])
+def test_a_killed_run_ends_with_the_same_weights(tmp_path, monkeypatch, after):
+    """Killed after any of the checkpoints: 15 steps an epoch, one checkpoint every 4 steps and one at its end."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    run(whole, checkpoint_every=4)
+    save, calls = checkpoint.save, []
+
+    def save_and_die(path, state):
+        save(path, state)
+        calls.append(path)
+        if len(calls) == after:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save", save_and_die)
+        with pytest.raises(Killed):
+            run(killed, checkpoint_every=4)
+    run(killed, checkpoint_every=4)
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (whole, killed))
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+    assert log(whole) == log(killed)
+    assert sorted(path.name for path in whole.iterdir()) == sorted(path.name for path in killed.iterdir())
+
+
+def test_a_finished_run_is_left_as_it_is(tmp_path):
+    first = run(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert run(tmp_path) == first
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"seed": 1}, "seed 0, now 1"),
+        ({"lr": 1e-3}, "lr 0.01, now 0.001"),
+        ({"shape": {"rotary": False}}, "rotary True, now False"),
+        ({"data": TRAIN[:-1]}, r"data\.train '.*', now '.*'"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(tmp_path, changes, message):
+    run(tmp_path, epochs=1)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=f"must be of the same run, got one with {message}; choose another folder"):
+        run(tmp_path, **{"epochs": 1, **changes})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_seeds_decide_the_weights(tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        run(tmp_path / name, seed=seed, epochs=1)
+    a, b, c = ((tmp_path / name / "model.safetensors").read_bytes() for name in "abc")
+    assert a == b != c
+
+
+def finished(scores, patience, epochs=100):
+    session = Session(model(), train_config(epochs=epochs, patience=patience), per_epoch=1)
+    for f1 in scores:  # f1 of so many right out of 10 found and 10 true
+        session.record(Score(f1, 10, 10), 0.0)
+    return session.finished
+
+
+def test_early_stopping_counts_epochs_since_the_best_and_not_while_nothing_is_found():
+    assert not finished([0] * 50, patience=3)
+    assert not finished([0, 5, 4, 3], patience=3)
+    assert finished([0, 5, 4, 3, 2], patience=3)
+    assert not finished([0, 5, 4, 3, 6, 5], patience=3)
+    assert not finished([5, 4, 3, 2, 1], patience=0)
+    assert finished([5] * 7, patience=0, epochs=7)
+
+
+def test_the_mean_of_the_weights_is_the_recursion_it_says():
+    session = Session(model(), train_config(average=0.5), per_epoch=15)
+    mean = [weight.detach().double() for weight in session.weights]
+    for step, batch in enumerate(shuffled(windows(), 8, 0, 0)[:12]):
+        session.advance(batch)
+        keep = min(0.5, (1 + step) / (10 + step))
+        now = [weight.detach().double() for weight in session.weights]
+        mean = [keep * old + (1 - keep) * new for old, new in zip(mean, now, strict=True)]
+    with session.averaged():
+        inside = [weight.detach().clone() for weight in session.weights]
+    for ours, theirs, after, live in zip(inside, mean, session.weights, now, strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-5, atol=1e-6)
+        assert torch.equal(after.double(), live)
+
+
+def test_bfloat16_trains(tmp_path):
+    result = run(tmp_path, epochs=6, bfloat16=True)
+    assert result.dev.f1 > 0.5
+    assert all(entry["loss"] == entry["loss"] for entry in log(tmp_path))
+
+
+def test_a_diverging_run_stops(tmp_path):
+    with pytest.raises(ValueError, match=r"lr must let the training converge, got lr=1e\+30"):
+        run(tmp_path, lr=1e30, clip=1e30)
+
+
+def test_every_window_is_in_one_batch_of_like_lengths():
+    data = windows(examples(333))
+    batches = shuffled(data, 8, seed=3, epoch=1)
+    assert sorted(id(w) for batch in batches for w in batch) == sorted(map(id, data))
+    assert len(batches) == -(-len(data) // 8)
+    assert shuffled(data, 8, 3, 1) == batches != shuffled(data, 8, 3, 2)
+    padded = sum(collate(batch).ids.numel() for batch in batches)
+    assert padded < 1.1 * sum(len(w.ids) for w in data)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"lr": 0.0}, "lr must be a finite number above 0"),
+        ({"average": 1.0}, "average must be below 1"),
+        ({"threshold": 1.5}, "threshold must be at most 1"),
+        ({"mode": "some"}, "mode must be one of all, nested, flat, got 'some'"),
+        ({"seed": 2**31}, "seed must be below"),
+    ],
+)
+def test_bad_settings_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        train_config(**changes)
