@@ -10,7 +10,7 @@ STAMP := $(VENV)/installed
 # Twice quiet: errors only; a package index may warn once per package.
 PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
 
-.PHONY: demo test slow mutants check bench clean
+.PHONY: demo test slow conformance mutants check bench clean
 
 demo: $(STAMP)
 	@$(BIN)/phasor demo --out demo-output
@@ -20,6 +20,10 @@ test: $(STAMP)
 
 slow: $(STAMP)
 	@$(BIN)/python -m pytest -m slow $(ARGS)
+
+# Every rotary model type of the pinned transformers against its own code; prints a table. About half an hour.
+conformance: $(STAMP)
+	@$(BIN)/python -m pytest tests/conformance tests/integrations -m "slow or not slow" -s $(ARGS)
 
 mutants: $(STAMP)
 	@$(BIN)/python tests/mutants.py $(ARGS)

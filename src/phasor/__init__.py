@@ -2,10 +2,11 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from . import axes, encodings, matrix, pairs, positions, scaling
+from . import axes, encodings, heads, matrix, pairs, positions, scaling, temperature
 from .apply import apply_rotary, apply_rotary_qk, rotate
 from .attention import KVCache, attention
-from .configs import ModelRotary, read_config
+from .configs import ModelRotary, read_config, read_parts
+from .integrations import patch, unpatch
 from .rotation import Rotation
 from .spec import RotarySpec
 
@@ -24,10 +25,15 @@ __all__ = [
     "attention",
     "axes",
     "encodings",
+    "heads",
     "matrix",
     "pairs",
+    "patch",
     "positions",
     "read_config",
+    "read_parts",
     "rotate",
     "scaling",
+    "temperature",
+    "unpatch",
 ]

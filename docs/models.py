@@ -1,0 +1,102 @@
+"""Write docs/models.md: what phasor reads from the default config of every model type that rotates.
+
+    python docs/models.py            writes the page
+    python docs/models.py --check    says whether it is as the readers have it, and writes nothing
+
+Needs the version of transformers that the conformance suite is written for.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "models.md"
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+
+from conformance.conftest import VERSION  # noqa: E402
+from conformance.walk import ARGUMENTS, default_config, model_types, places, quiet  # noqa: E402
+from phasor.configs import ModelRotary, read_parts  # noqa: E402
+
+HEAD = f"""# Every rotary model type
+
+What `phasor.configs.read_parts` makes of the default config of each model type of transformers {VERSION} that rotates:
+one row for each part and each spec in it. In use the checkpoint's own config decides: bases, widths and scalings below
+are the defaults of the class. Written by `python docs/models.py`; not edited by hand.
+
+- **part**: the path inside a composite config; `·` is the config itself. "as `x`" is a part that reads as the model
+  type `x` does.
+- **layers**: how many layers turn by it, of how many, and what the config calls them.
+- **rotation**: the factors of the `RotarySpec`, as `describe()` says them. The model's code forms angles in float32
+  and rounds cos and sin to the dtype of the activations, unless the row says otherwise.
+- **unusual**: what else the model does, and what is left to the caller.
+- **\\***: the default config leaves the rotation off or describes no model that runs, and was completed for this page.
+
+| model type | part | layers | rotation | unusual |
+|---|---|---|---|---|
+"""
+USUAL = ", float32 angles (tables: activation)"
+
+
+def page() -> str:
+    with quiet():
+        read = {name: dict(read_parts(default_config(name))) for name in model_types()}
+    rows = [row for name in sorted(read) for row in _rows(name, read)]
+    return HEAD + "\n".join(f"| {' | '.join(row)} |" for row in rows) + f"\n\n{len(read)} model types.\n"
+
+
+def _rows(name: str, read: dict[str, dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    completed = any(place.config.model_type in ARGUMENTS for place in places(default_config(name)))
+    shown = f"`{name}`\\*" if completed else f"`{name}`"
+    parts = {path: model for path, model in read[name].items() if isinstance(model, ModelRotary)}
+    if not parts:
+        yield shown, "·", "", "", "; ".join(dict.fromkeys(map(str, read[name].values())))
+    for path, model in parts.items():
+        here = f"`{path}`" if path else "·"
+        if path and _same(read.get(model.model_type, {}).get(""), model):
+            yield shown, here, "", f"as `{model.model_type}`", ""
+            continue
+        for row in _of_part(model):
+            yield shown, here, *row
+
+
+def _same(one: Any, other: ModelRotary) -> bool:
+    return isinstance(one, ModelRotary) and (one.layers, one.layer_types) == (other.layers, other.layer_types)
+
+
+def _of_part(model: ModelRotary) -> Iterator[tuple[str, str, str]]:
+    own = model.with_angles("float32")
+    for n, (spec, layers) in enumerate(own.distinct.items()):
+        words = Counter(model.layer_types[i] for i in layers)
+        called = ", ".join(word for word in words if word != "attention")
+        count = f"{len(layers)} of {len(model.layers)}" + (f" ({called})" if called else "")
+        yield count, spec.describe().removesuffix(USUAL), "; ".join(_unusual(model)) if n == 0 else ""
+
+
+def _unusual(model: ModelRotary) -> Iterator[str]:
+    if model.targets != ("q", "k"):
+        yield f"turns {', '.join(model.targets) or 'neither q nor k'}"
+    if model.heads is not None:
+        yield f"only the first {model.heads} heads"
+    if model.prefix_tokens or model.suffix_tokens:
+        yield f"{model.prefix_tokens} tokens before and {model.suffix_tokens} after pass unturned"
+    if model.softmax_factor != 1:
+        yield f"softmax scale times {model.softmax_factor:.6g}"
+    for scheme, count in Counter(t for t in model.temperatures if t is not None).items():
+        yield f"queries of {count} layers scaled by {scheme}"
+    yield from model.notes
+
+
+def main() -> None:
+    text = page()
+    if "--check" in sys.argv:
+        same = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
+        sys.exit(None if same else "docs/models.md is stale; run: python docs/models.py")
+    PAGE.write_text(text, encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

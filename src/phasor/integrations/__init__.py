@@ -1,0 +1,6 @@
+"""phasor inside other people's models: `patch` a transformers model, one instance at a time, and `unpatch` it."""
+
+from .patch import patch, unpatch
+from .report import PatchReport
+
+__all__ = ["PatchReport", "patch", "unpatch"]

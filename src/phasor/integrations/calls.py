@@ -1,0 +1,124 @@
+"""The ways in which models call the functions that turn: one stand-in for each list of parameters.
+
+``turn(x, cos, sin, order)`` is phasor's; ``order`` says where heads and tokens are. A model's function either says so
+by the place at which it inserts the head axis into cos and sin, or always has the same order.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..apply import TensorFormat
+
+Turn = Callable[[Tensor, Tensor, Tensor, TensorFormat], Tensor]
+Call = Callable[[Turn, int, TensorFormat], Callable]
+
+
+def order_of(table: Tensor, unsqueeze_dim: int) -> TensorFormat:
+    """The order of tensors that fit ``table.unsqueeze(unsqueeze_dim)``, whose new axis stands for the heads."""
+    from_end = unsqueeze_dim if unsqueeze_dim < 0 else unsqueeze_dim - (table.ndim + 1)
+    return "bshd" if from_end == -2 else "bhsd"
+
+
+def pair(turn: Turn, default: int, order: TensorFormat) -> Callable:
+    def both(
+        q: Tensor, k: Any, cos: Tensor, sin: Tensor, *, position_ids: Any = None, unsqueeze_dim: int = default
+    ) -> Any:
+        order = order_of(cos, unsqueeze_dim)
+        return turn(q, cos, sin, order), None if k is None else turn(k, cos, sin, order)
+
+    return both
+
+
+def one_or_pair(turn: Turn, default: int, order: TensorFormat) -> Callable:
+    def either(q: Tensor, k: Any = None, cos: Any = None, sin: Any = None, *, unsqueeze_dim: int = default) -> Any:
+        order = order_of(cos, unsqueeze_dim)
+        return turn(q, cos, sin, order) if k is None else (turn(q, cos, sin, order), turn(k, cos, sin, order))
+
+    return either
+
+
+def fixed_pair(turn: Turn, default: int, order: TensorFormat) -> Callable:
+    def both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        return turn(q, cos, sin, order), turn(k, cos, sin, order)
+
+    return both
+
+
+def after_prefix(turn: Turn, default: int, order: TensorFormat) -> Callable:
+    """Tables shorter than the sequence belong to its last tokens (DINOv3's class and register tokens do not turn)."""
+
+    def last(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        before = x.shape[-2] - cos.shape[-2]
+        return torch.cat((x[..., :before, :], turn(x[..., before:, :], cos, sin, "bhsd")), dim=-2)
+
+    def both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        return last(q, cos, sin), last(k, cos, sin)
+
+    return both
+
+
+def one(turn: Turn, default: int, order: TensorFormat) -> Callable:
+    def alone(x: Tensor, cos: Tensor, sin: Tensor, *, unsqueeze_dim: int = default) -> Tensor:
+        return turn(x, cos, sin, order_of(cos, unsqueeze_dim))
+
+    return alone
+
+
+def one_of_grid(turn: Turn, default: int, order: TensorFormat) -> Callable:
+    def alone(x: Tensor, cos: Tensor, sin: Tensor, position_ids: Any, *, unsqueeze_dim: int = default) -> Tensor:
+        return turn(x, cos, sin, order_of(cos, unsqueeze_dim))
+
+    return alone
+
+
+def sin_first(turn: Turn, default: int, order: TensorFormat) -> Callable:
+    def alone(tensor: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
+        return turn(tensor, cos, sin, order)
+
+    return alone
+
+
+def sinusoidal(turn: Turn, default: int, order: TensorFormat) -> Callable:
+    """RoFormer: one table ``[1, 1, S, 2P]``, all sines before all cosines; values turn too if they are given."""
+
+    def all_given(sinusoidal_pos: Tensor, query_layer: Tensor, key_layer: Tensor, value_layer: Any = None) -> Any:
+        sin, cos = sinusoidal_pos.squeeze(1).chunk(2, dim=-1)
+        given = (query_layer, key_layer) if value_layer is None else (query_layer, key_layer, value_layer)
+        return tuple(turn(x, cos, sin, "bhsd") for x in given)
+
+    return all_given
+
+
+def complex_pair(turn: Turn, default: int, order: TensorFormat) -> Callable:
+    def both(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
+        return turn(xq, freqs_cis.real, freqs_cis.imag, order), turn(xk, freqs_cis.real, freqs_cis.imag, order)
+
+    return both
+
+
+def complex_vision(turn: Turn, default: int, order: TensorFormat) -> Callable:
+    both = complex_pair(turn, default, order)
+
+    def named(query: Tensor, key: Tensor, freqs_ci: Tensor) -> tuple[Tensor, Tensor]:
+        turned: tuple[Tensor, Tensor] = both(query, key, freqs_ci)
+        return turned
+
+    return named
+
+
+CALLS: dict[tuple[str, ...], Call] = {
+    ("q", "k", "cos", "sin", "unsqueeze_dim"): pair,
+    ("q", "k", "cos", "sin", "position_ids", "unsqueeze_dim"): pair,
+    ("q", "k=None", "cos=None", "sin=None", "unsqueeze_dim"): one_or_pair,
+    ("q", "k", "cos", "sin"): fixed_pair,
+    ("q", "k", "cos", "sin", "**kwargs"): after_prefix,
+    ("x", "cos", "sin", "unsqueeze_dim"): one,
+    ("x", "cos", "sin", "position_ids", "unsqueeze_dim"): one_of_grid,
+    ("tensor", "sin", "cos"): sin_first,
+    ("sinusoidal_pos", "query_layer", "key_layer", "value_layer=None"): sinusoidal,
+    ("xq", "xk", "freqs_cis"): complex_pair,
+    ("query", "key", "freqs_ci"): complex_vision,
+}

@@ -1,0 +1,80 @@
+"""`patch` and `unpatch`: one transformers model runs on phasor, and back."""
+
+from typing import Any
+
+from torch import nn
+
+from ..spec import Angles
+from .find import callers, rotary_modules, turning_methods
+from .plan import Plan
+from .report import PatchReport, Row
+from .swap import dressed, original
+
+
+def patch(model: nn.Module, *, angles: Angles = "float32", compare: Any = None) -> PatchReport:
+    """Let one transformers model form its rotary tables and turn its queries and keys with phasor.
+
+    For every rotary module the spec is read from the model's config, and what phasor makes of it is compared with what
+    the module itself returns: at positions from 0 to 131071, in float32, in bfloat16 and in the model's dtype. For
+    every attention module, what phasor does to random q and k is compared with what the function that it calls does.
+    Only what agrees, bit for bit or within rounding, is replaced; the report says what, and why not the rest.
+
+    ``angles="float32"`` keeps the model's own angles, so its logits stay what they were. ``"exact"`` replaces them by
+    exact ones; the report then says how far the logits of ``compare`` move (token ids, or a dictionary of keyword
+    arguments), and ``report.logit_shift(inputs)`` tells it later.
+
+    Only this instance changes, in place: some modules get a class of their own and keep everything else, so
+    ``state_dict``, ``save_pretrained``, ``.to``, hooks, copies and pickles work as before. A model on the meta device
+    is patched as well: its rotary modules are built again on the CPU to be compared.
+
+    Raises ``ValueError`` for something that is not a transformers model, for a model without rotary embedding, and
+    for a model that is patched already.
+
+    Example::
+
+        report = phasor.patch(model)
+        print(report)
+        phasor.unpatch(model)
+    """
+    _check(model, angles)
+    plan = Plan(model, angles)
+    for path, module in rotary_modules(model).items():
+        plan.add_tables(path, module)
+    for caller in callers(model):
+        plan.add_turning(caller)
+    plan.rows += [Row(path, name, reason="it turns in a method of its own") for path, name in turning_methods(model)]
+    if not plan.rows:
+        raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
+    classes = tuple((m, type(m), dressed(type(m), recipe)) for m, recipe in plan.recipes.items())
+    for module, _, after in classes:
+        module.__class__ = after
+    report = PatchReport(model, angles, tuple(plan.rows), classes)
+    if compare is not None:
+        report.shift = report.logit_shift(compare)
+    return report
+
+
+def unpatch(model: nn.Module) -> None:
+    """Undo `patch`: every module has its own class again, and is otherwise what it is now (weights, device, dtype).
+
+    Raises ``ValueError`` for a model that is not patched.
+    """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model must be a torch module that was patched, got {type(model).__name__}")
+    patched = [(module, before) for module in model.modules() if (before := original(module)) is not None]
+    if not patched:
+        raise ValueError(f"model must be patched to be unpatched, and no module of this {type(model).__name__} is")
+    for module, before in patched:
+        module.__class__ = before
+
+
+def _check(model: Any, angles: Any) -> None:
+    if not isinstance(model, nn.Module) or not callable(getattr(getattr(model, "config", None), "to_dict", None)):
+        raise ValueError(
+            f"model must be a transformers model (a torch module with a config), got {type(model).__name__}; "
+            "in code of your own, call phasor.apply_rotary"
+        )
+    if angles not in ("float32", "exact"):
+        raise ValueError(f"angles must be 'float32' (the model's own) or 'exact', got {angles!r}")
+    if any(original(module) is not None for module in model.modules()):
+        raise ValueError("model is patched already; call phasor.unpatch(model) first")

@@ -1,0 +1,201 @@
+"""The plan of a patch: what is compared, what will be replaced by what, and a row of the report for each."""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..configs import ModelRotary, read_parts
+from ..scaling import LongRoPE
+from ..spec import Angles, RotarySpec
+from .agreement import Agreement
+from .calls import CALLS
+from .compare import NEAR_AND_FAR, Found, compare_tables, compare_turning, parameters_of
+from .find import Caller, nearest, part_of, taken
+from .report import Row
+from .tables import Layout, RotaryModule, Tables
+from .turning import TurningModule
+
+# First parameter -> the layout of the tables that such a function is always given.
+OWN_LAYOUT: dict[str, Layout] = {"tensor": "once", "sinusoidal_pos": "once", "xq": "complex", "query": "complex"}
+
+
+@dataclass
+class Plan:
+    """Recipes and rows, filled module by module."""
+
+    model: nn.Module
+    angles: Angles
+    rows: list[Row] = field(default_factory=list)
+    recipes: dict[nn.Module, Any] = field(default_factory=dict)
+    tables: dict[str, list[Tables]] = field(default_factory=dict)  # path of a rotary module -> what was agreed on
+    compared: dict[Any, Found] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.config: Any = self.model.config
+        self.parts = read_parts(self.config)
+        own = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
+        self.dtypes = tuple(dict.fromkeys((torch.float32, torch.bfloat16, own)))
+
+    def add_tables(self, path: str, module: nn.Module) -> None:
+        """Plan for a module that forms cos and sin."""
+        models, reason = self._reading(module)
+        probe, problem = _probe(module)
+        reason = reason or _out_of_reach(module) or problem
+        forward = [s.replace(reverse=False) if s.reverse else s for s in _specs(models)]
+        agreed: list[tuple[str | None, Tables]] = []
+        self.tables[path] = []
+        for layer_type in _layer_types(module):
+            row = Row(path, "tables" if layer_type is None else f"tables: {layer_type}", reason=reason)
+            if probe is not None and not reason:
+                found, agreement = compare_tables(probe, layer_type, forward, self.dtypes)
+                row = replace(row, reason=_disagreement(probe, found, agreement, forward))
+                if found is not None:
+                    row = replace(row, spec=found.spec.describe(), agreement=str(agreement))
+                if found is not None and row.replaced:
+                    self.tables[path].append(found)
+                    row = replace(row, reason=_stateful(found))
+                if found is not None and row.replaced:
+                    agreed.append((layer_type, self._chosen(found)))
+                    row = replace(row, kernel="Rotation.at", agreement=f"{agreement}{self._moved(found)}")
+            self.rows.append(row)
+        if agreed:
+            self.recipes[module] = RotaryModule(tuple(agreed))
+
+    def add_turning(self, caller: Caller) -> None:
+        """Plan for a module that turns q and k."""
+        near = nearest(caller.path, list(self.tables))
+        models, reason = self._reading(caller.module, near)
+        specs = _specs(models)
+        own = _own_specs(caller.module, models)
+        if own == [None]:
+            reason = "no rotation in this layer"
+        reason = reason or taken(caller.module, caller.methods)
+        turnings = []
+        for name, function in caller.functions.items():
+            known = tuple(dict.fromkeys(t for path in near for t in self.tables[path]))
+            tables = known or _implied(function, specs)
+            row = Row(caller.path, name, reason=reason or _not_comparable(function, tables))
+            if row.replaced:
+                turning, agreement = self._compared(function, tables, specs)
+                told = str(agreement) if known else f"{agreement}, by the model's own tables"
+                row = replace(row, spec=" / ".join(s.describe() for s in own if s), agreement=told)
+                if agreement.close:
+                    row = replace(row, kernel="apply_rotary")
+                    turnings.append((name, turning))
+                else:
+                    row = replace(row, reason="it does not turn q and k as the config says")
+            self.rows.append(row)
+        if turnings:
+            self.recipes[caller.module] = TurningModule(tuple(turnings), caller.methods)
+
+    def _compared(self, function: Callable, tables: tuple[Tables, ...], specs: Sequence[RotarySpec]) -> Found:
+        """`compare_turning`, once for all layers that are alike."""
+        key = (function, tables, tuple(specs))
+        if key not in self.compared:
+            self.compared[key] = compare_turning(function, tables, specs, self.dtypes)
+        return self.compared[key]
+
+    def _reading(self, module: nn.Module, near: Sequence[str] = ()) -> tuple[list[ModelRotary], str]:
+        """What the part that a module was built for rotates, with float32 angles; or why that is not known."""
+        config = getattr(module, "config", None)
+        path = None if config is None else part_of(config, self.config)
+        if path is None and near:
+            path = part_of(getattr(self.model.get_submodule(near[0]), "config", None), self.config)
+        chosen = [p for p in self.parts if path is None or p == path or p.startswith(f"{path}.indexer".lstrip("."))]
+        read = [self.parts[p] for p in chosen]
+        models = [r.with_angles("float32") for r in read if isinstance(r, ModelRotary)]
+        if models:
+            return models, ""
+        return [], next((r for r in read if isinstance(r, str)), f"no part of the config says what {path!r} rotates")
+
+    def _chosen(self, tables: Tables) -> Tables:
+        return replace(tables, spec=tables.spec.replace(angles=self.angles))
+
+    def _moved(self, tables: Tables) -> str:
+        """How far the chosen angles move cos and sin from the model's."""
+        if self.angles == tables.spec.angles:
+            return ""
+        if tables.spec.learned:
+            return ""
+        far = torch.full((tables.spec.axes.count, 1, 1), NEAR_AND_FAR[-1])
+        at = far.movedim(0, -1) if tables.coordinates_last else far if len(far) > 1 else far[0]
+        moved = Agreement.of(*(t.at(torch.zeros(1), at) for t in (tables, self._chosen(tables))))
+        return f"; {self.angles} angles move it by {moved.difference:.1e} at position {NEAR_AND_FAR[-1]}"
+
+
+def _specs(models: Sequence[ModelRotary]) -> list[RotarySpec]:
+    return list(dict.fromkeys(spec for model in models for spec in model.distinct))
+
+
+def _own_specs(module: nn.Module, models: Sequence[ModelRotary]) -> list[RotarySpec | None]:
+    """What turns in this layer: one spec or None (NoPE), or all if the module does not say which layer it is."""
+    index = getattr(module, "layer_idx", None)
+    if isinstance(index, int) and models and 0 <= index < len(models[0].layers):
+        return [models[0].layers[index]]
+    return list(_specs(models))
+
+
+def _layer_types(module: nn.Module) -> list[str | None]:
+    """The layer types for which a module has frequencies of their own; ``[None]`` if it makes no difference."""
+    names = [name for name, _ in module.named_buffers(recurse=False) if name.endswith("_inv_freq")]
+    types: list[str | None] = [n.removesuffix("_inv_freq") for n in names if not n.endswith("original_inv_freq")]
+    return types or [None]
+
+
+def _out_of_reach(module: nn.Module) -> str:
+    """Why a module is not compared, whatever it computes."""
+    takes = [name for name in signature(module.forward).parameters]
+    if "position_ids" not in takes:
+        return f"it forms its tables from {', '.join(takes) or 'nothing'}, not from position_ids"
+    return taken(module, ["forward"])
+
+
+def _stateful(tables: Tables) -> str:
+    if tables.spec.length_dependent and not isinstance(tables.spec.scaling, LongRoPE):
+        return "its frequencies depend on the lengths of earlier calls, which the model's module keeps (dynamic NTK)"
+    return ""
+
+
+def _probe(module: nn.Module) -> tuple[nn.Module | None, str]:
+    """A copy of a module that can be called; one on the meta device is built again from its config."""
+    if not any(b.is_meta for b in module.buffers()):
+        return deepcopy(module), ""
+    try:
+        with torch.device("cpu"):
+            return type(module)(module.config), ""
+    except Exception as error:
+        return None, f"it is on the meta device and cannot be built from its config: {error}"
+
+
+def _disagreement(module: nn.Module, found: Tables | None, agreement: Agreement, specs: Sequence[RotarySpec]) -> str:
+    """Why a module's result and phasor's are not the same; empty if they are."""
+    if agreement.close:
+        return ""
+    if found is None:
+        pairs = {
+            n.removesuffix("_inv_freq"): b.shape[-1] for n, b in module.named_buffers(recurse=False) if b.ndim == 1
+        }
+        read = " or ".join(dict.fromkeys(str(s.pairs) for s in specs))
+        return f"its result is not cos and sin of {read} pairs, as its config says (it has {pairs or 'no frequencies'})"
+    dtypes = {b.dtype for b in module.buffers(recurse=False)} - {torch.float32}
+    if dtypes:
+        return f"its frequencies were rounded to {dtypes.pop()} by .to(); load the model in that dtype instead"
+    return "phasor forms other values from its config"
+
+
+def _not_comparable(function: Callable, tables: Sequence[Tables]) -> str:
+    parameters, _ = parameters_of(function)
+    if not tables:
+        return "the tables it turns by were not agreed on"
+    return "" if parameters in CALLS else f"its arguments ({', '.join(parameters)}) are not known"
+
+
+def _implied(function: Callable, specs: Sequence[RotarySpec]) -> tuple[Tables, ...]:
+    """Tables to compare with, for functions that always take the same layout whoever formed it."""
+    layout = OWN_LAYOUT.get(parameters_of(function)[0][0])
+    return tuple(Tables(s, layout, s.tables in ("activation", "rounded")) for s in specs) if layout else ()

@@ -1,0 +1,160 @@
+"""PatchReport: what `phasor.patch` compared, what it replaced, and why not the rest."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+COLUMNS = ("module", "what", "spec", "agreement", "kernel", "replaced")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing in the model: the tables of a rotary module, or the turning of q and k in an attention module."""
+
+    path: str
+    what: str
+    spec: str = "-"
+    agreement: str = "-"
+    kernel: str = "the model's own"
+    reason: str = ""  # why it was not replaced; empty if it was
+
+    @property
+    def replaced(self) -> bool:
+        return not self.reason
+
+    def cells(self) -> tuple[str, ...]:
+        fate = "yes" if self.replaced else f"no: {self.reason}"
+        return (self.path or "(the model)", self.what, self.spec, self.agreement, self.kernel, fate)
+
+
+@dataclass(frozen=True)
+class LogitShift:
+    """How far a model's logits moved: largest and mean absolute difference, and the share of tokens whose best changed.
+
+    >>> print(LogitShift(largest=0.5, mean=0.125, changed=0.0))
+    logits move by at most 0.5, 0.12 on average; the best token changes for 0.0 % of positions
+    """
+
+    largest: float
+    mean: float
+    changed: float
+
+    def __str__(self) -> str:
+        return (
+            f"logits move by at most {self.largest:.2g}, {self.mean:.2g} on average; "
+            f"the best token changes for {100 * self.changed:.1f} % of positions"
+        )
+
+
+@dataclass
+class PatchReport:
+    """Rows in the order of the model's modules; prints as a table in which equal layers share a line.
+
+    ``shift`` is the `LogitShift` of the inputs given to `phasor.patch` as ``compare``, else None.
+    """
+
+    model: nn.Module = field(repr=False)
+    angles: str
+    rows: tuple[Row, ...]
+    classes: tuple[tuple[nn.Module, type, type], ...] = field(repr=False)  # module, its class before and after
+    shift: LogitShift | None = None
+
+    @property
+    def replaced(self) -> int:
+        """The number of rows that were replaced."""
+        return sum(row.replaced for row in self.rows)
+
+    def logit_shift(self, inputs: Any) -> LogitShift:
+        """Run the patched and the original model on ``inputs`` (token ids, or keyword arguments) and compare logits.
+
+        Models without logits are compared by their last hidden state. The model stays patched; both runs are in eval
+        mode and without gradients.
+
+        Raises ``ValueError`` if the model was unpatched since.
+        """
+        if any(type(module) is not after for module, _, after in self.classes):
+            raise ValueError("the model is no longer as this report describes it; patch it again")
+        ours = _logits(self.model, inputs)
+        with self._original():
+            theirs = _logits(self.model, inputs)
+        difference = (ours.double() - theirs.double()).abs()
+        changed = (ours.argmax(-1) != theirs.argmax(-1)).double().mean().item()
+        return LogitShift(difference.max().item(), difference.mean().item(), changed)
+
+    @contextmanager
+    def _original(self) -> Iterator[None]:
+        try:
+            for module, before, _ in self.classes:
+                module.__class__ = before
+            yield
+        finally:
+            for module, _, after in self.classes:
+                module.__class__ = after
+
+    def __str__(self) -> str:
+        rows = [COLUMNS, *(row.cells() for row in merged(self.rows))]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines.insert(1, "  ".join("-" * width for width in widths))
+        return "\n".join([*lines, self.summary()])
+
+    def summary(self) -> str:
+        """One line: how much was replaced, with which angles, and what that did to the logits if it was measured."""
+        line = f"{self.replaced} of {len(self.rows)} replaced, {self.angles} angles"
+        return line if self.shift is None else f"{line}; {self.shift}"
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.table import Table
+
+        table = Table(*COLUMNS)
+        for row in merged(self.rows):
+            table.add_row(*row.cells())
+        return Group(table, self.summary())
+
+
+def merged(rows: tuple[Row, ...]) -> list[Row]:
+    """Rows that differ in one number of their path only, as one: ``layers.0-3.attn``.
+
+    >>> [r.path for r in merged((Row("layers.0.attn", "q, k"), Row("layers.1.attn", "q, k"), Row("rotary", "tables")))]
+    ['layers.0-1.attn', 'rotary']
+    """
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(replace(row, path=re.sub(r"\.\d+\.", ".#.", row.path, count=1)), []).append(row)
+    return [replace(group[0], path=_span([row.path for row in group])) for group in groups.values()]
+
+
+def _span(paths: list[str]) -> str:
+    if len(paths) == 1:
+        return paths[0]
+    numbers = [int(found.group(1)) for path in paths if (found := re.search(r"\.(\d+)\.", path))]
+    if not numbers:
+        return paths[0]
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][-1] + 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    span = ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+    return re.sub(r"\.\d+\.", f".{span}.", paths[0], count=1)
+
+
+def _logits(model: nn.Module, inputs: Any) -> Tensor:
+    given = inputs if isinstance(inputs, dict) or hasattr(inputs, "keys") else {"input_ids": inputs}
+    training = model.training
+    try:
+        with torch.no_grad():
+            output = model.eval()(**given)
+    finally:
+        model.train(training)
+    for name in ("logits", "last_hidden_state"):
+        if isinstance(found := getattr(output, name, None), Tensor):
+            return found
+    raise ValueError(f"inputs gave {type(output).__name__}, which has neither logits nor last_hidden_state to compare")

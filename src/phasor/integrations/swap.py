@@ -1,0 +1,100 @@
+"""One module instance gets methods of its own: its class becomes a subclass of what it was, and nothing else changes.
+
+The instance keeps its identity, its tensors, hooks, name and place in the model; other instances keep their class.
+Copies and pickles of it are patched too, because the subclass is rebuilt from the plain data it was made from.
+"""
+
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from torch import nn
+
+
+def dressed(cls: Any, recipe: Any) -> type[nn.Module]:
+    """The subclass of ``cls`` with the methods of ``recipe``, under the name of ``cls``; the same one every time.
+
+    Equal layers share it, so compiled code that guards by class compiles once.
+    """
+    if (cls, recipe) not in _MADE:
+        _MADE[cls, recipe] = _subclass(cls, recipe)
+    return _MADE[cls, recipe]
+
+
+_MADE: dict[tuple[Any, Any], type[nn.Module]] = {}
+
+
+def _subclass(cls: type[nn.Module], recipe: Any) -> type[nn.Module]:
+    def reduce(self: nn.Module, protocol: Any) -> Any:
+        usual: Any = cls.__reduce_ex__(self, 2)
+        return (_empty, (cls, recipe), *usual[2:])
+
+    about = {
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+        "__reduce_ex__": reduce,
+        "_phasor_original": cls,
+    }
+    return type(cls.__name__, (cls,), {**about, **recipe.methods(cls)})
+
+
+def _empty(cls: type[nn.Module], recipe: Any) -> nn.Module:
+    made = dressed(cls, recipe)
+    return made.__new__(made)
+
+
+def original(module: nn.Module) -> type[nn.Module] | None:
+    """The class that a patched module had; None for a module as its library made it.
+
+    Raises ``ValueError`` if another library has put a class of its own on top of the patched one.
+    """
+    cls = type(module)
+    found: type[nn.Module] | None = getattr(cls, "_phasor_original", None)
+    if found is not None and "_phasor_original" not in vars(cls):
+        raise ValueError(
+            f"model has a patched {found.__name__} under a class made by {cls.__module__}; undo that one first"
+        )
+    return found
+
+
+def globals_of(function: Any) -> dict[str, Any]:
+    """What a function, the functions inside it and the functions it decorates look up globally, by name."""
+    found: dict[str, Any] = {}
+    while isinstance(function, FunctionType):
+        found |= {n: function.__globals__[n] for n in _names(function.__code__) if n in function.__globals__}
+        function = getattr(function, "__wrapped__", None)
+    return found
+
+
+def with_globals(function: FunctionType, changes: dict[str, Any]) -> FunctionType:
+    """A copy of a function that finds ``changes`` under these global names; decorators are copied around it.
+
+    What is put under other names later is not seen by the copy. Its globals have no ``__name__``: a compiler that finds
+    one guards on that module's globals instead of these.
+    """
+    scope = {k: v for k, v in function.__globals__.items() if k != "__name__"} | changes
+    if not changes.keys() & _names(function.__code__):
+        scope = function.__globals__
+    cells = tuple(
+        CellType(with_globals(cell.cell_contents, changes)) if _decorated(function, cell) else cell
+        for cell in function.__closure__ or ()
+    )
+    copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
+    copy.__kwdefaults__, copy.__dict__ = function.__kwdefaults__, dict(vars(function))
+    copy.__qualname__, copy.__doc__, copy.__module__ = function.__qualname__, function.__doc__, function.__module__
+    copy.__annotations__ = function.__annotations__
+    return copy
+
+
+def _decorated(function: FunctionType, cell: CellType) -> bool:
+    """Whether the cell of a decorator's function holds what it decorates."""
+    inner = getattr(function, "__wrapped__", None)
+    try:
+        return isinstance(inner, FunctionType) and cell.cell_contents is inner
+    except ValueError:  # an empty cell
+        return False
+
+
+def _names(code: CodeType) -> set[str]:
+    inside = (c for c in code.co_consts if isinstance(c, CodeType))
+    return set(code.co_names).union(*(_names(c) for c in inside))

@@ -1,0 +1,111 @@
+"""What a model's rotary module returns, formed by phasor: cos and sin in the layout that the model's code expects."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..pairs import join
+from ..rotation import Rotation
+from ..scaling import LongRoPE
+from ..spec import RotarySpec
+
+Layout = Literal["once", "halves", "interleaved", "blocks", "complex"]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """How one rotary module lays out what it returns for a spec.
+
+    - ``layout``: one value per pair (``"once"``), one per channel in the order of halves, of interleaved pairs or of
+      halves inside blocks, or ``cos + i sin`` per pair (``"complex"``).
+    - ``rounded``: whether cos and sin have the dtype of the activations; float32 otherwise.
+    - ``coordinates_last``: positions are ``[..., axes]``; otherwise ``[axes, ...]``.
+    - ``led``: the result has one more dimension of size 1 in front.
+    """
+
+    spec: RotarySpec
+    layout: Layout
+    rounded: bool
+    coordinates_last: bool = False
+    led: bool = False
+
+    def at(self, x: Tensor, positions: Tensor, log_scale: Tensor | None = None) -> Any:
+        """``(cos, sin)`` or their complex form at ``positions``, on the device of ``x``."""
+        axes = self.spec.axes.count
+        if axes > 1:
+            positions = positions.movedim(-1, 0) if self.coordinates_last else _led_by(axes, positions)
+        shape = positions.shape[1:] if axes > 1 else positions.shape
+        flat = positions.reshape(axes, -1) if axes > 1 else positions.reshape(-1)
+        wide = torch.float64 if x.dtype == torch.float64 and self.spec.angles == "exact" else torch.float32
+        lead = (1,) if self.led else ()
+        formed = [t.reshape(*lead, *shape, -1) for t in _cos_sin(self.spec, flat.to(x.device), log_scale, wide)]
+        if self.layout == "complex":
+            return torch.complex(formed[0].float(), formed[1].float())
+        dtype = x.dtype if self.rounded else torch.float32
+        return self._laid_out(*formed[0::2]).to(dtype), self._laid_out(*formed[1::2]).to(dtype)
+
+    def _laid_out(self, first: Tensor, second: Tensor) -> Tensor:
+        if self.layout == "once":
+            return first
+        more = (self.spec.blocks,) if self.layout == "blocks" else ()
+        return join(first, second, self.layout == "interleaved", *more)
+
+
+def per_pair(table: Tensor, layout: Layout, blocks: int = 1) -> Tensor:
+    """One value per pair of a table in the model's layout, as a view where that is possible."""
+    if layout in ("once", "complex"):  # the parts of a complex table have one value per pair
+        return table
+    if layout == "interleaved":
+        return table[..., 0::2]
+    if layout == "blocks":
+        return table.unflatten(-1, (blocks, 2, -1)).select(-2, 0).flatten(-2)
+    return table[..., : table.shape[-1] // 2]
+
+
+def _led_by(axes: int, positions: Tensor) -> Tensor:
+    return positions if positions.ndim > 2 and positions.shape[0] == axes else positions.expand(axes, -1, -1)
+
+
+def _cos_sin(spec: RotarySpec, positions: Tensor, log_scale: Tensor | None, dtype: torch.dtype) -> list[Tensor]:
+    """cos and sin of the first members of all pairs, then of the second ones, mostly the same."""
+    if not isinstance(spec.scaling, LongRoPE):
+        inside = 1 if spec.length_dependent else None
+        return _of_both(Rotation.at(spec, positions, inside, log_scale=log_scale, dtype=dtype))
+    # as transformers' modules do: the largest position of a call decides for all of its tokens
+    trained = spec.scaling.original_max_position
+    short, long = (_of_both(Rotation.at(spec, positions, n, dtype=dtype)) for n in (trained, trained + 1))
+    beyond = positions.max() + 1 > trained
+    return [torch.where(beyond, b, a) for a, b in zip(short, long, strict=True)]
+
+
+def _of_both(turned: Rotation) -> list[Tensor]:
+    return [turned.cos, turned.sin, *(turned.second or (turned.cos, turned.sin))]
+
+
+def trained(module: Any, spec: RotarySpec) -> Tensor | None:
+    """The log-scale of its frequencies that a module has learned, for specs that have one."""
+    return module.alpha.to(torch.float32) if spec.learned else None
+
+
+@dataclass(frozen=True)
+class RotaryModule:
+    """Methods for a rotary module: ``tables`` holds one entry per layer type, ``(None, tables)`` if it knows none."""
+
+    tables: tuple[tuple[str | None, Tables], ...]
+
+    def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
+        known = dict(self.tables)
+
+        def forward(self: nn.Module, x: Tensor, position_ids: Any = None, layer_type: str | None = None) -> Any:
+            tables = known.get(layer_type)
+            if tables is None:  # a layer type on which phasor and the model do not agree
+                return cls.forward(self, x, position_ids, layer_type)
+            return tables.at(x, position_ids, trained(self, tables.spec))
+
+        def extra_repr(self: nn.Module) -> str:
+            return "; ".join(f"{name or 'phasor'}: {t.spec.describe()}" for name, t in known.items())
+
+        return {"forward": forward, "extra_repr": extra_repr}

@@ -1,0 +1,22 @@
+"""docs/models.md is what the readers say today."""
+
+import importlib.util
+
+import pytest
+
+from .walk import model_types
+
+pytest.importorskip("transformers")
+
+
+@pytest.mark.slow
+def test_the_page_of_models_is_current() -> None:
+    from conftest import ROOT
+
+    spec = importlib.util.spec_from_file_location("models_page", ROOT / "docs" / "models.py")
+    assert spec is not None and spec.loader is not None
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    text = generator.PAGE.read_text(encoding="utf-8")
+    assert text == generator.page(), "docs/models.md is stale; run: python docs/models.py"
+    assert all(f"| `{name}`" in text for name in model_types())

@@ -1,0 +1,46 @@
+"""The walk finds what rotates, by the source of the installed transformers alone."""
+
+import pytest
+
+from .source import read_source, rotating
+from .walk import NEVER_ROTATE, NOT_BUILT, default_config, model_types, places, rotates
+
+
+def test_folders_that_call_a_rotation() -> None:
+    """204 model folders of transformers 5.23 call a rotary function; jamba and others define one and never call it."""
+    folders = {name[0] for names in rotating().values() for name in names} | {
+        name[0] for name in read_source().bases if name in {n for names in rotating().values() for n in names}
+    }
+    assert len(folders) == 204
+    assert not folders & {"jamba", "nemotron_h", "parakeet", "kimi_linear", "pp_doclayout_v2", "t5", "gpt2"}
+
+
+def test_the_exceptions_are_needed() -> None:
+    assert set(NEVER_ROTATE) <= set(rotating())
+    for name in NOT_BUILT:
+        with pytest.raises(ValueError, match="donut_swin"):
+            default_config(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "paths"),
+    [
+        ("llama", [""]),
+        ("t5", []),
+        ("moshi_depth", []),
+        ("llava", ["text_config"]),
+        ("qwen2_vl", ["", "text_config", "vision_config"]),
+        ("mimi", ["", "encoder_config", "decoder_config"]),
+        ("internlm3", [""]),
+    ],
+)
+def test_places_that_rotate(name: str, paths: list[str]) -> None:
+    assert sorted(p.path for p in places(default_config(name)) if rotates(p.config)) == sorted(paths)
+
+
+@pytest.mark.slow
+def test_371_model_types_rotate() -> None:
+    """The survey by building models on the meta device found 367; the source shows four more."""
+    found = model_types()
+    assert len(found) == 371
+    assert {"llama", "gptj", "dinov3_vit", "esmfold2", "gemma4_assistant", "llava", "colpali", "voxtral"} <= set(found)

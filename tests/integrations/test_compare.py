@@ -1,0 +1,129 @@
+"""The comparison behind `phasor.patch`: what counts as agreement, and what a function must do to be replaced."""
+
+import pytest
+import torch
+
+from phasor import RotarySpec, Rotation
+from phasor.integrations.agreement import NONE, Agreement, worst
+from phasor.integrations.calls import order_of
+from phasor.integrations.compare import compare_turning, parameters_of
+from phasor.integrations.find import nearest
+from phasor.integrations.report import Row, merged
+from phasor.integrations.tables import Tables, per_pair
+
+SPEC = RotarySpec(head_dim=8, rotary_dim=4, angles="float32")
+TABLES = Tables(SPEC, "halves", True)
+DTYPES = (torch.float32, torch.bfloat16)
+
+
+def half(x):
+    a, b = x.chunk(2, -1)
+    return torch.cat((-b, a), -1)
+
+
+def usual(q, k, cos, sin, unsqueeze_dim=1):
+    """Written as models write it: the first channels turn, in halves."""
+    cos, sin, n = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim), cos.shape[-1]
+    return tuple(torch.cat((x[..., :n] * cos + half(x[..., :n]) * sin, x[..., n:]), -1) for x in (q, k))
+
+
+def test_a_function_that_turns_as_the_spec_says_agrees_bit_for_bit():
+    turning, agreement = compare_turning(usual, (TABLES,), [SPEC], DTYPES)
+    assert str(agreement) == "bit-equal" and agreement.close
+    q, k = torch.randn(2, 3, 5, 8), torch.randn(2, 1, 5, 8)
+    cos, sin = TABLES.at(q, torch.arange(5)[None])
+    assert all(map(torch.equal, turning.function()(q, k, cos, sin), usual(q, k, cos, sin)))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda q, k, cos, sin, unsqueeze_dim=1: usual(q, k, cos, -sin, unsqueeze_dim),  # backwards
+        lambda q, k, cos, sin, unsqueeze_dim=1: usual(q, q, cos, sin, unsqueeze_dim),  # not the keys
+        lambda q, k, cos, sin, unsqueeze_dim=1: usual(q, k, cos * 1.001, sin, unsqueeze_dim),
+    ],
+    ids=["backwards", "keys", "cos"],
+)
+def test_a_function_that_turns_otherwise_does_not_agree(other):
+    assert not compare_turning(other, (TABLES,), [SPEC], DTYPES)[1].close
+
+
+def test_a_function_that_takes_fewer_queries_than_keys_is_not_replaced():
+    """Muse-Glimmer's assistant: phasor wants one position per token, and would refuse in the middle of a pass."""
+
+    def last(q, k, cos, sin, unsqueeze_dim=1):
+        n = q.shape[-2]
+        turned = usual(q, q, cos[..., -n:, :], sin[..., -n:, :], unsqueeze_dim)[0] if unsqueeze_dim == 1 else None
+        return (turned, *usual(k, k, cos, sin, unsqueeze_dim)[1:])
+
+    assert not compare_turning(last, (TABLES,), [SPEC], DTYPES)[1].close
+
+
+def test_a_spec_among_several_is_found_by_what_the_function_does():
+    wrong = SPEC.replace(interleaved=True)
+    turning, agreement = compare_turning(usual, (TABLES,), [wrong, SPEC], DTYPES)
+    assert str(agreement) == "bit-equal" and dict(turning.flags)["interleaved"] is False
+
+
+def test_unknown_arguments_are_not_guessed():
+    assert compare_turning(lambda a, b, c: a, (TABLES,), [SPEC], DTYPES) == (None, NONE)
+
+
+def test_parameters():
+    assert parameters_of(usual) == (("q", "k", "cos", "sin", "unsqueeze_dim"), 1)
+    assert parameters_of(lambda q, k=None, cos=None, sin=None, unsqueeze_dim=2: q) == (
+        ("q", "k=None", "cos=None", "sin=None", "unsqueeze_dim"),
+        2,
+    )
+    assert parameters_of(lambda q, k, cos, sin, **kwargs: q)[0][-1] == "**kwargs"
+
+
+@pytest.mark.parametrize("shape, dim, order", [((1, 5, 4), 1, "bhsd"), ((1, 5, 4), 2, "bshd"), ((1, 5, 4), -2, "bshd"),
+                                               ((5, 4), 0, "bhsd"), ((5, 4), 1, "bshd")])  # fmt: skip
+def test_the_order_follows_from_where_the_heads_are_inserted(shape, dim, order):
+    table = torch.zeros(shape)
+    fits = {"bhsd": (*shape[:-2], 3, 5, 4), "bshd": (*shape[:-2], 5, 3, 4)}[order]
+    assert torch.broadcast_shapes(table.unsqueeze(dim).shape, fits) == fits
+    assert order_of(table, dim) == order
+
+
+@pytest.mark.parametrize("layout", ["once", "halves", "interleaved", "blocks"])
+def test_layouts_hold_each_pair_where_it_is_read_again(layout):
+    spec = RotarySpec(head_dim=8, blocks=2 if layout == "blocks" else 1, angles="float32")
+    tables, positions = Tables(spec, layout, False), torch.arange(6)[None]
+    cos, sin = tables.at(torch.zeros(1), positions)
+    expected = Rotation.at(spec, positions)
+    assert cos.shape == (1, 6, 4 if layout == "once" else 8)
+    assert torch.equal(per_pair(cos, layout, spec.blocks), expected.cos)
+    assert torch.equal(per_pair(sin, layout, spec.blocks), expected.sin)
+
+
+def test_agreement():
+    x = torch.tensor([1.0, 2.0])
+    assert str(Agreement.of((x, None), (x.clone(), None))) == "bit-equal"
+    step = torch.tensor([1.0, 2.0 + 2**-22])
+    assert Agreement.of(x, step).steps == pytest.approx(1.0) and Agreement.of(x, step).close
+    assert str(Agreement.of(x, x + 0.5)) == "max difference 5.0e-01"
+    for other in (x.bfloat16(), x[:1], None, (x, x)):
+        assert Agreement.of(x, other) == NONE
+    assert worst([Agreement.of(x, x), NONE]) == NONE
+
+
+def test_not_a_number_never_agrees():
+    one, nan = torch.tensor([1.0]), torch.tensor([float("nan")])
+    assert (
+        Agreement.of(one, nan) == Agreement.of((one, one), (one, nan)) == Agreement.of((nan, one), (one, one)) == NONE
+    )
+
+
+def test_nearest_is_the_lowest_common_branch():
+    paths = ["text.rotary", "vision.rotary", "text.layers.3.own"]
+    assert nearest("text.layers.3.attn", paths) == ["text.layers.3.own"]
+    assert nearest("text.layers.2.attn", paths) == ["text.layers.3.own"]
+    assert nearest("vision.blocks.0", paths) == ["vision.rotary"]
+    assert nearest("audio.layers.0", paths) == paths
+
+
+def test_equal_rows_share_a_line_with_the_numbers_of_their_layers():
+    rows = tuple(Row(f"layers.{i}.attn", "turn", spec="a" if i % 4 else "b") for i in range(9))
+    assert [r.path for r in merged(rows)] == ["layers.0,4,8.attn", "layers.1-3,5-7.attn"]

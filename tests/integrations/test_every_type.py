@@ -1,0 +1,86 @@
+"""Tiny models of every type that can be built small: logits of the patched model equal those of the unpatched one.
+
+With all angles five percent off the results change, so the patch is what turns them.
+"""
+
+import dataclasses
+
+import pytest
+import torch
+
+from phasor.integrations import patch, unpatch
+from phasor.integrations.plan import Plan
+
+pytest.importorskip("transformers")
+
+from conformance import tiny, walk
+
+# one of each kind: layouts, widths, axes, tables, calls, and where the rotary modules stand
+FEW = (
+    "cohere2", "deepseek_v32", "deepseek_v4", "falcon", "gemma4_text", "gpt_neox", "gpt_oss", "gptj",
+    "glm4v_text", "hunyuan_vl_text", "llama4_text", "mistral4", "modernbert", "nanochat", "olmo",
+    "qwen3_5_text", "roformer", "stablelm",
+)  # fmt: skip
+
+# Their own tables are complex numbers, which PyTorch forms by another function: the last bit of cos and sin differs.
+ROUNDED = {"llama4_text": 1e-5, "llama4": 1e-5, "deepseek_v2": 1e-5}
+# phasor turns, but what forms the angles is a fixed table and no rotary module: no angle to change.
+OWN_TABLES = {"gptj", "codegen", "roformer"}
+
+
+def wrong(plan: Plan, tables):
+    return dataclasses.replace(tables, spec=tables.spec.replace(position_scale=1.05))
+
+
+def compared(model_type: str, monkeypatch) -> str:
+    """What became of one type: "equal", "no effect", or the largest difference."""
+    model = tiny.tiny_model(model_type)
+    inputs = tiny.tiny_inputs(model)
+    before = seeded(model, inputs)
+    report = patch(model)
+    after = seeded(model, inputs)
+    unpatch(model) if report.replaced else None
+    if difference := largest(before, after, ROUNDED.get(model_type, 0.0)):
+        return f"differs by {difference}"
+    if not report.replaced:
+        return f"not replaced: {report.rows[0].reason}"
+    if not any(row.replaced and row.what.startswith("tables") for row in report.rows):
+        return "equal" if model_type in OWN_TABLES else f"tables not replaced: {report.rows[0].reason}"
+    with monkeypatch.context() as changed:
+        changed.setattr(Plan, "_chosen", wrong)
+        patch(model)
+    return "equal" if largest(before, seeded(model, inputs)) else "no effect"
+
+
+def seeded(model, inputs):
+    torch.manual_seed(0)
+    return tiny.outputs(model, inputs)
+
+
+def largest(before, after, allowed=0.0):
+    assert len(before) == len(after) > 0
+    found = [(a.double() - b.double()).abs().nan_to_num().max().item() for a, b in zip(before, after, strict=True)]
+    return max(found) if max(found) > allowed else 0.0
+
+
+@pytest.mark.parametrize("model_type", FEW)
+def test_a_few_types(model_type, monkeypatch):
+    assert compared(model_type, monkeypatch) == "equal"
+
+
+@pytest.mark.slow
+def test_all_types_that_can_be_built_small(monkeypatch):
+    fates = {}
+    for model_type in sorted(walk.model_types()):
+        try:
+            model = tiny.tiny_model(model_type)
+            tiny.outputs(model, tiny.tiny_inputs(model))
+        except Exception as error:  # the builder of tiny models counts those, not this test
+            print(f"{model_type:40} not built: {type(error).__name__}")
+            continue
+        fates[model_type] = compared(model_type, monkeypatch)
+        print(f"{model_type:40} {fates[model_type]}")
+    equal = [name for name, fate in fates.items() if fate == "equal"]
+    print(f"{len(equal)} of {len(fates)} types patched with equal results")
+    assert not {name: fate for name, fate in fates.items() if fate.startswith("differs")}
+    assert len(equal) >= 130

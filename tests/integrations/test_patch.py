@@ -1,0 +1,268 @@
+"""phasor.patch: the same logits, the same objects back, one instance only, and a report that says what happened."""
+
+import copy
+import dataclasses
+import io
+import sys
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from phasor.integrations import patch, unpatch
+from phasor.integrations.plan import Plan
+
+from .models import FAMILIES, causal, logits, qwen2_vl, tokens
+
+pytest.importorskip("transformers")
+
+
+def everything(model: nn.Module) -> dict[str, tuple]:
+    """Each module: the object, its class, and the objects in it."""
+    return {path: (m, type(m), tuple(vars(m)), *vars(m).values()) for path, m in model.named_modules()}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_stay_bit_for_bit(family):
+    model = causal(family)
+    before = logits(model)
+    report = patch(model)
+    assert {row.agreement for row in report.rows if row.replaced} == {"bit-equal"}
+    assert sum(row.what.startswith("tables") for row in report.rows if row.replaced) >= 1
+    assert sum(row.what.startswith("apply") for row in report.rows if row.replaced) == 2, str(report)
+    assert torch.equal(logits(model), before)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_stay_bit_for_bit_in_bfloat16(family):
+    model = causal(family, dtype=torch.bfloat16)
+    before = logits(model)
+    patch(model)
+    assert torch.equal(logits(model), before)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_angles_that_are_five_percent_off_change_the_logits(family, monkeypatch):
+    """The patch is what forms the angles, so a wrong one shows."""
+    model = causal(family)
+    before = logits(model)
+    honest = Plan._chosen
+    monkeypatch.setattr(
+        Plan, "_chosen", lambda plan, t: dataclasses.replace(honest(plan, t), spec=t.spec.replace(position_scale=1.05))
+    )
+    patch(model)
+    assert not torch.equal(logits(model), before)
+
+
+def test_a_wrong_config_is_found_before_anything_is_replaced():
+    model = causal("llama")
+    before = logits(model)
+    model.config.rope_parameters["rope_theta"] = 12_345.0
+    report = patch(model)
+    (tables,) = (row for row in report.rows if row.what == "tables")
+    assert (tables.replaced, tables.reason) == (False, "phasor forms other values from its config")
+    assert tables.agreement.startswith("max difference ")
+    assert report.replaced == 0 and torch.equal(logits(model), before)
+
+
+def test_an_application_that_the_config_does_not_describe_is_left_alone(monkeypatch):
+    module = sys.modules[type(causal("llama")).__module__]
+    own = module.apply_rotary_pos_emb
+    monkeypatch.setattr(module, "apply_rotary_pos_emb", lambda q, k, cos, sin, unsqueeze_dim=1: own(q, k, cos, -sin))
+    model = causal("llama")
+    before = logits(model)
+    report = patch(model)
+    reasons = {row.reason for row in report.rows if row.what == "apply_rotary_pos_emb"}
+    assert reasons == {"it does not turn q and k as the config says"}
+    assert torch.equal(logits(model), before)
+
+
+def test_only_the_given_instance_changes():
+    one, other = causal("llama"), causal("llama")
+    before = everything(other)
+    module = sys.modules[type(one).__module__]
+    function, forward = module.apply_rotary_pos_emb, module.LlamaAttention.forward
+    patch(one)
+    assert everything(other) == before
+    assert module.apply_rotary_pos_emb is function and module.LlamaAttention.forward is forward
+    assert type(one.model.rotary_emb) is not type(other.model.rotary_emb)
+    assert isinstance(one.model.layers[0].self_attn, module.LlamaAttention)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "deepseek_v3"])
+def test_unpatch_gives_the_same_objects_back(family):
+    model = causal(family)
+    before = everything(model)
+    patch(model)
+    logits(model)
+    unpatch(model)
+    assert everything(model) == before
+
+
+def test_a_vision_language_model_with_m_rope():
+    model, inputs = qwen2_vl()
+    with torch.no_grad():
+        before = model(**inputs).logits
+        report = patch(model)
+        after = model(**inputs).logits
+    assert all(row.replaced and row.agreement == "bit-equal" for row in report.rows), str(report)
+    assert {row.path for row in report.rows if row.what == "tables"} == {
+        "model.visual.rotary_pos_emb",
+        "model.language_model.rotary_emb",
+    }
+    assert torch.equal(after, before)
+
+
+def test_exact_angles_and_how_far_the_logits_move():
+    model = causal("llama")
+    positions = torch.arange(100_000, 100_017).expand(2, -1)
+    inputs = {"input_ids": tokens(), "position_ids": positions}
+    before = logits(model, **{"position_ids": positions})
+    report = patch(model, angles="exact", compare=inputs)
+    moved = (logits(model, position_ids=positions) - before).abs().max().item()
+    assert report.shift is not None and report.shift.largest == pytest.approx(moved)
+    assert 1e-6 < moved < 0.1  # float32 angles are wrong by 1e-2 at 100000, and relative to each other by less
+    assert "exact angles; logits move by at most" in str(report)
+    assert "exact angles move it by" in report.rows[0].agreement
+    assert report.logit_shift(inputs) == report.shift
+    near = report.logit_shift(tokens())
+    assert 0 < near.largest < moved
+    unpatch(model)
+    with pytest.raises(ValueError, match="the model is no longer as this report describes it; patch it again"):
+        report.logit_shift(inputs)
+
+
+def test_with_the_models_own_angles_nothing_moves():
+    shift = patch(causal("llama"), compare=tokens()).shift
+    assert (shift.largest, shift.mean, shift.changed) == (0.0, 0.0, 0.0)
+
+
+def test_the_report_prints_one_line_for_equal_layers():
+    report = patch(causal("gemma3"))
+    lines = str(report).splitlines()
+    assert [line.split()[0] for line in lines[2:-1]] == [
+        "model.rotary_emb", "model.rotary_emb", "model.layers.0.self_attn", "model.layers.1.self_attn",
+    ]  # fmt: skip
+    assert "base 1000000" in lines[2] and "base 10000," in lines[3]
+    assert "base 10000," in lines[4] and "base 1000000" in lines[5]  # each layer with its own spec
+    assert lines[-1] == "4 of 4 replaced, float32 angles"
+    same = str(patch(causal("llama"))).splitlines()
+    assert same[3].split()[:2] == ["model.layers.0-1.self_attn", "apply_rotary_pos_emb"]
+    assert same[3].endswith("bit-equal  apply_rotary  yes")
+
+
+def test_the_report_is_a_table_for_rich():
+    rich = pytest.importorskip("rich.console")
+    console = rich.Console(width=300, record=True, file=io.StringIO())
+    console.print(patch(causal("llama")))
+    assert "model.layers.0-1.self_attn" in console.export_text()
+
+
+def test_a_patched_model_prints_its_specs():
+    model = causal("llama")
+    patch(model)
+    assert "all 16 channels, halves, base 500000" in repr(model.model.rotary_emb)
+
+
+def test_a_model_on_the_meta_device():
+    real, inputs = causal("llama"), tokens()
+    before = logits(real, inputs)
+    with torch.device("meta"):
+        model = causal("llama")
+    report = patch(model)
+    assert report.replaced == 3 and {row.agreement for row in report.rows} == {"bit-equal"}
+    model.to_empty(device="cpu")
+    for name, parameter in real.state_dict().items():
+        model.get_parameter(name).data.copy_(parameter)
+    assert torch.equal(logits(model, inputs), before)  # its own frequencies were lost, and are not needed
+
+
+def test_frequencies_that_were_rounded_are_not_hidden():
+    model = causal("llama").to(torch.bfloat16)
+    report = patch(model)
+    assert report.rows[0].reason == (
+        "its frequencies were rounded to torch.bfloat16 by .to(); load the model in that dtype instead"
+    )
+
+
+@pytest.mark.parametrize("length", [8, 40])
+def test_longrope_chooses_by_the_largest_position_of_a_call(length):
+    rope = {
+        "rope_type": "longrope", "rope_theta": 10_000.0, "short_factor": [1.0 + i / 8 for i in range(8)],
+        "long_factor": [2.0 + i for i in range(8)], "original_max_position_embeddings": 32,
+    }  # fmt: skip
+    model = causal("llama", rope_parameters=rope)
+    ids = tokens(2, length)
+    before = logits(model, ids)
+    assert patch(model).replaced == 3
+    assert torch.equal(logits(model, ids), before)
+    other = logits(model, ids, position_ids=torch.arange(length).expand(2, -1) + 32)
+    unpatch(model)
+    assert torch.equal(other, logits(model, ids, position_ids=torch.arange(length).expand(2, -1) + 32))
+
+
+def test_dynamic_ntk_is_refused_with_the_reason():
+    model = causal("llama", rope_parameters={"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 2.0})
+    before = logits(model)
+    report = patch(model)
+    assert report.rows[0].reason.startswith("its frequencies depend on the lengths of earlier calls")
+    assert report.replaced == 2  # q and k are turned by phasor, by the model's own tables
+    assert torch.equal(logits(model), before)
+    grown = logits(model, position_ids=torch.arange(1000, 1017).expand(2, -1))
+    unpatch(model)
+    assert torch.equal(grown, logits(model, position_ids=torch.arange(1000, 1017).expand(2, -1)))
+
+
+def test_a_module_that_something_else_has_taken_is_left_alone():
+    model = causal("llama")
+    model.model.rotary_emb.forward = model.model.rotary_emb.forward  # as accelerate's device hooks do
+    report = patch(model)
+    assert report.rows[0].reason == "its forward was replaced by something else (device hooks do that)"
+
+
+def test_a_class_put_on_top_must_go_first():
+    model = causal("llama")
+    patch(model)
+    attention = model.model.layers[0].self_attn
+    ours = type(attention)
+    attention.__class__ = type("Sharded", (ours,), {"__module__": "elsewhere"})
+    with pytest.raises(ValueError, match="patched LlamaAttention under a class made by elsewhere; undo that one first"):
+        unpatch(model)
+    attention.__class__ = ours
+    unpatch(model)
+
+
+class Toy(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+
+
+def test_errors():
+    transformers = pytest.importorskip("transformers")
+    with pytest.raises(ValueError, match=r"model must be a transformers model .*, got Toy; in code of your own, call"):
+        patch(Toy())
+    with pytest.raises(ValueError, match=r"model must be a transformers model .*, got str"):
+        patch("meta-llama/Llama-3.2-1B")
+    gpt2 = transformers.GPT2Model(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1))
+    with pytest.raises(ValueError, match="model must have a rotary embedding, and no module of this GPT2Model has one"):
+        patch(gpt2)
+    model = causal("llama")
+    with pytest.raises(ValueError, match=r"angles must be 'float32' .* or 'exact', got 'float16'"):
+        patch(model, angles="float16")
+    with pytest.raises(ValueError, match="model must be patched to be unpatched, and no module of this Llama"):
+        unpatch(model)
+    with pytest.raises(ValueError, match="model must be a torch module that was patched, got NoneType"):
+        unpatch(None)
+    patch(model)
+    with pytest.raises(ValueError, match=r"model is patched already; call phasor.unpatch\(model\) first"):
+        patch(model)
+    with pytest.raises(ValueError, match="model is patched already"):
+        patch(copy.deepcopy(model))
+
+
+def test_patching_warns_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        patch(causal("gemma3"))

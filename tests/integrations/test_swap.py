@@ -1,0 +1,98 @@
+"""One instance gets methods of its own: functions are copied with other globals, decorators and classes included."""
+
+import copy
+import functools
+import pickle
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+
+from phasor.integrations.swap import dressed, globals_of, original, with_globals
+
+
+def helper(x):
+    return x + 1
+
+
+def plain(x, *, more=2):
+    return [helper(y) for y in (x, more)]
+
+
+def decorator(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return ["wrapped", *function(*args, **kwargs)]
+
+    return wrapper
+
+
+@decorator
+@decorator
+def decorated(x):
+    """About it."""
+    return [helper(x)]
+
+
+def recursive():
+    def inner(n):
+        return 0 if n == 0 else helper(inner(n - 1))
+
+    return inner
+
+
+def test_globals_are_found_inside_and_under_decorators():
+    assert globals_of(plain)["helper"] is helper  # inside a comprehension
+    assert globals_of(decorated)["helper"] is helper
+    assert globals_of(recursive())["helper"] is helper
+    assert globals_of(len) == {}
+
+
+def test_a_copy_finds_other_globals_and_the_original_does_not():
+    tens = with_globals(plain, {"helper": lambda x: 10 * x})
+    assert tens(1) == [10, 20] and plain(1) == [2, 3]
+    assert tens(1, more=5) == [10, 50]  # keyword defaults and all
+    assert (tens.__name__, tens.__module__, tens.__qualname__) == (plain.__name__, plain.__module__, plain.__qualname__)
+
+
+def test_decorators_are_copied_around_the_copy():
+    tens = with_globals(decorated, {"helper": lambda x: 10 * x})
+    assert tens(1) == ["wrapped", "wrapped", 10] and decorated(1) == ["wrapped", "wrapped", 2]
+    assert tens.__doc__ == "About it."
+    quiet = with_globals(torch.no_grad()(plain), {"helper": lambda x: torch.is_grad_enabled()})
+    assert quiet(1) == [False, False]
+
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return self.weight * x
+
+    def twice(self, x):
+        return self(self(x))
+
+
+@dataclass(frozen=True)
+class Times:
+    factor: int
+
+    def methods(self, cls):
+        return {"forward": lambda module, x: self.factor * cls.forward(module, x)}
+
+
+@pytest.mark.parametrize("again", [lambda m: m, copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_dressed_module_keeps_what_it_is(again):
+    module = Counter()
+    module.__class__ = dressed(Counter, Times(3))
+    module = again(module)
+    assert isinstance(module, Counter) and type(module).__name__ == "Counter"
+    assert original(module) is Counter and original(Counter()) is None
+    assert module(2).item() == 6 and module.twice(2).item() == 18
+    assert list(module.state_dict()) == ["weight"]
+    assert dressed(Counter, Times(3)) is type(module)
+    module.__class__ = original(module)
+    assert module(2).item() == 2
