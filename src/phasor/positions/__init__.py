@@ -1,0 +1,41 @@
+"""Builders of positions: one per token (and axis), said aloud instead of assumed.
+
+A rotation is only as right as its positions. Each builder covers one case where a plain ``arange`` is wrong.
+"""
+
+from .canvas import from_canvas
+from .config import rule
+from .grids import centres, grid, patches
+from .kinds import from_kinds, token_kinds
+from .place import Placed, from_segments, mrope
+from .rows import from_mask, packed, text
+from .rules import RULES, Rule
+from .runs import AUDIO, IMAGE, TEXT, VIDEO
+from .segments import Segment, Video
+from .steps import decode, decode_from
+
+__all__ = [
+    "AUDIO",
+    "IMAGE",
+    "RULES",
+    "TEXT",
+    "VIDEO",
+    "Placed",
+    "Rule",
+    "Segment",
+    "Video",
+    "centres",
+    "decode",
+    "decode_from",
+    "from_canvas",
+    "from_kinds",
+    "from_mask",
+    "from_segments",
+    "grid",
+    "mrope",
+    "packed",
+    "patches",
+    "rule",
+    "text",
+    "token_kinds",
+]

@@ -1,0 +1,28 @@
+"""Checks of tensors that builders are given."""
+
+import torch
+from torch import Tensor
+
+
+def described(value: object) -> str:
+    """The shape of a tensor, or the type of anything else, for an error message.
+
+    >>> described(torch.zeros(2, 3)), described(5)
+    ('shape (2, 3)', 'int')
+    """
+    return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+
+
+def integers(name: str, value: Tensor, ndim: int, of: str = "") -> Tensor:
+    """``value`` as int64; ``ValueError`` unless it is a tensor of integers with ``ndim`` dimensions.
+
+    >>> integers("cached", torch.tensor([0.5]), 1)
+    Traceback (most recent call last):
+    ValueError: cached must hold integers, got torch.float32
+    """
+    if not isinstance(value, Tensor) or value.ndim != ndim:
+        dimensions = f"{ndim} dimension{'s' if ndim > 1 else ''}"
+        raise ValueError(f"{name} must be a tensor with {dimensions}{of and ' ' + of}, got {described(value)}")
+    if value.dtype.is_floating_point or value.dtype.is_complex or value.dtype == torch.bool:
+        raise ValueError(f"{name} must hold integers, got {value.dtype}")
+    return value.to(torch.int64)

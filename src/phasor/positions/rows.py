@@ -1,0 +1,65 @@
+"""Rows of text: packed documents, padded batches, the same number on several axes."""
+
+import torch
+from torch import Tensor
+
+from ..checks import whole
+from .given import described, integers
+
+
+def packed(cu_seqlens: Tensor) -> Tensor:
+    """Documents packed end to end: ``[documents + 1]`` cumulative lengths -> int64 ``[total]``, 0 at each start.
+
+    >>> packed(torch.tensor([0, 3, 5])).tolist()
+    [0, 1, 2, 0, 1]
+    """
+    bounds = integers("cu_seqlens", cu_seqlens, 1)
+    lengths = bounds.diff()
+    if bounds.numel() < 2 or bounds[0] != 0 or (lengths < 0).any():
+        raise ValueError(
+            "cu_seqlens must start at 0 and never fall (cumulative lengths, [0, 3, 5] for documents of 3 and 2), "
+            f"got {bounds.tolist()[:8]}"
+        )
+    starts = bounds[:-1].repeat_interleave(lengths)
+    return torch.arange(int(bounds[-1]), device=bounds.device) - starts
+
+
+def from_mask(mask: Tensor) -> Tensor:
+    """Padded batches, left or right: mask ``[B, S]``, 1 or True where a token is real -> int64 ``[B, S]``.
+
+    Real tokens count from 0 in their row, wherever the padding is. Padding gets 0, which nothing may attend to.
+
+    >>> from_mask(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0]])).tolist()
+    [[0, 0, 0, 1], [0, 1, 2, 0]]
+    """
+    real = real_tokens(mask)
+    return (real.to(torch.int64).cumsum(-1) - 1).clamp(min=0) * real
+
+
+def real_tokens(mask: Tensor) -> Tensor:
+    """The mask ``[B, S]`` of `from_mask` as booleans; ``ValueError`` if it holds anything but 0 and 1.
+
+    >>> real_tokens(torch.tensor([[0, 1]])).tolist()
+    [[False, True]]
+    """
+    if not isinstance(mask, Tensor) or mask.ndim != 2:
+        raise ValueError(f"mask must be a tensor [batch, seq], got {described(mask)}")
+    real = mask != 0
+    if not bool(((mask == 1) | ~real).all()):
+        raise ValueError(
+            "mask must hold only 0 and 1 (or booleans), got other values; for packed documents with ids 1, 2, 3 "
+            "use phasor.positions.packed"
+        )
+    return real
+
+
+def text(positions: Tensor, axes: int = 3) -> Tensor:
+    """Text in a model with several axes: the same number on each, ``[..., S] -> [axes, ..., S]``, a view.
+
+    >>> text(torch.tensor([4, 5]), axes=2).tolist()
+    [[4, 5], [4, 5]]
+    """
+    whole("axes", axes)
+    if not isinstance(positions, Tensor):
+        raise ValueError(f"positions must be a tensor, got {type(positions).__name__}")
+    return positions.unsqueeze(0).expand(axes, *positions.shape)
