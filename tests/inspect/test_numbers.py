@@ -63,7 +63,8 @@ def test_regimes(scaling, expected):
 
 def test_never_turn():
     # 18 pairs have a wavelength above 4096 for base 10000, 128 channels: "Scaling laws of RoPE", arXiv:2310.05209
-    assert spec_facts(RotarySpec(head_dim=128), 4096).never_turn == 18
+    assert spec_facts(RotarySpec(head_dim=128), 4096, trained_length=4096).never_turn == 18
+    assert spec_facts(RotarySpec(head_dim=128), 4096).never_turn is None  # nobody said how long it was trained
 
 
 def test_float32_error_grows_with_the_position():

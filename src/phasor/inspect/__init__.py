@@ -1,18 +1,26 @@
 """Numbers, text and pictures about rotary encodings."""
 
 from .compare import Disagreement, compare, compare_lengths
+from .diff import diff, diff_lines
 from .numbers import SpecFacts, decay, decay_bound, spec_facts
 from .page import model_facts, page, to_dict
+from .whole import Whole, read_whole, whole_dict, whole_page
 
 __all__ = [
     "Disagreement",
     "SpecFacts",
+    "Whole",
     "compare",
     "compare_lengths",
     "decay",
     "decay_bound",
+    "diff",
+    "diff_lines",
     "model_facts",
     "page",
+    "read_whole",
     "spec_facts",
     "to_dict",
+    "whole_dict",
+    "whole_page",
 ]

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from ..spec import RotarySpec
 
 THRESHOLD = 0.1  # radians between the two angles of one pair: the point from which the rotations are called different
@@ -13,17 +15,23 @@ THRESHOLD = 0.1  # radians between the two angles of one pair: the point from wh
 class Disagreement:
     """What separates two specs. Positions are the first at which the angles of a pair differ by `THRESHOLD` radians.
 
-    ``layout`` says that channels are paired otherwise, a difference at every position but 0; ``axes`` that other
-    coordinates turn the pairs, which shows where a token's coordinates differ; ``pair`` and ``position`` name the pair
-    that parts first (None if all frequencies agree); ``score_ratio`` is the ratio of the squared attention factors, a
-    difference at every position. ``seq_len`` is the length of the sequence compared, for scalings that ask for it.
+    ``layout`` says that channels are paired otherwise, a difference at every position but 0; ``permuted`` that one of
+    them writes halves; ``axes`` that other coordinates turn the pairs, which shows where a token's coordinates differ,
+    and ``second`` the same of the pairs' second members; ``learned`` that a trained log-scale changes the frequencies
+    of one. ``pair`` and ``position`` name the pair that parts first (None if all frequencies agree); real coordinates
+    have no next position, there it is the distance from 0, rounded. ``score_ratio`` is the ratio of the squared
+    attention factors, a difference at every position. ``seq_len`` is the length of the sequence compared, for scalings
+    that ask for it.
     """
 
     fields: dict[str, tuple[Any, Any]]
     layout: bool
+    permuted: bool
     axes: bool
+    second: bool
+    learned: bool
     pair: int | None
-    position: int | None
+    position: float | None
     pairs_apart: int
     score_ratio: float
     seq_len: int | None
@@ -31,7 +39,8 @@ class Disagreement:
     @property
     def same(self) -> bool:
         """Whether both rotate alike at every position (fields may differ in words only)."""
-        return not self.layout and not self.axes and self.pair is None and self.score_ratio == 1.0
+        apart = self.layout or self.permuted or self.axes or self.second or self.learned
+        return not apart and self.pair is None and self.score_ratio == 1.0
 
     def describe(self) -> str:
         """Sentences for people."""
@@ -41,11 +50,18 @@ class Disagreement:
         said = []
         if self.layout:
             said.append("channels are paired differently: they disagree at every position but 0")
+        if self.permuted:
+            said.append("one of them writes its pairs as halves: other tensors, and the same scores if q and k agree")
         if self.axes:
             said.append("other axes turn the pairs: they disagree where a token's coordinates differ (not in text)")
+        if self.second:
+            said.append("the second members of the pairs turn otherwise: they disagree where coordinates differ")
+        if self.learned:
+            said.append("a trained log-scale changes the frequencies of one of them; it is left out here")
         if self.pair is not None:
+            speeds = "the other way" if "reverse" in self.fields else "at other speeds"
             said.append(
-                f"{self.pairs_apart} pairs turn at other speeds{where}: pair {self.pair} is {THRESHOLD:g} rad off "
+                f"{self.pairs_apart} pairs turn {speeds}{where}: pair {self.pair} is {THRESHOLD:g} rad off "
                 f"from position {self.position:,} on"
             )
         if self.score_ratio != 1.0:
@@ -60,24 +76,34 @@ def compare(a: RotarySpec, b: RotarySpec, seq_len: int | None = None) -> Disagre
     >>> d.pair, d.position  # 0.1 against 0.01 rad per token: 0.09 apart after one, above 0.1 after two
     (1, 2)
     """
-    names = ("head_dim", "rotary_dim", "interleaved", "trailing")
+    names = ("head_dim", "rotary_dim", "interleaved", "trailing", "blocks")
     pair = position = None
     gaps: list[float] = []
     if a.pairs == b.pairs:
-        gaps = (a.inv_freq(seq_len) - b.inv_freq(seq_len)).abs().tolist()
+        gaps = (_speeds(a, seq_len) - _speeds(b, seq_len)).abs().tolist()
         widest = max(range(len(gaps)), key=gaps.__getitem__)
         if gaps[widest] > 0:
-            pair, position = widest, math.ceil(THRESHOLD / gaps[widest])
+            apart = THRESHOLD / gaps[widest]
+            real = "real" in (a.coordinates, b.coordinates)
+            pair, position = widest, float(f"{apart:.3g}") if real else math.ceil(apart)
     return Disagreement(
         fields=a.diff(b),
         layout=any(getattr(a, name) != getattr(b, name) for name in names),
+        permuted=a.permuted != b.permuted,
         axes=a.axes != b.axes,
+        second=a.second != b.second,
+        learned=a.learned != b.learned,
         pair=pair,
         position=position,
         pairs_apart=sum(g > 0 for g in gaps),
         score_ratio=(b.attention_factor(seq_len) / a.attention_factor(seq_len)) ** 2,
         seq_len=seq_len if a.length_dependent or b.length_dependent else None,
     )
+
+
+def _speeds(spec: RotarySpec, seq_len: int | None) -> Tensor:
+    """Radians per unit of position, with their sign."""
+    return spec.inv_freq(seq_len) * spec.position_scale * (-1 if spec.reverse else 1)
 
 
 def compare_lengths(a: RotarySpec, b: RotarySpec, seq_len: int) -> list[Disagreement]:

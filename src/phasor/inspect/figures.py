@@ -10,6 +10,8 @@ import torch
 from ..configs import ModelRotary
 from ..rotation import Rotation
 from .numbers import SpecFacts, decay, decay_bound
+from .rows import axis_names, unit
+from .text import log_distances
 
 # Okabe-Ito: told apart with any colour vision. Regimes also differ in their marker.
 COLORS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442", "#999999")
@@ -47,7 +49,7 @@ def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -
 def caption(name: str) -> str:
     """One sentence on what to see in the figure of that name."""
     return {
-        "wavelengths": "Tokens per turn of each pair: pairs above the dashed line never complete a turn in training.",
+        "wavelengths": "Positions per turn of each pair: pairs above a dashed line never complete a turn in training.",
         "decay": "Expected score of equal vectors by distance: it falls, then wavers; below, an upper bound.",
         "angles": "Angle of every pair at every position: fast pairs stripe, slow pairs barely move.",
         "axes": "Which coordinate of a position turns which pair.",
@@ -76,42 +78,64 @@ def wavelengths(facts: SpecFacts) -> Any:
     stopped = facts.count("stopped")
     if stopped:
         ax.plot([], [], " ", label=f"stopped ({stopped} pairs, not drawn)")
-    ax.axhline(facts.trained_length, color="black", linestyle="--", linewidth=1)
-    ax.annotate(
-        f"trained length {facts.trained_length:,}", (0, facts.trained_length), (0, 3), textcoords="offset points"
-    )
-    ax.set(yscale="log", xlabel="pair", ylabel="wavelength (tokens per turn)", title="Wavelengths")
+    if facts.trained_length is not None:
+        ax.axhline(facts.trained_length, color="black", linestyle="--", linewidth=1)
+        label = f"trained length {facts.trained_length:,}"
+        ax.annotate(label, (0, facts.trained_length), (0, 3), textcoords="offset points")
+    ax.set(yscale="log", xlabel="pair", ylabel=f"wavelength ({unit(facts.spec)})", title="Wavelengths")
     ax.legend(frameon=False, loc="lower right")
     return figure
 
 
 def decay_curve(facts: SpecFacts) -> Any:
-    """Mean cosine by relative distance, and below it RoFormer's bound in its own unit."""
-    figure, (upper, lower) = _figure(height=5.0, rows=2)
-    last = max(2, facts.max_position - 1)
-    distances = torch.logspace(0, math.log10(last), 600, dtype=torch.float64).round().long().unique()
+    """Mean cosine by distance, along all axes together and along each alone; below it RoFormer's bound in its own unit.
+
+    The bound is one of rotations: it is left out where the two members of a pair turn apart.
+    """
+    spec = facts.spec
+    distances = log_distances(facts, 600).unique()
+    figure, panels = _figure(height=5.0, rows=1 if spec.second else 2)
+    upper = panels if spec.second else panels[0]
     upper.axhline(0, color="black", linewidth=0.5)
-    upper.plot(distances.numpy(), decay(facts.spec, distances, facts.seq_len).numpy(), color=COLORS[0])
+    for axis in range(spec.axes.count) if spec.axes.count > 1 else ():
+        label = f"axis {axis_names(spec.axes.count)[axis]} alone"
+        alone = decay(spec, distances, facts.seq_len, axis)
+        upper.plot(distances.numpy(), alone.numpy(), color=COLORS[(axis + 3) % len(COLORS)], linewidth=1, label=label)
+    together = decay(spec, distances, facts.seq_len)
+    upper.plot(distances.numpy(), together.numpy(), color=COLORS[0], label="all axes together")
+    if spec.axes.count > 1:
+        upper.legend(frameon=False, loc="lower left")
     if facts.first_negative is not None:
         upper.axvline(facts.first_negative, color=COLORS[2], linestyle="--", linewidth=1)
         label = f"first negative: {facts.first_negative:,} "
         upper.annotate(label, (facts.first_negative, 0.9), color=COLORS[2], ha="right")
-    lower.plot(distances.numpy(), decay_bound(facts.spec, distances, facts.seq_len).numpy(), color=COLORS[3])
     upper.set(xscale="log", ylabel="mean of cos(d θ)", title="Decay")
-    lower.set(xscale="log", xlabel="relative distance d (tokens)", ylabel="RoFormer's bound", ylim=(0, None))
+    lower = upper
+    if not spec.second:
+        lower = panels[1]
+        lower.plot(distances.numpy(), decay_bound(spec, distances, facts.seq_len).numpy(), color=COLORS[3])
+        lower.set(ylabel="RoFormer's bound", ylim=(0, None))
+    lower.set(xscale="log", xlabel=f"relative distance d ({unit(spec)})")
     return figure
 
 
 def angle_map(facts: SpecFacts, columns: int = 512) -> Any:
-    """cos of the angle of every pair at the first positions."""
+    """cos of the angle of every pair (of its first member) at the first positions, the same on all axes."""
+    spec = facts.spec
     figure, ax = _figure()
     at = torch.arange(min(columns, facts.max_position))
-    if facts.spec.axes.count > 1:
-        at = at.unsqueeze(0).expand(facts.spec.axes.count, -1)
-    cos = Rotation.at(facts.spec, at, facts.seq_len or 1).cos / facts.attention_factor
-    image = ax.imshow(cos.T.numpy(), aspect="auto", cmap="cividis", vmin=-1, vmax=1, interpolation="nearest")
+    if spec.coordinates == "real":
+        at = torch.arange(columns) / 8
+    extent = (0.0, float(at[-1]) + float(at[1] if len(at) > 1 else 1), spec.pairs - 0.5, -0.5)
+    if spec.axes.count > 1:
+        at = at.expand(spec.axes.count, -1)
+    cos = Rotation.at(spec.replace(learned=False), at, facts.seq_len or 1).cos / facts.attention_factor
+    image = ax.imshow(
+        cos.T.numpy(), aspect="auto", cmap="cividis", vmin=-1, vmax=1, interpolation="nearest", extent=extent
+    )
     figure.colorbar(image, ax=ax, label="cos(angle)")
-    ax.set(xlabel="position (tokens)", ylabel="pair", title="Angles")
+    where = "position" if spec.axes.count == 1 else "position on every axis"
+    ax.set(xlabel=f"{where} ({unit(spec)})", ylabel="pair", title="Angles")
     return figure
 
 

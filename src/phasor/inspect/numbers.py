@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..phase import cos_sin, phases, steps
 from ..rotation import Rotation
 from ..scaling import DynamicNTK, Scaling, SteppedNTK
-from ..spec import RotarySpec, exact_frequencies
+from ..spec import RotarySpec
 
 FARTHEST = 2**18  # where the search for the first negative mean cosine stops
 
@@ -20,13 +19,15 @@ FARTHEST = 2**18  # where the search for the first negative mean cosine stops
 class SpecFacts:
     """Numbers of one spec at one trained length and one maximum length, all lists in pair order.
 
-    ``wavelengths`` in tokens per turn (``inf`` for a stopped pair); ``turns`` completed inside the trained length;
-    ``regimes``: what the scaling does to each pair, one of ``kept``, ``blended``, ``slowed``, ``stopped``.
+    ``wavelengths`` in positions per turn (``inf`` for a stopped pair); ``turns`` completed inside the trained length,
+    empty if that is not known; ``regimes``: what the scaling does to each pair, one of ``kept``, ``blended``,
+    ``slowed``, ``stopped``. With several coordinates, decay and errors are those where all of them move together.
+    A learned log-scale is taken as 0. ``first_negative`` is searched at integer positions only.
     """
 
     spec: RotarySpec
     seq_len: int | None
-    trained_length: int
+    trained_length: int | None
     max_position: int
     inv_freq: tuple[float, ...]
     wavelengths: tuple[float, ...]
@@ -38,9 +39,9 @@ class SpecFacts:
     table_bytes: int
 
     @property
-    def never_turn(self) -> int:
-        """Pairs that never complete a turn inside the trained length (stopped pairs not counted)."""
-        return sum(0 < t < 1 for t in self.turns)
+    def never_turn(self) -> int | None:
+        """Pairs that never complete a turn inside the trained length (stopped pairs not counted); None if unknown."""
+        return None if self.trained_length is None else sum(0 < t < 1 for t in self.turns)
 
     def count(self, regime: str) -> int:
         return self.regimes.count(regime)
@@ -57,15 +58,16 @@ def spec_facts(
 ) -> SpecFacts:
     """Measure a spec for positions below ``max_position``. Length-dependent schemes are taken at ``seq_len``.
 
-    ``trained_length`` is that of the scaling, if it names one; else the argument, by default ``max_position``.
+    ``trained_length`` is that of the scaling, if it names one; else the argument, ``None`` where it is not known.
 
-    >>> facts = spec_facts(RotarySpec(head_dim=4, base=100.0), max_position=32)
+    >>> facts = spec_facts(RotarySpec(head_dim=4, base=100.0), max_position=32, trained_length=32)
     >>> [round(w, 2) for w in facts.wavelengths], facts.never_turn
     ([6.28, 62.83], 1)
     """
     frequencies = spec.inv_freq(seq_len).tolist()
-    trained = getattr(spec.scaling, "original_max_position", None) or trained_length or max_position
-    wavelengths = tuple(2 * math.pi / abs(f) if f else math.inf for f in frequencies)
+    trained = getattr(spec.scaling, "original_max_position", None) or trained_length
+    integer = spec.coordinates == "integer"
+    wavelengths = tuple(2 * math.pi / abs(f * spec.position_scale) if f else math.inf for f in frequencies)
     return SpecFacts(
         spec=spec,
         seq_len=seq_len,
@@ -73,10 +75,10 @@ def spec_facts(
         max_position=max_position,
         inv_freq=tuple(frequencies),
         wavelengths=wavelengths,
-        turns=tuple(trained / w for w in wavelengths),
+        turns=() if trained is None else tuple(trained / w for w in wavelengths),
         regimes=regimes(spec, seq_len),
         attention_factor=spec.attention_factor(seq_len),
-        first_negative=first_negative(spec, seq_len, min(max_position, FARTHEST)),
+        first_negative=first_negative(spec, seq_len, min(max_position, FARTHEST)) if integer else None,
         float32_error=float32_error(spec, max_position, seq_len),
         table_bytes=2 * 4 * spec.pairs * max_position,
     )
@@ -110,17 +112,20 @@ def _full_factor(scaling: Scaling | None, seq_len: int | None) -> float | None:
     return None if getattr(scaling, "long_factor", None) else factor
 
 
-def decay(spec: RotarySpec, distances: Tensor, seq_len: int | None = None) -> Tensor:
-    """``g(d) = mean over pairs of cos(d theta_i)``, float64, for int64 ``distances`` of any shape.
+def decay(spec: RotarySpec, distances: Tensor, seq_len: int | None = None, axis: int | None = None) -> Tensor:
+    """``g(d) = mean over pairs of cos(d theta_i)``, float64, for ``distances`` of any shape.
 
     It is the expected score of two equal random vectors at that distance, as a share of that at distance 0. It falls
     at first and is no bound. (RoFormer, section 3.4.3; "Base of RoPE bounds context length", arXiv:2405.14591.)
+    With several coordinates they are apart by ``d`` in all of them, or in ``axis`` alone, where the pairs of the other
+    axes stand still. Where the members of a pair turn by angles of their own, the mean is over both.
 
     >>> decay(RotarySpec(head_dim=4), torch.tensor([0])).tolist()
     [1.0]
     """
-    cos, _ = _ladder_at(spec, distances, seq_len)
-    return cos.mean(-1)
+    apart = _apart(spec, distances, seq_len, axis)
+    cos = apart.cos if apart.second is None else (apart.cos + apart.second[0]) / 2
+    return cos.mean(-1).reshape(distances.shape) / apart.magnitude
 
 
 def decay_bound(spec: RotarySpec, distances: Tensor, seq_len: int | None = None) -> Tensor:
@@ -129,22 +134,28 @@ def decay_bound(spec: RotarySpec, distances: Tensor, seq_len: int | None = None)
     >>> decay_bound(RotarySpec(head_dim=128), torch.tensor([0])).tolist()  # (1 + … + 64) / 64
     [32.5]
     """
-    cos, sin = _ladder_at(spec, distances, seq_len)
-    return torch.hypot(cos.cumsum(-1), sin.cumsum(-1)).mean(-1)
+    apart = _apart(spec, distances, seq_len, None)
+    bound = torch.hypot(apart.cos.cumsum(-1), apart.sin.cumsum(-1)).mean(-1)
+    return bound.reshape(distances.shape) / apart.magnitude
 
 
-def _ladder_at(spec: RotarySpec, distances: Tensor, seq_len: int | None) -> tuple[Tensor, Tensor]:
-    """cos and sin ``[..., P]`` of all pairs at one distance along every axis, float64, without the magnitude."""
-    ladder = torch.tensor([steps(exact_frequencies(spec, seq_len))])
-    return cos_sin(phases(distances.unsqueeze(0), ladder), torch.float64)
+def _apart(spec: RotarySpec, distances: Tensor, seq_len: int | None, axis: int | None) -> Rotation:
+    """The rotation, in float64, by flat ``distances`` along every axis or one."""
+    at = distances.flatten()
+    if spec.axes.count > 1:
+        moved = torch.tensor([axis in (None, a) for a in range(spec.axes.count)])
+        at = at * moved.unsqueeze(-1)
+    return Rotation.at(spec.replace(angles="exact", learned=False), at, seq_len or 1, dtype=torch.float64)
 
 
-def first_negative(spec: RotarySpec, seq_len: int | None, below: int, chunk: int = 2**15) -> int | None:
-    """The smallest distance below ``below`` at which `decay` is negative, or None.
+def first_negative(spec: RotarySpec, seq_len: int | None, below: int, chunk: int = 2**14) -> int | None:
+    """The smallest integer distance below ``below`` at which `decay` is negative, or None.
 
     >>> first_negative(RotarySpec(head_dim=128), None, 4096)  # published for base 10000, 128 channels
     1707
     """
+    if 2 * int((spec.inv_freq(seq_len) == 0).sum()) >= spec.pairs:
+        return None  # the pairs that stand still, each with a cosine of 1, outweigh the others
     for start in range(0, below, chunk):
         negative = (decay(spec, torch.arange(start, min(start + chunk, below)), seq_len) < 0).nonzero()
         if len(negative):
@@ -153,11 +164,22 @@ def first_negative(spec: RotarySpec, seq_len: int | None, below: int, chunk: int
 
 
 def float32_error(spec: RotarySpec, max_position: int, seq_len: int | None = None, window: int = 512) -> float:
-    """Largest error of cos or sin from float32 angles over the last ``window`` positions below ``max_position``."""
+    """Largest error of cos or sin from float32 angles over the last ``window`` positions below ``max_position``.
+
+    Real coordinates lie between these positions as well, an eighth apart.
+    """
     at = torch.arange(max(0, max_position - window), max_position)
+    if spec.coordinates == "real":
+        at = torch.arange(8 * max(0, max_position - window), 8 * max_position) / 8
     if spec.axes.count > 1:
-        at = at.unsqueeze(0).expand(spec.axes.count, -1)
+        at = at.expand(spec.axes.count, -1)
     length = seq_len or 1  # inside the trained length, for schemes that ask
+    spec = spec.replace(learned=False)
     exact = Rotation.at(spec.replace(angles="exact"), at, length, dtype=torch.float64)
     usual = Rotation.at(spec.replace(angles="float32", tables="float32"), at, length)
-    return max(float((exact.cos - usual.cos).abs().max()), float((exact.sin - usual.sin).abs().max()))
+    return max(_gap((exact.cos, exact.sin), (usual.cos, usual.sin)), _gap(exact.second, usual.second))
+
+
+def _gap(exact: tuple[Tensor, ...] | None, usual: tuple[Tensor, ...] | None) -> float:
+    pairs = zip(exact or (), usual or (), strict=True)
+    return max((float((a - b).abs().max()) for a, b in pairs), default=0.0)

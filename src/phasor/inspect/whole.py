@@ -1,0 +1,93 @@
+"""A whole config: the parts that were asked for, one page each, and a line about every other part."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..configs import ModelRotary, read_config, read_parts
+from ..configs.without import NoRotary
+from .numbers import SpecFacts
+from .page import model_facts, page, to_dict
+from .rows import row
+
+EVERY_PART = "all"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What a config says: the models ``shown``, what was found in ``others`` by path, and why the one asked for is not.
+
+    ``refused`` is the reader's error where the config's own model, or its text model, could not be read but other parts
+    could. A `NoRotary` among them is no fault of the config: that model has nothing to rotate.
+    """
+
+    shown: tuple[ModelRotary, ...]
+    others: dict[str, ModelRotary | str]
+    refused: ValueError | None = None
+
+    @property
+    def faulty(self) -> bool:
+        """Whether the model asked for may rotate and was not understood."""
+        return self.refused is not None and not isinstance(self.refused, NoRotary)
+
+
+def read_whole(source: str | os.PathLike[str] | dict[str, Any] | Any, part: str | None = None) -> Whole:
+    """Read a config for its page: one ``part``, ``"all"`` that are read, or (by default) the text model.
+
+    Where the text model cannot be read, all other parts that can are shown instead. ``source`` as in `read_config`;
+    raises its ``ValueError`` where nothing can be shown.
+
+    >>> whole = read_whole({"model_type": "llava", "text_config": {"model_type": "bert"},
+    ...                     "vision_config": {"model_type": "pixtral"}})
+    >>> [model.part for model in whole.shown], whole.faulty
+    (['vision_config'], False)
+    """
+    found = read_parts(source)
+    shown = [model for model in found.values() if isinstance(model, ModelRotary)]
+    refused = None
+    if part != EVERY_PART or not shown:
+        try:
+            shown = [read_config(source, part=None if part == EVERY_PART else part)]
+        except ValueError as error:
+            if part is not None or not shown:
+                raise
+            refused = error
+    paths = [model.part for model in shown]
+    return Whole(tuple(shown), {path: what for path, what in found.items() if path not in paths}, refused)
+
+
+def whole_page(whole: Whole, facts: Sequence[Sequence[SpecFacts]]) -> str:
+    """The page of every model shown, and a line about every other part."""
+    lines = [] if whole.refused is None else [row("not shown", str(whole.refused)), ""]
+    for model, numbers in zip(whole.shown, facts, strict=True):
+        lines += [page(model, numbers), ""]
+    if whole.others:
+        lines.append("other parts  (a page of one: --part PATH, of each that rotates: --part all)")
+        width = min(30, max(len(path or "(top level)") for path in whole.others))
+        lines += [f"  {path or '(top level)':<{width}}  {_in_brief(what)}" for path, what in whole.others.items()]
+    return "\n".join(lines).rstrip()
+
+
+def whole_dict(whole: Whole, facts: Sequence[Sequence[SpecFacts]]) -> dict[str, Any]:
+    """Everything the page says, as plain JSON data: the first model shown, the rest under ``other_parts``."""
+    first, *further = [to_dict(model, numbers) for model, numbers in zip(whole.shown, facts, strict=True)]
+    described = {path: _described(what) for path, what in whole.others.items()}
+    return {
+        **first,
+        "not_shown": None if whole.refused is None else str(whole.refused),
+        "other_parts": {model["part"]: model for model in further} | described,
+    }
+
+
+def _in_brief(what: ModelRotary | str) -> str:
+    if isinstance(what, str):
+        return what
+    first, *more = (spec.describe() for spec in what.distinct)
+    rotated = sum(layer is not None for layer in what.layers)
+    further = f" (and {len(more)} more)" if more else ""
+    return f"{what.model_type}, {rotated} of {len(what.layers)} layers: {first}{further}"
+
+
+def _described(what: ModelRotary | str) -> dict[str, Any] | str:
+    return what if isinstance(what, str) else to_dict(what, model_facts(what))
