@@ -1,8 +1,9 @@
 import json
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import typer
@@ -12,6 +13,10 @@ app = typer.Typer(no_args_is_help=True, help="Train span recognition on labelled
 Format = Annotated[
     str | None, typer.Option(help="cluener, cmeee, conll, spans or tokens (default: told from the content).")
 ]
+Columns = Annotated[
+    list[int] | None, typer.Option("--column", help="Of conll: a column of tags, from 0; repeat it (default: all).")
+]
+TagNames = Annotated[str | None, typer.Option(help="Of tokens with tags that are numbers: O,B-name,I-name,…")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: as many as there are cores).")]
 Choice = Literal["all", "nested", "flat"]
 Mode = Annotated[
@@ -31,6 +36,8 @@ def train(
     dev: Annotated[Path, typer.Option(metavar="FILE", help="Development data: when to stop, which epoch to keep.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the model.")],
     format: Format = None,
+    column: Columns = None,
+    tag_names: TagNames = None,
     encoder: Annotated[
         str, typer.Option(help="bilstm or transformer, from scratch, or the folder of a transformers encoder.")
     ] = "bilstm",
@@ -46,7 +53,9 @@ def train(
         int | None, typer.Option(min=0, help="Rows of the table of pairs of tokens; 0 for none (default: 16384).")
     ] = None,
     max_length: Annotated[int, typer.Option(min=1, help="Tokens of a window; longer texts are cut.")] = 256,
-    overlap: Annotated[int, typer.Option(min=0, help="Tokens that two windows share.")] = 64,
+    overlap: Annotated[
+        int | None, typer.Option(min=0, help="Tokens that two windows share (default: a quarter of a window).")
+    ] = None,
     dropout: Annotated[float | None, typer.Option(help="(default: 0.2 for bilstm, else 0.1)")] = None,
     epochs: Annotated[int, typer.Option(min=1)] = 10,
     batch: Annotated[int, typer.Option(min=1)] = 32,
@@ -68,15 +77,18 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model. Repeat a command that was killed: it goes on where it was."""
-    from ..ner import ModelConfig, TrainConfig, labels_of, read
+    from ..ner import ModelConfig, TrainConfig, labels_of
     from ..ner import train as train_one
     from ..ner.model import new_model
     from ..ner.setup import RECIPES, tokenizer_and_limits
 
-    _prepare(threads)
-    examples = read(data, format)
+    _prepare(threads, device)
+    read = _reader(format, column, tag_names)
+    examples = read(data)
     labels = labels_of(examples)
-    dev_examples = read(dev, format, labels=labels)
+    if not labels:
+        raise ValueError(f"{data}: file must hold at least one entity to learn from, got none")
+    dev_examples = read(dev, labels=labels)
     folder = None if encoder in ("bilstm", "transformer") else Path(encoder)
     kind = "pretrained" if folder else encoder
     usual_dropout, usual_lr = RECIPES[kind]
@@ -85,7 +97,8 @@ def train(
         labels=labels, vocab=tokenizer.get_vocab_size(), encoder=kind, encoder_positions=encoder_positions,
         dim=dim, layers=layers, heads=heads, bigrams=bigrams,
         dropout=usual_dropout if dropout is None else dropout,
-        head=head, head_dim=head_dim, rotary=rotary, max_length=max_length, overlap=min(overlap, max_length // 4),
+        head=head, head_dim=head_dim, rotary=rotary, max_length=max_length,
+        overlap=max_length // 4 if overlap is None else overlap,
     )  # fmt: skip
     finished = []
     for number in seed or [0]:
@@ -101,18 +114,10 @@ def train(
             say=(lambda line: None) if as_json else print,
         )  # fmt: skip
         score = result.dev
-        finished.append(
-            {
-                "folder": str(place),
-                "seed": number,
-                "epochs": result.epochs,
-                "best_epoch": result.best_epoch,
-                "f1": score.f1,
-                "precision": score.precision,
-                "recall": score.recall,
-                "seconds": result.seconds,
-            }
-        )
+        finished.append({
+            "folder": str(place), "seed": number, "epochs": result.epochs, "best_epoch": result.best_epoch,
+            "f1": score.f1, "precision": score.precision, "recall": score.recall, "seconds": result.seconds,
+        })  # fmt: skip
         if not as_json:
             print(
                 f"{place}  dev F1 {score.f1:.4f}  P {score.precision:.4f}  R {score.recall:.4f}  "
@@ -127,6 +132,8 @@ def evaluate(
     model: ModelFolder,
     data: Annotated[Path, typer.Argument(metavar="DATA", help="File of texts with their entities.")],
     format: Format = None,
+    column: Columns = None,
+    tag_names: TagNames = None,
     threshold: Threshold = None,
     mode: Mode = None,
     batch: Annotated[int, typer.Option(min=1)] = 32,
@@ -136,12 +143,14 @@ def evaluate(
 ) -> None:
     """Precision, recall and F1: overall, by label, nested spans apart; and which label is taken for which."""
     from ..ner import evaluate as compare
-    from ..ner import load, predict, read
+    from ..ner import labels_of, load, predict
     from ..ner.report import page, to_dict
 
-    _prepare(threads)
-    examples = read(data, format)
+    _prepare(threads, device)
+    examples = _reader(format, column, tag_names)(data)
     saved = load(model)
+    if unknown := [label for label in labels_of(examples) if label not in saved.model.config.labels]:
+        print(f"{data} has labels that {model} was not trained on and misses: {', '.join(unknown)}", file=sys.stderr)
     saved.model.to(device)
     texts = [example.text for example in examples]
     found = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
@@ -164,13 +173,14 @@ def predict_texts(
     """Find spans: JSON lines {"text", "spans": [{"start", "end", "label", "score"}]}, which `evaluate` reads too."""
     from ..lab.checkpoint import write_atomically
     from ..ner import load, predict
+    from ..ner.data.lines import split_lines
     from ..ner.view import page, terminal
 
-    _prepare(threads)
+    _prepare(threads, device)
+    texts = split_lines(Path(file), sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
     saved = load(model)
     saved.model.to(device)
     labels = saved.model.config.labels
-    texts = _lines(file)
     found = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
     if html is not None:
         write_atomically(html, page(texts, found, labels).encode())
@@ -203,18 +213,22 @@ def export(
         raise ValueError(f"export needs {error.name}; install it with: pip install onnx onnxscript") from None
 
 
-def _prepare(threads: int | None) -> None:
-    """The number of threads; and a missing library is one line that says how to get it."""
+def _reader(format: str | None, columns: list[int] | None, tag_names: str | None) -> partial[list[Any]]:
+    from ..ner import read
+
+    return partial(read, format=format, columns=columns, tag_names=tag_names.split(",") if tag_names else None)
+
+
+def _prepare(threads: int | None, device: str) -> None:
+    """The number of threads; and a missing library or device is one line that says so."""
     for name in ("safetensors", "tokenizers"):
         if find_spec(name) is None:
             raise ValueError(f"this needs {name}; install it with: pip install 'phasor[ner]'")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"device must be one that torch has here, got {device!r}: {str(error).splitlines()[0]}"
+        ) from None
     if threads:
         torch.set_num_threads(threads)
-
-
-def _lines(file: str) -> list[str]:
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file} must be UTF-8, got byte {error.object[error.start]:#04x} at {error.start}") from None

@@ -1,0 +1,65 @@
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def golden(
+    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A config.json or a folder that holds one.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder to write (default: golden-MODEL).")
+    ] = None,
+    part: Annotated[str | None, typer.Option(help="The part of a composite config (default: its text model).")] = None,
+    positions: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Which positions, as in 0..7,100,4096 (default: near, trained and far)."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the made-up inputs.")] = 0,
+) -> None:
+    """Write golden vectors, to test rotary code in any language against."""
+    from ..configs import read_config
+    from ..golden import write
+
+    chosen = None if positions is None else _numbers(positions)
+    model = read_config(config, part=part)
+    folder = write(model, out or Path(f"golden-{model.model_type}"), positions=chosen, seed=seed)
+    print(f"{folder}: vectors.safetensors, vectors.json, README.md (how to test against them)")
+
+
+def check(
+    vectors: Annotated[str, typer.Argument(metavar="VECTORS", help="The folder that phasor golden wrote.")],
+    against: Annotated[
+        str, typer.Option(metavar="OTHER", help="A safetensors file, or a folder of them, of the other implementation.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Compare another implementation with golden vectors: the first difference and its likely cause.
+
+    Exit code 0: equal, 1: different, 2: bad input.
+    """
+    from ..golden import check as compare
+
+    report = compare(vectors, against)
+    print(json.dumps(report.to_dict(), indent=2) if as_json else report.describe())
+    if not report.equal:
+        raise typer.Exit(1)
+
+
+def _numbers(text: str) -> list[int | float]:
+    """``"0..3,8"`` -> [0, 1, 2, 3, 8]."""
+    found: list[int | float] = []
+    for word in text.split(","):
+        first, dots, last = word.strip().partition("..")
+        try:
+            if not dots:
+                found.append(float(first) if "." in first else int(first))
+            elif int(last) - int(first) > 4096:
+                raise ValueError
+            else:
+                found += range(int(first), int(last) + 1)
+        except ValueError:
+            raise ValueError(
+                f"--positions must be numbers and ranges as in 0..7,100, at most 4096, got {word.strip()!r}"
+            ) from None
+    return found

@@ -1,0 +1,80 @@
+"""The likely cause: the known mistake that gives what the other implementation gave."""
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from .causes import mistakes
+from .compare import Comparison
+from .files import Vectors
+from .fit import fits
+from .imitate import Case, imitate, right
+from .kinds import Kind
+from .mistake import Mistake
+
+ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way
+_FIRST_OF_TWO = ("layout", "permuted", "direction", "positions", "attention_factor", "rotary_dim", "trailing")
+
+
+def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> tuple[tuple[Mistake, ...], list[Comparison]]:
+    """The mistakes, none to two, and the tensors that they explain: all of ``wrong``, or the first alone."""
+    if kind.spec is None:
+        return (), []
+    case = right(vectors, kind)
+    temperature = vectors.tensors.get(f"{kind.name}.temperature")
+    inputs = {t: vectors.tensors[f"{kind.name}.{t}_in"] for t in vectors.data["targets"]}
+    known = list(mistakes(case, vectors.data["softmax_factor"], temperature))
+    wrong = [c for c in wrong if imitate(case, c.short, inputs) is not None]
+    for tensors in (wrong, wrong[:1]) if len(wrong) > 1 else (wrong,):
+        if tensors and (found := _best(_single(case, known, tensors, inputs), tensors, inputs)):
+            return found, tensors
+        if tensors and (found := _best(_double(case, known, tensors, inputs), tensors, inputs)):
+            return found, tensors
+    return (), []
+
+
+_Found = tuple[tuple[Mistake, ...], Case]
+
+
+def _single(case: Case, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]) -> Iterator[_Found]:
+    for mistake in (*known, *fits(case, wrong, inputs)):
+        changed = mistake.of(case)
+        if changed is not None:
+            yield (mistake,), changed
+
+
+def _double(case: Case, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]) -> Iterator[_Found]:
+    for first in known:
+        changed = first.of(case) if first.cause in _FIRST_OF_TWO else None
+        if changed is not None:
+            for (second,), twice in _single(changed, known, wrong, inputs):
+                if second.cause != first.cause and second.cause != "factor":
+                    yield (first, second), twice
+
+
+def _best(found: Iterator[_Found], wrong: list[Comparison], inputs: dict[str, Tensor]) -> tuple[Mistake, ...]:
+    """The one that explains most; the first of equals."""
+    best: tuple[Mistake, ...] = ()
+    highest = 0.0
+    for said, case in found:
+        share = 1.0
+        for c in wrong:
+            share = min(share, _explained(c, imitate(case, c.short, inputs)))
+            if share <= max(highest, ENOUGH - 1e-9):
+                break
+        if share > highest and share >= ENOUGH:
+            best, highest = said, share
+            if share > 1 - 1e-4:
+                break
+    return best
+
+
+def _explained(c: Comparison, candidate: Tensor | None) -> float:
+    """The share of the telling elements that are the candidate's; 0 unless it explains the wrong ones too."""
+    if candidate is None or candidate.shape != c.got.shape:
+        return 0.0
+    matched, telling = c.matches(candidate), c.telling
+    bad = c.wrong & telling
+    if not bad.any() or float(matched[bad].double().mean()) < ENOUGH:
+        return 0.0
+    return float(matched[telling].double().mean())

@@ -1,0 +1,155 @@
+"""`phasor check` and `phasor golden` as a person meets them: files, exit codes, refusals."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from phasor.cli import main
+from phasor.golden import check
+
+from .conftest import CONFIGS
+from .plain import ladder, tables
+
+
+@pytest.fixture
+def phasor(monkeypatch, capsys):
+    """Run the command line in this process: exit code, output, errors."""
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["phasor", *map(str, args)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+def test_commands(phasor, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(CONFIGS["llama"]))
+    out = tmp_path / "golden"
+    code, said, _ = phasor("golden", config, "--out", out, "--positions", "0..3,100,-5", "--seed", 3)
+    assert code == 0 and "README.md" in said
+    described = json.loads((out / "vectors.json").read_text())
+    assert described["kinds"][0]["positions"] == [0, 1, 2, 3, 100, -5] and described["seed"] == 3
+
+    code, said, _ = phasor("check", out, "--against", out / "vectors.safetensors")
+    assert code == 0 and said.startswith("equal: 20 tensors compared")
+
+    wrong = tables(torch.tensor([0, 1, 2, 3, 100, -5]) + 1, ladder(500_000.0, 64))[0]
+    save_file({"attention.exact.cos": wrong}, tmp_path / "mine.safetensors")
+    code, said, _ = phasor("check", out, "--against", tmp_path / "mine.safetensors")
+    assert code == 1 and "exact.cos differs first at position 0, pair 0" in said
+    assert "expected 1, got 0.540302306" in said and "likely cause: positions are too high by 1" in said
+    code, said, _ = phasor("check", out, "--against", tmp_path / "mine.safetensors", "--json")
+    data = json.loads(said)
+    assert code == 1 and not data["equal"] and data["findings"][0]["cause"] == "positions"
+
+    code, said, err = phasor("check", out, "--against", tmp_path / "absent")
+    assert code == 2 and not said and "which is absent" in err and err.count("\n") == 1
+
+
+def test_the_default_folder_is_named_after_the_model(phasor, tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["neox"]))
+    monkeypatch.chdir(tmp_path)
+    assert phasor("golden", ".")[0] == 0 and Path("golden-gpt_neox/README.md").is_file()
+
+
+@pytest.mark.parametrize("positions", ["a", "1..", "0..5000", "", "1,,2"])
+def test_bad_positions(positions, phasor, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["llama"]))
+    code, _, err = phasor("golden", tmp_path, "--out", tmp_path / "v", "--positions", positions)
+    assert code == 2 and "--positions must be numbers and ranges as in 0..7,100" in err
+    assert not (tmp_path / "v").exists()
+
+
+def test_vectors_equal_themselves(folder_of):
+    for name in CONFIGS:
+        report = check(folder_of(name), folder_of(name))
+        assert report.equal and not report.findings and report.missing == 0
+
+
+def test_a_folder_of_files_and_other_dtypes(folder_of, tmp_path):
+    v = load_file(folder_of("llama") / "vectors.safetensors")
+    save_file({"attention.exact.cos": v["attention.exact.cos"].float()}, tmp_path / "a.safetensors")
+    save_file(
+        {"attention.model.bfloat16.q_out": v["attention.model.bfloat16.q_out"].double()}, tmp_path / "b.safetensors"
+    )
+    report = check(folder_of("llama") / "vectors.safetensors", tmp_path)
+    assert report.equal and len(report.compared) == 2
+    save_file({"attention.exact.cos": v["attention.exact.cos"]}, tmp_path / "c.safetensors")
+    with pytest.raises(ValueError, match=r"other: attention.exact.cos stands in two files of .*; keep one"):
+        check(folder_of("llama"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "tensors, message",
+    [
+        ({}, "other must hold at least one tensor"),
+        (
+            {"attention.exact.coss": torch.ones(1)},
+            r"must be the name of a tensor.*did you mean 'attention.exact.cos'\?",
+        ),
+        (
+            {"attention.exact.cos": torch.ones(3, 32)},
+            r"attention.exact.cos must have the shape \[\d+, 32\], got \[3, 32\]",
+        ),
+        ({"attention.exact.float32.q_out": torch.ones(4)}, r"q_out must have the shape \[1, 2, "),
+        (
+            {"attention.exact.cos": torch.rand(13, 64)},
+            "must have one value per pair, 32, or each of them twice, got 64",
+        ),
+        ({"attention.exact.cos": "words"}, "must be a tensor of real numbers, got str"),
+        ({"attention.exact.cos": torch.ones(13, 32, dtype=torch.complex64)}, "real numbers, got torch.complex64"),
+    ],
+)
+def test_refused_tensors(tensors, message, folder_of):
+    with pytest.raises(ValueError, match=message):
+        check(folder_of("llama"), tensors)
+
+
+def test_refused_files(folder_of, tmp_path):
+    with pytest.raises(ValueError, match="other must hold tensors"):
+        check(folder_of("llama"), tmp_path)
+    (tmp_path / "x.safetensors").write_text("no tensors")
+    with pytest.raises(ValueError, match="is not a safetensors file"):
+        check(folder_of("llama"), tmp_path / "x.safetensors")
+    with pytest.raises(ValueError, match="vectors must be a folder written by phasor golden"):
+        check(tmp_path, folder_of("llama"))
+    (tmp_path / "vectors.json").write_text("{")
+    with pytest.raises(ValueError, match="is not JSON"):
+        check(tmp_path, folder_of("llama"))
+    (tmp_path / "vectors.json").write_text("[]")
+    with pytest.raises(ValueError, match="must have the format 'phasor golden vectors 1', got 'list'"):
+        check(tmp_path, folder_of("llama"))
+    (tmp_path / "vectors.json").write_bytes((folder_of("llama") / "vectors.json").read_bytes())
+    with pytest.raises(ValueError, match="cannot read"):
+        check(tmp_path, folder_of("llama"))
+    os.replace(tmp_path / "x.safetensors", tmp_path / "vectors.safetensors")
+    save_file({"a": torch.ones(1)}, tmp_path / "vectors.safetensors")
+    with pytest.raises(ValueError, match="do not name the same tensors"):
+        check(tmp_path, folder_of("llama"))
+
+
+def test_the_first_of_two_kinds_is_named_each(folder_of, tmp_path):
+    """Gemma 3: a fault in the sliding layers only is reported for these only."""
+    from phasor.golden import write
+
+    from .test_write import THEIRS
+
+    folder = write(THEIRS["gemma3"], tmp_path / "v")
+    v = load_file(folder / "vectors.safetensors")
+    right, wrong = v["full_attention.exact.inv_freq"], ladder(1_000_000.0, 64)
+    report = check(folder, {"full_attention.exact.inv_freq": right, "sliding_attention.exact.inv_freq": wrong})
+    (finding,) = report.findings
+    assert finding.kind == "sliding_attention" and finding.cause == "base" and finding.layers == (0, 1, 2, 3, 4)
+    assert "the base is 1000000, and must be 10000" in report.describe()
