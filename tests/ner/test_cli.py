@@ -62,6 +62,7 @@ def test_predict_reads_a_file_or_the_standard_input(files, tmp_path):
     shown = call("predict", folder / "model", tmp_path / "texts")
     assert [json.loads(line)["text"] for line in shown.splitlines()] == ["ada met bob in rome", "", "ivan"]
     assert call("predict", folder / "model", "-", stdin="ada met bob in rome\n\nivan\n") == shown
+    assert call("predict", folder / "model", stdin="") == ""
     first = json.loads(shown.splitlines()[0])["spans"][0]
     assert set(first) == {"start", "end", "label", "score"}
     assert "rome place" in call("predict", folder / "model", tmp_path / "texts", "--view")
@@ -139,6 +140,8 @@ def test_broken_data_is_one_line_and_nothing_is_written(files, tmp_path, line, b
         ),
         (["--dim", "30"], "dim must be a multiple of"),
         (["--lr", "0"], "lr must be a finite number above 0"),
+        (["--max-length", "32", "--overlap", "32"], "overlap must be below max_length = 32, got 32"),
+        (["--device", "abacus"], "device must be one that torch has here, got 'abacus'"),
     ],
 )
 def test_mistakes_are_value_errors(files, tmp_path, words, message):
@@ -148,12 +151,42 @@ def test_mistakes_are_value_errors(files, tmp_path, words, message):
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.parametrize(
+    "name, text, options",
+    [
+        ("columns.conll", "ada NN B-name\nmet VB O\n\nbob NN B-name\n", ["--column", "2"]),
+        ("numbers.jsonl", '{"tokens": ["ada", "met"], "ner_tags": [1, 0]}\n', ["--tag-names", "O,B-name"]),
+    ],
+)
+def test_columns_and_numbers_of_tags_are_named(tmp_path, name, text, options):
+    (tmp_path / name).write_text(text)
+    words = ["train", tmp_path / name, "--dev", tmp_path / name, "--out", tmp_path / "model", "--epochs", 1, *TINY]
+    with pytest.raises(ValueError, match=f"{name}:1: .*{options[0]}"):
+        call(*words)
+    call(*words, *options)
+    assert load(tmp_path / "model").model.config.labels == ("name",)
+    scores = json.loads(call("evaluate", tmp_path / "model", tmp_path / name, *options, "--json"))
+    assert scores["overall"]["gold"] == text.count("ada") + text.count("bob")
+
+
+def test_data_without_entities_and_labels_the_model_does_not_know(files, tmp_path):
+    folder, _ = files
+    (tmp_path / "none").write_text('{"text": "ada", "spans": []}\n')
+    with pytest.raises(ValueError, match="none: file must hold at least one entity"):
+        call("train", tmp_path / "none", "--dev", folder / "dev.jsonl", "--out", tmp_path / "model")
+    (tmp_path / "other").write_text(spans(start=0, end=3, label="person"))
+    words = ["evaluate", str(folder / "model"), str(tmp_path / "other"), "--json"]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.stderr.strip().endswith("was not trained on and misses: person")
+    assert json.loads(result.stdout)["labels"]["person"]["gold"] == 1
+
+
 def test_a_folder_that_is_no_model_and_a_file_that_is_no_text(files, tmp_path):
     folder, _ = files
     with pytest.raises(ValueError, match="model must be a folder as `phasor ner train` makes it"):
         call("predict", tmp_path, "-", stdin="ada")
     (tmp_path / "latin").write_bytes(b"caf\xe9")
-    with pytest.raises(ValueError, match="latin must be UTF-8, got byte 0xe9 at 3"):
+    with pytest.raises(ValueError, match="latin:1: file must be UTF-8, got byte 0xe9 at offset 3"):
         call("predict", folder / "model", tmp_path / "latin")
 
 

@@ -103,7 +103,7 @@ FAULTS = {
     "a label that is a list": ("spans", ITEM % '{"start": 0, "end": 2, "label": []}', 1, "label must be a name, got ["),
     "an unknown label": (
         "cluener", lines(GOOD, GOOD.replace("person", "persn")), 2,
-        "label must be one of person, place, got 'persn'; correct it or add it to the labels"),
+        "label must be one of person, place, got 'persn'; correct it, or have it in the training data"),
     "an unknown label in a tag": ("conll", columns("A O", "", "B B-person", "C B-x"), 4, "label must be one of person"),
     # tags
     "IOB1 after BIO": (
@@ -122,13 +122,13 @@ FAULTS = {
     "BIOES that changes label": (
         "conll", columns("A B-person", "B E-place"), 2, "tags must be of one scheme that ends each entity, got 'E-pla"),
     "BIOES open at the end": (
-        "conll", columns("A S-person", "B B-person", "", "C O"), 2, "tags must end each entity, got a sentence that e"),
+        "conll", columns("A S-person", "B B-person", "", "C O"), 2, "tags must be of one scheme; others end each"),
     "no scheme in JSON": (
         "tokens", lines(*['{"tokens": ["A"], "ner_tags": ["' + p + '-person"]}' for p in "BI"]), 2, "tags must be"),
     "no tag": ("conll", columns("A O", "B PER"), 2, "column 1 must hold tags (O, B-label, I-label, ...), got 'PER'; i"),
     "no tag in JSON": ("tokens", '{"tokens": ["A"], "ner_tags": ["PER"]}', 1, "tag must be O or B-, I-, E-, S-, L-, U"),
     "a tag of no type": ("tokens", '{"tokens": ["A"], "ner_tags": [null]}', 1, "tag must be a name or a number, got N"),
-    "a numbered tag": ("tokens", '{"tokens": ["A"], "ner_tags": [3]}', 1, "tag must be a name, got the number 3; give"),
+    "a numbered tag": ("tokens", '{"tokens": ["A"], "ner_tags": [3]}', 1, "tag must be a name, got the number 3; name"),
     "too few tags": (
         "tokens", '{"tokens": ["A", "B"], "ner_tags": ["O"]}', 1, "ner_tags must have one tag a token, 2 here, got 1"),
     "nested tags in one line": (
@@ -191,7 +191,7 @@ def test_a_damaged_file_is_read_or_refused_in_one_line(tmp_path, format):
     path = tmp_path / "data.txt"
     random.seed(0)
     refused = 0
-    for _ in range(400):
+    for _ in range(150):
         data = bytearray(VALID[format].encode())
         for _ in range(random.randint(1, 3)):
             at = random.randrange(len(data))
@@ -202,7 +202,7 @@ def test_a_damaged_file_is_read_or_refused_in_one_line(tmp_path, format):
             message = error_of(path, name)
             refused += message is not None
             assert message is None or (re.match(re.escape(str(path)) + r":\d+: ", message) and message.isprintable())
-    assert refused > 100
+    assert refused > 40
 
 
 def error_of(path: Path, format: str | None) -> str | None:

@@ -14,8 +14,8 @@ onnxruntime = pytest.importorskip("onnxruntime")
     "shape",
     [
         {"encoder": "bilstm", "layers": 2},
-        {"encoder": "transformer", "head": "global-pointer"},
-        {"encoder": "transformer", "encoder_positions": "none", "rotary": False},
+        pytest.param({"encoder": "transformer", "head": "global-pointer"}, marks=pytest.mark.slow),
+        pytest.param({"encoder": "transformer", "encoder_positions": "none", "rotary": False}, marks=pytest.mark.slow),
     ],
 )
 def test_onnx_has_torchs_scores_for_every_batch_and_length(tmp_path, shape):

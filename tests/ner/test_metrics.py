@@ -124,7 +124,7 @@ def test_entities_score_as_in_nervaluate_strict(nested):
 
 
 def test_wnut_scores_as_in_seqeval_and_nervaluate(shared_data):
-    gold = [list(example.entities) for example in read(shared_data / "ner/wnut17/dev.conll")]
+    gold = [list(example.entities) for example in read(shared_data / "ner/wnut17/dev.conll")[:300]]
     predicted = [[e for i, e in enumerate(row) if i % 4] + [Entity(0, 1, "person")] * (not row) for row in gold]
     scores = evaluate(gold, predicted).overall
     overall, _ = nervaluate_strict(gold, predicted, sorted({e.label for row in gold for e in row}))

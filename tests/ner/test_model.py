@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 import torch
 from torch import nn
@@ -167,6 +169,47 @@ def test_a_transformers_encoder_trains_and_is_saved_whole(bert, tmp_path):
         (0, 4, "name"), (9, 12, "name"), (16, 20, "place"), (16, 23, "club")
     ]  # fmt: skip
     assert found[1] == []
+
+
+def test_an_encoder_stored_in_half_precision_is_trained_in_float32(bert, tmp_path):
+    half = tmp_path / "half"
+    load_pretrained(bert).to(torch.bfloat16).save_pretrained(half)
+    assert {p.dtype for p in load_pretrained(half).parameters()} == {torch.float32}
+
+
+def test_positions_that_begin_behind_the_padding_token_are_counted(bert, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.RobertaConfig(
+        vocab_size=20, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=26
+    )
+    shutil.copytree(bert, tmp_path, dirs_exist_ok=True)
+    config.save_pretrained(tmp_path)
+    assert config.pad_token_id == 1
+    assert tokenizer_and_limits(tmp_path, "characters", [], 256)[1] == 24
+    config = transformers.ModernBertConfig(
+        max_position_embeddings=200
+    )  # rotary: its padding token, 50283, is no offset
+    config.save_pretrained(tmp_path)
+    assert tokenizer_and_limits(tmp_path, "characters", [], 256)[1] == 200
+
+
+def test_folders_that_transformers_cannot_use_are_refused(bert, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    shutil.copytree(bert, tmp_path, dirs_exist_ok=True)
+    weights = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(weights[:500])
+    with pytest.raises(ValueError, match=r"encoder must be a folder that transformers can load, got .*header"):
+        load_pretrained(tmp_path)
+    for file in [*tmp_path.glob("tok*"), *tmp_path.glob("vocab*")]:
+        file.unlink()
+    with pytest.raises(ValueError, match=r"encoder must have a tokenizer in its folder \(tokenizer.json\), got none"):
+        tokenizer_and_limits(tmp_path, "characters", [], 256)
+    (tmp_path / "config.json").write_text('{"model_type": "nonsense"}')
+    with pytest.raises(ValueError, match=r"encoder must be a folder that transformers can load, got .*nonsense"):
+        tokenizer_and_limits(tmp_path, "characters", [], 256)
+    transformers.T5Config(vocab_size=20, d_model=32, num_layers=1).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="encoder must be an encoder alone, got t5, which has a decoder"):
+        tokenizer_and_limits(tmp_path, "characters", [], 256)
 
 
 def test_slow_tokenizers_and_folders_without_encoder_are_refused(tmp_path):

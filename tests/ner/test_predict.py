@@ -6,20 +6,20 @@ import pytest
 import torch
 
 from phasor.heads import decode
-from phasor.ner import Prediction, Score, load, predict, train
+from phasor.ner import Prediction, Score, load, predict
+from phasor.ner.data import Example, align
 from phasor.ner.metrics import Scores
+from phasor.ner.predict import predict_windows
 from phasor.ner.report import page as score_page
 from phasor.ner.report import to_dict
 from phasor.ner.view import page, pieces, terminal
 
-from .toy import DEV, LABELS, TOKENIZER, TRAIN, model, train_config
+from .toy import DEV, LABELS, TOKENIZER, model
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    train(model(), TOKENIZER, TRAIN, DEV, train_config(epochs=8), folder)
-    return load(folder)
+def saved(trained):
+    return load(trained.folder)
 
 
 def spans(predictions):
@@ -54,6 +54,18 @@ def test_batches_and_order_do_not_matter(saved):
     alone = [predict(saved, [text])[0] for text in texts]
     assert [spans(p) for p in together] == [spans(p) for p in alone]
     assert together[7] == []
+
+
+def test_a_model_that_calls_all_cells_entities_is_read_by_its_best(monkeypatch):
+    """As one that has just begun does: at n = 256 that would be 32896 spans a label and text."""
+    spans = model().eval()
+    scores = torch.randn(1, 3, 20, 20, generator=torch.manual_seed(0)).triu() + 10
+    monkeypatch.setattr(spans, "forward", lambda *_: scores.masked_fill(torch.ones(20, 20).tril(-1) > 0, -torch.inf))
+    windows, _ = align([Example("x" * 20, (), "")], TOKENIZER, LABELS, max_length=32)
+    every, best = (predict_windows(spans, windows, 1, threshold=0.5, mode="all", most=most)[0] for most in (None, 2))
+    assert (len(every), len(best)) == (3 * 210, 40)
+    assert set(best) <= set(every)
+    assert min(p.score for p in best) >= sorted(p.score for p in every)[-40]
 
 
 def test_a_higher_threshold_keeps_less(saved):

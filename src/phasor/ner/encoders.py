@@ -152,18 +152,26 @@ def make_encoder(config: ModelConfig, pretrained: nn.Module | None = None) -> Bi
 
 
 def load_pretrained(folder: Path) -> Any:
-    """The weights of a transformers encoder's directory. Raises ``ValueError`` if it cannot be loaded."""
+    """The weights of a transformers encoder's directory, in float32 whatever they are stored in.
+
+    Raises ``ValueError`` if it cannot be loaded.
+    """
+    from safetensors import SafetensorError
     from transformers import AutoModel
 
     try:
-        return AutoModel.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"encoder must be a folder that transformers can load, got: {reason}") from None
+        return AutoModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise unreadable(folder, error) from None
+
+
+def unreadable(folder: Path, error: Exception) -> ValueError:
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    return ValueError(f"encoder must be a folder that transformers can load, got {str(folder)!r}: {reason}")
 
 
 def make_pretrained(folder: Path) -> Any:
     """The same encoder from its config alone, for weights that were saved with the model."""
     from transformers import AutoConfig, AutoModel
 
-    return AutoModel.from_config(AutoConfig.from_pretrained(folder, local_files_only=True))
+    return AutoModel.from_config(AutoConfig.from_pretrained(folder, local_files_only=True), dtype=torch.float32)

@@ -24,6 +24,8 @@ def export(model: SpanModel, path: str | Path) -> Path:
     those of `SpanModel`, ``[batch, labels, length, length]``, -inf where there is no span. Needs onnx and onnxscript.
     """
     path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"path must be a file to write, got the folder {str(path)!r}")
     example = tuple(torch.ones(2, 5, dtype=torch.int64) for _ in INPUTS)  # one tensor given twice would be one input
     dynamic = {0: "batch", 1: "length"}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of every optional library that is absent

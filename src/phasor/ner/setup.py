@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from .encoders import unreadable
 from .tokens import make_tokenizer, tokenizer_of_encoder
 
 # Dropout and peak learning rate where none are given.
@@ -21,10 +24,24 @@ def tokenizer_and_limits(encoder: Path | None, tokens: str, texts: Sequence[str]
         raise ValueError(
             f"encoder must be bilstm, transformer or a folder with a transformers encoder, got {str(encoder)!r}"
         )
-    from transformers import AutoConfig
+    longest = _longest(encoder) or max_length
+    return tokenizer_of_encoder(encoder), min(max_length, longest)
 
-    settings = AutoConfig.from_pretrained(encoder, local_files_only=True)
-    longest = getattr(settings, "max_position_embeddings", None) or max_length
-    # RoBERTa's positions start behind the padding token's
-    offset = 0 if getattr(settings, "pad_token_id", 0) in (0, None) else settings.pad_token_id + 1
-    return tokenizer_of_encoder(encoder), min(max_length, longest - offset)
+
+def _longest(encoder: Path) -> int | None:
+    """The most tokens that the encoder has positions for, None for no limit."""
+    from transformers import AutoConfig, AutoModel
+
+    try:
+        settings = AutoConfig.from_pretrained(encoder, local_files_only=True)
+        with torch.device("meta"):
+            model = AutoModel.from_config(settings)
+    except (OSError, ValueError) as error:
+        raise unreadable(encoder, error) from None
+    if settings.is_encoder_decoder:
+        raise ValueError(f"encoder must be an encoder alone, got {settings.model_type}, which has a decoder, too")
+    longest: int | None = getattr(settings, "max_position_embeddings", None)
+    for name, module in model.named_modules():
+        if longest and name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return longest - module.padding_idx - 1  # RoBERTa's positions start behind the padding token's
+    return longest

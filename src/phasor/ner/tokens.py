@@ -57,7 +57,10 @@ def tokenizer_of_encoder(folder: Path) -> Any:
             f"encoder must have a fast tokenizer (tokenizer.json), got the slow {type(tokenizer).__name__} of "
             f"{str(folder)!r}, which keeps no character offsets; convert it with transformers first"
         )
-    return plain(tokenizer.backend_tokenizer)
+    backend = tokenizer.backend_tokenizer
+    if backend.get_vocab_size() <= len(tokenizer.all_special_ids):  # what transformers makes of a folder without one
+        raise ValueError(f"encoder must have a tokenizer in its folder (tokenizer.json), got none in {str(folder)!r}")
+    return plain(backend)
 
 
 def plain(tokenizer: Any) -> Any:

@@ -22,6 +22,7 @@ from .progress import Progress
 from .session import Session
 
 CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
+MOST = 8  # spans per token: no text has as many entities
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def train(
     }
     run = json.loads(json.dumps(run))
     session = Session(model.to(device), config, -(-len(windows) // config.batch))
+    folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is said now, not after an epoch
     session.resume(folder / CHECKPOINT, run)
     with Progress(session.step, session.steps, progress) as bar, torch.random.fork_rng(devices=[]):
         while not session.finished:
@@ -80,7 +82,13 @@ def train(
                     checkpoint.save(folder / CHECKPOINT, session.state(run))
             with session.averaged():
                 found = predict_windows(
-                    model, dev_windows, len(dev), threshold=config.threshold, mode=config.mode, batch=config.batch
+                    model,
+                    dev_windows,
+                    len(dev),
+                    threshold=config.threshold,
+                    mode=config.mode,
+                    batch=config.batch,
+                    most=MOST,
                 )
                 score = evaluate([example.entities for example in dev], found).overall
                 if session.record(score, time.perf_counter() - started):

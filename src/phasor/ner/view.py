@@ -54,7 +54,7 @@ def page(texts: Sequence[str], predictions: Sequence[Sequence[Prediction]], labe
         f'<span class="s" style="background:{c}">{html.escape(name)}</span>' for name, c in colours.items()
     )
     body = "\n".join(
-        f"<p>{_paragraph(text, spans, colours)}</p>" for text, spans in zip(texts, predictions, strict=True)
+        f'<p dir="auto">{_paragraph(text, spans, colours)}</p>' for text, spans in zip(texts, predictions, strict=True)
     )
     return _PAGE.format(legend=legend, body=body)
 

@@ -51,7 +51,9 @@ def check_label(place: Place, label: Any, labels: Collection[str] | None) -> Non
         raise place.fault(f"label must be a name, got {shown(label)}")
     if labels is not None and label not in labels:
         known = ", ".join(sorted(labels))
-        raise place.fault(f"label must be one of {known}, got {shown(label)}; correct it or add it to the labels")
+        raise place.fault(
+            f"label must be one of {known}, got {shown(label)}; correct it, or have it in the training data"
+        )
 
 
 def _entity(place: Place, text: str, span: Span) -> Entity:

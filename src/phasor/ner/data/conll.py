@@ -81,6 +81,6 @@ def _tag_columns(blocks: list[list[Row]], token: int, columns: Sequence[int] | N
             if row[column] in odd:
                 raise place.fault(
                     f"column {column} must hold tags (O, B-label, I-label, ...), got {shown(row[column])}; "
-                    "if it holds something else, name the columns of tags: columns=[...], counted from 0"
+                    "if it holds something else, name the columns of tags (columns, --column), counted from 0"
                 )
     return range(token + 1, len(cells))

@@ -42,5 +42,11 @@ class Report:
     def __str__(self) -> str:
         return (
             f"{self.kept} of {self.entities} entities kept, {self.misaligned} misaligned with the tokens, "
-            f"{self.truncated} truncated by the windows; {self.crossing} cross another"
+            f"{self.truncated} truncated by the windows; {self.crossing} cross another{self._first()}"
         )
+
+    def _first(self) -> str:
+        if not self.lost:
+            return ""
+        source, entity, reason = self.lost[0]
+        return f"; first {reason}: {entity.label} from {entity.start} to {entity.end} at {source}"

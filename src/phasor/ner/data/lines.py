@@ -17,16 +17,21 @@ def read_lines(path: Path) -> list[str]:
     """
     if not path.is_file():
         raise ValueError(f"path must be an existing file, got {str(path)!r}")
-    data = path.read_bytes()
+    lines = split_lines(path, path.read_bytes())
+    if not any(line.strip() for line in lines):
+        raise Place(path, 1).fault("file must hold at least one sentence, got an empty file")
+    return lines
+
+
+def split_lines(path: Path, data: bytes) -> list[str]:
+    """The lines of ``data``, the content of ``path``; a newline at the end begins no further one."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         byte = f"byte 0x{data[error.start]:02x} at offset {error.start}"
         raise Place(path, line).fault(f"file must be UTF-8, got {byte}; convert it") from None
-    if not text.strip():
-        raise Place(path, 1).fault("file must hold at least one sentence, got an empty file")
-    return [line.removesuffix("\r") for line in text.split("\n")]
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def json_lines(path: Path, lines: list[str]) -> Iterator[tuple[Place, dict[str, Any]]]:

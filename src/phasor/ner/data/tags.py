@@ -136,5 +136,7 @@ def _closed_runs(places: Sequence[Place], tags: list[tuple[str, str]]) -> list[R
             runs.append((first, i, label))
         inside = label if prefix in "BIM" else ""
     if inside:
-        raise places[-1].fault(f"tags must end each entity, got a sentence that ends inside {shown(inside)}")
+        raise places[-1].fault(
+            f"tags must be of one scheme; others end each entity (E-, S-, L-, U-), got {shown(inside)} without an end"
+        )
     return runs

@@ -35,7 +35,9 @@ def _name(place: Place, tag: Any, tag_names: Sequence[str] | None) -> str:
     if not isinstance(tag, int) or isinstance(tag, bool):
         raise place.fault(f"tag must be a name or a number, got {shown(tag)}")
     if tag_names is None:
-        raise place.fault(f"tag must be a name, got the number {tag}; give the names: tag_names=['O', 'B-...', ...]")
+        raise place.fault(
+            f"tag must be a name, got the number {tag}; name them in order: tag_names, --tag-names O,B-...,I-..."
+        )
     if not 0 <= tag < len(tag_names):
         raise place.fault(f"tag must be a number from 0 to {len(tag_names) - 1}, an index of tag_names, got {tag}")
     return tag_names[tag]
