@@ -3,13 +3,14 @@
 Fenced ``python`` blocks run in order in one namespace; with ``>>>`` they are compared like doctests. Of ``bash`` and
 ``console`` blocks the lines that call ``phasor`` run, in order, in one empty folder. A block right below a comment
 ``<!-- not run: reason -->`` is only read. The folder holds
-``config.json``, ``a.json`` and ``b.json``, as a reader's would.
+configs, vectors of another implementation and labelled texts, as a reader's would.
 """
 
 import doctest
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from phasor import golden
 
 ROOT = Path(__file__).resolve().parents[1]
 FENCE = re.compile(
@@ -101,6 +104,19 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": path, "PYTHONPATH": sources, "MPLBACKEND": "Agg"}
 
 
+def write_files_of_users(folder: Path) -> None:
+    """What the README takes for granted: vectors of another implementation, labelled texts, texts."""
+    golden.write(CONFIGS["config.json"], folder / "theirs")
+    shutil.move(folder / "theirs" / "vectors.safetensors", folder / "mine.safetensors")
+    texts = [f"{name} lives in {city}" for name in ("Ada", "Bob", "Eve") for city in ("Rome", "Oslo")]
+    labelled = [
+        {"text": t, "label": {"name": {t[:3]: [[0, 2]]}, "city": {t[-4:]: [[len(t) - 4, len(t) - 1]]}}} for t in texts
+    ]
+    for name in ("train.json", "dev.json"):
+        (folder / name).write_text("\n".join(map(json.dumps, labelled)), encoding="utf-8")
+    (folder / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
+
+
 def test_python_blocks(readme, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {"__name__": "readme"}
@@ -117,6 +133,7 @@ def test_commands(readme, tmp_path, environment):
     folder.mkdir()
     for name, config in CONFIGS.items():
         (folder / name).write_text(json.dumps(config), encoding="utf-8")
+    write_files_of_users(folder)
     for line in lines:
         done = subprocess.run(
             ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS
