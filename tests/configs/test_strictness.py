@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phasor import RotarySpec
 from phasor.configs import read_config
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
@@ -303,3 +304,41 @@ def test_an_absurd_mscale_is_refused_as_a_value() -> None:
     rope = {**YARN, "mscale": 1.0, "mscale_all_dim": 1e200}
     with pytest.raises(ValueError, match="finite number"):
         read_config({**LLAMA, "model_type": "deepseek_v3", "rope_scaling": rope})
+
+
+UNKNOWN = {
+    "model_type": "newcomer", "head_dim": 16, "partial_rotary_factor": 0.5, "rope_theta": 5e5, "rope_interleave": True,
+    "num_attention_heads": 4, "num_hidden_layers": 2,
+}  # fmt: skip
+
+
+def test_a_model_type_that_is_not_known_is_read_by_keys_that_say_everything() -> None:
+    model = read_config(UNKNOWN)
+    assert model.layers == (RotarySpec(head_dim=16, rotary_dim=8, base=5e5, interleaved=True),) * 2
+    assert model.notes[0].startswith("its model type is not known: it was read by its keys alone")
+    neox = {key: value for key, value in UNKNOWN.items() if key != "rope_interleave"} | {"rope_is_neox_style": True}
+    assert not read_config(neox).layers[0].interleaved
+    assert read_config(neox).sources["rope_is_neox_style"] == "halves"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rope_interleave": None}, r"it lacks the pair layout \(rope_is_neox_style or rope_interleave\); add"),
+        ({"partial_rotary_factor": None}, r"it lacks how much of it turns \(partial_rotary_factor or rotary_dim\)"),
+        ({"head_dim": None, "rope_theta": None}, r"it lacks the width of a head \(head_dim\), the base \(rope_theta"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "it lacks which of its kinds of layers turn"),
+        ({"rope_is_neox_style": True}, "rope_is_neox_style and rope_interleave contradict each other"),
+        ({"rope_interleave": "yes"}, "rope_interleave must be true or false"),
+        ({"qk_rope_head_dim": 8}, "qk_rope_head_dim is not understood"),
+        ({"mrope_section": [1, 1, 2]}, "mrope_section"),
+    ],
+)
+def test_what_the_keys_of_an_unknown_type_leave_open_is_named(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read_config({**UNKNOWN, **changes})
+
+
+def test_an_unknown_vision_part_is_never_read_by_its_keys() -> None:
+    with pytest.raises(ValueError, match="of vision_config 'newcomer' is not known: pair layout and axes cannot be"):
+        read_config({"model_type": "llava", "vision_config": UNKNOWN}, part="vision_config")

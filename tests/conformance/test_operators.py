@@ -13,6 +13,7 @@ transformers = pytest.importorskip("transformers")
 from .operators import compare, wrong  # noqa: E402
 from .suite import parts, rows  # noqa: E402
 from .table import line, table  # noqa: E402
+from .theirs import modules_for  # noqa: E402
 from .walk import default_config, model_types, quiet  # noqa: E402
 
 # One model type for every way to rotate: what `make test` compares.
@@ -26,11 +27,8 @@ FAST = (
 )  # fmt: skip
 
 # Not compared, or known to differ: model type -> the reason.
-_ROTARY_DIM = "transformers 5.23 drops rotary_dim and turns all 128 channels; phasor follows the config: 64"
 ARGUED = {
     "lightglue": "its angles are a trained map of keypoints, which no config can say: the reader refuses and says how",
-    "minimax_m3_vl": _ROTARY_DIM,
-    "minimax_m3_vl_text": _ROTARY_DIM,
     "musicflamingo": "its module takes seconds, not positions: compared in tests/configs/test_towers_bits.py",
 }
 
@@ -57,6 +55,17 @@ def test_angles_five_percent_off_are_noticed(name: str) -> None:
         assert not isinstance(case, str)
         outcome = compare(case, torch.float32, by=wrong(case.spec))
         assert outcome.difference is not None and not outcome.close and outcome.difference > 0.01
+
+
+def test_transformers_drops_the_rotary_dim_of_minimax_m3() -> None:
+    """Its module reads partial_rotary_factor alone and turns all 128 channels of its own default; phasor follows the
+    key, and says so. Checkpoints state both, and agree."""
+    plain = transformers.MiniMaxM3VLTextConfig()
+    (module,) = modules_for(plain)
+    (case,) = (one for path, one in parts(plain) if path == "")
+    assert not isinstance(case, str)
+    assert (plain.rotary_dim, case.spec.rotary_dim, 2 * len(module.inv_freq)) == (64, 64, 128)
+    assert any("turns all channels" in note for note in case.model.notes)
 
 
 @pytest.mark.slow

@@ -27,6 +27,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "granitemoehybrid": {"position_embedding_type": "rope", "layer_types": ["mamba", "full_attention"] * 16},
     "hunyuan_vl_text": {"head_dim": 128, "rope_parameters": {**SECTIONS, "mrope_section": [16, 16, 16, 16]}},
     "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention", "conv"] * 8},
+    "minimax_m3_vl_text": {
+        "rope_parameters": {"rope_theta": 5_000_000.0, "rope_type": "default", "partial_rotary_factor": 0.5}
+    },
     "qwen3_omni_moe_text": {"head_dim": 128},
     "seamless_m4t": {"position_embeddings_type": "rotary"},
     "wav2vec2-bert": {"position_embeddings_type": "rotary"},

@@ -18,8 +18,8 @@ from conformance import tiny, walk
 # one of each kind: layouts, widths, axes, tables, calls, and where the rotary modules stand
 FEW = (
     "cohere2", "deepseek_v32", "deepseek_v4", "falcon", "gemma4_text", "gpt_neox", "gpt_oss", "gptj",
-    "glm4v_text", "hunyuan_vl_text", "llama4_text", "mistral4", "modernbert", "nanochat", "olmo",
-    "qwen3_5_text", "roformer", "stablelm",
+    "glm4v_text", "hunyuan_vl_text", "llama4_text", "minimax_m3_vl_vision", "mistral4", "modernbert",
+    "nanochat", "olmo", "qwen3_5_text", "roformer", "sam3_vit_model", "stablelm", "zaya",
 )  # fmt: skip
 
 # Their own tables are complex numbers, which PyTorch forms by another function: the last bit of cos and sin differs.
@@ -68,19 +68,33 @@ def test_a_few_types(model_type, monkeypatch):
     assert compared(model_type, monkeypatch) == "equal"
 
 
+FATES: dict[str, str] = {}
+SLICES = 24  # one test for all types would take longer than a single test may
+
+
 @pytest.mark.slow
-def test_all_types_that_can_be_built_small(monkeypatch):
-    fates = {}
-    for model_type in sorted(walk.model_types()):
+@pytest.mark.parametrize("start", range(SLICES))
+def test_all_types_that_can_be_built_small(start, monkeypatch):
+    found = {}
+    for model_type in sorted(walk.model_types())[start::SLICES]:
         try:
             model = tiny.tiny_model(model_type)
             tiny.outputs(model, tiny.tiny_inputs(model))
-        except Exception as error:  # the builder of tiny models counts those, not this test
-            print(f"{model_type:40} not built: {type(error).__name__}")
-            continue
-        fates[model_type] = compared(model_type, monkeypatch)
-        print(f"{model_type:40} {fates[model_type]}")
-    equal = [name for name, fate in fates.items() if fate == "equal"]
-    print(f"{len(equal)} of {len(fates)} types patched with equal results")
-    assert not {name: fate for name, fate in fates.items() if fate.startswith("differs")}
+        except Exception as error:
+            found[model_type] = f"not built: {type(error).__name__}: {str(error).splitlines()[0]:.100}"
+        else:
+            found[model_type] = compared(model_type, monkeypatch)
+        print(f"{model_type:40} {found[model_type]}", flush=True)
+    FATES.update(found)
+    assert not {name: fate for name, fate in found.items() if fate.startswith(("differs", "no effect"))}
+
+
+@pytest.mark.slow
+def test_at_least_130_types_are_patched_with_equal_results():
+    """Of the tests above, which must have run."""
+    if len(FATES) < len(walk.model_types()):
+        pytest.skip("needs all tests of test_all_types_that_can_be_built_small before it")
+    equal = [name for name, fate in FATES.items() if fate == "equal"]
+    print(f"{len(equal)} of {len(FATES)} types patched with equal results")
     assert len(equal) >= 130
+    assert sum(fate.startswith("not built") for fate in FATES.values()) <= 95

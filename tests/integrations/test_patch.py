@@ -208,6 +208,7 @@ def test_dynamic_ntk_is_refused_with_the_reason():
     report = patch(model)
     assert report.rows[0].reason.startswith("its frequencies depend on the lengths of earlier calls")
     assert report.replaced == 2  # q and k are turned by phasor, by the model's own tables
+    assert report.summary() == "2 of 3 replaced, angles from the model's own tables"
     assert torch.equal(logits(model), before)
     grown = logits(model, position_ids=torch.arange(1000, 1017).expand(2, -1))
     unpatch(model)

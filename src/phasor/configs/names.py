@@ -82,8 +82,8 @@ def held_by_frame(config: dict[str, Any], parts: Parts, path: str) -> list[str]:
     return [] if has_own(data) or (sized and is_readable(config, parts, path)) else inside
 
 
-def refused(name: str, data: dict[str, Any], path: str) -> ValueError:
-    """Why a part of this name is not read."""
+def refused(name: str, data: dict[str, Any], path: str) -> ValueError | None:
+    """Why a part of this name is not read, whatever its keys say; None for a name that is not known."""
     where = f" of {path}" if path else ""
     if name in NOT_ROTARY:
         return no_rotary(name, NOT_ROTARY[name])
@@ -97,7 +97,9 @@ def refused(name: str, data: dict[str, Any], path: str) -> ValueError:
             f"model_type{where} is missing, and architectures {data.get('architectures')!r} is not known: pair layout "
             "and defaults cannot be guessed; add model_type, or describe the encoding with RotarySpec yourself"
         )
-    return ValueError(
-        f"model_type{where} {name!r} is not known: pair layout and defaults cannot be guessed"
-        f"{near(name, [*KNOWN, *TOWERS])}; describe the encoding with RotarySpec yourself"
-    )
+    if any(word in path.rpartition(".")[2] for word in NOT_TEXT):
+        return ValueError(
+            f"model_type{where} {name!r} is not known: pair layout and axes cannot be guessed"
+            f"{near(name, [*KNOWN, *TOWERS])}; describe the encoding with RotarySpec yourself"
+        )
+    return None

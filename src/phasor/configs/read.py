@@ -12,6 +12,7 @@ from .model import ModelRotary
 from .names import KNOWN, Parts, has_own, held_by_frame, name_of, refused
 from .parts import SETTINGS, choose, inner_parts, others_that_rotate, parts_of
 from .towers import INNER, TOWERS, read_tower
+from .unknown import read_by_keys
 from .without import NoRotary
 
 OTHER_POSITIONS = {"max_position_embeddings", "num_position_embeddings", "position_embedding_size"}
@@ -88,8 +89,10 @@ def _read(config: dict[str, Any], parts: Parts, inner: dict[str, str], path: str
         model, keys = read_text_config(name, KNOWN[name], data, prefix)
     elif name in TOWERS:
         model, keys = read_tower(name, data, prefix, parts.get(above, {}) if above else config)
+    elif error := refused(name, data, path):
+        raise error
     else:
-        raise refused(name, data, path)
+        model, keys = read_by_keys(name, data, path, [*KNOWN, *TOWERS])
     _refuse_leftovers(name, keys, parts)
     if path and name in KNOWN:
         _refuse_above(config, path, keys)

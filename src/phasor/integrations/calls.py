@@ -12,8 +12,9 @@ from torch import Tensor
 
 from ..apply import TensorFormat
 
-Turn = Callable[[Tensor, Tensor, Tensor, TensorFormat], Tensor]
-Call = Callable[[Turn, int, TensorFormat], Callable]
+Order = TensorFormat | None
+Turn = Callable[[Tensor, Tensor, Tensor, Order], Tensor]
+Call = Callable[[Turn, int, Order], Callable]
 
 
 def order_of(table: Tensor, unsqueeze_dim: int) -> TensorFormat:
@@ -22,7 +23,7 @@ def order_of(table: Tensor, unsqueeze_dim: int) -> TensorFormat:
     return "bshd" if from_end == -2 else "bhsd"
 
 
-def pair(turn: Turn, default: int, order: TensorFormat) -> Callable:
+def pair(turn: Turn, default: int, order: Order) -> Callable:
     def both(
         q: Tensor, k: Any, cos: Tensor, sin: Tensor, *, position_ids: Any = None, unsqueeze_dim: int = default
     ) -> Any:
@@ -32,7 +33,7 @@ def pair(turn: Turn, default: int, order: TensorFormat) -> Callable:
     return both
 
 
-def one_or_pair(turn: Turn, default: int, order: TensorFormat) -> Callable:
+def one_or_pair(turn: Turn, default: int, order: Order) -> Callable:
     def either(q: Tensor, k: Any = None, cos: Any = None, sin: Any = None, *, unsqueeze_dim: int = default) -> Any:
         order = order_of(cos, unsqueeze_dim)
         return turn(q, cos, sin, order) if k is None else (turn(q, cos, sin, order), turn(k, cos, sin, order))
@@ -40,14 +41,14 @@ def one_or_pair(turn: Turn, default: int, order: TensorFormat) -> Callable:
     return either
 
 
-def fixed_pair(turn: Turn, default: int, order: TensorFormat) -> Callable:
+def fixed_pair(turn: Turn, default: int, order: Order) -> Callable:
     def both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         return turn(q, cos, sin, order), turn(k, cos, sin, order)
 
     return both
 
 
-def after_prefix(turn: Turn, default: int, order: TensorFormat) -> Callable:
+def after_prefix(turn: Turn, default: int, order: Order) -> Callable:
     """Tables shorter than the sequence belong to its last tokens (DINOv3's class and register tokens do not turn)."""
 
     def last(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -60,28 +61,28 @@ def after_prefix(turn: Turn, default: int, order: TensorFormat) -> Callable:
     return both
 
 
-def one(turn: Turn, default: int, order: TensorFormat) -> Callable:
+def one(turn: Turn, default: int, order: Order) -> Callable:
     def alone(x: Tensor, cos: Tensor, sin: Tensor, *, unsqueeze_dim: int = default) -> Tensor:
         return turn(x, cos, sin, order_of(cos, unsqueeze_dim))
 
     return alone
 
 
-def one_of_grid(turn: Turn, default: int, order: TensorFormat) -> Callable:
+def one_of_grid(turn: Turn, default: int, order: Order) -> Callable:
     def alone(x: Tensor, cos: Tensor, sin: Tensor, position_ids: Any, *, unsqueeze_dim: int = default) -> Tensor:
         return turn(x, cos, sin, order_of(cos, unsqueeze_dim))
 
     return alone
 
 
-def sin_first(turn: Turn, default: int, order: TensorFormat) -> Callable:
+def sin_first(turn: Turn, default: int, order: Order) -> Callable:
     def alone(tensor: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
         return turn(tensor, cos, sin, order)
 
     return alone
 
 
-def sinusoidal(turn: Turn, default: int, order: TensorFormat) -> Callable:
+def sinusoidal(turn: Turn, default: int, order: Order) -> Callable:
     """RoFormer: one table ``[1, 1, S, 2P]``, all sines before all cosines; values turn too if they are given."""
 
     def all_given(sinusoidal_pos: Tensor, query_layer: Tensor, key_layer: Tensor, value_layer: Any = None) -> Any:
@@ -92,14 +93,14 @@ def sinusoidal(turn: Turn, default: int, order: TensorFormat) -> Callable:
     return all_given
 
 
-def complex_pair(turn: Turn, default: int, order: TensorFormat) -> Callable:
+def complex_pair(turn: Turn, default: int, order: Order) -> Callable:
     def both(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
         return turn(xq, freqs_cis.real, freqs_cis.imag, order), turn(xk, freqs_cis.real, freqs_cis.imag, order)
 
     return both
 
 
-def complex_vision(turn: Turn, default: int, order: TensorFormat) -> Callable:
+def complex_vision(turn: Turn, default: int, order: Order) -> Callable:
     both = complex_pair(turn, default, order)
 
     def named(query: Tensor, key: Tensor, freqs_ci: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..apply import TensorFormat
 from ..scaling import LongRoPE
 from ..spec import RotarySpec
 from .agreement import NONE, Agreement, worst
-from .calls import CALLS
+from .calls import CALLS, Order
 from .tables import Layout, Tables, trained
 from .turning import Turning
 
@@ -117,7 +116,7 @@ def compare_turning(
     best: Found = (None, NONE)
     if parameters not in CALLS:
         return best
-    orders: tuple[TensorFormat, ...] = ("bhsd",) if "unsqueeze_dim" in parameters else ("bhsd", "bshd")
+    orders: tuple[Order, ...] = ("bhsd",) if "unsqueeze_dim" in parameters else ("bhsd", "bshd", None)
     for turning in _turnings(specs, parameters, default, orders, tables[0].layout):
         ours = turning.function()
         cases = [case for t in tables for case in _cases(function, turning, t, dtypes)]
@@ -133,7 +132,7 @@ def _turnings(
     specs: Sequence[RotarySpec],
     parameters: tuple[str, ...],
     default: int,
-    orders: tuple[TensorFormat, ...],
+    orders: tuple[Order, ...],
     layout: Layout,
 ) -> Iterator[Turning]:
     """Each different way once; a function may be given the turned channels alone, wherever they stand in the head."""
@@ -187,13 +186,15 @@ def _arguments(
         "position_ids": positions,
     }
     if "sinusoidal_pos" in turning.parameters:
+        if not batch:  # such a table always has four dimensions
+            return
         values["sinusoidal_pos"] = torch.cat((sin, cos), dim=-1).unsqueeze(1)
     of_tables = set(values)
     names = [n.removesuffix("=None") for n in turning.parameters if n not in ("unsqueeze_dim", "**kwargs")]
     if "q" in names and "position_ids" in names:
         names.remove("position_ids")  # a leftover that nothing reads
     selects = "unsqueeze_dim" in turning.parameters
-    for order in ("bhsd", "bshd") if selects else (turning.order,):
+    for order in ("bhsd", "bshd"):
         for name in names:
             if name not in of_tables:
                 heads = HEADS.get(name, 3)

@@ -23,6 +23,8 @@ from .turning import TurningModule
 # First parameter -> the layout of the tables that such a function is always given.
 OWN_LAYOUT: dict[str, Layout] = {"tensor": "once", "sinusoidal_pos": "once", "xq": "complex", "query": "complex"}
 
+UNLIKE = "it does not turn q and k as the config says"
+
 
 @dataclass
 class Plan:
@@ -75,7 +77,7 @@ class Plan:
         if own == [None]:
             reason = "no rotation in this layer"
         reason = reason or taken(caller.module, caller.methods)
-        turnings = []
+        turnings, rows = [], []
         for name, function in caller.functions.items():
             known = tuple(dict.fromkeys(t for path in near for t in self.tables[path]))
             tables = known or _implied(function, specs)
@@ -88,8 +90,11 @@ class Plan:
                     row = replace(row, kernel="apply_rotary")
                     turnings.append((name, turning))
                 else:
-                    row = replace(row, reason="it does not turn q and k as the config says")
-            self.rows.append(row)
+                    row = replace(row, reason=UNLIKE)
+            rows.append(row)
+        # code for another layout, which this config does not switch on
+        does = f"{UNLIKE}; {', '.join(name for name, _ in turnings)} does" if turnings else UNLIKE
+        self.rows += [replace(row, reason=does) if row.reason == UNLIKE else row for row in rows]
         if turnings:
             self.recipes[caller.module] = TurningModule(tuple(turnings), caller.methods)
 

@@ -105,7 +105,9 @@ class PatchReport:
 
     def summary(self) -> str:
         """One line: how much was replaced, with which angles, and what that did to the logits if it was measured."""
-        line = f"{self.replaced} of {len(self.rows)} replaced, {self.angles} angles"
+        formed = any(row.replaced and row.what.startswith("tables") for row in self.rows)
+        angles = f"{self.angles} angles" if formed else "angles from the model's own tables"
+        line = f"{self.replaced} of {len(self.rows)} replaced, {angles}"
         return line if self.shift is None else f"{line}; {self.shift}"
 
     def __rich__(self) -> Any:

@@ -34,14 +34,17 @@ class Tables:
 
     def at(self, x: Tensor, positions: Tensor, log_scale: Tensor | None = None) -> Any:
         """``(cos, sin)`` or their complex form at ``positions``, on the device of ``x``."""
-        axes = self.spec.axes.count
+        spec = self.spec
+        if positions.is_floating_point() and spec.coordinates == "integer":  # SAM 3 scales those of its global layers
+            spec = spec.replace(coordinates="real")
+        axes = spec.axes.count
         if axes > 1:
             positions = positions.movedim(-1, 0) if self.coordinates_last else _led_by(axes, positions)
         shape = positions.shape[1:] if axes > 1 else positions.shape
         flat = positions.reshape(axes, -1) if axes > 1 else positions.reshape(-1)
         wide = torch.float64 if x.dtype == torch.float64 and self.spec.angles == "exact" else torch.float32
         lead = (1,) if self.led else ()
-        formed = [t.reshape(*lead, *shape, -1) for t in _cos_sin(self.spec, flat.to(x.device), log_scale, wide)]
+        formed = [t.reshape(*lead, *shape, -1) for t in _cos_sin(spec, flat.to(x.device), log_scale, wide)]
         if self.layout == "complex":
             return torch.complex(formed[0].float(), formed[1].float())
         dtype = x.dtype if self.rounded else torch.float32

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..apply import TensorFormat, apply_rotary
 from ..rotation import Rotation
 from ..spec import RotarySpec
-from .calls import CALLS
+from .calls import CALLS, order_of
 from .swap import with_globals
 from .tables import Layout, per_pair
 
@@ -21,7 +21,7 @@ class Turning:
     """How one function of a model turns: plain data, equal for all specs whose pairs lie alike.
 
     - ``parameters`` and the default ``unsqueeze_dim`` are those of the function; ``order`` is the order of heads and
-      tokens where it has no such parameter.
+      tokens where it has no such parameter; None: heads go to axis 1 of its tables, batched or not.
     - ``layout``: that of the tables it is given; ``flags``: the fields of a `Rotation` besides its tensors.
     - ``widened``: tables are widened before the products; ``backwards``: it turns by minus the angle of its tables;
       ``sheared``: the second members of its pairs have angles of their own.
@@ -29,7 +29,7 @@ class Turning:
 
     parameters: tuple[str, ...]
     unsqueeze_dim: int
-    order: TensorFormat
+    order: TensorFormat | None
     layout: Layout
     flags: tuple[tuple[str, Any], ...]
     widened: bool = False
@@ -38,7 +38,12 @@ class Turning:
 
     @classmethod
     def of(
-        cls, spec: RotarySpec, parameters: tuple[str, ...], unsqueeze_dim: int, order: TensorFormat, layout: Layout
+        cls,
+        spec: RotarySpec,
+        parameters: tuple[str, ...],
+        unsqueeze_dim: int,
+        order: TensorFormat | None,
+        layout: Layout,
     ) -> "Turning":
         """The turning of the pairs of ``spec``."""
         return cls(
@@ -52,7 +57,8 @@ class Turning:
         layout, blocks = self.layout, flags["blocks"]
         widened, backwards, sheared = self.widened, self.backwards, self.sheared
 
-        def turn(x: Tensor, cos: Tensor, sin: Tensor, order: TensorFormat) -> Tensor:
+        def turn(x: Tensor, cos: Tensor, sin: Tensor, order: TensorFormat | None) -> Tensor:
+            order = order or order_of(cos, 1)
             more: dict[str, Any] = {}
             if sheared:
                 more["second"] = tuple(t[..., t.shape[-1] // 2 :] for t in (cos, sin))
