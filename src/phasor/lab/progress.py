@@ -3,13 +3,11 @@
 from types import TracebackType
 from typing import Any
 
-from .run import RunConfig
-
 
 class Progress:
-    """A bar on stderr, or nothing at all if not ``shown``."""
+    """A bar on stderr, or nothing at all if not ``shown``. Lines printed meanwhile stand above it."""
 
-    def __init__(self, config: RunConfig, first: int, shown: bool) -> None:
+    def __init__(self, name: str, first: int, steps: int, shown: bool) -> None:
         self._bar: Any = None
         if not shown:
             return
@@ -21,14 +19,15 @@ class Progress:
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]:.3f}  {task.fields[speed]:,.0f} tokens/s"),
+            TextColumn("loss {task.fields[loss]:.3f}{task.fields[speed]}"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
         )
-        self._task = self._bar.add_task(config.name, total=config.steps, completed=first, loss=float("nan"), speed=0)
+        self._task = self._bar.add_task(name, total=steps, completed=first, loss=float("nan"), speed="")
 
-    def advance(self, loss: float, speed: float) -> None:
+    def advance(self, loss: float, tokens_per_second: float | None = None) -> None:
         if self._bar is not None:
+            speed = "" if tokens_per_second is None else f"  {tokens_per_second:,.0f} tokens/s"
             self._bar.update(self._task, advance=1, loss=loss, speed=speed)
 
     def __enter__(self) -> "Progress":

@@ -64,7 +64,10 @@ def train(
                 partial.unlink()
             checkpoint.write_json(folder / RUN, {"run": config.to_dict(), "about": about or {}})
         speed, start = 0.0, time.perf_counter()
-        with Log(folder / METRICS, first, group.first) as log, Progress(config, first, progress and group.first) as bar:
+        with (
+            Log(folder / METRICS, first, group.first) as log,
+            Progress(config.name, first, config.steps, progress and group.first) as bar,
+        ):
             for step in range(first, config.steps):
                 loss = session.step(step)
                 speed = (step + 1 - first) * config.batch * config.model.length / (time.perf_counter() - start)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ..lab import checkpoint
+from ..lab.progress import Progress
 from .batches import shuffled
 from .config import TrainConfig
 from .data import Example
@@ -18,7 +19,6 @@ from .data.align import align
 from .metrics import Score, evaluate
 from .model import SpanModel, save
 from .predict import predict_windows
-from .progress import Progress
 from .session import Session
 
 CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
@@ -72,7 +72,7 @@ def train(
     session = Session(model.to(device), config, -(-len(windows) // config.batch))
     folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is said now, not after an epoch
     session.resume(folder / CHECKPOINT, run)
-    with Progress(session.step, session.steps, progress) as bar, torch.random.fork_rng(devices=[]):
+    with Progress("training", session.step, session.steps, progress) as bar, torch.random.fork_rng(devices=[]):
         while not session.finished:
             started = time.perf_counter()
             batches = shuffled(windows, config.batch, config.seed, session.epoch)
