@@ -126,6 +126,7 @@ def test_python_blocks(readme, tmp_path, monkeypatch):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow  # the commands train models: minutes on a busy machine
 def test_commands(readme, tmp_path, environment):
     lines = [line for block in readme if block.language in ("bash", "console", "sh") for line in commands(block.body)]
     assert lines, "README.md shows no command"
