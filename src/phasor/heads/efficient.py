@@ -1,7 +1,6 @@
 import torch
 from torch import Tensor, nn
 
-from ..spec import RotarySpec
 from .head import SpanHead
 from .scores import Factors
 
@@ -24,19 +23,9 @@ class EfficientGlobalPointer(SpanHead):
     (torch.Size([1, 2, 3, 3]), 108)
     """
 
-    def __init__(
-        self,
-        hidden_size: int,
-        num_types: int,
-        *,
-        head_dim: int = 64,
-        rotary: bool | RotarySpec | None = True,
-        tril: bool = True,
-        seq_len: int | None = None,
-    ) -> None:
-        super().__init__(hidden_size, num_types, head_dim=head_dim, rotary=rotary, tril=tril, seq_len=seq_len)
-        self.dense = nn.Linear(hidden_size, 2 * head_dim)
-        self.ends = nn.Linear(2 * head_dim, 2 * num_types)
+    def make_layers(self) -> None:
+        self.dense = nn.Linear(self.hidden_size, 2 * self.head_dim)
+        self.ends = nn.Linear(2 * self.head_dim, 2 * self.num_types)
 
     def project(self, hidden: Tensor, positions: Tensor | None) -> Factors:
         qk = self.dense(hidden)

@@ -1,6 +1,5 @@
 from torch import Tensor, nn
 
-from ..spec import RotarySpec
 from .head import SpanHead
 from .scores import Factors
 
@@ -25,18 +24,8 @@ class GlobalPointer(SpanHead):
     0
     """
 
-    def __init__(
-        self,
-        hidden_size: int,
-        num_types: int,
-        *,
-        head_dim: int = 64,
-        rotary: bool | RotarySpec | None = True,
-        tril: bool = True,
-        seq_len: int | None = None,
-    ) -> None:
-        super().__init__(hidden_size, num_types, head_dim=head_dim, rotary=rotary, tril=tril, seq_len=seq_len)
-        self.dense = nn.Linear(hidden_size, 2 * num_types * head_dim)
+    def make_layers(self) -> None:
+        self.dense = nn.Linear(self.hidden_size, 2 * self.num_types * self.head_dim)
 
     def project(self, hidden: Tensor, positions: Tensor | None) -> Factors:
         q, k = self.dense(hidden).unflatten(-1, (self.num_types, 2, self.head_dim)).unbind(-2)

@@ -40,6 +40,11 @@ class SpanHead(nn.Module):
         self.hidden_size, self.num_types, self.head_dim, self.tril = hidden_size, num_types, head_dim, tril
         self.rotary = _spec(rotary, head_dim, seq_len)
         self.seq_len = seq_len
+        self.make_layers()
+
+    def make_layers(self) -> None:
+        """The linear layers, called once the sizes are set."""
+        raise NotImplementedError
 
     def project(self, hidden: Tensor, positions: Tensor | None) -> Factors:
         raise NotImplementedError
