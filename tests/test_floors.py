@@ -158,7 +158,7 @@ def test_a_bad_import_is_found(tmp_path, place, source, reason):
         ("spec.py", "import torch\nfrom .phase import x\nfrom .scaling.yarn import y\nfrom . import axes"),
         ("scaling/__init__.py", "from .yarn import x\nfrom ..phase import y"),
         ("scaling/yarn.py", "from . import yarn\nfrom .. import phase\nfrom .linear import x"),
-        ("attention.py", "from .encodings.alibi import x"),
+        ("attention/call.py", "from ..encodings.alibi import x"),
         ("cli.py", "from .lab import x\nfrom .demo import y"),
         ("__init__.py", "from .apply import x\nfrom . import inspect"),
     ],

@@ -1,0 +1,45 @@
+"""What q, k, v and the rows of tokens must be."""
+
+import torch
+from torch import Tensor
+
+
+def check_inputs(q: Tensor, k: Tensor, v: Tensor) -> None:
+    if q.ndim != 4 or k.ndim != 4 or v.shape[:-1] != k.shape[:-1]:
+        raise ValueError(
+            "q must be [B, H, Q, head_dim] and k, v [B, H_kv, K, head_dim], "
+            f"got {tuple(q.shape)}, {tuple(k.shape)}, {tuple(v.shape)}"
+        )
+    if q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"q and k must agree in batch and head_dim, got {tuple(q.shape)} and {tuple(k.shape)}")
+    if k.shape[1] == 0 or q.shape[1] % k.shape[1]:
+        raise ValueError(
+            f"q's heads must be a multiple of k's, got {q.shape[1]} and {k.shape[1]}; "
+            "if the tensors are [B, S, H, head_dim] ('bshd'), transpose(1, 2) them"
+        )
+    if not q.dtype == k.dtype == v.dtype:
+        raise ValueError(f"q, k and v must have one dtype, got {q.dtype}, {k.dtype}, {v.dtype}")
+
+
+def check_tokens(name: str, tokens: Tensor | None, x: Tensor) -> None:
+    if tokens is None:
+        return
+    if tokens.dtype != torch.int64:
+        raise ValueError(f"{name} must be int64, got {tokens.dtype}; convert with .to(torch.int64)")
+    batch, length = x.shape[0], x.shape[-2]
+    if tokens.shape not in ((length,), (batch, length)):
+        raise ValueError(
+            f"{name} must be [S] or [B, S] with S = {length} and B = {batch}, got {list(tokens.shape)}; "
+            "for keys of their own give k_positions (and a pair of document_ids), "
+            "and if the tensors are [B, S, H, head_dim] ('bshd'), transpose(1, 2) them"
+        )
+
+
+def check_padding(key_padding_mask: Tensor | None, k: Tensor) -> None:
+    if key_padding_mask is None:
+        return
+    if key_padding_mask.dtype != torch.bool or key_padding_mask.shape != (k.shape[0], k.shape[-2]):
+        raise ValueError(
+            f"key_padding_mask must be bool [B, K] = {[k.shape[0], k.shape[-2]]}, True where a key is padding, got "
+            f"{key_padding_mask.dtype} {list(key_padding_mask.shape)}; from a tokenizer: attention_mask == 0"
+        )

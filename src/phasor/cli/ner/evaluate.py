@@ -1,0 +1,38 @@
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import Columns, Device, Format, Json, Mode, ModelFolder, TagNames, Threads, Threshold, prepare, reader
+
+
+def evaluate(
+    model: ModelFolder,
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="File of texts with their entities.")],
+    format: Format = None,
+    column: Columns = None,
+    tag_names: TagNames = None,
+    threshold: Threshold = None,
+    mode: Mode = None,
+    batch: Annotated[int, typer.Option(min=1)] = 32,
+    device: Device = "cpu",
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Precision, recall and F1: overall, by label, nested spans apart; and which label is taken for which."""
+    from ...ner import evaluate as compare
+    from ...ner import labels_of, load, predict
+    from ...ner.report import page, to_dict
+
+    prepare(threads, device)
+    examples = reader(format, column, tag_names)(data)
+    saved = load(model)
+    if unknown := [label for label in labels_of(examples) if label not in saved.model.config.labels]:
+        print(f"{data} has labels that {model} was not trained on and misses: {', '.join(unknown)}", file=sys.stderr)
+    saved.model.to(device)
+    texts = [example.text for example in examples]
+    found = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
+    scores = compare([example.entities for example in examples], found)
+    print(json.dumps(to_dict(scores), indent=2, ensure_ascii=False) if as_json else page(scores))

@@ -1,0 +1,49 @@
+"""What the commands share: options, and the preparation of a run."""
+
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import typer
+
+Format = Annotated[
+    str | None, typer.Option(help="cluener, cmeee, conll, spans or tokens (default: told from the content).")
+]
+Columns = Annotated[
+    list[int] | None, typer.Option("--column", help="Of conll: a column of tags, from 0; repeat it (default: all).")
+]
+TagNames = Annotated[str | None, typer.Option(help="Of tokens with tags that are numbers: O,B-name,I-name,…")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: as many as there are cores).")]
+Choice = Literal["all", "nested", "flat"]
+Mode = Annotated[
+    Choice | None, typer.Option(help="All spans, none crossing, or none overlapping (default: that of the training).")
+]
+Threshold = Annotated[
+    float | None, typer.Option(min=0, max=1, help="Least probability of a span (default: that of the training).")
+]
+Device = Annotated[str, typer.Option(help="As torch names it: cpu, cuda, …")]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.")]
+Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+
+def reader(format: str | None, columns: list[int] | None, tag_names: str | None) -> partial[list[Any]]:
+    from ...ner import read
+
+    return partial(read, format=format, columns=columns, tag_names=tag_names.split(",") if tag_names else None)
+
+
+def prepare(threads: int | None, device: str) -> None:
+    """The number of threads; and a missing library or device is one line that says so."""
+    for name in ("safetensors", "tokenizers"):
+        if find_spec(name) is None:
+            raise ValueError(f"this needs {name}; install it with: pip install 'phasor[ner]'")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"device must be one that torch has here, got {device!r}: {str(error).splitlines()[0]}"
+        ) from None
+    if threads:
+        torch.set_num_threads(threads)
