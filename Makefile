@@ -10,20 +10,24 @@ STAMP := $(VENV)/installed
 # Twice quiet: errors only; a package index may warn once per package.
 PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
 
+# Two workers of one thread each; a file stays with one worker, so that what its tests share is made once.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+WORKERS := -n 2 --dist loadfile
+
 .PHONY: demo test slow conformance mutants check bench clean
 
 demo: $(STAMP)
 	@$(BIN)/phasor demo --out demo-output
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(PYTEST) $(WORKERS) $(ARGS)
 
 slow: $(STAMP)
-	@$(BIN)/python -m pytest -m slow $(ARGS)
+	@$(PYTEST) $(WORKERS) -m slow $(ARGS)
 
 # Every rotary model type of the pinned transformers against its own code; prints a table. About half an hour.
 conformance: $(STAMP)
-	@$(BIN)/python -m pytest tests/conformance tests/integrations -m "slow or not slow" -s $(ARGS)
+	@$(PYTEST) tests/conformance tests/integrations -m "slow or not slow" -s $(ARGS)
 
 mutants: $(STAMP)
 	@$(BIN)/python tests/mutants.py $(ARGS)

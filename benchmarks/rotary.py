@@ -6,28 +6,16 @@ Variants are interleaved and reported as medians. Needs transformers.
 """
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable
 
 import torch
+from timing import medians
 from transformers.models.cohere.modeling_cohere import apply_rotary_pos_emb as interleaved_of_transformers
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as halves_of_transformers
 
 import phasor
 
 SHAPES = {"decode": (1, 1), "batch decode": (16, 1), "prefill": (1, 2048), "batch": (4, 512)}
-
-
-def medians(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for i in range(rounds + 2):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            if i > 1:
-                times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(spent) for name, spent in times.items()}
 
 
 def variants(batch: int, tokens: int, dtype: torch.dtype, interleaved: bool, gradient: bool) -> dict[str, Callable]:

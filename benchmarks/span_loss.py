@@ -8,14 +8,13 @@ The published step is that of the PyTorch ports: masks of 1e12, dense labels (ma
 """
 
 import argparse
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from timing import medians
 from torch import Tensor
 
 from phasor.heads import (
@@ -92,17 +91,6 @@ def steps(kind: str, batch: int, length: int, types: int, wanted: list[str]) -> 
         return loss.detach()
 
     return {name: lambda name=name: step(name) for name in wanted}
-
-
-def medians(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for i in range(rounds + 2):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            if i > 1:
-                times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(spent) for name, spent in times.items()}
 
 
 def resident(field: str) -> int:
