@@ -157,6 +157,21 @@ def test_tables_rounded(dtype, found, given):
         assert result.cause == "low_precision" and f"cos and sin were rounded to {str(dtype)[6:]}" in result.says
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mode", ["exact", "model"])
+def test_results_rounded(dtype, mode, found, given):
+    """A kernel for half precision under the names of float32; under those of bfloat16 it is right."""
+    p, q, _ = given("llama")
+    c, s = tables(p, ladder(*LLAMA))
+    if mode == "model":
+        angles = p.float()[:, None] * ladder(*LLAMA).float()
+        c, s = angles.cos(), angles.sin()
+    y = turn_halves(q.to(c.dtype), c, s).to(dtype)
+    result = found("llama", **{f"{mode}__float32__q_out": y})
+    assert result.cause == "low_precision" and f"only the results were rounded to {str(dtype)[6:]}" in result.says
+    assert found("llama", **{f"{mode}__bfloat16__q_out": y}) is None
+
+
 def test_frequencies_rounded(found, given):
     """A buffer that ``model.to(bfloat16)`` converted; the product in float32."""
     p, q, _ = given("llama")
@@ -190,6 +205,19 @@ def test_scaling_ignored_or_linear(config, instead, says, found, given):
     c, s = tables(p, f)
     result = found(config, exact__inv_freq=f, exact__cos=c, exact__float32__q_out=turn_halves(q, c, s))
     assert result.cause == "scaling" and says in result.says and not result.unexplained
+
+
+@pytest.mark.parametrize("config, factor", [("llama3", 1.0), ("yarn", 1.0), ("yarn", FACTOR)])
+@pytest.mark.parametrize("what", ["inv_freq", "q_out"])
+def test_neither_base_nor_scaling_was_read(config, factor, what, found, given):
+    """Keys that moved to another place in the config: the base is the default of the code, and nothing is scaled."""
+    p, q, _ = given(config)
+    f = ladder(40_000.0, 64)
+    c, s = tables(p, f, factor)
+    tensors = {"inv_freq": {"exact__inv_freq": f}, "q_out": {"exact__float32__q_out": turn_halves(q, c, s)}}
+    result = found(config, **tensors[what])
+    assert result.cause == "scaling+base" and "the base is 40000, and must be" in result.says
+    assert ("is ignored" if factor == 1.0 or what == "inv_freq" else "attention factor is applied") in result.says
 
 
 def test_yarn_truncate(found, given):

@@ -49,6 +49,12 @@ def test_the_text_part_is_shown_and_the_others_are_named(phasor):
     assert "\n  (top level)    no rotary: this config only holds text_config, vision_config" in out
 
 
+def test_one_part_is_singular(phasor):
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "max_position_embeddings": 128}
+    code, out, _ = phasor({"model_type": "chameleon", **sizes, "vq_config": {"model_type": "chameleon_vqgan"}})
+    assert code == 0 and "\npart         the top level, with 1 part inside\n" in out
+
+
 def test_part_and_all(phasor):
     assert "model        pixtral" in phasor(LLAVA, "--part", "vision_config")[1]
     code, out, _ = phasor(LLAVA, "--part", "all")

@@ -68,6 +68,21 @@ def test_a_few_types(model_type, monkeypatch):
     assert compared(model_type, monkeypatch) == "equal"
 
 
+def test_positions_in_a_buffer_that_took_the_dtype_of_the_model():
+    """SAM 3 keeps the scaled positions of its global layers as real numbers, which ``.to`` rounds for both."""
+    model = tiny.tiny_model("sam3_vit_model")
+    inputs = tiny.tiny_inputs(model)
+    patch(model)
+    model.to(torch.bfloat16)
+    rounded = {name: value.bfloat16() for name, value in inputs.items()}
+    after = tiny.outputs(model, rounded)
+    unpatch(model)
+    for module in model.modules():  # the model's own frequencies were rounded as well
+        if hasattr(module, "original_inv_freq"):
+            module.inv_freq = module.compute_axial_rope_parameters(module.config)[0]
+    assert largest(tiny.outputs(model, rounded), after) == 0.0
+
+
 FATES: dict[str, str] = {}
 SLICES = 24  # one test for all types would take longer than a single test may
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from phasor.integrations import patch, unpatch
 from phasor.integrations.plan import Plan
+from phasor.integrations.report import merged
 
 from .models import FAMILIES, causal, logits, qwen2_vl, tokens
 
@@ -138,7 +139,32 @@ def test_with_the_models_own_angles_nothing_moves():
     assert (shift.largest, shift.mean, shift.changed) == (0.0, 0.0, 0.0)
 
 
-def test_the_report_prints_one_line_for_equal_layers():
+@pytest.mark.parametrize(
+    "inputs, error, says",
+    [
+        ("hello", ValueError, "inputs must be token ids .* or a dictionary of keyword arguments, got str"),
+        ({"input_ids": torch.tensor([[10_000]])}, IndexError, "index out of range"),
+    ],
+)
+def test_inputs_that_do_not_fit_leave_the_model_as_it_was(inputs, error, says):
+    model = causal("llama")
+    before = everything(model)
+    with pytest.raises(error, match=says):
+        patch(model, compare=inputs)
+    assert everything(model) == before
+
+
+def test_comparing_logits_keeps_what_is_frozen_frozen():
+    model = causal("llama").train()
+    model.model.layers[0].eval()
+    before = {path: module.training for path, module in model.named_modules()}
+    patch(model, compare=tokens())
+    assert {path: module.training for path, module in model.named_modules()} == before
+
+
+def test_the_report_prints_one_line_for_equal_layers(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    monkeypatch.setattr("os.get_terminal_size", no_terminal)
     report = patch(causal("gemma3"))
     lines = str(report).splitlines()
     assert [line.split()[0] for line in lines[2:-1]] == [
@@ -154,9 +180,29 @@ def test_the_report_prints_one_line_for_equal_layers():
 
 def test_the_report_is_a_table_for_rich():
     rich = pytest.importorskip("rich.console")
-    console = rich.Console(width=300, record=True, file=io.StringIO())
-    console.print(patch(causal("llama")))
-    assert "model.layers.0-1.self_attn" in console.export_text()
+    report = patch(causal("llama"))
+    for width in (300, 80):
+        console = rich.Console(width=width, record=True, file=io.StringIO())
+        console.print(report)
+        text = console.export_text()
+        assert "…" not in text and ("model.layers.0-1.self_attn" in text) == (width == 300)
+
+
+def no_terminal(*_):
+    raise OSError
+
+
+@pytest.mark.parametrize("columns", [70, 80, 120])
+def test_the_report_is_folded_to_the_width_of_the_terminal(columns, monkeypatch):
+    report = patch(causal("llama"))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    head, dashes, *lines, last = str(report).splitlines()
+    assert max(map(len, [head, dashes, *lines])) <= columns and last == "3 of 3 replaced, float32 angles"
+    starts = [0, *(i + 2 for i in range(columns) if dashes[i : i + 2] == "  ")]
+    ends = [*(start - 2 for start in starts[1:]), columns]
+    text = ["".join(line[a:b] for line in lines).replace(" ", "") for a, b in zip(starts, ends, strict=True)]
+    cells = [row.cells() for row in merged(report.rows)]  # nothing is lost
+    assert text == ["".join(column).replace(" ", "") for column in zip(*cells, strict=True)]
 
 
 def test_a_patched_model_prints_its_specs():
@@ -176,6 +222,18 @@ def test_a_model_on_the_meta_device():
     for name, parameter in real.state_dict().items():
         model.get_parameter(name).data.copy_(parameter)
     assert torch.equal(logits(model, inputs), before)  # its own frequencies were lost, and are not needed
+
+
+def test_whatever_device_the_caller_makes_tensors_on():
+    with torch.device("meta"):
+        model = causal("llama")
+        report = patch(model)
+    assert report.replaced == 3 and {row.agreement for row in report.rows} == {"bit-equal"}
+    real = causal("llama")
+    before = logits(real)
+    with torch.device("meta"):
+        assert patch(real).replaced == 3
+    assert torch.equal(logits(real), before)
 
 
 def test_frequencies_that_were_rounded_are_not_hidden():
@@ -242,8 +300,12 @@ class Toy(nn.Module):
 
 def test_errors():
     transformers = pytest.importorskip("transformers")
-    with pytest.raises(ValueError, match=r"model must be a transformers model .*, got Toy; in code of your own, call"):
+    with pytest.raises(
+        ValueError, match=r"model must be a transformers model .*, got Toy; .* in code of your own, call"
+    ):
         patch(Toy())
+    with pytest.raises(ValueError, match=r"got DataParallel; of a wrapper \(DataParallel\) give the model inside"):
+        patch(nn.DataParallel(causal("llama")))
     with pytest.raises(ValueError, match=r"model must be a transformers model .*, got str"):
         patch("meta-llama/Llama-3.2-1B")
     gpt2 = transformers.GPT2Model(transformers.GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1))

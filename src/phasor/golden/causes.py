@@ -11,6 +11,7 @@ from .mistake import Mistake, with_fields, with_spec
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 _PLACES = (
+    (("results",), "only the results were rounded to {}; give them under the bfloat16 names, which allow for that"),
     (("tables",), "cos and sin were rounded to {}; keep them in float32 and round the result once"),
     (("frequencies",), "inv_freq was rounded to {} (a buffer that was converted?)"),
     (("positions",), "positions were rounded to {}"),

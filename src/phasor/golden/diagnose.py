@@ -13,7 +13,16 @@ from .kinds import Kind
 from .mistake import Mistake
 
 ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way
-_FIRST_OF_TWO = ("layout", "permuted", "direction", "positions", "attention_factor", "rotary_dim", "trailing")
+_FIRST_OF_TWO = (
+    "layout",
+    "permuted",
+    "direction",
+    "positions",
+    "attention_factor",
+    "scaling",
+    "rotary_dim",
+    "trailing",
+)
 
 
 def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> tuple[tuple[Mistake, ...], list[Comparison]]:
@@ -46,7 +55,8 @@ def _single(case: Case, known: list[Mistake], wrong: list[Comparison], inputs: d
 def _double(case: Case, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]) -> Iterator[_Found]:
     for first in known:
         changed = first.of(case) if first.cause in _FIRST_OF_TWO else None
-        if changed is not None:
+        # config keys that were not read take base and scaling with them; another scaling is a mistake by itself
+        if changed is not None and (first.cause != "scaling" or changed.spec.scaling is None):
             for (second,), twice in _single(changed, known, wrong, inputs):
                 if second.cause != first.cause and second.cause != "factor":
                     yield (first, second), twice

@@ -19,8 +19,8 @@ class Case:
     """A way of rotating: a spec, and what a spec cannot say because nobody would want it.
 
     ``cos_factor`` and ``sin_factor`` stand in for the attention factor; ``gain`` multiplies results and tables;
-    ``coarse``: where values pass through ``dtype`` (positions, frequencies, angles, tables); ``moved``: how the
-    channels of the result are permuted (None, "to halves" or "to interleaved"); ``turned``: whether anything turns.
+    ``coarse``: where values pass through ``dtype`` (positions, frequencies, angles, tables, results); ``moved``: how
+    the channels of the result are permuted (None, "to halves" or "to interleaved"); ``turned``: whether anything turns.
     """
 
     spec: RotarySpec
@@ -102,7 +102,7 @@ def _turned(case: Case, target: str, inputs: dict[str, Tensor]) -> Tensor:
         turned = rotary_slice(spec.head_dim, spec.rotary_dim, spec.trailing)
         x = x.clone()
         x[..., turned] = join(*split(x[..., turned], case.moved == "to halves"), case.moved == "to interleaved")
-    return x * case.gain
+    return _rounded(x * case.gain, "results", case)
 
 
 def _rounded(x: Tensor, where: str, case: Case) -> Tensor:

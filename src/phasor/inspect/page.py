@@ -80,8 +80,9 @@ def _model_lines(model: ModelRotary) -> list[str]:
     maximum = f"{model.max_position:,} positions" if model.max_position else "no maximum stated"
     lines = [row("model", f"{model.model_type}, {rotated} of {len(model.layers)} layers rotate, {heads}, {maximum}")]
     if model.parts:
-        inside = f"{model.part}, one of {len(model.parts)} parts"
-        lines.append(row("part", inside if model.part else f"the top level, with {len(model.parts)} parts inside"))
+        count = f"{len(model.parts)} part" + ("s" if len(model.parts) > 1 else "")
+        here = f"{model.part}, one of {count}" if model.part else f"the top level, with {count} inside"
+        lines.append(row("part", here))
     lines += _labelled("source", [f"{key} → {became}" for key, became in model.sources.items()])
     if len(model.distinct) > 1 or rotated < len(model.layers):
         specs = list(model.distinct)

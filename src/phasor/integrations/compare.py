@@ -1,6 +1,6 @@
 """The model's own code and phasor, side by side on the same tensors: only what agrees is replaced."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from inspect import Parameter, signature
 from itertools import product
@@ -50,7 +50,23 @@ def compare_tables(
     module: nn.Module, layer_type: str | None, specs: Sequence[RotarySpec], dtypes: Sequence[torch.dtype]
 ) -> Found:
     """The `Tables` out of ``specs`` that agree best with what the module itself returns."""
+    return _best(_tables_compared(module, layer_type, specs, dtypes))
+
+
+def _best(candidates: Iterable[Found]) -> Found:
+    """The one that agrees best; after one that agrees bit for bit no other is looked at."""
     best: Found = (None, NONE)
+    for found in candidates:
+        if found[1].steps < best[1].steps:
+            best = found
+        if found[1].difference == 0:
+            break
+    return best
+
+
+def _tables_compared(
+    module: nn.Module, layer_type: str | None, specs: Sequence[RotarySpec], dtypes: Sequence[torch.dtype]
+) -> Iterator[Found]:
     for spec in specs:
         device = next((b.device for b in module.buffers()), torch.device("cpu"))
         log_scale = trained(module, spec)
@@ -58,12 +74,7 @@ def compare_tables(
         for shaped in zip(*batches, strict=True):
             theirs = _theirs(module, layer_type, [p for p, _ in shaped], dtypes)
             for tables in _layouts(spec, theirs, shaped[0][1]):
-                found = worst(Agreement.of(t, tables.at(x, p, log_scale)) for x, p, t in theirs)
-                if found.steps < best[1].steps:
-                    best = tables, found
-                if found.difference == 0:
-                    return best
-    return best
+                yield tables, worst(Agreement.of(t, tables.at(x, p, log_scale)) for x, p, t in theirs)
 
 
 def _theirs(
@@ -113,19 +124,19 @@ def compare_turning(
 ) -> Found:
     """The `Turning` of one of ``specs`` that agrees best with the model's function on random q and k, by all tables."""
     parameters, default = parameters_of(function)
-    best: Found = (None, NONE)
     if parameters not in CALLS:
-        return best
+        return None, NONE
     orders: tuple[Order, ...] = ("bhsd",) if "unsqueeze_dim" in parameters else ("bhsd", "bshd", None)
-    for turning in _turnings(specs, parameters, default, orders, tables[0].layout):
-        ours = turning.function()
-        cases = [case for t in tables for case in _cases(function, turning, t, dtypes)]
-        found = worst([Agreement.of(theirs, _called(ours, given)) for given, theirs in cases] or [NONE])
-        if found.steps < best[1].steps:
-            best = turning, found
-        if found.difference == 0:
-            return best
-    return best
+    turnings = _turnings(specs, parameters, default, orders, tables[0].layout)
+    return _best((turning, _turning_compared(function, turning, tables, dtypes)) for turning in turnings)
+
+
+def _turning_compared(
+    function: Callable, turning: Turning, tables: Sequence[Tables], dtypes: Sequence[torch.dtype]
+) -> Agreement:
+    ours = turning.function()
+    cases = [case for t in tables for case in _cases(function, turning, t, dtypes)]
+    return worst([Agreement.of(theirs, _called(ours, given)) for given, theirs in cases] or [NONE])
 
 
 def _turnings(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import nn
 
 from ..spec import Angles
@@ -28,7 +29,7 @@ def patch(model: nn.Module, *, angles: Angles = "float32", compare: Any = None) 
     is patched as well: its rotary modules are built again on the CPU to be compared.
 
     Raises ``ValueError`` for something that is not a transformers model, for a model without rotary embedding, and
-    for a model that is patched already.
+    for a model that is patched already. A model for which `patch` raises stays as it was.
 
     Example::
 
@@ -37,20 +38,19 @@ def patch(model: nn.Module, *, angles: Angles = "float32", compare: Any = None) 
         phasor.unpatch(model)
     """
     _check(model, angles)
-    plan = Plan(model, angles)
-    for path, module in rotary_modules(model).items():
-        plan.add_tables(path, module)
-    for caller in callers(model):
-        plan.add_turning(caller)
-    plan.rows += [Row(path, name, reason="it turns in a method of its own") for path, name in turning_methods(model)]
-    if not plan.rows:
-        raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
+    with torch.device("cpu"):  # whatever device the caller makes tensors on, "meta" above all
+        plan = _planned(model, angles)
     classes = tuple((m, type(m), dressed(type(m), recipe)) for m, recipe in plan.recipes.items())
     for module, _, after in classes:
         module.__class__ = after
     report = PatchReport(model, angles, tuple(plan.rows), classes)
     if compare is not None:
-        report.shift = report.logit_shift(compare)
+        try:
+            report.shift = report.logit_shift(compare)
+        except BaseException:  # inputs that the model does not take: it stays as it was
+            for module, before, _ in classes:
+                module.__class__ = before
+            raise
     return report
 
 
@@ -68,11 +68,23 @@ def unpatch(model: nn.Module) -> None:
         module.__class__ = before
 
 
+def _planned(model: nn.Module, angles: Angles) -> Plan:
+    plan = Plan(model, angles)
+    for path, module in rotary_modules(model).items():
+        plan.add_tables(path, module)
+    for caller in callers(model):
+        plan.add_turning(caller)
+    plan.rows += [Row(path, name, reason="it turns in a method of its own") for path, name in turning_methods(model)]
+    if not plan.rows:
+        raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
+    return plan
+
+
 def _check(model: Any, angles: Any) -> None:
     if not isinstance(model, nn.Module) or not callable(getattr(getattr(model, "config", None), "to_dict", None)):
         raise ValueError(
             f"model must be a transformers model (a torch module with a config), got {type(model).__name__}; "
-            "in code of your own, call phasor.apply_rotary"
+            "of a wrapper (DataParallel) give the model inside; in code of your own, call phasor.apply_rotary"
         )
     if angles not in ("float32", "exact"):
         raise ValueError(f"angles must be 'float32' (the model's own) or 'exact', got {angles!r}")

@@ -171,8 +171,7 @@ def _probe(module: nn.Module) -> tuple[nn.Module | None, str]:
     if not any(b.is_meta for b in module.buffers()):
         return deepcopy(module), ""
     try:
-        with torch.device("cpu"):
-            return type(module)(module.config), ""
+        return type(module)(module.config), ""
     except Exception as error:
         return None, f"it is on the meta device and cannot be built from its config: {error}"
 

@@ -1,15 +1,20 @@
 """PatchReport: what `phasor.patch` compared, what it replaced, and why not the rest."""
 
 import re
+import shutil
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 COLUMNS = ("module", "what", "spec", "agreement", "kernel", "replaced")
+GAP = 2  # spaces between two columns
+NARROWEST = 8  # no column is folded further
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,8 @@ class LogitShift:
 class PatchReport:
     """Rows in the order of the model's modules; prints as a table in which equal layers share a line.
 
+    In a terminal the cells are folded to its width.
+
     ``shift`` is the `LogitShift` of the inputs given to `phasor.patch` as ``compare``, else None.
     """
 
@@ -75,7 +82,7 @@ class PatchReport:
         Models without logits are compared by their last hidden state. The model stays patched; both runs are in eval
         mode and without gradients.
 
-        Raises ``ValueError`` if the model was unpatched since.
+        Raises ``ValueError`` if the model was unpatched since, and for inputs that are neither.
         """
         if any(type(module) is not after for module, _, after in self.classes):
             raise ValueError("the model is no longer as this report describes it; patch it again")
@@ -98,10 +105,9 @@ class PatchReport:
 
     def __str__(self) -> str:
         rows = [COLUMNS, *(row.cells() for row in merged(self.rows))]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        lines.insert(1, "  ".join("-" * width for width in widths))
-        return "\n".join([*lines, self.summary()])
+        widths = _fitted([max(len(row[i]) for row in rows) for i in range(len(COLUMNS))])
+        rows.insert(1, tuple("-" * width for width in widths))
+        return "\n".join([*(_folded(row, widths) for row in rows), self.summary()])
 
     def summary(self) -> str:
         """One line: how much was replaced, with which angles, and what that did to the logits if it was measured."""
@@ -112,9 +118,9 @@ class PatchReport:
 
     def __rich__(self) -> Any:
         from rich.console import Group
-        from rich.table import Table
+        from rich.table import Column, Table
 
-        table = Table(*COLUMNS)
+        table = Table(*(Column(name, overflow="fold") for name in COLUMNS))
         for row in merged(self.rows):
             table.add_row(*row.cells())
         return Group(table, self.summary())
@@ -148,14 +154,35 @@ def _span(paths: list[str]) -> str:
     return re.sub(r"\.\d+\.", f".{span}.", paths[0], count=1)
 
 
+def _fitted(widths: list[int]) -> list[int]:
+    """Widths of columns that fit the terminal; as they are where there is none. The widest give way."""
+    room = shutil.get_terminal_size((0, 0)).columns - GAP * (len(widths) - 1)
+    while 0 < room < sum(widths) and max(widths) > NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def _folded(row: tuple[str, ...], widths: list[int]) -> str:
+    """One row of a table, on as many lines as its longest cell needs."""
+    cells = [textwrap.wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
+    lines = zip_longest(*cells, fillvalue="")
+    gap = " " * GAP
+    return "\n".join(gap.join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
 def _logits(model: nn.Module, inputs: Any) -> Tensor:
-    given = inputs if isinstance(inputs, dict) or hasattr(inputs, "keys") else {"input_ids": inputs}
-    training = model.training
+    if not isinstance(inputs, Tensor) and not hasattr(inputs, "keys"):
+        raise ValueError(
+            f"inputs must be token ids (a tensor) or a dictionary of keyword arguments, got {type(inputs).__name__}"
+        )
+    given = {"input_ids": inputs} if isinstance(inputs, Tensor) else inputs
+    modes = [(module, module.training) for module in model.modules()]
     try:
         with torch.no_grad():
             output = model.eval()(**given)
     finally:
-        model.train(training)
+        for module, training in modes:
+            module.training = training
     for name in ("logits", "last_hidden_state"):
         if isinstance(found := getattr(output, name, None), Tensor):
             return found

@@ -37,6 +37,8 @@ class Tables:
         spec = self.spec
         if positions.is_floating_point() and spec.coordinates == "integer":  # SAM 3 scales those of its global layers
             spec = spec.replace(coordinates="real")
+        if positions.dtype in (torch.float16, torch.bfloat16):  # a buffer of the model, which took the model's dtype
+            positions = positions.float()
         axes = spec.axes.count
         if axes > 1:
             positions = positions.movedim(-1, 0) if self.coordinates_last else _led_by(axes, positions)
