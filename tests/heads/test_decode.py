@@ -98,6 +98,8 @@ def test_errors():
         (lambda: decode(square(), threshold=-0.1), "threshold must be a finite number of at least 0, got -0.1"),
         (lambda: decode(square(), mode="best"), "mode must be 'all', 'nested' or 'flat', got 'best'"),
         (lambda: select([], "best"), "mode must be 'all', 'nested' or 'flat', got 'best'"),
+        (lambda: select([Span(0, 3, 1, 0.9)], "flat"), "mode must be 'all' for pairs of tokens .* a span from 3 to 1"),
+        (lambda: decode(torch.ones(1, 1, 3, 3), mode="nested"), "mode must be 'all' for pairs of tokens"),
     ]:
         with pytest.raises(ValueError, match=message):
             call()

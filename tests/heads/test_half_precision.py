@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from phasor.heads import EfficientGlobalPointer, GlobalPointer, multilabel_cross_entropy
+from phasor.heads.scores import Factors
+from phasor.heads.triangle import negative_term
 
 both = pytest.mark.parametrize("kind", [GlobalPointer, EfficientGlobalPointer])
 halves = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -40,6 +42,22 @@ def test_autocast_trains(kind, dtype):
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
+
+
+@both
+@halves
+def test_a_backward_pass_inside_of_autocast_is_that_outside(kind, dtype):
+    head, x = made(kind), torch.randn(3, 10, 32)
+    with torch.autocast("cpu", dtype):
+        factors = [factor.detach() for factor in head.project(x, None) if factor is not None]
+
+    def gradients(inside):
+        leaves = [factor.clone().requires_grad_() for factor in factors]
+        term = negative_term(Factors(*leaves), MASK, SPANS, 3, True).sum()
+        with torch.autocast("cpu", dtype, enabled=inside):
+            return torch.autograd.grad(term, leaves)
+
+    assert all(torch.equal(a, b) for a, b in zip(gradients(True), gradients(False), strict=True))
 
 
 @both

@@ -139,7 +139,7 @@ def test_errors():
     head, x = made(GlobalPointer), hidden()
     for call, message in [
         (lambda: GlobalPointer(16, 0), "num_types must be an integer of at least 1, got 0"),
-        (lambda: GlobalPointer(16, 2, head_dim=7), "rotary_dim must be a positive even number"),
+        (lambda: GlobalPointer(16, 2, head_dim=7), "head_dim must be even to be rotated .*, got 7"),
         (lambda: GlobalPointer(16, 2, tril=1), "tril must be True or False, got 1"),
         (lambda: GlobalPointer(16, 2, rotary="rope"), "rotary must be True, False, None or a RotarySpec, got 'rope'"),
         (lambda: GlobalPointer(16, 2, rotary=RotarySpec(head_dim=8)), "rotary must be a spec with head_dim=64"),

@@ -79,6 +79,18 @@ def test_documents_and_other_columns_of_conll_2003(tmp_path):
         read(path, columns=[])
 
 
+def test_a_document_mark_parts_sentences_without_an_empty_line(tmp_path):
+    path = file(tmp_path, "-DOCSTART- O\nAda B-per\nmet O\n-DOCSTART- O\nBob B-per\n")
+    assert [example.text for example in read(path)] == ["Ada met", "Bob"]
+
+
+def test_only_spaces_and_tabs_part_cells(tmp_path):
+    """No-break and ideographic spaces belong to tokens."""
+    assert read(file(tmp_path, "a\u00a0b B-x\nc\u3000 O\n"))[0].text == "a\u00a0b c\u3000"
+    with pytest.raises(ValueError, match=r":2: token must not be empty or only white space, got '\\u3000'"):
+        read(file(tmp_path, "a B-x\n\u3000 O\n"))
+
+
 def test_a_comment_sign_is_a_token_where_tokens_are_not_counted(tmp_path):
     assert read(file(tmp_path, "#\tB-x\nA\tO\n"))[0].entities == (Entity(0, 1, "x"),)
 

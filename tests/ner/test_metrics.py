@@ -1,11 +1,15 @@
 """Measures, against counts made by hand and against seqeval and nervaluate."""
 
 import random
+import time
 from itertools import pairwise
 
 import pytest
 
-from phasor.ner.data import Entity, Prediction, read
+from phasor.heads import Span
+from phasor.ner import make_tokenizer
+from phasor.ner.data import Entity, Example, Prediction, align, merge, read
+from phasor.ner.data.align import _crossing
 from phasor.ner.metrics import Score, evaluate
 
 from .outside import nervaluate_strict, seqeval_score
@@ -131,3 +135,16 @@ def test_wnut_scores_as_in_seqeval_and_nervaluate(shared_data):
     assert (scores.correct, scores.predicted, scores.gold) == overall
     expected = seqeval_score(gold, predicted, length=1 + max(e.end for row in gold for e in row))["micro avg"]
     assert (scores.precision, scores.recall) == pytest.approx((expected["precision"], expected["recall"]), rel=1e-12)
+
+
+def test_a_text_with_many_entities_takes_no_time():
+    """Ten thousand of them form fifty million pairs."""
+    entities = [Entity(5 * i, 5 * i + 4, PER) for i in range(10_000)]
+    text = " ".join(["anna"] * len(entities))
+    before = time.process_time()
+    assert evaluate([entities], [entities]).nested == Score(0, 0, 0)
+    assert _crossing(entities) == 0
+    windows, _ = align([Example(text, (), "f:1")], make_tokenizer("bytes", []), [PER], max_length=20, stride=5)
+    found = [[Span(0, first, first, 0.9) for first in range(20)] for _ in windows]
+    assert len(merge(windows, found, [PER], examples=1)[0]) == len(text)
+    assert time.process_time() - before < 10

@@ -2,6 +2,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from phasor.ner import load, make_tokenizer, predict, train
@@ -175,6 +176,38 @@ def test_an_encoder_stored_in_half_precision_is_trained_in_float32(bert, tmp_pat
     half = tmp_path / "half"
     load_pretrained(bert).to(torch.bfloat16).save_pretrained(half)
     assert {p.dtype for p in load_pretrained(half).parameters()} == {torch.float32}
+
+
+def test_weights_are_loaded_in_silence_and_none_may_be_missing(bert, tmp_path, capfd):
+    """Without a pooler, as of a masked language model; without a matching name, transformers fills in random ones."""
+    shutil.copytree(bert, tmp_path, dirs_exist_ok=True)
+    weights = load_file(bert / "model.safetensors")
+    spared = {name: tensor for name, tensor in weights.items() if "pooler" not in name}
+    save_file(spared | {"cls.bias": torch.zeros(2)}, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    assert torch.equal(load_pretrained(tmp_path).embeddings.LayerNorm.weight, weights["embeddings.LayerNorm.weight"])
+    assert capfd.readouterr() == ("", "")
+    save_file({"x." + name: tensor for name, tensor in weights.items()}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"folder with all weights of its BertModel, got .* without 21 of them, emb"):
+        load_pretrained(tmp_path)
+
+
+def test_a_tokenizer_of_another_model_is_refused(bert, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    shutil.copytree(bert, tmp_path, dirs_exist_ok=True)
+    transformers.BertConfig(vocab_size=19, hidden_size=32, num_hidden_layers=1, num_attention_heads=2).save_pretrained(
+        tmp_path
+    )
+    with pytest.raises(ValueError, match="an embedding for each token of its tokenizer, got 19 embeddings and the tok"):
+        tokenizer_and_limits(tmp_path, "characters", [], 256)
+
+
+def test_an_encoder_without_a_longest_text_takes_what_is_asked_for(bert, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    shutil.copytree(bert, tmp_path, dirs_exist_ok=True)
+    config = transformers.XLNetConfig(vocab_size=20, d_model=32, n_layer=1, n_head=2, d_inner=32)
+    config.save_pretrained(tmp_path)
+    assert config.max_position_embeddings == -1
+    assert tokenizer_and_limits(tmp_path, "characters", [], 256)[1] == 256
 
 
 def test_positions_that_begin_behind_the_padding_token_are_counted(bert, tmp_path):

@@ -5,14 +5,14 @@ import torch
 from safetensors.torch import load_file
 
 from phasor.lab import checkpoint
-from phasor.ner import evaluate, load, predict, train
+from phasor.ner import SpanModel, evaluate, load, predict, train
 from phasor.ner.batches import collate, shuffled
 from phasor.ner.data.align import align
 from phasor.ner.metrics import Score
 from phasor.ner.session import Session
 from phasor.ner.train import LOG
 
-from .toy import DEV, LABELS, TOKENIZER, TRAIN, examples, model, train_config
+from .toy import DEV, LABELS, TOKENIZER, TRAIN, examples, model, model_config, train_config
 
 
 def run(folder, *, checkpoint_every=500, shape=None, seed=0, data=TRAIN, **changes):
@@ -196,3 +196,23 @@ def test_every_window_is_in_one_batch_of_like_lengths():
 def test_bad_settings_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         train_config(**changes)
+
+
+def test_a_new_head_on_pretrained_weights_has_a_rate_of_its_own():
+    def peaks(encoder, **changes):
+        spans = model()
+        spans.config = model_config(encoder=encoder, bigrams=0)
+        session = Session(spans, train_config(lr=1e-4, warmup=0, **changes), 2)
+        session.advance(windows()[:2])
+        return [group["lr"] for group in session.optimizer.param_groups]
+
+    assert peaks("bilstm") == [1e-4, 1e-4]
+    assert peaks("pretrained") == [1e-4, 1e-3]
+    assert peaks("pretrained", head_lr=2e-4) == [1e-4, 2e-4]
+
+
+def test_data_without_an_entity_on_the_tokens_is_refused(tmp_path):
+    config = model_config(max_length=1, overlap=0)
+    with pytest.raises(ValueError, match=r"data must hold an entity that lies on the tokens .* 0 of .* entities kept"):
+        train(SpanModel(config), TOKENIZER, TRAIN, DEV, train_config(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -56,6 +56,8 @@ def select(spans: Iterable[Span], mode: Mode) -> list[Span]:
     - ``"nested"``: two spans may contain each other (or be the same, of two types) but not cross.
     - ``"flat"``: no token belongs to two spans.
 
+    Raises ``ValueError`` for the last two if a span ends before it starts (a head with ``tril=False``).
+
     >>> a, b, c = Span(0, 0, 4, 0.9), Span(0, 1, 2, 0.8), Span(0, 2, 6, 0.7)
     >>> select([a, b, c], "nested") == [a, b], select([a, b, c], "flat") == [a]
     (True, True)
@@ -85,6 +87,12 @@ def _check_mode(mode: str) -> None:
 
 
 def _kept(ranked: list[Span], mode: str) -> list[Span]:
+    backwards = next((span for span in ranked if span.start > span.end), None)
+    if mode != "all" and backwards:
+        raise ValueError(
+            f"mode must be 'all' for pairs of tokens (tril=False), got {mode!r} and a span from {backwards.start} "
+            f"to {backwards.end}, which ends before it starts"
+        )
     kept = ranked
     if mode == "flat":
         kept = _flat(ranked)

@@ -113,6 +113,8 @@ def _spec(rotary: bool | RotarySpec | None, head_dim: int, seq_len: int | None) 
     if rotary is None or rotary is False:
         return None
     if rotary is True:
+        if head_dim % 2:
+            raise ValueError(f"head_dim must be even to be rotated (channels turn in pairs), got {head_dim}")
         return RotarySpec(head_dim=head_dim, interleaved=True)
     if not isinstance(rotary, RotarySpec):
         raise ValueError(f"rotary must be True, False, None or a RotarySpec, got {rotary!r}")

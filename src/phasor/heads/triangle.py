@@ -44,15 +44,16 @@ class _NegativeTerm(torch.autograd.Function):
         q, k, start, end, sentence, positives, term = ctx.saved_tensors
         d_q, d_k = torch.zeros_like(q), torch.zeros_like(k)
         d_start, d_end = (None if t is None else torch.zeros_like(t) for t in (start, end))
-        for rows, columns, scores in _blocks(Factors(q, k, start, end), sentence, positives, ctx.tril):
-            share = scores.sub_(term[..., None, None]).exp_().mul_(grad[..., None, None])
-            if d_start is not None and d_end is not None:
-                d_start[:, :, rows] += share.sum(-1)
-                d_end[:, :, columns] += share.sum(-2)
-            if q.shape[1] != share.shape[1]:
-                share = share.sum(1, keepdim=True)
-            d_q[:, :, rows] += share @ k[:, :, columns]
-            d_k[:, :, columns] += share.mT @ q[:, :, rows]
+        with torch.autocast(q.device.type, enabled=False):  # on where backward() is called inside of it
+            for rows, columns, scores in _blocks(Factors(q, k, start, end), sentence, positives, ctx.tril):
+                share = scores.sub_(term[..., None, None]).exp_().mul_(grad[..., None, None])
+                if d_start is not None and d_end is not None:
+                    d_start[:, :, rows] += share.sum(-1)
+                    d_end[:, :, columns] += share.sum(-2)
+                if q.shape[1] != share.shape[1]:
+                    share = share.sum(1, keepdim=True)
+                d_q[:, :, rows] += share @ k[:, :, columns]
+                d_k[:, :, columns] += share.mT @ q[:, :, rows]
         return d_q, d_k, d_start, d_end, None, None, None, None
 
 

@@ -91,15 +91,17 @@ BIGRAMS = 2**14
 class TrainConfig(_Settings):
     """The training. Two runs with equal configs on equal data end with equal weights, to the bit on one machine.
 
-    The learning rate rises over ``warmup`` (a share of the steps) to ``lr`` and falls to 0 along a cosine. What is
-    evaluated and saved is the running mean of the weights with ``average`` as its decay (0: the last weights). Training
-    stops early when dev F1, once above 0, has not improved for ``patience`` epochs (0: never).
+    The learning rate rises over ``warmup`` (a share of the steps) to ``lr`` and falls to 0 along a cosine; that of the
+    head peaks at ``head_lr`` (default: 0.001 on a pretrained encoder, whose ``lr`` is too small for it, else ``lr``).
+    What is evaluated and saved is the running mean of the weights with ``average`` as its decay (0: the last weights).
+    Training stops early when dev F1, once above 0, has not improved for ``patience`` epochs (0: never).
     """
 
     seed: int = 0
     epochs: int = 10
     batch: int = 32
     lr: float = 3e-3
+    head_lr: float | None = None
     warmup: float = 0.05
     weight_decay: float = 0.01
     clip: float = 1.0
@@ -117,6 +119,8 @@ class TrainConfig(_Settings):
         whole("batch", self.batch)
         whole("patience", self.patience, at_least=0)
         number("lr", self.lr, above=0)
+        if self.head_lr is not None:
+            number("head_lr", self.head_lr, above=0)
         number("clip", self.clip, above=0)
         number("weight_decay", self.weight_decay, at_least=0)
         flag("bfloat16", self.bfloat16)

@@ -107,12 +107,17 @@ def _nested(keys: set[Key]) -> set[Key]:
     texts: dict[int, list[Key]] = {}
     for key in keys:
         texts.setdefault(key[0], []).append(key)
-    return {key for text in texts.values() for key in text if any(_nest(key, other) for other in text)}
-
-
-def _nest(a: Key, b: Key) -> bool:
-    """Whether one of two different entities contains the other."""
-    return a != b and (b[1] - a[1]) * (b[2] - a[2]) <= 0
+    nested = set()
+    for text in texts.values():
+        text.sort(key=lambda key: key[1:3])
+        for i, a in enumerate(text):
+            for j in range(i + 1, len(text)):
+                b = text[j]
+                if b[1] >= a[2]:  # begins where a ends, and so do all that follow
+                    break
+                if a[1] == b[1] or b[2] <= a[2]:
+                    nested |= {a, b}
+    return nested
 
 
 def _confusion(true: set[Key], found: set[Key]) -> dict[tuple[str | None, str | None], int]:

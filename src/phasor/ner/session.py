@@ -16,6 +16,8 @@ from .data.align import Encoded
 from .metrics import Score
 from .model import SpanModel
 
+HEAD_LR = 1e-3  # on a pretrained encoder
+
 
 class Session:
     """``step`` steps are done, ``per_epoch`` make an epoch. ``history`` has what is logged of every epoch."""
@@ -27,7 +29,14 @@ class Session:
         self.history: list[dict[str, Any]] = []
         self.weights = [p for p in model.parameters() if p.requires_grad]
         self.mean = [p.detach().clone() for p in self.weights]
-        self.optimizer = torch.optim.AdamW(self.weights, lr=config.lr, weight_decay=config.weight_decay, fused=True)
+        self.optimizer = torch.optim.AdamW(
+            [
+                {"params": list(model.encoder.parameters()), "peak": config.lr},
+                {"params": list(model.head.parameters()), "peak": head_lr(model, config)},
+            ],
+            weight_decay=config.weight_decay,
+            fused=True,
+        )
 
     @property
     def epoch(self) -> int:
@@ -47,7 +56,7 @@ class Session:
         torch.manual_seed(config.seed * 1_000_003 + self.step)  # dropout is a function of (seed, step)
         self.model.train()
         for options in self.optimizer.param_groups:
-            options["lr"] = learning_rate(config, self.step, self.steps)
+            options["lr"] = options["peak"] * schedule(config, self.step, self.steps)
         batch = collate(windows).to(self.weights[0].device)
         with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=config.bfloat16):
             loss = self.model.loss(batch)
@@ -139,14 +148,21 @@ def _flat(run: dict[str, Any]) -> dict[str, Any]:
     return {prefix + key: value for prefix, settings in parts for key, value in settings.items()}
 
 
-def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
-    """Linear warmup, then a cosine down to 0.
+def head_lr(model: SpanModel, config: TrainConfig) -> float:
+    """The head's peak: a new layer on pretrained weights needs more than what these bear."""
+    if config.head_lr is not None:
+        return config.head_lr
+    return HEAD_LR if model.config.encoder == "pretrained" else config.lr
 
-    >>> config = TrainConfig(lr=1.0, warmup=0.1)
-    >>> learning_rate(config, 0, 100), learning_rate(config, 9, 100), round(learning_rate(config, 54, 100), 3)
+
+def schedule(config: TrainConfig, step: int, steps: int) -> float:
+    """Linear warmup to 1, then a cosine down to 0.
+
+    >>> config = TrainConfig(warmup=0.1)
+    >>> schedule(config, 0, 100), schedule(config, 9, 100), round(schedule(config, 54, 100), 3)
     (0.1, 1.0, 0.5)
     """
     warm = max(1, round(config.warmup * steps))
     if step < warm:
-        return config.lr * (step + 1) / warm
-    return config.lr * 0.5 * (1 + math.cos(math.pi * (step + 1 - warm) / max(1, steps - warm)))
+        return (step + 1) / warm
+    return 0.5 * (1 + math.cos(math.pi * (step + 1 - warm) / max(1, steps - warm)))

@@ -55,7 +55,8 @@ def train(
     After the first epoch the folder is a model that `load` reads, with the weights of the epoch best on ``dev``; beside
     it ``log.jsonl`` (a line an epoch) and ``checkpoint.pt``, written every ``checkpoint_every`` steps and every epoch.
 
-    Raises ``ValueError`` if the folder holds a run with other settings or data, and ``OSError`` if the disk is full.
+    Raises ``ValueError`` if the folder holds a run with other settings or data, or if no entity of ``data`` can be laid
+    on the tokens, and ``OSError`` if the disk is full.
     """
     folder = Path(folder)
     shape = {"max_length": model.config.max_length, "stride": model.config.overlap}
@@ -63,6 +64,8 @@ def train(
     dev_windows, dev_report = align(dev, tokenizer, model.config.labels, **shape)
     say(f"train: {len(data)} texts, {report}")
     say(f"dev:   {len(dev)} texts, {dev_report}")
+    if not report.kept:
+        raise ValueError(f"data must hold an entity that lies on the tokens of a window, got {report}")
     run = {
         "model": model.config.to_dict(),
         "train": config.to_dict(),

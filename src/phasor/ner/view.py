@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 
 from .data.merge import Prediction
 
-# Hues that stay apart for most people (Okabe and Ito 2008), light enough for black text.
-COLOURS = ("#e69f00", "#56b4e9", "#5fd3a9", "#f0e442", "#8fb8de", "#f2a07b", "#dda0c8", "#c0c0c0")
+# Light enough for black text; the first four stay apart for most people (Okabe and Ito 2008).
+COLOURS = (
+    "#e69f00", "#56b4e9", "#5fd3a9", "#f0e442", "#dda0c8", "#f2948a",
+    "#b9a4f0", "#c0c0c0", "#a8d45f", "#d2b48c", "#4fd0d8", "#f7b3d2",
+)  # fmt: skip
 
 
 class Piece(NamedTuple):

@@ -156,7 +156,13 @@ def _cut(
 
 
 def _crossing(entities: Sequence[Entity]) -> int:
-    def cross(a: Entity, b: Entity) -> bool:
-        return a.start < b.start < a.end < b.end or b.start < a.start < b.end < a.end
-
-    return sum(any(cross(a, b) for b in entities) for a in entities)
+    crossed = set()
+    ordered = sorted(entities)
+    for i, a in enumerate(ordered):
+        for j in range(i + 1, len(ordered)):
+            b = ordered[j]
+            if b.start >= a.end:  # and so do all that follow
+                break
+            if a.start < b.start and a.end < b.end:
+                crossed |= {i, j}
+    return len(crossed)

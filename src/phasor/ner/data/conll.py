@@ -1,5 +1,6 @@
 """Files of columns: a token a line, its tags beside it, and an empty line between sentences."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,18 +8,20 @@ from .place import Place, shown
 from .tags import TAG, Sentence
 
 Row = tuple[Place, list[str]]
+DOCUMENT = "-DOCSTART-"
 
 
 def read_rows(path: Path, lines: list[str]) -> list[list[Row]]:
-    """The cells of each token, by sentence. Lines of nothing but spaces or tabs part sentences, any number of them.
+    """The cells of each token, by sentence. Lines of nothing but spaces or tabs part sentences, any number of them,
+    and so do lines that begin with -DOCSTART-.
 
     Cells are parted by tabs if the first line with cells has one, by spaces otherwise.
     """
     first = next((line for line in lines if line.strip(" \t")), "")
     blocks: list[list[Row]] = [[]]
     for number, line in enumerate(lines, start=1):
-        cells = [cell.strip(" ") for cell in line.split("\t")] if "\t" in first else line.split()
-        if any(cells):
+        cells = [cell.strip(" ") for cell in line.split("\t")] if "\t" in first else re.findall(r"[^ \t]+", line)
+        if any(cells) and cells[0] != DOCUMENT:
             blocks[-1].append((Place(path, number), cells))
         elif blocks[-1]:
             blocks.append([])
@@ -28,14 +31,13 @@ def read_rows(path: Path, lines: list[str]) -> list[list[Row]]:
 def sentences(path: Path, lines: list[str], columns: Sequence[int] | None) -> list[Sentence]:
     """Tokens are the first cell, or the second where the first counts them (GermEval 2014, with its # comments).
 
-    ``columns``: the cells that hold tags, counted from 0; by default all after the token. A sentence that is the
-    token -DOCSTART- alone marks a document and is left out.
+    ``columns``: the cells that hold tags, counted from 0; by default all after the token.
     """
     blocks = read_rows(path, lines)
     token = int(_numbered(blocks))
     if token:
         blocks = [[row for row in rows if row[1][0] != "#"] for rows in blocks]
-    blocks = [rows for rows in blocks if rows and (len(rows) > 1 or rows[0][1][0] != "-DOCSTART-")]
+    blocks = [rows for rows in blocks if rows]
     if not blocks:
         raise Place(path, 1).fault("file must hold at least one sentence, got none")
     width = len(blocks[0][0][1])

@@ -1,5 +1,6 @@
 """The predictions of all windows of a text as predictions of the text: each span judged once, by one window."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -64,4 +65,7 @@ def _judge(windows: list[Encoded], start: int, end: int) -> Encoded:
             return -1
         return min(first, len(window.ids) - 1 - stop)
 
-    return max(windows, key=context)
+    # those that may hold it: windows are in order, and none is longer than the first
+    low = bisect_right(windows, end - len(windows[0].ids), key=lambda window: window.shift)
+    high = bisect_right(windows, start, key=lambda window: window.shift)
+    return max(windows[low:high], key=context)
