@@ -104,7 +104,7 @@ def test_encoders_and_heads_are_chosen_by_name(files, tmp_path, options):
     config = load(tmp_path).model.config
     assert config.encoder == "transformer"
     assert config.rotary is ("--no-rotary" not in options)
-    assert (config.bigrams == 0) is ("none" in options)
+    assert config.encoder_positions == ("none" if "none" in options else "rotary")
 
 
 def spans(**span):

@@ -48,7 +48,7 @@ def test_the_bilstm_is_torchs_on_packed_sequences():
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
                 getattr(outside, f"{name}_l{layer}{suffix}").data.copy_(getattr(lstm, f"{name}_l0").data)
     ids, mask = rows(torch.arange(7) < torch.tensor([[7], [4], [1]]))
-    packed = nn.utils.rnn.pack_padded_sequence(encoder.embedding(ids, mask), mask.sum(1), batch_first=True)
+    packed = nn.utils.rnn.pack_padded_sequence(encoder.embedding(ids), mask.sum(1), batch_first=True)
     want, _ = nn.utils.rnn.pad_packed_sequence(outside(packed)[0], batch_first=True)
     torch.testing.assert_close(encoder(ids, mask)[mask], want[mask])
 
@@ -65,7 +65,7 @@ def test_the_transformer_without_positions_is_torchs():
         {name + end: getattr(ours, end) for name, ours in pairs.items() for end in ("weight", "bias")}
     )
     ids, mask = rows(torch.arange(7) < torch.tensor([[7], [4]]))
-    want = encoder.norm(outside(encoder.embedding(ids, mask), src_key_padding_mask=~mask))
+    want = encoder.norm(outside(encoder.embedding(ids), src_key_padding_mask=~mask))
     torch.testing.assert_close(encoder(ids, mask)[mask], want[mask])
 
 
@@ -80,13 +80,11 @@ def test_without_any_position_order_does_not_matter(rotary):
     assert same is not rotary
 
 
-def test_positions_reach_the_rotary_transformer_and_pairs_reach_the_embedding():
+def test_positions_reach_the_rotary_transformer():
     ids = torch.tensor([[1, 2, 3, 4]])
     mask = torch.ones_like(ids, dtype=torch.bool)
-    rotary = model(encoder="transformer", bigrams=0).encoder.eval()
+    rotary = model(encoder="transformer").encoder.eval()
     assert not torch.allclose(rotary(ids.flip(1), mask).flip(1), rotary(ids, mask), atol=1e-3)
-    embedding = model().encoder.embedding.eval()
-    assert not torch.equal(embedding(torch.tensor([[1, 2, 3, 5]]), mask)[0, 2], embedding(ids, mask)[0, 2])
 
 
 @pytest.mark.parametrize("shape", KINDS)
@@ -123,7 +121,6 @@ def test_a_folder_without_a_file_or_with_a_damaged_one_is_named(tmp_path, name):
         ({"dim": 30}, "dim must be a multiple of"),
         ({"dropout": 1.0}, "dropout must be below 1, got 1.0"),
         ({"overlap": 32}, "overlap must be below max_length = 32, got 32"),
-        ({"encoder": "transformer", "encoder_positions": "none", "bigrams": 8}, "bigrams must be 0 where"),
     ],
 )
 def test_bad_shapes_are_refused(changes, message):
@@ -160,7 +157,7 @@ def bert(tmp_path_factory):
 def test_a_transformers_encoder_trains_and_is_saved_whole(bert, tmp_path):
     tokenizer, longest = tokenizer_and_limits(bert, "characters", [], 256)
     assert longest == 24
-    config = model_config(encoder="pretrained", bigrams=0, vocab=tokenizer.get_vocab_size(), max_length=longest)
+    config = model_config(encoder="pretrained", vocab=tokenizer.get_vocab_size(), max_length=longest)
     spans = SpanModel(config, load_pretrained(bert))
     result = train(spans, tokenizer, TRAIN, DEV, train_config(epochs=8), tmp_path)
     assert result.dev.f1 > 0.95

@@ -201,7 +201,7 @@ def test_bad_settings_are_refused(changes, message):
 def test_a_new_head_on_pretrained_weights_has_a_rate_of_its_own():
     def peaks(encoder, **changes):
         spans = model()
-        spans.config = model_config(encoder=encoder, bigrams=0)
+        spans.config = model_config(encoder=encoder)
         session = Session(spans, train_config(lr=1e-4, warmup=0, **changes), 2)
         session.advance(windows()[:2])
         return [group["lr"] for group in session.optimizer.param_groups]

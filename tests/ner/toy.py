@@ -43,9 +43,7 @@ TOKENIZER = make_tokenizer("characters", [example.text for example in TRAIN])
 
 def model_config(**changes: object) -> ModelConfig:
     plain = {"labels": labels_of(TRAIN), "vocab": TOKENIZER.get_vocab_size(), "dim": 32, "layers": 1, "heads": 2}
-    small = {"head_dim": 16, "bigrams": 64, "dropout": 0.1, "max_length": 32, "overlap": 8}
-    if changes.get("encoder_positions") == "none":
-        small["bigrams"] = 0
+    small = {"head_dim": 16, "dropout": 0.1, "max_length": 32, "overlap": 8}
     return ModelConfig(**{**plain, **small, **changes})  # type: ignore[arg-type]
 
 

@@ -30,13 +30,12 @@ class ModelConfig(_Settings):
     """The architecture. ``labels`` in the order of the head's types; ``vocab`` tokens.
 
     ``encoder`` is ``"bilstm"`` or ``"transformer"``, ``layers`` layers of width ``dim`` (``heads`` of them attend), on
-    embeddings of tokens and, hashed into ``bigrams`` rows (0: none), of pairs of neighbours. ``"pretrained"`` is a
-    transformers encoder, which has all these settings in a config of its own. ``encoder_positions="none"`` leaves a
-    transformer without any knowledge of order, so it goes without bigrams. Longer texts than ``max_length`` tokens are
-    cut into windows that overlap by ``overlap``.
+    embeddings of tokens. ``"pretrained"`` is a transformers encoder, which has all these settings in a config of its
+    own. ``encoder_positions="none"`` leaves a transformer without any knowledge of order. Longer texts than
+    ``max_length`` tokens are cut into windows that overlap by ``overlap``.
 
-    >>> ModelConfig(labels=("name",), vocab=100, encoder="transformer", encoder_positions="none").bigrams
-    0
+    >>> ModelConfig(labels=("name",), vocab=100).encoder
+    'bilstm'
     """
 
     labels: tuple[str, ...]
@@ -46,7 +45,6 @@ class ModelConfig(_Settings):
     dim: int = 192
     layers: int = 2
     heads: int = 4
-    bigrams: int | None = None
     dropout: float = 0.2
     head: str = "efficient"
     head_dim: int = 64
@@ -73,18 +71,8 @@ class ModelConfig(_Settings):
         number("dropout", self.dropout, at_least=0)
         if self.dropout >= 1:
             raise ValueError(f"dropout must be below 1, got {self.dropout}")
-        ordered = self.encoder != "pretrained" and (self.encoder == "bilstm" or self.encoder_positions == "rotary")
-        if self.bigrams is None:
-            object.__setattr__(self, "bigrams", BIGRAMS if ordered else 0)
-        assert self.bigrams is not None
-        whole("bigrams", self.bigrams, at_least=0)
-        if self.bigrams and not ordered:
-            raise ValueError(f"bigrams must be 0 where the encoder is to know no positions, got {self.bigrams}")
         if self.dim % (2 * self.heads):
             raise ValueError(f"dim must be a multiple of 2 heads = {2 * self.heads}, got {self.dim}")
-
-
-BIGRAMS = 2**14
 
 
 @dataclass(frozen=True, kw_only=True)

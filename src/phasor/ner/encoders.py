@@ -30,25 +30,15 @@ class Locked(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Tokens beside the pairs they form with their neighbours, which are hashed: two characters are close to a word."""
+    """Tokens, with dropout of whole channels."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        assert config.bigrams is not None
-        self.buckets = config.bigrams
-        quarter = config.dim // 4
-        self.tokens = nn.Embedding(config.vocab, config.dim - 2 * quarter if self.buckets else config.dim)
-        self.pairs = nn.Embedding(self.buckets, quarter) if self.buckets else None
+        self.tokens = nn.Embedding(config.vocab, config.dim)
         self.dropout = Locked(config.dropout)
 
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        x = self.tokens(ids)
-        if self.pairs is not None:
-            known = torch.where(mask, ids + 1, 0)  # outside the text is 0
-            first, second = F.pad(known, (1, 0)), F.pad(known, (0, 1))
-            pairs = self.pairs((first * 1_000_003 + second * 7919) % self.buckets)  # [B, S + 1]
-            x = torch.cat((x, pairs[:, :-1], pairs[:, 1:]), dim=-1)
-        out: Tensor = self.dropout(x)
+    def forward(self, ids: Tensor) -> Tensor:
+        out: Tensor = self.dropout(self.tokens(ids))
         return out
 
 
@@ -65,7 +55,7 @@ class BiLSTM(nn.Module):
         self.dropout = Locked(config.dropout)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        x = self.embedding(ids, mask)
+        x = self.embedding(ids)
         there = reversed_within(mask)
         for forwards, backwards in zip(self.forwards, self.backwards, strict=True):
             x = torch.cat((forwards(x)[0], _take(backwards(_take(x, there))[0], there)), dim=-1)
@@ -103,7 +93,7 @@ class Transformer(nn.Module):
         self.rotary = RotarySpec(head_dim=config.dim // config.heads) if rotary else None
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        x = self.embedding(ids, mask)
+        x = self.embedding(ids)
         positions = torch.arange(ids.shape[1], device=ids.device)
         rotation = None if self.rotary is None else Rotation.at(self.rotary, positions)
         for layer in self.layers:

@@ -56,7 +56,7 @@ class Session:
         torch.manual_seed(config.seed * 1_000_003 + self.step)  # dropout is a function of (seed, step)
         self.model.train()
         for options in self.optimizer.param_groups:
-            options["lr"] = options["peak"] * schedule(config, self.step, self.steps)
+            options["lr"] = learning_rate(options["peak"], config.warmup, self.step, self.steps)
         batch = collate(windows).to(self.weights[0].device)
         with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=config.bfloat16):
             loss = self.model.loss(batch)
@@ -155,14 +155,13 @@ def head_lr(model: SpanModel, config: TrainConfig) -> float:
     return HEAD_LR if model.config.encoder == "pretrained" else config.lr
 
 
-def schedule(config: TrainConfig, step: int, steps: int) -> float:
-    """Linear warmup to 1, then a cosine down to 0.
+def learning_rate(peak: float, warmup: float, step: int, steps: int) -> float:
+    """Linear warmup to ``peak``, then a cosine down to 0.
 
-    >>> config = TrainConfig(warmup=0.1)
-    >>> schedule(config, 0, 100), schedule(config, 9, 100), round(schedule(config, 54, 100), 3)
-    (0.1, 1.0, 0.5)
+    >>> [round(learning_rate(1.0, 0.1, step, 100), 3) for step in (0, 9, 54)]
+    [0.1, 1.0, 0.5]
     """
-    warm = max(1, round(config.warmup * steps))
+    warm = max(1, round(warmup * steps))
     if step < warm:
-        return (step + 1) / warm
-    return 0.5 * (1 + math.cos(math.pi * (step + 1 - warm) / max(1, steps - warm)))
+        return peak * (step + 1) / warm
+    return peak * 0.5 * (1 + math.cos(math.pi * (step + 1 - warm) / max(1, steps - warm)))

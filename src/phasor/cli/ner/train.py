@@ -26,9 +26,6 @@ def train(
     layers: Annotated[int, typer.Option(min=1)] = 2,
     heads: Annotated[int, typer.Option(min=1, help="Attention heads of the transformer.")] = 4,
     head_dim: Annotated[int, typer.Option(min=2, help="Width of the head's queries and keys.")] = 64,
-    bigrams: Annotated[
-        int | None, typer.Option(min=0, help="Rows of the table of pairs of tokens; 0 for none (default: 16384).")
-    ] = None,
     max_length: Annotated[int, typer.Option(min=1, help="Tokens of a window; longer texts are cut.")] = 256,
     overlap: Annotated[
         int | None, typer.Option(min=0, help="Tokens that two windows share (default: a quarter of a window).")
@@ -37,7 +34,10 @@ def train(
     epochs: Annotated[int, typer.Option(min=1)] = 10,
     batch: Annotated[int, typer.Option(min=1)] = 32,
     lr: Annotated[
-        float | None, typer.Option(help="Peak learning rate (default: bilstm 0.003, transformer 0.001, a folder 3e-5).")
+        float | None, typer.Option(help="Peak learning rate (default: bilstm 0.003, transformer 0.001, a folder 5e-5).")
+    ] = None,
+    head_lr: Annotated[
+        float | None, typer.Option(help="That of the head (default: on a folder's encoder 0.001, else lr).")
     ] = None,
     warmup: Annotated[float, typer.Option(help="Share of the steps in which it rises; then a cosine to 0.")] = 0.05,
     weight_decay: Annotated[float, typer.Option()] = 0.01,
@@ -72,7 +72,7 @@ def train(
     tokenizer, max_length = tokenizer_and_limits(folder, tokens, [e.text for e in examples], max_length)
     model_config = ModelConfig(
         labels=labels, vocab=tokenizer.get_vocab_size(), encoder=kind, encoder_positions=encoder_positions,
-        dim=dim, layers=layers, heads=heads, bigrams=bigrams,
+        dim=dim, layers=layers, heads=heads,
         dropout=usual_dropout if dropout is None else dropout,
         head=head, head_dim=head_dim, rotary=rotary, max_length=max_length,
         overlap=max_length // 4 if overlap is None else overlap,
@@ -80,7 +80,7 @@ def train(
     finished = []
     for number in seed or [0]:
         config = TrainConfig(
-            seed=number, epochs=epochs, batch=batch, lr=usual_lr if lr is None else lr, warmup=warmup,
+            seed=number, epochs=epochs, batch=batch, lr=usual_lr if lr is None else lr, head_lr=head_lr, warmup=warmup,
             weight_decay=weight_decay, clip=clip, average=average, patience=patience, threshold=threshold,
             mode=mode, bfloat16=bfloat16,
         )  # fmt: skip
