@@ -2,6 +2,7 @@
 
 import ast
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -169,18 +170,19 @@ def test_a_good_import_is_left_alone(tmp_path, place, source):
 
 IMPORT_AND_REPORT = f"""
 import sys, time
-import torch
 start = time.process_time()
+import torch
+middle = time.process_time()
 import phasor
-print(time.process_time() - start, *sorted(set({HEAVY}) & set(sys.modules)))
+print((time.process_time() - middle) / (middle - start), *sorted(set({HEAVY}) & set(sys.modules)))
 """
 
 
 @pytest.fixture(scope="module")
 def fresh_imports() -> list[tuple[float, list[str]]]:
-    """(CPU seconds that `import phasor` adds to `import torch`, heavy modules loaded) in five new interpreters.
+    """(what `import phasor` adds to `import torch`, as a share of its CPU time; heavy modules loaded), five times.
 
-    Both imports happen in one interpreter, so the seconds of torch, which vary more than the limit below, cancel.
+    Each in a new interpreter. A share, because on a busy machine both take twice as long.
     """
     # Bytecode is kept, as on a user's machine; without it every run would measure the compiler.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -188,8 +190,8 @@ def fresh_imports() -> list[tuple[float, list[str]]]:
     runs = []
     for _ in range(5):
         command = [sys.executable, "-c", IMPORT_AND_REPORT]
-        seconds, *heavy = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout.split()
-        runs.append((float(seconds), heavy))
+        share, *heavy = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout.split()
+        runs.append((float(share), heavy))
     return runs
 
 
@@ -198,5 +200,4 @@ def test_importing_phasor_loads_nothing_heavy(fresh_imports):
 
 
 def test_importing_phasor_is_quick(fresh_imports):
-    # The least of the runs is the cost of the import: a busy machine (shared caches, clocks) only ever adds to it.
-    assert min(seconds for seconds, _ in fresh_imports) <= 0.15
+    assert statistics.median(share for share, _ in fresh_imports) <= 0.1
