@@ -1,6 +1,7 @@
 """RotarySpec: everything that decides a rotary encoding, and nothing else."""
 
 import dataclasses
+import json
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -102,9 +103,9 @@ class RotarySpec:
             flag(name, getattr(self, name))
         for name, choices in (("coordinates", Coordinates), ("angles", Angles), ("tables", Tables)):
             _one_of(name, getattr(self, name), get_args(choices))
-        for name, kind in (("scaling", Scaling), ("axes", Axes), ("second", Axes)):
+        for name, schemes in _SCHEMES.items():
             value = getattr(self, name)
-            if not isinstance(value, kind) and not (name != "axes" and value is None):
+            if type(value) not in schemes.values() and not (name != "axes" and value is None):
                 module = "scaling" if name == "scaling" else "axes"
                 raise ValueError(f"{name} must be one of the schemes in phasor.{module}, got {value!r}")
         self._check_layout()
@@ -113,6 +114,7 @@ class RotarySpec:
             self._check_frequencies(self.frequencies)
         elif self.scaling is not None:
             self.inv_freq()
+        object.__setattr__(self, "_key", json.dumps(self.to_dict()))
 
     def _check_layout(self) -> None:
         whole("blocks", self.blocks)
@@ -162,6 +164,11 @@ class RotarySpec:
                 "frequencies and exponent_dim exclude each other (the list is no ladder), "
                 f"got exponent_dim {self.exponent_dim}"
             )
+
+    @property
+    def key(self) -> str:
+        """The spec as a line of JSON, made once: what torch.compile can guard by value, so equal specs compile once."""
+        return self._key  # type: ignore[attr-defined, no-any-return]
 
     @property
     def pairs(self) -> int:

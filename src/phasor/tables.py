@@ -1,5 +1,6 @@
 """From a spec and positions to cos and sin: integer phases, or floating-point angles as models form them."""
 
+import json
 from functools import lru_cache
 from typing import Any
 
@@ -88,7 +89,7 @@ def _float_angles(
 ) -> Tensor:
     """Angles in float32 if the spec says so, else in float64, in the order of operations of the models."""
     dtype = torch.float32 if spec.angles == "float32" else torch.float64
-    frequencies = torch.tensor(_axis_frequencies(spec, seq_len, second), dtype=dtype, device=positions.device)
+    frequencies = torch.tensor(_axis_frequencies(spec.key, seq_len, second), dtype=dtype, device=positions.device)
     if log_scale is not None:
         frequencies = frequencies * log_scale.to(dtype).exp()
     at = positions.to(dtype)
@@ -101,18 +102,18 @@ def _float_angles(
 
 
 def _steps(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.device) -> Tensor:
-    return torch.tensor(_step_values(spec, seq_len, second), dtype=torch.int64, device=device)
+    return torch.tensor(_step_values(spec.key, seq_len, second), dtype=torch.int64, device=device)
 
 
 # Exact decimals cannot be traced, so what they give is a constant of the compiled graph.
 @constant
-def _step_values(spec: RotarySpec, seq_len: int | None, second: bool) -> tuple[tuple[int, ...], ...]:
-    return axis_steps(_of_second_members(spec) if second else spec, seq_len)
+def _step_values(key: str, seq_len: int | None, second: bool) -> tuple[tuple[int, ...], ...]:
+    return axis_steps(_spec(key, second), seq_len)
 
 
 @constant
-def _axis_frequencies(spec: RotarySpec, seq_len: int | None, second: bool) -> list[list[float]]:
-    spec = _of_second_members(spec) if second else spec
+def _axis_frequencies(key: str, seq_len: int | None, second: bool) -> list[list[float]]:
+    spec = _spec(key, second)
     dtype = torch.float32 if spec.angles == "float32" else torch.float64
     shares = torch.tensor(spec.axes.weights(spec.pairs), dtype=dtype, device="cpu")
     values: list[list[float]] = (spec.inv_freq(seq_len).to(dtype) * shares).tolist()
@@ -120,6 +121,7 @@ def _axis_frequencies(spec: RotarySpec, seq_len: int | None, second: bool) -> li
 
 
 @lru_cache(maxsize=512)
-def _of_second_members(spec: RotarySpec) -> RotarySpec:
-    assert spec.second is not None
-    return spec.replace(axes=spec.second, second=None)
+def _spec(key: str, second: bool) -> RotarySpec:
+    """The spec of a key, or that of its second members."""
+    spec = RotarySpec.from_dict(json.loads(key))
+    return spec.replace(axes=spec.second, second=None) if second else spec

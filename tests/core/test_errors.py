@@ -128,6 +128,10 @@ CASES = {
         ["scale and bias must have one value per head", "(3,)", "(2,)"],
     ),
     "scaling": (lambda: RotarySpec(head_dim=8, scaling="yarn"), ["scaling must be one of", "phasor.scaling", "'yarn'"]),
+    "scaling of one's own": (  # no spec could be written down, or compiled, with it
+        lambda: RotarySpec(head_dim=8, scaling=type("Mine", (Linear,), {})(2.0)),
+        ["scaling must be one of the schemes in phasor.scaling"],
+    ),
     "axes": (lambda: RotarySpec(head_dim=8, axes=None), ["axes must be one of the schemes in phasor.axes, got None"]),
     "frequencies count": (
         lambda: RotarySpec(head_dim=8, frequencies=(1.0,)),

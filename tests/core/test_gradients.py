@@ -5,10 +5,12 @@ import shutil
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 from torch.autograd import forward_ad
 
 from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
 from phasor.matrix import rotation_matrix
+from phasor.scaling import YaRN
 
 from .conftest import SEQ_LEN, SPECS, anywhere, assert_within, at, turn
 
@@ -223,6 +225,15 @@ def test_compile_every_scheme(scheme, angles, dtype):
 @pytest.mark.parametrize("dtype", [F64, torch.bfloat16])
 def test_compile_few_with_inductor(few, dtype):
     check_compiled(few, BACKEND, [(dtype, 5), (dtype, 16), (dtype, 1)])
+
+
+def test_equal_specs_compile_once():
+    torch.compiler.reset()
+    counter = CompileCounter()
+    rotate = torch.compile(lambda spec: Rotation.at(spec, torch.arange(4)).cos, backend=counter, fullgraph=True)
+    for _ in range(3):
+        rotate(RotarySpec(head_dim=8, base=500.0, scaling=YaRN(factor=4.0, original_max_position=64)))  # a new object
+    assert counter.frame_count == 1
 
 
 def test_compiled_specs_do_not_share_constants():

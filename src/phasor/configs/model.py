@@ -17,7 +17,7 @@ class ModelRotary:
     """The rotary encoding of a whole model, layer by layer, as `phasor.read_config` understood it.
 
     - ``layers``: one spec per layer; ``None`` where nothing is rotated (NoPE attention, or no attention at all).
-      Layers with equal specs hold one and the same object, so compiled code that guards by identity compiles once.
+      Layers with equal specs hold one and the same object.
     - ``layer_types``: one word per layer (``"full_attention"``, ``"sliding_attention"``, ``"conv"``, …);
       ``"attention"`` where the config makes no distinction.
     - ``part``: the part of a composite config that was read (``""``: the config itself); ``parts``: all there are.
