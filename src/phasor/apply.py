@@ -144,7 +144,7 @@ def _check_leading(name: str, x: Tensor, rotation: Rotation, tensor_format: str)
 
 def _turn(x: Tensor, rotation: Rotation, tensor_format: str) -> Tensor:
     cos, sin = _lined_up(rotation.cos, rotation.sin, rotation.per_head, tensor_format)
-    layout = rotation.layout
+    layout = rotation.layout()
     if rotation.second is not None:
         second = _lined_up(*rotation.second, rotation.per_head, tensor_format)
         return reference.rotate(x, cos, sin, second=second, **layout)

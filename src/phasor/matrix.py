@@ -30,7 +30,7 @@ def rotation_matrix(rotation: Rotation, head_dim: int | None = None) -> Tensor:
         eye.expand(*rotation.cos.shape[:-1], head_dim, head_dim),
         *(t.unsqueeze(-2) for t in first),
         second=(second[0].unsqueeze(-2), second[1].unsqueeze(-2)),
-        **rotation.layout,
+        **rotation.layout(),
     )
     return columns.mT
 

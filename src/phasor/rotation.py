@@ -144,14 +144,14 @@ class Rotation(NamedTuple):
         self._must_be_orthogonal("inverse")
         shrink = self.magnitude**-2
         cos, sin = (self.cos, -self.sin) if shrink == 1 else (self.cos * shrink, -self.sin * shrink)
-        return self._replace(cos=cos, sin=sin, magnitude=1 / self.magnitude, interleaved=self.writes_interleaved)
+        return self._replace(cos=cos, sin=sin, magnitude=1 / self.magnitude, interleaved=self.writes_interleaved())
 
     def transpose(self) -> "Rotation":
         """The adjoint: turns back and keeps the magnitude. Equal to the inverse if the magnitude is 1."""
         sin, second = self.sin, None
         if self.second is not None:  # the transpose of ((cos_1, -sin_1), (sin_2, cos_2))
             sin, second = self.second[1], (self.second[0], -self.sin)
-        return self._replace(sin=-sin, second=second, interleaved=self.writes_interleaved)
+        return self._replace(sin=-sin, second=second, interleaved=self.writes_interleaved())
 
     def compose(self, other: "Rotation") -> "Rotation":
         """Both, one after the other: angles add, magnitudes multiply. Raises ``ValueError`` if the layouts differ.
@@ -164,7 +164,7 @@ class Rotation(NamedTuple):
             raise ValueError(
                 f"rotations must have as many pairs to be composed, got {self.cos.shape[-1]} and {other.cos.shape[-1]}"
             )
-        written = (self.writes_interleaved, self.trailing, self.per_head, self.blocks)
+        written = (self.writes_interleaved(), self.trailing, self.per_head, self.blocks)
         read = (other.interleaved, other.trailing, other.per_head, other.blocks)
         if written != read:
             raise ValueError(
@@ -178,7 +178,7 @@ class Rotation(NamedTuple):
             permuted=self.permuted != other.permuted,
         )
 
-    @property
+    # Methods, because torch.compile of torch 2.10 does not trace the properties of a named tuple.
     def layout(self) -> dict[str, Any]:
         """Which channels form the pairs and what the result is, as the kernels take it."""
         return {
@@ -189,7 +189,6 @@ class Rotation(NamedTuple):
             "promoted": self.promoted,
         }
 
-    @property
     def writes_interleaved(self) -> bool:
         """The layout of the result: that of the input, unless ``permuted``."""
         return self.interleaved != self.permuted

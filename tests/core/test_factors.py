@@ -170,7 +170,7 @@ def test_complex_form_turns_the_same_way(factor):
     x = torch.randn(5, factor.rotary_dim, dtype=F64)
     product = torch.complex(*split(x, factor.interleaved, factor.blocks)) * complex_form(rotation)
     got = turn(x, rotation._replace(head_dim=None, trailing=False))
-    assert_within(got, join(product.real, product.imag, rotation.writes_interleaved, factor.blocks), 8)
+    assert_within(got, join(product.real, product.imag, rotation.writes_interleaved(), factor.blocks), 8)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

@@ -27,7 +27,7 @@ def by_reference(x, rotation, tensor_format):
         return cos.unsqueeze(heads), sin.unsqueeze(heads)
 
     second = None if rotation.second is None else lined_up(*rotation.second)
-    return reference.rotate(x, *lined_up(rotation.cos, rotation.sin), second=second, **rotation.layout)
+    return reference.rotate(x, *lined_up(rotation.cos, rotation.sin), second=second, **rotation.layout())
 
 
 @pytest.mark.usefixtures("block")

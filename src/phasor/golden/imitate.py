@@ -97,7 +97,7 @@ def _turned(case: Case, target: str, inputs: dict[str, Tensor]) -> Tensor:
         rotation = Rotation(cos, sin, spec.interleaved, spec.trailing, blocks=spec.blocks, permuted=spec.permuted)
         rotation = rotation._replace(second=second)
         rotation = rotation.transpose() if target == "output" else rotation
-        x = reference.rotate(x, rotation.cos, rotation.sin, second=rotation.second, **rotation.layout)
+        x = reference.rotate(x, rotation.cos, rotation.sin, second=rotation.second, **rotation.layout())
     if case.moved:
         turned = rotary_slice(spec.head_dim, spec.rotary_dim, spec.trailing)
         x = x.clone()
