@@ -18,6 +18,7 @@ SIZES: list[tuple[str, int]] = [
     (r"experts_per_tok|topk|top_k|moe_k", 2),
     (r"experts", 4),
     (r"sliding_window", 8),
+    (r"num_filters", 4),
     (r"num_mel_bins|patch_size", 16),
     (r"image_size", 64),
 ]
