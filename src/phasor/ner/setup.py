@@ -10,7 +10,7 @@ from .encoders import unreadable
 from .tokens import make_tokenizer, tokenizer_of_encoder
 
 # Dropout and peak learning rate where none are given.
-RECIPES = {"bilstm": (0.2, 3e-3), "transformer": (0.1, 1e-3), "pretrained": (0.1, 5e-5)}
+RECIPES = {"bilstm": (0.2, 3e-3), "transformer": (0.3, 1e-3), "pretrained": (0.1, 5e-5)}
 
 
 def tokenizer_and_limits(encoder: Path | None, tokens: str, texts: Sequence[str], max_length: int) -> tuple[Any, int]:
