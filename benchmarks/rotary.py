@@ -9,11 +9,11 @@ import argparse
 from collections.abc import Callable
 
 import torch
-from timing import medians
 from transformers.models.cohere.modeling_cohere import apply_rotary_pos_emb as interleaved_of_transformers
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as halves_of_transformers
 
 import phasor
+from phasor.demo.speed import medians
 
 SHAPES = {"decode": (1, 1), "batch decode": (16, 1), "prefill": (1, 2048), "batch": (4, 512)}
 

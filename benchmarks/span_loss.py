@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from timing import medians
 from torch import Tensor
 
+from phasor.demo.speed import medians
 from phasor.heads import (
     EfficientGlobalPointer,
     GlobalPointer,
