@@ -194,6 +194,7 @@ MUTANTS = [
     Mutant("apply: rotation longer than the batch", "apply.py", "len(leading) <= len(batch) and all(", "all(", "test_errors_of_use"),
     Mutant("apply: outputs exchanged", "apply.py", "both.narrow(heads, of_q, of_k)", "both.narrow(heads, 0, of_k)", "test_kernels"),
     Mutant("apply: heads not compared", "apply.py", "if leading[-1] != heads:", "if False:", "test_errors_of_use"),
+    Mutant("apply: blocks on every device", "apply.py", "return x.is_cpu and not (", "return not (", "test_launches"),
     Mutant("apply: functorch meets the eager kernel", "apply.py", "        or torch._C._are_functorch_transforms_active()\n", "", "test_gradients"),
     Mutant("apply: forward mode meets the eager kernel", "apply.py", "        or forward_ad._current_level >= 0\n", "", "test_gradients"),
     Mutant("apply: per-head tables not transposed", "apply.py", "cos.transpose(-3, -2), sin.transpose(-3, -2)", "cos, sin", "test_axes"),

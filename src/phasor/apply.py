@@ -13,7 +13,7 @@ from .spec import RotarySpec
 TensorFormat = Literal["bhsd", "bshd"]
 _SEQUENCE_DIM = {"bhsd": -2, "bshd": -3}
 _HEAD_DIM = {"bhsd": -3, "bshd": -2}
-_FEW = 2**17  # elements of q and k together below which launching operations costs more than moving data
+_FEW = 2**17  # elements of q and k together below which the CPU spends more on launching operations than on moving data
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -167,8 +167,8 @@ def _is_decoding_step(q: Tensor, k: Tensor, rotation: Rotation) -> bool:
 
 
 def _is_plain_eager(x: Tensor, rotation: Rotation) -> bool:
-    """Whether nothing traces, transforms or wraps the tensors: all of that needs the plain expression."""
-    return not (
+    """Whether the CPU runs one operation at a time: all else, other devices too, takes the plain expression."""
+    return x.is_cpu and not (
         torch.compiler.is_compiling()
         or rotation.cos.requires_grad
         or rotation.sin.requires_grad

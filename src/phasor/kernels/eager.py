@@ -1,4 +1,4 @@
-"""The arithmetic of `reference` for eager mode, without its large temporaries: the same bits, sooner.
+"""The arithmetic of `reference` for eager mode on a CPU, without its large temporaries: the same bits, sooner.
 
 Eager PyTorch runs one operation at a time over whole tensors, so widened intermediates travel to memory and back.
 Here they live for one block of tokens, which fits the cache. The backward pass is the transposed rotation.
