@@ -6,8 +6,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from phasor.ner import load, make_tokenizer, predict, train
-from phasor.ner.encoders import BiLSTM, load_pretrained
+from phasor.ner.encoders import BiLSTM
 from phasor.ner.model import SpanModel, save
+from phasor.ner.pretrained import load_pretrained
 from phasor.ner.setup import tokenizer_and_limits
 
 from .toy import DEV, TOKENIZER, TRAIN, model, model_config, train_config

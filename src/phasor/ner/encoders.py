@@ -1,10 +1,5 @@
 """Encoders: ``(ids [B, S], mask [B, S]) -> [B, S, width]``, alike for a sentence alone and padded in a batch."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -141,55 +136,3 @@ def make_encoder(config: ModelConfig, pretrained: nn.Module | None = None) -> Bi
         assert pretrained is not None
         return Pretrained(pretrained, config.dropout)
     return BiLSTM(config) if config.encoder == "bilstm" else Transformer(config)
-
-
-def load_pretrained(folder: Path) -> Any:
-    """The weights of a transformers encoder's directory, in float32 whatever they are stored in.
-
-    Raises ``ValueError`` if it cannot be loaded, or lacks weights: transformers would fill them with random ones. Only
-    a pooler may be absent, which no span needs.
-    """
-    from safetensors import SafetensorError
-    from transformers import AutoModel
-
-    try:
-        with _quiet():
-            model, report = AutoModel.from_pretrained(
-                folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
-            )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise unreadable(folder, error) from None
-    if missing := sorted(name for name in report["missing_keys"] if "pooler" not in name):
-        raise ValueError(
-            f"encoder must be a folder with all weights of its {type(model).__name__}, "
-            f"got {str(folder)!r} without {len(missing)} of them, {missing[0]} first"
-        )
-    return model
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No bar of transformers for each file, and no table of weights that a span model has no use for."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
-
-
-def unreadable(folder: Path, error: Exception) -> ValueError:
-    reason = next(iter(str(error).splitlines()), type(error).__name__)
-    return ValueError(f"encoder must be a folder that transformers can load, got {str(folder)!r}: {reason}")
-
-
-def make_pretrained(folder: Path) -> Any:
-    """The same encoder from its config alone, for weights that were saved with the model."""
-    from transformers import AutoConfig, AutoModel
-
-    return AutoModel.from_config(AutoConfig.from_pretrained(folder, local_files_only=True), dtype=torch.float32)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from ..lab.checkpoint import write_atomically, write_json
 from .batches import Batch
 from .config import HEADS, ModelConfig
-from .encoders import load_pretrained, make_encoder, make_pretrained
+from .encoders import make_encoder
+from .pretrained import load_pretrained, make_pretrained
 
 WEIGHTS, CONFIG, TOKENIZER, ENCODER = "model.safetensors", "config.json", "tokenizer.json", "encoder"
 

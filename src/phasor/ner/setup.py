@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .encoders import unreadable
+from .pretrained import make_pretrained, settings_of
 from .tokens import make_tokenizer, tokenizer_of_encoder
 
 # Dropout and peak learning rate where none are given.
@@ -36,14 +36,9 @@ def tokenizer_and_limits(encoder: Path | None, tokens: str, texts: Sequence[str]
 
 def _limits(encoder: Path) -> tuple[int | None, int | None]:
     """The most tokens that the encoder has positions for, None for no limit; and how many kinds of tokens it knows."""
-    from transformers import AutoConfig, AutoModel
-
-    try:
-        settings = AutoConfig.from_pretrained(encoder, local_files_only=True)
-        with torch.device("meta"):
-            model = AutoModel.from_config(settings)
-    except (OSError, ValueError) as error:
-        raise unreadable(encoder, error) from None
+    settings = settings_of(encoder)
+    with torch.device("meta"):
+        model = make_pretrained(encoder)
     if settings.is_encoder_decoder:
         raise ValueError(f"encoder must be an encoder alone, got {settings.model_type}, which has a decoder, too")
     rows = getattr(settings, "vocab_size", None)

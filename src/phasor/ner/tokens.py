@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from .pretrained import reading
+
 KINDS = ("characters", "bytes")
 UNKNOWN = "[UNK]"
 
@@ -45,13 +47,8 @@ def tokenizer_of_encoder(folder: Path) -> Any:
     """
     from transformers import AutoTokenizer
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(
-            f"encoder must be a folder with a tokenizer that transformers can load, got: {reason}"
-        ) from None
+    with reading(folder):
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError(
             f"encoder must have a fast tokenizer (tokenizer.json), got the slow {type(tokenizer).__name__} of "
