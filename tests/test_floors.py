@@ -23,7 +23,9 @@ FLOORS = {
             "tables rotation positions",
             "kernels",
             "apply matrix",
-            "encodings attention heads configs",
+            "encodings attention heads reading",
+            "models",
+            "configs",
             "inspect integrations golden lab ner cli demo __main__",
         ]
     )
@@ -130,7 +132,7 @@ def tree(folder: Path, place: str, source: str) -> Path:
         (
             "apply.py",
             "def f():\n    from .cli import main",
-            "apply.py:2: apply (floor 5) must not import cli (floor 7)",
+            "apply.py:2: apply (floor 5) must not import cli (floor 9)",
         ),
         ("scaling/yarn.py", "from .. import apply", "yarn.py:1: scaling (floor 1) must not import apply (floor 5)"),
         ("scaling/deep/a.py", "from ...spec import x", "a.py:1: scaling (floor 1) must not import spec (floor 2)"),

@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from . import axes, encodings, heads, matrix, pairs, positions, scaling, temperature
 from .apply import apply_rotary, apply_rotary_qk, rotate
 from .attention import KVCache, attention
-from .configs import ModelRotary, read_config, read_parts
+from .configs import ModelRotary, read_config, read_parts, read_rule
 from .integrations import patch, unpatch
 from .rotation import Rotation
 from .spec import RotarySpec
@@ -32,6 +32,7 @@ __all__ = [
     "positions",
     "read_config",
     "read_parts",
+    "read_rule",
     "rotate",
     "scaling",
     "temperature",

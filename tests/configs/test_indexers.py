@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from rows import INDEXERS
 
 from phasor import Rotation, apply_rotary_qk
 from phasor.configs import ModelRotary, read_config, read_parts
-from phasor.configs.indexers import INDEXERS
 
 transformers = pytest.importorskip("transformers")
+
 # model type -> function, whether the turned channels come last: from the class …Indexer of each modeling file
 FORMS = {
     "axk2": ("axk2", "apply_rotary_pos_emb", False),

@@ -22,7 +22,7 @@ def toy(*layers: RotarySpec | None, **fields: Any) -> ModelRotary:
 
 def test_hash_and_equality_leave_the_sources_out() -> None:
     first = read_config({**SMALL, "rope_theta": 5e5})
-    second = read_config({**SMALL, "rotary_emb_base": 5e5})
+    second = read_config({**SMALL, "rope_parameters": {"rope_theta": 5e5}})
     assert first.sources != second.sources
     assert first == second and hash(first) == hash(second) and len({first, second}) == 1
     assert first != read_config({**SMALL, "rope_theta": 4e5})

@@ -99,4 +99,4 @@ def test_a_tower_is_told_by_its_key_when_it_has_no_name() -> None:
 
 def test_a_part_whose_keys_are_not_understood_is_not_read() -> None:
     source = {"model_type": "llava", "text_config": {"model_type": "llama", **TINY, "rope_twist": 3}}
-    assert str(read_parts(source)["text_config"]).startswith("not read: text_config.rope_twist is not understood")
+    assert str(read_parts(source)["text_config"]).startswith("not read: text_config.rope_twist is 3, but the code")

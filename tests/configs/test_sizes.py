@@ -2,14 +2,15 @@
 
 import contextlib
 import json
+import time
 from typing import Any
 
 import pytest
+from rows import FAMILIES
 
 from phasor.configs import read_config
-from phasor.configs.families import FAMILIES
-from phasor.configs.keys import Keys
-from phasor.configs.sizes import read_sizes
+from phasor.reading.keys import Keys
+from phasor.reading.sizes import read_sizes
 from phasor.scaling import DynamicNTK
 
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
@@ -82,8 +83,9 @@ def test_key_heads_are_those_of_transformers_when_only_query_heads_are_stated(
         if model_type == "dots3_note_text":  # refuses other numbers of key heads than of query heads
             heads = family.sizes[1] or 0
         expected = theirs(getattr(transformers, family.config)(num_attention_heads=heads, **state))
-    source = {"num_attention_heads": heads, "hidden_size": 16 * heads, "num_hidden_layers": 2, **state}
-    assert read_sizes(family, Keys([("", source)], {}), "").kv_heads == (expected or heads)
+    names = family.names
+    source = {names.heads[0]: heads, names.hidden[0]: 16 * heads, names.layers[0]: 2, **state}
+    assert read_sizes(family, Keys([("", source)], {})).kv_heads == (expected or heads)
 
 
 def test_a_generation_length_is_no_trained_length() -> None:
@@ -109,10 +111,10 @@ def test_lengths_of_families_with_a_name_of_their_own(model_type: str, keys: dic
 
 
 def test_two_lengths_that_disagree_are_a_contradiction() -> None:
-    source = {"model_type": "llama", **SMALL, "max_position_embeddings": 64}
-    assert read_config({**source, "max_seq_len": 64}).max_position == 64
-    with pytest.raises(ValueError, match="max_position_embeddings and max_seq_len contradict each other: 64 and 128"):
-        read_config({**source, "max_seq_len": 128})
+    source = {"model_type": "gptj", **SMALL, "rotary_dim": 16, "n_positions": 64}
+    assert read_config({**source, "max_position_embeddings": 64}).max_position == 64
+    with pytest.raises(ValueError, match="n_positions and max_position_embeddings contradict each other: 64 and 128"):
+        read_config({**source, "max_position_embeddings": 128})
 
 
 def test_the_length_is_on_record_under_its_own_key() -> None:
@@ -123,8 +125,8 @@ def test_the_length_is_on_record_under_its_own_key() -> None:
     sources = read_config({"model_type": "llava", "text_config": text}).sources
     assert sources["text_config.max_position_embeddings"] == f"{default}; original_max_position 2048 of dynamic scaling"
     assert "max_position_embeddings" not in sources
-    sources = read_config({**text, "n_positions": 128}).sources
-    assert sources["n_positions"] == "original_max_position 128 of dynamic scaling"
+    sources = read_config({**text, "max_position_embeddings": 128.0}).sources
+    assert sources["max_position_embeddings"] == "original_max_position 128 of dynamic scaling"
 
 
 @pytest.mark.parametrize("value", [2**62 + 1, 10**30])
@@ -146,7 +148,23 @@ def test_lengths_beyond_int64_are_refused(keys: dict[str, Any], value: int) -> N
         read_config(source)
 
 
-@pytest.mark.parametrize("name", ["hidden_size", "num_attention_heads", "num_hidden_layers", "head_dim", "n_kv_heads"])
-def test_sizes_that_no_model_has_are_refused_before_anything_is_built(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"{name} must be at most 1048576, got 1099511627776"):
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("hidden_size", 2**20), ("num_attention_heads", 2**12), ("num_hidden_layers", 2**12), ("head_dim", 2**13),
+     ("num_key_value_heads", 2**12)],
+)  # fmt: skip
+def test_sizes_that_no_model_has_are_refused_before_anything_is_built(name: str, most: int) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be at most {most}, got 1099511627776"):
         read_config({"model_type": "llama", **SMALL, name: 2**40})
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"num_hidden_layers": 2**12}, {"head_dim": 2**13}, {"num_attention_heads": 2**12, "head_dim": 2**13},
+     {"model_type": "deepseek_v3", "qk_rope_head_dim": 2**13}],
+)  # fmt: skip
+def test_the_largest_sizes_are_read_in_a_moment(keys: dict[str, Any]) -> None:
+    """Far beyond any model; what is larger is refused at once."""
+    start = time.process_time()
+    read_config({"model_type": "llama", **SMALL, **keys})
+    assert time.process_time() - start < 5  # a second on this machine; a hang is what must not be

@@ -135,7 +135,7 @@ def test_muse_lists_bases_of_which_only_the_zeros_matter() -> None:
     assert [spec is None for spec in read_config(source).layers] == [True, False, False, False, True]
     listed = {**source, "layer_rope_theta": [5e5, 0, 5e5, 5e5, 0]}
     assert [spec is None for spec in read_config(listed).layers] == [False, True, False, False, True]
-    with pytest.raises(ValueError, match=r"layer_rope_theta\[2\] is 10000.0, but the code of muse_spark_text uses"):
+    with pytest.raises(ValueError, match=r"layer_rope_theta\[2\] is 10000.0, but the code uses rope_theta"):
         read_config({**listed, "layer_rope_theta": [5e5, 0, 1e4, 5e5, 0]})
 
 
@@ -183,13 +183,13 @@ def test_nanochat_turns_backwards() -> None:
 
 
 def test_what_a_code_does_not_read_is_refused() -> None:
-    with pytest.raises(ValueError, match="rotary_value is true, but the code of esmc does"):
+    with pytest.raises(ValueError, match="rotary_value is True, but the code of esmc does"):
         read_config({"model_type": "esmc", "rotary_value": True})
-    with pytest.raises(ValueError, match="position_encoding_2d is not understood in a config of llama"):
+    with pytest.raises(ValueError, match="position_encoding_2d is True, but the code of llama does not read it"):
         read_config({"model_type": "llama", "position_encoding_2d": True})
 
 
 def test_dynamic_ntk_says_what_transformers_does_otherwise() -> None:
     rope = {"rope_type": "dynamic", "factor": 2.0}
-    (note,) = read_config({"model_type": "llama", "rope_scaling": rope}).notes
+    (note,) = read_config({"model_type": "llama", "rope_theta": 1e4, "rope_scaling": rope}).notes
     assert note.startswith("transformers keeps the base of the longest sequence so far")

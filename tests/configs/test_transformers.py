@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+from rows import FAMILIES
 
 from phasor import Rotation, apply_rotary_qk
 from phasor.configs import read_config
-from phasor.configs.families import FAMILIES
 
 transformers = pytest.importorskip("transformers")
 
@@ -47,7 +47,7 @@ def classes() -> dict[str, Any]:
 
 
 # classes whose names for these sizes are others (n_embd, d_model, ...), or which derive them while they are built
-OTHER_NAMES = {"codegen", "gptj", "dbrx"}
+OTHER_NAMES = {"codegen", "gptj", "dbrx", "jetmoe"}
 DERIVED = {"head_dim": {"axk2", "deepseek_v32", "glm_moe_dsa", "bailing_hybrid", "longcat_flash", "hy_v4"}}
 
 

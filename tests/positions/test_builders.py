@@ -5,12 +5,14 @@ import re
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation
+from phasor import RotarySpec, Rotation, read_rule
 from phasor.axes import InterleavedSections
-from phasor.positions import RULES, Rule, Video, decode_from, from_kinds, from_segments, mrope, rule, token_kinds
+from phasor.models import ROWS
+from phasor.positions import Rule, Video, decode_from, from_kinds, from_segments, mrope, token_kinds
 
 GRID = torch.tensor([[1, 4, 4]])
 KINDS = torch.tensor([[0, 1, 1, 1, 1, 0]])
+RULES = {name: row.positions for name, row in ROWS.items() if getattr(row, "positions", None) is not None}
 OMNI = RULES["qwen2_5_omni"]
 
 
@@ -125,10 +127,10 @@ def test_rule_of_an_omni_config():
     """The vision tower's tokens_per_second is another model's key; seconds count by position_id_per_seconds."""
     tower = {"tokens_per_second": 25, "spatial_merge_size": 3}
     thinker = {"position_id_per_seconds": 13, "seconds_per_chunk": 4, "vision_config": tower}
-    found = rule({"model_type": "qwen2_5_omni", "thinker_config": thinker})
+    found = read_rule({"model_type": "qwen2_5_omni", "thinker_config": thinker})
     assert (found.rate, found.chunk, found.merge) == (13, 4, 3)
-    assert rule({"model_type": "qwen2_5_omni_thinker", **thinker}) == found
-    assert rule({"model_type": "qwen2_vl", "vision_config": tower}) == Rule(merge=3)
+    assert read_rule({"model_type": "qwen2_5_omni_thinker", **thinker}) == found
+    assert read_rule({"model_type": "qwen2_vl", "vision_config": tower}) == Rule(merge=3)
 
 
 def kinds_of(*row):
@@ -200,8 +202,14 @@ ERRORS = {
     "rule rate": (lambda: Rule(rate=0), ["rate must be a finite number above 0, got 0"]),
     "rule chunk": (lambda: Rule(mix="chunks", rate=1, chunk=0.5), ["chunk must hold at least one position"]),
     "rule axes": (lambda: Rule(axes=4), ["axes must be 3 (time, height, width) unless after is 'tokens', got 4"]),
-    "config": (lambda: rule({"model_type": "llama"}), ["model_type out of", "qwen2_vl", "got 'llama'", "Rule"]),
-    "config type": (lambda: rule("qwen2_vl"), ["config must be a dict (config.to_dict())", "got 'str'"]),
+    "config": (
+        lambda: read_rule({"model_type": "llama"}),
+        ["model_type must be one that numbers images", "qwen2_vl", "got 'llama'", "Rule"],
+    ),
+    "config type": (
+        lambda: read_rule("qwen2_vl"),
+        ["source must be a config.json or a folder that holds one", "got 'qwen2_vl'"],
+    ),
     "offset": (
         lambda: decode_from(torch.zeros(2, 1), torch.tensor([1, 2, 3, 4])),
         ["offset must be a tensor [batch, 1] with the batch 4", "got shape (2, 1)", "repeat_interleave"],

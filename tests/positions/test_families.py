@@ -8,12 +8,15 @@ import torch
 
 pytest.importorskip("transformers")
 
-from phasor.positions import RULES, Rule, decode_from, from_kinds, from_segments, rule, token_kinds
+from phasor import read_rule
+from phasor.models import ROWS
+from phasor.positions import Rule, decode_from, from_kinds, from_segments, token_kinds
 
 from .mixes import AUDIO_ID, AUDIO_START, IMAGE_ID, VIDEO_ID, VISION_START, random_mix
 from .theirs import MODELS as ALL
 from .theirs import bare_model, config_of
 
+RULES = {name: row.positions for name, row in ROWS.items() if getattr(row, "positions", None) is not None}
 MODELS = set(ALL) - {"minicpmv4_7"}  # a canvas: test_canvas.py
 OMNI = ("qwen2_5_omni", "qwen3_omni_moe")
 NO_VIDEO = ("hunyuan_vl", "glm_image")
@@ -68,7 +71,7 @@ def test_one_row_without_mask(name):
 @pytest.mark.parametrize("as_tensor", [True, False])
 def test_seconds_of_qwen2_5_vl(tokens_per_second, as_tensor):
     config = config_of("qwen2_5_vl", vision_config={"tokens_per_second": tokens_per_second})
-    model, mine = bare_model("qwen2_5_vl", config), rule(config.to_dict())
+    model, mine = bare_model("qwen2_5_vl", config), read_rule(config.to_dict())
     assert mine == replace(RULES["qwen2_5_vl"], rate=tokens_per_second)
     for seed in SEEDS[:15]:
         mix = random_mix(seed, kinds="tvv", seconds=(0.5, 0.1, 1.7, 30 / 7, 0.04, 1.8, 1.4))
@@ -153,7 +156,7 @@ def test_hunyuan(sections, marks_inside):
     rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [64 // sections] * (sections - 1)}
     rope["mrope_section"].append(64 - sum(rope["mrope_section"]))
     config = config_of("hunyuan_vl", text_config={"rope_parameters": rope})
-    model, mine = bare_model("hunyuan_vl", config), rule(config.to_dict())
+    model, mine = bare_model("hunyuan_vl", config), read_rule(config.to_dict())
     assert mine.axes == sections
     for seed in SEEDS:
         mix = random_mix(seed, kinds="ti", line_break=True)
@@ -217,10 +220,10 @@ def test_decoding_goes_on_as_theirs(name):
 def test_default_config_gives_the_rule(name):
     config = config_of(name, **HUNYUAN) if name == "hunyuan_vl" else config_of(name)
     data = config.to_dict()
-    assert rule(data) == RULES[name]
+    assert read_rule(data) == RULES[name]
     if name in OMNI:
-        assert rule({"model_type": name, "thinker_config": data}) == RULES[name]
-        assert rule({"model_type": name, "thinker_config": data | {"position_id_per_seconds": 13}}).rate == 13
+        assert read_rule({"model_type": name, "thinker_config": data}) == RULES[name]
+        assert read_rule({"model_type": name, "thinker_config": data | {"position_id_per_seconds": 13}}).rate == 13
 
 
 WRONG = [

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..configs import ModelRotary, read_config, read_parts
-from ..configs.without import NoRotary
+from ..configs import ModelRotary, NoRotary, read_config, read_parts
 from .numbers import SpecFacts
 from .page import model_facts, page, to_dict
 from .rows import row

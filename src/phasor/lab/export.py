@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from ..models.llama import LLAMA
 from . import checkpoint
 from .model import VOCAB, Decoder
 
@@ -35,7 +36,7 @@ def llama_config(model: Decoder) -> dict[str, Any]:
     config = model.config
     return {
         "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+        "model_type": LLAMA,
         "vocab_size": VOCAB,
         "hidden_size": config.dim,
         "intermediate_size": config.hidden,

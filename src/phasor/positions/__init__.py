@@ -4,12 +4,11 @@ A rotation is only as right as its positions. Each builder covers one case where
 """
 
 from .canvas import from_canvas
-from .config import rule
 from .grids import centres, grid, patches
 from .kinds import from_kinds, token_kinds
 from .place import Placed, from_segments, mrope
 from .rows import from_mask, packed, text
-from .rules import RULES, Rule
+from .rules import Rule
 from .runs import AUDIO, IMAGE, TEXT, VIDEO
 from .segments import Segment, Video
 from .steps import decode, decode_from
@@ -17,7 +16,6 @@ from .steps import decode, decode_from
 __all__ = [
     "AUDIO",
     "IMAGE",
-    "RULES",
     "TEXT",
     "VIDEO",
     "Placed",
@@ -35,7 +33,6 @@ __all__ = [
     "mrope",
     "packed",
     "patches",
-    "rule",
     "text",
     "token_kinds",
 ]

@@ -1,8 +1,6 @@
 """The choices in which models differ that put text, images, video and sound into one sequence (M-RoPE)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from ..checks import flag, number, whole
@@ -41,8 +39,8 @@ class Rule:
     Rest
       - ``axes``: rows of the result. ``padding``: the number of tokens that the mask leaves out.
 
-    >>> Rule() == RULES["qwen2_vl"]
-    True
+    >>> Rule(time="interval", rate=4).rate  # Qwen2.5-VL: four positions per second
+    4
     """
 
     merge: int = 2
@@ -77,32 +75,3 @@ class Rule:
 
 
 PAPER = Rule(after="largest")  # arXiv:2409.12191, section 2.1
-
-_OMNI = Rule(after="largest", time="clock", rate=25, mix="chunks", shared_marks=True, padding=1)
-_FRAMES = Rule(per_frame=True)
-
-# By model_type: `get_rope_index` of transformers 5.23, with the sizes of its default config.
-RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        "cohere_compass": _FRAMES,
-        "cosmos3_edge": _FRAMES,
-        "cosmos3_omni": _FRAMES,
-        "ernie4_5_vl_moe": Rule(frame_merge=2),
-        "glm46v": _FRAMES,
-        "glm4v": _FRAMES,
-        "glm4v_moe": _FRAMES,
-        "glm_image": Rule(merge=1, padding=1),
-        "glm_ocr": _FRAMES,
-        "hunyuan_vl": Rule(after="tokens", axes=4),
-        "paddleocr_vl": Rule(),
-        "qwen2_5_omni": _OMNI,
-        "qwen2_5_vl": Rule(time="interval", rate=4),
-        "qwen2_vl": Rule(),
-        "qwen3_5": _FRAMES,
-        "qwen3_5_moe": _FRAMES,
-        "qwen3_omni_moe": Rule(after="largest", time="clock", rate=25, whole=False, mix="time"),
-        "qwen3_vl": _FRAMES,
-        "qwen3_vl_moe": _FRAMES,
-        "qwen4_exp": _FRAMES,
-    }
-)

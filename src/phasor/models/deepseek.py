@@ -1,0 +1,128 @@
+"""DeepSeek and its heirs: latent attention, whose last channels turn."""
+
+from dataclasses import replace
+
+from ..reading.facts import Facts, Names, Rope
+from ..reading.fields import Reader
+from ..reading.heads import Head
+from ..reading.indexer import Indexer
+from ..reading.keys import Keys, agreed
+from ..reading.layers import BY_NAME, LISTED, Layers, alike
+from ..reading.row import PartOf, Row
+from ..reading.text import Text
+from ..reading.without import Frame
+from ..scaling import Scaling, YaRN
+
+DEEPSEEK_V4 = {
+    "main": Rope(10_000.0),
+    "compress": Rope(160_000.0, top=("compress_rope_theta",), flat=("rope_scaling", "rope_parameters")),
+}
+DOTS3_NOTE = {
+    "indexed_attention": Rope(80_000_000.0),
+    "full_attention": Rope(80_000_000.0),
+    "sliding_attention": Rope(50_000.0, top=("swa_rope_theta",)),
+}
+
+
+RATIOS = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
+POOLED = ("keys are pooled and stand at the first position of their block",)
+
+
+def main_or_compress(kind: str) -> str:
+    """DeepSeek-V4's own names for the rope parameters of its layers."""
+    return "main" if kind == "sliding_attention" else "compress"
+
+
+def compressed(keys: Keys, count: int) -> list[str]:
+    """DeepSeek-V4: two layers that compress heavily, then both kinds in turn."""
+    words = ["heavily_compressed_attention", "compressed_sparse_attention"]
+    return [words[0] if i < 2 else words[(i - 2) % 2] for i in range(count)]
+
+
+def base_at_the_top(facts: Facts, keys: Keys) -> Facts:
+    """DeepSeek-V4 takes its bases from the top wherever the dictionary names no layers."""
+    for path, data in keys.found(*facts.dicts):
+        if isinstance(data, dict) and not data.keys() & facts.kinds.keys() and data.get("rope_theta") is not None:
+            top = keys.get("compress_rope_theta") or 160_000.0
+            agreed([("compress_rope_theta", top), (f"{path}.rope_theta", data["rope_theta"])])
+    return facts
+
+
+def no_factor(reader: Reader, scaling: Scaling | None) -> Scaling | None:
+    """DeepSeek-V4 scales neither cos and sin nor the softmax."""
+    if isinstance(scaling, YaRN) and scaling.attention is None:
+        return replace(scaling, attention=1.0)
+    return scaling
+
+
+def by_group(keys: Keys, count: int) -> list[str]:
+    """Bailing: the last layer of each group has attention."""
+    group = keys.whole("layer_group_size")
+    if group is None:
+        raise ValueError(f"{keys.places[0][0]}layer_types is missing, and so is layer_group_size; add one of them")
+    return ["linear_attention" if (i + 1) % group else "full_attention" for i in range(count)]
+
+
+def some_indexed(keys: Keys, count: int) -> list[str]:
+    return ["indexed_attention" if i < 2 or i % 4 == 1 else "sliding_attention" for i in range(count)]
+
+
+def sliding_widths(keys: Keys, words: tuple[str, ...], heads: list[Head]) -> list[Head]:
+    """Dots 3's first spelling: ``swa_`` before the names; the rotated channels are what the unrotated ones leave."""
+    if "sliding_attention" not in words:
+        return heads
+    nope, whole = keys.size("swa_qk_nope_head_dim") or 192, keys.size("swa_head_dim") or 256
+    turned = keys.size("swa_qk_rope_head_dim") or whole - nope
+    names = ("swa_qk_nope_head_dim", "swa_qk_rope_head_dim", "swa_head_dim")
+    keys.explain(f"sliding_attention layers: {nope} + {turned} channels", *names)
+    if turned < 1:
+        raise ValueError(f"swa_head_dim must be above swa_qk_nope_head_dim {nope}, got {whole}")
+    narrow = Head(nope + turned, turned)
+    return [narrow if word == "sliding_attention" else head for word, head in zip(words, heads, strict=True)]
+
+
+# fmt: off
+ROWS: dict[str, Row] = {
+    "axk1": Text("AXK1Config", 10_000.0, (7168, 64, 64, 61, None, 32_768), mla=(128, 64), interleave_key=True,
+        interleaved=True, permuted=True),
+    "axk2": Text("AXK2Config", 10_000.0, (2048, 32, 32, 48, None, 131_072),
+        layers=Layers(alike("indexed_attention"), BY_NAME, kinds=("indexed_attention",)), mla=(64, 32),
+        interleaved=True, permuted=True, inner={"indexer": Indexer(128, 16)}),
+    "bailing_hybrid": Text("BailingHybridConfig", 6_000_000.0, (2560, 32, 32, 42, None, 262_144),
+        names=Names(length=("max_position_embeddings", "model_max_length")),
+        layers=Layers(by_group, BY_NAME, kinds=("linear_attention",)), mla=(128, 64), interleaved=True,
+        permuted=True),
+    "deepseek_ocr2_text": Text("DeepseekOcr2TextConfig", 10_000.0, (4096, 32, None, 32, None, 2048)),
+    "deepseek_ocr2_vision": Frame(parts={"encoder_config": PartOf("deepseek_ocr2_encoder")}),
+    "deepseek_v2": Text("DeepseekV2Config", 10_000.0, (4096, 32, None, 32, None, 2048),
+        spelled={"deepseek_yarn": "yarn"}, mla=(128, 64), interleaved=True, tables="float32"),
+    "deepseek_v3": Text("DeepseekV3Config", 10_000.0, (7168, 128, 128, 61, None, 4096),
+        spelled={"deepseek_yarn": "yarn"}, mla=(128, 64), interleave_key=True, interleaved=True, permuted=True),
+    "deepseek_v32": Text("DeepseekV32Config", 10_000.0, (7168, 128, 128, 61, None, 163_840),
+        layers=Layers(alike("indexed_attention"), BY_NAME, kinds=("indexed_attention",)), mla=(128, 64),
+        interleaved=True, permuted=True, inner={"indexer": Indexer(128, 64)}),
+    "deepseek_v4": Text("DeepseekV4Config", DEEPSEEK_V4, (4096, 64, 1, 43, 512, 1_048_576), rope_key=main_or_compress,
+        widths=("qk_rope_head_dim",), spelled={"deepseek_yarn": "yarn"},
+        layers=Layers(compressed, {**BY_NAME, "compress_ratios": RATIOS}, tuple(RATIOS.values())),
+        partial=0.125, interleaved=True, trailing=True, tables="rounded", targets=("q", "k", "v", "output"),
+        before=base_at_the_top, scale=no_factor, notes=("compressed keys stand at the first position of their block",),
+        inner={"indexer": Indexer(128, 64, interleaved=True, trailing=True, word=RATIOS[4], notes=POOLED)}),
+    "deepseek_vl": Frame(parts={"text_config": PartOf("llama")}),
+    "deepseek_vl_hybrid": Frame(parts={"text_config": PartOf("llama")}),
+    "dots1": Text("Dots1Config", 10_000.0, (4608, 32, 32, 62, None, 2048), layers=LISTED),
+    "dots3_note_text": Text("Dots3NoteTextConfig", DOTS3_NOTE, (5120, 128, 128, 46, None, 524_288),
+        layers=Layers(some_indexed, BY_NAME, kinds=("indexed_attention",)), heads=sliding_widths, mla=(128, 64),
+        interleaved=True, permuted=True, notes=("layers of different types have different numbers of heads",),
+        inner={"indexer": Indexer(128, 64, interleaved=True, permuted=True)}),
+    "kimi_k25": Frame(parts={"text_config": PartOf("deepseek_v3")}),
+    "longcat_flash": Text("LongcatFlashConfig", 10_000_000.0, (6144, 64, None, None, None, 131_072),
+        names=Names(layers=("num_hidden_layers", "num_layers")), mla=(128, 64), interleaved=True, permuted=True),
+    "unlimited_ocr_text": Text("UnlimitedOcrTextConfig", 10_000.0, (1280, 10, 10, 12, None, 32_768),
+        names=Names(head_dim=()),
+        layers=Layers(listed=BY_NAME, kinds=("reference_sliding_attention",))),
+    "youtu": Text("YoutuConfig", 10_000.0, (2048, 16, 16, 32, None, 131_072), mla=(128, 64), interleave_key=True,
+        interleaved=True, permuted=True),
+}
+# fmt: on
+# other names of the same code
+ROWS |= {"deepseek_ref": ROWS["deepseek_v4"], "kimi_k2": ROWS["deepseek_v3"]}

@@ -1,0 +1,75 @@
+"""Muse, Beam, Laguna and Mellum."""
+
+from dataclasses import replace
+
+from ..checks import number
+from ..reading.facts import Rope
+from ..reading.keys import Keys, is_list
+from ..reading.layers import BY_NAME, Layers, alike, every, with_last_full
+from ..reading.model import ModelRotary
+from ..reading.row import Row
+from ..reading.text import Text
+from ..temperature import Power
+
+BEAM = {
+    "sliding_attention": Rope(10_000.0, top=()),
+    "full_attention": None,
+}
+LAGUNA = {
+    "full_attention": Rope(500_000.0, {"partial_rotary_factor": 0.5}, top=()),
+    "sliding_attention": Rope(10_000.0, {"partial_rotary_factor": 1.0}, top=()),
+}
+MELLUM = {
+    "full_attention": Rope(500_000.0, top=()),
+    "sliding_attention": Rope(10_000.0, top=()),
+}
+
+
+def from_the_last(keys: Keys, count: int) -> list[str]:
+    """Every fourth layer, counted from the last, has full attention."""
+    return ["sliding_attention" if (count - 1 - i) % 4 else "full_attention" for i in range(count)]
+
+
+def by_zeros(model: ModelRotary, keys: Keys) -> ModelRotary:
+    """Muse reads of the bases in ``layer_rope_theta`` only whether they are 0: those layers do not rotate."""
+    count, base = len(model.layers), next(spec.base for spec in model.layers if spec is not None)
+    listed = keys.get("layer_rope_theta", check=is_list)
+    if listed is None:
+        every_fourth = "not in config: every fourth layer, counted from the last, does not rotate"
+        keys.sources["layer_rope_theta"] = every_fourth
+        listed = [base if (count - 1 - i) % 4 else 0 for i in range(count)]
+    if len(listed) != count:
+        raise ValueError(f"layer_rope_theta must have one value per layer, {count} here, got {len(listed)}")
+    for i, value in enumerate(listed):
+        number(f"layer_rope_theta[{i}]", value, at_least=0)
+        if value not in (0, base):
+            raise ValueError(
+                f"layer_rope_theta[{i}] is {value!r}, but the code uses rope_theta {base:.10g} for all layers that "
+                "rotate; write 0 or that base, or describe the layers with RotarySpec yourself"
+            )
+    keys.explain("which layers rotate: those without a 0", "layer_rope_theta")
+    return replace(model, layers=tuple(s if v else None for s, v in zip(model.layers, listed, strict=True)))
+
+
+def power(model: ModelRotary, keys: Keys) -> ModelRotary:
+    """Beam scales the queries of its layers without rotation by a power of the position."""
+    return replace(model, temperatures=tuple(Power() if spec is None else None for spec in model.layers))
+
+
+# fmt: off
+ROWS: dict[str, Row] = {
+    "beam": Text("BeamConfig", BEAM, (5120, 48, 8, 52, 128, 8192), dicts=("rope_parameters",),
+        layers=Layers(with_last_full(every(6)), BY_NAME), tables="float32", after=power),
+    "laguna": Text("LagunaConfig", LAGUNA, (2048, 48, 8, 40, 128, 131_072), dicts=("rope_parameters",),
+        layers=Layers(alike("full_attention"), BY_NAME), partial=1.0),
+    "mellum": Text("MellumConfig", MELLUM, (2304, 32, 4, 28, 128, 131_072), dicts=("rope_parameters",),
+        layers=Layers(alike("full_attention"), BY_NAME), partial=1.0),
+    "muse_glimmer_assistant": Text("MuseGlimmerAssistantConfig", 500_000.0, (6656, 32, 8, 5, 128, 131_072),
+        layers=Layers(alike("sliding_attention"), BY_NAME),
+        notes=("queries stand at the last positions of the keys",)),
+    "muse_glimmer_text": Text("MuseGlimmerTextConfig", 10_000.0, (6656, 32, 2, 52, 128, 131_072),
+        layers=Layers(from_the_last, BY_NAME), after=by_zeros),
+    "muse_spark_text": Text("MuseSparkTextConfig", 500_000.0, (8192, 128, 16, 62, 64, 1_048_576),
+        layers=Layers(from_the_last, BY_NAME), after=by_zeros),
+}
+# fmt: on

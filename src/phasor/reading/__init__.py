@@ -1,0 +1,1 @@
+"""The engine that reads model configs: keys and their places, sizes, layers, rope parameters. It knows no model."""

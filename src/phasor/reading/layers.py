@@ -1,0 +1,178 @@
+"""Which kind of layer stands where, and which layers rotate: what a config lists, and the rules of a family's code."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .keys import Keys, agreed, is_list
+
+ATTENTION = {
+    "attention", "full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "hybrid",
+    "hybrid_sliding", "compressed_sparse_attention", "heavily_compressed_attention", "minimax_m3_sparse",
+    "reference_sliding_attention",
+}  # fmt: skip
+SPELLINGS = {"LLLG": 4, "full": "full_attention", "sliding": "sliding_attention", "global": "full_attention"}
+
+Usual = Callable[[Keys, int], list[str]]
+Turns = Callable[[Keys, tuple[str, ...]], list[bool]]
+
+
+def alike(kind: str = "attention") -> Usual:
+    """All layers are of one kind.
+
+    >>> alike("hybrid")(Keys([], {}), 2)
+    ['hybrid', 'hybrid']
+    """
+    return lambda keys, count: [kind] * count
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The kinds of layers of a family: what its code makes of a config, listed or not.
+
+    - ``usual``: the kinds where the config lists none.
+    - ``listed``: keys that may list them -> what their entries mean (None: they are the kinds themselves).
+    - ``kinds``: those that there may be, beside full and sliding attention.
+    - ``last``: the kind of the last layer, whatever is listed.
+    """
+
+    usual: Usual = alike()  # noqa: RUF009 (makes a function)
+    listed: Mapping[str, Mapping[Any, str] | None] = field(default_factory=dict)
+    kinds: Collection[str] = ()
+    last: str = ""
+
+    def read(self, keys: Keys, count: int, model_type: str) -> tuple[str, ...]:
+        """One kind per layer; raises ``ValueError`` for another number, and for a kind the family does not have."""
+        words = self._stated(keys, count)
+        if words is None:
+            words = self.usual(keys, count)
+        if len(words) != count:
+            raise ValueError(f"the config lists the types of {len(words)} layers, and num_hidden_layers is {count}")
+        known = {"attention", "full_attention", "sliding_attention", *self.kinds}
+        for i, word in enumerate(words):
+            if word not in known:
+                raise ValueError(
+                    f"layer {i} is {word!r}, a kind of layer that the code of {model_type} does not have; known: "
+                    f"{', '.join(sorted(known))}"
+                )
+        if self.last and words[-1] != self.last:
+            keys.sources[f"{keys.places[0][0]}layer_types[{count - 1}]"] = f"no effect: the last layer is {self.last}"
+            words = [*words[:-1], self.last]
+        return tuple(words)
+
+    def _stated(self, keys: Keys, count: int) -> list[str] | None:
+        extra = keys.whole("num_nextn_predict_layers", "num_mtp_layers", at_least=0) or 0
+        found = [(path, self._meant(path, values, name)) for name in self.listed for path, values in keys.found(name)]
+        for i, (path, words) in enumerate(found):
+            if len(words) == count + extra:
+                found[i] = path, words[:count]  # the rest belongs to the layers that predict further tokens
+        words = agreed(found)
+        keys.explain("the types of the layers", *self.listed)
+        return words
+
+    def _meant(self, path: str, values: Any, name: str) -> list[str]:
+        is_list(path, values)
+        meaning = self.listed[name]
+        for value in values:
+            if isinstance(value, bool) or not isinstance(value, str if meaning is None else int):
+                raise ValueError(f"{path} must be a list of {'words' if meaning is None else 'numbers'}, got {value!r}")
+            if meaning is not None and value not in meaning:
+                raise ValueError(f"{path} has the value {value!r}; known: {sorted(meaning)}")
+        return [str(SPELLINGS.get(v, v)) if meaning is None else meaning[v] for v in values]
+
+
+BY_NAME: Mapping[str, Mapping[Any, str] | None] = {"layer_types": None}
+LISTED = Layers(listed=BY_NAME)  # full attention everywhere, unless the config lists other kinds
+
+
+def every(n: int, *names: str, others: str = "sliding_attention", full: str = "full_attention") -> Usual:
+    """Every ``n``-th layer attends to everything; one of the keys ``names`` may state another ``n``.
+
+    >>> every(3)(Keys([], {}), 4)
+    ['sliding_attention', 'sliding_attention', 'full_attention', 'sliding_attention']
+    """
+
+    def usual(keys: Keys, count: int) -> list[str]:
+        period = _period(keys, n, names)
+        return [full if period == 0 or not (i + 1) % period else others for i in range(count)]
+
+    return usual
+
+
+def every_from_first(n: int, *names: str) -> Usual:
+    """Layers 0, ``n``, ``2n``, … attend to everything.
+
+    >>> every_from_first(2)(Keys([], {}), 3)
+    ['full_attention', 'sliding_attention', 'full_attention']
+    """
+
+    def usual(keys: Keys, count: int) -> list[str]:
+        period = _period(keys, n, names) or 1
+        return ["sliding_attention" if i % period else "full_attention" for i in range(count)]
+
+    return usual
+
+
+def _period(keys: Keys, n: int, names: tuple[str, ...]) -> int:
+    found = keys.found(*names)
+    said = agreed([(p, SPELLINGS.get(v, v) if isinstance(v, str) else v) for p, v in found])
+    if said is None:
+        return n
+    if isinstance(said, bool) or not isinstance(said, int) or said < 0:
+        raise ValueError(f"{found[0][0]} must be a number of layers, got {found[0][1]!r}")
+    return said
+
+
+def with_last_full(usual: Usual) -> Usual:
+    """The same, but the last layer attends to everything."""
+    return lambda keys, count: [*usual(keys, count)[:-1], "full_attention"]
+
+
+def listed_as(name: str, others: str, *, default: bool = True) -> Usual:
+    """The key ``name`` lists the numbers of the layers with attention; without it all have (``default``), or none."""
+
+    def usual(keys: Keys, count: int) -> list[str]:
+        full = keys.wholes(name)
+        keys.explain("the layers with attention", name)
+        return ["full_attention" if (default if full is None else i in full) else others for i in range(count)]
+
+    return usual
+
+
+def must_say(keys: Keys, count: int) -> list[str]:
+    """Refuse a config that lists no kinds: the family's code has no rule."""
+    raise ValueError(f"{keys.places[0][0]}layer_types is missing: the layers differ; add one word per layer")
+
+
+def attends(keys: Keys, words: tuple[str, ...]) -> list[bool]:
+    """Every layer with self-attention rotates."""
+    return [word in ATTENTION for word in words]
+
+
+def full_does_not(keys: Keys, words: tuple[str, ...]) -> list[bool]:
+    """Layers with full attention do not rotate (NoPE)."""
+    return [word in ATTENTION and word != "full_attention" for word in words]
+
+
+def full_does_not_beside_windows(keys: Keys, words: tuple[str, ...]) -> list[bool]:
+    """The same, unless ``sliding_window: null`` says that there are no windows; then all rotate."""
+    no_window = "sliding_window" in keys.places[0][1] and not keys.found("sliding_window")
+    return attends(keys, words) if no_window else full_does_not(keys, words)
+
+
+def by_no_rope_layers(keys: Keys, words: tuple[str, ...]) -> list[bool]:
+    """``no_rope_layers`` lists a 1 for each layer that rotates."""
+    return [a and r for a, r in zip(attends(keys, words), listed(keys, len(words)), strict=True)]
+
+
+def listed(keys: Keys, count: int) -> list[bool]:
+    """Which layers rotate by ``no_rope_layers``, or by the interval of those that do not."""
+    intervals = ("no_rope_layer_interval", "nope_layer_interval")
+    interval, flags = keys.whole(*intervals) or 4, keys.wholes("no_rope_layers")
+    keys.explain("which layers rotate (1) and which do not (0)", "no_rope_layers")
+    keys.explain(f"every {interval}-th layer does not rotate", *intervals)
+    if not flags:
+        return [bool((i + 1) % interval) for i in range(count)]
+    if len(flags) < count or any(f not in (0, 1) for f in flags):
+        raise ValueError(f"no_rope_layers must have a 0 or 1 for each of the {count} layers, got {flags!r:.80}")
+    return [bool(f) for f in flags[:count]]

@@ -1,0 +1,43 @@
+"""The rows of `phasor.models` by what they are: families of text models of transformers, and towers."""
+
+from typing import Any
+
+from phasor.models import ROWS
+from phasor.reading.composite import Composite
+from phasor.reading.grid import Grid
+from phasor.reading.indexer import Indexer
+from phasor.reading.keys import Keys
+from phasor.reading.model import ModelRotary
+from phasor.reading.odd import Line, Odd
+from phasor.reading.text import Text
+from phasor.reading.without import Unreadable
+
+OTHER_NAMES = {"deepseek_ref", "kimi_k2", "phi4mm", "roformer_v2"}  # of the same code
+
+FAMILIES: dict[str, Text] = {
+    name: row
+    for name, row in ROWS.items()
+    if type(row) is Text and not row.frame and any(row.sizes) and name not in OTHER_NAMES
+}
+TOWERS: dict[str, Any] = {name: row for name, row in ROWS.items() if isinstance(row, Grid | Line | Odd)}
+UNREADABLE = {name: row.reason for name, row in ROWS.items() if isinstance(row, Unreadable)}
+INDEXERS = {name: inner for name, row in FAMILIES.items() for inner in row.inner.values() if isinstance(inner, Indexer)}
+RULES = {name: row.positions for name, row in ROWS.items() if getattr(row, "positions", None) is not None}
+
+
+def read_tower(name: str, data: dict[str, Any], path: str = "") -> tuple[ModelRotary, Keys]:
+    """A tower by its row alone, whatever stands around it."""
+    return TOWERS[name].read(name, data, f"{path}." if path else "", {})
+
+
+def tower_of(data: dict[str, Any], path: str, parent: dict[str, Any]) -> str | None:
+    """The tower that a config at a dotted path inside ``parent`` is found to be; None for any other."""
+    around, _, key = path.rpartition(".")
+    whole: dict[str, Any] = {**parent, key: data} if path else data
+    for step in reversed(around.split(".") if around else []):
+        whole = {step: whole}
+    composite = Composite(whole, ROWS)
+    if path and path not in composite.parts:
+        return None
+    name = composite.name(path)
+    return name if name in TOWERS or name in UNREADABLE else None
