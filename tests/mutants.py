@@ -21,6 +21,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
+from mutants_of_reading import EDITS
+
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = max(1, min(4, os.cpu_count() or 1))
 SECONDS = 300
@@ -301,7 +303,9 @@ def check_edits(mutants: Sequence[Mutant]) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    mutants = [m for m in MUTANTS if not words or any(word in m.name for word in words)]
+    mutants = [
+        m for m in (*MUTANTS, *(Mutant(*edit) for edit in EDITS)) if not words or any(word in m.name for word in words)
+    ]
     check_edits(mutants)
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:

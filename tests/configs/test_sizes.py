@@ -150,18 +150,26 @@ def test_lengths_beyond_int64_are_refused(keys: dict[str, Any], value: int) -> N
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    [("hidden_size", 2**20), ("num_attention_heads", 2**12), ("num_hidden_layers", 2**12), ("head_dim", 2**13),
-     ("num_key_value_heads", 2**12)],
+    [("hidden_size", 2**20), ("num_attention_heads", 2**11), ("num_hidden_layers", 2**11), ("head_dim", 2**12),
+     ("num_key_value_heads", 2**11)],
 )  # fmt: skip
 def test_sizes_that_no_model_has_are_refused_before_anything_is_built(name: str, most: int) -> None:
     with pytest.raises(ValueError, match=rf"{name} must be at most {most}, got 1099511627776"):
         read_config({"model_type": "llama", **SMALL, name: 2**40})
 
 
+def test_configs_of_absurd_extent_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"config has \d+ keys; a config has at most 2000"):
+        read_config({"model_type": "llama", **SMALL, **{f"k{i}": i for i in range(3000)}})
+    parts = {f"part{i}_config": {"model_type": "llama"} for i in range(100)}
+    with pytest.raises(ValueError, match="config holds 100 models; a composite config has at most 64"):
+        read_config({"model_type": "frame", **parts})
+
+
 @pytest.mark.parametrize(
     "keys",
-    [{"num_hidden_layers": 2**12}, {"head_dim": 2**13}, {"num_attention_heads": 2**12, "head_dim": 2**13},
-     {"model_type": "deepseek_v3", "qk_rope_head_dim": 2**13}],
+    [{"num_hidden_layers": 2**11}, {"head_dim": 2**12}, {"num_attention_heads": 2**11, "head_dim": 2**12},
+     {"model_type": "deepseek_v3", "qk_rope_head_dim": 2**12}, {f"k{i}": i for i in range(1900)}],
 )  # fmt: skip
 def test_the_largest_sizes_are_read_in_a_moment(keys: dict[str, Any]) -> None:
     """Far beyond any model; what is larger is refused at once."""

@@ -19,6 +19,7 @@ NOT_TEXT = ("vision", "visual", "audio", "image")
 ENDINGS = ("_vision", "_vision_encoder", "_vision_model", "_vit_model", "_audio", "_audio_encoder", "_encoder")
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 SIZE_WORDS = re.compile(r"hidden_(size|layers)|(^|_)depth$|^num_layers$|^embed_dim$|^d_model$|^n_layers?$")
+MOST_PARTS = 64
 Rows = Mapping[str, Row | Chosen]
 
 
@@ -33,6 +34,8 @@ class Composite:
         self.data, self.rows = data, rows
         named = {key for row in rows.values() if isinstance(row, Row) for key in row.parts}
         self.parts = dict(_parts(data, named))
+        if len(self.parts) > MOST_PARTS:
+            raise ValueError(f"config holds {len(self.parts)} models; a composite config has at most {MOST_PARTS}")
         self.inner: dict[str, str] = {}
         for path in ("", *self.parts):
             if self.is_readable(path) and not self.held_by_frame(path):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .facts import Facts
 
 LATENT = ("qk_nope_head_dim", "qk_rope_head_dim")
-LARGEST = 2**13  # channels of a head
+LARGEST = 2**12  # channels of a head
 
 
 @dataclass(frozen=True)

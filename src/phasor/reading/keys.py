@@ -24,6 +24,7 @@ LAYER_NAMES = {  # keys without such a word that say which layers or channels tu
     "qk_head_dim", "swa_head_dim",
 }  # fmt: skip
 OTHER_POSITIONS = {"max_position_embeddings", "num_position_embeddings", "position_embedding_size"}
+MOST_KEYS = 2000
 LARGEST_SIZE = 2**16  # of heads, layers or channels of a head: far beyond any model, and still quick to build
 
 
@@ -37,6 +38,9 @@ class Keys:
     def __init__(self, places: Iterable[tuple[str, dict[str, Any]]], sources: dict[str, str]) -> None:
         self.places = list(places)
         for path, data in self.places:
+            if len(data) > MOST_KEYS:
+                where = path.rstrip(".") or "config"
+                raise ValueError(f"{where} has {len(data)} keys; a config has at most {MOST_KEYS}")
             for name in data:
                 if not isinstance(name, str) or not name.isprintable():
                     raise ValueError(f"{path.rstrip('.') or 'config'} has the key {name!r}; keys must be plain words")

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from .facts import ANY_NAMES, Facts
+from .heads import LARGEST
 from .keys import Keys, near
 
 LARGEST_HIDDEN = 2**20
-LARGEST_HEAD = 2**13
-LARGEST_COUNT = 2**12  # layers or heads
+LARGEST_COUNT = 2**11  # layers or heads
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _kv_heads(facts: Facts, keys: Keys, heads: int) -> int:
 def _head_dim(facts: Facts, keys: Keys, heads: int) -> int:
     hidden_default, _, _, _, head_default, _ = facts.sizes
     path, data = keys.places[0]
-    if (dim := keys.size(*facts.names.head_dim, most=LARGEST_HEAD)) is not None:
+    if (dim := keys.size(*facts.names.head_dim, most=LARGEST)) is not None:
         keys.explain(f"head_dim {dim}", *facts.names.head_dim)
         return dim
     for name in data if "head_dim" in facts.names.head_dim else ():
@@ -92,10 +92,8 @@ def _head_dim(facts: Facts, keys: Keys, heads: int) -> int:
             f"{facts.names.heads[0]} {heads}; add head_dim"
         )
     width = hidden // heads
-    if not 0 < width <= LARGEST_HEAD:
-        raise ValueError(
-            f"{path}{facts.names.hidden[0]} / {facts.names.heads[0]} must be 1 to {LARGEST_HEAD}, got {width}"
-        )
+    if not 0 < width <= LARGEST:
+        raise ValueError(f"{path}{facts.names.hidden[0]} / {facts.names.heads[0]} must be 1 to {LARGEST}, got {width}")
     keys.sources[f"{path}head_dim"] = f"not in config: hidden_size / num_attention_heads = {width}"
     return width
 
