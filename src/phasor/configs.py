@@ -155,6 +155,7 @@ def _refuse_above(config: Composite, path: str, keys: Keys) -> None:
         for key, value in level.items() if config.repeats(above.rstrip(".")) else ():
             if not isinstance(key, str) or not ROPE_WORDS.search(key) or key in OTHER_POSITIONS or is_neutral(value):
                 continue
+            Keys([(above, {key: value})], {})  # is a plain word
             if key in inner and inner[key] != value:
                 raise ValueError(
                     f"{above}{key} and {path}.{key} contradict each other: {value!r} and {inner[key]!r}; keep one"

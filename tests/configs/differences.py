@@ -1,5 +1,6 @@
 """Where phasor's reading of a part and what transformers computes for it differ, in words."""
 
+import copy
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -20,6 +21,7 @@ WIDTHS: dict[str, Callable[[Any], int]] = {
     "GPTJConfig": lambda c: c.rotary_dim or c.n_embd,
     "RoFormerConfig": lambda c: c.hidden_size // c.num_attention_heads,
 }
+DECODERS = ("SeamlessM4TConfig",)  # whose common names for sizes are those of another part
 SIZES: dict[str, Callable[[Any], Any]] = {
     "head_dim": lambda c: getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads,
     "num_heads": lambda c: c.num_attention_heads,
@@ -39,6 +41,8 @@ def differences(model: ModelRotary, found: Turning, inner: bool) -> Iterator[str
         if (spec, theirs, words) in done:
             continue
         done.add((spec, theirs, words))
+        if theirs and spec is None and words and not any(words):
+            continue  # without parameters for this type of layer transformers cannot run it
         if theirs is not None and theirs != (spec is not None):
             yield f"layer {layer}: {'rotates' if theirs else 'does not rotate'} for transformers"
         elif spec is not None:
@@ -85,12 +89,13 @@ def _long(spec: RotarySpec, theirs: Ladder) -> Iterator[str]:
     scaling: Any = spec.scaling
     length = 4 * (getattr(scaling, "original_max_position", None) or scaling.max_position) + 3
     more = {"layer_type": theirs.word} if theirs.word else {}
+    module = copy.deepcopy(theirs.module)  # it keeps the frequencies of the longest sequence
     with quiet(), torch.no_grad():
         try:
-            theirs.module(torch.zeros(1, 1, 4), torch.tensor([[length - 1]]), **more)
+            module(torch.zeros(1, 1, 4), torch.tensor([[length - 1]]), **more)
         except Exception:
             return
-    inv_freq = dict(theirs.module.named_buffers())[f"{theirs.word}_inv_freq".lstrip("_")]
+    inv_freq = dict(module.named_buffers())[f"{theirs.word}_inv_freq".lstrip("_")]
     ours = spec.inv_freq(length).float()
     if not torch.allclose(ours, inv_freq, rtol=1e-4, atol=0):
         yield f"at {length} tokens: frequencies {ours[:3].tolist()}, theirs {inv_freq[:3].tolist()}"
@@ -130,4 +135,4 @@ def _comparable(cls: type) -> tuple[str, ...]:
             ours = _ours(read_config(config))
         except Exception:
             return ()
-    return tuple(name for name in SIZES if _theirs(name, config) == ours[name])
+    return tuple(name for name in SIZES if _theirs(name, config) == ours[name] and cls.__name__ not in DECODERS)

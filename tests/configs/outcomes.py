@@ -97,7 +97,7 @@ def too_large(data: Any, key: str = "") -> bool:
 def judged(data: dict[str, Any], parts: Parts, theirs: dict[str, Turning]) -> Outcome:
     compared, refused = 0, ""
     for path, model in parts.items():
-        found, inner = owner(path, theirs)
+        found, inner = owner(data, path, theirs)
         if isinstance(model, str):
             if model.startswith("not read"):
                 refused = refused or model
@@ -117,7 +117,7 @@ def judged(data: dict[str, Any], parts: Parts, theirs: dict[str, Turning]) -> Ou
     return Outcome("REFUSED", refused) if refused else Outcome("NOT COMPARED", "no part that both know rotates")
 
 
-def owner(path: str, theirs: dict[str, Turning]) -> tuple[Turning | None, bool]:
+def owner(data: dict[str, Any], path: str, theirs: dict[str, Turning]) -> tuple[Turning | None, bool]:
     """Their config for a part, and whether it is only the one around it (an indexer).
 
     The text keys of some composite configs stand at the top.
@@ -127,7 +127,7 @@ def owner(path: str, theirs: dict[str, Turning]) -> tuple[Turning | None, bool]:
     if path in theirs:
         return theirs[path], False
     above = path.rpartition(".")[0]
-    return (theirs.get(above), True) if path else (None, False)
+    return (None, False) if stands(data, path) else (theirs.get(above), True)
 
 
 def turning_itself(path: str, found: Turning, theirs: dict[str, Turning]) -> bool:

@@ -26,15 +26,25 @@ pytestmark = pytest.mark.skipif(INSTALLED != VERSION, reason=f"the oracle is tra
 BAD = ("DISAGREE", "CRASH", "SLOW")
 Bases = dict[str, dict[str, Any]]
 
-# Where both differ and phasor is right: whether a mutant and its outcome are of this kind -> the reason.
+
+def _dbrx(m: Mutant, found: Outcome) -> bool:
+    inside = m.data.get("attn_config")
+    return m.data.get("model_type") == "dbrx" and isinstance(inside, dict) and "frequency" in found.why
+
+
+def _flat_llava(m: Mutant, found: Outcome) -> bool:
+    return m.data.get("model_type") == "llava" and found.part == "" and "text_config" not in m.data
+
+
+def _minimax_m3(m: Mutant, found: Outcome) -> bool:
+    return "minimax_m3" in m.data["model_type"] and "frequencies, theirs" in found.why
+
+
+# Where both differ and phasor is right: the reason -> whether a mutant and its outcome are of this kind.
 ARGUED: dict[str, Callable[[Mutant, Outcome], bool]] = {
-    "misread by transformers without a change, see MISREAD": lambda m, o: m.name in MISREAD,
-    "the module of MiniMax M3 never reads rotary_dim, nor its default, and turns all channels; its own code does not": (
-        lambda m, o: "minimax_m3" in m.name.lower().replace("-", "_") and "32 frequencies, theirs 64" in o.why
-    ),
-    "the heads that rotate are those of the speech encoder; num_attention_heads stands for the text decoder's": (
-        lambda m, o: m.name.startswith("seamless_m4t")
-    ),
+    "dbrx: attn_config.rope_theta does not reach its rotary module": _dbrx,
+    "llava: a flat composite config is replaced by a default text config": _flat_llava,
+    "minimax_m3: rotary_dim is dropped by its module; checkpoints state both, and agree": (_minimax_m3),
 }
 
 

@@ -42,6 +42,7 @@ YARN4 = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings":
         ("gemma3_text", {"swa_head_dim": 32}),
         ("gpt_oss", {"partial_rotary_factor": 0.5}),
         ("qwen3", {"use_dynamic_ntk": True}),
+        ("gptj", {"rotary_dim": 64, "partial_rotary_factor": 0.25}),
     ],
 )
 def test_a_key_that_the_code_does_not_read_is_refused(model_type: str, keys: dict[str, Any]) -> None:
@@ -130,6 +131,14 @@ def test_flat_yarn_of_deepseek_v4_keeps_its_yarn() -> None:
     assert model.layers[2].scaling == YaRN(16.0, 32768, attention=1.0)  # type: ignore[union-attr]
     with pytest.raises(ValueError, match=r"compress_rope_theta and rope_parameters\.rope_theta contradict"):
         read_config({**source, "rope_parameters": {**source["rope_parameters"], "rope_theta": 1e4}})
+
+
+@pytest.mark.parametrize("model_type", ["llama4_text", "smollm3"])
+def test_an_interval_under_a_name_that_no_code_reads(model_type: str) -> None:
+    source = {"model_type": model_type, **SMALL}
+    assert read_config({**source, "nope_layer_interval": 4}) == read_config(source)  # Llama 4's published configs
+    with pytest.raises(ValueError, match="no_rope_layer_interval and nope_layer_interval contradict each other"):
+        read_config({**source, "nope_layer_interval": 2})
 
 
 def test_a_key_twice_in_one_object_is_refused(tmp_path: Path) -> None:
@@ -274,12 +283,14 @@ def test_the_rule_of_positions_is_read_strictly() -> None:
         read_rule({"model_type": "qwen2_5_vl", "vision_config": {"tokens_per_second": "2"}})
 
 
-@pytest.mark.parametrize("place", ["", "rope_scaling", "text_config", "settings"])
+@pytest.mark.parametrize("place", ["", "rope_scaling", "text_config", "above", "settings"])
 def test_control_characters_never_reach_a_terminal(place: str) -> None:
     key = "rope_\x1b[31mtheta\x07"
     source: dict[str, Any] = {**LLAMA, "settings": {}, "rope_scaling": {}, "text_config": None}
     if place == "text_config":
         source = {"model_type": "llava", "text_config": {**LLAMA, key: 2.0}}
+    elif place == "above":
+        source = {"model_type": "llava", key: 2.0, "text_config": LLAMA}
     elif place:
         source[place] = {key: 2.0}
     else:

@@ -167,10 +167,12 @@ def by_no_rope_layers(keys: Keys, words: tuple[str, ...]) -> list[bool]:
 
 def listed(keys: Keys, count: int) -> list[bool]:
     """Which layers rotate by ``no_rope_layers``, or by the interval of those that do not."""
-    intervals = ("no_rope_layer_interval", "nope_layer_interval")
-    interval, flags = keys.whole(*intervals) or 4, keys.wholes("no_rope_layers")
+    interval, flags = keys.whole("no_rope_layer_interval") or 4, keys.wholes("no_rope_layers")
+    other = "nope_layer_interval"  # which published configs carry, and no code reads
+    agreed([("no_rope_layer_interval", interval), *keys.found(other)])
+    keys.explain("no effect: repeats what the code does", other)
     keys.explain("which layers rotate (1) and which do not (0)", "no_rope_layers")
-    keys.explain(f"every {interval}-th layer does not rotate", *intervals)
+    keys.explain(f"every {interval}-th layer does not rotate", "no_rope_layer_interval")
     if not flags:
         return [bool((i + 1) % interval) for i in range(count)]
     if len(flags) < count or any(f not in (0, 1) for f in flags):
