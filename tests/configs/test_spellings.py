@@ -243,7 +243,7 @@ def test_llama4_lists_the_layers_that_do_rotate() -> None:
     llama4 = config("llama4_text", head_dim=16)
     assert rotates({**llama4, "no_rope_layers": [1, 0, 1, 1]}) == [True, False, True, True]
     assert rotates({**llama4, "no_rope_layers": []}) == [True, True, True, False]  # empty: every 4th does not
-    assert rotates({**llama4, "nope_layer_interval": 2}) == [True, False, True, False]
+    assert rotates({**llama4, "no_rope_layer_interval": 2}) == [True, False, True, False]
     assert read_config(llama4).layer_types[2:] == ("chunked_attention", "full_attention")
 
 

@@ -57,7 +57,8 @@ def tiny_model(model_type: str, **options: Any) -> torch.nn.Module:
         model = model_class(config)(config).eval()
     for parameter in model.parameters():
         # what starts at zero (ZAYA's temperature of the keys) would hide the rotation
-        if not parameter.any() or (parameter.ndim > 1 and parameter.std() < 0.02):
+        wild = parameter.numel() and not parameter.abs().max() < 1e4  # memory that no initialisation reached
+        if wild or not parameter.any() or (parameter.ndim > 1 and parameter.std() < 0.02):
             torch.nn.init.normal_(parameter.data, std=0.05)
     return model
 
@@ -65,29 +66,52 @@ def tiny_model(model_type: str, **options: Any) -> torch.nn.Module:
 # Values that the rules of `shrink` do not find, with which a config describes a model that runs.
 EXPERTS = {"num_experts_per_tok": 2, "n_routed_experts": 4, "n_group": 1, "topk_group": 1}
 CHANGES: dict[str, dict[str, Any]] = {
-    "bamba": {"mamba_n_heads": 8},
+    "bamba": {"mamba_n_heads": 8, "attn_layer_indices": [1, 3]},
     "chameleon": {"vocabulary_map": {"<image>": 100, "IMGIMGAZ": 101}},
     "clvp_encoder": {"projection_dim": 128},
     "codegen": {"n_head": 4, "n_embd": 1024},
+    "dbrx": {"attn_config": {"rope_theta": 10_000.0, "kv_n_heads": 1, "clip_qkv": 8.0}},
     "deepseek_v2": EXPERTS,
+    "deepseek_v4": {
+        "o_groups": 1,
+        "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 6},
+    },
     "deepseek_ocr2_text": {**EXPERTS, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]},
     "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32},
     "dots1": {**EXPERTS, "n_shared_experts": 1},
     "dots3_note_audio_encoder": {"adapter_input_size": 64},
     "dots3_note_vision_encoder": {"adapter_in_dim": 128},
+    "edgetam_video": {"memory_attention_rope_feat_sizes": [6, 6], "memory_attention_rope_k_sizes": [4, 4]},
     "emu3": {"vocabulary_map": {"<image>": 100}},
     "falcon_h1": {"mamba_n_heads": 4, "mamba_d_ssm": 32},
     "granitemoehybrid": {"mamba_n_heads": 8},
     "hrm_text": {"num_layers_per_stack": 2, "num_hidden_layers": 16},
+    "minimax_m3_vl_text": {"layer_types": ["full_attention", "minimax_m3_sparse"] * 2},
+    "moonshine_streaming": {"num_key_value_heads": 2},
     "nemotron": {"num_key_value_heads": 2},
+    "pixtral": {"hidden_size": 128},
     "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 32},
+    "qwen4_exp_text": {
+        "indexer_n_heads": 2,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": 256,
+        "indexer_budget": 8,
+        "indexer_compress_ratio": 2,
+    },
+    "sam2_video": {"memory_attention_rope_feat_sizes": [6, 6]},
+    "sam3_tracker_video": {"memory_attention_rope_feat_sizes": [6, 6]},
     "step3p5": {"sliding_window": 8},
+    "t5_gemma_module": {"dropout_rate": 0.0},
     "t5gemma2_decoder": {"dropout_rate": 0.0},
     "t5gemma2_text": {"dropout_rate": 0.0},
     "zamba2": {"n_mamba_heads": 2, "mamba_headdim": 160, "attention_hidden_size": 320},
 }
 # Hidden sizes of models whose code takes the width of a head from them, whatever head_dim says.
-WIDTHS = {"bailing_hybrid": 256, "blt_patcher": 128, "blt_global_transformer": 256, "esmc": 128, "helium": 256}
+WIDTHS = {
+    "bailing_hybrid": 256, "blt_patcher": 128, "blt_global_transformer": 256, "blt_local_decoder": 128,
+    "esmc": 128, "gradium_phonon_tts": 768,
+    "helium": 256, "pocket_tts": 1024,
+}  # fmt: skip
 
 
 def tiny_inputs(model: torch.nn.Module) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from ..reading.layers import BY_NAME, Layers, every
 from ..reading.row import PartOf, Row
 from ..reading.text import Text
 from ..reading.without import Frame
+from ..weights import Weights
+from .tensors import KEYS_AS_VALUES
 
 GEMMA3 = {
     "sliding_attention": Rope(10_000.0, top=("rope_local_base_freq",)),
@@ -42,7 +44,7 @@ ROWS: dict[str, Row] = {
     "t5gemma2_encoder": Frame(parts={"text_config": PartOf("t5gemma2_text")}),
     "diffusion_gemma_text": Text("DiffusionGemmaTextConfig", GEMMA4, (2304, 8, 4, 30, 256, 131_072),
         dicts=("rope_parameters",), layers=Layers(every(6), BY_NAME, last="full_attention"), partial=1.0,
-        heads=wider_full(512)),
+        heads=wider_full(512), weights=KEYS_AS_VALUES),
     "embedding_gemma2_text": Text("EmbeddingGemma2TextConfig", EMBEDDING_GEMMA2_TEXT, (512, 4, 2, 24, 256, 262_144),
         dicts=("rope_parameters",), layers=Layers(every(6, "sliding_window_pattern"), BY_NAME, last="full_attention"),
         heads=wider_full(512)),
@@ -51,16 +53,17 @@ ROWS: dict[str, Row] = {
     "gemma3_text": Text("Gemma3TextConfig", GEMMA3, (2304, 8, 4, 26, 256, 131_072), fills=True,
         layers=Layers(every(6, "sliding_window_pattern"), BY_NAME)),
     "gemma3n_text": Text("Gemma3nTextConfig", GEMMA3, (2048, 8, 2, 35, 256, 32_768), fills=True,
-        layers=Layers(every(5), BY_NAME)),
+        layers=Layers(every(5), BY_NAME), weights=Weights(may_lack=("k",))),
     "gemma4_text": Text("Gemma4TextConfig", GEMMA4, (2304, 8, 4, 30, 256, 131_072), dicts=("rope_parameters",),
-        layers=Layers(every(6), BY_NAME, last="full_attention"), heads=wider_full(512)),
+        layers=Layers(every(6), BY_NAME, last="full_attention"), heads=wider_full(512), weights=KEYS_AS_VALUES),
     "gemma4_unified_text": Text("Gemma4UnifiedTextConfig", GEMMA4, (2304, 8, 4, 30, 256, 262_144),
-        dicts=("rope_parameters",), layers=Layers(every(6), BY_NAME, last="full_attention"), heads=wider_full(512)),
+        dicts=("rope_parameters",), layers=Layers(every(6), BY_NAME, last="full_attention"), heads=wider_full(512),
+            weights=KEYS_AS_VALUES),
     "paligemma": Frame(parts={"text_config": PartOf("gemma")}),
     "pi0": Frame(parts={"dit_config": PartOf("gemma")}),
     "recurrent_gemma": Text("RecurrentGemmaConfig", 10_000.0, (2560, 10, None, 26, None, None), scaled=False,
         layers=Layers(blocks, LISTS, kinds=("linear_attention", "recurrent")),
-        partial=0.5),
+        partial=0.5, weights=Weights(attention=("layers.{}.temporal_block",))),
     "t5_gemma_module": Text("T5GemmaModuleConfig", 10_000.0, (2304, 8, 4, 26, 256, 8192),
         layers=Layers(every(2), BY_NAME)),
     "t5gemma2_decoder": Text("T5Gemma2DecoderConfig", GEMMA3, (2304, 8, 4, 26, 256, 131_072),

@@ -11,6 +11,8 @@ from ..reading.layers import BY_NAME, Layers, alike
 from ..reading.row import PartOf, Row
 from ..reading.text import Text
 from ..reading.without import Frame
+from ..weights import Rows, Weights
+from .tensors import LATENT, LIGHTNING
 
 FRAMES = Rule(per_frame=True)
 GLM_ASR = {
@@ -36,7 +38,10 @@ def two_dimensional(facts: Facts, keys: Keys) -> Facts:
 ROWS: dict[str, Row] = {
     "chatglm": Text("ChatGLMConfig", 10_000.0,
         names=replace(ANY_NAMES, kv_heads=("multi_query_group_num",), length=("seq_length", "max_sequence_length")),
-        base_factor="rope_ratio", partial=0.5, interleaved=True, before=two_dimensional),
+        base_factor="rope_ratio", partial=0.5, interleaved=True, before=two_dimensional,
+            weights=Weights(attention=("encoder.layers.{}.self_attention",), rows=(Rows("query_key_value", "qkv",
+            blocks="unshared"),), source="read"), published=Weights(attention=("layers.{}.attention",),
+            rows=(Rows("query_key_value", "qkv", blocks="unshared"),), source="read")),
     "glm": Text("GlmConfig", 10_000.0, (4096, 32, 2, 40, 128, 131_072), partial=0.5, interleaved=True),
     "glm4": Text("Glm4Config", 10_000.0, (4096, 32, 2, 40, 128, 131_072), partial=0.5, interleaved=True),
     "glm46v": Frame(parts={"text_config": PartOf("glm4v_text"), "vision_config": PartOf("glm4v_vision")},
@@ -44,7 +49,7 @@ ROWS: dict[str, Row] = {
     "glm4_moe": Text("Glm4MoeConfig", 10_000.0, (4096, 96, 8, 46, None, 131_072), partial=0.5, odd=True,
         rounded_down=True),
     "glm4_moe_lite": Text("Glm4MoeLiteConfig", 10_000.0, (2048, 20, 20, 47, None, 202_752), mla=(192, 64),
-        interleave_key=True, interleaved=True, permuted=True),
+        interleave_key=True, interleaved=True, permuted=True, weights=Weights(rows=LATENT)),
     "glm4v": Frame(positions=FRAMES),
     "glm4v_moe": Frame(positions=FRAMES),
     "glm4v_moe_text": Text("Glm4vMoeTextConfig", 10_000.0, (4096, 96, 8, 46, None, 65_536), partial=0.5,
@@ -56,7 +61,8 @@ ROWS: dict[str, Row] = {
         axes=sections(8, 12, 12)),
     "glm_moe_dsa": Text("GlmMoeDsaConfig", 10_000.0, (6144, 64, 64, 78, None, 202_752),
         layers=Layers(alike("indexed_attention"), BY_NAME, kinds=("indexed_attention",)), mla=(192, 64),
-        interleaved=True, permuted=True, inner={"indexer": Indexer(128, 32, interleaved=True, permuted=True)}),
+        interleaved=True, permuted=True, inner={"indexer": Indexer(128, 32, interleaved=True, permuted=True,
+            weights=LIGHTNING)}, weights=Weights(rows=LATENT)),
     "glm_ocr": Frame(positions=FRAMES),
     "glm_ocr_text": Text("GlmOcrTextConfig", 10_000.0, (1024, 16, 8, 16, None, 131_072), partial=1.0,
         interleaved=True, axes=sections(8, 12, 12)),

@@ -9,6 +9,8 @@ from ..reading.layers import BY_NAME, Layers, every
 from ..reading.row import Row
 from ..reading.text import Text
 from ..reading.without import ALIBI, LEARNED, Switch
+from ..weights import Rows, Weights
+from .tensors import NEOX
 
 YARN_32 = {
     "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
@@ -74,30 +76,37 @@ BY_CODE = Rope(10_000.0, top=())  # the base stands in the code, and no key stat
 ROWS: dict[str, Row] = {
     "codegen": Text("CodeGenConfig", BY_CODE, (4096, 16, None, 28, None, 2048), names=GPT2_NAMES, dicts=(),
         scaled=False,
-        widths=("rotary_dim",), width=64, partial=1.0, interleaved=True, tables="promoted"),
+        widths=("rotary_dim",), width=64, partial=1.0, interleaved=True, tables="promoted",
+            weights=Weights(attention=("h.{}.attn",), rows=(Rows("qkv_proj", "qvk", blocks=4),))),
     "dbrx": Text("DbrxConfig", 10_000.0, (2048, 16, 1, 24, None, 2048),
         names=DBRX_NAMES,
-        kv_heads=dbrx_kv_heads, before=base_in_attention),
+        kv_heads=dbrx_kv_heads, before=base_in_attention,
+            weights=Weights(attention=("blocks.{}.norm_attn_norm.attn",), rows=(Rows("Wqkv", "qkv"),))),
     "falcon": Text("FalconConfig", 10_000.0, (4544, 71, None, 32, None, 2048),
         names=Names(hidden=("hidden_size", "n_embed")), kv_heads=falcon_kv_heads,
-        switches=(Switch("alibi", (False,), False, ALIBI),)),
+        switches=(Switch("alibi", (False,), False, ALIBI),), weights=Weights(attention=("h.{}.self_attention",),
+            rows=(Rows("query_key_value", "qkv", blocks="kv_heads"),))),
     "gpt_neo": Text("the GPT-J pre-release", 10_000.0, names=ANY_NAMES, widths=("rotary_dim",), partial=1.0,
-        interleaved=True, tables="float32", switches=(Switch("rotary", (True,), False, LEARNED),)),
+        interleaved=True, tables="float32", switches=(Switch("rotary", (True,), False, LEARNED),),
+            weights=Weights(attention=("h.{}.attn.attention",), source="read")),
     "gpt_neox": Text("GPTNeoXConfig", Rope(10_000.0, top=("rotary_emb_base",)), (6144, 64, None, 44, None, 2048),
-        shares=("rotary_pct",), partial=0.25),
+        shares=("rotary_pct",), partial=0.25, weights=NEOX),
     "gpt_neox_japanese": Text("GPTNeoXJapaneseConfig", Rope(10_000.0, top=("rotary_emb_base",)),
-        (2560, 32, None, 32, None, 2048), shares=("rotary_pct",), partial=1.0),
+        (2560, 32, None, 32, None, 2048), shares=("rotary_pct",), partial=1.0, weights=NEOX),
     "gpt_oss": Text("GptOssConfig", GPT_OSS, (2880, 64, 8, 36, 64, 131_072), layers=Layers(every(2), BY_NAME)),
     "gptj": Text("GPTJConfig", BY_CODE, (4096, 16, None, 28, None, 2048), names=GPT2_NAMES, dicts=(), shares=(),
         scaled=False,
         widths=("rotary_dim",),
-        width=64, partial=1.0, interleaved=True, tables="promoted"),
+        width=64, partial=1.0, interleaved=True, tables="promoted", weights=Weights(attention=("h.{}.attn",))),
     "nanochat": Text("NanoChatConfig", 10_000.0, (768, 6, None, 12, None, 2048), reverse=True,
         notes=("q and k are normalised after the rotation",)),
     "openai_privacy_filter": Text("OpenAIPrivacyFilterConfig", GPT_OSS, (640, 14, 2, 8, 64, 131_072),
         interleaved=True),
-    "persimmon": Text("PersimmonConfig", 10_000.0, (4096, 64, None, 36, None, 16_384), partial=0.5),
-    "stablelm": Text("StableLmConfig", 10_000.0, (2560, 32, 32, 32, None, 4096), partial=0.25),
+    "persimmon": Text("PersimmonConfig", 10_000.0, (4096, 64, None, 36, None, 16_384), partial=0.5,
+        weights=Weights(rows=(Rows("query_key_value", "qkv", blocks="kv_heads"),), q_norms=("q_layernorm",),
+        k_norms=("k_layernorm",))),
+    "stablelm": Text("StableLmConfig", 10_000.0, (2560, 32, 32, 32, None, 4096), partial=0.25,
+        weights=Weights(q_norms=("q_layernorm.norms.{}",), k_norms=("k_layernorm.norms.{}",))),
     "starcoder2": Text("Starcoder2Config", 10_000.0, (3072, 24, 2, 30, None, 4096)),
 }
 # fmt: on

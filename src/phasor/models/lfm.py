@@ -9,6 +9,7 @@ from ..reading.layers import BY_NAME, Layers, alike, listed_as, must_say
 from ..reading.row import PartOf, Row
 from ..reading.text import Text
 from ..reading.without import Frame
+from .tensors import LAYERNORM
 
 LFM3 = {
     "sliding_attention": Rope(10_000.0, top=()),
@@ -47,9 +48,9 @@ STEP_PARTS = {"vision_config": PartOf("step3p5_vision"), "text_config": PartOf("
 ROWS: dict[str, Row] = {
     "lfm2": Text("Lfm2Config", 1_000_000.0, (2560, 32, 8, 32, None, 128_000),
         reads={"full_attn_idxs": "the layers with attention"},
-        layers=Layers(listed_as("full_attn_idxs", "conv"), BY_NAME, kinds=("conv",))),
+        layers=Layers(listed_as("full_attn_idxs", "conv"), BY_NAME, kinds=("conv",)), weights=LAYERNORM),
     "lfm2_moe": Text("Lfm2MoeConfig", 1_000_000.0, (2048, 32, 8, 32, None, 128_000),
-        layers=Layers(must_say, BY_NAME, kinds=("conv",))),
+        layers=Layers(must_say, BY_NAME, kinds=("conv",)), weights=LAYERNORM),
     "lfm2_vl": Frame(parts={"text_config": PartOf("lfm2")}),
     "lfm3": Text("Lfm3Config", LFM3, (2048, 16, 4, 24, 128, 128_000),
         layers=Layers(by_fours, BY_NAME, kinds=("conv",)), tables="float32"),

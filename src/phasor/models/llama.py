@@ -11,6 +11,7 @@ from ..reading.row import PartOf, Row
 from ..reading.text import Text
 from ..reading.without import ALIBI, Frame, no_rotary
 from ..temperature import LogFloor
+from ..weights import Rows, Weights
 
 LLAMA = "llama"  # for whoever writes a config of this type
 APERTUS = Rope(
@@ -84,14 +85,17 @@ ROWS: dict[str, Row] = {
         layers=Layers(every(4, "global_attn_every_n_layers"), BY_NAME), turns=full_does_not),
     "apertus": Text("ApertusConfig", APERTUS, (4096, 32, None, 32, None, 65_536)),
     "arcee": Text("ArceeConfig", 10_000.0, (2560, 32, None, 32, None, 4096)),
-    "baichuan": Text("BaichuanConfig", 10_000.0, names=ANY_NAMES, before=only_7b),
+    "baichuan": Text("BaichuanConfig", 10_000.0, names=ANY_NAMES, before=only_7b, weights=Weights(rows=(Rows("W_pack",
+        "qkv"),), source="read")),
     "bitnet": Text("BitNetConfig", 500_000.0, (2560, 20, 5, 30, None, 2048)),
     "cwm": Text("CwmConfig", CWM, (6144, 48, 8, 64, 128, 131_072), layers=Layers(every_from_first(4), BY_NAME)),
     "hyperclovax": Text("HyperCLOVAXConfig", 10_000.0, (4096, 32, None, 32, None, 2048)),
     "hyperclovax_vision_v2": Frame(
         parts={"vision_config": PartOf("qwen2_5_vl_vision"), "text_config": PartOf("hyperclovax")}),
     "idefics3": Frame(parts={"text_config": PartOf("llama")}),
-    "internlm2": Text("InternLM2Config", 10_000.0, names=ANY_NAMES),
+    "internlm2": Text("InternLM2Config", 10_000.0, names=ANY_NAMES,
+        weights=Weights(attention=("layers.{}.attention",), rows=(Rows("wqkv", "qkv", blocks="kv_heads"),),
+        source="read")),
     "internlm3": Text("InternLM3Config", 10_000.0, (4096, 32, 2, 48, 128, 32_768)),
     "iquestcoder": Text("IQuestCoderConfig", 10_000.0, (5120, 40, 8, 80, 128, 131_072)),
     "jais2": Text("Jais2Config", 10_000.0, (3328, 26, None, 32, None, 8192)),
@@ -108,7 +112,7 @@ ROWS: dict[str, Row] = {
     "mllama_text_model": Text("MllamaTextConfig", 500_000.0, (4096, 32, 8, 40, None, 131_072),
         layers=Layers(between_cross, kinds=("cross_attention",))),
     "nemotron-nas": Text("DeciLMConfig", 10_000.0, names=ANY_NAMES,
-        layers=Layers(by_blocks, kinds=("linear", "no_op"))),
+        layers=Layers(by_blocks, kinds=("linear", "no_op")), weights=Weights(source="read")),
     "perception_lm": Frame(parts={"text_config": PartOf("llama")}),
     "seed_oss": Text("SeedOssConfig", 10_000.0, (4096, 80, 8, 64, 128, 524_288)),
     "smollm3": Text("SmolLM3Config", 2_000_000.0, (2048, 16, 4, 36, None, 32_768), layers=LISTED,

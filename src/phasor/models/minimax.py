@@ -9,6 +9,8 @@ from ..reading.keys import Keys, is_dict
 from ..reading.layers import BY_NAME, Layers, must_say
 from ..reading.row import Chosen, Row
 from ..reading.text import Text
+from ..weights import Weights
+from .tensors import LATENT
 
 
 def sparse(keys: Keys, count: int) -> list[str]:
@@ -26,14 +28,16 @@ M3 = Text(
     layers=Layers(sparse, BY_NAME, kinds=("minimax_m3_sparse",)), partial=0.5,
     notes=("transformers reads partial_rotary_factor only: without it, it turns all channels",),
     inner={"indexer": Indexer(128, 4, word="minimax_m3_sparse", nested="sparse_attention_config",
-                              inside=("sparse_index_dim", "sparse_num_index_heads"))},
+                              inside=("sparse_index_dim", "sparse_num_index_heads"),
+                              weights=Weights(attention=("layers.{}.self_attn.indexer",)))},
 )  # fmt: skip
 
 # fmt: off
 ROWS: dict[str, Row | Chosen] = {
-    "minicpm": Text("MiniCPMConfig", 10_000.0, names=ANY_NAMES, spelled={"su": "longrope"}, tables="float32"),
+    "minicpm": Text("MiniCPMConfig", 10_000.0, names=ANY_NAMES, spelled={"su": "longrope"}, tables="float32",
+        weights=Weights(source="read")),
     "minicpm3": Text("MiniCPM3Config", 10_000.0, (2560, 40, 40, 62, None, 32_768), spelled={"su": "longrope"},
-        mla=(64, 32)),
+        mla=(64, 32), weights=Weights(rows=LATENT)),
     "minimax": Text("MiniMaxConfig", 1_000_000.0, (4096, 32, 8, 32, None, 131_072),
         layers=Layers(must_say, {**BY_NAME, "attn_type_list": {0: "linear_attention", 1: "full_attention"}},
             kinds=("linear_attention",)),

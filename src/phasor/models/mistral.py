@@ -12,6 +12,8 @@ from ..reading.schemes import ORIGINAL
 from ..reading.text import Text
 from ..reading.without import Frame
 from ..temperature import LearnedLog, LogFloor, Temperature
+from ..weights import Weights
+from .tensors import LATENT, LIGHTNING
 
 YARN = {
     "rope_type": "yarn", "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
@@ -58,13 +60,14 @@ ROWS: dict[str, Row] = {
     "mistral": Text("MistralConfig", 10_000.0, (4096, 32, 8, 32, None, 131_072)),
     "mistral3": Frame(parts={"text_config": PartOf("mistral"), "vision_config": PartOf("pixtral")}),
     "mistral4": Text("Mistral4Config", MISTRAL4, (4096, 32, 32, 36, None, 1_048_576), mla=(64, 64),
-        interleave_key=True, interleaved=True, permuted=True, temperature=by_beta),
+        interleave_key=True, interleaved=True, permuted=True, temperature=by_beta, weights=Weights(rows=LATENT)),
     "mistral_large4": Frame(parts={"vision_config": PartOf("pixtral")}),
     "mistral_large4_text": Text("MistralLarge4TextConfig", MISTRAL_LARGE4, (6144, 64, 64, 72, None, 1_048_576),
         layers=Layers(alike("indexed_attention"), BY_NAME, kinds=("indexed_attention",)), turns=by_no_rope_layers,
         mla=(64, 64), interleaved=True, permuted=True, learned=True, after=learned_log,
         notes=("layers that take keys from another layer (kv_source_layers) rotate q only",),
-        inner={"indexer": Indexer(128, 32, interleaved=True, permuted=True)}),
+        inner={"indexer": Indexer(128, 32, interleaved=True, permuted=True, weights=LIGHTNING)},
+            weights=Weights(rows=LATENT, may_lack=("k",), frequencies="rotary_emb.alpha")),
     "mixtral": Text("MixtralConfig", 1_000_000.0, (4096, 32, 8, 32, None, 131_072)),
     "voxtral": Frame(
         parts={"text_config": PartOf("llama", {"hidden_size": 3072, "num_key_value_heads": 8, "num_hidden_layers": 30,

@@ -8,6 +8,7 @@ from ..reading.layers import BY_NAME, Layers, every
 from ..reading.model import ModelRotary
 from ..reading.row import Row
 from ..reading.text import Text
+from ..weights import Rows, Weights
 
 OLMO3 = {
     "sliding_attention": Rope(500_000.0),
@@ -29,8 +30,10 @@ def some_unscaled(model: ModelRotary, keys: Keys) -> ModelRotary:
 # fmt: off
 ROWS: dict[str, Row] = {
     "flex_olmo": Text("FlexOlmoConfig", 500_000.0, (4096, 32, None, 32, None, 4096), tables="float32"),
-    "molmo": Text("MolmoConfig", 10_000.0, names=ANY_NAMES, tables="float32"),
-    "molmo2_text": Text("Molmo2TextConfig", 10_000.0, (4096, 32, 8, 36, 128, 36_864), after=some_unscaled),
+    "molmo": Text("MolmoConfig", 10_000.0, names=ANY_NAMES, tables="float32",
+        weights=Weights(attention=("blocks.{}",), rows=(Rows("att_proj", "qkv"),), source="read")),
+    "molmo2_text": Text("Molmo2TextConfig", 10_000.0, (4096, 32, 8, 36, 128, 36_864), after=some_unscaled,
+        published=Weights(attention=("blocks.{}.self_attn",), rows=(Rows("att_proj", "qkv"),), source="read")),
     "olmo": Text("OlmoConfig", 10_000.0, (4096, 32, None, 32, None, 2048), tables="float32"),
     "olmo2": Text("Olmo2Config", 10_000.0, (4096, 32, None, 32, None, 2048), tables="float32"),
     "olmo3": Text("Olmo3Config", OLMO3, (4096, 32, None, 32, None, 2048), fills=True,

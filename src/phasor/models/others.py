@@ -7,6 +7,7 @@ from ..reading.model import ModelRotary
 from ..reading.row import PartOf, Row
 from ..reading.text import Text
 from ..reading.without import Frame
+from ..weights import Rows, Weights
 
 
 def every_cycle(model: ModelRotary, keys: Keys) -> ModelRotary:
@@ -34,8 +35,12 @@ ROWS: dict[str, Row] = {
     "fun_asr_nano": Frame(parts={"text_config": PartOf("qwen3")}),
     "fuyu": Frame(parts={"text_config": PartOf("persimmon")}),
     "got_ocr2": Frame(parts={"text_config": PartOf("qwen2")}),
-    "hrm_text": Text("HrmTextConfig", 10_000.0, (1536, 12, None, 16, 128, 2048), after=every_cycle),
-    "idefics": Text("IdeficsConfig", 10_000.0, (4096, 32, None, 32, None, 2048)),
+    "hrm_text": Text("HrmTextConfig", 10_000.0, (1536, 12, None, 16, 128, 2048), after=every_cycle,
+        weights=Weights(attention=("L_module.layers.{}.self_attn", "H_module.layers.{}.self_attn"), stacks="loop"),
+        published=Weights(attention=("L_module.layers.{}.attn", "H_module.layers.{}.attn"), rows=(Rows("gqkv_proj",
+        "gqkv"),), stacks="loop", source="read")),
+    "idefics": Text("IdeficsConfig", 10_000.0, (4096, 32, None, 32, None, 2048),
+        weights=Weights(q_norms=("q_layer_norm",), k_norms=("k_layer_norm",))),
     "internvl": Frame(parts={"text_config": PartOf("qwen2")}),
     "lasr_ctc": Frame(parts={"encoder_config": PartOf("lasr_encoder")}),
     "ovis2": Frame(parts={"text_config": PartOf("qwen2")}),
@@ -44,7 +49,8 @@ ROWS: dict[str, Row] = {
     "sam3_video": Frame(parts={"tracker_config": PartOf("sam3_tracker_video")}),
     "sam3_vision_model": Frame(parts={"backbone_config": PartOf("sam3_vit_model")}),
     "timesfm2_5": Text("TimesFm2_5Config", 10_000.0, (1280, 16, 16, 20, 80, 16_384),
-        notes=("q and k are normalised after the rotation", "positions of padding may be negative")),
+        notes=("q and k are normalised after the rotation", "positions of padding may be negative"),
+            weights=Weights(q_norms=("q_norm", "scaling."))),
     "video_llava": Frame(parts={"text_config": PartOf("llama")}),
     "vipllava": Frame(parts={"text_config": PartOf("llama")}),
 }

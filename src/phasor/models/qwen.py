@@ -14,6 +14,8 @@ from ..reading.row import PartOf, Row
 from ..reading.text import Text
 from ..reading.without import Frame
 from ..scaling import Scaling, SteppedNTK
+from ..weights import Rows, Weights
+from .tensors import GATED
 
 FRAMES = Rule(per_frame=True)
 POOLED = ("keys are pooled and stand at the first position of their block",)
@@ -44,7 +46,7 @@ def logn(model: ModelRotary, keys: Keys) -> ModelRotary:
 ROWS: dict[str, Row] = {
     "cosmos3_edge": Frame(positions=FRAMES),
     "cosmos3_edge_text": Text("Cosmos3EdgeTextConfig", 100_000_000.0, (2048, 16, 8, 28, 128, 131_072),
-        axes=striped(24, 20, 20)),
+        axes=striped(24, 20, 20), published=Weights(rows=(Rows("to_q", "q"), Rows("to_k", "k")), source="read")),
     "cosmos3_omni": Frame(parts={"vision_config": PartOf("qwen3_vl_vision"), "text_config": PartOf("qwen3_vl_text")},
         positions=FRAMES),
     "jev": Frame(parts={"text_config": PartOf("qwen3_5_text")}),
@@ -52,7 +54,8 @@ ROWS: dict[str, Row] = {
     "minicpmv4_6": Frame(parts={"text_config": PartOf("qwen3_5_text")}),
     "minicpmv4_7": Frame(parts={"text_config": PartOf("qwen3_5_text")}),
     "qwen": Text("QWenConfig", Rope(10_000.0, top=("rotary_emb_base",)), names=ANY_NAMES, shares=("rotary_pct",),
-        partial=1.0, tables="float32", scale=stepped, after=logn),
+        partial=1.0, tables="float32", scale=stepped, after=logn, weights=Weights(attention=("h.{}.attn",),
+            rows=(Rows("c_attn", "qkv"),), source="read")),
     "qwen2": Text("Qwen2Config", 10_000.0, (4096, 32, 32, 32, None, 32_768), layers=LISTED),
     "qwen2_5_omni": Frame(parts={"talker_config": PartOf("qwen2_5_omni_talker")},
         positions=Rule(after="largest", time="clock", rate=25, mix="chunks", shared_marks=True, padding=1)),
@@ -77,18 +80,19 @@ ROWS: dict[str, Row] = {
     "qwen3_5_moe_text": Text("Qwen3_5MoeTextConfig", 10_000.0, (2048, 16, 2, 40, 256, 32_768),
         layers=Layers(every(4, "full_attention_interval", others="linear_attention"), BY_NAME,
             kinds=("linear_attention",)),
-        partial=0.25, axes=striped(11, 11, 10)),
+        partial=0.25, axes=striped(11, 11, 10), weights=GATED),
     "qwen3_5_text": Text("Qwen3_5TextConfig", 10_000.0, (4096, 16, 4, 32, 256, 32_768),
         layers=Layers(every(4, "full_attention_interval", others="linear_attention"), BY_NAME,
             kinds=("linear_attention",)),
-        partial=0.25, axes=striped(11, 11, 10)),
+        partial=0.25, axes=striped(11, 11, 10), weights=GATED),
     "qwen3_asr": Frame(parts={"text_config": PartOf("qwen3")}),
-    "qwen3_asr_text": Text("Qwen3ASRTextConfig", 5_000_000.0, layers=LISTED, axes=striped(24, 20, 20)),
+    "qwen3_asr_text": Text("Qwen3ASRTextConfig", 5_000_000.0, layers=LISTED, axes=striped(24, 20, 20),
+        weights=Weights(source="read")),
     "qwen3_moe": Text("Qwen3MoeConfig", 10_000.0, (2048, 32, 4, 24, None, 32_768)),
     "qwen3_next": Text("Qwen3NextConfig", 10_000.0, (2048, 16, 2, 48, 256, 32_768),
         layers=Layers(every(4, "full_attention_interval", others="linear_attention"), BY_NAME,
             kinds=("linear_attention",)),
-        partial=0.25),
+        partial=0.25, weights=GATED),
     "qwen3_omni_moe": Frame(parts={"code2wav_config": PartOf("qwen3_omni_moe_code2wav")},
         positions=Rule(after="largest", time="clock", rate=25, whole=False, mix="time")),
     "qwen3_omni_moe_talker_code_predictor": Text("Qwen3OmniMoeTalkerCodePredictorConfig", 10_000.0,
@@ -109,7 +113,9 @@ ROWS: dict[str, Row] = {
         layers=Layers(every(4, "full_attention_interval", others="linear_attention", full="indexed_attention"),
             BY_NAME, kinds=("linear_attention", "indexed_attention")),
         partial=1.0, axes=striped(11, 11, 10),
-        inner={"indexer": Indexer(None, None, names=("indexer_head_dim", "indexer_n_heads"), notes=POOLED)}),
+        inner={"indexer": Indexer(None, None, names=("indexer_head_dim", "indexer_n_heads"), notes=POOLED,
+            weights=Weights(attention=("layers.{}.self_attn.indexer",), rows=(Rows("index_qk_proj", "qk"),),
+            q_norms=("q_layernorm",), k_norms=("k_layernorm",)))}, weights=GATED),
     "video_llama_3": Frame(parts={"text_config": PartOf("qwen2")}),
 }
 # fmt: on

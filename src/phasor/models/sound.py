@@ -4,6 +4,8 @@ from ..reading.facts import Rope
 from ..reading.row import PartOf, Row
 from ..reading.text import Text
 from ..reading.without import Frame
+from ..weights import Weights
+from .tensors import LINEAR
 
 HIGGS_AUDIO_V2 = Rope(
     500_000.0,
@@ -18,13 +20,14 @@ HIGGS_AUDIO_V2 = Rope(
 ROWS: dict[str, Row] = {
     "audioflamingo3": Frame(parts={"text_config": PartOf("qwen2")}),
     "csm": Text("CsmConfig", 500_000.0, (2048, 32, 8, 16, None, 2048),
-        parts={"codec_config": PartOf("mimi"), "depth_decoder_config": PartOf("csm_depth_decoder_model")}),
+        parts={"codec_config": PartOf("mimi"), "depth_decoder_config": PartOf("csm_depth_decoder_model")},
+            weights=Weights(attention=("backbone_model.layers.{}.self_attn",))),
     "csm_depth_decoder_model": Text("CsmDepthDecoderConfig", 500_000.0, (1024, 8, 2, 4, None, 33)),
     "higgs_audio_v2": Text("HiggsAudioV2Config", HIGGS_AUDIO_V2, (3072, 24, 8, 28, 128, 2048)),
     "kyutai_speech_to_text": Text("KyutaiSpeechToTextConfig", 10_000.0, (2048, 32, None, 48, None, 750),
-        parts={"codec_config": PartOf("mimi")}),
+        parts={"codec_config": PartOf("mimi")}, weights=Weights(rows=LINEAR)),
     "moshi": Text("MoshiConfig", 10_000.0, (4096, 32, None, 32, None, 3000),
-        parts={"audio_encoder_config": PartOf("mimi")}),
+        parts={"audio_encoder_config": PartOf("mimi")}, weights=Weights(rows=LINEAR)),
     "moss_transcribe_diarize": Frame(parts={"text_config": PartOf("qwen3")}),
     "nemo_speechlm": Frame(parts={"word_timestamp_config": PartOf("nemotron3_5_transcribe_word_timestamp")}),
     "nemotron3_5_transcribe_audio": Frame(parts={"asr_config": PartOf("nemotron3_5_transcribe_asr_audio")}),

@@ -13,6 +13,8 @@ from ..reading.part import Part
 from ..reading.row import PartOf, Row
 from ..reading.without import NoRotary
 from ..spec import RotarySpec
+from ..weights import Rows, Weights
+from .tensors import BERT, KEY
 
 ESM_SCALE = ("queries are scaled by head_dim ** -0.5 before the rotation",)
 SPEECH: GridNames = (("hidden_size",), ("speech_encoder_attention_heads",), ("speech_encoder_layers",))
@@ -143,10 +145,17 @@ def musicflamingo(part: Part) -> ModelRotary:
     return of_one_spec(part, spec, ("audio_features",), 1, targets=(), notes=notes)
 
 
+FEATURES = "it turns the features of the audio tower by their times, before any projection"
+HIDDEN_STATES = "it turns the hidden states before q and k are projected from them"
 ROWS: dict[str, Row] = {
-    "clvp_encoder": Odd("ClvpEncoderConfig", "ClvpRotaryPositionalEmbedding", clvp),
+    "clvp_encoder": Odd(
+        "ClvpEncoderConfig",
+        "ClvpRotaryPositionalEmbedding",
+        clvp,
+        weights=Weights(rows=(Rows("q_proj", "q"), KEY, Rows("v_proj", "w"), Rows("out_proj", "o", axis=1))),
+    ),
     "esmfold2_atom": Odd("EsmFold2AtomEncoderConfig", "EsmFold2RotaryEmbedding", esmfold2_atom),
-    "evolla_saprot": Odd("SaProtConfig", "EvollaSaProtRotaryEmbedding", saprot),
+    "evolla_saprot": Odd("SaProtConfig", "EvollaSaProtRotaryEmbedding", saprot, weights=BERT),
     "moonshine": Line(
         "MoonshineConfig",
         Rope(10_000.0, {"partial_rotary_factor": 0.9}),
@@ -158,13 +167,31 @@ ROWS: dict[str, Row] = {
         interleaved=True,
         before=same_heads,
         after=both_stacks,
+        weights=Weights(attention=("encoder.layers.{}.self_attn", "decoder.layers.{}.self_attn"), stacks="after"),
     ),
     "musicflamingo": Odd(
-        "MusicFlamingoConfig", "MusicFlamingoRotaryEmbedding", musicflamingo, parts={"text_config": PartOf("qwen2")}
+        "MusicFlamingoConfig",
+        "MusicFlamingoRotaryEmbedding",
+        musicflamingo,
+        parts={"text_config": PartOf("qwen2")},
+        weights=FEATURES,
     ),
-    "seamless_m4t": Odd("SeamlessM4TConfig", "SeamlessM4TConformerRotaryPositionalEmbedding", seamless_m4t),
-    "wav2vec2-bert": Odd("Wav2Vec2BertConfig", "Wav2Vec2BertRotaryPositionalEmbedding", wav2vec2_bert),
+    "seamless_m4t": Odd(
+        "SeamlessM4TConfig",
+        "SeamlessM4TConformerRotaryPositionalEmbedding",
+        seamless_m4t,
+        weights=HIDDEN_STATES,
+    ),
+    "wav2vec2-bert": Odd(
+        "Wav2Vec2BertConfig",
+        "Wav2Vec2BertRotaryPositionalEmbedding",
+        wav2vec2_bert,
+        weights=HIDDEN_STATES,
+    ),
     "wav2vec2-conformer": Odd(
-        "Wav2Vec2ConformerConfig", "Wav2Vec2ConformerRotaryPositionalEmbedding", wav2vec2_conformer
+        "Wav2Vec2ConformerConfig",
+        "Wav2Vec2ConformerRotaryPositionalEmbedding",
+        wav2vec2_conformer,
+        weights=HIDDEN_STATES,
     ),
 }

@@ -20,6 +20,8 @@ from ..reading.planes import (
     space_tiled,
 )
 from ..reading.row import Row
+from ..weights import Rows, Weights
+from .tensors import LINEAR, MEMORY_ATTENTION, STACKED
 from .vision_odd import PREDICTOR
 
 MEMORY: GridNames = (
@@ -75,56 +77,69 @@ def _memory(prefix: str, layers: int, *notes: str) -> Grid:
         config=f"{prefix}Config", code=f"{prefix}VisionRotaryEmbedding", sizes=(256, 1, layers), names=MEMORY,
         layout=plane_interleaved, downsample="memory_attention_downsample_rate",
         base_names=("rope_theta", "memory_attention_rope_theta"), notes=(*MEMORY_KEYS, *notes),
+        weights=MEMORY_ATTENTION,
     )  # fmt: skip
 
 
-def _centred(config: str, code: str, sizes: tuple[int, int, int], registers: int, *notes: str) -> Grid:
+def _centred(
+    config: str, code: str, sizes: tuple[int, int, int], registers: int, *notes: str, weights: Weights
+) -> Grid:
     """DINOv3 and its heirs: a class token and registers, then patches at real coordinates."""
     return Grid(
         config=config, code=code, sizes=sizes, layout=centres, base=100.0, tables="activation", prefix=1,
-        registers=registers, notes=(CENTRES, *notes),
+        registers=registers, notes=(CENTRES, *notes), weights=weights,
     )  # fmt: skip
 
 
 # fmt: off
 ROWS: dict[str, Row] = {
     # positions (row, column); a block of pairs for each; halves; float32 tables
-    "cohere_compass_vision": _vision("CohereCompass", (1152, 16, 27), SHORT),
-    "dots3_note_vision_encoder": _vision("Dots3Note", (1536, 24, 42), DOTS),
-    "ernie4_5_vl_moe_vision": _vision("Ernie4_5_VLMoe", (1280, 16, 32), SHORT),
-    "exaone4_5_vision": _vision("Exaone4_5_", (3584, 16, 32), SHORT, kv_heads=8),
-    "glm4v_moe_vision": _vision("Glm4vMoe", (1536, 12, 24), SHORT),
-    "glm4v_vision": _vision("Glm4v", (1536, 12, 24), SHORT),
-    "glm5_next_vision": _vision("Glm5Next", (1024, 16, 24), SHORT),
-    "glm_ocr_vision": _vision("GlmOcr", (1024, 16, 24), SHORT),
+    "cohere_compass_vision": _vision("CohereCompass", (1152, 16, 27), SHORT, weights=STACKED),
+    "dots3_note_vision_encoder": _vision("Dots3Note", (1536, 24, 42), DOTS, weights=STACKED),
+    "ernie4_5_vl_moe_vision": _vision("Ernie4_5_VLMoe", (1280, 16, 32), SHORT, weights=STACKED),
+    "exaone4_5_vision": _vision("Exaone4_5_", (3584, 16, 32), SHORT, kv_heads=8, weights=STACKED),
+    "glm4v_moe_vision": _vision("Glm4vMoe", (1536, 12, 24), SHORT, weights=STACKED),
+    "glm4v_vision": _vision("Glm4v", (1536, 12, 24), SHORT, weights=STACKED),
+    "glm5_next_vision": _vision("Glm5Next", (1024, 16, 24), SHORT, weights=STACKED),
+    "glm_ocr_vision": _vision("GlmOcr", (1024, 16, 24), SHORT, weights=STACKED),
     "lfm3_vl_vision": _vision("Lfm3Vl", (1024, 16, 14), base=1_000_000.0, kv_heads=8, kinds=convolutions),
     "mlcd_vision_model": Grid(config="MLCDVisionConfig", code="MLCDRotaryEmbedding", sizes=(1664, 16, 48),
         notes=LEARNED_CLASS),
     "paddleocr_vl_vision": _vision("PaddleOCR", (1152, 16, 27)),
     "qwen2_5_omni_vision_encoder": Grid(config="Qwen2_5OmniVisionEncoderConfig",
-        code="Qwen2_5OmniVisionRotaryEmbedding", sizes=(3584, 16, 32), names=SHORT),
-    "qwen2_5_vl_vision": _vision("Qwen2_5_VL", (3584, 16, 32), SHORT),
-    "qwen2_vl_vision": _vision("Qwen2VL", (1280, 16, 32), EMBED_DIM),
-    "qwen3_5_moe_vision": _vision("Qwen3_5Moe", (1152, 16, 27), SHORT),
-    "qwen3_5_vision": _vision("Qwen3_5", (1152, 16, 27), SHORT),
+        code="Qwen2_5OmniVisionRotaryEmbedding", sizes=(3584, 16, 32), names=SHORT,
+            weights=Weights(attention=("blocks.{}.attn",), rows=(Rows("q", "q"), Rows("k", "k")))),
+    "qwen2_5_vl_vision": _vision("Qwen2_5_VL", (3584, 16, 32), SHORT, weights=STACKED),
+    "qwen2_vl_vision": _vision("Qwen2VL", (1280, 16, 32), EMBED_DIM, weights=STACKED),
+    "qwen3_5_moe_vision": _vision("Qwen3_5Moe", (1152, 16, 27), SHORT, weights=STACKED),
+    "qwen3_5_vision": _vision("Qwen3_5", (1152, 16, 27), SHORT, weights=STACKED),
     "qwen3_omni_moe_vision_encoder": Grid(config="Qwen3OmniMoeVisionEncoderConfig",
-        code="Qwen3OmniMoeVisionRotaryEmbedding", sizes=(1152, 16, 27), names=SHORT),
-    "qwen3_vl_moe_vision": _vision("Qwen3VLMoe", (1152, 16, 27), SHORT),
-    "qwen3_vl_vision": _vision("Qwen3VL", (1152, 16, 27), SHORT),
-    "qwen4_exp_vision": _vision("Qwen4Exp", (1152, 16, 27), SHORT),
+        code="Qwen3OmniMoeVisionRotaryEmbedding", sizes=(1152, 16, 27), names=SHORT, weights=STACKED),
+    "qwen3_vl_moe_vision": _vision("Qwen3VLMoe", (1152, 16, 27), SHORT, weights=STACKED),
+    "qwen3_vl_vision": _vision("Qwen3VL", (1152, 16, 27), SHORT, weights=STACKED),
+    "qwen4_exp_vision": _vision("Qwen4Exp", (1152, 16, 27), SHORT, weights=STACKED),
     "video_llama_3_vision": _vision("VideoLlama3", (768, 12, 12)),
     # the same layout, other positions or tables
-    "muse_glimmer_vision": _vision("MuseGlimmer", (1536, 16, 50), tables="rounded", kinds=windows, notes=PLUS_ONE),
-    "muse_spark_vision": _vision("MuseSpark", (1536, 16, 50), tables="rounded", kinds=windows, notes=PLUS_ONE),
-    "dinov3_vit": _centred("DINOv3ViTConfig", "DINOv3ViTRopePositionEmbedding", (384, 6, 12), 0),
-    "eomt_dinov3": _centred("EomtDinov3Config", "EomtDinov3RotaryEmbedding", (1024, 16, 24), 4, QUERIES),
+    "muse_glimmer_vision": _vision("MuseGlimmer", (1536, 16, 50), tables="rounded", kinds=windows, notes=PLUS_ONE,
+        weights=Weights(attention=("layers.{}.attn",))),
+    "muse_spark_vision": _vision("MuseSpark", (1536, 16, 50), tables="rounded", kinds=windows, notes=PLUS_ONE,
+        weights=Weights(attention=("layers.{}.attn",))),
+    "dinov3_vit": _centred("DINOv3ViTConfig", "DINOv3ViTRopePositionEmbedding", (384, 6, 12), 0,
+        weights=Weights(attention=("layer.{}.attention",))),
+    "eomt_dinov3": _centred("EomtDinov3Config", "EomtDinov3RotaryEmbedding", (1024, 16, 24), 4, QUERIES,
+        weights=Weights(attention=("layers.{}.attention",))),
     # other orders of the pairs
     "gemma4_vision": _vision("Gemma4", (768, 12, 16), layout=plane_blocks, base=100.0, tables="activation",
-        kv_heads=12, head_dim=64, notes=("positions are (column, row)",)),
-    "kimi_k25_vision": _vision("Kimi_K25", (1152, 16, 27), KIMI, layout=plane_alternating),
+        kv_heads=12, head_dim=64, notes=("positions are (column, row)",), weights=Weights(rows=LINEAR)),
+    "kimi_k25_vision": _vision("Kimi_K25", (1152, 16, 27), KIMI, layout=plane_alternating,
+        weights=Weights(attention=("layers.{}.attn",)), published=Weights(attention=("blocks.{}",), rows=(Rows("wqkv",
+        "qkv"),), source="read")),
     "minimax_m3_vl_vision": _vision("MiniMaxM3VL", (1280, 16, 32), layout=space, tables="activation"),
-    "pixtral": _vision("Pixtral", (1024, 16, 24), layout=one_ladder, tables="activation"),
-    "step3p5_vision": _vision("Step3p7", (1536, 16, 47), layout=plane_swapped),
+    "pixtral": _vision("Pixtral", (1024, 16, 24), layout=one_ladder, tables="activation",
+        weights=Weights(attention=("layers.{}.attention",))),
+    "step3p5_vision": _vision("Step3p7", (1536, 16, 47), layout=plane_swapped,
+        published=Weights(attention=("transformer.resblocks.{}.attn",), rows=(Rows("in_proj_weight.", "qkv"),
+        Rows("in_proj_bias.", "qkv", always=False)), source="read")),
     # neighbouring channels
     "inkling2_vision": _vision("Inkling2", (1024, 16, 23), layout=plane_swapped_interleaved, notes=OTHER_TOKENS),
     "llama4_vision_model": _vision("Llama4", (768, 16, 34), layout=plane_interleaved, suffix=1,
@@ -134,6 +149,7 @@ ROWS: dict[str, Row] = {
     "sam3_tracker_video": _memory("Sam3TrackerVideo", 4),
     "vjepa2": Grid(config="VJEPA2Config", code="VJEPA2RopeAttention", sizes=(1024, 16, 24), layout=space_tiled,
         tables="activation",
-        notes=OWN_DTYPE, inner={"predictor": Beside(PREDICTOR)}),
+        notes=OWN_DTYPE, inner={"predictor": Beside(PREDICTOR)},
+            weights=Weights(attention=("encoder.layer.{}.attention",), rows=(Rows("query", "q"), Rows("key", "k")))),
 }
 # fmt: on

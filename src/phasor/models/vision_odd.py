@@ -11,6 +11,7 @@ from ..reading.part import Part
 from ..reading.planes import CENTRES, centres, plane_interleaved, space_tiled
 from ..reading.row import Row
 from ..spec import RotarySpec
+from ..weights import Rows, Weights
 
 
 def sam3(part: Part) -> ModelRotary:
@@ -106,10 +107,29 @@ def _side(part: Part, name: str, default: int) -> int:
     return int(value)
 
 
-PREDICTOR = Odd("VJEPA2Config", "VJEPA2RopeAttention", vjepa2_predictor)
+PREDICTOR = Odd(
+    "VJEPA2Config",
+    "VJEPA2RopeAttention",
+    vjepa2_predictor,
+    weights=Weights(attention=("predictor.layer.{}.attention",), rows=(Rows("query", "q"), Rows("key", "k"))),
+)
+WHOLE = "it turns the whole hidden state before heads are cut off it, so that pairs may not be moved"
 ROWS: dict[str, Row] = {
-    "efficientloftr": Odd("EfficientLoFTRConfig", "EfficientLoFTRRotaryEmbedding", efficientloftr),
-    "sam3_vit_model": Odd("Sam3ViTConfig", "Sam3ViTRotaryEmbedding", sam3),
-    "sapiens2": Odd("Sapiens2Config", "Sapiens2RopePositionEmbedding", sapiens2),
+    "efficientloftr": Odd(
+        "EfficientLoFTRConfig",
+        "EfficientLoFTRRotaryEmbedding",
+        efficientloftr,
+        weights=WHOLE,
+    ),
+    "sam3_vit_model": Odd(
+        "Sam3ViTConfig", "Sam3ViTRotaryEmbedding", sam3, weights=Weights(attention=("layers.{}.attention",))
+    ),
+    "sapiens2": Odd(
+        "Sapiens2Config",
+        "Sapiens2RopePositionEmbedding",
+        sapiens2,
+        weights=Weights(attention=("layer.{}.attention",)),
+        published=Weights(attention=("blocks.{}.attn",), rows=(Rows("wq", "q"), Rows("wk", "k")), source="read"),
+    ),
     "vjepa2_predictor": PREDICTOR,
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..positions import Rule
+from ..weights import Weights
 from .keys import Keys
 from .model import ModelRotary
 
@@ -25,6 +26,8 @@ class Row(ABC):
     - ``parts``: key of a part -> what stands there, where the part itself does not say it.
     - ``inner``: further parts that the same config describes, by name: indexers, predictors.
     - ``frame``: its configs may also be no more than a frame around their parts.
+    - ``weights``: the names of the tensors that hold q and k, in the state dict of transformers' model, or why there
+      are none; ``published``: those of the published files, where they differ.
     - ``positions``: how it numbers images, video and sound among its text (`phasor.positions`).
     """
 
@@ -35,6 +38,8 @@ class Row(ABC):
     inner: Mapping[str, "Inner"] = field(default_factory=dict)
     frame: bool = False
     positions: Rule | None = None
+    weights: Weights | str = Weights()  # noqa: RUF009 (frozen)
+    published: Weights | None = None
 
     @abstractmethod
     def read(self, name: str, data: dict[str, Any], path: str, above: dict[str, Any]) -> tuple[ModelRotary, Keys]:
@@ -44,10 +49,13 @@ class Row(ABC):
         """
 
 
+@dataclass(frozen=True, kw_only=True)
 class Inner(ABC):
     """A part that is described by the config of another; ``reads``: keys that only it reads."""
 
     reads: ClassVar[tuple[str, ...]] = ()
+
+    weights: Weights = Weights()  # noqa: RUF009 (frozen)
 
     def stands_in(self, data: dict[str, Any]) -> bool:
         """Whether a model of this config has it."""

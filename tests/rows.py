@@ -9,8 +9,10 @@ from phasor.reading.indexer import Indexer
 from phasor.reading.keys import Keys
 from phasor.reading.model import ModelRotary
 from phasor.reading.odd import Line, Odd
+from phasor.reading.row import Row
 from phasor.reading.text import Text
 from phasor.reading.without import Unreadable
+from phasor.weights import Weights
 
 OTHER_NAMES = {"deepseek_ref", "kimi_k2", "phi4mm", "roformer_v2"}  # of the same code
 
@@ -22,6 +24,10 @@ FAMILIES: dict[str, Text] = {
 TOWERS: dict[str, Any] = {name: row for name, row in ROWS.items() if isinstance(row, Grid | Line | Odd)}
 UNREADABLE = {name: row.reason for name, row in ROWS.items() if isinstance(row, Unreadable)}
 INDEXERS = {name: inner for name, row in FAMILIES.items() for inner in row.inner.values() if isinstance(inner, Indexer)}
+REMOTE = {name for name, row in ROWS.items() if type(row) is Text and not any(row.sizes)}
+WEIGHTS = {n: w for n, row in ROWS.items() if isinstance(w := getattr(row, "weights", None), Weights)}
+NO_WEIGHTS = {n: w for n, row in ROWS.items() if isinstance(w := getattr(row, "weights", None), str)}
+PUBLISHED = {n: row.published for n, row in ROWS.items() if isinstance(row, Row) and row.published is not None}
 RULES = {name: row.positions for name, row in ROWS.items() if getattr(row, "positions", None) is not None}
 
 

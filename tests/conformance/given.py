@@ -1,0 +1,151 @@
+"""Tiny models and inputs for types whose model is no auto class's, or takes what no other does."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from phasor.configs import ModelRotary, read_config
+
+from .tiny import _candidates, _tensors, outputs, tiny_config, tiny_inputs, tiny_model
+from .walk import quiet
+
+# Type -> (composite type, path of its config, module, class): models that are built from a part of another's config.
+PARTS = {
+    "evolla_saprot": ("evolla", "protein_encoder_config", "evolla", "EvollaSaProtProteinEncoder"),
+    "qwen3_omni_moe_code2wav": (
+        "qwen3_omni_moe", "code2wav_config", "qwen3_omni_moe", "Qwen3OmniMoeCode2WavTransformerModel",
+    ),
+    "t5_gemma_module": ("t5_gemma_module", "", "t5gemma", "T5GemmaEncoder"),
+    "voxtral_realtime_text": ("voxtral_realtime_text", "", "voxtral_realtime", "VoxtralRealtimeTextModel"),
+}  # fmt: skip
+OF = {"vjepa2_predictor": ("vjepa2", "predictor"), "esmfold2_atom": ("esmfold2", "atom_encoder")}  # built whole
+made = torch.Generator().manual_seed(0)
+
+
+def noise(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=made)
+
+
+def words(*shape: int) -> Tensor:
+    return torch.randint(3, 90, shape, generator=made)
+
+
+def build(model_type: str) -> nn.Module:
+    """`tiny_model`, and the models of `PARTS`; a type may be that of an indexer (``deepseek_v32.indexer``)."""
+    model_type = model_type.removesuffix(".indexer")
+    if model_type not in PARTS:
+        return tiny_model(OF.get(model_type, (model_type,))[0])
+    whole, path, folder, name = PARTS[model_type]
+    config = tiny_config(whole)
+    config = getattr(config, path) if path else config
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    with quiet():
+        model = getattr(importlib.import_module(f"transformers.models.{folder}.modeling_{folder}"), name)(config).eval()
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            nn.init.normal_(parameter.data, std=0.05)
+    return model  # type: ignore[no-any-return]
+
+
+def read(model_type: str, model: nn.Module) -> ModelRotary:
+    """What phasor reads in the config of such a model, or of its indexer."""
+    if model_type.endswith(".indexer"):
+        return read_config(model.config, part="indexer")
+    whole, path = (PARTS | OF).get(model_type, ("", ""))[:2]
+    return read_config(tiny_config(whole) if whole else model.config, part=path or None)
+
+
+def memory(model: Any) -> list[Tensor]:
+    attention = model.memory_attention
+    tokens, width = (
+        attention.rotary_emb(noise(1, 1), attention.position_ids)[0].shape[-2],
+        model.config.memory_attention_hidden_size,
+    )
+    inner = attention.layers[0].cross_attn_image.k_proj.in_features
+    extra = {"num_spatial_memory_tokens": 1} if hasattr(attention, "position_ids_k") else {}
+    keys = attention.position_ids_k.shape[-2] if extra else tokens
+    return _tensors(
+        attention(
+            noise(tokens, 1, width), noise(keys, 1, inner), noise(tokens, 1, width), noise(keys, 1, inner), **extra
+        )
+    )
+
+
+def decoder(model: Any) -> list[Tensor]:
+    return _tensors(model.acoustic_decoder(noise(1, 12, model.acoustic_decoder.fc.in_features)))
+
+
+INPUTS: dict[str, Callable[[Any], Any]] = {
+    "blt_local_decoder": lambda m: {
+        "inputs_embeds": noise(2, 12, m.config.hidden_size),
+        "patch_embeds": noise(2, 12, m.patch_embedding_projection.in_features),
+    },
+    "deepseek_ocr2_encoder": lambda m: {"inputs_embeds": noise(1, 12, m.config.hidden_size), "num_patches": 6},
+    "dia_decoder": lambda m: {
+        "input_ids": words(2, 12, m.config.num_channels),
+        "encoder_hidden_states": noise(2, 12, m.config.cross_hidden_size),
+    },
+    "dots3_note_audio_encoder": lambda m: {
+        "input_features": noise(1, m.config.feature_size, 64), "chunk_sample_lengths": torch.tensor([64 * 160]),
+    },
+    "idefics": lambda m: {
+        "input_ids": words(1, 12), "pixel_values": noise(1, 1, 3, 64, 64), "image_attention_mask": torch.ones(1, 12, 1),
+    },
+    "inkling2_vision": lambda m: {
+        "pixel_values": noise(16, *[m.config.patch_size * m.config.spatial_merge_size] * 2, 3),
+        "image_grid_thw": torch.tensor([[1, 4, 4]]),
+    },
+    "mimi_decoder": lambda m: {"latents": noise(1, m.config.hidden_size, 6)},
+    "moonshine": lambda m: {"input_values": noise(1, 4000), "decoder_input_ids": words(1, 12)},
+    "moonshine_streaming": lambda m: {"input_values": noise(1, 4000), "decoder_input_ids": words(1, 12)},
+    "muse_glimmer_assistant": lambda m: {
+        "noise_embeds": noise(1, m.config.block_size, m.config.hidden_size),
+        "context_hidden_states": noise(1, 12, m.config.hidden_size * len(m.config.target_layer_ids)),
+        "attention_mask": torch.ones(1, 12 + m.config.block_size, dtype=torch.long),
+    },
+    "muse_glimmer_vision": lambda m: {"pixel_values": noise(48, 1176), "grid_thw": torch.tensor([[1, 4, 12]])},
+    "muse_spark_vision": lambda m: {"pixel_values": noise(48, 1176), "grid_thw": torch.tensor([[1, 4, 12]])},
+    "neucodec": lambda m: decoder,
+    "xcodec2": lambda m: decoder,
+    "paddleocr_vl_vision": lambda m: {
+        "pixel_values": noise(1, 16, 3, m.config.patch_size, m.config.patch_size),
+        "grid_thw": torch.tensor([[1, 4, 4]]),
+    },
+    "pocket_tts_audio_tokenizer_decoder": lambda m: {"latents": noise(1, m.config.hidden_size, 6)},
+    "qwen2_5_omni_talker": lambda m: {"inputs_embeds": noise(2, 12, m.config.embedding_size)},
+    "qwen3_omni_moe_code2wav": lambda m: {"inputs_embeds": noise(2, 12, m.config.hidden_size)},
+    "edgetam_video": lambda m: memory,
+    "sam2_video": lambda m: memory,
+    "sam3_tracker_video": lambda m: memory,
+    "t5gemma2_decoder": lambda m: {
+        "input_ids": words(2, 12), "encoder_hidden_states": noise(2, 12, m.config.hidden_size),
+    },
+    "timesfm2_5": lambda m: {"past_values": noise(1, 256)},
+    "voxtral_realtime_text": lambda m: {"input_ids": words(2, 12), "t_cond": noise(2, 1, m.config.hidden_size)},
+    "vjepa2_predictor": lambda m: {"pixel_values_videos": noise(1, 4, 3, 64, 64)},
+}  # fmt: skip
+
+
+def inputs_for(model_type: str, model: nn.Module) -> Any:
+    """Inputs with which the model reaches its attentions, though perhaps not its end."""
+    made.manual_seed(0)
+    model_type = model_type.removesuffix(".indexer")
+    if model_type in INPUTS:
+        return INPUTS[model_type](model)
+    try:
+        return tiny_inputs(model)
+    except Exception:
+        return next(iter(_candidates(model)), {})
+
+
+def run(model: nn.Module, inputs: Any) -> list[Tensor]:
+    """The model's outputs for inputs, or what a function that runs a part of it returns."""
+    made.manual_seed(1)
+    if not callable(inputs):
+        return outputs(model, inputs)
+    with quiet(), torch.no_grad():
+        return inputs(model)  # type: ignore[no-any-return]
