@@ -31,17 +31,21 @@ YARN4 = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings":
         ("llama", {"rotary_emb_base": 500_000.0}),
         ("llama", {"kv_channels": 64}),
         ("llama", {"alibi": True}),
+        ("llama", {"rope_ratio": 0.5}),
         ("llama", {"mla_use_nope": True}),
         ("phi3", {"rotary_pct": 0.5}),
         ("gpt_neox", {"rope_theta": 500_000.0}),
         ("gpt_neox", {"partial_rotary_factor": 0.5}),
         ("gptj", {"rotary_dim": 64, "rope_is_neox_style": True}),
+        ("gptj", {"rotary_dim": 64, "rope_interleave": False}),
+        ("llama", {"rope_is_neox_style": False}),
         ("gptj", {"rotary_dim": 64, "rope_scaling": {"type": "linear", "factor": 2.0}}),
         ("gptj", {"rotary_dim": 64, "rope_theta": 500_000.0}),
         ("esm", {"position_embedding_type": "rotary", "rope_scaling": {"type": "linear", "factor": 2.0}}),
         ("gemma3_text", {"swa_head_dim": 32}),
         ("gpt_oss", {"partial_rotary_factor": 0.5}),
         ("qwen3", {"use_dynamic_ntk": True}),
+        ("qwen3", {"layer_types": ["full_attention", "conv"] * 2}),
         ("gptj", {"rotary_dim": 64, "partial_rotary_factor": 0.25}),
     ],
 )
@@ -89,6 +93,8 @@ def test_a_length_may_be_written_as_a_float() -> None:
 def test_a_slip_with_a_neutral_value_is_still_a_slip() -> None:
     with pytest.raises(ValueError, match=r"attention_facter is not understood.*did you mean attention_factor"):
         read_config({**LLAMA, "rope_scaling": {**YARN4, "attention_facter": 1.0}})
+    with pytest.raises(ValueError, match=r"rope_thetas is 1\.0"):
+        read_config({**LLAMA, "rope_thetas": 1.0})
 
 
 # Two dictionaries about the same thing
@@ -105,6 +111,7 @@ def test_a_slip_with_a_neutral_value_is_still_a_slip() -> None:
         {"model_type": "olmo3", "rope_scaling": {"rope_type": "yarn", "factor": 8.0},
          "rope_parameters": {"full_attention": {"rope_theta": 5e5}, "sliding_attention": {"rope_theta": 5e5}}},
         {**LLAMA, "rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": {"rope_theta": 1e6}},
+        {**LLAMA, "rope_scaling": YARN4, "rope_parameters": {**YARN4, "beta_fast": 16}},
         {"model_type": "deepseek_v4", "rope_scaling": {**YARN4, "factor": 16.0},
          "rope_parameters": {"rope_theta": 1e4}},
     ],
@@ -149,6 +156,15 @@ def test_a_key_twice_in_one_object_is_refused(tmp_path: Path) -> None:
 
 
 # Rules of single families
+
+
+def test_null_for_a_kind_of_layer() -> None:
+    """Gemma 3's class fills it with its default base; Beam's layers with full attention do not rotate by it."""
+    nulls = {"full_attention": None, "sliding_attention": {"rope_theta": 7e3}}
+    gemma = read_config({"model_type": "gemma3_text", "num_hidden_layers": 6, "rope_parameters": nulls})
+    assert [spec.base for spec in gemma.distinct] == [7e3, 1e6]
+    beam = read_config({"model_type": "beam", "num_hidden_layers": 6, "rope_parameters": nulls})
+    assert beam.layers[5] is None and [spec.base for spec in beam.distinct] == [7e3]
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,8 @@ def test_dots_3_has_latent_attention_of_two_widths() -> None:
 def test_muse_lists_bases_of_which_only_the_zeros_matter() -> None:
     source = {"model_type": "muse_spark_text", "num_hidden_layers": 5, "rope_theta": 5e5}
     assert [spec is None for spec in read_config(source).layers] == [True, False, False, False, True]
+    six = read_config({**source, "num_hidden_layers": 6}).layers  # counted from the last
+    assert [spec is None for spec in six] == [False, True, False, False, False, True]
     listed = {**source, "layer_rope_theta": [5e5, 0, 5e5, 5e5, 0]}
     assert [spec is None for spec in read_config(listed).layers] == [False, True, False, False, True]
     with pytest.raises(ValueError, match=r"layer_rope_theta\[2\] is 10000.0, but the code uses rope_theta"):

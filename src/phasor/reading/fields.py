@@ -61,7 +61,8 @@ def read_base(reader: Reader, parameters: Rope, rope: Keys, own: OwnBase | None)
             if isinstance(keys.get(EXCHANGED), int | float):
                 keys.explain("no effect: every layer has its own base", EXCHANGED)
         return own.base
-    stated = bool(rope.places) and rope.places[0][0].startswith(f"{reader.path}rope")  # and not the class's default
+    first = rope.places[0][0].removeprefix(reader.path).partition(".")[0] if rope.places else ""
+    stated = first in reader.facts.dicts  # and not the class's default
     default = parameters.base if parameters.bare is None or not stated else parameters.bare
     found = [*rope.found(EXCHANGED), *top.found(*parameters.top)]
     if parameters.more and not stated and not reader.facts.kinds:  # which come with a base of their own

@@ -76,11 +76,8 @@ def _refuse_beside(reader: Reader, path: str, data: dict[str, Any]) -> None:
     beside = Keys([(path, {k: v for k, v in data.items() if k not in kinds})], reader.sources)
     for name in (*TYPES, "rope_theta"):
         for where, value in beside.found(name):
-            if (
-                name not in reader.facts.beside
-                and value != "default"
-                and value not in [level.get(name) for level in inside]
-            ):
+            said = ["default", *(level.get(name) for level in inside)]
+            if name not in reader.facts.beside and value not in said:
                 raise ValueError(
                     f"{where} is {value!r}, but no layer type has it: parameters stand under {', '.join(kinds)}"
                 )
