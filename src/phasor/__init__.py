@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from . import axes, encodings, heads, matrix, pairs, positions, scaling, temperature
 from .apply import apply_rotary, apply_rotary_qk, rotate
 from .attention import KVCache, attention
-from .configs import ModelRotary, read_config, read_parts, read_rule
+from .configs import ModelRotary, read_config, read_parts, read_rule, write_config
 from .integrations import patch, unpatch
 from .rotation import Rotation
 from .spec import RotarySpec
@@ -37,4 +37,5 @@ __all__ = [
     "scaling",
     "temperature",
     "unpatch",
+    "write_config",
 ]

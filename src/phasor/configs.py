@@ -1,5 +1,6 @@
 """Configs: the rotary encoding of every layer from a model's own config, through the rows of `phasor.models`."""
 
+import copy
 import os
 from dataclasses import replace
 from typing import Any
@@ -12,10 +13,11 @@ from .reading.load import load
 from .reading.model import ModelRotary
 from .reading.numbering import read_numbering
 from .reading.row import Row
-from .reading.unknown import read_by_keys
+from .reading.unknown import read_by_keys, row_by_keys
 from .reading.without import NoRotary
+from .reading.write import first_difference, repeat_above, write_part
 
-__all__ = ["ModelRotary", "NoRotary", "read_config", "read_parts", "read_rule"]
+__all__ = ["ModelRotary", "NoRotary", "read_config", "read_parts", "read_rule", "write_config"]
 
 Source = str | os.PathLike[str] | dict[str, Any] | Any
 
@@ -82,6 +84,54 @@ def _load(source: Source) -> Composite:
     from .models import ROWS  # hundreds of rows, which importing phasor need not build
 
     return Composite(load(source), ROWS)
+
+
+def write_config(model: ModelRotary, like: Source, part: str | None = None) -> dict[str, Any]:
+    """The config ``like`` as a new dictionary that says the rotation of ``model``, in its own spelling.
+
+    Base, scaling, rotated width, sections and declared length are changed where ``like`` states them; what it leaves to
+    its class is added in its style (``rope_parameters`` where it has none). All other keys stay, in their order.
+    ``like``: as ``source`` in `read_config`; it is not changed. ``part`` names the part of a composite config; without
+    it ``model.part``, or the part that `read_config` chooses.
+
+    The result is read back: ``read_config`` of it is equal to ``model``, exact angles aside, which no config states.
+    Where the family's code cannot say the model (another layout, another number of layers, one dictionary for layers
+    that differ, a scheme that it has not), a ``ValueError`` says what, and the way out.
+
+    >>> like = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
+    ...         "rope_theta": 10000.0, "rope_scaling": None}
+    >>> longer = read_config({**like, "rope_scaling": {"type": "linear", "factor": 4.0}})
+    >>> write_config(longer, like)["rope_scaling"]
+    {'rope_type': 'linear', 'factor': 4.0}
+    """
+    if not isinstance(model, ModelRotary):
+        raise ValueError(f"model must be a ModelRotary, as read_config returns it, got {type(model).__name__}")
+    config = _load(copy.deepcopy(load(like)))
+    path = config.choose(part if part is not None else model.part if model.part in config.paths else None)
+    old, new = _read(config, path).with_angles("exact"), model.with_angles("exact")
+    differs, why = first_difference(old, new), ""
+    if differs and path in config.inner:
+        raise ValueError(
+            f"part {path!r} has no keys of its own: {differs.what}; it follows the attention beside it, so write "
+            f"part={config.inner[path]!r}"
+        )
+    if differs and len(old.layers) == len(new.layers) and new.distinct:
+        try:
+            _write(config, path, old, new)
+            differs = first_difference(read_config(config.data, path).with_angles("exact"), new)
+        except ValueError as error:
+            why = f" ({error})"
+    if differs:
+        raise ValueError(f"like cannot say this model: {differs.what}{why}; {differs.out}")
+    return config.data
+
+
+def _write(config: Composite, path: str, old: ModelRotary, new: ModelRotary) -> None:
+    data, around = config.config(path), config.part_of(path)
+    row, before = config.row(path) or row_by_keys(config.name(path), data), copy.deepcopy(data)
+    write_part(row, data, dict(around.defaults) if around else {}, old, new)
+    if row.text:
+        repeat_above(config.repeating(path), before, data)
 
 
 def _read_or_say_why(config: Composite, path: str) -> ModelRotary | str:

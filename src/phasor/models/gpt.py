@@ -1,11 +1,13 @@
 """The GPTs and what followed them: GPT-J, GPT-NeoX, gpt-oss, Falcon, DBRX, and others."""
 
 from dataclasses import replace
+from typing import Any
 
 from ..checks import number
 from ..reading.facts import ANY_NAMES, Facts, Names, Rope
 from ..reading.keys import Keys, agreed, is_dict, is_size
 from ..reading.layers import BY_NAME, Layers, every
+from ..reading.model import ModelRotary
 from ..reading.row import Row
 from ..reading.text import Text
 from ..reading.without import ALIBI, LEARNED, Switch
@@ -17,8 +19,6 @@ YARN_32 = {
     "original_max_position_embeddings": 4096,
 }  # fmt: skip
 GPT_OSS = Rope(150_000.0, YARN_32)
-
-
 GPT2_NAMES = Names(
     hidden=("n_embd", "hidden_size"), heads=("n_head", "num_attention_heads"), kv_heads=(),
     layers=("n_layer", "num_hidden_layers"), head_dim=(), length=("n_positions", "max_position_embeddings"),
@@ -58,11 +58,21 @@ def dbrx_kv_heads(keys: Keys, heads: int) -> int:
 
 def base_in_attention(facts: Facts, keys: Keys) -> Facts:
     """DBRX keeps its base in ``attn_config``; transformers' own reader loses it there."""
-    found = [*_attention(keys).found("rope_theta"), *keys.found("rope_theta")]
+    inside = [
+        (f"{path}.rope_theta", d.get("rope_theta")) for path, d in keys.found(*facts.dicts) if isinstance(d, dict)
+    ]
+    found = [*_attention(keys).found("rope_theta"), *keys.found("rope_theta"), *(p for p in inside if p[1] is not None)]
     base = agreed(found, lambda path, value: number(path, value, above=1))
     for path, _ in found:
         keys.sources[path] = f"base {base:.10g}"
     return facts if base is None else replace(facts, rope=float(base))
+
+
+def into_attention(model: ModelRotary, data: dict[str, Any]) -> None:
+    """What `base_in_attention` reads; the same base beside it is for transformers."""
+    inner = data.get("attn_config")
+    if isinstance(inner, dict) and inner.get("rope_theta") is not None:
+        inner["rope_theta"] = next(spec.base for spec in model.distinct)
 
 
 def _attention(keys: Keys) -> Keys:
@@ -80,7 +90,7 @@ ROWS: dict[str, Row] = {
             weights=Weights(attention=("h.{}.attn",), rows=(Rows("qkv_proj", "qvk", blocks=4),))),
     "dbrx": Text("DbrxConfig", 10_000.0, (2048, 16, 1, 24, None, 2048),
         names=DBRX_NAMES,
-        kv_heads=dbrx_kv_heads, before=base_in_attention,
+        kv_heads=dbrx_kv_heads, before=base_in_attention, write=into_attention,
             weights=Weights(attention=("blocks.{}.norm_attn_norm.attn",), rows=(Rows("Wqkv", "qkv"),))),
     "falcon": Text("FalconConfig", 10_000.0, (4544, 71, None, 32, None, 2048),
         names=Names(hidden=("hidden_size", "n_embed")), kv_heads=falcon_kv_heads,

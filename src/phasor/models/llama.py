@@ -5,7 +5,17 @@ from dataclasses import replace
 from ..reading.axes import sections
 from ..reading.facts import ANY_NAMES, Facts, Rope
 from ..reading.keys import Keys, is_list
-from ..reading.layers import BY_NAME, LISTED, Layers, by_no_rope_layers, every, every_from_first, full_does_not, listed
+from ..reading.layers import (
+    BY_NAME,
+    LISTED,
+    Layers,
+    by_no_rope_layers,
+    every,
+    every_from_first,
+    full_does_not,
+    into_no_rope_layers,
+    listed,
+)  # fmt: skip
 from ..reading.model import ModelRotary
 from ..reading.row import PartOf, Row
 from ..reading.text import Text
@@ -105,7 +115,7 @@ ROWS: dict[str, Row] = {
     "llama4_text": Text("Llama4TextConfig", 500_000.0, (5120, 40, 8, 48, 128, 131_072),
         layers=Layers(chunks, BY_NAME, kinds=("chunked_attention",)), turns=by_no_rope_layers, interleaved=True,
         tables="float32", after=temperatures,
-        notes=("q and k are L2-normalised after the rotation where use_qk_norm is set",)),
+        write=into_no_rope_layers, notes=("q and k are L2-normalised after the rotation where use_qk_norm is set",)),
     "llava_next": Frame(parts={"text_config": PartOf("llama")}),
     "llava_next_video": Frame(parts={"text_config": PartOf("llama")}),
     "llava_onevision": Frame(parts={"text_config": PartOf("qwen2")}),
@@ -116,7 +126,7 @@ ROWS: dict[str, Row] = {
     "perception_lm": Frame(parts={"text_config": PartOf("llama")}),
     "seed_oss": Text("SeedOssConfig", 10_000.0, (4096, 80, 8, 64, 128, 524_288)),
     "smollm3": Text("SmolLM3Config", 2_000_000.0, (2048, 16, 4, 36, None, 32_768), layers=LISTED,
-        turns=by_no_rope_layers),
+        turns=by_no_rope_layers, write=into_no_rope_layers),
     "smolvlm": Frame(parts={"text_config": PartOf("llama")}),
     "solar_open": Text("SolarOpenConfig", 1_000_000.0, (4096, 64, 8, 48, 128, 131_072), partial=1.0),
 }

@@ -1,11 +1,12 @@
 """Mistral."""
 
 from dataclasses import replace
+from typing import Any
 
 from ..reading.facts import Rope
 from ..reading.indexer import Indexer
 from ..reading.keys import Keys
-from ..reading.layers import BY_NAME, LISTED, Layers, alike, by_no_rope_layers
+from ..reading.layers import BY_NAME, LISTED, Layers, alike, by_no_rope_layers, into_no_rope_layers
 from ..reading.model import ModelRotary
 from ..reading.row import PartOf, Row
 from ..reading.schemes import ORIGINAL
@@ -46,6 +47,16 @@ def by_beta(rope: Keys) -> Temperature | None:
     return LogFloor(beta, length) if beta else None
 
 
+def into_beta(model: ModelRotary, data: dict[str, Any]) -> None:
+    """What `by_beta` reads."""
+    scheme = next(iter(model.temperatures), None)
+    for rope in (data.get("rope_parameters"), data.get("rope_scaling")):
+        if isinstance(rope, dict) and isinstance(scheme, LogFloor):
+            rope["llama_4_scaling_beta"] = scheme.beta
+        elif isinstance(rope, dict):
+            rope.pop("llama_4_scaling_beta", None)
+
+
 def learned_log(model: ModelRotary, keys: Keys) -> ModelRotary:
     """Mistral Large 4 learns how its queries grow."""
     return replace(model, temperatures=(LearnedLog(),) * len(model.layers))
@@ -56,15 +67,17 @@ ROWS: dict[str, Row] = {
     "idefics2": Frame(parts={"text_config": PartOf("mistral")}),
     "lighton_ocr": Frame(parts={"vision_config": PartOf("pixtral"), "text_config": PartOf("qwen3")}),
     "ministral": Text("MinistralConfig", 10_000.0, (4096, 32, 8, 32, None, 131_072), layers=LISTED),
-    "ministral3": Text("Ministral3Config", MINISTRAL3, (4096, 32, 8, 34, 128, 262_144), temperature=by_beta),
+    "ministral3": Text("Ministral3Config", MINISTRAL3, (4096, 32, 8, 34, 128, 262_144), temperature=by_beta,
+        write=into_beta),
     "mistral": Text("MistralConfig", 10_000.0, (4096, 32, 8, 32, None, 131_072)),
     "mistral3": Frame(parts={"text_config": PartOf("mistral"), "vision_config": PartOf("pixtral")}),
     "mistral4": Text("Mistral4Config", MISTRAL4, (4096, 32, 32, 36, None, 1_048_576), mla=(64, 64),
-        interleave_key=True, interleaved=True, permuted=True, temperature=by_beta, weights=Weights(rows=LATENT)),
+        interleave_key=True, interleaved=True, permuted=True, temperature=by_beta, write=into_beta,
+            weights=Weights(rows=LATENT)),
     "mistral_large4": Frame(parts={"vision_config": PartOf("pixtral")}),
     "mistral_large4_text": Text("MistralLarge4TextConfig", MISTRAL_LARGE4, (6144, 64, 64, 72, None, 1_048_576),
         layers=Layers(alike("indexed_attention"), BY_NAME, kinds=("indexed_attention",)), turns=by_no_rope_layers,
-        mla=(64, 64), interleaved=True, permuted=True, learned=True, after=learned_log,
+        mla=(64, 64), interleaved=True, permuted=True, learned=True, after=learned_log, write=into_no_rope_layers,
         notes=("layers that take keys from another layer (kv_source_layers) rotate q only",),
         inner={"indexer": Indexer(128, 32, interleaved=True, permuted=True, weights=LIGHTNING)},
             weights=Weights(rows=LATENT, may_lack=("k",), frequencies="rotary_emb.alpha")),

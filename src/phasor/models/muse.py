@@ -1,6 +1,7 @@
 """Muse, Beam, Laguna and Mellum."""
 
 from dataclasses import replace
+from typing import Any
 
 from ..checks import number
 from ..reading.facts import Rope
@@ -51,9 +52,18 @@ def by_zeros(model: ModelRotary, keys: Keys) -> ModelRotary:
     return replace(model, layers=tuple(s if v else None for s, v in zip(model.layers, listed, strict=True)))
 
 
+def zeros(model: ModelRotary, data: dict[str, Any]) -> None:
+    """What `by_zeros` reads: the base of each layer that rotates, and 0 for the others."""
+    count = len(model.layers)
+    fourth = all((spec is None) == (not (count - 1 - i) % 4) for i, spec in enumerate(model.layers))
+    if data.get("layer_rope_theta") is not None or not fourth:
+        data["layer_rope_theta"] = [0 if spec is None else spec.base for spec in model.layers]
+
+
 def power(model: ModelRotary, keys: Keys) -> ModelRotary:
     """Beam scales the queries of its layers without rotation by a power of the position."""
-    return replace(model, temperatures=tuple(Power() if spec is None else None for spec in model.layers))
+    layers = tuple(Power() if spec is None else None for spec in model.layers)
+    return replace(model, temperatures=layers if any(layers) else ())
 
 
 # fmt: off
@@ -68,8 +78,8 @@ ROWS: dict[str, Row] = {
         layers=Layers(alike("sliding_attention"), BY_NAME),
         notes=("queries stand at the last positions of the keys",)),
     "muse_glimmer_text": Text("MuseGlimmerTextConfig", 10_000.0, (6656, 32, 2, 52, 128, 131_072),
-        layers=Layers(from_the_last, BY_NAME), after=by_zeros),
+        layers=Layers(from_the_last, BY_NAME), after=by_zeros, write=zeros),
     "muse_spark_text": Text("MuseSparkTextConfig", 500_000.0, (8192, 128, 16, 62, 64, 1_048_576),
-        layers=Layers(from_the_last, BY_NAME), after=by_zeros),
+        layers=Layers(from_the_last, BY_NAME), after=by_zeros, write=zeros),
 }
 # fmt: on

@@ -1,6 +1,7 @@
 """Qwen, from the dynamic NTK of the first to interleaved sections."""
 
 from dataclasses import replace
+from typing import Any
 
 from ..positions import Rule
 from ..reading.axes import sections, striped
@@ -34,6 +35,15 @@ def stepped(reader: Reader, scaling: Scaling | None) -> Scaling | None:
     return SteppedNTK(length)
 
 
+def into_flags(model: ModelRotary, data: dict[str, Any]) -> None:
+    """What `stepped` reads."""
+    scaling = next(iter(model.distinct)).scaling
+    if isinstance(scaling, SteppedNTK):
+        data.update(use_dynamic_ntk=True, seq_length=scaling.original_max_position)
+    elif data.get("use_dynamic_ntk"):
+        data["use_dynamic_ntk"] = False
+
+
 def logn(model: ModelRotary, keys: Keys) -> ModelRotary:
     """Qwen-1 scales its queries beyond the trained length."""
     text = "queries beyond seq_length are scaled by log(position) / log(seq_length)"
@@ -46,7 +56,8 @@ def logn(model: ModelRotary, keys: Keys) -> ModelRotary:
 ROWS: dict[str, Row] = {
     "cosmos3_edge": Frame(positions=FRAMES),
     "cosmos3_edge_text": Text("Cosmos3EdgeTextConfig", 100_000_000.0, (2048, 16, 8, 28, 128, 131_072),
-        axes=striped(24, 20, 20), published=Weights(rows=(Rows("to_q", "q"), Rows("to_k", "k")), source="read")),
+        scaled=False, axes=striped(24, 20, 20), published=Weights(rows=(Rows("to_q", "q"), Rows("to_k", "k")),
+            source="read")),
     "cosmos3_omni": Frame(parts={"vision_config": PartOf("qwen3_vl_vision"), "text_config": PartOf("qwen3_vl_text")},
         positions=FRAMES),
     "jev": Frame(parts={"text_config": PartOf("qwen3_5_text")}),
@@ -54,7 +65,8 @@ ROWS: dict[str, Row] = {
     "minicpmv4_6": Frame(parts={"text_config": PartOf("qwen3_5_text")}),
     "minicpmv4_7": Frame(parts={"text_config": PartOf("qwen3_5_text")}),
     "qwen": Text("QWenConfig", Rope(10_000.0, top=("rotary_emb_base",)), names=ANY_NAMES, shares=("rotary_pct",),
-        partial=1.0, tables="float32", scale=stepped, after=logn, weights=Weights(attention=("h.{}.attn",),
+        partial=1.0, tables="float32", scale=stepped, after=logn, write=into_flags,
+            weights=Weights(attention=("h.{}.attn",),
             rows=(Rows("c_attn", "qkv"),), source="read")),
     "qwen2": Text("Qwen2Config", 10_000.0, (4096, 32, 32, 32, None, 32_768), layers=LISTED),
     "qwen2_5_omni": Frame(parts={"talker_config": PartOf("qwen2_5_omni_talker")},

@@ -73,7 +73,7 @@ def _conformer(part: Part, names: GridNames, sizes: tuple[int, int, int]) -> Mod
         raise NoRotary(f"{part.path}position_embeddings_type {stated}; it has no rotary embedding to read")
     part.keys.explain("rotary", "position_embeddings_type")
     hidden, heads, layers = part.sizes(names, sizes)
-    base = part.base(10_000.0, "rotary_embedding_base")
+    base = part.base(10_000.0, ("rotary_embedding_base",))
     spec = RotarySpec(head_dim=part.head_dim("hidden_size", hidden, heads), base=base)
     notes = ("hidden states are rotated, a slice for each head, before they are projected to q and k; v is not",)
     return of_one_spec(part, spec, ("attention",) * layers, heads, notes=notes)
@@ -115,8 +115,8 @@ def esmfold2_atom(part: Part) -> ModelRotary:
         raise ValueError(f"{part.path}head_dim must hold 3 x {near} + {uid} pairs, got {head_dim}")
     part.keys.explain(f"{near} pairs for each of x, y and z", "num_spatial_rope_pairs_per_axis")
     part.keys.explain(f"{uid} pairs for the number of the residue", "num_uid_rope_pairs")
-    space = inverse_frequencies_float32(part.base(20.0, "spatial_rope_base_frequency"), 2 * near).tolist()
-    residue = inverse_frequencies_float32(part.base(10_000.0, "uid_rope_base_frequency"), 2 * uid).tolist()
+    space = inverse_frequencies_float32(part.base(20.0, ("spatial_rope_base_frequency",)), 2 * near).tolist()
+    residue = inverse_frequencies_float32(part.base(10_000.0, ("uid_rope_base_frequency",)), 2 * uid).tolist()
     spec = RotarySpec(
         head_dim=head_dim, frequencies=(*space * 3, *residue, *(0.0,) * rest), coordinates="real",
         axes=Listed(tuple(a for a in range(3) for _ in range(near)) + (3,) * (uid + rest)),

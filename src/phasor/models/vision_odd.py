@@ -68,7 +68,8 @@ def vjepa2_predictor(part: Part) -> ModelRotary:
     """V-JEPA 2's predictor, whose sizes stand in the config of the encoder."""
     names = (("pred_hidden_size",), ("pred_num_attention_heads",), ("pred_num_hidden_layers",))
     grid = Grid(
-        config=part.config, code="", sizes=(384, 12, 12), names=names, layout=space_tiled, tables="activation"
+        config=part.config, code="", sizes=(384, 12, 12), names=names, layout=space_tiled, tables="activation",
+        base_names=()
     )  # fmt: skip
     return grid.of(part)
 

@@ -59,6 +59,12 @@ class Composite:
                 return self.config(path)
         return {}
 
+    def repeating(self, path: str) -> list[dict[str, Any]]:
+        """The configs around a part whose keys about positions can only repeat what the part says."""
+        steps = path.split(".") if path else []
+        above = [".".join(steps[:i]) for i in range(len(steps))]
+        return [self.config(each) for each in above if (not each or each in self.parts) and self.repeats(each)]
+
     def row(self, path: str) -> Row | None:
         found = self.rows.get(self.name(path))
         assert not isinstance(found, Chosen)

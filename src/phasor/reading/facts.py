@@ -98,6 +98,7 @@ class Facts(Row):
         may refuse the config, or change the row.
       - ``scale``: changes the scaling; ``temperature``: reads what the rope parameters say about the queries.
       - ``after``: changes what was read.
+      - ``write``: puts what ``before``, ``scale``, ``temperature`` and ``after`` read into a config.
 
     What else is known
       - ``notes``: what the model does beyond the rotation.
@@ -145,6 +146,7 @@ class Facts(Row):
     scale: Callable[["Reader", Scaling | None], Scaling | None] | None = None
     temperature: Callable[[Keys], Temperature | None] | None = None
     after: Callable[["ModelRotary", Keys], "ModelRotary"] | None = None
+    write: Callable[["ModelRotary", dict[str, Any]], None] | None = None
     notes: tuple[str, ...] = ()
 
     @property

@@ -39,7 +39,7 @@ class Grid(Row):
     - ``harmless``: keys about positions that do not touch the rotation -> what they do.
     - ``sizes``: default hidden size, heads and layers, which the config has under ``names``.
     - ``layout``: how the coordinates lie on the pairs; ``tables``: where the code rounds cos and sin.
-    - ``base``, and the ``base_names`` under which it may stand at the top of the config.
+    - ``base``, and the ``base_names`` under which it may stand at the top of the config; none: it stands in the code.
     - ``kv_heads``: default number of key heads (None: one per query head); ``head_dim``: a default of its own.
     - ``prefix``, ``suffix``: tokens before and after the patches that are not rotated; ``registers``: the default of
       ``num_register_tokens``, which come before the patches too.
@@ -68,7 +68,8 @@ class Grid(Row):
     def read(self, name: str, data: dict[str, Any], path: str, above: dict[str, Any]) -> tuple[ModelRotary, Keys]:
         """The encoding of every layer, and the keys of the config."""
         keys = Keys([(path, data)], {})
-        return self.of(Part(name, self.config, keys, path)), keys
+        dicts = ("rope_parameters", "rope_scaling") if self.base_names else ()
+        return self.of(Part(name, self.config, keys, path, dicts)), keys
 
     def of(self, part: Part) -> ModelRotary:
         """The encoding of a part whose keys may be used otherwise, too."""
@@ -76,7 +77,7 @@ class Grid(Row):
         kv_heads = heads if self.kv_heads is None else part.size(("num_key_value_heads",), self.kv_heads)
         head_dim = self._head_dim(part, hidden, heads)
         part.whole_head()
-        base = part.base(self.base, *self.base_names)
+        base = part.base(self.base, self.base_names)
         spec = RotarySpec(head_dim=head_dim, base=base, tables=self.tables, **self.layout(head_dim))
         words = _words(part, layers, self.kinds)
         registers = 0 if self.registers is None else part.size(("num_register_tokens",), self.registers, at_least=0)

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from ..checks import number, whole
@@ -168,6 +169,7 @@ def about_positions(name: str) -> bool:
     return bool(ROPE_WORDS.search(name)) or name in LAYER_NAMES or is_slip(name)
 
 
+@lru_cache(maxsize=4096)  # most configs have the same keys
 def is_slip(name: str) -> bool:
     """Whether a key is nearly, but not quite, one of the common names."""
     return bool(difflib.get_close_matches(name.lower(), ROPE_NAMES, n=1, cutoff=0.87)) and name not in ROPE_NAMES

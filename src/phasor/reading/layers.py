@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .keys import Keys, agreed, is_list
+
+if TYPE_CHECKING:
+    from .model import ModelRotary
 
 ATTENTION = {
     "attention", "full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "hybrid",
@@ -178,3 +181,10 @@ def listed(keys: Keys, count: int) -> list[bool]:
     if len(flags) < count or any(f not in (0, 1) for f in flags):
         raise ValueError(f"no_rope_layers must have a 0 or 1 for each of the {count} layers, got {flags!r:.80}")
     return [bool(f) for f in flags[:count]]
+
+
+def into_no_rope_layers(model: "ModelRotary", data: dict[str, Any]) -> None:
+    """What `by_no_rope_layers` reads: a 1 for each layer that rotates."""
+    turns = [spec is not None for spec in model.layers]
+    if turns != listed(Keys([("", data)], {}), len(turns)):
+        data["no_rope_layers"] = [int(turn) for turn in turns]

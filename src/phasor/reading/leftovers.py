@@ -10,6 +10,11 @@ SETTINGS = (
     "per_layer_config", "slice_config",
 )  # fmt: skip
 HEAD_DIMS = ("head_dim", "kv_channels", "attention_head_dim", "qk_head_dim", "global_head_dim")
+BASES, WIDTHS, SHARES = (
+    ("rope_theta", "rotary_emb_base", "rope_base"),
+    ("rotary_dim",),
+    ("partial_rotary_factor", "rotary_pct"),
+)
 KINDS = ("rope", "rotary", "absolute")  # the last is what BERT's configs say where nobody asks
 ROTATES = ("use_rope", "rope", "use_rotary_pos_emb", "rotary", "use_rotary_embedding", "use_pos_enc")
 
@@ -46,10 +51,10 @@ def _claim(key: str, value: Any, model: ModelRotary) -> bool | None:
     if key == "layer_types" and isinstance(value, list):
         return all(word in ("full_attention", "attention") for word in value) or None
     for names, found in (
-        (("rope_theta", "rotary_emb_base", "rope_base"), {spec.base for spec in specs}),
+        (BASES, {spec.base for spec in specs}),
         (HEAD_DIMS, {spec.head_dim for spec in specs}),
-        (("rotary_dim",), {spec.rotary_dim for spec in specs}),
-        (("partial_rotary_factor", "rotary_pct"), {spec.rotary_dim / spec.head_dim for spec in specs}),
+        (WIDTHS, {spec.rotary_dim for spec in specs}),
+        (SHARES, {spec.rotary_dim / spec.head_dim for spec in specs}),
         (("rope_interleave", "rotary_interleaved", "rope_interleaved"), {spec.interleaved for spec in specs}),
         (("rope_is_neox_style", "is_neox_style"), {not spec.interleaved for spec in specs}),
     ):

@@ -52,12 +52,12 @@ class Line(Text):
     heads_that_turn: int | None = None
 
     def read(self, name: str, data: dict[str, Any], path: str, above: dict[str, Any]) -> tuple[ModelRotary, Keys]:
-        model, keys = super().read(name, self._canonical(data, path), path, above)
+        model, keys = super().read(name, self.canonical(data, path), path, above)
         for key, meaning in HARMLESS.items():
             keys.explain(meaning, key)
         return replace(model, heads=self.heads_that_turn), keys
 
-    def _canonical(self, data: dict[str, Any], path: str) -> dict[str, Any]:
+    def canonical(self, data: dict[str, Any], path: str) -> dict[str, Any]:
         """The config under the names of text models; two spellings of one size must agree."""
         inner = data.get(self.nested) or {}
         is_dict(path + self.nested, inner)

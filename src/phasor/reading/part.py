@@ -42,9 +42,8 @@ class Part:
         self.keys.explain(f"head_dim {width}", "head_dim")
         return width
 
-    def base(self, default: float, *names: str) -> float:
-        """The base, in the rope parameters or under one of ``names`` at the top (``rope_theta``)."""
-        names = names or ("rope_theta",)
+    def base(self, default: float, names: tuple[str, ...] = ("rope_theta",)) -> float:
+        """The base, in the rope parameters or under one of ``names`` at the top; no names: the code has it."""
         found = self.keys.found(*names)
         for rope in self._ropes():
             found += rope.found("rope_theta")
@@ -62,7 +61,7 @@ class Part:
                 raise ValueError(f"{path} must be a finite number above 1 (the base of the frequencies), got {value!r}")
             self.keys.sources[path] = f"base {value:.10g}"
         if not found:
-            self.default(names[0], f"base {default:.10g}")
+            self.default((names or ("rope_theta",))[0], f"base {default:.10g}")
         return float(agreed(found) if found else default)
 
     def share(self, default: float, most: float = 1.0) -> float:

@@ -27,11 +27,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Scheme:
-    """A scheme under the name it has in configs; ``made``: its class, None for no scaling."""
+    """A scheme under the name it has in configs; ``made``: its class, None for no scaling.
+
+    ``check`` and ``say`` are for keys that state more than one field: one reads them, the other writes them.
+    """
 
     made: type[Scaling] | None
     entries: tuple[Entry, ...] = ()
     check: Callable[[Keys, "Reader", dict[str, Any]], None] | None = None
+    say: Callable[[Any, dict[str, Any]], None] | None = None
 
     def read(self, name: str, rope: Keys, reader: "Reader") -> Scaling | None:
         given = {}
@@ -42,11 +46,15 @@ class Scheme:
             self.check(rope, reader, given)
         return None if self.made is None else self.made(**given)
 
-    def write(self, scaling: Scaling) -> dict[str, Any]:
-        """What the dictionary must say for this scheme to be read from it; defaults of the scheme are left out."""
+    def write(self, scaling: Scaling | None) -> dict[str, Any]:
+        """What the dictionary must say for ``scaling`` to be read from it; defaults of the scheme are left out."""
+        if scaling is None:
+            return {}
         defaults = {f.name: f.default for f in fields(scaling) if f.default is not MISSING}  # type: ignore[arg-type]
         values = {entry.key: getattr(scaling, entry.field) for entry in self.entries}
         said = {e.key: values[e.key] for e in self.entries if values[e.key] != defaults.get(e.field, MISSING)}
+        if self.say is not None:
+            self.say(scaling, said)
         return {key: list(value) if isinstance(value, tuple) else value for key, value in said.items()}
 
 
@@ -76,18 +84,16 @@ def read_scaling(name: str, rope: Keys, reader: "Reader") -> Scaling | None:
     return SCHEMES[name].read(name, rope, reader)
 
 
-def write_scaling(scaling: Scaling | None) -> dict[str, Any]:
-    """The dictionary, without a base, from which `read_scaling` reads this scheme.
+def scheme_for(scaling: Scaling | None) -> tuple[str, Scheme]:
+    """The scheme that a scaling is read from, with its name.
 
-    >>> write_scaling(Linear(4.0))
-    {'rope_type': 'linear', 'factor': 4.0}
+    >>> scheme_for(Linear(4.0))[0]
+    'linear'
     """
-    if scaling is None:
-        return {"rope_type": "default"}
     for name, scheme in SCHEMES.items():
-        if scheme.made is type(scaling) and name not in OWN_SPELLING:
-            return {"rope_type": name, **scheme.write(scaling)}
-    raise ValueError(f"{type(scaling).__name__} has no name in configs of transformers; choose another scaling")
+        if scheme.made is (None if scaling is None else type(scaling)):
+            return name, scheme
+    raise ValueError(f"{type(scaling).__name__} has no name in configs")
 
 
 def _optional(**bound: float) -> Form:
@@ -208,6 +214,11 @@ def _both_mscales(rope: Keys, reader: "Reader", given: dict[str, Any]) -> None:
         given.update(attention=long, attention_short=short)
 
 
+def _say_both_mscales(scaling: LongRoPE, said: dict[str, Any]) -> None:
+    if scaling.attention_short is not None:
+        said.update(long_mscale=said.pop("attention_factor"), short_mscale=scaling.attention_short)
+
+
 def _alpha_alone(rope: Keys, reader: "Reader", given: dict[str, Any]) -> None:
     for name in ("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"):
         if rope.number(name) is not None:
@@ -238,6 +249,7 @@ SCHEMES: dict[str, Scheme] = {
         LongRoPE,
         (*STRETCH, Entry("short_factor", "short_factor", _list), Entry("long_factor", "long_factor", _list), ATTENTION),
         _both_mscales,
+        _say_both_mscales,
     ),
     "llama3": Scheme(
         Llama3,

@@ -55,7 +55,7 @@ def read_text(model_type: str, facts: Facts, data: dict[str, Any], path: str) ->
     own = _own_bases(facts, keys, len(words))
     turns = [t and (o is None or o.base > 0) for t, o in zip(facts.turns(keys, words), own, strict=True)]
     heads = read_heads(facts, keys, words, sizes.head_dim)
-    kinds = [_kind(facts, word) for word in words]
+    kinds = [kind_of(facts, word) for word in words]
     levels = rope_levels(reader)
 
     built: dict[Any, Built] = {}
@@ -92,7 +92,7 @@ def _general_notes(model: ModelRotary) -> Iterator[str]:
         yield "some attention layers do not rotate (NoPE)"
 
 
-def _kind(facts: Facts, word: str) -> str:
+def kind_of(facts: Facts, word: str) -> str:
     """The kind of a layer under which its rope parameters stand; ``""`` where all share them."""
     if not facts.kinds:
         return ""

@@ -42,14 +42,20 @@ def read_by_keys(name: str, data: dict[str, Any], path: str, known: Iterable[str
             "add what is missing, or describe the encoding with RotarySpec yourself"
         )
     prefix = f"{path}." if path else ""
+    row = row_by_keys(name, data, prefix)
+    rest = {key: value for key, value in data.items() if key not in LAYOUT}
+    model, left = read_text(name, row, rest, prefix)
+    said = [prefix + key for key in LAYOUT if data.get(key) is not None]
+    left.sources |= dict.fromkeys(said, "interleaved pairs" if row.interleaved else "halves")
+    return replace(model, notes=(NOTE, *model.notes)), left
+
+
+def row_by_keys(name: str, data: dict[str, Any], prefix: str = "") -> Text:
+    """The row that the keys of a text model say."""
     keys = Keys([(prefix, data)], {})
     said = {key: flag for key in LAYOUT if (flag := keys.flag(key)) is not None}
     interleaved = agreed([(prefix + key, flag == (key == "rope_interleave")) for key, flag in said.items()])
-    row = Text(
+    return Text(
         config=name, rope=Rope(10_000.0, top=BASES), names=ANY_NAMES, widths=("rotary_dim",), partial=1.0,
         interleaved=interleaved, layers=Layers(listed=BY_NAME), axes=one_axis,
     )  # fmt: skip
-    rest = {key: value for key, value in data.items() if key not in LAYOUT}
-    model, left = read_text(name, row, rest, prefix)
-    left.sources |= dict.fromkeys((prefix + key for key in said), "interleaved pairs" if interleaved else "halves")
-    return replace(model, notes=(NOTE, *model.notes)), left
