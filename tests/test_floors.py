@@ -17,10 +17,10 @@ FLOORS = {
     unit: floor
     for floor, units in enumerate(
         [
-            "checks tracing phase pairs frequencies schemes",
+            "checks tracing phase layout forms frequencies schemes",
             "scaling axes temperature",
             "spec",
-            "tables rotation positions weights",
+            "tables planes rotation positions weights",
             "kernels prefixes",
             "apply matrix",
             "encodings attention heads reading",
@@ -35,7 +35,12 @@ FLOORS = {
 # The only imports between two units of one floor.
 SAME_FLOOR = {
     ("frequencies", "phase"),
-    ("pairs", "checks"),
+    ("layout", "checks"),
+    ("forms", "checks"),
+    ("forms", "layout"),
+    ("forms", "tracing"),
+    ("planes", "tables"),
+    ("rotation", "planes"),
     ("rotation", "tables"),
     ("attention", "encodings"),
     ("lab", "inspect"),
@@ -127,7 +132,7 @@ def tree(folder: Path, place: str, source: str) -> Path:
     [
         ("phase.py", "from .spec import RotarySpec", "phase.py:1: phase (floor 0) must not import spec (floor 2)"),
         ("phase.py", "from . import spec", "phase.py:1: phase (floor 0) must not import spec (floor 2)"),
-        ("phase.py", "from .pairs import split", "phase.py:1: phase (floor 0) must not import pairs (floor 0)"),
+        ("phase.py", "from .layout import x", "phase.py:1: phase (floor 0) must not import layout (floor 0)"),
         ("encodings/t5.py", "from ..attention import x", "encodings/t5.py:1: encodings (floor 6) must not import"),
         (
             "apply.py",

@@ -2,11 +2,13 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from . import axes, encodings, heads, matrix, pairs, positions, scaling, temperature
-from .apply import apply_rotary, apply_rotary_qk, rotate
+from . import axes, encodings, heads, kernels, matrix, positions, scaling, temperature
+from .apply import apply_rotary, apply_rotary_qk, apply_rotary_qkv, rotate
 from .attention import KVCache, attention
 from .configs import ModelRotary, read_config, read_parts, read_rule, write_config
+from .encodings import Rotary
 from .integrations import patch, unpatch
+from .layout import Layout
 from .rotation import Rotation
 from .spec import RotarySpec
 
@@ -17,17 +19,20 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 
 __all__ = [
     "KVCache",
+    "Layout",
     "ModelRotary",
+    "Rotary",
     "Rotation",
     "RotarySpec",
     "apply_rotary",
     "apply_rotary_qk",
+    "apply_rotary_qkv",
     "attention",
     "axes",
     "encodings",
     "heads",
+    "kernels",
     "matrix",
-    "pairs",
     "patch",
     "positions",
     "read_config",

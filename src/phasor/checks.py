@@ -1,6 +1,7 @@
 """Checks of plain numbers, so that every error names the argument, the rule, the value and the way out alike."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -57,3 +58,15 @@ def listed(name: str, value: Any) -> None:
     """
     if not isinstance(value, list | tuple):
         raise ValueError(f"{name} must be a list or tuple, got {value!r}")
+
+
+def one_of(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Raise ``ValueError`` unless ``value`` is one of two or more words.
+
+    >>> one_of("angles", "hf", ["exact", "float32"])
+    Traceback (most recent call last):
+    ValueError: angles must be 'exact' or 'float32', got 'hf'
+    """
+    if value not in choices:
+        listing = ", ".join(f"{c!r}" for c in choices[:-1]) + f" or {choices[-1]!r}"
+        raise ValueError(f"{name} must be {listing}, got {value!r}")

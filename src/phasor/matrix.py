@@ -8,31 +8,24 @@ import torch
 from torch import Tensor
 
 from .kernels import reference
-from .pairs import join, rotary_slice, split
+from .layout import Layout
 from .rotation import Rotation
 from .spec import RotarySpec
 
 
-def rotation_matrix(rotation: Rotation, head_dim: int | None = None) -> Tensor:
+def rotation_matrix(rotation: Rotation) -> Tensor:
     """Dense ``R`` ``[..., S, D, D]`` with ``y = R x`` for column vectors; identity on channels that do not turn.
 
-    >>> quarter = Rotation(torch.zeros(1, 1), torch.ones(1, 1))
-    >>> rotation_matrix(quarter).tolist()
+    >>> quarter = Rotation.from_angles(torch.tensor([[torch.pi / 2]]))
+    >>> rotation_matrix(quarter).round().tolist()
     [[[0.0, -1.0], [1.0, 0.0]]]
     """
-    width = 2 * rotation.cos.shape[-1]
-    head_dim = width if head_dim is None else head_dim
-    if head_dim < width:
-        raise ValueError(f"head_dim must be at least the rotation's {width} channels, got {head_dim}")
-    eye = torch.eye(head_dim, dtype=rotation.cos.dtype, device=rotation.cos.device)
-    first, second = rotation[:2], rotation.second or rotation[:2]
-    columns = reference.rotate(
-        eye.expand(*rotation.cos.shape[:-1], head_dim, head_dim),
-        *(t.unsqueeze(-2) for t in first),
-        second=(second[0].unsqueeze(-2), second[1].unsqueeze(-2)),
-        **rotation.layout(),
-    )
-    return columns.mT
+    layout, cos = rotation.layout, rotation.cos
+    eye = torch.eye(layout.head_dim, dtype=cos.dtype, device=cos.device)
+    first, second = (cos, rotation.sin), rotation.second or (cos, rotation.sin)
+    basis = eye.expand(*cos.shape[:-1], layout.head_dim, layout.head_dim)
+    cos_1, sin_1, cos_2, sin_2 = (t.unsqueeze(-2) for t in (*first, *second))
+    return reference.turned(basis, cos_1, sin_1, layout, second=(cos_2, sin_2)).mT
 
 
 def generator(spec: RotarySpec, seq_len: int | None = None) -> Tensor:
@@ -53,8 +46,7 @@ def generator(spec: RotarySpec, seq_len: int | None = None) -> Tensor:
         )
     weights = torch.tensor(spec.axes.weights(spec.pairs), dtype=torch.float64, device="cpu")
     speeds = weights * spec.inv_freq(seq_len) * spec.position_scale * (-1 if spec.reverse else 1)
-    channels = torch.arange(spec.head_dim, device="cpu")[rotary_slice(spec.head_dim, spec.rotary_dim, spec.trailing)]
-    first, second = split(channels, spec.interleaved, spec.blocks)
+    first, second = spec.layout.split(torch.arange(spec.head_dim, device="cpu"))
     j = torch.zeros(spec.axes.count, spec.head_dim, spec.head_dim, dtype=torch.float64, device="cpu")
     j[:, first, second], j[:, second, first] = -speeds, speeds
     return j
@@ -66,12 +58,12 @@ def as_complex(x: Tensor, *, interleaved: bool = False) -> Tensor:
     >>> as_complex(torch.tensor([1.0, 2.0]))
     tensor([1.+2.j])
     """
-    return torch.complex(*split(x, interleaved))
+    return torch.complex(*Layout(head_dim=x.shape[-1], interleaved=interleaved).split(x))
 
 
 def from_complex(z: Tensor, *, interleaved: bool = False) -> Tensor:
     """Inverse of `as_complex`."""
-    return join(z.real, z.imag, interleaved)
+    return Layout(head_dim=2 * z.shape[-1], interleaved=interleaved).join(z.real, z.imag)
 
 
 def complex_form(rotation: Rotation) -> Tensor:
@@ -79,8 +71,8 @@ def complex_form(rotation: Rotation) -> Tensor:
 
     Scores need the conjugate of the key: ``(R_m q) . (R_n k) = Re sum_i q_i conj(k_i) exp(i (m - n) theta_i)``.
 
-    >>> complex_form(Rotation(torch.zeros(1, 1), torch.ones(1, 1)))
-    tensor([[0.+1.j]])
+    >>> complex_form(Rotation.from_angles(torch.zeros(1, 1)))
+    tensor([[1.+0.j]])
     """
     if rotation.second is not None:
         raise ValueError("rotation must have one angle per pair for a complex form, got one with second angles")

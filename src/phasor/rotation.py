@@ -1,42 +1,38 @@
-"""Rotation: P plane rotations per token, held as cos and sin. It does not matter which path formed them."""
+"""Rotation: the ways to make the plane rotations of a sequence."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree
 
-from .checks import whole
+from .forms import Form, per_pair
+from .layout import Layout
+from .planes import Planes
 from .spec import RotarySpec
-from .tables import check_log_scale, check_positions, tables
+from .tables import Phases, learned_angles
 
 
-class Rotation(NamedTuple):
+class Rotation(Planes):
     """cos and sin of every pair at every token, with all that is needed to apply them to a head.
 
-    ``cos`` and ``sin`` are ``[S, P]`` or ``[B, S, P]``; with ``per_head`` they are ``[(B,) H, S, P]``. ``interleaved``,
-    ``blocks`` and ``trailing`` say which channels form pair ``i`` and which slice of the head turns (`phasor.pairs`);
-    with ``permuted`` the pairs are written back in the other layout, halves for interleaved and the reverse.
-    ``magnitude`` is the factor already inside cos and sin (the attention factor; 1 for a pure rotation). ``head_dim``
-    is the width of the heads it is made for, where that is known: others are refused. With ``promoted`` the result
-    keeps the wider dtype of cos and sin. ``second`` is cos and sin of the second members of the pairs, where a model
-    turns them by other angles than the first (not a rotation: see `RotarySpec`).
+    Made by `at` (a spec and positions), `from_tables` (tables of others), `from_angles` and `from_frequencies`
+    (learned). Its fields, which it also takes by keyword and checks, are
+
+    - ``cos``, ``sin``: ``[S, P]`` or ``[B, S, P]``; with ``per_head`` ``[(B,) H, S, P]``. They are multiplied in their
+      own dtype or that of the activations, whichever is wider: half precision stays half, as some models have it.
+    - ``layout``: which channels of a head form pair ``i`` (`Layout`); heads of another width are refused.
+    - ``magnitude``: the factor already inside cos and sin (the attention factor; 1 for a pure rotation).
+    - ``promoted``: the result keeps the wider dtype of cos and sin.
+    - ``second``: cos and sin of the second members of the pairs, where a model turns them by other angles than the
+      first (not a rotation: see `RotarySpec`).
+
+    Immutable, and a pytree whose leaves are its tensors. Raises ``ValueError`` for tensors that do not fit each other
+    or the layout.
 
     >>> Rotation.at(RotarySpec(head_dim=2), torch.tensor([0, 1])).cos.shape
     torch.Size([2, 1])
     """
-
-    cos: Tensor
-    sin: Tensor
-    interleaved: bool = False
-    trailing: bool = False
-    per_head: bool = False
-    magnitude: float = 1.0
-    head_dim: int | None = None
-    blocks: int = 1
-    permuted: bool = False
-    promoted: bool = False
-    second: tuple[Tensor, Tensor] | None = None
 
     @classmethod
     def at(
@@ -57,40 +53,96 @@ class Rotation(NamedTuple):
         dtype then, or the bits are not those of the model's code). ``log_scale`` ``[P]`` is the trained tensor of a
         spec with learned frequencies; gradients pass to it.
 
-        Exact angles are right to 2.5e-7 for every ``|position| <= 2**31``, for cos and sin in float32.
+        Exact angles are right to 2.5e-7 for every ``|position| <= 2**31``, for cos and sin in float32. Beyond, the
+        rounding of the fixed-point step adds up to ``|position| * 1.8e-19`` rad per axis: 5e-5 at 2**48, 1.6e-3 at
+        2**53, and nothing is left at 2**62.
 
-        Raises ``ValueError`` if positions are not integers, if their rank does not fit the axes, if the frequencies
-        depend on the length of the sequence and ``seq_len`` is missing, and if ``log_scale`` is missing or not wanted.
+        Raises ``ValueError`` if positions are not integers of at most 63 bits, if their rank does not fit the axes, if
+        the frequencies depend on the length of the sequence and ``seq_len`` is missing, and if ``log_scale`` is
+        missing or not wanted.
 
         >>> Rotation.at(RotarySpec(head_dim=2), torch.tensor([0])).cos.tolist()
         [[1.0]]
         """
-        positions = check_positions(positions, spec)
-        if seq_len is not None:
-            whole("seq_len", seq_len)
-        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-            raise ValueError(f"dtype must be the floating-point dtype of the activations, got {dtype}")
-        if seq_len is None and spec.length_dependent:
-            name = spec.scaling.name if spec.scaling else ""
+        return cls.of(Phases(spec, positions, seq_len, log_scale, dtype))
+
+    @classmethod
+    def of(cls, phases: Phases) -> "Rotation":
+        """The rotation by phases that are checked, and not yet formed."""
+        spec, (cos, sin) = phases.spec, phases.tables()
+        return cls(
+            cos=cos,
+            sin=sin,
+            layout=spec.layout,
+            magnitude=spec.attention_factor(phases.seq_len),
+            promoted=spec.angles != "exact" and spec.tables == "promoted",
+            second=None if spec.second is None else phases.tables(second=True),
+        )
+
+    @classmethod
+    def from_tables(
+        cls,
+        cos: Tensor,
+        sin: Tensor | None = None,
+        *,
+        form: Form,
+        rotary_dim: int | None = None,
+        positions: Tensor | None = None,
+        per_head: bool = False,
+        magnitude: float = 1.0,
+        **layout: Any,
+    ) -> "Rotation":
+        """The rotation by cos and sin that another library made, half precision widened to float32.
+
+        ``form`` says what the columns are; the tables can contradict it, and never choose it:
+
+        - ``"half"``: ``[..., P]``, one per pair (flash-attn, ONNX);
+        - ``"doubled"``: ``[c, c]``, one per channel in the order of halves (transformers, Liger), inside each block of
+          a layout with blocks;
+        - ``"repeated"``: ``[c0, c0, c1, c1]``, one per channel in the order of interleaved pairs;
+        - ``"joined"``: ``[cos | sin]`` in one tensor (vLLM's and FlashInfer's ``cos_sin_cache``).
+
+        The form of the tables does not say how the heads hold their pairs: ``layout`` does, with the fields of
+        `Layout` (``head_dim``, if only a part of it turns, ``interleaved``, ``trailing`` …). ``positions`` ``[S]`` or
+        ``[B, S]`` picks rows, as `take` does. ``magnitude`` is a factor inside the tables. A view where that is
+        possible; gradients pass.
+
+        Raises ``ValueError`` for tables that do not fit ``form`` or each other. That looks at their values (not in
+        compiled code), so make it once per model or step and not in every layer. Half tables that hold every value
+        twice are refused unless ``rotary_dim`` confirms their width.
+
+        >>> c, s = torch.tensor([[0.6]]), torch.tensor([[0.8]])
+        >>> Rotation.from_tables(torch.cat((c, c), -1), torch.cat((s, s), -1), form="doubled").cos
+        tensor([[0.6000]])
+        """
+        if (form == "joined") != (sin is None):
             raise ValueError(
-                f"seq_len is missing: {name} scaling has frequencies that depend on the length of the whole sequence, "
-                "prompt and generation; pass seq_len= and keep it for the life of the sequence"
+                f"sin must be given, except with form='joined' ([cos | sin] in one tensor), got form={form!r}"
             )
-        if log_scale is not None or spec.learned:
-            check_log_scale(log_scale, spec)
-        cos, sin = tables(spec, positions, seq_len, log_scale, dtype)
-        second = None
-        if spec.second is not None:
-            second = tables(spec, positions, seq_len, log_scale, dtype, second=True)
-        promoted = spec.angles != "exact" and spec.tables == "promoted"
-        layout = (spec.interleaved, spec.trailing, False, spec.attention_factor(seq_len), spec.head_dim)
-        return cls(cos, sin, *layout, spec.blocks, spec.permuted, promoted, second)
+        if sin is None:
+            cos, sin = per_pair("cos", cos, "half", sure=True).chunk(2, dim=-1)
+            form = "half"
+        blocks, sure = layout.get("blocks", 1), rotary_dim is not None
+        tables = (per_pair(n, t, form, blocks, sure) for n, t in (("cos", cos), ("sin", sin)))
+        cos, sin = (t.float() if t.dtype.itemsize == 2 else t for t in tables)
+        made = cls._laid_out(cos, sin, rotary_dim, per_head, magnitude, layout)
+        return made if positions is None else made.take(positions)
 
     @classmethod
     def from_angles(
-        cls, angles: Tensor, *, interleaved: bool = False, trailing: bool = False, per_head: bool = False
+        cls,
+        angles: Tensor,
+        *,
+        form: Form = "half",
+        rotary_dim: int | None = None,
+        per_head: bool = False,
+        magnitude: float = 1.0,
+        **layout: Any,
     ) -> "Rotation":
         """The rotation by explicit ``angles`` in radians ``[..., S, P]``, float32 or float64; gradients pass.
+
+        ``form``, ``rotary_dim`` and ``layout`` are those of `from_tables` (TransformerEngine's angles are
+        ``"doubled"``); ``magnitude`` multiplies cos and sin.
 
         >>> Rotation.from_angles(torch.zeros(3, 2)).sin.abs().max().item()
         0.0
@@ -100,11 +152,12 @@ class Rotation(NamedTuple):
                 f"angles must be float32 or float64 (half precision cannot hold an angle), got {angles.dtype}; "
                 "convert them before the product that forms them"
             )
-        return cls(angles.cos(), angles.sin(), interleaved, trailing, per_head)
+        angles = per_pair("angles", angles, form, layout.get("blocks", 1), rotary_dim is not None)
+        return cls._of_angles(angles, rotary_dim, per_head, magnitude, layout)
 
     @classmethod
     def from_frequencies(
-        cls, positions: Tensor, inv_freq: Tensor, *, interleaved: bool = False, trailing: bool = False
+        cls, positions: Tensor, inv_freq: Tensor, *, magnitude: float = 1.0, **layout: Any
     ) -> "Rotation":
         """Learned frequencies or fractional positions: ``angle = sum over axes of position * inv_freq``.
 
@@ -112,121 +165,49 @@ class Rotation(NamedTuple):
         ``[A, P]`` with ``[A, (B,) S]``; or ``[H, A, P]``, one set per head (RoPE-Mixed). Positions may be any real
         dtype. The product is formed in the dtype of ``inv_freq``, so the angle's error is about its rounding step
         times the angle: use float64 for long ranges, or `at` for integer positions and fixed frequencies.
+        ``layout``: the fields of `Layout`; ``magnitude`` multiplies cos and sin.
 
         >>> r = Rotation.from_frequencies(torch.tensor([0.0, 0.5]), torch.tensor([torch.pi]))
         >>> r.sin[1].item()
         1.0
         """
-        if inv_freq.dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"inv_freq must be float32 or float64, got {inv_freq.dtype}; convert it first")
-        if inv_freq.ndim not in (1, 2, 3):
-            raise ValueError(f"inv_freq must be [P], [axes, P] or [heads, axes, P], got shape {tuple(inv_freq.shape)}")
-        if positions.dtype == torch.bool or positions.is_complex():
-            raise ValueError(f"positions must be real numbers, got {positions.dtype}")
-        if inv_freq.ndim == 1:
-            positions, inv_freq = positions.unsqueeze(0), inv_freq.unsqueeze(0)
-        axes = inv_freq.shape[-2]
-        if positions.ndim < 2 or positions.shape[0] != axes:
-            raise ValueError(f"positions must be [axes, (batch,) seq] with {axes} axes, got {tuple(positions.shape)}")
-        at, per_head = positions.to(inv_freq.dtype), inv_freq.ndim == 3
-        if per_head:
-            at = at.unsqueeze(-2)
-        turned = (at[a].unsqueeze(-1) * inv_freq[..., a, :].unsqueeze(-2) for a in range(axes))
-        return cls.from_angles(sum(turned), interleaved=interleaved, trailing=trailing, per_head=per_head)  # type: ignore[arg-type]
+        angles, per_head = learned_angles(positions, inv_freq), inv_freq.ndim == 3
+        return cls._of_angles(angles, None, per_head, magnitude, layout)
 
-    def inverse(self) -> "Rotation":
-        """What undoes it: turns back, and divides by the magnitude. New tensors.
+    @classmethod
+    def _of_angles(
+        cls, angles: Tensor, rotary_dim: int | None, per_head: bool, magnitude: float, layout: dict[str, Any]
+    ) -> "Rotation":
+        cos, sin = angles.cos(), angles.sin()
+        if magnitude != 1:
+            cos, sin = cos * magnitude, sin * magnitude
+        return cls._laid_out(cos, sin, rotary_dim, per_head, magnitude, layout)
 
-        >>> r = Rotation.at(RotarySpec(head_dim=2), torch.tensor([1]))
-        >>> bool((r.inverse().sin == -r.sin).all())
-        True
-        """
-        self._must_be_orthogonal("inverse")
-        shrink = self.magnitude**-2
-        cos, sin = (self.cos, -self.sin) if shrink == 1 else (self.cos * shrink, -self.sin * shrink)
-        return self._replace(cos=cos, sin=sin, magnitude=1 / self.magnitude, interleaved=self.writes_interleaved())
+    @classmethod
+    def _laid_out(
+        cls,
+        cos: Tensor,
+        sin: Tensor,
+        rotary_dim: int | None,
+        per_head: bool,
+        magnitude: float,
+        layout: dict[str, Any],
+    ) -> "Rotation":
+        width = 2 * cos.shape[-1] if rotary_dim is None else rotary_dim
+        lies = Layout(**{"head_dim": width, "rotary_dim": width, **layout})
+        return cls(cos=cos, sin=sin, layout=lies, per_head=per_head, magnitude=magnitude)
 
-    def transpose(self) -> "Rotation":
-        """The adjoint: turns back and keeps the magnitude. Equal to the inverse if the magnitude is 1."""
-        sin, second = self.sin, None
-        if self.second is not None:  # the transpose of ((cos_1, -sin_1), (sin_2, cos_2))
-            sin, second = self.second[1], (self.second[0], -self.sin)
-        return self._replace(sin=-sin, second=second, interleaved=self.writes_interleaved())
 
-    def compose(self, other: "Rotation") -> "Rotation":
-        """Both, one after the other: angles add, magnitudes multiply. Raises ``ValueError`` if the layouts differ.
+def _leaves(rotation: Rotation) -> tuple[list[Any], Any]:
+    return [rotation.cos, rotation.sin, rotation.second], rotation.about()
 
-        ``other`` must read the layout that this one writes (they differ where pairs are ``permuted``).
-        """
-        self._must_be_orthogonal("compose")
-        other._must_be_orthogonal("compose")
-        if self.cos.shape[-1] != other.cos.shape[-1]:
-            raise ValueError(
-                f"rotations must have as many pairs to be composed, got {self.cos.shape[-1]} and {other.cos.shape[-1]}"
-            )
-        written = (self.writes_interleaved(), self.trailing, self.per_head, self.blocks)
-        read = (other.interleaved, other.trailing, other.per_head, other.blocks)
-        if written != read:
-            raise ValueError(
-                "rotations must agree in (interleaved, trailing, per_head, blocks) to be composed, "
-                f"got {written} written and {read} read"
-            )
-        return self._replace(
-            cos=self.cos * other.cos - self.sin * other.sin,
-            sin=self.sin * other.cos + self.cos * other.sin,
-            magnitude=self.magnitude * other.magnitude,
-            permuted=self.permuted != other.permuted,
-        )
 
-    # Methods, because torch.compile of torch 2.10 does not trace the properties of a named tuple.
-    def layout(self) -> dict[str, Any]:
-        """Which channels form the pairs and what the result is, as the kernels take it."""
-        return {
-            "interleaved": self.interleaved,
-            "trailing": self.trailing,
-            "blocks": self.blocks,
-            "permuted": self.permuted,
-            "promoted": self.promoted,
-        }
+def _from_leaves(leaves: Any, about: Any) -> Rotation:
+    """Unchecked: while a tree is mapped, anything may stand where the tensors will."""
+    made = object.__new__(Rotation)
+    for name, value in (*zip(("cos", "sin", "second"), leaves, strict=True), *about):
+        object.__setattr__(made, name, value)
+    return made
 
-    def writes_interleaved(self) -> bool:
-        """The layout of the result: that of the input, unless ``permuted``."""
-        return self.interleaved != self.permuted
 
-    def _must_be_orthogonal(self, name: str) -> None:
-        if self.second is not None:
-            raise ValueError(
-                f"{name} needs a rotation, got one with second angles (spec.second), which is not orthogonal; "
-                "transpose() is its adjoint"
-            )
-
-    def padded(self, before: int = 0, after: int = 0) -> "Rotation":
-        """With tokens that pass unturned in front and behind: class and register tokens. New tensors.
-
-        Raises ``ValueError`` if it has a magnitude, which such tokens would not get.
-
-        >>> Rotation.at(RotarySpec(head_dim=2), torch.tensor([3])).padded(before=2).sin[:2].tolist()
-        [[0.0], [0.0]]
-        """
-        whole("before", before, at_least=0)
-        whole("after", after, at_least=0)
-        if self.magnitude != 1:
-            raise ValueError(
-                f"padded needs a rotation of magnitude 1 (passing tokens are not scaled), got {self.magnitude}"
-            )
-        pad = (0, 0, before, after)
-
-        fill = torch.nn.functional.pad
-        return self._with_tables(lambda cos, sin: (fill(cos, pad, value=1.0), fill(sin, pad)))
-
-    def to(self, device: torch.device | str) -> "Rotation":
-        """The same rotation on another device."""
-        return self._with_tables(lambda cos, sin: (cos.to(device), sin.to(device)))
-
-    def slice(self, start: int, stop: int) -> "Rotation":
-        """Tokens ``start`` to ``stop`` of the sequence, as views."""
-        return self._with_tables(lambda cos, sin: (cos[..., start:stop, :], sin[..., start:stop, :]))
-
-    def _with_tables(self, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> "Rotation":
-        cos, sin = change(self.cos, self.sin)
-        return self._replace(cos=cos, sin=sin, second=None if self.second is None else change(*self.second))
+_pytree.register_pytree_node(Rotation, _leaves, _from_leaves, serialized_type_name="phasor.Rotation")

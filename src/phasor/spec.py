@@ -2,18 +2,19 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from .axes import AXES, Axes, OneAxis
-from .checks import flag, listed, number, whole
+from .checks import flag, listed, number, one_of, whole
 from .frequencies import inverse_frequencies, inverse_frequencies_float32
-from .pairs import check_rotary_dim
+from .layout import Layout
 from .phase import exact, steps
 from .scaling import SCALINGS, Scaling
 from .schemes import brief, from_data, lists, to_data
@@ -30,11 +31,8 @@ class RotarySpec:
     A pair of channels ``(a, b)`` turns by ``position * position_scale * frequency`` radians, summed over the axes.
 
     Channels
-      - ``head_dim``: channels of one head; ``rotary_dim`` of them turn (default: all), the first ones, or the last
-        ones if ``trailing`` (multi-head latent attention).
-      - ``interleaved``: pairs are channels ``(2i, 2i + 1)``; otherwise halves, ``(i, i + rotary_dim / 2)``, inside
-        each of ``blocks`` equal blocks (1 in almost all models; pairs are numbered block by block).
-      - ``permuted``: interleaved pairs are read, and written as halves (DeepSeek-V3). Scores stay the same.
+      - ``head_dim``, ``rotary_dim``, ``trailing`` (multi-head latent attention), ``interleaved``, ``blocks`` (1 in
+        almost all models) and ``permuted`` (DeepSeek-V3; scores stay the same): see `Layout`, which `layout` gives.
 
     Direction
       - ``reverse``: turn by minus the angle (nanochat).
@@ -93,22 +91,19 @@ class RotarySpec:
     tables: Tables = "activation"
 
     def __post_init__(self) -> None:
-        if self.rotary_dim is None:
-            object.__setattr__(self, "rotary_dim", self.head_dim)
-        check_rotary_dim(self.rotary_dim, self.head_dim)
+        self._set_layout()
         for name in ("base", "position_scale"):
             number(name, getattr(self, name), above=1 if name == "base" else 0)
             object.__setattr__(self, name, float(getattr(self, name)))
-        for name in ("trailing", "interleaved", "permuted", "reverse", "learned"):
+        for name in ("reverse", "learned"):
             flag(name, getattr(self, name))
         for name, choices in (("coordinates", Coordinates), ("angles", Angles), ("tables", Tables)):
-            _one_of(name, getattr(self, name), get_args(choices))
+            one_of(name, getattr(self, name), get_args(choices))
         for name, schemes in _SCHEMES.items():
             value = getattr(self, name)
             if type(value) not in schemes.values() and not (name != "axes" and value is None):
                 module = "scaling" if name == "scaling" else "axes"
                 raise ValueError(f"{name} must be one of the schemes in phasor.{module}, got {value!r}")
-        self._check_layout()
         self._check_axes()
         if self.frequencies is not None:
             self._check_frequencies(self.frequencies)
@@ -116,16 +111,12 @@ class RotarySpec:
             self.inv_freq()
         object.__setattr__(self, "_key", json.dumps(self.to_dict()))
 
-    def _check_layout(self) -> None:
-        whole("blocks", self.blocks)
-        if self.blocks > 1 and self.interleaved:
-            raise ValueError(f"blocks must be 1 for interleaved pairs, which they do not change, got {self.blocks}")
-        if self.pairs % self.blocks:
-            raise ValueError(
-                f"blocks must divide rotary_dim / 2 = {self.pairs} (each holds whole pairs), got {self.blocks}"
-            )
+    def _set_layout(self) -> None:
+        layout = Layout(**{f.name: getattr(self, f.name) for f in dataclasses.fields(Layout)})
         if self.permuted and not self.interleaved:
             raise ValueError("permuted needs interleaved=True (pairs are read interleaved and written as halves)")
+        object.__setattr__(self, "rotary_dim", layout.rotary_dim)
+        object.__setattr__(self, "_layout", layout)
 
     def _check_axes(self) -> None:
         for axes in (self.axes, self.second or self.axes):
@@ -169,6 +160,11 @@ class RotarySpec:
     def key(self) -> str:
         """The spec as a line of JSON, made once: what torch.compile can guard by value, so equal specs compile once."""
         return self._key  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def layout(self) -> Layout:
+        """Which channels turn and how they hold the pairs, as one value."""
+        return self._layout  # type: ignore[attr-defined, no-any-return]
 
     @property
     def pairs(self) -> int:
@@ -226,7 +222,7 @@ class RotarySpec:
         width = f"{'last' if self.trailing else 'first'} {self.rotary_dim} of {self.head_dim}"
         if self.rotary_dim == self.head_dim:
             width = f"all {self.head_dim}"
-        parts = [f"{width} channels", self._layout(), "turned backwards" if self.reverse else ""]
+        parts = [f"{width} channels", self.layout.describe(), "turned backwards" if self.reverse else ""]
         parts.append(f"base {self.base:.10g}" if self.frequencies is None else f"{self.pairs} explicit frequencies")
         parts.append("" if self.exponent_dim is None else f"exponents over {self.exponent_dim}")
         parts.append("learned log-scale" if self.learned else "")
@@ -237,11 +233,6 @@ class RotarySpec:
         parts.append("" if self.second is None else f"second members by {brief(self.second)} (not orthogonal)")
         parts.append("exact angles" if self.angles == "exact" else f"{self.angles} angles (tables: {self.tables})")
         return ", ".join(part for part in parts if part)
-
-    def _layout(self) -> str:
-        if self.interleaved:
-            return "interleaved, written as halves" if self.permuted else "interleaved"
-        return "halves" if self.blocks == 1 else f"halves in each of {self.blocks} blocks"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data from which `from_dict` makes an equal spec.
@@ -270,43 +261,30 @@ class RotarySpec:
 _SCHEMES: dict[str, dict[str, Any]] = {"scaling": SCALINGS, "axes": AXES, "second": AXES}
 
 
-def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        listing = ", ".join(f"{c!r}" for c in choices[:-1]) + f" or {choices[-1]!r}"
-        raise ValueError(f"{name} must be {listing}, got {value!r}")
-
-
 @lru_cache(maxsize=512)
 def exact_frequencies(spec: RotarySpec, seq_len: int | None = None) -> tuple[Decimal, ...]:
     """``[P]`` exact frequencies of a spec, after scaling, in radians per position."""
     if spec.frequencies is not None:
         return tuple(Decimal(f) for f in spec.frequencies)
-    base = Decimal(spec.base)
-    rungs = spec.axes.rung_of_pair(spec.pairs)
-    ladders = {
-        n: inverse_frequencies(base, dim) if spec.scaling is None else spec.scaling.inv_freq(base, dim, seq_len)
-        for n, dim in _ladder_dims(spec, rungs).items()
-    }
-    return tuple(ladders[n][i] for i, n in rungs)
+    base, scaling = Decimal(spec.base), spec.scaling
+    ladder = inverse_frequencies if scaling is None else partial(scaling.inv_freq, seq_len=seq_len)
+    return tuple(_rungs(spec, lambda dim: ladder(base, dim)))
 
 
 def float32_frequencies(spec: RotarySpec, seq_len: int | None = None) -> Tensor:
     """``[P]`` float32 frequencies of a spec, after scaling, bit for bit as transformers forms them."""
     if spec.frequencies is not None:
         return torch.tensor(spec.frequencies, dtype=torch.float32, device="cpu")
+    scaling = spec.scaling
+    ladder = inverse_frequencies_float32 if scaling is None else partial(scaling.inv_freq_float32, seq_len=seq_len)
+    return torch.stack(_rungs(spec, lambda dim: ladder(spec.base, dim)))
+
+
+def _rungs(spec: RotarySpec, ladder: Callable[[int], Any]) -> list[Any]:
+    """The frequency of every pair: ``ladder`` gives all of them for a divisor of the exponent."""
     rungs = spec.axes.rung_of_pair(spec.pairs)
-    ladders = {
-        n: inverse_frequencies_float32(spec.base, dim)
-        if spec.scaling is None
-        else spec.scaling.inv_freq_float32(spec.base, dim, seq_len)
-        for n, dim in _ladder_dims(spec, rungs).items()
-    }
-    return torch.stack([ladders[n][i] for i, n in rungs])
-
-
-def _ladder_dims(spec: RotarySpec, rungs: tuple[tuple[int, int], ...]) -> dict[int, int]:
-    """The divisor of the exponent for each ladder that pairs sit on, by its number of rungs."""
-    return {n: 2 * n if spec.exponent_dim is None else spec.exponent_dim for _, n in rungs}
+    ladders = {n: ladder(2 * n if spec.exponent_dim is None else spec.exponent_dim) for n in {n for _, n in rungs}}
+    return [ladders[n][i] for i, n in rungs]
 
 
 @lru_cache(maxsize=512)

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .checks import whole
 from .phase import cos_sin, phases
 from .spec import RotarySpec, axis_steps
-from .tracing import constant
+from .tracing import constant, readable
 
 
 def check_positions(positions: Any, spec: RotarySpec) -> Tensor:
@@ -26,6 +27,10 @@ def check_positions(positions: Any, spec: RotarySpec) -> Tensor:
         )
     if positions.dtype in (torch.float16, torch.bfloat16):
         raise ValueError(f"positions must be float32 or float64 (half precision rounds them), got {positions.dtype}")
+    if positions.dtype == torch.uint64:
+        raise ValueError(
+            "positions must be integers of at most 63 bits, got torch.uint64; convert with .to(torch.int64)"
+        )
     positions = positions if real else positions.to(torch.int64)
     axes, shape = spec.axes.count, tuple(positions.shape)
     if axes == 1:
@@ -40,6 +45,20 @@ def check_positions(positions: Any, spec: RotarySpec) -> Tensor:
     return positions
 
 
+def check_rows(positions: Any, rows: int, batched: bool) -> None:
+    """``ValueError`` unless ``positions`` are rows of a table: ``[S]``, or ``[B, S]`` where it is not ``batched``."""
+    if not isinstance(positions, Tensor) or positions.dtype not in (torch.int64, torch.int32):
+        got = positions.dtype if isinstance(positions, Tensor) else type(positions).__name__
+        raise ValueError(f"positions must be an int64 or int32 tensor of rows, got {got}")
+    if positions.ndim not in ((1,) if batched else (1, 2)):
+        kind = "[seq] for a rotation with a batch" if batched else "[seq] or [batch, seq]"
+        raise ValueError(f"positions must be {kind}, got shape {tuple(positions.shape)}")
+    if positions.device.type == "cpu" and readable(positions) and positions.numel():
+        low, high = (int(v) for v in positions.aminmax())
+        if low < 0 or high >= rows:
+            raise ValueError(f"positions must be rows 0 to {rows - 1} of the rotation, got {low if low < 0 else high}")
+
+
 def check_log_scale(log_scale: Any, spec: RotarySpec) -> None:
     if not spec.learned:
         raise ValueError("log_scale belongs to a spec with learned=True; this one has fixed frequencies")
@@ -50,38 +69,87 @@ def check_log_scale(log_scale: Any, spec: RotarySpec) -> None:
         )
 
 
-def tables(
-    spec: RotarySpec,
-    positions: Tensor,
-    seq_len: int | None,
-    log_scale: Tensor | None,
-    dtype: torch.dtype,
-    *,
-    second: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """cos and sin, with direction and magnitude, rounded as the spec says; those of the ``second`` members if asked."""
-    wide = torch.float64 if dtype == torch.float64 else torch.float32
-    if spec.angles == "exact" and spec.coordinates == "integer" and log_scale is None:
-        cos, sin = cos_sin(phases(positions, _steps(spec, seq_len, second, positions.device)), wide)
-    else:
-        angles = _float_angles(spec, positions, seq_len, log_scale, second)
-        cos, sin = angles.cos(), angles.sin()
-        if spec.angles != "float32":
-            cos, sin = cos.to(wide), sin.to(wide)
-    if spec.reverse:
-        sin = -sin
-    factor = spec.attention_factor(seq_len)
-    if factor != 1.0:
-        cos, sin = cos * factor, sin * factor
+class Phases:
+    """What is asked of a spec: the angles of some tokens, checked and not yet formed. Arguments: see `Rotation.at`.
+
+    Some kernels form cos and sin themselves, while they turn; `tables` forms them for the others.
+    """
+
+    per_head = False
+
+    def __init__(
+        self,
+        spec: RotarySpec,
+        positions: Tensor,
+        seq_len: int | None = None,
+        log_scale: Tensor | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.positions = check_positions(positions, spec)  # [axes, (B,) S]
+        if seq_len is not None:
+            whole("seq_len", seq_len)
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise ValueError(f"dtype must be the floating-point dtype of the activations, got {dtype}")
+        if seq_len is None and spec.length_dependent:
+            name = spec.scaling.name if spec.scaling else ""
+            raise ValueError(
+                f"seq_len is missing: {name} scaling has frequencies that depend on the length of the whole sequence, "
+                "prompt and generation; pass seq_len= and keep it for the life of the sequence"
+            )
+        if log_scale is not None or spec.learned:
+            check_log_scale(log_scale, spec)
+        self.spec, self.seq_len, self.log_scale, self.dtype = spec, seq_len, log_scale, dtype
+        self.layout = spec.layout
+
+    def tables(self, *, second: bool = False) -> tuple[Tensor, Tensor]:
+        """cos and sin, with direction and magnitude, rounded as the spec says; those of ``second`` members if asked."""
+        spec, seq_len, positions, dtype = self.spec, self.seq_len, self.positions, self.dtype
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        if spec.angles == "exact" and spec.coordinates == "integer" and self.log_scale is None:
+            cos, sin = cos_sin(phases(positions, _steps(spec, seq_len, second, positions.device)), wide)
+        else:
+            angles = _float_angles(spec, positions, seq_len, self.log_scale, second)
+            cos, sin = angles.cos(), angles.sin()
+            if spec.angles != "float32":
+                cos, sin = cos.to(wide), sin.to(wide)
+        if spec.reverse:
+            sin = -sin
+        factor = spec.attention_factor(seq_len)
+        if factor != 1.0:
+            cos, sin = cos * factor, sin * factor
+        return _rounded(spec, cos, dtype, wide), _rounded(spec, sin, dtype, wide)
+
+
+def _rounded(spec: RotarySpec, table: Tensor, dtype: torch.dtype, wide: torch.dtype) -> Tensor:
     if spec.angles == "exact":
-        return cos, sin
+        return table
     if spec.tables in ("activation", "rounded"):
-        cos, sin = cos.to(dtype), sin.to(dtype)
+        table = table.to(dtype)
     if spec.tables == "rounded":
-        cos, sin = cos.to(wide), sin.to(wide)
-    if spec.tables == "float64":
-        cos, sin = cos.double(), sin.double()
-    return cos, sin
+        table = table.to(wide)
+    return table.double() if spec.tables == "float64" else table
+
+
+def learned_angles(positions: Tensor, inv_freq: Tensor) -> Tensor:
+    """``[(B,) (H,) S, P]`` sums over axes of position times frequency, in the dtype of ``inv_freq``; gradients pass."""
+    if inv_freq.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"inv_freq must be float32 or float64, got {inv_freq.dtype}; convert it first")
+    if inv_freq.ndim not in (1, 2, 3):
+        raise ValueError(f"inv_freq must be [P], [axes, P] or [heads, axes, P], got shape {tuple(inv_freq.shape)}")
+    if positions.dtype == torch.bool or positions.is_complex():
+        raise ValueError(f"positions must be real numbers, got {positions.dtype}")
+    if inv_freq.ndim == 1:
+        positions, inv_freq = positions.unsqueeze(0), inv_freq.unsqueeze(0)
+    axes = inv_freq.shape[-2]
+    if positions.ndim < 2 or positions.shape[0] != axes:
+        raise ValueError(f"positions must be [axes, (batch,) seq] with {axes} axes, got {tuple(positions.shape)}")
+    at = positions.to(inv_freq.dtype)
+    if inv_freq.ndim == 3:
+        at = at.unsqueeze(-2)
+    total = at[0].unsqueeze(-1) * inv_freq[..., 0, :].unsqueeze(-2)
+    for a in range(1, axes):
+        total = total + at[a].unsqueeze(-1) * inv_freq[..., a, :].unsqueeze(-2)
+    return total
 
 
 def _float_angles(

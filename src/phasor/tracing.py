@@ -1,7 +1,11 @@
-"""What a compiler must not look into."""
+"""What a compiler must not look into, and how to tell that something traces or transforms."""
 
 from collections.abc import Callable
 from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
 
 F = TypeVar("F", bound=Callable)
 
@@ -14,3 +18,20 @@ def constant(function: F) -> F:
     """
     setattr(function, "_dynamo_marked_constant", True)  # noqa: B010
     return function
+
+
+def transformed() -> bool:
+    """Whether a compiler traces, or a function transform or forward-mode differentiation is at work."""
+    return bool(
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or torch.jit.is_tracing()
+    )
+
+
+def readable(x: Tensor) -> bool:
+    """Whether the values of ``x`` may be looked at: not under a transform, on the meta device or in a CUDA graph."""
+    if transformed() or type(x) not in (Tensor, torch.nn.Parameter) or x.is_meta:
+        return False
+    return not (x.is_cuda and torch.cuda.is_current_stream_capturing())

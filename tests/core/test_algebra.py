@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from phasor import RotarySpec, Rotation, apply_rotary_qk
 from phasor.matrix import as_complex, complex_form, from_complex, generator, rotation_matrix
-from phasor.pairs import permutation, rotary_slice, split
 
 from .conftest import FEW, SEQ_LEN, SPECS, anywhere, assert_within, at, everywhere, turn
 
@@ -23,7 +22,7 @@ def factor(spec: RotarySpec) -> float:
 
 
 def turned(spec: RotarySpec) -> slice:
-    return rotary_slice(spec.head_dim, spec.rotary_dim, spec.trailing)
+    return spec.layout.turning
 
 
 def rest(spec: RotarySpec) -> torch.Tensor:
@@ -34,7 +33,7 @@ def rest(spec: RotarySpec) -> torch.Tensor:
 
 
 def matrix(spec: RotarySpec, positions: torch.Tensor) -> torch.Tensor:
-    return rotation_matrix(at(spec, positions), spec.head_dim)
+    return rotation_matrix(at(spec, positions))
 
 
 def test_nothing_turns_at_zero(spec):
@@ -48,7 +47,7 @@ def test_nothing_turns_at_zero(spec):
 def test_every_pair_keeps_its_length(spec):
     x = torch.randn(7, spec.head_dim, dtype=F64)
     y = turn(x, at(spec, anywhere(spec, -FAR, FAR)))
-    before, after = (torch.hypot(*split(t[..., turned(spec)], spec.interleaved)) for t in (x, y))
+    before, after = (torch.hypot(*spec.layout.split(t)) for t in (x, y))
     torch.testing.assert_close(after, before * factor(spec), rtol=8 * torch.finfo(F64).eps, atol=0)
 
 
@@ -85,7 +84,7 @@ def test_inverse_undoes(spec):
 def test_transpose_is_the_adjoint(spec):
     """x . R y = R^T x . y, and R^T keeps the attention factor that the inverse takes away."""
     rotation = at(spec, anywhere(spec, -FAR, FAR))
-    dense, transposed = (rotation_matrix(r, spec.head_dim) for r in (rotation, rotation.transpose()))
+    dense, transposed = (rotation_matrix(r) for r in (rotation, rotation.transpose()))
     assert torch.equal(transposed, dense.mT)
     assert rotation.transpose().magnitude == rotation.magnitude == factor(spec)
     if factor(spec) == 1:
@@ -116,8 +115,7 @@ def test_matrix_is_orthogonal_with_determinant_one(spec):
 def test_blocks(spec):
     """Only the two channels of a pair see each other; the other channels keep themselves, to the bit."""
     dense = matrix(spec, anywhere(spec, -FAR, FAR))
-    channels = torch.arange(spec.head_dim)[turned(spec)]
-    first, second = split(channels, spec.interleaved)
+    first, second = spec.layout.split(torch.arange(spec.head_dim))
     allowed = torch.eye(spec.head_dim, dtype=torch.bool)
     allowed[first, second] = allowed[second, first] = True
     assert not dense[:, ~allowed].any()
@@ -184,8 +182,7 @@ def test_layouts_are_conjugate(spec):
     """Converting x, turning in the other layout and converting back is turning in the first: to the bit."""
     x, positions = torch.randn(7, spec.head_dim, dtype=F64), anywhere(spec, -FAR, FAR)
     other = spec.replace(interleaved=not spec.interleaved)
-    place = {"rotary_dim": spec.rotary_dim, "trailing": spec.trailing}
-    p = permutation(spec.head_dim, source_interleaved=spec.interleaved, target_interleaved=other.interleaved, **place)
+    p = spec.layout.permutation(other.layout)
     assert torch.equal(turn(x[..., p], at(other, positions)), turn(x, at(spec, positions))[..., p])
 
 

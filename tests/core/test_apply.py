@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
 from phasor.kernels import reference
 from phasor.scaling import YaRN
 
@@ -39,7 +39,7 @@ def test_definition(place, layout):
 
 def test_counter_clockwise_quarter():
     """(1, 0) becomes (0, 1) and (0, 1) becomes (-1, 0): the sense of RoFormer eq. 13."""
-    quarter = Rotation(torch.zeros(1, 1), torch.ones(1, 1))
+    quarter = Rotation.from_tables(torch.zeros(1, 1), torch.ones(1, 1), form="half")
     x = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
     assert apply_rotary(x, quarter).tolist() == [[[0.0, 1.0]], [[-1.0, 0.0]]]
 
@@ -98,10 +98,10 @@ def test_tables_of_any_strides(few):
     part = whole.slice(3, 10)
     assert torch.equal(part.cos, whole.cos[3:10])
     assert part.cos.untyped_storage().data_ptr() == whole.cos.untyped_storage().data_ptr()
-    strided = whole._replace(cos=whole.cos[::2], sin=whole.sin[::2])
-    expanded = part._replace(cos=part.cos.expand(2, -1, -1), sin=part.sin.expand(2, -1, -1))
+    strided = whole.replace(cos=whole.cos[::2], sin=whole.sin[::2])
+    expanded = part.replace(cos=part.cos.expand(2, -1, -1), sin=part.sin.expand(2, -1, -1))
     for rotation in (part, strided, expanded):
-        contiguous = rotation._replace(cos=rotation.cos.contiguous(), sin=rotation.sin.contiguous())
+        contiguous = rotation.replace(cos=rotation.cos.contiguous(), sin=rotation.sin.contiguous())
         assert torch.equal(apply_rotary(x, rotation), apply_rotary(x, contiguous))
 
 
@@ -216,7 +216,7 @@ def test_the_attention_factor_scales_only_what_turns():
 def test_kernel_broadcasts_and_keeps_dtype():
     x = torch.randn(2, 3, 6).half()
     cos, sin = torch.randn(3, 2), torch.randn(3, 2)
-    y = reference.rotate(x, cos, sin, interleaved=True, trailing=True)
+    y = reference.turned(x, cos, sin, Layout(head_dim=6, rotary_dim=4, interleaved=True, trailing=True))
     a, b = x[..., 2::2].float(), x[..., 3::2].float()
     assert torch.equal(y[..., :2], x[..., :2])
     assert torch.equal(y[..., 2::2], (a * cos - b * sin).half())

@@ -3,11 +3,9 @@
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation
+from phasor import Layout, RotarySpec, Rotation
 from phasor.axes import Alternating, Axial, InterleavedSections, Listed, Mixed, Sections, mixed_frequencies
 from phasor.checks import number, whole
-from phasor.matrix import rotation_matrix
-from phasor.pairs import permutation
 from phasor.scaling import (
     NTK,
     DynamicNTK,
@@ -258,16 +256,21 @@ CASES = {
     ),
     "mixed start": (lambda: mixed_frequencies(6, 2), ["rotary_dim must be a positive multiple of 4", "got 6"]),
     "mixed start zero": (lambda: mixed_frequencies(0, 2), ["multiple of 4", "got 0"]),
-    # pairs and matrix
-    "permutation": (
-        lambda: permutation(8, source_interleaved=True, target_interleaved=False, rotary_dim=10),
+    # layout
+    "layout wide": (
+        lambda: Layout(head_dim=8, rotary_dim=10),
         ["rotary_dim must be at most head_dim", "rotary_dim=10 and head_dim=8"],
     ),
-    "permutation odd": (
-        lambda: permutation(7, source_interleaved=True, target_interleaved=False),
+    "layout odd": (
+        lambda: Layout(head_dim=7),
         ["positive even number", "got 7"],
     ),
-    "matrix": (lambda: rotation_matrix(ROTATION, 6), ["head_dim must be at least the rotation's 8 channels, got 6"]),
+    "permutation to another width": (
+        lambda: Layout(head_dim=8).permutation(Layout(head_dim=8, rotary_dim=4)),
+        ["target must have the same head_dim and rotary_dim", "got (8, 8) and (8, 4)"],
+    ),
+    "layout blocks": (lambda: Layout(head_dim=8, blocks=3), ["blocks must divide rotary_dim / 2 = 4", "got 3"]),
+    "layout blocks permuted": (lambda: Layout(head_dim=8, blocks=2, permuted=True), ["blocks must be 1", "got 2"]),
 }
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, positions, rotate
+from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, positions, rotate
 from phasor.axes import Listed, Sections
 from phasor.matrix import complex_form, generator
 from phasor.scaling import DynamicNTK, SteppedNTK
@@ -56,13 +56,16 @@ CASES = {
     "learned generator": (lambda: generator(LEARNED), ["spec must have fixed frequencies", "learned log-scale"]),
     "permuted compose": (
         lambda: PERMUTED.compose(PERMUTED),
-        ["rotations must agree in (interleaved, trailing, per_head, blocks)", "(False,", "(True,"],
+        ["rotations must agree in (layout, per_head, tokens)", "interleaved=False", "interleaved=True"],
     ),
-    "blocks compose": (lambda: ROTATION.compose(ROTATION._replace(blocks=2)), ["must agree in", "blocks"]),
+    "blocks compose": (
+        lambda: ROTATION.compose(ROTATION.replace(layout=Layout(head_dim=8, blocks=2))),
+        ["must agree in", "blocks"],
+    ),
     "padded before": (lambda: ROTATION.padded(-1), ["before must be an integer of at least 0, got -1"]),
     "padded after": (lambda: ROTATION.padded(after=1.0), ["after must be an integer of at least 0, got 1.0"]),
     "padded magnitude": (
-        lambda: ROTATION._replace(magnitude=1.5).padded(1),
+        lambda: ROTATION.replace(magnitude=1.5).padded(1),
         ["padded needs a rotation of magnitude 1", "got 1.5"],
     ),
     "positions bool": (lambda: Rotation.at(SPEC, torch.zeros(3).bool()), ["must be integers, got torch.bool"]),
@@ -113,13 +116,13 @@ CASES = {
         ["with 2 axes, got (2,)"],
     ),
     "compose": (
-        lambda: ROTATION.compose(ROTATION._replace(interleaved=True)),
-        ["agree in (interleaved, trailing, per_head, blocks)", "(False, False, False, 1) written and (True, False, "],
+        lambda: ROTATION.compose(ROTATION.replace(layout=Layout(head_dim=8, interleaved=True))),
+        ["agree in (layout, per_head, tokens)", "False, 5) written and (Layout("],
     ),
     # apply
     "format": (
-        lambda: apply_rotary(X, ROTATION, tensor_format="sbhd"),
-        ["tensor_format must be 'bhsd' or 'bshd', got 'sbhd'"],
+        lambda: apply_rotary(X, ROTATION, tensor_format="sbdh"),
+        ["tensor_format must be 'bhsd', 'bshd', 'sbhd' or 'thd', got 'sbdh'"],
     ),
     "rank": (
         lambda: apply_rotary(X[0, 0], ROTATION),
@@ -136,15 +139,11 @@ CASES = {
     ),
     "width": (
         lambda: apply_rotary(X[..., :6], ROTATION),
-        ["x must have the 8 channels of the spec's head_dim, got 6", "(2, 3, 5, 6)"],
+        ["x must have the 8 channels of the rotation's head_dim, got 6", "(2, 3, 5, 6)"],
     ),
     "wider": (
         lambda: apply_rotary(torch.zeros(2, 3, 5, 16), ROTATION),
-        ["x must have the 8 channels of the spec's head_dim, got 16"],
-    ),
-    "width without a spec": (
-        lambda: apply_rotary(X[..., :6], ROTATION._replace(head_dim=None)),
-        ["x must have at least the rotation's 8 channels, got 6", "(2, 3, 5, 6)"],
+        ["x must have the 8 channels of the rotation's head_dim, got 16", "num_heads=2", "head_dim=16 where"],
     ),
     "numpy": (lambda: apply_rotary(X.numpy(), ROTATION), ["x must be a torch tensor, got numpy.ndarray"]),
     "numpy q": (lambda: rotate(X.numpy(), X, torch.arange(5), SPEC), ["q must be a torch tensor"]),
@@ -159,7 +158,7 @@ CASES = {
     ),
     "compose widths": (
         lambda: ROTATION.compose(Rotation.at(RotarySpec(head_dim=4), torch.arange(5))),
-        ["as many pairs", "got 4 and 2"],
+        ["rotations must agree in (layout, per_head, tokens)", "rotary_dim=8", "rotary_dim=4"],
     ),
     "text of a list": (lambda: positions.text([1, 2]), ["positions must be a tensor, got list"]),
     "grid start": (lambda: positions.grid(2, 2, start=0.5), ["start must be an integer", "got 0.5"]),
@@ -199,7 +198,7 @@ CASES = {
     ),
     "head_dim of q": (
         lambda: rotate(X[..., :4], X, torch.arange(5), SPEC),
-        ["q must have the 8 channels of the spec's head_dim, got 4"],
+        ["q must have the 8 channels of the rotation's head_dim, got 4"],
     ),
     "head_dim of k": (
         lambda: rotate(X, torch.zeros(2, 3, 5, 10), torch.arange(5), SPEC),
@@ -242,6 +241,6 @@ def test_the_edges_are_allowed():
     """One step inside the bounds above."""
     apply_rotary(X, ROTATION)
     apply_rotary(X, PER_HEAD)
-    apply_rotary(X, BATCHED.slice(0, 5)._replace(cos=BATCHED.cos[:2], sin=BATCHED.sin[:2]))
+    apply_rotary(X, BATCHED.slice(0, 5).replace(cos=BATCHED.cos[:2], sin=BATCHED.sin[:2]))
     positions.decode(torch.tensor([0]))
     positions.packed(torch.tensor([0, 0]))

@@ -4,6 +4,7 @@ Written out pair by pair in Python, and as laws in float64. Integer phases keep 
 floats (real coordinates, learned frequencies, float64 angles) are off by their size times the rounding of float64.
 """
 
+import dataclasses
 import itertools
 import json
 import math
@@ -14,7 +15,6 @@ import torch
 from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
 from phasor.axes import Alternating, Listed
 from phasor.matrix import complex_form, generator, rotation_matrix
-from phasor.pairs import join, rotary_slice, split
 
 from .conftest import FACTORS, LOG_SCALE, SECOND, SEQ_LEN, assert_within, at, everywhere, turn
 
@@ -36,7 +36,7 @@ def places(spec, count=5):
 
 
 def matrix(spec, positions):
-    return rotation_matrix(at(spec, positions), spec.head_dim)
+    return rotation_matrix(at(spec, positions))
 
 
 def at_zero(spec):
@@ -101,10 +101,9 @@ def test_pair_by_pair(spec):
 
 def test_nothing_turns_at_zero(factor):
     x = torch.randn(1, factor.head_dim, dtype=F64)
-    expected, turned = x.clone(), rotary_slice(factor.head_dim, factor.rotary_dim, factor.trailing)
-    written = factor.interleaved and not factor.permuted
-    pairs = split(x[..., turned] * factor.attention_factor(SEQ_LEN), factor.interleaved, factor.blocks)
-    expected[..., turned] = join(*pairs, written, factor.blocks)
+    written = dataclasses.replace(factor.layout, interleaved=factor.interleaved and not factor.permuted, permuted=False)
+    pairs = factor.layout.split(x * factor.attention_factor(SEQ_LEN))
+    expected = factor.layout.within(x, written.join(*pairs))
     assert torch.equal(turn(x, at(factor, everywhere(factor, 0))), expected)
 
 
@@ -127,7 +126,7 @@ def test_rotations_add(factor):
             at(factor, m).compose(at(factor, n))
         return
     composed = at(factor, m).compose(at(factor, n))
-    got, zero = rotation_matrix(composed, factor.head_dim), at_zero(factor)
+    got, zero = rotation_matrix(composed), at_zero(factor)
     assert_within(got, zero @ matrix(factor, m + n), steps)
     assert_within(got, matrix(factor, n) @ matrix(factor, m), 8)
     assert composed.magnitude == factor.attention_factor(SEQ_LEN) ** 2
@@ -146,7 +145,7 @@ def test_inverse_undoes(factor):
 )
 def test_transpose_is_the_adjoint_and_the_gradient(spec):
     rotation = at(spec, places(spec)[0])
-    dense, transposed = (rotation_matrix(r, spec.head_dim) for r in (rotation, rotation.transpose()))
+    dense, transposed = (rotation_matrix(r) for r in (rotation, rotation.transpose()))
     assert torch.equal(transposed, dense.mT)
     x = torch.randn(2, 3, 5, spec.head_dim, dtype=F64, requires_grad=True)
     g = torch.randn_like(x)
@@ -168,9 +167,10 @@ def test_matrix_is_the_exponential_of_the_generator(factor):
 def test_complex_form_turns_the_same_way(factor):
     rotation = at(factor, places(factor)[0])
     x = torch.randn(5, factor.rotary_dim, dtype=F64)
-    product = torch.complex(*split(x, factor.interleaved, factor.blocks)) * complex_form(rotation)
-    got = turn(x, rotation._replace(head_dim=None, trailing=False))
-    assert_within(got, join(product.real, product.imag, rotation.writes_interleaved(), factor.blocks), 8)
+    layout = dataclasses.replace(factor.layout, head_dim=factor.rotary_dim)
+    product = torch.complex(*layout.split(x)) * complex_form(rotation)
+    got = turn(x, rotation.replace(layout=layout))
+    assert_within(got, layout.written().join(product.real, product.imag), 8)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

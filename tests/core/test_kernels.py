@@ -1,5 +1,7 @@
 """The eager kernel against the reference: the same bits, whatever the block, dtype, strides, format and layout."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -27,7 +29,8 @@ def by_reference(x, rotation, tensor_format):
         return cos.unsqueeze(heads), sin.unsqueeze(heads)
 
     second = None if rotation.second is None else lined_up(*rotation.second)
-    return reference.rotate(x, *lined_up(rotation.cos, rotation.sin), second=second, **rotation.layout())
+    cos, sin = lined_up(rotation.cos, rotation.sin)
+    return reference.turned(x, cos, sin, rotation.layout, rotation.promoted, second)
 
 
 @pytest.mark.usefixtures("block")
@@ -90,7 +93,7 @@ def test_same_bits_for_any_strides(few, make):
 @pytest.mark.parametrize("tensor_format", ["bhsd", "bshd"])
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_same_bits_per_head(batch, tensor_format):
-    rotation = Rotation.from_frequencies(torch.randn(2, *batch, 7), torch.randn(3, 2, 4))
+    rotation = Rotation.from_frequencies(torch.randn(2, *batch, 7), torch.randn(3, 2, 4), head_dim=10)
     x = torch.randn(2, 3, 7, 10) if tensor_format == "bhsd" else torch.randn(2, 7, 3, 10)
     got = apply_rotary(x, rotation, tensor_format=tensor_format)
     assert torch.equal(got, by_reference(x, rotation, tensor_format))
@@ -134,7 +137,7 @@ def test_a_size_that_needs_blocks(dtype):
 @pytest.mark.parametrize("tensor_format", ["bhsd", "bshd"])
 @pytest.mark.parametrize("batch", [(), (2,), (2, 2)])
 def test_one_launch_or_two(few, few_elements, tensor_format, batch, monkeypatch):
-    monkeypatch.setattr("phasor.apply._FEW", few_elements)
+    monkeypatch.setattr("phasor.kernels.eager.FEW", few_elements)
     heads = [(4, 7), (2, 7)] if tensor_format == "bhsd" else [(7, 4), (7, 2)]
     q, k = (torch.randn(*batch, *h, few.head_dim) for h in heads)
     rotation = at(few, anywhere(few, 0, 5000), torch.float32)
@@ -145,8 +148,9 @@ def test_one_launch_or_two(few, few_elements, tensor_format, batch, monkeypatch)
 
 def test_heads_of_other_widths(few):
     """q and k of different head_dim are turned apart, each in its own first or last channels."""
-    rotation = at(few, anywhere(few, 0, 5000), torch.float32)._replace(head_dim=None)
+    rotation = at(few, anywhere(few, 0, 5000), torch.float32)
+    wider = rotation.replace(layout=dataclasses.replace(few.layout, head_dim=few.head_dim + 10))
     q, k = torch.randn(2, 4, 7, few.head_dim), torch.randn(2, 4, 7, few.head_dim + 10)
-    a, b = apply_rotary_qk(q, k, rotation)
+    a, b = apply_rotary_qk(q, k, rotation, k_rotation=wider)
     assert torch.equal(a, by_reference(q, rotation, "bhsd"))
-    assert torch.equal(b, by_reference(k, rotation, "bhsd"))
+    assert torch.equal(b, by_reference(k, wider, "bhsd"))

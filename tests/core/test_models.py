@@ -11,7 +11,7 @@ import numpy
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, apply_rotary
+from phasor import Layout, RotarySpec, Rotation, apply_rotary
 from phasor.axes import Alternating, Axial, Listed, Sections
 from phasor.scaling import NTK
 from phasor.temperature import LearnedLog, LogFloor, Power
@@ -261,7 +261,8 @@ def test_musicflamingo_multiplies_in_float64(dtype):
     widened = Rotation.at(float32(head_dim=64, interleaved=True, tables="float64"), TEXT, dtype=dtype)
     assert widened.cos.dtype == torch.float64
     assert torch.equal(widened.cos.float(), Rotation.at(float32(head_dim=64, tables="float32"), TEXT).cos)
-    rotation = widened._replace(cos=cos[..., ::2].double(), sin=sin[..., ::2].double(), head_dim=70)
+    layout = Layout(head_dim=70, rotary_dim=64, interleaved=True)
+    rotation = widened.replace(cos=cos[..., ::2].double(), sin=sin[..., ::2].double(), layout=layout)
     assert torch.equal(apply_rotary(x.unsqueeze(1), rotation).squeeze(1), expected)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, apply_rotary, pairs
+from phasor import Layout, RotarySpec, Rotation, apply_rotary
 from phasor.heads import GlobalPointer, multilabel_cross_entropy, sparse_multilabel_cross_entropy
 from phasor.heads.scores import Factors, score_block
 from phasor.heads.triangle import negative_term
@@ -181,7 +181,7 @@ def test_equation_11_the_share_of_a_cell():
 
 def test_equation_12_the_permutation():
     """The scores are compared in test_published.py; this is the order the page prints."""
-    assert pairs.permutation(8, source_interleaved=True, target_interleaved=False).tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+    assert Layout(head_dim=8, interleaved=True).permutation(Layout(head_dim=8)) == [0, 2, 4, 6, 1, 3, 5, 7]
 
 
 def test_numbers_about_half_precision():

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, apply_rotary
+from phasor import Layout, RotarySpec, Rotation, apply_rotary
 from phasor.matrix import complex_form, generator, rotation_matrix
-from phasor.pairs import permutation
 
 from .page import close, ladder, turn
 
@@ -29,7 +28,7 @@ def cayley(j: np.ndarray) -> np.ndarray:
 
 
 def dense(spec: RotarySpec, position: int) -> np.ndarray:
-    return rotation_matrix(Rotation.at(spec, torch.tensor([position]), dtype=torch.float64), spec.head_dim)[0].numpy()
+    return rotation_matrix(Rotation.at(spec, torch.tensor([position]), dtype=torch.float64))[0].numpy()
 
 
 def by_library(x: np.ndarray, spec: RotarySpec, position: int) -> np.ndarray:
@@ -224,7 +223,7 @@ def test_equation_16_other_order_of_the_same_channels():
     c, s = np.cos(11 * theta), np.sin(11 * theta)
     a, b = x[:4], x[4:]
     assert close(halves @ x, np.concatenate((a * c - b * s, b * c + a * s)), 20)
-    assert permutation(8, source_interleaved=True, target_interleaved=False).tolist() == order.tolist()
+    assert Layout(head_dim=8, interleaved=True).permutation(Layout(head_dim=8)) == order.tolist()
 
 
 def test_equation_17_backward_turns_back():

@@ -1,39 +1,56 @@
 from torch import Tensor
 
-from ..apply import apply_rotary, rotate
-from ..rotation import Rotation
+from ..apply import TensorFormat, rotate
 from ..spec import RotarySpec
 from .base import Encoding
 
 
 class Rotary(Encoding):
-    """Rotary encoding: q and k are turned by their positions, so scores depend on distance only.
+    """Rotary encoding as a module: q and k are turned by their positions, so scores depend on distance only.
 
     ``(R_m q) . (R_n k) = q^T R_{n-m} k`` (Su et al. 2021, arXiv:2104.09864, eq. 12-16). ``spec`` says which rotation;
-    ``seq_len`` is needed by scalings that depend on length, and is fixed here so that cached keys stay consistent.
+    ``seq_len`` is needed by scalings that depend on length, and is fixed here so that cached keys stay consistent;
+    ``kernel`` as in `phasor.apply_rotary`.
+
+    It has no parameters and no buffers: nothing for ``.to()``, ``state_dict``, the meta device or sharding to change.
+    In attention of your own, call it where q and k are ready: ``q, k = rotary(q, k, positions)``. Tables are formed in
+    every call; where many layers share a spec, form them once: `Rotation.at`, then `phasor.apply_rotary_qk`.
 
     `phasor.attention.attention` takes one position per token. A spec with several axes has several: there, rotate q and
-    k first (`phasor.rotate`) and call attention without an encoding, with the order of the tokens as positions.
+    k first and call attention without an encoding, with the order of the tokens as positions.
 
     >>> import torch
     >>> q = torch.tensor([1.0, 0.0]).view(1, 1, 1, 2)
-    >>> turned, _ = Rotary(RotarySpec(head_dim=2)).rotate(q, q, torch.tensor([1]), torch.tensor([1]))
+    >>> turned, _ = Rotary(RotarySpec(head_dim=2))(q, q, torch.tensor([1]))
     >>> [round(x, 4) for x in turned.flatten().tolist()]  # cos 1, sin 1
     [0.5403, 0.8415]
     """
 
-    def __init__(self, spec: RotarySpec, seq_len: int | None = None) -> None:
+    def __init__(self, spec: RotarySpec, seq_len: int | None = None, *, kernel: str = "auto") -> None:
         super().__init__()
-        self.spec = spec
-        self.seq_len = seq_len
+        if not isinstance(spec, RotarySpec):
+            raise ValueError(f"spec must be a RotarySpec, got {type(spec).__name__}; RotarySpec(head_dim=...) is one")
+        self.spec, self.seq_len, self.kernel = spec, seq_len, kernel
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        positions: Tensor,
+        *,
+        k_positions: Tensor | None = None,
+        tensor_format: TensorFormat = "bhsd",
+        num_heads: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """q and k turned, as by `phasor.rotate`: new tensors. ``positions`` are int64 ``[S]`` or ``[B, S]``."""
+        return rotate(
+            q, k, positions, self.spec,
+            k_positions=k_positions, seq_len=self.seq_len, tensor_format=tensor_format, num_heads=num_heads,
+            kernel=self.kernel,
+        )  # fmt: skip
 
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
-        if k_positions is q_positions:
-            return rotate(q, k, q_positions, self.spec, seq_len=self.seq_len)
-        q_rotation, k_rotation = (
-            Rotation.at(self.spec, positions, self.seq_len, dtype=q.dtype) for positions in (q_positions, k_positions)
-        )
-        return apply_rotary(q, q_rotation), apply_rotary(k, k_rotation)
+        return self(q, k, q_positions, k_positions=None if k_positions is q_positions else k_positions)
 
     def extra_repr(self) -> str:
         return f"{self.spec}" + (f", seq_len={self.seq_len}" if self.seq_len is not None else "")

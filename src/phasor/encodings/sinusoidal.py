@@ -11,7 +11,7 @@ from ..phase import cos_sin, phases, steps
 from ..tracing import constant
 from .base import Encoding, wide
 
-Layout = Literal["interleaved", "sin_cos", "cos_sin"]
+Columns = Literal["interleaved", "sin_cos", "cos_sin"]
 
 
 def sinusoids(
@@ -19,7 +19,7 @@ def sinusoids(
     dim: int,
     *,
     base: float = 10_000.0,
-    layout: Layout = "interleaved",
+    layout: Columns = "interleaved",
     endpoint: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
@@ -55,7 +55,7 @@ def sinusoids(
 
 
 def shift_matrix(
-    k: int, dim: int, *, base: float = 10_000.0, layout: Layout = "interleaved", endpoint: bool = False
+    k: int, dim: int, *, base: float = 10_000.0, layout: Columns = "interleaved", endpoint: bool = False
 ) -> Tensor:
     """The matrix that moves every position by k: ``PE(t + k) = T_k PE(t)``, float64 ``[dim, dim]``.
 
@@ -86,7 +86,7 @@ class Sinusoidal(Encoding):
     """
 
     def __init__(
-        self, dim: int, *, base: float = 10_000.0, layout: Layout = "interleaved", endpoint: bool = False
+        self, dim: int, *, base: float = 10_000.0, layout: Columns = "interleaved", endpoint: bool = False
     ) -> None:
         super().__init__()
         _check(dim, base, layout, endpoint)
@@ -124,7 +124,7 @@ def _steps_on(device: torch.device, dim: int, base: float, endpoint: bool) -> Te
     return torch.tensor([_steps(dim, base, endpoint)], dtype=torch.int64, device=device)
 
 
-def _join(sin: Tensor, cos: Tensor, layout: Layout) -> Tensor:
+def _join(sin: Tensor, cos: Tensor, layout: Columns) -> Tensor:
     if layout == "interleaved":
         return torch.stack((sin, cos), dim=-1).flatten(-2)
     return torch.cat((sin, cos) if layout == "sin_cos" else (cos, sin), dim=-1)

@@ -29,7 +29,7 @@ def of_scaling(case: Case) -> Iterator[Mistake]:
     if isinstance(scaling, YaRN):
         yield from _yarn(scaling)
     if spec.length_dependent:
-        length = getattr(scaling, "original_max_position", None) or case.seq_len or 1
+        length = scaling.trained_length or case.seq_len or 1
         other = length if case.seq_len != length else 4 * length
         says = f"the frequencies are those of sequences of {other:,} tokens, and must be those of {case.seq_len:,}"
         value = spec.attention_factor(other)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..pairs import rotary_slice, split
 from .compare import Comparison
 from .imitate import Case
 from .mistake import Mistake, with_fields, with_spec
@@ -82,8 +81,7 @@ def _seen_angles(case: Case, by_name: dict[str, Tensor], inputs: dict[str, Tenso
         if name.endswith("_out"):
             target, spec = name.removesuffix("_out"), case.spec
             back = -sign if target == "output" else sign
-            turned = rotary_slice(spec.head_dim, spec.rotary_dim, spec.trailing)
-            a, b = split(inputs[target].double()[0, 0, :, turned], spec.interleaved, spec.blocks)
-            c, d = split(y[0, 0, :, turned], spec.interleaved != spec.permuted, spec.blocks)
+            a, b = spec.layout.split(inputs[target].double()[0, 0])
+            c, d = spec.layout.written().split(y[0, 0])
             return torch.atan2(back * (a * d - b * c), a * c + b * d)
     return None

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from ..kernels import reference
-from ..pairs import join, rotary_slice, split
 from ..rotation import Rotation
 from ..spec import RotarySpec
 from .files import Vectors
@@ -94,14 +93,14 @@ def _turned(case: Case, target: str, inputs: dict[str, Tensor]) -> Tensor:
     if case.turned:
         cos, sin = tables(case)
         second = tables(case, second=True) if spec.second is not None else None
-        rotation = Rotation(cos, sin, spec.interleaved, spec.trailing, blocks=spec.blocks, permuted=spec.permuted)
-        rotation = rotation._replace(second=second)
+        rotation = Rotation(cos=cos, sin=sin, layout=spec.layout, second=second)
         rotation = rotation.transpose() if target == "output" else rotation
-        x = reference.rotate(x, rotation.cos, rotation.sin, second=rotation.second, **rotation.layout())
+        x = reference.turned(x, rotation.cos, rotation.sin, rotation.layout, second=rotation.second)
     if case.moved:
-        turned = rotary_slice(spec.head_dim, spec.rotary_dim, spec.trailing)
-        x = x.clone()
-        x[..., turned] = join(*split(x[..., turned], case.moved == "to halves"), case.moved == "to interleaved")
+        halves = dataclasses.replace(spec.layout, interleaved=False, blocks=1, permuted=False)
+        interleaved = dataclasses.replace(halves, interleaved=True)
+        to_halves = case.moved == "to halves"
+        x = x[..., (interleaved.permutation(halves) if to_halves else halves.permutation(interleaved))]
     return _rounded(x * case.gain, "results", case)
 
 

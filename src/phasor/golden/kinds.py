@@ -95,7 +95,8 @@ def _regimes(spec: RotarySpec | None, model: ModelRotary) -> list[tuple[str, int
 
 def trained_length(spec: RotarySpec | None, model: ModelRotary) -> int:
     """The length before any stretching: that of the scaling, else the one the config declares, else 4096."""
-    return getattr(spec and spec.scaling, "original_max_position", None) or model.max_position or 4096
+    scaling = spec and spec.scaling
+    return (scaling and scaling.trained_length) or model.max_position or 4096
 
 
 def positions_of(kind: Kind, model: ModelRotary, chosen: Sequence[int | float] | None) -> Tensor:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ..apply import apply_rotary
-from ..pairs import rotary_slice, split
 from ..rotation import Rotation
 from ..spec import RotarySpec
 from ..temperature import LearnedLog
@@ -52,9 +51,8 @@ def noise(seed: int, name: str, *shape: int) -> Tensor:
 
 def channels(spec: RotarySpec) -> dict[str, list[int]]:
     """Which channels of a head form pair ``i``, and where its two results are written."""
-    index = torch.arange(spec.head_dim)[rotary_slice(spec.head_dim, spec.rotary_dim, spec.trailing)]
-    read = split(index, spec.interleaved, spec.blocks)
-    written = split(index, spec.interleaved != spec.permuted, spec.blocks)
+    index = torch.arange(spec.head_dim)
+    read, written = spec.layout.split(index), spec.layout.written().split(index)
     names = ("first", "second", "first_written", "second_written")
     return {name: t.tolist() for name, t in zip(names, (*read, *written), strict=True)}
 

@@ -1,12 +1,13 @@
 """What the span heads share: rotation, scores, masks and the loss."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from .. import positions as builders
-from ..apply import apply_rotary_qk
+from ..apply import rotate
 from ..checks import flag, whole
-from ..rotation import Rotation
 from ..spec import RotarySpec
 from .cells import check_spans, sentences, valid_cells
 from .losses import log_one_plus_sums
@@ -20,7 +21,8 @@ class SpanHead(nn.Module):
     ``rotary``: True is the published rotation (interleaved pairs, base 10000, exact angles); or any `RotarySpec` of
     width ``head_dim``; or None. ``seq_len`` is for scalings that depend on the length of the sequence (dynamic NTK,
     LongRoPE) and is fixed here, so that a score does not depend on the padding of its batch. ``tril`` allows spans
-    with ``start <= end`` only; without it every pair of tokens is a cell, as for relations.
+    with ``start <= end`` only; without it every pair of tokens is a cell, as for relations. ``kernel``: see
+    `phasor.apply_rotary`.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class SpanHead(nn.Module):
         rotary: bool | RotarySpec | None = True,
         tril: bool = True,
         seq_len: int | None = None,
+        kernel: str = "auto",
     ) -> None:
         super().__init__()
         for name, value in (("hidden_size", hidden_size), ("num_types", num_types), ("head_dim", head_dim)):
@@ -39,7 +42,7 @@ class SpanHead(nn.Module):
         flag("tril", tril)
         self.hidden_size, self.num_types, self.head_dim, self.tril = hidden_size, num_types, head_dim, tril
         self.rotary = _spec(rotary, head_dim, seq_len)
-        self.seq_len = seq_len
+        self.seq_len, self.kernel = seq_len, kernel
         self.make_layers()
 
     def make_layers(self) -> None:
@@ -96,8 +99,8 @@ class SpanHead(nn.Module):
                 positions = torch.arange(q.shape[1], device=q.device)
                 if self.rotary.axes.count > 1:
                     positions = builders.text(positions, self.rotary.axes.count)
-            rotation = Rotation.at(self.rotary, positions, self.seq_len, dtype=wide)
-            q, k = apply_rotary_qk(q, k, rotation, tensor_format="bshd")
+            more: Any = {"seq_len": self.seq_len, "tensor_format": "bshd", "kernel": self.kernel}
+            q, k = rotate(q, k, positions, self.rotary, **more)
         return q.transpose(1, 2), k.transpose(1, 2)
 
     def _check(self, hidden: Tensor) -> None:

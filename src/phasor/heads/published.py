@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..pairs import permutation
+from ..layout import Layout
 from .efficient import EfficientGlobalPointer
 from .head import SpanHead
 
 
-class _Layout(NamedTuple):
+class _Stored(NamedTuple):
     """How a library stores a head: its names of our layers, what a weight is called, and the order of its units."""
 
     plain: dict[str, str] | None
@@ -22,12 +22,12 @@ class _Layout(NamedTuple):
     even_odd: bool = True  # q in the even and k in the odd units; (end, start) for each type
 
 
-_LAYOUTS = {
-    "bert4keras": _Layout({"dense": "dense"}, {"dense": "p_dense", "ends": "q_dense"}, "/kernel", "/bias"),
-    "bert4torch": _Layout(
+_LIBRARIES = {
+    "bert4keras": _Stored({"dense": "dense"}, {"dense": "p_dense", "ends": "q_dense"}, "/kernel", "/bias"),
+    "bert4torch": _Stored(
         {"dense": "dense"}, {"dense": "p_dense", "ends": "q_dense"}, transposed=False, even_odd=False
     ),
-    "paddlenlp": _Layout(None, {"dense": "dense1", "ends": "dense2"}),
+    "paddlenlp": _Stored(None, {"dense": "dense1", "ends": "dense2"}),
 }
 
 
@@ -54,9 +54,9 @@ def load_published(head: SpanHead, state_dict: Mapping[str, Any], *, layout: str
     >>> head(torch.ones(1, 1, 2)).item()  # (2, 2) . (2, 2) / sqrt 2
     5.656854...
     """
-    if layout not in _LAYOUTS:
-        raise ValueError(f"layout must be one of {', '.join(map(repr, _LAYOUTS))}, got {layout!r}")
-    efficient, stored = isinstance(head, EfficientGlobalPointer), _LAYOUTS[layout]
+    if layout not in _LIBRARIES:
+        raise ValueError(f"layout must be one of {', '.join(map(repr, _LIBRARIES))}, got {layout!r}")
+    efficient, stored = isinstance(head, EfficientGlobalPointer), _LIBRARIES[layout]
     names = stored.efficient if efficient else stored.plain
     if names is None:
         raise ValueError(
@@ -77,7 +77,7 @@ def load_published(head: SpanHead, state_dict: Mapping[str, Any], *, layout: str
         _copy(getattr(head, ours), w, b)
 
 
-def _layer(state_dict: Mapping[str, Any], name: str, stored: _Layout) -> tuple[Tensor, Tensor]:
+def _layer(state_dict: Mapping[str, Any], name: str, stored: _Stored) -> tuple[Tensor, Tensor]:
     if name + stored.weight not in state_dict:
         raise ValueError(f"state_dict must have {name + stored.weight!r}, got {sorted(state_dict)}")
     w = torch.as_tensor(state_dict[name + stored.weight])
@@ -91,7 +91,7 @@ def _layer(state_dict: Mapping[str, Any], name: str, stored: _Layout) -> tuple[T
 def _halves_and_starts_first(weights: dict[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tensor, Tensor]]:
     """From q in the even and k in the odd units to halves; from (end, start) of each type to (start, end)."""
     (w, b), (ends_w, ends_b) = weights["dense"], weights["ends"]
-    units = permutation(w.shape[0], source_interleaved=True, target_interleaved=False)
+    units = Layout(head_dim=w.shape[0], interleaved=True).permutation(Layout(head_dim=w.shape[0]))
     swapped = torch.arange(ends_w.shape[0]).view(-1, 2).flip(1).flatten()
     return {"dense": (w[units], b[units]), "ends": (ends_w[swapped][:, units], ends_b[swapped])}
 

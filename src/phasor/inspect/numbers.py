@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ..rotation import Rotation
-from ..scaling import DynamicNTK, Scaling, SteppedNTK
 from ..spec import RotarySpec
 
 FARTHEST = 2**18  # where the search for the first negative mean cosine stops
@@ -65,7 +64,7 @@ def spec_facts(
     ([6.28, 62.83], 1)
     """
     frequencies = spec.inv_freq(seq_len).tolist()
-    trained = getattr(spec.scaling, "original_max_position", None) or trained_length
+    trained = (spec.scaling and spec.scaling.trained_length) or trained_length
     integer = spec.coordinates == "integer"
     wavelengths = tuple(2 * math.pi / abs(f * spec.position_scale) if f else math.inf for f in frequencies)
     return SpecFacts(
@@ -92,7 +91,8 @@ def regimes(spec: RotarySpec, seq_len: int | None = None) -> tuple[str, ...]:
     exact = spec.replace(angles="exact")
     scaled = exact.inv_freq(seq_len)
     plain = scaled if spec.frequencies else exact.replace(scaling=None).inv_freq()
-    full = _full_factor(spec.scaling, seq_len)
+    factor = None if spec.scaling is None else spec.scaling.factor_at(seq_len)
+    full = None if factor is None else float(factor)
 
     def regime(ratio: float, frequency: float) -> str:
         if frequency == 0:
@@ -102,14 +102,6 @@ def regimes(spec: RotarySpec, seq_len: int | None = None) -> tuple[str, ...]:
         return "slowed" if full is not None and abs(ratio * full - 1) < 1e-6 else "blended"
 
     return tuple(regime(r, f) for r, f in zip((scaled / plain).tolist(), scaled.tolist(), strict=True))
-
-
-def _full_factor(scaling: Scaling | None, seq_len: int | None) -> float | None:
-    """By how much the scheme slows its slowest pairs; None if it has no such number."""
-    if isinstance(scaling, DynamicNTK | SteppedNTK):
-        return float(scaling.factor_at(seq_len))
-    factor: float | None = getattr(scaling, "factor", None)
-    return None if getattr(scaling, "long_factor", None) else factor
 
 
 def decay(spec: RotarySpec, distances: Tensor, seq_len: int | None = None, axis: int | None = None) -> Tensor:

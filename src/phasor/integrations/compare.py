@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..scaling import LongRoPE
 from ..spec import RotarySpec
 from .agreement import NONE, Agreement, worst
 from .calls import CALLS, Order
-from .tables import Layout, Tables, trained
+from .tables import Form, Tables, trained
 from .turning import Turning
 
 NEAR_AND_FAR = (*range(8), 100, 1000, 4095, 32_767, 131_071)
@@ -29,9 +28,9 @@ def positions_for(spec: RotarySpec, device: torch.device) -> Iterator[Tensor]:
     """
     near_far = torch.tensor(NEAR_AND_FAR, device=device)
     if spec.length_dependent:
-        trained = spec.scaling.original_max_position  # type: ignore[union-attr]
-        yield near_far[near_far < trained].expand(spec.axes.count, 1, -1)
-        if not isinstance(spec.scaling, LongRoPE):
+        assert spec.scaling is not None and spec.scaling.trained_length is not None
+        yield near_far[near_far < spec.scaling.trained_length].expand(spec.axes.count, 1, -1)
+        if not spec.scaling.two_regimes:
             return
     if spec.coordinates == "real":
         near_far = near_far / near_far.numel() / 7
@@ -73,7 +72,7 @@ def _tables_compared(
         batches = [_shaped(spec, positions) for positions in positions_for(spec, device)]
         for shaped in zip(*batches, strict=True):
             theirs = _theirs(module, layer_type, [p for p, _ in shaped], dtypes)
-            for tables in _layouts(spec, theirs, shaped[0][1]):
+            for tables in _forms(spec, theirs, shaped[0][1]):
                 yield tables, worst(Agreement.of(t, tables.at(x, p, log_scale)) for x, p, t in theirs)
 
 
@@ -93,7 +92,7 @@ def _theirs(
     return done
 
 
-def _layouts(spec: RotarySpec, theirs: list[tuple[Tensor, Tensor, Any]], last: bool) -> Iterator[Tables]:
+def _forms(spec: RotarySpec, theirs: list[tuple[Tensor, Tensor, Any]], last: bool) -> Iterator[Tables]:
     if not theirs:
         return
     _, positions, result = theirs[0]
@@ -101,11 +100,11 @@ def _layouts(spec: RotarySpec, theirs: list[tuple[Tensor, Tensor, Any]], last: b
         yield Tables(spec, "complex", False, last)
     elif isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Tensor):
         rounded = all(r[0].dtype == x.dtype for x, _, r in theirs)
-        layouts: list[Layout] = ["once"] if result[0].shape[-1] == spec.pairs else ["halves", "interleaved"]
+        forms: list[Form] = ["half"] if result[0].shape[-1] == spec.pairs else ["doubled", "repeated"]
         if spec.blocks > 1:
-            layouts.append("blocks")
+            forms.append("blocks")
         led = result[0].ndim - 1 > positions.ndim - last
-        yield from (Tables(spec, layout, rounded, last, led) for layout in layouts)
+        yield from (Tables(spec, form, rounded, last, led) for form in forms)
 
 
 def parameters_of(function: Callable) -> tuple[tuple[str, ...], int]:
@@ -120,14 +119,18 @@ def parameters_of(function: Callable) -> tuple[tuple[str, ...], int]:
 
 
 def compare_turning(
-    function: Callable, tables: Sequence[Tables], specs: Sequence[RotarySpec], dtypes: Sequence[torch.dtype]
+    function: Callable,
+    tables: Sequence[Tables],
+    specs: Sequence[RotarySpec],
+    dtypes: Sequence[torch.dtype],
+    kernel: str = "auto",
 ) -> Found:
     """The `Turning` of one of ``specs`` that agrees best with the model's function on random q and k, by all tables."""
     parameters, default = parameters_of(function)
     if parameters not in CALLS:
         return None, NONE
     orders: tuple[Order, ...] = ("bhsd",) if "unsqueeze_dim" in parameters else ("bhsd", "bshd", None)
-    turnings = _turnings(specs, parameters, default, orders, tables[0].layout)
+    turnings = _turnings(specs, parameters, default, orders, tables[0].form, kernel)
     return _best((turning, _turning_compared(function, turning, tables, dtypes)) for turning in turnings)
 
 
@@ -144,11 +147,12 @@ def _turnings(
     parameters: tuple[str, ...],
     default: int,
     orders: tuple[Order, ...],
-    layout: Layout,
+    form: Form,
+    kernel: str,
 ) -> Iterator[Turning]:
     """Each different way once; a function may be given the turned channels alone, wherever they stand in the head."""
     ways = dict.fromkeys(
-        Turning.of(spec.replace(trailing=trailing), parameters, default, order, layout)
+        Turning.of(spec.replace(trailing=trailing), parameters, default, order, form, kernel)
         for spec in specs
         for trailing in dict.fromkeys((spec.trailing, False))
         for order in orders

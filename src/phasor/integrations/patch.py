@@ -12,7 +12,7 @@ from .report import PatchReport, Row
 from .swap import dressed, original
 
 
-def patch(model: nn.Module, *, angles: Angles = "float32", compare: Any = None) -> PatchReport:
+def patch(model: nn.Module, *, angles: Angles = "float32", compare: Any = None, kernel: str = "auto") -> PatchReport:
     """Let one transformers model form its rotary tables and turn its queries and keys with phasor.
 
     For every rotary module the spec is read from the model's config, and what phasor makes of it is compared with what
@@ -22,7 +22,7 @@ def patch(model: nn.Module, *, angles: Angles = "float32", compare: Any = None) 
 
     ``angles="float32"`` keeps the model's own angles, so its logits stay what they were. ``"exact"`` replaces them by
     exact ones; the report then says how far the logits of ``compare`` move (token ids, or a dictionary of keyword
-    arguments), and ``report.logit_shift(inputs)`` tells it later.
+    arguments), and ``report.logit_shift(inputs)`` tells it later. ``kernel`` as in `phasor.apply_rotary`.
 
     Only this instance changes, in place: some modules get a class of their own and keep everything else, so
     ``state_dict``, ``save_pretrained``, ``.to``, hooks, copies and pickles work as before. A model on the meta device
@@ -39,7 +39,7 @@ def patch(model: nn.Module, *, angles: Angles = "float32", compare: Any = None) 
     """
     _check(model, angles)
     with torch.device("cpu"):  # whatever device the caller makes tensors on, "meta" above all
-        plan = _planned(model, angles)
+        plan = _planned(model, angles, kernel)
     classes = tuple((m, type(m), dressed(type(m), recipe)) for m, recipe in plan.recipes.items())
     for module, _, after in classes:
         module.__class__ = after
@@ -68,8 +68,8 @@ def unpatch(model: nn.Module) -> None:
         module.__class__ = before
 
 
-def _planned(model: nn.Module, angles: Angles) -> Plan:
-    plan = Plan(model, angles)
+def _planned(model: nn.Module, angles: Angles, kernel: str) -> Plan:
+    plan = Plan(model, angles, kernel)
     for path, module in rotary_modules(model).items():
         plan.add_tables(path, module)
     for caller in callers(model):

@@ -10,18 +10,17 @@ import torch
 from torch import nn
 
 from ..configs import ModelRotary, read_parts
-from ..scaling import LongRoPE
 from ..spec import Angles, RotarySpec
 from .agreement import Agreement
 from .calls import CALLS
 from .compare import NEAR_AND_FAR, Found, compare_tables, compare_turning, parameters_of
 from .find import Caller, nearest, part_of, taken
 from .report import Row
-from .tables import Layout, RotaryModule, Tables
+from .tables import Form, RotaryModule, Tables
 from .turning import TurningModule
 
-# First parameter -> the layout of the tables that such a function is always given.
-OWN_LAYOUT: dict[str, Layout] = {"tensor": "once", "sinusoidal_pos": "once", "xq": "complex", "query": "complex"}
+# First parameter -> the form of the tables that such a function is always given.
+OWN_FORM: dict[str, Form] = {"tensor": "half", "sinusoidal_pos": "half", "xq": "complex", "query": "complex"}
 
 UNLIKE = "it does not turn q and k as the config says"
 
@@ -32,6 +31,7 @@ class Plan:
 
     model: nn.Module
     angles: Angles
+    kernel: str = "auto"
     rows: list[Row] = field(default_factory=list)
     recipes: dict[nn.Module, Any] = field(default_factory=dict)
     tables: dict[str, list[Tables]] = field(default_factory=dict)  # path of a rotary module -> what was agreed on
@@ -102,7 +102,7 @@ class Plan:
         """`compare_turning`, once for all layers that are alike."""
         key = (function, tables, tuple(specs))
         if key not in self.compared:
-            self.compared[key] = compare_turning(function, tables, specs, self.dtypes)
+            self.compared[key] = compare_turning(function, tables, specs, self.dtypes, self.kernel)
         return self.compared[key]
 
     def _reading(self, module: nn.Module, near: Sequence[str] = ()) -> tuple[list[ModelRotary], str]:
@@ -161,7 +161,8 @@ def _out_of_reach(module: nn.Module) -> str:
 
 
 def _stateful(tables: Tables) -> str:
-    if tables.spec.length_dependent and not isinstance(tables.spec.scaling, LongRoPE):
+    scaling = tables.spec.scaling
+    if scaling is not None and scaling.length_dependent and not scaling.two_regimes:
         return "its frequencies depend on the lengths of earlier calls, which the model's module keeps (dynamic NTK)"
     return ""
 
@@ -200,6 +201,6 @@ def _not_comparable(function: Callable, tables: Sequence[Tables]) -> str:
 
 
 def _implied(function: Callable, specs: Sequence[RotarySpec]) -> tuple[Tables, ...]:
-    """Tables to compare with, for functions that always take the same layout whoever formed it."""
-    layout = OWN_LAYOUT.get(parameters_of(function)[0][0])
-    return tuple(Tables(s, layout, s.tables in ("activation", "rounded")) for s in specs) if layout else ()
+    """Tables to compare with, for functions that always take the same form whoever formed it."""
+    form = OWN_FORM.get(parameters_of(function)[0][0])
+    return tuple(Tables(s, form, s.tables in ("activation", "rounded")) for s in specs) if form else ()

@@ -7,27 +7,26 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..pairs import join
+from ..layout import Layout
 from ..rotation import Rotation
-from ..scaling import LongRoPE
 from ..spec import RotarySpec
 
-Layout = Literal["once", "halves", "interleaved", "blocks", "complex"]
+Form = Literal["half", "doubled", "repeated", "blocks", "complex"]
 
 
 @dataclass(frozen=True)
 class Tables:
     """How one rotary module lays out what it returns for a spec.
 
-    - ``layout``: one value per pair (``"once"``), one per channel in the order of halves, of interleaved pairs or of
-      halves inside blocks, or ``cos + i sin`` per pair (``"complex"``).
+    - ``form``: one value per pair (``"half"``), one per channel in the order of halves (``"doubled"``), of interleaved
+      pairs (``"repeated"``) or of halves inside blocks, or ``cos + i sin`` per pair (``"complex"``).
     - ``rounded``: whether cos and sin have the dtype of the activations; float32 otherwise.
     - ``coordinates_last``: positions are ``[..., axes]``; otherwise ``[axes, ...]``.
     - ``led``: the result has one more dimension of size 1 in front.
     """
 
     spec: RotarySpec
-    layout: Layout
+    form: Form
     rounded: bool
     coordinates_last: bool = False
     led: bool = False
@@ -47,27 +46,27 @@ class Tables:
         wide = torch.float64 if x.dtype == torch.float64 and self.spec.angles == "exact" else torch.float32
         lead = (1,) if self.led else ()
         formed = [t.reshape(*lead, *shape, -1) for t in _cos_sin(spec, flat.to(x.device), log_scale, wide)]
-        if self.layout == "complex":
+        if self.form == "complex":
             return torch.complex(formed[0].float(), formed[1].float())
         dtype = x.dtype if self.rounded else torch.float32
         return self._laid_out(*formed[0::2]).to(dtype), self._laid_out(*formed[1::2]).to(dtype)
 
     def _laid_out(self, first: Tensor, second: Tensor) -> Tensor:
-        if self.layout == "once":
+        if self.form == "half":
             return first
-        more = (self.spec.blocks,) if self.layout == "blocks" else ()
-        return join(first, second, self.layout == "interleaved", *more)
+        return _channels(2 * first.shape[-1], self.form, self.spec.blocks).join(first, second)
 
 
-def per_pair(table: Tensor, layout: Layout, blocks: int = 1) -> Tensor:
-    """One value per pair of a table in the model's layout, as a view where that is possible."""
-    if layout in ("once", "complex"):  # the parts of a complex table have one value per pair
+def per_pair(table: Tensor, form: Form, blocks: int = 1) -> Tensor:
+    """One value per pair of a table in the model's form, as a view where that is possible."""
+    if form in ("half", "complex"):  # the parts of a complex table have one value per pair
         return table
-    if layout == "interleaved":
-        return table[..., 0::2]
-    if layout == "blocks":
-        return table.unflatten(-1, (blocks, 2, -1)).select(-2, 0).flatten(-2)
-    return table[..., : table.shape[-1] // 2]
+    return _channels(table.shape[-1], form, blocks).split(table)[0]
+
+
+def _channels(width: int, form: Form, blocks: int) -> Layout:
+    """How a table with one value per channel holds the pairs."""
+    return Layout(head_dim=width, interleaved=form == "repeated", blocks=blocks if form == "blocks" else 1)
 
 
 def _led_by(axes: int, positions: Tensor) -> Tensor:
@@ -76,11 +75,12 @@ def _led_by(axes: int, positions: Tensor) -> Tensor:
 
 def _cos_sin(spec: RotarySpec, positions: Tensor, log_scale: Tensor | None, dtype: torch.dtype) -> list[Tensor]:
     """cos and sin of the first members of all pairs, then of the second ones, mostly the same."""
-    if not isinstance(spec.scaling, LongRoPE):
+    if spec.scaling is None or not spec.scaling.two_regimes:
         inside = 1 if spec.length_dependent else None
         return _of_both(Rotation.at(spec, positions, inside, log_scale=log_scale, dtype=dtype))
     # as transformers' modules do: the largest position of a call decides for all of its tokens
-    trained = spec.scaling.original_max_position
+    trained = spec.scaling.trained_length
+    assert trained is not None
     short, long = (_of_both(Rotation.at(spec, positions, n, dtype=dtype)) for n in (trained, trained + 1))
     beyond = positions.max() + 1 > trained
     return [torch.where(beyond, b, a) for a, b in zip(short, long, strict=True)]

@@ -1,19 +1,19 @@
 """Stand-ins for the functions with which models turn q and k: the same arguments and results, turned by phasor."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ..apply import TensorFormat, apply_rotary
+from ..layout import Layout
 from ..rotation import Rotation
 from ..spec import RotarySpec
 from .calls import CALLS, order_of
 from .swap import with_globals
-from .tables import Layout, per_pair
+from .tables import Form, per_pair
 
 
 @dataclass(frozen=True)
@@ -22,19 +22,22 @@ class Turning:
 
     - ``parameters`` and the default ``unsqueeze_dim`` are those of the function; ``order`` is the order of heads and
       tokens where it has no such parameter; None: heads go to axis 1 of its tables, batched or not.
-    - ``layout``: that of the tables it is given; ``flags``: the fields of a `Rotation` besides its tensors.
-    - ``widened``: tables are widened before the products; ``backwards``: it turns by minus the angle of its tables;
-      ``sheared``: the second members of its pairs have angles of their own.
+    - ``form``: that of the tables it is given; ``layout``: that of the heads.
+    - ``promoted``: the result keeps the dtype of the tables; ``widened``: tables are widened before the products;
+      ``backwards``: it turns by minus the angle of its tables; ``sheared``: the second members of its pairs have angles
+      of their own.
     """
 
     parameters: tuple[str, ...]
     unsqueeze_dim: int
     order: TensorFormat | None
+    form: Form
     layout: Layout
-    flags: tuple[tuple[str, Any], ...]
+    promoted: bool = False
     widened: bool = False
     backwards: bool = False
     sheared: bool = False
+    kernel: str = "auto"
 
     @classmethod
     def of(
@@ -43,43 +46,36 @@ class Turning:
         parameters: tuple[str, ...],
         unsqueeze_dim: int,
         order: TensorFormat | None,
-        layout: Layout,
+        form: Form,
+        kernel: str,
     ) -> "Turning":
         """The turning of the pairs of ``spec``."""
         return cls(
-            parameters, unsqueeze_dim, order, layout, _flags(spec), spec.tables == "rounded",
-            spec.reverse, spec.second is not None,
+            parameters, unsqueeze_dim, order, form, spec.layout,
+            promoted=spec.angles != "exact" and spec.tables == "promoted", widened=spec.tables == "rounded",
+            backwards=spec.reverse, sheared=spec.second is not None, kernel=kernel,
         )  # fmt: skip
 
     def function(self) -> Callable:
         """The stand-in: it takes and returns what the model's own function does."""
-        flags = dict(self.flags)
-        layout, blocks = self.layout, flags["blocks"]
-        widened, backwards, sheared = self.widened, self.backwards, self.sheared
+        form, whole, kernel = self.form, self.layout, self.kernel
+        promoted, widened, backwards, sheared = self.promoted, self.widened, self.backwards, self.sheared
 
         def turn(x: Tensor, cos: Tensor, sin: Tensor, order: TensorFormat | None) -> Tensor:
             order = order or order_of(cos, 1)
             more: dict[str, Any] = {}
             if sheared:
                 more["second"] = tuple(t[..., t.shape[-1] // 2 :] for t in (cos, sin))
-            cos, sin = per_pair(cos, layout, blocks), per_pair(sin, layout, blocks)
+            cos, sin = per_pair(cos, form, whole.blocks), per_pair(sin, form, whole.blocks)
             if widened:
                 cos, sin = cos.float(), sin.float()
-            return apply_rotary(x, Rotation(cos, -sin if backwards else sin, **flags, **more), tensor_format=order)
+            # heads may be cut before they are turned
+            layout = whole if x.shape[-1] == whole.head_dim else replace(whole, head_dim=x.shape[-1])
+            rotation = Rotation(cos=cos, sin=-sin if backwards else sin, layout=layout, promoted=promoted, **more)
+            return apply_rotary(x, rotation, tensor_format=order, kernel=kernel)
 
         made: Callable = CALLS[self.parameters](turn, self.unsqueeze_dim, self.order)
         return made
-
-
-def _flags(spec: RotarySpec) -> tuple[tuple[str, Any], ...]:
-    """The fields of a rotation of ``spec`` that do not depend on positions; heads may be cut before they are turned."""
-    if spec.learned:
-        spec = spec.replace(learned=False)
-    axes = spec.axes.count
-    nowhere = torch.zeros((axes, 1) if axes > 1 else 1, dtype=torch.int64, device="cpu")
-    at = Rotation.at(spec, nowhere, 1 if spec.length_dependent else None)
-    plain = {name: value for name, value in at._asdict().items() if isinstance(value, bool | int)}
-    return tuple((plain | {"head_dim": None, "magnitude": 1.0}).items())
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,38 @@
-"""One file per backend. `reference` is plain PyTorch and the meaning of all others; `eager` is its form for a CPU."""
+"""Kernels: one file each. `available` names them; ``kernel=`` or the variable ``PHASOR_KERNEL`` chooses one."""
+
+import os
+
+from torch import Tensor
+
+from .base import Angles, Kernel, Order, Pair
+from .eager import Eager
+from .reference import Reference
+
+KERNELS: tuple[Kernel, ...] = (Eager(), Reference())  # in the order in which they are asked
+CHOSEN = os.environ.get("PHASOR_KERNEL", "auto")  # what "auto" means: for reports of bugs
+
+
+def available() -> dict[str, str]:
+    """The kernels by name, in the order in which ``kernel="auto"`` asks them, each with what it is for.
+
+    >>> list(available())
+    ['eager', 'reference']
+    """
+    return {kernel.name: kernel.about for kernel in KERNELS}
+
+
+def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles) -> Kernel:
+    """The kernel of that name; for ``"auto"`` the first that can. ``ValueError`` if a named one cannot."""
+    name = CHOSEN if name == "auto" else name
+    for kernel in KERNELS:
+        if name in ("auto", kernel.name):
+            if not (reason := kernel.why_not(q, k, angles)):
+                return kernel
+            if name != "auto":
+                raise ValueError(f"kernel={name!r} cannot turn these: {reason}; use kernel='auto' or 'reference'")
+    source = " from the variable PHASOR_KERNEL" if name == CHOSEN else ""
+    known = ", ".join(map(repr, available()))
+    raise ValueError(f"kernel must be 'auto' or one of {known}, got {name!r}{source}")
+
+
+__all__ = ["KERNELS", "Angles", "Kernel", "Order", "Pair", "available", "choose"]

@@ -4,73 +4,102 @@ Eager PyTorch runs one operation at a time over whole tensors, so widened interm
 Here they live for one block of tokens, which fits the cache. The backward pass is the transposed rotation.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..pairs import rotary_slice, split
+from ..layout import Layout
+from ..rotation import Rotation
+from ..tracing import transformed
 from . import reference
+from .base import Angles, Kernel, Order, Pair, tables_of
 
 BLOCK = 2**17  # elements of x per block: 512 KiB once widened to float32
+FEW = 2**17  # elements of q and k together below which launching operations costs more than moving data
 
 
-class Layout(NamedTuple):
-    """Where the pairs lie and what the result is, as `reference.rotate` has it."""
+class Eager(Kernel):
+    """Plain tensors in eager mode: in blocks on a CPU, together where they are small."""
 
-    interleaved: bool = False
-    trailing: bool = False
-    blocks: int = 1
-    permuted: bool = False
-    promoted: bool = False
+    name = "eager"
+    about = "plain tensors in eager mode: in blocks that fit the cache of a CPU; small ones on every device"
+
+    def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
+        if transformed():
+            return "a compiler or a function transform is at work, and it has a graph of its own"
+        for x in (q,) if k is None else (q, k):
+            if type(x) not in (Tensor, torch.nn.Parameter):
+                return f"it takes plain tensors, and one is a {type(x).__name__}"
+        tables = (angles.cos, angles.sin) if isinstance(angles, Rotation) else (angles.log_scale,)
+        if any(t is not None and t.requires_grad for t in tables):
+            return "its gradients do not reach the tables, which need one"
+        if (angles.second if isinstance(angles, Rotation) else angles.spec.second) is not None:
+            return "it turns both members of a pair by one angle, and this rotation has second ones"
+        elements = q.numel() + (0 if k is None else k.numel())
+        if q.device.type != "cpu" and elements > FEW:
+            return f"its blocks fit the cache of a CPU, and {elements} elements on {q.device} would be many launches"
+        return ""
+
+    def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+        rotation = tables_of(angles)
+        if out is None and k is not None and _are_few(q, k, rotation, order):
+            # costs what its operations cost to launch: launch them once for both
+            both = _turned(torch.cat((q, k), dim=order.heads), rotation, order, None)
+            of_q, of_k = q.shape[order.heads], k.shape[order.heads]
+            first, second = both.narrow(order.heads, 0, of_q), both.narrow(order.heads, of_q, of_k)
+            return first.contiguous(), second.contiguous()
+        y, z = out or (None, None)
+        return _turned(q, rotation, order, y), None if k is None else _turned(k, rotation, order, z)
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor, *, sequence_dim: int = -2, **layout: Any) -> Tensor:
-    """`reference.rotate`, with ``sequence_dim`` the dimension of ``x``, ``cos`` and ``sin`` that holds the tokens.
+def _are_few(q: Tensor, k: Tensor, rotation: Rotation, order: Order) -> bool:
+    """Whether q and k are so small, and so alike, that they may be rotated as one tensor."""
+    return (
+        q.numel() + k.numel() <= FEW
+        and not rotation.per_head
+        and not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad))
+        and q.ndim == k.ndim
+        and q.shape[: -3 if order.batch is None else -2] == k.shape[: -3 if order.batch is None else -2]
+    )
 
-    Autograd keeps cos and sin. They must not need a gradient themselves: learned frequencies go through `reference`, as
-    do rotations with ``second`` tables.
 
-    >>> rotate(torch.tensor([[1.0, 0.0]]), torch.zeros(1, 1), torch.ones(1, 1)).tolist()
-    [[0.0, 1.0]]
-    """
+def _turned(x: Tensor, rotation: Rotation, order: Order, out: Tensor | None) -> Tensor:
+    """x turned; autograd keeps cos and sin, which must not need a gradient themselves."""
+    cos, sin = (order.line_up(t, rotation.per_head) for t in (rotation.cos, rotation.sin))
+    layout, promoted = rotation.layout, rotation.promoted
     learns = x.requires_grad and torch.is_grad_enabled()
-    if x.numel() <= 2 * BLOCK:  # in cache anyway
-        if not learns and _is_halves(**layout) and 2 * cos.shape[-1] == x.shape[-1]:
-            return _whole_rows(x, cos, sin)
-        return reference.rotate(x, cos, sin, **layout)
-    if learns:
-        y: Tensor = _Rotate.apply(x, cos, sin, sequence_dim, *Layout(**layout))
-        return y
-    return _in_blocks(x, cos, sin, sequence_dim, Layout(**layout))
+    if x.numel() > 2 * BLOCK:
+        if learns:
+            y: Tensor = _Blocks.apply(x, cos, sin, order.tokens, layout, promoted)
+            return y
+        return _in_blocks(x, cos, sin, order.tokens, layout, promoted, out)
+    # in cache anyway
+    if layout.plain and not learns and not promoted:
+        y = _whole_rows(x, cos, sin)
+    else:
+        y = reference.turned(x, cos, sin, layout, promoted)
+    return y if out is None else out.copy_(y)
 
 
-def _is_halves(
-    interleaved: bool = False, trailing: bool = False, blocks: int = 1, permuted: bool = False, promoted: bool = False
-) -> bool:
-    return blocks == 1 and not (interleaved or permuted or promoted)
-
-
-class _Rotate(torch.autograd.Function):
+class _Blocks(torch.autograd.Function):
     generate_vmap_rule = True  # for batched gradients; vmap itself takes the plain expression
 
     @staticmethod
-    def forward(x: Tensor, cos: Tensor, sin: Tensor, sequence_dim: int, *layout: Any) -> Tensor:
-        return _in_blocks(x, cos, sin, sequence_dim, Layout(*layout))
+    def forward(x: Tensor, cos: Tensor, sin: Tensor, tokens: int, layout: Layout, promoted: bool) -> Tensor:
+        return _in_blocks(x, cos, sin, tokens, layout, promoted)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, cos, sin, ctx.sequence_dim, *layout = inputs
-        ctx.layout, ctx.dtype = Layout(*layout), x.dtype
+        x, cos, sin, ctx.tokens, ctx.layout, ctx.promoted = inputs
+        ctx.dtype = x.dtype
         ctx.save_for_backward(cos, sin)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         cos, sin = ctx.saved_tensors
-        # the transpose reads what the forward wrote, and writes what it read
-        written = ctx.layout._replace(interleaved=ctx.layout.interleaved != ctx.layout.permuted)
-        turned_back = _Rotate.apply(grad, cos, -sin, ctx.sequence_dim, *written)
-        return turned_back.to(ctx.dtype), None, None, None, *(None for _ in Layout._fields)
+        turned_back = _Blocks.apply(grad, cos, -sin, ctx.tokens, ctx.layout.transposed(), ctx.promoted)
+        return turned_back.to(ctx.dtype), None, None, None, None, None
 
 
 def _whole_rows(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -80,26 +109,27 @@ def _whole_rows(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return (wide * torch.cat((cos, cos), -1)).add_(swapped.mul_(torch.cat((-sin, sin), -1))).to(x.dtype)
 
 
-def _in_blocks(x: Tensor, cos: Tensor, sin: Tensor, sequence_dim: int, layout: Layout) -> Tensor:
-    dtype = torch.promote_types(x.dtype, cos.dtype) if layout.promoted else x.dtype
-    y = torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
-    block = max(1, BLOCK * x.shape[sequence_dim] // max(1, x.numel()))
-    parts = (t.split(block, sequence_dim) for t in (y, x, cos, sin))
+def _in_blocks(
+    x: Tensor, cos: Tensor, sin: Tensor, tokens: int, layout: Layout, promoted: bool, out: Tensor | None = None
+) -> Tensor:
+    y = out
+    if y is None:
+        dtype = torch.promote_types(x.dtype, cos.dtype) if promoted else x.dtype
+        y = torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
+    block = max(1, BLOCK * x.shape[tokens] // max(1, x.numel()))
+    parts = (t.split(block, tokens) for t in (y, x, cos, sin))
     for y_part, x_part, cos_part, sin_part in zip(*parts, strict=True):
         _write(y_part, x_part, cos_part, sin_part, layout)
     return y
 
 
 def _write(y: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> None:
-    width = 2 * cos.shape[-1]
-    if width < x.shape[-1]:
-        rest = slice(0, -width) if layout.trailing else slice(width, None)
-        y[..., rest] = x[..., rest]
-        turned = rotary_slice(x.shape[-1], width, layout.trailing)
-        y, x = y[..., turned], x[..., turned]
-    if layout.blocks > 1:  # a dimension of their own, so that halves are views
-        y, x, cos, sin = (t.unflatten(-1, (layout.blocks, -1)) for t in (y, x, cos, sin))
-    a, b = split(x.to(torch.promote_types(x.dtype, cos.dtype)), layout.interleaved)
-    y_a, y_b = split(y, layout.interleaved != layout.permuted)
-    y_a.copy_((a * cos).sub_(b * sin))
-    y_b.copy_((a * sin).add_(b * cos))
+    if layout.rotary_dim < layout.head_dim:
+        y[..., layout.passing] = x[..., layout.passing]
+    a, b = layout.views(layout.turned(x).to(torch.promote_types(x.dtype, cos.dtype)))
+    cos, sin = layout.per_block(cos), layout.per_block(sin)
+    first = (a * cos).sub_(b * sin)
+    second = (a * sin).add_(b * cos)
+    y_a, y_b = layout.written().views(y)  # only now: y may be x
+    y_a.copy_(first)
+    y_b.copy_(second)

@@ -1,44 +1,56 @@
 """The definition of the rotation, in plain PyTorch: traceable, differentiable, any dtype and strides."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from ..pairs import join, rotary_slice, split
+from ..layout import Layout
+from .base import Angles, Kernel, Order, Pair, tables_of
 
 
-def rotate(
+class Reference(Kernel):
+    """One expression for q and one for k: the meaning of all other kernels."""
+
+    name = "reference"
+    about = "plain PyTorch, wherever PyTorch runs: compiled, transformed, differentiated, on every device"
+
+    def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
+        return ""
+
+    def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+        rotation = tables_of(angles)
+        cos, sin, *second = (
+            order.line_up(t, rotation.per_head) for t in (rotation.cos, rotation.sin, *(rotation.second or ()))
+        )
+        layout, promoted = rotation.layout, rotation.promoted
+        pair = (second[0], second[1]) if second else None
+        y, z = (None if x is None else turned(x, cos, sin, layout, promoted, pair) for x in (q, k))
+        assert y is not None
+        if out is None:
+            return y, z
+        # both are formed before either is written: the outputs may be the inputs
+        return out[0].copy_(y), None if z is None or out[1] is None else out[1].copy_(z)
+
+
+def turned(
     x: Tensor,
     cos: Tensor,
     sin: Tensor,
-    *,
-    interleaved: bool = False,
-    trailing: bool = False,
-    blocks: int = 1,
-    permuted: bool = False,
+    layout: Layout,
     promoted: bool = False,
     second: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Turn the pairs of the last dimension: ``(a, b) -> (a cos - b sin, a sin + b cos)``, counter-clockwise.
 
-    ``x [..., D]``; ``cos`` and ``sin`` broadcast to ``[..., P]`` with ``2P <= D``. The other ``D - 2P`` channels are
-    copied. A new tensor in the dtype of ``x``; half precision is widened to the dtype of cos and sin (float32, unless
-    they were rounded on purpose), computed, and rounded once, or not at all if ``promoted``. ``second`` is cos and sin
-    for the second of the two results. Autograd keeps cos and sin, never ``x``.
+    ``x [..., head_dim]``; ``cos`` and ``sin`` broadcast to ``[..., P]``. The other channels are copied. A new tensor in
+    the dtype of ``x``; half precision is widened to the dtype of cos and sin (float32, unless they were rounded on
+    purpose), computed, and rounded once, or not at all if ``promoted``. ``second`` is cos and sin for the second of the
+    two results. Autograd keeps cos and sin, never ``x``.
 
     >>> x, quarter = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0]])
-    >>> rotate(x, 0 * quarter, quarter).tolist()
+    >>> turned(x, 0 * quarter, quarter, Layout(head_dim=2)).tolist()
     [[0.0, 1.0]]
     """
-    width = 2 * cos.shape[-1]
-    if width < x.shape[-1]:
-        turned = rotary_slice(x.shape[-1], width, trailing)
-        layout: dict[str, Any] = {"interleaved": interleaved, "blocks": blocks, "permuted": permuted}
-        y = rotate(x[..., turned], cos, sin, promoted=promoted, second=second, **layout)
-        rest = x[..., : turned.start] if trailing else x[..., turned.stop :]
-        return torch.cat((rest, y) if trailing else (y, rest), dim=-1)
-    a, b = split(x.to(torch.promote_types(x.dtype, cos.dtype)), interleaved, blocks)
+    a, b = layout.split(layout.turned(x).to(torch.promote_types(x.dtype, cos.dtype)))
     cos_2, sin_2 = (cos, sin) if second is None else second
-    y = join(a * cos - b * sin, a * sin_2 + b * cos_2, interleaved != permuted, blocks)
-    return y if promoted else y.to(x.dtype)
+    y = layout.written().join(a * cos - b * sin, a * sin_2 + b * cos_2)
+    return layout.within(x, y if promoted else y.to(x.dtype))

@@ -22,6 +22,18 @@ class Scaling(ABC):
 
     name: ClassVar[str]
     length_dependent: ClassVar[bool] = False
+    two_regimes: ClassVar[bool] = False  # one set of frequencies inside the trained length and one beyond, no others
+
+    @property
+    def trained_length(self) -> int | None:
+        """The length of the sequences it starts from, where the scheme knows one."""
+        length: int | None = getattr(self, "original_max_position", None)
+        return length
+
+    def factor_at(self, seq_len: int | None = None) -> Decimal | float | None:
+        """By how much it slows its slowest pairs in a sequence of that length; None where no single number says it."""
+        factor: float | None = getattr(self, "factor", None)
+        return factor
 
     @abstractmethod
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:

@@ -33,7 +33,7 @@ class DynamicNTK(Scaling):
         number("factor", self.factor, at_least=1)
         whole("original_max_position", self.original_max_position)
 
-    def factor_at(self, seq_len: int | None) -> Decimal:
+    def factor_at(self, seq_len: int | None = None) -> Decimal:
         """The NTK factor for a sequence of ``seq_len`` tokens; 1 inside the trained length."""
         check_seq_len(seq_len)
         with exact():
@@ -70,7 +70,7 @@ class SteppedNTK(Scaling):
     def __post_init__(self) -> None:
         whole("original_max_position", self.original_max_position)
 
-    def factor_at(self, seq_len: int | None) -> int:
+    def factor_at(self, seq_len: int | None = None) -> int:
         """The NTK factor for a sequence of ``seq_len`` tokens; 1 inside the trained length."""
         check_seq_len(seq_len)
         octaves = math.ceil(math.log2(max(seq_len or 0, self.original_max_position) / self.original_max_position))

@@ -36,6 +36,7 @@ class LongRoPE(Scaling):
     attention_short: float | None = None
     name = "longrope"
     length_dependent = True
+    two_regimes = True
 
     def __post_init__(self) -> None:
         for side in ("short_factor", "long_factor"):
@@ -54,6 +55,9 @@ class LongRoPE(Scaling):
         for name in ("attention", "attention_short"):
             if getattr(self, name) is not None:
                 number(name, getattr(self, name), above=0)
+
+    def factor_at(self, seq_len: int | None = None) -> None:
+        """None: every pair has a divisor of its own."""
 
     def is_long(self, seq_len: int | None) -> bool:
         """Whether a sequence of ``seq_len`` tokens uses ``long_factor``."""

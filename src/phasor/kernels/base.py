@@ -1,0 +1,60 @@
+"""What a kernel is, and what it is given."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from torch import Tensor
+
+from ..rotation import Rotation
+from ..tables import Phases
+
+Angles: TypeAlias = Rotation | Phases
+Pair: TypeAlias = tuple[Tensor, Tensor | None]
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of axes: where heads and tokens are, counted from the end; batch sizes are what remains in front.
+
+    ``batch`` is the axis of the one batch that stands behind the tokens, if it does (``"sbhd"``).
+    """
+
+    heads: int
+    tokens: int
+    batch: int | None = None
+
+    def line_up(self, table: Tensor, per_head: bool) -> Tensor:
+        """A view of ``[(B,) (H,) S, P]`` that broadcasts to tensors of this order."""
+        if not per_head:
+            table = table.unsqueeze(-3)
+        if self.heads == -2:
+            table = table.transpose(-3, -2)
+        if self.batch is not None:
+            table = table.movedim(-4, -3) if table.ndim > 3 else table.unsqueeze(-3)
+        return table
+
+
+class Kernel(ABC):
+    """One way to turn q and k: one file, one entry in ``KERNELS``. `reference` is what all of them mean.
+
+    ``name`` is what ``kernel=`` takes; ``about`` says in a few words what it is for.
+    """
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+
+    @abstractmethod
+    def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
+        """Why it cannot turn these, as a clause for an error; empty if it can. Shapes and dtypes are checked."""
+
+    @abstractmethod
+    def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+        """q and k turned: new contiguous tensors, or written to ``out``, which may be q and k themselves.
+
+        ``angles`` are tables, or phases of which a kernel may make tables (`tables_of`) or what it likes better.
+        """
+
+
+def tables_of(angles: Angles) -> Rotation:
+    return angles if isinstance(angles, Rotation) else Rotation.of(angles)
