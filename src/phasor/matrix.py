@@ -16,8 +16,8 @@ from .spec import RotarySpec
 def rotation_matrix(rotation: Rotation) -> Tensor:
     """Dense ``R`` ``[..., S, D, D]`` with ``y = R x`` for column vectors; identity on channels that do not turn.
 
-    >>> quarter = Rotation.from_angles(torch.tensor([[torch.pi / 2]]))
-    >>> rotation_matrix(quarter).round().tolist()
+    >>> quarter = Rotation.from_tables(torch.zeros(1, 1), torch.ones(1, 1), form="half")
+    >>> rotation_matrix(quarter).tolist()
     [[[0.0, -1.0], [1.0, 0.0]]]
     """
     layout, cos = rotation.layout, rotation.cos

@@ -12,7 +12,7 @@ from phasor.integrations.report import Row, merged
 from phasor.integrations.tables import Tables, per_pair
 
 SPEC = RotarySpec(head_dim=8, rotary_dim=4, angles="float32")
-TABLES = Tables(SPEC, "halves", True)
+TABLES = Tables(SPEC, "doubled", True)
 DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -62,7 +62,7 @@ def test_a_function_that_takes_fewer_queries_than_keys_is_not_replaced():
 def test_a_spec_among_several_is_found_by_what_the_function_does():
     wrong = SPEC.replace(interleaved=True)
     turning, agreement = compare_turning(usual, (TABLES,), [wrong, SPEC], DTYPES)
-    assert str(agreement) == "bit-equal" and dict(turning.flags)["interleaved"] is False
+    assert str(agreement) == "bit-equal" and turning.layout.interleaved is False
 
 
 def test_unknown_arguments_are_not_guessed():
@@ -87,15 +87,15 @@ def test_the_order_follows_from_where_the_heads_are_inserted(shape, dim, order):
     assert order_of(table, dim) == order
 
 
-@pytest.mark.parametrize("layout", ["once", "halves", "interleaved", "blocks"])
-def test_layouts_hold_each_pair_where_it_is_read_again(layout):
-    spec = RotarySpec(head_dim=8, blocks=2 if layout == "blocks" else 1, angles="float32")
-    tables, positions = Tables(spec, layout, False), torch.arange(6)[None]
+@pytest.mark.parametrize("form", ["half", "doubled", "repeated", "blocks"])
+def test_forms_hold_each_pair_where_it_is_read_again(form):
+    spec = RotarySpec(head_dim=8, blocks=2 if form == "blocks" else 1, angles="float32")
+    tables, positions = Tables(spec, form, False), torch.arange(6)[None]
     cos, sin = tables.at(torch.zeros(1), positions)
     expected = Rotation.at(spec, positions)
-    assert cos.shape == (1, 6, 4 if layout == "once" else 8)
-    assert torch.equal(per_pair(cos, layout, spec.blocks), expected.cos)
-    assert torch.equal(per_pair(sin, layout, spec.blocks), expected.sin)
+    assert cos.shape == (1, 6, 4 if form == "half" else 8)
+    assert torch.equal(per_pair(cos, form, spec.blocks), expected.cos)
+    assert torch.equal(per_pair(sin, form, spec.blocks), expected.sin)
 
 
 def test_agreement():

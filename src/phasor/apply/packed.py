@@ -23,8 +23,8 @@ def apply_rotary_qkv(
 
     Raises ``ValueError`` for a shape that does not fit, and for all that `apply_rotary` refuses.
 
-    >>> quarter = Rotation.from_angles(torch.tensor([[torch.pi / 2]]))
-    >>> apply_rotary_qkv(torch.tensor([1.0, 0.0]).expand(1, 3, 1, 2), quarter).round().flatten().tolist()
+    >>> quarter = Rotation.from_tables(torch.zeros(1, 1), torch.ones(1, 1), form="half")
+    >>> apply_rotary_qkv(torch.tensor([1.0, 0.0]).expand(1, 3, 1, 2), quarter).flatten().tolist()
     [0.0, 1.0, 0.0, 1.0, 1.0, 0.0]
     """
     if num_heads is None:
