@@ -12,6 +12,7 @@ another unless the rows of their q and k projections are permuted alike (`Layout
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -86,7 +87,7 @@ class Layout:
         """The channels that do not."""
         return slice(0, self.head_dim - self.rotary_dim) if self.trailing else slice(self.rotary_dim, self.head_dim)
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether it is two halves of the whole head, read and written."""
         return not (self.interleaved or self.permuted) and self.blocks == 1 and self.rotary_dim == self.head_dim

@@ -6,7 +6,7 @@ alike. This is the phase accumulator of radio engineering; nothing in it depends
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from decimal import Context, Decimal, localcontext
 
@@ -45,16 +45,16 @@ def steps(inv_freq: Iterable[Decimal]) -> tuple[int, ...]:
     return tuple((u + half_turn) % (1 << TURN_BITS) - half_turn for u in units)
 
 
-def phases(positions: Tensor, step: Tensor) -> Tensor:
+def phases(positions: Sequence[Tensor] | Tensor, step: Sequence[Tensor] | Tensor) -> Tensor:
     """``phase = sum over axes of position * step``, exact modulo one turn.
 
-    ``positions`` int64 ``[axes, ..., S]`` and ``step`` int64 ``[axes, P]`` -> int64 ``[..., S, P]``.
+    ``positions`` int64, one ``[..., S]`` per axis, and ``step`` int64, one ``[P]`` -> int64 ``[..., S, P]``.
 
     >>> phases(torch.tensor([[0, 1, 5]]), torch.tensor([[2**62]])).flatten().tolist() == [0, 2**62, 2**62]
     True
     """
     total = positions[0].unsqueeze(-1) * step[0]
-    for axis in range(1, positions.shape[0]):
+    for axis in range(1, len(positions)):
         total = total + positions[axis].unsqueeze(-1) * step[axis]
     return total
 
@@ -70,6 +70,7 @@ def cos_sin(phase: Tensor, dtype: torch.dtype = torch.float32) -> tuple[Tensor, 
     ([1.0, 0.0, -1.0], [0.0, 1.0, 0.0])
     """
     quarter = (phase + _EIGHTH_TURN) >> _QUARTER  # -2, -1, 0 or 1; the addition may wrap, as the circle does
+    # of what may have wrapped, only bits are looked at: a C++ compiler takes its sign for that of the unwrapped sum
     rest = (phase - (quarter << _QUARTER)).to(dtype) * _RADIANS_PER_UNIT
     cos, sin = rest.cos(), rest.sin()
     odd = (quarter & 1).bool()

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import torch
@@ -38,6 +39,16 @@ class Planes:
         _alike("sin", self.sin, self.cos)
         for name, table in zip(("second[0]", "second[1]"), self.second or (), strict=bool(self.second)):
             _alike(name, table, self.cos)
+
+    @property
+    def learns(self) -> bool:
+        """Whether a gradient must reach the tables."""
+        return self.cos.requires_grad or self.sin.requires_grad
+
+    @cached_property
+    def rows(self) -> tuple[Tensor, Tensor]:
+        """``[c c]`` and ``[-s s]``, by which whole rows of two halves are multiplied; made once."""
+        return torch.cat((self.cos, self.cos), -1), torch.cat((-self.sin, self.sin), -1)
 
     def about(self) -> tuple[tuple[str, Any], ...]:
         """All fields but the tensors, by name: hashable."""

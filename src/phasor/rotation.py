@@ -70,14 +70,14 @@ class Rotation(Planes):
     def of(cls, phases: Phases) -> "Rotation":
         """The rotation by phases that are checked, and not yet formed."""
         spec, (cos, sin) = phases.spec, phases.tables()
-        return cls(
-            cos=cos,
-            sin=sin,
-            layout=spec.layout,
-            magnitude=spec.attention_factor(phases.seq_len),
-            promoted=spec.angles != "exact" and spec.tables == "promoted",
-            second=None if spec.second is None else phases.tables(second=True),
-        )
+        about = {
+            "layout": spec.layout,
+            "per_head": False,
+            "magnitude": spec.attention_factor(phases.seq_len),
+            "promoted": spec.angles != "exact" and spec.tables == "promoted",
+        }
+        second = None if spec.second is None else phases.tables(second=True)
+        return _from_leaves((cos, sin, second), about.items())
 
     @classmethod
     def from_tables(

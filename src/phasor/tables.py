@@ -1,6 +1,7 @@
 """From a spec and positions to cos and sin: integer phases, or floating-point angles as models form them."""
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,8 +14,8 @@ from .spec import RotarySpec, axis_steps
 from .tracing import constant, readable
 
 
-def check_positions(positions: Any, spec: RotarySpec) -> Tensor:
-    """Positions as ``[axes, (B,) S]``, int64 or real as the spec has them, or ``ValueError``."""
+def check_positions(positions: Any, spec: RotarySpec) -> tuple[Tensor, ...]:
+    """Positions as one ``[(B,) S]`` per axis, int64 or real as the spec has them, or ``ValueError``."""
     real = spec.coordinates == "real"
     kind = "real numbers" if real else "integers"
     if not isinstance(positions, Tensor):
@@ -36,13 +37,13 @@ def check_positions(positions: Any, spec: RotarySpec) -> Tensor:
     if axes == 1:
         if positions.ndim not in (1, 2):
             raise ValueError(f"positions must be [seq] or [batch, seq] for a spec with one axis, got shape {shape}")
-        return positions.unsqueeze(0)
+        return (positions,)
     if positions.ndim not in (2, 3) or positions.shape[0] != axes:
         raise ValueError(
             f"positions must be [{axes}, seq] or [{axes}, batch, seq] for a spec with {axes} axes, got shape {shape}; "
             f"for text, where all axes agree, use phasor.positions.text(positions, axes={axes})"
         )
-    return positions
+    return positions.unbind(0)
 
 
 def check_rows(positions: Any, rows: int, batched: bool) -> None:
@@ -85,7 +86,7 @@ class Phases:
         log_scale: Tensor | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        self.positions = check_positions(positions, spec)  # [axes, (B,) S]
+        self.positions = check_positions(positions, spec)
         if seq_len is not None:
             whole("seq_len", seq_len)
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
@@ -99,14 +100,15 @@ class Phases:
         if log_scale is not None or spec.learned:
             check_log_scale(log_scale, spec)
         self.spec, self.seq_len, self.log_scale, self.dtype = spec, seq_len, log_scale, dtype
-        self.layout = spec.layout
+        self.layout, self.second = spec.layout, spec.second
+        self.learns = log_scale is not None and log_scale.requires_grad
 
     def tables(self, *, second: bool = False) -> tuple[Tensor, Tensor]:
         """cos and sin, with direction and magnitude, rounded as the spec says; those of ``second`` members if asked."""
         spec, seq_len, positions, dtype = self.spec, self.seq_len, self.positions, self.dtype
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         if spec.angles == "exact" and spec.coordinates == "integer" and self.log_scale is None:
-            cos, sin = cos_sin(phases(positions, _steps(spec, seq_len, second, positions.device)), wide)
+            cos, sin = cos_sin(phases(positions, _steps(spec, seq_len, second, positions[0].device)), wide)
         else:
             angles = _float_angles(spec, positions, seq_len, self.log_scale, second)
             cos, sin = angles.cos(), angles.sin()
@@ -117,12 +119,12 @@ class Phases:
         factor = spec.attention_factor(seq_len)
         if factor != 1.0:
             cos, sin = cos * factor, sin * factor
+        if spec.angles == "exact":
+            return cos, sin
         return _rounded(spec, cos, dtype, wide), _rounded(spec, sin, dtype, wide)
 
 
 def _rounded(spec: RotarySpec, table: Tensor, dtype: torch.dtype, wide: torch.dtype) -> Tensor:
-    if spec.angles == "exact":
-        return table
     if spec.tables in ("activation", "rounded"):
         table = table.to(dtype)
     if spec.tables == "rounded":
@@ -153,24 +155,24 @@ def learned_angles(positions: Tensor, inv_freq: Tensor) -> Tensor:
 
 
 def _float_angles(
-    spec: RotarySpec, positions: Tensor, seq_len: int | None, log_scale: Tensor | None, second: bool
+    spec: RotarySpec, positions: Sequence[Tensor], seq_len: int | None, log_scale: Tensor | None, second: bool
 ) -> Tensor:
     """Angles in float32 if the spec says so, else in float64, in the order of operations of the models."""
     dtype = torch.float32 if spec.angles == "float32" else torch.float64
-    frequencies = torch.tensor(_axis_frequencies(spec.key, seq_len, second), dtype=dtype, device=positions.device)
+    frequencies = torch.tensor(_axis_frequencies(spec.key, seq_len, second), dtype=dtype, device=positions[0].device)
     if log_scale is not None:
         frequencies = frequencies * log_scale.to(dtype).exp()
-    at = positions.to(dtype)
+    at = [p.to(dtype) for p in positions]
     if spec.position_scale != 1:
-        at = at * spec.position_scale
+        at = [p * spec.position_scale for p in at]
     total = at[0].unsqueeze(-1) * frequencies[0]
-    for axis in range(1, at.shape[0]):
+    for axis in range(1, len(at)):
         total = total + at[axis].unsqueeze(-1) * frequencies[axis]
     return total
 
 
-def _steps(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.device) -> Tensor:
-    return torch.tensor(_step_values(spec.key, seq_len, second), dtype=torch.int64, device=device)
+def _steps(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.device) -> list[Tensor]:
+    return [torch.tensor(row, dtype=torch.int64, device=device) for row in _step_values(spec.key, seq_len, second)]
 
 
 # Exact decimals cannot be traced, so what they give is a constant of the compiled graph.

@@ -37,14 +37,17 @@ def check_fits(name: str, x: Tensor, angles: Angles, order: Order, tensor_format
         check_shape(name, x, tensor_format)
     if x.dtype not in DTYPES:
         raise ValueError(f"{name} must be float64, float32, float16 or bfloat16, got {x.dtype}")
-    at = angles.positions if isinstance(angles, Phases) else angles.cos
+    if isinstance(angles, Phases):
+        at = angles.positions[0]
+        leading, tokens = at.shape[:-1], at.shape[-1]
+    else:
+        at = angles.cos
+        leading, tokens = at.shape[:-2], at.shape[-2]
     if x.device != at.device:
         raise ValueError(f"{name} and the rotation must be on the same device, got {x.device} and {at.device}")
     layout = angles.layout
     if shape[-1] != layout.head_dim:
         raise _wrong_width(name, x, angles)
-    # of [axes, (B,) S] or [(B,) (H,) S, P]
-    leading, tokens = (at.shape[1:-1], at.shape[-1]) if isinstance(angles, Phases) else (at.shape[:-2], at.shape[-2])
     if tokens != shape[order.tokens]:
         raise _wrong_length(name, x, tokens, tensor_format)
     if leading:
@@ -60,7 +63,7 @@ def check_pair(q: Tensor, k: Tensor) -> None:
 
 def check_gradient(x: Tensor, angles: Angles) -> None:
     """Autograd cannot keep tables made in inference mode: say so before it does."""
-    if isinstance(angles, Rotation) and x.requires_grad and torch.is_grad_enabled() and angles.cos.is_inference():
+    if x.requires_grad and isinstance(angles, Rotation) and torch.is_grad_enabled() and angles.cos.is_inference():
         raise ValueError(
             "the rotation was made in torch.inference_mode(), and its tables cannot be kept for a gradient; "
             "make it outside, or under torch.no_grad()"

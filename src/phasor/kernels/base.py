@@ -24,15 +24,18 @@ class Order:
     tokens: int
     batch: int | None = None
 
-    def line_up(self, table: Tensor, per_head: bool) -> Tensor:
-        """A view of ``[(B,) (H,) S, P]`` that broadcasts to tensors of this order."""
+    def line_up(self, tables: tuple[Tensor, Tensor], per_head: bool) -> tuple[Tensor, Tensor]:
+        """Views of ``[(B,) (H,) S, P]`` that broadcast to tensors of this order."""
+        cos, sin = tables
         if not per_head:
-            table = table.unsqueeze(-3)
-        if self.heads == -2:
-            table = table.transpose(-3, -2)
-        if self.batch is not None:
-            table = table.movedim(-4, -3) if table.ndim > 3 else table.unsqueeze(-3)
-        return table
+            cos, sin = cos.unsqueeze(self.heads), sin.unsqueeze(self.heads)
+        elif self.heads == -2:
+            cos, sin = cos.transpose(-3, -2), sin.transpose(-3, -2)
+        if self.batch is None:
+            return cos, sin
+        if cos.ndim == 3:  # [S, H, P]
+            return cos.unsqueeze(-3), sin.unsqueeze(-3)
+        return cos.transpose(-4, -3), sin.transpose(-4, -3)
 
 
 class Kernel(ABC):

@@ -16,6 +16,7 @@ from . import reference
 from .base import Angles, Kernel, Order, Pair, tables_of
 
 BLOCK = 2**17  # elements of x per block: 512 KiB once widened to float32
+PLAIN = (Tensor, torch.nn.Parameter)
 FEW = 2**17  # elements of q and k together below which launching operations costs more than moving data
 
 
@@ -28,16 +29,13 @@ class Eager(Kernel):
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
         if transformed():
             return "a compiler or a function transform is at work, and it has a graph of its own"
-        for x in (q,) if k is None else (q, k):
-            if type(x) not in (Tensor, torch.nn.Parameter):
-                return f"it takes plain tensors, and one is a {type(x).__name__}"
-        tables = (angles.cos, angles.sin) if isinstance(angles, Rotation) else (angles.log_scale,)
-        if any(t is not None and t.requires_grad for t in tables):
+        if not (type(q) in PLAIN and (k is None or type(k) in PLAIN)):
+            return f"it takes plain tensors, got {type(q).__name__}" + ("" if k is None else f" and {type(k).__name__}")
+        if angles.learns:
             return "its gradients do not reach the tables, which need one"
-        if (angles.second if isinstance(angles, Rotation) else angles.spec.second) is not None:
+        if angles.second is not None:
             return "it turns both members of a pair by one angle, and this rotation has second ones"
-        elements = q.numel() + (0 if k is None else k.numel())
-        if q.device.type != "cpu" and elements > FEW:
+        if not q.is_cpu and (elements := q.numel() + (0 if k is None else k.numel())) > FEW:
             return f"its blocks fit the cache of a CPU, and {elements} elements on {q.device} would be many launches"
         return ""
 
@@ -66,20 +64,20 @@ def _are_few(q: Tensor, k: Tensor, rotation: Rotation, order: Order) -> bool:
 
 def _turned(x: Tensor, rotation: Rotation, order: Order, out: Tensor | None) -> Tensor:
     """x turned; autograd keeps cos and sin, which must not need a gradient themselves."""
-    cos, sin = (order.line_up(t, rotation.per_head) for t in (rotation.cos, rotation.sin))
     layout, promoted = rotation.layout, rotation.promoted
     learns = x.requires_grad and torch.is_grad_enabled()
-    if x.numel() > 2 * BLOCK:
-        if learns:
-            y: Tensor = _Blocks.apply(x, cos, sin, order.tokens, layout, promoted)
-            return y
-        return _in_blocks(x, cos, sin, order.tokens, layout, promoted, out)
-    # in cache anyway
-    if layout.plain and not learns and not promoted:
-        y = _whole_rows(x, cos, sin)
-    else:
+    in_cache = x.numel() <= 2 * BLOCK
+    if in_cache and layout.plain and not learns and not promoted:
+        y = _whole_rows(x, *order.line_up(rotation.rows, rotation.per_head))
+        return y if out is None else out.copy_(y)
+    cos, sin = order.line_up((rotation.cos, rotation.sin), rotation.per_head)
+    if in_cache:
         y = reference.turned(x, cos, sin, layout, promoted)
-    return y if out is None else out.copy_(y)
+        return y if out is None else out.copy_(y)
+    if learns:
+        blocks: Tensor = _Blocks.apply(x, cos, sin, order.tokens, layout, promoted)
+        return blocks
+    return _in_blocks(x, cos, sin, order.tokens, layout, promoted, out)
 
 
 class _Blocks(torch.autograd.Function):
@@ -105,8 +103,8 @@ class _Blocks(torch.autograd.Function):
 def _whole_rows(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Halves at full width: two products over whole rows, ``x [c c] + roll(x) [-s s]``, not four over half rows."""
     wide = x.to(torch.promote_types(x.dtype, cos.dtype)).contiguous()
-    swapped = wide.roll(cos.shape[-1], -1)
-    return (wide * torch.cat((cos, cos), -1)).add_(swapped.mul_(torch.cat((-sin, sin), -1))).to(x.dtype)
+    swapped = wide.roll(cos.shape[-1] // 2, -1)
+    return (wide * cos).add_(swapped.mul_(sin)).to(x.dtype)
 
 
 def _in_blocks(

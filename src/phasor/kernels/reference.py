@@ -18,13 +18,11 @@ class Reference(Kernel):
 
     def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         rotation = tables_of(angles)
-        cos, sin, *second = (
-            order.line_up(t, rotation.per_head) for t in (rotation.cos, rotation.sin, *(rotation.second or ()))
-        )
         layout, promoted = rotation.layout, rotation.promoted
-        pair = (second[0], second[1]) if second else None
-        y, z = (None if x is None else turned(x, cos, sin, layout, promoted, pair) for x in (q, k))
-        assert y is not None
+        cos, sin = order.line_up((rotation.cos, rotation.sin), rotation.per_head)
+        second = None if rotation.second is None else order.line_up(rotation.second, rotation.per_head)
+        y = turned(q, cos, sin, layout, promoted, second)
+        z = None if k is None else turned(k, cos, sin, layout, promoted, second)
         if out is None:
             return y, z
         # both are formed before either is written: the outputs may be the inputs
