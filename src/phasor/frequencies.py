@@ -23,7 +23,7 @@ def inverse_frequencies(base: Decimal, dim: int) -> list[Decimal]:
         return [base ** (Decimal(-2 * i) / dim) for i in range((dim + 1) // 2)]
 
 
-def powers_float32(base: float, dim: int, count: int | None = None) -> Tensor:
+def powers_float32(base: float | Tensor, dim: int, count: int | None = None) -> Tensor:
     """The first ``count`` (default ``dim / 2``) values of ``base ** (2i / dim)``, float32, as transformers forms them.
 
     >>> powers_float32(10_000.0, 4).tolist()
@@ -33,7 +33,7 @@ def powers_float32(base: float, dim: int, count: int | None = None) -> Tensor:
     return base ** (torch.arange(0, 2 * count, 2, dtype=torch.int64, device="cpu").to(torch.float32) / dim)
 
 
-def inverse_frequencies_float32(base: float, dim: int) -> Tensor:
+def inverse_frequencies_float32(base: float | Tensor, dim: int) -> Tensor:
     """``[dim / 2]`` float32, in the order of operations of transformers' ``compute_default_rope_parameters``.
 
     >>> inverse_frequencies_float32(10_000.0, 4).tolist()

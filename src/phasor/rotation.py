@@ -55,7 +55,7 @@ class Rotation(Planes):
 
         Exact angles are right to 2.5e-7 for every ``|position| <= 2**31``, for cos and sin in float32. Beyond, the
         rounding of the fixed-point step adds up to ``|position| * 1.8e-19`` rad per axis: 5e-5 at 2**48, 1.6e-3 at
-        2**53, and nothing is left at 2**62.
+        2**53, 0.8 at 2**62.
 
         Raises ``ValueError`` if positions are not integers of at most 63 bits, if their rank does not fit the axes, if
         the frequencies depend on the length of the sequence and ``seq_len`` is missing, and if ``log_scale`` is

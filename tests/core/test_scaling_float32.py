@@ -81,9 +81,23 @@ def test_float32_frequencies_are_those_of_transformers(rope_type, base, head_dim
         spec = RotarySpec(head_dim=head_dim, rotary_dim=rotary_dim, base=base, scaling=scaling, angles="float32")
         for seq_len in (None, 1, 4096, 5000, 40_000) if rope_type == "dynamic" else (None,):
             config = hf_config(rope_type, head_dim, partial, base, parameters)
-            theirs, factor = hf_parameters(rope_type, config, seq_len)
+            # beyond the trained length its modules give a tensor
+            given = torch.tensor(seq_len) if seq_len is not None and seq_len > 4096 else seq_len
+            theirs, factor = hf_parameters(rope_type, config, given)
             assert torch.equal(spec.inv_freq(seq_len), theirs.double()), (parameters, seq_len)
             assert spec.attention_factor(seq_len) == factor
+
+
+@pytest.mark.parametrize("factor", [1.1, 2.0, 8])
+@pytest.mark.parametrize("seq_len", [100, 4096, 4097, 12_345, 131_072, 1_000_003])
+def test_dynamic_ntk_is_that_of_a_module_after_a_sequence(seq_len, factor):
+    """What a module of transformers holds after it has seen positions up to ``seq_len - 1``."""
+    modeling = pytest.importorskip("transformers.models.llama.modeling_llama")
+    for base in BASES:
+        module = modeling.LlamaRotaryEmbedding(hf_config("dynamic", 128, 1.0, base, {"factor": factor}))
+        module(torch.zeros(1), torch.tensor([[0, seq_len - 1]]))
+        spec = RotarySpec(head_dim=128, base=base, scaling=DynamicNTK(factor, 4096), angles="float32")
+        assert torch.equal(spec.inv_freq(seq_len), module.inv_freq.double())
 
 
 @pytest.mark.parametrize("base", BASES)

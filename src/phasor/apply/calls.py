@@ -136,6 +136,7 @@ def _turn(
     if k is not None:
         check_fits(names[1], k, angles, order, tensor_format)
         check_pair(q, k)
+        check_gradient(k, angles)
     check_gradient(q, angles)
     pair = None if out is None else check_out(out, q, k, angles, names)
     y, z = choose(kernel, q, k, angles).turn(q, k, angles, order, pair)

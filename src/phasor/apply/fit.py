@@ -24,7 +24,7 @@ def check_angles(name: str, angles: Any) -> None:
 def check_tensor(name: str, x: Any) -> None:
     if not isinstance(x, Tensor):
         raise ValueError(f"{name} must be a torch tensor, got {type(x).__module__}.{type(x).__name__}")
-    if x.layout is not torch.strided:
+    if x.is_nested or x.layout is not torch.strided:
         kind = "nested (pack its documents, tensor_format='thd')" if x.is_nested else f"{x.layout}"
         raise ValueError(f"{name} must be a dense tensor, got a {kind} one")
 

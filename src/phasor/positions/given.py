@@ -25,4 +25,6 @@ def integers(name: str, value: Tensor, ndim: int, of: str = "") -> Tensor:
         raise ValueError(f"{name} must be a tensor with {dimensions}{of and ' ' + of}, got {described(value)}")
     if value.dtype.is_floating_point or value.dtype.is_complex or value.dtype == torch.bool:
         raise ValueError(f"{name} must hold integers, got {value.dtype}")
+    if value.dtype == torch.uint64:
+        raise ValueError(f"{name} must hold integers of at most 63 bits, got torch.uint64; convert with .long()")
     return value.to(torch.int64)

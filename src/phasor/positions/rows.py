@@ -7,11 +7,15 @@ from ..checks import whole
 from .given import described, integers
 
 
-def packed(cu_seqlens: Tensor) -> Tensor:
+def packed(cu_seqlens: Tensor, offsets: Tensor | None = None) -> Tensor:
     """Documents packed end to end: ``[documents + 1]`` cumulative lengths -> int64 ``[total]``, 0 at each start.
+
+    ``offsets`` ``[documents]`` are the positions at which they start instead: what their caches hold already.
 
     >>> packed(torch.tensor([0, 3, 5])).tolist()
     [0, 1, 2, 0, 1]
+    >>> packed(torch.tensor([0, 3, 5]), offsets=torch.tensor([10, 0])).tolist()
+    [10, 11, 12, 0, 1]
     """
     bounds = integers("cu_seqlens", cu_seqlens, 1)
     lengths = bounds.diff()
@@ -20,8 +24,13 @@ def packed(cu_seqlens: Tensor) -> Tensor:
             "cu_seqlens must start at 0 and never fall (cumulative lengths, [0, 3, 5] for documents of 3 and 2), "
             f"got {bounds.tolist()[:8]}"
         )
-    starts = bounds[:-1].repeat_interleave(lengths)
-    return torch.arange(int(bounds[-1]), device=bounds.device) - starts
+    starts = bounds[:-1]
+    if offsets is not None:
+        first = integers("offsets", offsets, 1)
+        if first.shape != lengths.shape:
+            raise ValueError(f"offsets must have one value for each of {len(lengths)} documents, got {len(first)}")
+        starts = starts - first
+    return torch.arange(int(bounds[-1]), device=bounds.device) - starts.repeat_interleave(lengths)
 
 
 def from_mask(mask: Tensor) -> Tensor:

@@ -2,6 +2,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 
+import torch
 from torch import Tensor
 
 from ..checks import number, whole
@@ -17,7 +18,8 @@ class DynamicNTK(Scaling):
 
     ``L`` is ``seq_len`` and ``L0`` is ``original_max_position``; up to ``L0`` nothing changes. All queries and keys of
     one sequence must use one ``seq_len``: a cache of keys rotated earlier with a smaller one is inconsistent.
-    Source: YaRN, arXiv:2309.00071, section 3.3; transformers' ``rope_type: dynamic``.
+    Source: YaRN, arXiv:2309.00071, section 3.3; transformers' ``rope_type: dynamic``, whose modules form the base in
+    float32 beyond ``L0``, which float32 angles repeat.
 
     >>> scaling = DynamicNTK(factor=2.0, original_max_position=4096)
     >>> float(scaling.factor_at(4096)), float(scaling.factor_at(8192))
@@ -47,8 +49,12 @@ class DynamicNTK(Scaling):
     def inv_freq_float32(self, base: float, dim: int, seq_len: int | None = None) -> Tensor:
         check_dim(dim)
         check_seq_len(seq_len)
-        length = max(seq_len or 0, self.original_max_position)
-        ratio = (self.factor * length / self.original_max_position) - (self.factor - 1)
+        trained = self.original_max_position
+        length: float | Tensor = trained
+        if seq_len is not None and seq_len > trained:
+            # transformers then finds it among the positions: a tensor, which makes float32 of all that follows
+            length = torch.tensor(seq_len, dtype=torch.float32, device="cpu")
+        ratio = (self.factor * length / trained) - (self.factor - 1)
         return inverse_frequencies_float32(base * ratio ** (dim / (dim - 2)), dim)
 
 
