@@ -1,5 +1,6 @@
 """Rotation: the ways to make the plane rotations of a sequence."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -76,8 +77,8 @@ class Rotation(Planes):
             "magnitude": spec.attention_factor(phases.seq_len),
             "promoted": spec.angles != "exact" and spec.tables == "promoted",
         }
-        second = None if spec.second is None else phases.tables(second=True)
-        return _from_leaves((cos, sin, second), about.items())
+        second = () if spec.second is None else phases.tables(second=True)
+        return _from_leaves((cos, sin, *second), about.items())
 
     @classmethod
     def from_tables(
@@ -199,15 +200,26 @@ class Rotation(Planes):
 
 
 def _leaves(rotation: Rotation) -> tuple[list[Any], Any]:
-    return [rotation.cos, rotation.sin, rotation.second], rotation.about()
+    return [rotation.cos, rotation.sin, *(rotation.second or ())], rotation.about()
 
 
-def _from_leaves(leaves: Any, about: Any) -> Rotation:
+def _from_leaves(leaves: Iterable[Any], about: Iterable[tuple[str, Any]]) -> Rotation:
     """Unchecked: while a tree is mapped, anything may stand where the tensors will."""
-    made = object.__new__(Rotation)
-    for name, value in (*zip(("cos", "sin", "second"), leaves, strict=True), *about):
+    made, (cos, sin, *second) = object.__new__(Rotation), leaves
+    for name, value in (("cos", cos), ("sin", sin), ("second", tuple(second) or None), *about):
         object.__setattr__(made, name, value)
     return made
 
 
-_pytree.register_pytree_node(Rotation, _leaves, _from_leaves, serialized_type_name="phasor.Rotation")
+def _named_leaves(rotation: Rotation) -> tuple[list[tuple[Any, Any]], Any]:
+    leaves, about = _leaves(rotation)
+    return [(_pytree.GetAttrKey(n), t) for n, t in zip(("cos", "sin", "second", "second"), leaves, strict=False)], about
+
+
+_pytree.register_pytree_node(
+    Rotation,
+    _leaves,
+    _from_leaves,
+    serialized_type_name="phasor.Rotation",
+    flatten_with_keys_fn=_named_leaves,
+)

@@ -225,7 +225,7 @@ CASES = {
     "huge length": (lambda: YaRN(4.0, 10**30), ["original_max_position must be an integer of at most 2**62"]),
     "turns that cannot be taken": (
         lambda: RotarySpec(head_dim=16, axes=InterleavedSections((2, 4, 2))),
-        ["sections cannot take turns as (2, 4, 2)", "axis 0 gets 3 pairs"],
+        ["sections cannot take turns as (2, 4, 2)", "axis 0 gets 3 pairs", "with Listed", "llama.cpp"],
     ),
     "proportional zero": (lambda: Proportional(0.0), ["fraction", "above 0", "got 0.0"]),
     "proportional two": (lambda: Proportional(2.0), ["fraction must be at most 1", "share of pairs", "got 2.0"]),

@@ -4,6 +4,7 @@ import copy
 import decimal
 import pickle
 import random
+import re
 
 import pytest
 import torch
@@ -289,6 +290,28 @@ def test_the_result_does_not_depend_on_what_came_before(scheme):
     assert equal(at(scheme, positions, torch.float32), before)
     axis_steps.cache_clear()
     assert equal(at(scheme, positions, torch.float32), before)
+
+
+@pytest.mark.parametrize("bits", [32, 40, 48, 53, 62])
+def test_far_beyond_the_error_is_what_the_docstring_says(bits):
+    """Its bound per position and axis holds, and is not generous: the worst of some thousand angles comes near it."""
+    per_position = float(re.search(r"``\|position\| \* (\S+)`` rad", Rotation.at.__doc__)[1])
+    spec = RotarySpec(head_dim=128, base=500_000.0)
+    draw = random.Random(bits)
+    positions = [2**bits, -(2**bits), *(draw.randint(2 ** (bits - 1), 2**bits) for _ in range(6))]
+    with mp.workdps(60):
+        cos, sin = reference(spec, [[p] for p in positions])
+    got = Rotation.at(spec, torch.tensor(positions), dtype=torch.float64)
+    far = torch.tensor(positions, dtype=torch.float64).abs().unsqueeze(-1)
+    error = torch.hypot(got.cos - cos, got.sin - sin)  # the chord, at most the angle
+    assert (error <= far * per_position + 1e-15).all()
+    assert error.max() > far.max() * per_position / 4
+
+
+def test_unsigned_positions_of_64_bits_are_refused():
+    """2**63 + 5 would be a negative number in int64, in silence."""
+    with pytest.raises(ValueError, match=r"positions must be integers of at most 63 bits, got torch.uint64"):
+        Rotation.at(RotarySpec(head_dim=16), torch.tensor([2**63 + 5], dtype=torch.uint64))
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.uint8])

@@ -57,7 +57,7 @@ class InterleavedSections(Sections):
             if owner.count(axis) != size:
                 raise ValueError(
                     f"sections cannot take turns as {self.sections}: axis {axis} gets {owner.count(axis)} pairs; "
-                    "give axis 0 the most pairs, or name the axis of every pair with Listed (transformers leaves what is "
-                    "over to axis 0, llama.cpp's IMROPE to a fourth axis)"
+                    "give axis 0 the most pairs, or name the axis of every pair with Listed (what is left over goes to "
+                    "axis 0 in transformers, to a fourth axis in llama.cpp's IMROPE)"
                 )
         return owner

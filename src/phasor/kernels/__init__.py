@@ -35,4 +35,4 @@ def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles) -> Kernel:
     raise ValueError(f"kernel must be 'auto' or one of {known}, got {name!r}{source}")
 
 
-__all__ = ["KERNELS", "Angles", "Kernel", "Order", "Pair", "available", "choose"]
+__all__ = ["KERNELS", "Angles", "Eager", "Kernel", "Order", "Pair", "Reference", "available", "choose"]

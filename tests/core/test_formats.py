@@ -1,0 +1,250 @@
+"""Orders of axes and calls: each is the plain call on rearranged tensors, to the bit, and its result is contiguous."""
+
+import pytest
+import torch
+
+from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, apply_rotary_qkv, rotate
+from phasor.axes import Sections
+from phasor.positions import packed
+
+from .conftest import FACTORS, SECOND, anywhere, assert_refused, at
+
+FROM_BHSD = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3)}
+SPEC = RotarySpec(head_dim=16, rotary_dim=12, interleaved=True)
+ROTATION = Rotation.at(SPEC, torch.arange(7))
+
+
+@pytest.fixture(params=[1, 2**40], ids=["in blocks", "at once"], autouse=True)
+def sizes(request, monkeypatch):
+    monkeypatch.setattr("phasor.kernels.eager.BLOCK", request.param)
+
+
+@pytest.mark.parametrize("tensor_format", FROM_BHSD)
+@pytest.mark.parametrize("batch", [(), (2,), (1,)])
+@pytest.mark.parametrize("name", ["permuted-last-yarn", "blocks", "reverse", "halves", "rungs"])
+def test_orders(name, batch, tensor_format):
+    spec = (FACTORS | SECOND)[name]
+    rotation = at(spec, anywhere(spec, 0, 5000, 7, *batch), torch.float32)
+    q, k = (torch.randn(2, h, 7, spec.head_dim) for h in (4, 2))
+    order = FROM_BHSD[tensor_format]
+    expected = [x.permute(order) for x in apply_rotary_qk(q, k, rotation)]
+    got = apply_rotary_qk(q.permute(order), k.permute(order), rotation, tensor_format=tensor_format)
+    for a, b in zip(got, expected, strict=True):
+        assert torch.equal(a, b)
+        assert a.is_contiguous()
+
+
+@pytest.mark.parametrize("tensor_format", FROM_BHSD)
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_orders_with_angles_per_head(batch, tensor_format):
+    rotation = Rotation.from_frequencies(torch.randn(2, *batch, 7), torch.randn(3, 2, 4))
+    x, order = torch.randn(2, 3, 7, 8), FROM_BHSD[tensor_format]
+    got = apply_rotary(x.permute(order), rotation, tensor_format=tensor_format)
+    assert torch.equal(got, apply_rotary(x, rotation).permute(order))
+
+
+def test_gradients_in_sbhd():
+    x = torch.randn(7, 2, 3, 16, dtype=torch.float64, requires_grad=True)
+    rotation = Rotation.at(SPEC, torch.randint(0, 99, (2, 7)), dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda x: apply_rotary(x, rotation, tensor_format="sbhd"), x)
+
+
+def test_packed_documents():
+    """Each document as if it were alone, from its own offset on."""
+    lengths, offsets = [3, 0, 5, 1], [10, 4, 0, 7]
+    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0)
+    q, k = torch.randn(9, 4, 16), torch.randn(9, 2, 16)
+    rows = packed(cu_seqlens, torch.tensor(offsets))
+    got = rotate(q, k, rows, SPEC, tensor_format="thd")
+    table = Rotation.at(SPEC, torch.arange(32))
+    assert torch.equal(apply_rotary(q, table.take(rows), tensor_format="thd"), got[0])
+    for i, (length, offset) in enumerate(zip(lengths, offsets, strict=True)):
+        part = slice(int(cu_seqlens[i]), int(cu_seqlens[i + 1]))
+        positions = torch.arange(length) + offset
+        alone = rotate(q[None, part], k[None, part], positions, SPEC, tensor_format="bshd")
+        assert torch.equal(got[0][part], alone[0][0])
+        assert torch.equal(got[1][part], alone[1][0])
+
+
+@pytest.mark.parametrize("tensor_format", ["bshd", "sbhd", "thd"])
+def test_flat_heads(tensor_format):
+    lead = (7,) if tensor_format == "thd" else (7, 2) if tensor_format == "sbhd" else (2, 7)
+    q, k = torch.randn(*lead, 4 * 16), torch.randn(*lead, 2 * 16)
+    apart = (q.unflatten(-1, (4, 16)), k.unflatten(-1, (2, 16)))
+    expected = [x.flatten(-2) for x in apply_rotary_qk(*apart, ROTATION, tensor_format=tensor_format)]
+    more = {"tensor_format": tensor_format, "num_heads": 4}
+    for a, b in zip(apply_rotary_qk(q, k, ROTATION, **more), expected, strict=True):
+        assert torch.equal(a, b)
+        assert a.is_contiguous()
+    positions = torch.arange(7)
+    assert torch.equal(rotate(q, k, positions, SPEC, **more)[1], expected[1])
+    assert torch.equal(rotate(q, k, positions, SPEC, k_positions=positions + 0, **more)[1], expected[1])
+    assert torch.equal(Rotary(SPEC)(q, k, positions, **more)[0], expected[0])
+    a, b = apply_rotary_qk(q, k, ROTATION, out=(q, k), **more)
+    assert torch.equal(q, expected[0])
+    assert torch.equal(k, expected[1])
+    assert a.data_ptr() == q.data_ptr()
+    assert b.data_ptr() == k.data_ptr()
+
+
+@pytest.mark.parametrize("tensor_format", FROM_BHSD)
+def test_queries_and_keys_of_different_tokens(tensor_format):
+    order, positions = FROM_BHSD[tensor_format], torch.arange(9) + 50
+    q, k = torch.randn(2, 4, 3, 16).permute(order), torch.randn(2, 2, 9, 16).permute(order)
+    a, b = rotate(q, k, positions[-3:], SPEC, k_positions=positions, tensor_format=tensor_format)
+    both = Rotation.at(SPEC, positions)
+    assert torch.equal(a, apply_rotary(q, both.slice(6, 9), tensor_format=tensor_format))
+    assert torch.equal(b, apply_rotary(k, both, tensor_format=tensor_format))
+    c, d = apply_rotary_qk(q, k, both.slice(6, 9), k_rotation=both, tensor_format=tensor_format, out=(q, k))
+    assert c is q
+    assert d is k
+    assert torch.equal(c, a)
+    assert torch.equal(d, b)
+
+
+def test_queries_alone():
+    q = torch.randn(2, 4, 7, 16)
+    expected = apply_rotary(q, ROTATION)
+    for got, none in (
+        apply_rotary_qk(q, None, ROTATION),
+        apply_rotary_qk(q, None, ROTATION, k_rotation=ROTATION),
+        rotate(q, None, torch.arange(7), SPEC),
+        Rotary(SPEC)(q, None, torch.arange(7)),
+    ):
+        assert none is None
+        assert torch.equal(got, expected)
+
+
+@pytest.mark.parametrize("shape, num_heads", [((2, 7, 3, 4, 16), None), ((2, 7, 8, 16), 4), ((7, 3, 4, 16), None)])
+@pytest.mark.parametrize("gradient", [False, True])
+def test_packed_projections(shape, num_heads, gradient):
+    qkv = torch.randn(shape, requires_grad=gradient)
+    heads = qkv.reshape(*shape[: -3 if num_heads is None else -2], -1, 16)
+    q, k = (4, 4) if num_heads is None else (4, 2)
+    turned = apply_rotary(heads[..., : q + k, :], ROTATION, tensor_format="bshd")
+    expected = torch.cat((turned, heads[..., q + k :, :]), -2).reshape(shape)
+    got = apply_rotary_qkv(qkv, ROTATION, num_heads=num_heads)
+    assert torch.equal(got, expected)
+    if gradient:
+        g = torch.randn(shape)
+        ours, theirs = (torch.autograd.grad(y, qkv, g)[0] for y in (got, expected))
+        assert torch.equal(ours, theirs)
+        return
+    out = torch.empty_like(qkv)
+    assert apply_rotary_qkv(qkv, ROTATION, num_heads=num_heads, out=out) is out
+    assert torch.equal(out, expected)
+    assert apply_rotary_qkv(qkv, ROTATION, num_heads=num_heads, out=qkv) is qkv
+    assert torch.equal(qkv, expected)
+
+
+def test_the_module_has_nothing_to_damage():
+    rotary = Rotary(RotarySpec(head_dim=16))
+    assert not list(rotary.parameters())
+    assert not list(rotary.buffers())
+    assert rotary.state_dict() == {}
+    q = torch.randn(1, 2, 5, 16)
+    before = rotary(q, q, torch.arange(5) + 100_000)[0]
+    moved = torch.nn.Sequential(rotary).to(torch.bfloat16).to("meta").to_empty(device="cpu")[0]
+    assert torch.equal(moved(q, q, torch.arange(5) + 100_000)[0], before)
+    with torch.device("meta"):
+        made = Rotary(RotarySpec(head_dim=16))
+    assert torch.equal(made(q, q, torch.arange(5) + 100_000)[0], before)
+
+
+X = torch.zeros(2, 7, 64)
+REFUSED = {
+    "flat bhsd": (
+        lambda: apply_rotary(X, ROTATION, num_heads=4),
+        ["tensor_format must be 'bshd', 'sbhd' or 'thd' with num_heads", "got 'bhsd'"],
+    ),
+    "flat width": (
+        lambda: apply_rotary(X, ROTATION, num_heads=3, tensor_format="bshd"),
+        ["x must have num_heads=3 times head_dim=16 channels, got 64"],
+    ),
+    "flat k": (
+        lambda: apply_rotary_qk(X, X[..., :40], ROTATION, num_heads=4, tensor_format="bshd"),
+        ["k must have a multiple of head_dim=16 channels, got 40"],
+    ),
+    "flat without a word": (
+        lambda: apply_rotary(X, ROTATION, tensor_format="thd"),
+        ["x must have the 16 channels of the rotation's head_dim, got 64", "flat heads: num_heads=4"],
+    ),
+    "thd rank": (
+        lambda: apply_rotary(torch.zeros(2, 7, 4, 16), ROTATION, tensor_format="thd"),
+        ["x must be [tokens, heads, head_dim] for tensor_format='thd', got shape (2, 7, 4, 16)"],
+    ),
+    "sbhd rank": (
+        lambda: apply_rotary(torch.zeros(7, 4, 16), ROTATION, tensor_format="sbhd"),
+        ["x must be [seq, batch, heads, head_dim] for tensor_format='sbhd', got shape (7, 4, 16)"],
+    ),
+    "sbhd hint": (
+        lambda: apply_rotary(torch.zeros(7, 2, 4, 16), ROTATION, tensor_format="bshd"),
+        ["x has 2 tokens in tensor_format='bshd'", "did you mean tensor_format='sbhd'?"],
+    ),
+    "sbhd batch": (
+        lambda: apply_rotary(
+            torch.zeros(7, 3, 4, 16), Rotation.at(SPEC, torch.zeros(2, 7).long()), tensor_format="sbhd"
+        ),
+        ["the rotation's batch (2,) must fit the batch (3,) of q"],
+    ),
+    "thd batch": (
+        lambda: apply_rotary(torch.zeros(7, 4, 16), Rotation.at(SPEC, torch.zeros(1, 7).long()), tensor_format="thd"),
+        ["the rotation's batch (1,) must fit the batch () of x"],
+    ),
+    "a spec": (lambda: apply_rotary(X, SPEC), ["rotation must be a Rotation, got RotarySpec", "Rotation.at(spec, "]),
+    "a spec for k": (lambda: apply_rotary_qk(X, X, ROTATION, k_rotation=SPEC), ["k_rotation must be a Rotation"]),
+    "sparse": (lambda: apply_rotary(X.to_sparse(), ROTATION), ["x must be a dense tensor, got a torch.sparse_coo one"]),
+    "jagged": (
+        lambda: apply_rotary(torch.nested.nested_tensor([X[0], X[1]], layout=torch.jagged), ROTATION),
+        ["x must be a dense tensor, got a nested (pack its documents, tensor_format='thd') one"],
+    ),
+    "qkv": (lambda: apply_rotary_qkv(X, ROTATION), ["qkv must be [..., seq, 3, heads, head_dim]", "(2, 7, 64)"]),
+    "qkv heads": (
+        lambda: apply_rotary_qkv(torch.zeros(7, 7, 16), ROTATION, num_heads=4),
+        ["qkv must have num_heads=4 heads of q and as many of k as of v, got shape (7, 7, 16)"],
+    ),
+    "qkv out": (
+        lambda: apply_rotary_qkv(torch.zeros(7, 3, 4, 16), ROTATION, out=torch.zeros(7, 4, 3, 16).transpose(1, 2)),
+        ["out must have q, k and v next to each other in memory"],
+    ),
+    "module": (lambda: Rotary(64), ["spec must be a RotarySpec, got int"]),
+    "offsets": (
+        lambda: packed(torch.tensor([0, 3]), torch.tensor([1, 2])),
+        ["offsets must have one value for each of 1 documents, got 2"],
+    ),
+    "unsigned offsets": (
+        lambda: packed(torch.tensor([0, 3]).to(torch.uint64)),
+        ["cu_seqlens must hold integers of at most 63 bits, got torch.uint64"],
+    ),
+}
+
+
+@pytest.mark.parametrize("call, fragments", REFUSED.values(), ids=REFUSED)
+def test_refused(call, fragments):
+    assert_refused(call, fragments)
+
+
+@pytest.mark.parametrize("turn", [apply_rotary, lambda x, r: apply_rotary_qk(x.detach(), x, r)])
+def test_tables_of_inference_mode_are_refused_where_a_gradient_is_needed(turn):
+    with torch.inference_mode():
+        rotation = Rotation.at(SPEC, torch.arange(7))
+    x = torch.randn(2, 3, 7, 16, requires_grad=True)
+    with pytest.raises(ValueError, match=r"the rotation was made in torch.inference_mode\(\)"):
+        turn(x, rotation)
+    with torch.no_grad():
+        turn(x, rotation)
+
+
+def test_wrong_lengths_in_compiled_code_say_so():
+    compiled = torch.compile(lambda x: apply_rotary(x, ROTATION), backend="eager", fullgraph=True)
+    with pytest.raises(Exception, match="x has 5 tokens in tensor_format='bhsd' but the rotation has 7 positions"):
+        compiled(torch.zeros(2, 3, 5, 16))
+
+
+def test_several_axes_in_sbhd():
+    spec = RotarySpec(head_dim=16, axes=Sections((2, 3, 3)))
+    positions = torch.randint(0, 99, (3, 2, 7))
+    q = torch.randn(2, 4, 7, 16)
+    expected = rotate(q, None, positions, spec)[0]
+    got = rotate(q.permute(2, 0, 1, 3), None, positions, spec, tensor_format="sbhd")[0]
+    assert torch.equal(got, expected.permute(2, 0, 1, 3))

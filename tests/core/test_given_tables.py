@@ -1,0 +1,270 @@
+"""Rotations made of other libraries' tables: transformers' own modules, and every way in which tables can be wrong."""
+
+import pytest
+import torch
+
+from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk
+
+from .conftest import assert_refused
+
+SPEC = RotarySpec(head_dim=64, rotary_dim=32)
+POSITIONS = torch.arange(9) + 1000
+MADE = Rotation.at(SPEC, POSITIONS)
+COS, SIN = MADE.cos, MADE.sin
+
+
+def doubled(t):
+    return torch.cat((t, t), -1)
+
+
+def repeated(t):
+    return t.repeat_interleave(2, -1)
+
+
+FORMS = {
+    "half": (COS, SIN),
+    "doubled": (doubled(COS), doubled(SIN)),
+    "repeated": (repeated(COS), repeated(SIN)),
+    "joined": (torch.cat((COS, SIN), -1), None),
+}
+
+
+def theirs(model, rotary, config_class, **config):
+    modeling = pytest.importorskip(f"transformers.models.{model}.modeling_{model}")
+    made = getattr(modeling, config_class)(hidden_size=256, num_attention_heads=4, num_key_value_heads=2, **config)
+    return modeling, getattr(modeling, rotary)(made) if rotary else made
+
+
+def heads(dtype, width=64):
+    return tuple(torch.randn(2, h, 9, width).to(dtype) for h in (4, 2))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_rotation(form):
+    made = Rotation.from_tables(*FORMS[form], form=form, head_dim=64)
+    assert torch.equal(made.cos, COS)
+    assert torch.equal(made.sin, SIN)
+    assert made.about() == MADE.about()
+    x = torch.randn(2, 9, 64)
+    assert torch.equal(apply_rotary(x, made), apply_rotary(x, MADE))
+
+
+def test_doubled_inside_blocks():
+    """One column per channel in the order of the channels, as Gemma 4's vision tower has it."""
+    layout = Layout(head_dim=32, blocks=4)
+    made = Rotation.from_tables(layout.join(COS, COS), layout.join(SIN, SIN), form="doubled", blocks=4)
+    assert torch.equal(made.cos, COS)
+    assert made.layout == layout
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_widened(dtype):
+    made = Rotation.from_tables(COS.to(dtype), SIN.to(dtype), form="half")
+    assert made.cos.dtype == made.sin.dtype == torch.float32
+    assert torch.equal(made.cos, COS.to(dtype).float())
+    assert Rotation.from_tables(COS.double(), SIN.double(), form="half").cos.dtype == torch.float64
+
+
+def test_gradients_reach_the_given_tables():
+    cos, sin = (doubled(t).double().requires_grad_() for t in (COS, SIN))
+    y = apply_rotary(torch.randn(1, 9, 64).double(), Rotation.from_tables(cos, sin, form="doubled", head_dim=64))
+    gradient, _ = torch.autograd.grad(y.square().sum(), (cos, sin))
+    assert gradient[:, :16].abs().sum() > 0
+
+
+def test_rows_are_picked_by_position():
+    whole = Rotation.at(SPEC, torch.arange(2000))
+    ids = torch.tensor([[5, 1999, 0], [7, 7, 8]])
+    cache = torch.cat((whole.cos, whole.sin), -1)
+    made = Rotation.from_tables(cache, form="joined", positions=ids, head_dim=64)
+    assert torch.equal(made.cos, Rotation.at(SPEC, ids).cos)
+
+
+def test_magnitude_is_known_where_it_is_said():
+    made = Rotation.from_tables(2 * COS, 2 * SIN, form="half", magnitude=2.0)
+    x = torch.randn(1, 9, 32)
+    torch.testing.assert_close(apply_rotary(apply_rotary(x, made), made.inverse()), x, rtol=0, atol=1e-5)
+
+
+# --- transformers' own modules and functions ------------------------------------------------------------------------
+
+
+def test_llama_and_its_doubled_tables():
+    modeling, rotary = theirs("llama", "LlamaRotaryEmbedding", "LlamaConfig")
+    q, k = heads(torch.float32)
+    cos, sin = rotary(q, POSITIONS.expand(2, -1))
+    expected = modeling.apply_rotary_pos_emb(q, k, cos, sin)
+    got = apply_rotary_qk(q, k, Rotation.from_tables(cos, sin, form="doubled"))
+    assert torch.equal(got[0], expected[0])
+    assert torch.equal(got[1], expected[1])
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_gpt_neox_and_its_partial_heads(share):
+    """Tables as wide as what turns: said to be doubled they are right, and taken for half tables they are refused."""
+    modeling = pytest.importorskip("transformers.models.gpt_neox.modeling_gpt_neox")
+    config = modeling.GPTNeoXConfig(hidden_size=256, num_attention_heads=4, rotary_pct=share)
+    q, k = heads(torch.float32)
+    cos, sin = modeling.GPTNeoXRotaryEmbedding(config)(q, POSITIONS.unsqueeze(0))
+    assert cos.shape[-1] == 64 * share
+    expected = modeling.apply_rotary_pos_emb(q, k, cos, sin)
+    got = apply_rotary_qk(q, k, Rotation.from_tables(cos, sin, form="doubled", head_dim=64))
+    assert torch.equal(got[0], expected[0])
+    assert torch.equal(got[1], expected[1])
+    for form in ("half", "repeated"):
+        with pytest.raises(ValueError, match="cos must have"):
+            Rotation.from_tables(cos, sin, form=form, head_dim=64)
+    with pytest.raises(ValueError, match=r"layout must be a Layout|one column for each of the layout's"):
+        Rotation(cos=cos, sin=sin, layout=Layout(head_dim=64, rotary_dim=int(64 * share)))
+    with pytest.raises(ValueError, match="head_dim=64 where the rotation is made"):
+        apply_rotary(q, Rotation.from_tables(cos, sin, form="doubled"))  # as if all channels turned
+
+
+def test_glm_has_doubled_tables_and_interleaved_heads():
+    """The form of the tables and the layout of the heads are two things."""
+    modeling, rotary = theirs("glm", "GlmRotaryEmbedding", "GlmConfig", head_dim=64)
+    q, k = heads(torch.float32)
+    cos, sin = rotary(q, POSITIONS.unsqueeze(0))
+    expected = modeling.apply_rotary_pos_emb(q, k, cos, sin)
+    rotation = Rotation.from_tables(cos, sin, form="doubled", head_dim=64, interleaved=True)
+    got = apply_rotary_qk(q, k, rotation)
+    assert torch.equal(got[0], expected[0])
+    assert torch.equal(got[1], expected[1])
+
+
+def test_cohere_has_repeated_tables():
+    modeling, rotary = theirs("cohere", "CohereRotaryEmbedding", "CohereConfig")
+    q, k = heads(torch.float32)
+    cos, sin = rotary(q, POSITIONS.unsqueeze(0))
+    expected = modeling.apply_rotary_pos_emb(q, k, cos, sin)
+    got = apply_rotary_qk(q, k, Rotation.from_tables(cos, sin, form="repeated", interleaved=True))
+    assert torch.equal(got[0], expected[0])
+    assert torch.equal(got[1], expected[1])
+
+
+def test_gptj_has_sines_before_cosines():
+    modeling = pytest.importorskip("transformers.models.gptj.modeling_gptj")
+    x = torch.randn(2, 9, 4, 16)
+    sin, cos = modeling.create_sinusoidal_positions(2048, 16)[POSITIONS].unsqueeze(0).chunk(2, -1)
+    expected = modeling.apply_rotary_pos_emb(x, sin, cos)
+    got = apply_rotary(x, Rotation.from_tables(cos, sin, form="half", interleaved=True), tensor_format="bshd")
+    assert torch.equal(got, expected)
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+LAYOUT = Layout(head_dim=64, rotary_dim=32)
+ANGLES = torch.rand(9, 16)
+REFUSED = {
+    "doubled as half": (lambda: Rotation.from_tables(*FORMS["doubled"], form="half"), ["cos", "say form='doubled'"]),
+    "repeated as half": (lambda: Rotation.from_tables(*FORMS["repeated"], form="half"), ["cos", "say form='repeated'"]),
+    "repeated as doubled": (
+        lambda: Rotation.from_tables(*FORMS["repeated"], form="doubled"),
+        ["cos must have the same values in both halves for form='doubled'"],
+    ),
+    "doubled as repeated": (
+        lambda: Rotation.from_tables(*FORMS["doubled"], form="repeated"),
+        ["cos must have the same values in columns 2i and 2i + 1 for form='repeated'"],
+    ),
+    "half as doubled": (
+        lambda: Rotation.from_tables(COS, SIN, form="doubled"),
+        ["cos must have the same values in both halves"],
+    ),
+    "width": (
+        lambda: Rotation.from_tables(COS, SIN, form="half", rotary_dim=64),
+        ["cos must have one column for each of the layout's 32 pairs", "got 16", "form=..."],
+    ),
+    "doubled width": (
+        lambda: Rotation.from_tables(*FORMS["doubled"], form="doubled", rotary_dim=64),
+        ["the layout's 32 pairs", "got 16"],
+    ),
+    "form": (lambda: Rotation.from_tables(COS, SIN, form="full"), ["form must be 'half'", "got 'full'"]),
+    "sin missing": (lambda: Rotation.from_tables(COS, form="half"), ["sin must be given", "form='half'"]),
+    "sin too many": (lambda: Rotation.from_tables(COS, SIN, form="joined"), ["sin must be given, except", "joined"]),
+    "odd": (lambda: Rotation.from_tables(COS[:, :3], SIN[:, :3], form="doubled"), ["cos must have two columns", "3"]),
+    "integers": (
+        lambda: Rotation.from_tables(COS.long(), SIN.long(), form="half"),
+        ["cos must be a floating-point tensor", "torch.int64 [9, 16]"],
+    ),
+    "complex": (lambda: Rotation.from_tables(COS + 0j, SIN, form="half"), ["cos must be a floating", "complex64"]),
+    "list": (lambda: Rotation.from_tables([[1.0]], SIN, form="half"), ["cos must be a floating-point tensor", "list"]),
+    "shapes": (
+        lambda: Rotation.from_tables(COS, SIN[:1], form="half"),
+        ["sin must have the shape, dtype and device of cos", "(9, 16)", "got torch.float32 (1, 16)"],
+    ),
+    "magnitude": (
+        lambda: Rotation.from_tables(COS, SIN, form="half", magnitude=0),
+        ["magnitude must be a finite number above 0, got 0"],
+    ),
+    "row beyond": (
+        lambda: Rotation.from_tables(COS, SIN, form="half", positions=torch.tensor([0, 9])),
+        ["positions must be rows 0 to 8 of the rotation, got 9"],
+    ),
+    "row before": (lambda: MADE.take(torch.tensor([-1])), ["positions must be rows 0 to 8 of the rotation, got -1"]),
+    "row real": (lambda: MADE.take(torch.tensor([0.5])), ["positions must be an int64 or int32 tensor of rows"]),
+    "rows rank": (lambda: MADE.take(torch.zeros(1, 1, 1).long()), ["positions must be [seq] or [batch, seq]"]),
+    "rows of a batch": (
+        lambda: Rotation.at(SPEC, torch.zeros(2, 9).long()).take(torch.zeros(2, 3).long()),
+        ["positions must be [seq] for a rotation with a batch, got shape (2, 3)"],
+    ),
+    "angles doubled": (
+        lambda: Rotation.from_angles(doubled(ANGLES)),
+        ["angles must have one column per pair in form='half'", "say form='doubled'", "rotary_dim=64"],
+    ),
+    "raw complex": (lambda: Rotation(cos=COS + 0j, sin=SIN, layout=LAYOUT), ["cos must be a floating-point tensor"]),
+    "raw broadcast": (lambda: Rotation(cos=COS, sin=SIN[:1], layout=LAYOUT), ["sin must have the shape", "(1, 16)"]),
+    "raw dtype": (lambda: Rotation(cos=COS, sin=SIN.half(), layout=LAYOUT), ["sin must have the shape, dtype"]),
+    "raw second": (
+        lambda: Rotation(cos=COS, sin=SIN, layout=LAYOUT, second=(COS, SIN[:, :8])),
+        ["second[1] must have the shape"],
+    ),
+    "raw rank": (
+        lambda: Rotation(cos=COS[0], sin=SIN[0], layout=LAYOUT),
+        ["cos must be [(batch,) seq, pairs]", "(16,)"],
+    ),
+    "raw heads": (
+        lambda: Rotation(cos=COS, sin=SIN, layout=LAYOUT, per_head=True),
+        ["cos must be [(batch,) heads, seq, pairs] with per_head, got shape (9, 16)"],
+    ),
+    "raw layout": (
+        lambda: Rotation(cos=COS, sin=SIN, layout=None),
+        ["layout must be a Layout, got None", "from_tables"],
+    ),
+    "a dtype": (lambda: MADE.to(torch.bfloat16), ["device must be a device", "keeps the dtype", "torch.bfloat16"]),
+    "heads": (lambda: MADE.heads(3), ["chosen must be a range of heads, got 3"]),
+}
+
+
+@pytest.mark.parametrize("call, fragments", REFUSED.values(), ids=REFUSED)
+def test_refused(call, fragments):
+    assert_refused(call, fragments)
+
+
+def test_what_only_looks_doubled_can_be_said():
+    """Text in a model with two axes turns pairs i and i + P / 2 by the same angle: rotary_dim= says it is meant."""
+    with pytest.raises(ValueError, match="hold every value twice"):
+        Rotation.from_tables(*FORMS["doubled"], form="half")
+    made = Rotation.from_tables(*FORMS["doubled"], form="half", rotary_dim=64)
+    assert torch.equal(made.cos, doubled(COS))
+    Rotation.from_tables(torch.ones(1, 4), torch.zeros(1, 4), form="half")  # position 0: all columns are alike
+
+
+def test_columns_may_differ_by_rounding_only():
+    """Another lane of a vector unit may round a cosine otherwise; a millionth is another angle."""
+    cos, sin = FORMS["doubled"]
+    near = cos + torch.cat((torch.zeros(16), torch.full((16,), 1e-7)))
+    Rotation.from_tables(near, sin, form="doubled")
+    with pytest.raises(ValueError, match="both halves"):
+        Rotation.from_tables(cos + torch.cat((torch.zeros(16), torch.full((16,), 1e-5))), sin, form="doubled")
+
+
+def test_values_are_not_looked_at_in_compiled_code():
+    compiled = torch.compile(
+        lambda x, c, s: apply_rotary(x, Rotation.from_tables(c, s, form="doubled", head_dim=64)),
+        fullgraph=True,
+        backend="aot_eager",
+    )
+    x = torch.randn(1, 9, 64)
+    torch.testing.assert_close(compiled(x, *FORMS["doubled"]), apply_rotary(x, MADE))
+    on_meta = (t.to("meta") for t in FORMS["doubled"])
+    assert Rotation.from_tables(*on_meta, form="doubled").cos.shape == (9, 16)

@@ -1,0 +1,170 @@
+"""Which kernel turns: the first that can, or the one that was named; and why one cannot."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, apply_rotary_qkv, kernels, rotate
+from phasor.axes import Listed
+from phasor.heads import GlobalPointer
+from phasor.kernels import Angles, Eager, Reference
+
+from .conftest import assert_refused
+
+SPEC = RotarySpec(head_dim=8)
+Q, K = torch.randn(2, 4, 5, 8), torch.randn(2, 1, 5, 8)
+POSITIONS = torch.arange(5)
+ROTATION = Rotation.at(SPEC, POSITIONS)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The kernels that turned, in order."""
+    seen = []
+    for kind in (Eager, Reference):
+
+        def turn(self, *given, kind=kind, before=kind.turn):
+            seen.append(kind.name)
+            return before(self, *given)
+
+        monkeypatch.setattr(kind, "turn", turn)
+    return seen
+
+
+class Wrapped(torch.Tensor):
+    """A tensor subclass, which wants to see every operation."""
+
+
+LEARNED = ROTATION.replace(cos=ROTATION.cos.clone().requires_grad_())
+WRAPPED = K.as_subclass(Wrapped)
+SECOND = RotarySpec(head_dim=8, second=Listed((0,) * 4, ((1, 4),) * 4))
+CANNOT = {
+    "second": (lambda kernel: rotate(Q, K, POSITIONS, SECOND, kernel=kernel), "second ones"),
+    "learned": (lambda kernel: apply_rotary(Q, LEARNED, kernel=kernel), "do not reach the tables"),
+    "subclass": (
+        lambda kernel: apply_rotary(Q.as_subclass(Wrapped), ROTATION, kernel=kernel),
+        "plain tensors, got Wra",
+    ),
+    "subclass of k": (
+        lambda kernel: apply_rotary_qk(Q, K.as_subclass(Wrapped), ROTATION, kernel=kernel),
+        "and Wrapped",
+    ),
+    "vmap": (
+        lambda kernel: torch.func.vmap(lambda x: apply_rotary(x, ROTATION, kernel=kernel))(Q),
+        "a function transform is at work",
+    ),
+    "jvp": (
+        lambda kernel: torch.func.jvp(lambda x: apply_rotary(x, ROTATION, kernel=kernel), (Q,), (Q,)),
+        "a function transform is at work",
+    ),
+    "device": (
+        lambda kernel: apply_rotary(torch.empty(1, 64, 512, 8, device="meta"), rows(512, "meta"), kernel=kernel),
+        "its blocks fit the cache of a CPU, and 262144 elements on meta",
+    ),
+}
+
+
+def rows(tokens, device="cpu"):
+    return Rotation.at(SPEC, torch.arange(tokens)).to(device)
+
+
+@pytest.mark.parametrize("call, reason", CANNOT.values(), ids=CANNOT)
+def test_a_named_kernel_runs_or_raises(call, reason, asked):
+    assert_refused(lambda: call("eager"), ["kernel='eager' cannot turn these: ", reason, "kernel='auto'"])
+    assert asked == []
+    call("auto"), call("reference")
+    assert asked == ["reference", "reference"]
+
+
+@pytest.mark.parametrize("name", kernels.available())
+def test_the_name_reaches_the_kernel_through_every_door(name, asked):
+    apply_rotary(Q, ROTATION, kernel=name)
+    apply_rotary_qk(Q, K, ROTATION, kernel=name)
+    apply_rotary_qk(Q, K, ROTATION, k_rotation=ROTATION, kernel=name)
+    apply_rotary_qkv(torch.randn(2, 5, 3, 4, 8), ROTATION, kernel=name)
+    rotate(Q, K, POSITIONS, SPEC, kernel=name)
+    Rotary(SPEC, kernel=name)(Q, K, POSITIONS)
+    GlobalPointer(6, 2, head_dim=8, kernel=name)(torch.randn(1, 5, 6))
+    assert asked == [name] * 8
+
+
+def test_unless_named_the_first_that_can(asked):
+    apply_rotary_qk(Q, K, ROTATION)
+    assert asked == ["eager"]
+
+
+def test_unknown_names():
+    assert_refused(
+        lambda: apply_rotary(Q, ROTATION, kernel="triton"),
+        ["kernel must be 'auto' or one of 'eager', 'reference', got"],
+    )
+
+
+@pytest.mark.parametrize(
+    "chosen, said", [("reference", "['reference']"), ("nothing", "from the variable PHASOR_KERNEL")]
+)
+def test_the_variable_says_what_auto_means(chosen, said):
+    program = """
+import torch, phasor
+from phasor.kernels import Reference
+seen, before = [], Reference.turn
+Reference.turn = lambda self, *given: (seen.append(self.name), before(self, *given))[1]
+try:
+    phasor.rotate(torch.ones(1, 1, 2, 8), None, torch.arange(2), phasor.RotarySpec(head_dim=8))
+    print(seen)
+except ValueError as error:
+    print(error)
+"""
+    env = os.environ | {"PHASOR_KERNEL": chosen}
+    run = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True)
+    assert said in run.stdout
+
+
+def test_a_kernel_is_given_phases_by_rotate_and_tables_by_apply(monkeypatch):
+    """What a further kernel needs is one object in the table: it sees positions before any table is formed."""
+    seen: list[Angles] = []
+
+    class Other(Reference):
+        name, about = "other", "a test"
+
+        def turn(self, q, k, angles, order, out):
+            seen.append(angles)
+            return super().turn(q, k, angles, order, out)
+
+    monkeypatch.setattr(kernels, "KERNELS", (Other(), *kernels.KERNELS))
+    a = rotate(Q, K, POSITIONS, SPEC)
+    b = apply_rotary_qk(Q, K, ROTATION, kernel="other")
+    assert torch.equal(a[0], b[0])
+    assert seen[0].spec is SPEC
+    assert torch.equal(seen[0].positions[0], POSITIONS)
+    assert seen[1] is ROTATION
+    assert list(kernels.available()) == ["other", "eager", "reference"]
+
+
+class Counted(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_off_the_cpu_a_long_sequence_is_one_expression(interleaved, dtype):
+    """A launch costs the same for a block as for all tokens: 8192 of them are no more operations than 64."""
+    spec = RotarySpec(head_dim=128, interleaved=interleaved)
+    counts = []
+    for tokens in (64, 8192):
+        q, k = (torch.empty(1, h, tokens, 128, dtype=dtype, device="meta") for h in (32, 8))
+        rotation = Rotation.at(spec, torch.arange(tokens)).to("meta")
+        with Counted() as counted:
+            apply_rotary_qk(q, k, rotation)
+        counts.append(counted.count)
+    assert counts[0] == counts[1] <= 40

@@ -1,0 +1,175 @@
+"""out= and in place: what is written, and what is refused."""
+
+import pytest
+import torch
+
+from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, kernels
+
+from .conftest import FACTORS, SECOND, anywhere, assert_refused, at
+
+SPEC = RotarySpec(head_dim=16, rotary_dim=12)
+ROTATION = Rotation.at(SPEC, torch.arange(7) + 100)
+
+
+@pytest.fixture(params=[1, 2**40], ids=["in blocks", "at once"], autouse=True)
+def sizes(request, monkeypatch):
+    monkeypatch.setattr("phasor.kernels.eager.BLOCK", request.param)
+
+
+@pytest.mark.parametrize("kernel", ["auto", "reference"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", [*FACTORS, *SECOND])
+def test_in_place_and_out_have_the_bits_of_the_new_tensor(name, dtype, kernel):
+    spec = (FACTORS | SECOND)[name]
+    x, rotation = torch.randn(2, 3, 7, spec.head_dim).to(dtype), at(spec, anywhere(spec, 0, 5000), dtype)
+    expected = apply_rotary(x, rotation)
+    for make in (torch.empty_like, lambda x: torch.empty(2, 7, 3, x.shape[-1], dtype=dtype).transpose(1, 2)):
+        out = make(x)
+        assert apply_rotary(x, rotation, out=out, kernel=kernel) is out
+        assert torch.equal(out, expected)
+    strided = x.transpose(1, 2).contiguous().transpose(1, 2)
+    for y in (x, strided):
+        assert apply_rotary(y, rotation, out=y, kernel=kernel) is y
+        assert torch.equal(y, expected)
+
+
+@pytest.mark.parametrize("kernel", ["auto", "reference"])
+def test_both_in_place_in_one_packed_tensor(kernel):
+    """q and k that lie in turns in one tensor, token by token: no element of one is an element of the other."""
+    qkv = torch.randn(2, 7, 6, 16)
+    q, k = (qkv[:, :, part].transpose(1, 2) for part in (slice(0, 3), slice(3, 5)))
+    values, expected = qkv[:, :, 5].clone(), apply_rotary_qk(q.clone(), k.clone(), ROTATION)
+    a, b = apply_rotary_qk(q, k, ROTATION, out=(q, k), kernel=kernel)
+    assert a is q
+    assert b is k
+    assert torch.equal(q, expected[0])
+    assert torch.equal(k, expected[1])
+    assert torch.equal(qkv[:, :, 5], values)
+
+
+@pytest.mark.parametrize("kernel", ["auto", "reference"])
+def test_writing_is_counted(kernel):
+    """Autograd must notice that what it kept was overwritten."""
+    weight = torch.randn(2, 3, 7, 16, requires_grad=True)
+    x = torch.randn(2, 3, 7, 16)
+    before = x._version
+    loss = (weight * x).sum()
+    apply_rotary(x, ROTATION, out=x, kernel=kernel)
+    assert x._version > before
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_promoted_results_need_a_wide_output():
+    spec = SPEC.replace(angles="float32", tables="promoted")
+    rotation = Rotation.at(spec, torch.arange(7), dtype=torch.bfloat16)
+    x = torch.randn(3, 7, 16).bfloat16()
+    expected = apply_rotary(x, rotation)
+    assert torch.equal(apply_rotary(x, rotation, out=torch.empty_like(expected)), expected)
+    assert_refused(lambda: apply_rotary(x, rotation, out=x), ["out must be torch.float32 (3, 7, 16)", "bfloat16"])
+
+
+def test_no_gradient_no_objection():
+    x = torch.randn(3, 7, 16, requires_grad=True)
+    out = torch.empty(3, 7, 16)
+    with torch.no_grad():
+        assert torch.equal(apply_rotary(x, ROTATION, out=out), apply_rotary(x, ROTATION))
+
+
+X, K = torch.zeros(2, 3, 7, 16), torch.zeros(2, 1, 7, 16)
+MEMORY = torch.zeros(4000)
+ROW = MEMORY[:672].view(2, 3, 7, 16)
+REFUSED = {
+    "shape": (lambda: apply_rotary(X, ROTATION, out=K), ["out must be torch.float32 (2, 3, 7, 16)", "(2, 1, 7, 16)"]),
+    "dtype": (lambda: apply_rotary(X, ROTATION, out=X.half()), ["out must be torch.float32", "torch.float16"]),
+    "device": (lambda: apply_rotary(X, ROTATION, out=X.to("meta")), ["out must be", "on cpu", "on meta"]),
+    "no tensor": (lambda: apply_rotary(X, ROTATION, out=True), ["out must be", "got bool"]),
+    "one for two": (
+        lambda: apply_rotary_qk(X, K, ROTATION, out=X),
+        ["out must be a tensor, or a pair", "(2, 3, 7, 16)"],
+    ),
+    "two for one": (lambda: apply_rotary_qk(X, None, ROTATION, out=(X, K)), ["out must be a tensor, or a pair"]),
+    "k": (lambda: apply_rotary_qk(X, K, ROTATION, out=(X, X)), ["out of k must be torch.float32 (2, 1, 7, 16)"]),
+    "expanded": (
+        lambda: apply_rotary(X, ROTATION, out=torch.zeros(3, 7, 16).expand(2, 3, 7, 16)),
+        ["out must not overlap itself, got strides (0, 112, 16, 1)"],
+    ),
+    "windows": (
+        lambda: apply_rotary(X, ROTATION, out=torch.zeros(2, 3, 22).unfold(-1, 16, 1)),
+        ["out must not overlap itself"],
+    ),
+    "shifted": (
+        lambda: apply_rotary(ROW, ROTATION, out=MEMORY[1:673].view(2, 3, 7, 16)),
+        ["out must not overlap another input or output in part"],
+    ),
+    "other strides": (
+        lambda: apply_rotary(ROW, ROTATION, out=MEMORY[:672].view(2, 7, 3, 16).transpose(1, 2)),
+        ["out must not overlap"],
+    ),
+    "one for both": (
+        lambda: apply_rotary_qk(X, X.clone(), ROTATION, out=(K := torch.zeros_like(X), K)),
+        ["not overlap"],
+    ),
+    "exchanged": (
+        lambda: apply_rotary_qk(a := X.clone(), b := X.clone(), ROTATION, out=(b, a)),
+        ["out must not overlap another input"],
+    ),
+    "gradient of x": (
+        lambda: apply_rotary(X.clone().requires_grad_(), ROTATION, out=X.clone()),
+        ["out cannot be written where a gradient is needed", "torch.no_grad()"],
+    ),
+    "gradient of out": (
+        lambda: apply_rotary(X, ROTATION, out=X.clone().requires_grad_()),
+        ["out cannot be written where a gradient is needed"],
+    ),
+    "gradient of tables": (
+        lambda: apply_rotary(X, ROTATION.replace(cos=ROTATION.cos.clone().requires_grad_()), out=X.clone()),
+        ["out cannot be written where a gradient is needed"],
+    ),
+}
+
+
+@pytest.mark.parametrize("call, fragments", REFUSED.values(), ids=REFUSED)
+def test_refused(call, fragments):
+    assert_refused(call, fragments)
+
+
+def test_overlap_is_told_exactly():
+    """Against a list of all addresses, for random views of one stretch of memory."""
+    from phasor.apply.outputs import _overlap, _overlaps_itself
+
+    torch.manual_seed(0)
+    memory = torch.zeros(400)
+    seen = set()
+    for _ in range(3000):
+        views = []
+        for _ in range(2):
+            shape = torch.randint(1, 4, (3,)).tolist()
+            stride = [int(torch.tensor([1, 2, 3, 4, 6, 12])[torch.randint(0, 6, ())]) for _ in range(3)]
+            views.append(memory.as_strided(shape, stride, int(torch.randint(0, 30, ()))))
+        a, b = (
+            {int(i) for i in torch.arange(400).as_strided(v.shape, v.stride(), v.storage_offset()).flatten()}
+            for v in views
+        )
+        assert _overlap(*views) == bool(a & b)
+        seen.add(bool(a & b))
+        if len(a) < views[0].numel():
+            assert _overlaps_itself(views[0])  # in doubt it may say so of others, too
+    assert seen == {True, False}
+    assert not _overlaps_itself(torch.zeros(2, 3, 4).permute(2, 0, 1))
+
+
+def test_compiled_code_may_write_in_place():
+    def turn(x):
+        apply_rotary(x, ROTATION, out=x)
+        return x + 1
+
+    x = torch.randn(3, 7, 16)
+    expected = apply_rotary(x, ROTATION)
+    got = torch.compile(turn, fullgraph=True, backend="aot_eager")(x)
+    torch.testing.assert_close(x, expected)
+    torch.testing.assert_close(got, expected + 1)
+
+
+def test_every_kernel_is_in_the_list_above():
+    assert set(kernels.available()) == {"eager", "reference"}
