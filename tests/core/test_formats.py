@@ -185,7 +185,7 @@ REFUSED = {
         lambda: apply_rotary(
             torch.zeros(7, 3, 4, 16), Rotation.at(SPEC, torch.zeros(2, 7).long()), tensor_format="sbhd"
         ),
-        ["the rotation's batch (2,) must fit the batch (3,) of q"],
+        ["the rotation's batch (2,) must fit the batch (3,) of x"],
     ),
     "thd batch": (
         lambda: apply_rotary(torch.zeros(7, 4, 16), Rotation.at(SPEC, torch.zeros(1, 7).long()), tensor_format="thd"),

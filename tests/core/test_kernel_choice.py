@@ -46,11 +46,11 @@ CANNOT = {
     "second": (lambda kernel: rotate(Q, K, POSITIONS, SECOND, kernel=kernel), "second ones"),
     "learned": (lambda kernel: apply_rotary(Q, LEARNED, kernel=kernel), "do not reach the tables"),
     "subclass": (
-        lambda kernel: apply_rotary(Q.as_subclass(Wrapped), ROTATION, kernel=kernel),
-        "plain tensors, got Wra",
+        lambda kernel: apply_rotary(WRAPPED, ROTATION, kernel=kernel),
+        "plain tensors, got Wrapped",
     ),
     "subclass of k": (
-        lambda kernel: apply_rotary_qk(Q, K.as_subclass(Wrapped), ROTATION, kernel=kernel),
+        lambda kernel: apply_rotary_qk(Q, WRAPPED, ROTATION, kernel=kernel),
         "and Wrapped",
     ),
     "vmap": (
