@@ -1,0 +1,262 @@
+"""docs/calls.md: every row of its table, evaluated as it stands there, against the other library's own formula.
+
+The formulas are written down from each library's documentation; nothing of phasor is in them.
+"""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+import phasor
+from phasor import Rotation
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "calls.md"
+ROWS = [
+    [cell.strip().strip("`") for cell in line.strip("|").split(" | ")]
+    for line in PAGE.read_text(encoding="utf-8").splitlines()
+    if line.startswith("| ") and not line.startswith("| library")
+]
+EXPRESSIONS = {row[0].strip("| "): row[2].strip("` |") for row in ROWS}
+
+HEAD, WIDTH, ROWS_OF_TABLE = 16, 12, 40  # WIDTH of the HEAD channels turn where the library allows it
+
+
+def angles(positions, dim, base=10_000.0):
+    """``position * base ** (-2i / dim)``, float64 ``[..., dim / 2]``."""
+    exponents = torch.arange(0, dim, 2, dtype=torch.float64) / dim
+    return torch.as_tensor(positions, dtype=torch.float64).unsqueeze(-1) * base**-exponents
+
+
+def tables(dim, base=10_000.0):
+    a = angles(torch.arange(ROWS_OF_TABLE), dim, base)
+    return a.cos().float(), a.sin().float()
+
+
+def rotate_half(x):
+    a, b = x.chunk(2, -1)
+    return torch.cat((-b, a), -1)
+
+
+def rotate_every_two(x):
+    return torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
+
+
+def turned(x, cos, sin, interleaved=False):
+    """The formula that most libraries share, tables with one column per pair, lined up with ``x``; the rest passes."""
+    twice = (lambda t: t.repeat_interleave(2, -1)) if interleaved else (lambda t: torch.cat((t, t), -1))
+    cos, sin = twice(cos), twice(sin)
+    part, rest = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
+    return torch.cat((part * cos + (rotate_every_two if interleaved else rotate_half)(part) * sin, rest), -1)
+
+
+def flash_attn():
+    """``rotary_interleaved`` halves or GPT-J pairs of the first channels; tables [seqlen, rotary_dim / 2]."""
+    for interleaved in (False, True):
+        x, (cos, sin), offset = torch.randn(2, 7, 3, HEAD), tables(WIDTH), 5
+        c, s = (t[offset : offset + 7, None] for t in (cos, sin))
+        yield locals(), turned(x, c, s, interleaved)
+
+
+def flash_attn_packed():
+    x, (cos, sin) = torch.randn(9, 3, HEAD), tables(WIDTH)
+    cu_seqlens, offsets = torch.tensor([0, 3, 3, 9]), torch.tensor([4, 0, 20])
+    rows = torch.tensor([4, 5, 6, 20, 21, 22, 23, 24, 25])
+    expected = turned(x, cos[rows, None], sin[rows, None])
+    table = Rotation.from_tables(cos, sin, form="half", head_dim=HEAD)
+    yield locals(), expected
+
+
+def flash_attn_qkv():
+    qkv, (cos, sin) = torch.randn(2, 7, 3, 4, HEAD), tables(WIDTH)
+    expected = qkv.clone()
+    expected[:, :, :2] = turned(qkv[:, :, :2], cos[:7, None, None], sin[:7, None, None])
+    table = Rotation.from_tables(cos, sin, form="half", head_dim=HEAD)
+    yield locals(), lambda result: (qkv, expected)
+
+
+def flash_attn_kv():
+    kv, (cos, sin) = torch.randn(2, 7, 2, 4, HEAD), tables(WIDTH)
+    expected = kv.clone()
+    expected[:, :, 0] = turned(kv[:, :, 0], cos[:7, None], sin[:7, None])
+    table = Rotation.from_tables(cos, sin, form="half", head_dim=HEAD)
+    yield locals(), lambda result: (kv, expected)
+
+
+def transformer_engine():
+    """``freqs`` [s, 1, 1, d] = cat(angles, angles); t * cos(freqs) + rotate_half(t) * sin(freqs) on its channels."""
+    half = angles(torch.arange(7), WIDTH).float()
+    freqs = torch.cat((half, half), -1)[:, None, None]
+    t = torch.randn(7, 2, 3, HEAD)
+    part, rest = t[..., :WIDTH], t[..., WIDTH:]
+    yield locals(), torch.cat((part * freqs.cos() + rotate_half(part) * freqs.sin(), rest), -1)
+
+
+def transformer_engine_packed():
+    half = angles(torch.arange(ROWS_OF_TABLE), WIDTH).float()
+    freqs = torch.cat((half, half), -1)[:, None, None]
+    t, cu_seqlens, starts = torch.randn(5, 3, HEAD), torch.tensor([0, 3, 5]), torch.tensor([8, 0])
+    rows = torch.tensor([8, 9, 10, 0, 1])
+    yield locals(), turned(t, half[rows, None].cos(), half[rows, None].sin())
+
+
+def liger():
+    """transformers' arguments, q and k written in place."""
+    q, k, (cos, sin) = torch.randn(2, 4, 7, HEAD), torch.randn(2, 2, 7, HEAD), tables(HEAD)
+    expected = [turned(x, cos[:7], sin[:7]) for x in (q, k)]
+    cos, sin = (torch.cat((t[:7], t[:7]), -1).unsqueeze(0) for t in (cos, sin))
+    yield locals(), lambda result: (torch.cat((q, k), 1), torch.cat(expected, 1))
+
+
+def vllm():
+    """Flat heads, one position per token, cos_sin_cache [max_position, rot_dim] = cat(cos, sin), in place."""
+    for is_neox in (True, False):
+        head_size, (cos, sin), ids = HEAD, tables(WIDTH), torch.tensor([3, 4, 30, 0, 39])
+        query, key = torch.randn(5, 4 * HEAD), torch.randn(5, 2 * HEAD)
+        cos_sin_cache = torch.cat((cos, sin), -1)
+        expected = []
+        for x in (query, key):
+            by_head = x.view(5, -1, HEAD)
+            expected.append(turned(by_head, cos[ids, None], sin[ids, None], not is_neox).view(5, -1))
+        yield locals(), lambda r, a=(query, key), b=expected: (torch.cat(a, -1), torch.cat(b, -1))
+
+
+def flashinfer():
+    """vLLM's arguments; new tensors."""
+    for given, _ in vllm():
+        q, k = given["query"].clone(), given["key"].clone()
+        yield (
+            given,
+            lambda r, b=given["expected"], q=q, k=k, g=given: (
+                torch.cat((*r, g["query"], g["key"]), -1),
+                torch.cat((*b, q, k), -1),
+            ),
+        )
+
+
+def flashinfer_positions():
+    """freq_i = 1 / rope_scale * rope_theta ** (-2i / rotary_dim); angle = position * freq_i."""
+    for interleave in (False, True):
+        q, k, pos_ids = torch.randn(5, 4, HEAD), torch.randn(5, 2, HEAD), torch.tensor([3, 4, 300, 0, 39])
+        rotary_dim, rope_scale, rope_theta = WIDTH, 4.0, 5e5
+        a = angles(pos_ids / rope_scale, WIDTH, rope_theta)[:, None].float()
+        yield locals(), [turned(x, a.cos(), a.sin(), interleave) for x in (q, k)]
+
+
+def flashinfer_packed():
+    q, k, rope_theta = torch.randn(5, 4, HEAD), torch.randn(5, 2, HEAD), 1e4
+    indptr, offsets = torch.tensor([0, 2, 5]), torch.tensor([100, 7])
+    a = angles(torch.tensor([100, 101, 7, 8, 9]), HEAD)[:, None].float()
+    yield locals(), [turned(x, a.cos(), a.sin()) for x in (q, k)]
+
+
+def xformers():
+    """Adjacent pairs; the queries of a sequence are its last tokens: position = key length - query length + i."""
+    xq, xk, theta = torch.randn(1, 5, 4, HEAD), torch.randn(1, 5, 2, HEAD), 1e4
+    q_seqstart, k_seqlen = torch.tensor([0, 1, 5]), torch.tensor([18, 4])
+    a = angles(torch.tensor([17, 0, 1, 2, 3]), HEAD, theta)[:, None].float()
+    yield locals(), [turned(x[0], a.cos(), a.sin(), interleaved=True) for x in (xq, xk)]
+
+
+def transformers():
+    """q * cos + rotate_half(q) * sin, cos and sin [batch, seq, head_dim] with a head axis put in."""
+    q, k, (cos, sin) = torch.randn(2, 4, 7, HEAD), torch.randn(2, 2, 7, HEAD), tables(HEAD)
+    cos, sin = (torch.cat((t[:7], t[:7]), -1).expand(2, -1, -1) for t in (cos, sin))
+    yield locals(), [x * cos.unsqueeze(1) + rotate_half(x) * sin.unsqueeze(1) for x in (q, k)]
+
+
+def gpt_neox():
+    """The same on the first channels, which the tables are as wide as."""
+    q, k, (cos, sin) = torch.randn(2, 4, 7, HEAD), torch.randn(2, 2, 7, HEAD), tables(HEAD // 2)
+    expected = [turned(x, cos[:7], sin[:7]) for x in (q, k)]
+    cos, sin = (torch.cat((t[:7], t[:7]), -1).unsqueeze(0) for t in (cos, sin))
+    yield locals(), expected
+
+
+def cohere():
+    q, k, (cos, sin) = torch.randn(2, 4, 7, HEAD), torch.randn(2, 2, 7, HEAD), tables(HEAD)
+    cos, sin = (t[:7].repeat_interleave(2, -1).unsqueeze(0) for t in (cos, sin))
+    yield locals(), [x * cos.unsqueeze(1) + rotate_every_two(x) * sin.unsqueeze(1) for x in (q, k)]
+
+
+def torchtune():
+    """x [b, s, n_h, h_d] seen as pairs (2i, 2i + 1), turned by idx_theta = position * base ** (-2i / dim)."""
+    x, dim, base, input_pos = torch.randn(2, 5, 3, HEAD), HEAD, 10_000, torch.tensor([[0, 1, 2, 9, 8], [5, 6, 7, 0, 1]])
+    a = angles(input_pos, dim)[:, :, None].float()
+    pairs = x.view(2, 5, 3, -1, 2)
+    first = pairs[..., 0] * a.cos() - pairs[..., 1] * a.sin()
+    second = pairs[..., 1] * a.cos() + pairs[..., 0] * a.sin()
+    yield locals(), torch.stack((first, second), -1).flatten(3)
+
+
+def onnx():
+    """Opset 23: [batch, seq, hidden] with num_heads; caches [max, rotary / 2] gathered by position_ids."""
+    for interleaved in (0, 1):
+        num_heads, rotary_embedding_dim = 3, WIDTH
+        X, (cos_cache, sin_cache) = torch.randn(2, 5, num_heads * HEAD), tables(WIDTH)
+        position_ids = torch.tensor([[0, 1, 2, 9, 8], [5, 6, 7, 0, 1]])
+        c, s = cos_cache[position_ids][:, :, None], sin_cache[position_ids][:, :, None]
+        heads = X.view(2, 5, num_heads, HEAD)
+        part = heads[..., :WIDTH]
+        x1, x2 = (part[..., 0::2], part[..., 1::2]) if interleaved else part.chunk(2, -1)
+        real, imag = c * x1 - s * x2, s * x1 + c * x2
+        out = torch.stack((real, imag), -1).flatten(-2) if interleaved else torch.cat((real, imag), -1)
+        yield locals(), torch.cat((out, heads[..., WIDTH:]), -1).view(2, 5, -1)
+
+
+def mlx():
+    """positions = (offset + arange) * scale; ``traditional`` rotates consecutive dimensions; ``dims`` of them turn."""
+    for traditional in (False, True):
+        a, dims, base, scale, offset = torch.randn(2, 3, 5, HEAD), WIDTH, 1e4, 0.5, 11
+        theta = angles((torch.arange(5) + offset) * scale, dims, base).float()
+        yield locals(), turned(a, theta.cos(), theta.sin(), traditional)
+
+
+def torch_proposed():
+    for interleaved in (False, True):
+        x, (cos, sin) = torch.randn(2, 3, 5, HEAD), tables(HEAD)
+        position_ids = torch.tensor([[0, 1, 2, 9, 8], [5, 6, 7, 0, 1]])
+        expected = turned(x, cos[position_ids][:, None], sin[position_ids][:, None], interleaved)
+        yield locals(), expected
+
+
+THEIRS = {
+    "flash-attn": flash_attn,
+    "flash-attn, packed": flash_attn_packed,
+    "flash-attn, in place": flash_attn_qkv,
+    "flash-attn, keys and values": flash_attn_kv,
+    "TransformerEngine": transformer_engine,
+    "TransformerEngine, packed": transformer_engine_packed,
+    "Liger": liger,
+    "vLLM": vllm,
+    "FlashInfer": flashinfer,
+    "FlashInfer, positions": flashinfer_positions,
+    "FlashInfer, packed": flashinfer_packed,
+    "xformers": xformers,
+    "transformers": transformers,
+    "transformers, partial (GPT-NeoX)": gpt_neox,
+    "transformers, interleaved (Cohere)": cohere,
+    "torchtune": torchtune,
+    "ONNX": onnx,
+    "MLX": mlx,
+    "torch (proposed)": torch_proposed,
+}
+
+
+def test_every_row_has_its_formula():
+    assert list(EXPRESSIONS) == list(THEIRS)
+
+
+@pytest.mark.parametrize("library", THEIRS)
+def test_row(library):
+    """Within four roundings of their sum of two products: they form it in another order."""
+    for given, expected in THEIRS[library]():
+        names = {name: getattr(phasor, name) for name in phasor.__all__} | {"torch": torch} | given
+        result = eval(EXPRESSIONS[library], names)
+        got, expected = expected(result) if callable(expected) else (result, expected)
+        pairs = zip(got, expected, strict=True) if isinstance(got, tuple) else [(got, expected)]
+        for a, b in pairs:
+            largest = float(b.abs().max()) * math.sqrt(2)
+            torch.testing.assert_close(a, b, rtol=0, atol=4 * torch.finfo(torch.float32).eps * largest)
+            assert a.is_contiguous()
