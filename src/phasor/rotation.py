@@ -143,7 +143,7 @@ class Rotation(Planes):
         """The rotation by explicit ``angles`` in radians ``[..., S, P]``, float32 or float64; gradients pass.
 
         ``form``, ``rotary_dim`` and ``layout`` are those of `from_tables` (TransformerEngine's angles are
-        ``"doubled"``); ``magnitude`` multiplies cos and sin.
+        ``"doubled"``); ``magnitude`` multiplies cos and sin. ``rotary_dim`` spares the look at their values.
 
         >>> Rotation.from_angles(torch.zeros(3, 2)).sin.abs().max().item()
         0.0

@@ -13,6 +13,7 @@ from torch import nn
 from phasor.integrations import patch, unpatch
 from phasor.integrations.plan import Plan
 from phasor.integrations.report import merged
+from phasor.kernels import Reference
 
 from .models import FAMILIES, causal, logits, qwen2_vl, tokens
 
@@ -33,6 +34,21 @@ def test_logits_stay_bit_for_bit(family):
     assert sum(row.what.startswith("tables") for row in report.rows if row.replaced) >= 1
     assert sum(row.what.startswith("apply") for row in report.rows if row.replaced) == 2, str(report)
     assert torch.equal(logits(model), before)
+
+
+def test_the_kernel_that_is_named_turns(monkeypatch):
+    """In the comparison and in the model; an unknown name is refused before anything is compared."""
+    model, names = causal("llama"), []
+    turn = Reference.turn
+    monkeypatch.setattr(Reference, "turn", lambda self, *given: (names.append(self.name), turn(self, *given))[1])
+    before = logits(model)
+    with pytest.raises(ValueError, match="kernel must be 'auto' or one of"):
+        patch(model, kernel="fastest")
+    report = patch(model, kernel="reference")
+    compared = len(names)
+    assert compared > 0
+    assert torch.equal(logits(model), before)
+    assert len(names) == compared + 2 * sum(row.what.startswith("apply") for row in report.rows if row.replaced)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..kernels import check_name
 from ..spec import Angles
 from .find import callers, rotary_modules, turning_methods
 from .plan import Plan
@@ -38,6 +39,7 @@ def patch(model: nn.Module, *, angles: Angles = "float32", compare: Any = None, 
         phasor.unpatch(model)
     """
     _check(model, angles)
+    check_name(kernel)
     with torch.device("cpu"):  # whatever device the caller makes tensors on, "meta" above all
         plan = _planned(model, angles, kernel)
     classes = tuple((m, type(m), dressed(type(m), recipe)) for m, recipe in plan.recipes.items())

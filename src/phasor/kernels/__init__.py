@@ -30,9 +30,15 @@ def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles) -> Kernel:
                 return kernel
             if name != "auto":
                 raise ValueError(f"kernel={name!r} cannot turn these: {reason}; use kernel='auto' or 'reference'")
-    source = " from the variable PHASOR_KERNEL" if name == CHOSEN else ""
-    known = ", ".join(map(repr, available()))
-    raise ValueError(f"kernel must be 'auto' or one of {known}, got {name!r}{source}")
+    check_name(name)
+    raise AssertionError("the last kernel of the table turns everything")
 
 
-__all__ = ["KERNELS", "Angles", "Eager", "Kernel", "Order", "Pair", "Reference", "available", "choose"]
+def check_name(name: str) -> None:
+    """``ValueError`` unless ``name`` is that of a kernel, or ``"auto"``."""
+    if name != "auto" and name not in available():
+        source = " from the variable PHASOR_KERNEL" if name == CHOSEN else ""
+        raise ValueError(f"kernel must be 'auto' or one of {', '.join(map(repr, available()))}, got {name!r}{source}")
+
+
+__all__ = ["KERNELS", "Angles", "Eager", "Kernel", "Order", "Pair", "Reference", "available", "check_name", "choose"]
