@@ -75,7 +75,7 @@ class Rotation(Planes):
             "layout": spec.layout,
             "per_head": False,
             "magnitude": spec.attention_factor(phases.seq_len),
-            "promoted": spec.angles != "exact" and spec.tables == "promoted",
+            "promoted": phases.promoted,
         }
         second = () if spec.second is None else phases.tables(second=True)
         return _from_leaves((cos, sin, *second), about.items())

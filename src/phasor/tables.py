@@ -101,6 +101,7 @@ class Phases:
             check_log_scale(log_scale, spec)
         self.spec, self.seq_len, self.log_scale, self.dtype = spec, seq_len, log_scale, dtype
         self.layout, self.second = spec.layout, spec.second
+        self.promoted = spec.angles != "exact" and spec.tables == "promoted"
         self.learns = log_scale is not None and log_scale.requires_grad
 
     def tables(self, *, second: bool = False) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, kernels
+from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, kernels, rotate
 
 from .conftest import FACTORS, SECOND, anywhere, assert_refused, at
 
@@ -66,6 +66,8 @@ def test_promoted_results_need_a_wide_output():
     x = torch.randn(3, 7, 16).bfloat16()
     expected = apply_rotary(x, rotation)
     assert torch.equal(apply_rotary(x, rotation, out=torch.empty_like(expected)), expected)
+    out = torch.empty_like(expected)
+    assert torch.equal(rotate(x, None, torch.arange(7), spec, out=(out, None))[0], expected)
     assert_refused(lambda: apply_rotary(x, rotation, out=x), ["out must be torch.float32 (3, 7, 16)", "bfloat16"])
 
 
