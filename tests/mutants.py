@@ -208,7 +208,7 @@ MUTANTS = [
     Mutant("outputs: overlap by ranges", "apply/outputs.py", "if a.dtype != b.dtype or", "if True or", "test_outputs"),
     Mutant("choice: a named kernel is swapped", "kernels/__init__.py", '            if name != "auto":\n', "            if False:\n", "test_kernel_choice"),
     Mutant("choice: variable ignored", "kernels/__init__.py", 'name = CHOSEN if name == "auto" else name', "pass", "test_kernel_choice"),
-    Mutant("choice: blocks on every device", "kernels/eager.py", "if not q.is_cpu and", "if False and", "test_kernel_choice"),
+    Mutant("choice: blocks on every device", "kernels/eager.py", "        if not q.is_cpu:\n", "        if False:\n", "test_launches"),
     Mutant("orders: batch before tokens in sbhd", "kernels/base.py", "return cos.transpose(-4, -3), sin.transpose(-4, -3)", "return cos, sin", "test_formats"),
     Mutant("orders: keys by the queries' tokens", "apply/calls.py", "_turn(k, None, k_angles,", "_turn(k, None, angles,", "test_formats"),
     Mutant("packed projection: values turn", "apply/packed.py", "turning, heads = 2 * qkv.shape[-2],", "turning, heads = 3 * qkv.shape[-2],", "test_formats"),

@@ -59,8 +59,6 @@ class Planes:
         fields = {"cos": self.cos, "sin": self.sin, "second": self.second, **dict(self.about())}
         return type(self)(**fields | changes)
 
-    _replace = replace  # its name when a rotation was a named tuple
-
     def inverse(self) -> Self:
         """What undoes it: turns back, and divides by the magnitude. New tensors.
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from rows import INDEXERS
 
 from phasor import Rotation, apply_rotary_qk
 from phasor.configs import ModelRotary, read_config, read_parts
+from rows import INDEXERS
 
 transformers = pytest.importorskip("transformers")
 

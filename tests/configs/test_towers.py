@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from rows import TOWERS, read_tower, tower_of
 
 from phasor.configs import NoRotary
 from phasor.reading.keys import about_positions
 from phasor.reading.odd import Line
+from rows import TOWERS, read_tower, tower_of
 
 pytest.importorskip("transformers")
 

@@ -8,13 +8,13 @@ import torch
 transformers = pytest.importorskip("transformers")
 
 import towers_theirs  # noqa: E402
-from rows import TOWERS, read_tower  # noqa: E402
 from towers_theirs import both, config_of, made, modeling, spec_of  # noqa: E402
 
 from phasor import Rotation, apply_rotary, positions  # noqa: E402
 from phasor.axes import Axial  # noqa: E402
 from phasor.reading.grid import Grid  # noqa: E402
 from phasor.reading.odd import Line  # noqa: E402
+from rows import TOWERS, read_tower  # noqa: E402
 
 NOT_EXACT = {  # argued: V-JEPA 2 forms its frequencies in the dtype of q, so below float32 its angles are not these
     ("vjepa2", torch.bfloat16): 2**-4, ("vjepa2_predictor", torch.bfloat16): 2**-4,
@@ -102,10 +102,10 @@ def test_musicflamingo_up_to_the_rounding_of_its_products() -> None:
     rotation = Rotation.at(spec, at)
     assert (cos[0, :, ::2] - rotation.cos).abs().max() < 8 * 2**-24 * at.abs().max()
     x = made((1, 1, frames, spec.head_dim), torch.float32)
-    turned = code.apply_rotary_time_emb(x[0, 0], *(t.repeat_interleave(2, -1) for t in rotation[:2]))
+    turned = code.apply_rotary_time_emb(x[0, 0], *(t.repeat_interleave(2, -1) for t in (rotation.cos, rotation.sin)))
     wide = Rotation.at(spec.replace(angles="float32"), at)
     assert wide.cos.dtype == torch.float64
-    same = wide._replace(cos=rotation.cos.double(), sin=rotation.sin.double())
+    same = wide.replace(cos=rotation.cos.double(), sin=rotation.sin.double())
     assert torch.equal(turned, apply_rotary(x, same)[0, 0])
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from rows import FAMILIES
 
 from phasor import Rotation, apply_rotary_qk
 from phasor.configs import read_config
+from rows import FAMILIES
 
 transformers = pytest.importorskip("transformers")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 import transformers
-from rows import TOWERS, read_tower
 from torch import Tensor
 
 from phasor import RotarySpec, Rotation, apply_rotary, positions
 from phasor.reading.grid import Grid
+from rows import TOWERS, read_tower
 
 CELLS = torch.cat((positions.grid(5, 7), torch.tensor([[100, 4095, 32767, 131071], [131071, 7, 100, 4095]])), dim=1)
 LINE = torch.cat((torch.arange(8), torch.tensor([100, 4095, 32767, 131071])))

@@ -21,10 +21,10 @@ FEW = 2**17  # elements of q and k together below which launching operations cos
 
 
 class Eager(Kernel):
-    """Plain tensors in eager mode: in blocks on a CPU, together where they are small."""
+    """Plain tensors in eager mode on a CPU: in blocks, and together where they are small."""
 
     name = "eager"
-    about = "plain tensors in eager mode: in blocks that fit the cache of a CPU; small ones on every device"
+    about = "plain tensors in eager mode on a CPU, in blocks that fit its cache"
 
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
         if transformed():
@@ -35,8 +35,8 @@ class Eager(Kernel):
             return "its gradients do not reach the tables, which need one"
         if angles.second is not None:
             return "it turns both members of a pair by one angle, and this rotation has second ones"
-        if not q.is_cpu and (elements := q.numel() + (0 if k is None else k.numel())) > FEW:
-            return f"its blocks fit the cache of a CPU, and {elements} elements on {q.device} would be many launches"
+        if not q.is_cpu:
+            return f"its blocks fit the cache of a CPU, and on {q.device} each would be a launch of its own"
         return ""
 
     def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
