@@ -1,21 +1,44 @@
 """phasor: position encodings for attention, exact at every position."""
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
 
 from . import axes, encodings, heads, kernels, matrix, positions, scaling, temperature
 from .apply import apply_rotary, apply_rotary_qk, apply_rotary_qkv, rotate
 from .attention import KVCache, attention
-from .configs import ModelRotary, read_config, read_parts, read_rule, write_config
 from .encodings import Rotary
-from .integrations import patch, unpatch
 from .layout import Layout
 from .rotation import Rotation
 from .spec import RotarySpec
+
+if TYPE_CHECKING:
+    from .configs import ModelRotary, read_config, read_parts, read_rule, write_config
+    from .integrations import patch, unpatch
+
+# What reads configs and patches models is imported when it is first asked for: whoever rotates alone need not wait.
+LATER = {
+    **dict.fromkeys(("ModelRotary", "read_config", "read_parts", "read_rule", "write_config"), "configs"),
+    **dict.fromkeys(("patch", "unpatch"), "integrations"),
+}
 
 try:
     __version__ = version("phasor")
 except PackageNotFoundError:  # run from a checkout that is not installed
     __version__ = "0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in LATER:
+        return getattr(import_module(f".{LATER[name]}", __name__), name)
+    if name in ("configs", "integrations", "prefixes", "weights"):
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LATER})
+
 
 __all__ = [
     "KVCache",

@@ -5,6 +5,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
+from .models import ROWS
 from .positions import Rule
 from .reading.composite import Composite
 from .reading.keys import OTHER_POSITIONS, ROPE_WORDS, Keys, is_neutral, near
@@ -81,8 +82,6 @@ def read_rule(source: Source) -> Rule:
 
 
 def _load(source: Source) -> Composite:
-    from .models import ROWS  # hundreds of rows, which importing phasor need not build
-
     return Composite(load(source), ROWS)
 
 
