@@ -9,17 +9,18 @@ from .models import ROWS
 from .positions import Rule
 from .reading.composite import Composite
 from .reading.keys import OTHER_POSITIONS, ROPE_WORDS, Keys, is_neutral, near
-from .reading.leftovers import account_for
+from .reading.leftovers import SETTINGS, account_for, refuse_inside
 from .reading.load import load
 from .reading.model import ModelRotary
 from .reading.numbering import read_numbering
 from .reading.row import Row
 from .reading.unknown import read_by_keys, row_by_keys
-from .reading.without import NoRotary
+from .reading.without import Frame, NoRotary
 from .reading.write import first_difference, repeat_above, write_part
 
 __all__ = ["ModelRotary", "NoRotary", "read_config", "read_parts", "read_rule", "write_config"]
 
+FLAT = "its text keys stand at the top, where transformers may not look for them: it has a text_config"
 Source = str | os.PathLike[str] | dict[str, Any] | Any
 
 
@@ -93,7 +94,8 @@ def write_config(model: ModelRotary, like: Source, part: str | None = None) -> d
     ``like``: as ``source`` in `read_config`; it is not changed. ``part`` names the part of a composite config; without
     it ``model.part``, or the part that `read_config` chooses.
 
-    The result is read back: ``read_config`` of it is equal to ``model``, exact angles aside, which no config states.
+    The result is read back: ``read_config`` of it is equal to ``model``, notes and exact angles aside, which no config
+    states.
     Where the family's code cannot say the model (another layout, another number of layers, one dictionary for layers
     that differ, a scheme that it has not), a ``ValueError`` says what, and the way out.
 
@@ -165,6 +167,9 @@ def _read_part(config: Composite, path: str) -> tuple[ModelRotary, Keys]:
     name, data, prefix = config.name(path), config.config(path), f"{path}." if path else ""
     row, part = config.rows.get(name), config.part_of(path)
     defaults = {key: value for key, value in (part.defaults if part else {}).items() if data.get(key) is None}
+    ropes = (data.get("rope_parameters"), data.get("rope_scaling"))
+    if any(isinstance(rope, dict) and "rope_theta" in rope for rope in ropes):
+        defaults.pop("rope_theta", None)
     if isinstance(row, Row):
         model, keys = row.read(name, {**defaults, **data}, prefix, config.above(path))
     else:
@@ -174,6 +179,8 @@ def _read_part(config: Composite, path: str) -> tuple[ModelRotary, Keys]:
     account_for(model, name, keys, [id(one) for one in config.parts.values()])
     if path and isinstance(row, Row) and row.text:
         _refuse_above(config, path, keys)
+    if not path and isinstance(config.rows.get(str(data.get("model_type"))), Frame):
+        model = replace(model, notes=(*model.notes, FLAT))
     for key, value in defaults.items():
         keys.sources[prefix + key] = f"not in config: what the class around it sets, {value!r}"
     return replace(model, model_type=str(data.get("model_type") or name), sources=keys.sources), keys
@@ -198,10 +205,12 @@ def _refused(config: Composite, path: str, name: str) -> ValueError | None:
 
 def _refuse_above(config: Composite, path: str, keys: Keys) -> None:
     """Keys above the text part must repeat what the part says, unless what stands above rotates itself."""
-    inner, above = config.config(path), ""
+    inner, above, models = config.config(path), "", [id(one) for one in config.parts.values()]
     for step in path.split("."):
         level = config.data if not above else config.parts.get(above.rstrip("."), {})
         for key, value in level.items() if config.repeats(above.rstrip(".")) else ():
+            if isinstance(value, dict) and key not in SETTINGS and id(value) not in models:
+                refuse_inside(f"{above}{key}.", value, models)
             if not isinstance(key, str) or not ROPE_WORDS.search(key) or key in OTHER_POSITIONS or is_neutral(value):
                 continue
             Keys([(above, {key: value})], {})  # is a plain word

@@ -16,7 +16,7 @@ from .checks import flag, listed, number, one_of, whole
 from .frequencies import inverse_frequencies, inverse_frequencies_float32
 from .layout import Layout
 from .phase import exact, steps
-from .scaling import SCALINGS, Scaling
+from .scaling import SCALINGS, Proportional, Scaling
 from .schemes import brief, from_data, lists, to_data
 
 Angles = Literal["exact", "float32", "float64"]
@@ -132,6 +132,8 @@ class RotarySpec:
         if self.exponent_dim is None:
             return
         whole("exponent_dim", self.exponent_dim)
+        if self.exponent_dim % 2 and isinstance(self.scaling, Proportional):
+            raise ValueError(f"exponent_dim must be even with proportional scaling, got {self.exponent_dim}")
         if self.exponent_dim <= 2 * highest:
             raise ValueError(
                 f"exponent_dim must be at least {2 * highest + 1} for {highest + 1} frequencies "

@@ -45,6 +45,18 @@ YARN4 = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings":
         ("gemma3_text", {"swa_head_dim": 32}),
         ("gpt_oss", {"partial_rotary_factor": 0.5}),
         ("qwen3", {"use_dynamic_ntk": True}),
+        ("llama", {"use_rope": False}),
+        ("llama", {"is_neox_style": False}),
+        ("codegen", {"partial_rotary_factor": 0.25}),
+        ("mellum", {"partial_rotary_factor": 0.5}),
+        ("neomme", {"partial_rotary_factor": 0.5}),
+        ("diffusion_gemma_text", {"partial_rotary_factor": 0.5}),
+        ("moonshine_streaming", {"partial_rotary_factor": 0.5}),
+        ("deepseek_ocr2_text", {"head_dim": 64}),
+        ("qwen", {"rope_scaling": {"type": "linear", "factor": 4.0}}),
+        ("chatglm", {"rope_theta": 5e5}),
+        ("dinov3_vit", {"rope_parameters": {"rope_theta": 5e5}}),
+        ("vjepa2", {"rope_parameters": {"rope_theta": 5e5}}),
         ("qwen3", {"layer_types": ["full_attention", "conv"] * 2}),
         ("gptj", {"rotary_dim": 64, "partial_rotary_factor": 0.25}),
     ],
@@ -153,6 +165,25 @@ def test_a_key_twice_in_one_object_is_refused(tmp_path: Path) -> None:
     file.write_text('{"model_type": "llama", "rope_theta": 1e4, "inner": {"a": 1}, "rope_theta": 5e5}')
     with pytest.raises(ValueError, match="the key 'rope_theta' stands twice in one object; keep one"):
         read_config(file)
+
+
+def test_a_dictionary_that_names_kinds_names_all_that_turn() -> None:
+    """DeepSeek-V4's class reads main and compress together; other classes end in a KeyError, or take a default."""
+    with pytest.raises(ValueError, match=r"rope_parameters names one of main and compress"):
+        read_config({"model_type": "deepseek_v4", "rope_parameters": {"compress": {"rope_theta": 5e5}}})
+    with pytest.raises(ValueError, match=r"rope_parameters\.sliding_attention is missing"):
+        read_config({"model_type": "gemma4_text", "rope_parameters": {"full_attention": {"rope_theta": 5e5}}})
+
+
+def test_the_trained_length_beside_kinds_of_layers_is_not_read() -> None:
+    yarn = {"rope_type": "yarn", "factor": 4.0}
+    with pytest.raises(ValueError, match=r"rope_scaling\.original_max_position_embeddings is missing"):
+        read_config({"model_type": "gemma3_text", "original_max_position_embeddings": 1024, "rope_scaling": yarn})
+
+
+def test_what_stands_beside_the_parts_of_a_frame_is_named() -> None:
+    with pytest.raises(ValueError, match=r"vision_tower\.rope_theta is not understood"):
+        read_config({"model_type": "llava", "text_config": LLAMA, "vision_tower": {"depth": 3, "rope_theta": 1e4}})
 
 
 # Rules of single families
@@ -297,6 +328,10 @@ def test_the_rule_of_positions_is_read_strictly() -> None:
         read_rule({"model_type": "qwen2_5_vl", "vision_config": {"token_per_second": 2}})
     with pytest.raises(ValueError, match="tokens_per_second must be a finite number"):
         read_rule({"model_type": "qwen2_5_vl", "vision_config": {"tokens_per_second": "2"}})
+    with pytest.raises(ValueError, match="tokens_per_second is 2, where the code of qwen2_5_vl does not look for it"):
+        read_rule({"model_type": "qwen2_5_vl", "tokens_per_second": 2})
+    with pytest.raises(ValueError, match=r"text_config\.rope_scaling\.xdrope_section must be a list, got 5"):
+        read_rule({"model_type": "hunyuan_vl", "text_config": {"rope_scaling": {"xdrope_section": 5}}})
 
 
 @pytest.mark.parametrize("place", ["", "rope_scaling", "text_config", "above", "settings"])

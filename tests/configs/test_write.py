@@ -85,8 +85,6 @@ SPELLINGS: list[tuple[str, dict[str, Any], Any, dict[str, Any]]] = [
     ("gpt_neox", {"rotary_emb_base": 10_000}, base(5e5), {"rotary_emb_base": 500_000}),
     ("gpt_neox", {"rotary_pct": 1.0}, base(5e5), {"rotary_emb_base": 5e5}),
     ("chatglm", {"rope_ratio": 2, "seq_length": 8, "kv_channels": 16}, base(5e5), {"rope_ratio": 50.0}),
-    ("chatglm", {"rope_ratio": 2, "rope_theta": 1e4, "seq_length": 8, "kv_channels": 16}, base(5e5),
-        {"rope_theta": 2.5e5}),
     ("apertus", {}, base(5e5), {"rope_parameters": {
         "rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "original_max_position_embeddings": 8192,
         "low_freq_factor": 1.0, "high_freq_factor": 4.0}}),

@@ -84,6 +84,10 @@ CASES = {
         lambda: RotarySpec(head_dim=22, exponent_dim=20),
         ["exponent_dim must be at least 21 for 11 frequencies", "got 20"],
     ),
+    "exponent odd": (
+        lambda: RotarySpec(head_dim=42, rotary_dim=22, exponent_dim=21, scaling=Proportional(0.5)),
+        ["exponent_dim must be even with proportional scaling", "got 21"],
+    ),
     "exponent float": (lambda: RotarySpec(head_dim=8, exponent_dim=7.5), ["exponent_dim must be an integer", "7.5"]),
     "exponent of a list": (
         lambda: RotarySpec(head_dim=4, exponent_dim=3, frequencies=(1.0, 0.1)),

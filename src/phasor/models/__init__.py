@@ -48,8 +48,8 @@ def _once(files: tuple[ModuleType, ...]) -> dict[str, Row | Chosen]:
     """The rows of all files; a model type stands in one of them only."""
     rows: dict[str, Row | Chosen] = {}
     for file in files:
-        twice = rows.keys() & file.ROWS.keys()
-        assert not twice, f"{file.__name__} has rows of another file: {sorted(twice)}"
+        if twice := rows.keys() & file.ROWS.keys():
+            raise ImportError(f"{file.__name__} has rows of another file: {sorted(twice)}")
         rows |= file.ROWS
     return rows
 

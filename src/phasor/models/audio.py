@@ -45,7 +45,7 @@ ROWS: dict[str, Row] = {
     "mimi_encoder": Line("MimiEncoderConfig", BASE, (512, 8, 8, 8, None, 8000), code="MimiRotaryEmbedding",
         weights=ENCODER),
     "moonshine_streaming": Line("MoonshineStreamingConfig", FOUR_FIFTHS, (320, 8, None, 6, None, 4096),
-        code="MoonshineStreamingRotaryEmbedding", partial=1.0, interleaved=True, notes=CROSS,
+        shares=(), code="MoonshineStreamingRotaryEmbedding", partial=1.0, interleaved=True, notes=CROSS,
             weights=Weights(attention=("decoder.layers.{}.self_attn",))),
     "nemotron3_5_transcribe_asr_audio": Line("Nemotron3_5TranscribeAsrAudioConfig", HALF,
         (1280, 10, None, 32, None, 5000), code="Nemotron3_5TranscribeRotaryEmbedding", partial=1.0),

@@ -44,6 +44,8 @@ def compressed(keys: Keys, count: int) -> list[str]:
 def base_at_the_top(facts: Facts, keys: Keys) -> Facts:
     """DeepSeek-V4 takes its bases from the top wherever the dictionary names no layers."""
     for path, data in keys.found(*facts.dicts):
+        if isinstance(data, dict) and len(data.keys() & facts.kinds.keys()) == 1:
+            raise ValueError(f"{path} names one of {' and '.join(facts.kinds)}: the code reads them together; add both")
         if isinstance(data, dict) and not data.keys() & facts.kinds.keys() and data.get("rope_theta") is not None:
             top = keys.get("compress_rope_theta") or 160_000.0
             agreed([("compress_rope_theta", top), (f"{path}.rope_theta", data["rope_theta"])])
@@ -97,7 +99,8 @@ ROWS: dict[str, Row] = {
         names=Names(length=("max_position_embeddings", "model_max_length")),
         layers=Layers(by_group, BY_NAME, kinds=("linear_attention",)), mla=(128, 64), interleaved=True,
         permuted=True, weights=Weights(rows=LATENT)),
-    "deepseek_ocr2_text": Text("DeepseekOcr2TextConfig", 10_000.0, (4096, 32, None, 32, None, 2048)),
+    "deepseek_ocr2_text": Text("DeepseekOcr2TextConfig", 10_000.0, (4096, 32, None, 32, None, 2048),
+        names=Names(head_dim=())),
     "deepseek_ocr2_vision": Frame(parts={"encoder_config": PartOf("deepseek_ocr2_encoder")}),
     "deepseek_v2": Text("DeepseekV2Config", 10_000.0, (4096, 32, None, 32, None, 2048),
         spelled={"deepseek_yarn": "yarn"}, mla=(128, 64), interleaved=True, tables="float32",

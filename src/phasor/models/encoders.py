@@ -60,7 +60,7 @@ ROWS: dict[str, Row] = {
     "neobert": Text("NeoBERTConfig", 10_000.0, names=replace(ANY_NAMES, length=("max_length",)), interleaved=True,
         tables="float32", weights=Weights(attention=("transformer_encoder.{}",), rows=(Rows("qkv", "qkv",
             blocks="kv_heads"),), source="read")),
-    "neomme": Text("NeoMMEConfig", NEOMME, (1024, 16, 4, 17, 64, 16_384), dicts=("rope_parameters",),
+    "neomme": Text("NeoMMEConfig", NEOMME, (1024, 16, 4, 17, 64, 16_384), shares=(), dicts=("rope_parameters",),
         layers=Layers(with_last_full(every(6)), BY_NAME), partial=1.0, axes=alternating),
     "new": Text("NewConfig", 10_000.0, names=ANY_NAMES, spelled={"ntk": "ntk"},
         switches=(Switch("position_embedding_type", ("rope", "rotary"), None, LEARNED),), weights=NEW),

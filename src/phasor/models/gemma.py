@@ -43,7 +43,7 @@ ROWS: dict[str, Row] = {
     "t5gemma2": Frame(parts={"decoder": PartOf("t5gemma2_decoder")}),
     "t5gemma2_encoder": Frame(parts={"text_config": PartOf("t5gemma2_text")}),
     "diffusion_gemma_text": Text("DiffusionGemmaTextConfig", GEMMA4, (2304, 8, 4, 30, 256, 131_072),
-        dicts=("rope_parameters",), layers=Layers(every(6), BY_NAME, last="full_attention"), partial=1.0,
+        shares=(), dicts=("rope_parameters",), layers=Layers(every(6), BY_NAME, last="full_attention"), partial=1.0,
         heads=wider_full(512), weights=KEYS_AS_VALUES),
     "embedding_gemma2_text": Text("EmbeddingGemma2TextConfig", EMBEDDING_GEMMA2_TEXT, (512, 4, 2, 24, 256, 262_144),
         dicts=("rope_parameters",), layers=Layers(every(6, "sliding_window_pattern"), BY_NAME, last="full_attention"),

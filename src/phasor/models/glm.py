@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ..positions import Rule
 from ..reading.axes import sections
-from ..reading.facts import ANY_NAMES, Facts
+from ..reading.facts import ANY_NAMES, Facts, Rope
 from ..reading.indexer import Indexer
 from ..reading.keys import Keys
 from ..reading.layers import BY_NAME, Layers, alike
@@ -17,7 +17,7 @@ from .tensors import LATENT, LIGHTNING
 FRAMES = Rule(per_frame=True)
 GLM_ASR = {
     "hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 4, "num_hidden_layers": 28,
-    "max_position_embeddings": 8192,
+    "max_position_embeddings": 8192, "rope_parameters": {"rope_theta": 10_000.0, "rope_type": "default"},
 }  # fmt: skip
 CHATGLM_6B = ("the first ChatGLM-6B forms its angles in float16; this spec has the ladder without that rounding",)
 
@@ -36,7 +36,7 @@ def two_dimensional(facts: Facts, keys: Keys) -> Facts:
 
 # fmt: off
 ROWS: dict[str, Row] = {
-    "chatglm": Text("ChatGLMConfig", 10_000.0,
+    "chatglm": Text("ChatGLMConfig", Rope(10_000.0, top=()), dicts=(), shares=(), scaled=False,
         names=replace(ANY_NAMES, kv_heads=("multi_query_group_num",), length=("seq_length", "max_sequence_length")),
         base_factor="rope_ratio", partial=0.5, interleaved=True, before=two_dimensional,
             weights=Weights(attention=("encoder.layers.{}.self_attention",), rows=(Rows("query_key_value", "qkv",

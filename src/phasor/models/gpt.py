@@ -84,7 +84,7 @@ BY_CODE = Rope(10_000.0, top=())  # the base stands in the code, and no key stat
 
 # fmt: off
 ROWS: dict[str, Row] = {
-    "codegen": Text("CodeGenConfig", BY_CODE, (4096, 16, None, 28, None, 2048), names=GPT2_NAMES, dicts=(),
+    "codegen": Text("CodeGenConfig", BY_CODE, (4096, 16, None, 28, None, 2048), names=GPT2_NAMES, dicts=(), shares=(),
         scaled=False,
         widths=("rotary_dim",), width=64, partial=1.0, interleaved=True, tables="promoted",
             weights=Weights(attention=("h.{}.attn",), rows=(Rows("qkv_proj", "qvk", blocks=4),))),

@@ -95,7 +95,8 @@ ROWS: dict[str, Row] = {
         layers=Layers(every(4, "global_attn_every_n_layers"), BY_NAME), turns=full_does_not),
     "apertus": Text("ApertusConfig", APERTUS, (4096, 32, None, 32, None, 65_536)),
     "arcee": Text("ArceeConfig", 10_000.0, (2560, 32, None, 32, None, 4096)),
-    "baichuan": Text("BaichuanConfig", 10_000.0, names=ANY_NAMES, before=only_7b, weights=Weights(rows=(Rows("W_pack",
+    "baichuan": Text("BaichuanConfig", Rope(10_000.0, top=()), names=ANY_NAMES, dicts=(), scaled=False,
+        before=only_7b, weights=Weights(rows=(Rows("W_pack",
         "qkv"),), source="read")),
     "bitnet": Text("BitNetConfig", 500_000.0, (2560, 20, 5, 30, None, 2048)),
     "cwm": Text("CwmConfig", CWM, (6144, 48, 8, 64, 128, 131_072), layers=Layers(every_from_first(4), BY_NAME)),
@@ -103,7 +104,7 @@ ROWS: dict[str, Row] = {
     "hyperclovax_vision_v2": Frame(
         parts={"vision_config": PartOf("qwen2_5_vl_vision"), "text_config": PartOf("hyperclovax")}),
     "idefics3": Frame(parts={"text_config": PartOf("llama")}),
-    "internlm2": Text("InternLM2Config", 10_000.0, names=ANY_NAMES,
+    "internlm2": Text("InternLM2Config", 10_000.0, names=ANY_NAMES, dicts=("rope_scaling",),
         weights=Weights(attention=("layers.{}.attention",), rows=(Rows("wqkv", "qkv", blocks="kv_heads"),),
         source="read")),
     "internlm3": Text("InternLM3Config", 10_000.0, (4096, 32, 2, 48, 128, 32_768)),

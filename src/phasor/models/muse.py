@@ -72,14 +72,14 @@ ROWS: dict[str, Row] = {
         layers=Layers(with_last_full(every(6)), BY_NAME), tables="float32", after=power),
     "laguna": Text("LagunaConfig", LAGUNA, (2048, 48, 8, 40, 128, 131_072), dicts=("rope_parameters",),
         layers=Layers(alike("full_attention"), BY_NAME), partial=1.0),
-    "mellum": Text("MellumConfig", MELLUM, (2304, 32, 4, 28, 128, 131_072), dicts=("rope_parameters",),
+    "mellum": Text("MellumConfig", MELLUM, (2304, 32, 4, 28, 128, 131_072), shares=(), dicts=("rope_parameters",),
         layers=Layers(alike("full_attention"), BY_NAME), partial=1.0),
     "muse_glimmer_assistant": Text("MuseGlimmerAssistantConfig", 500_000.0, (6656, 32, 8, 5, 128, 131_072),
         layers=Layers(alike("sliding_attention"), BY_NAME),
         notes=("queries stand at the last positions of the keys",)),
     "muse_glimmer_text": Text("MuseGlimmerTextConfig", 10_000.0, (6656, 32, 2, 52, 128, 131_072),
         layers=Layers(from_the_last, BY_NAME), after=by_zeros, write=zeros),
-    "muse_spark_text": Text("MuseSparkTextConfig", 500_000.0, (8192, 128, 16, 62, 64, 1_048_576),
+    "muse_spark_text": Text("MuseSparkTextConfig", Rope(500_000.0, bare=10_000.0), (8192, 128, 16, 62, 64, 1_048_576),
         layers=Layers(from_the_last, BY_NAME), after=by_zeros, write=zeros),
 }
 # fmt: on

@@ -19,6 +19,7 @@ from ..weights import Rows, Weights
 from .tensors import GATED
 
 FRAMES = Rule(per_frame=True)
+COSMOS3 = Rope(100_000_000.0, {"mrope_section": [24, 20, 20]})
 POOLED = ("keys are pooled and stand at the first position of their block",)
 
 
@@ -55,7 +56,7 @@ def logn(model: ModelRotary, keys: Keys) -> ModelRotary:
 # fmt: off
 ROWS: dict[str, Row] = {
     "cosmos3_edge": Frame(positions=FRAMES),
-    "cosmos3_edge_text": Text("Cosmos3EdgeTextConfig", 100_000_000.0, (2048, 16, 8, 28, 128, 131_072),
+    "cosmos3_edge_text": Text("Cosmos3EdgeTextConfig", COSMOS3, (2048, 16, 8, 28, 128, 131_072),
         scaled=False, axes=striped(24, 20, 20), published=Weights(rows=(Rows("to_q", "q"), Rows("to_k", "k")),
             source="read")),
     "cosmos3_omni": Frame(parts={"vision_config": PartOf("qwen3_vl_vision"), "text_config": PartOf("qwen3_vl_text")},
@@ -64,7 +65,8 @@ ROWS: dict[str, Row] = {
     "minicpm_ocr": Frame(parts={"text_config": PartOf("qwen3_5_text")}),
     "minicpmv4_6": Frame(parts={"text_config": PartOf("qwen3_5_text")}),
     "minicpmv4_7": Frame(parts={"text_config": PartOf("qwen3_5_text")}),
-    "qwen": Text("QWenConfig", Rope(10_000.0, top=("rotary_emb_base",)), names=ANY_NAMES, shares=("rotary_pct",),
+    "qwen": Text("QWenConfig", Rope(10_000.0, top=("rotary_emb_base",)), names=ANY_NAMES, dicts=(),
+        shares=("rotary_pct",),
         partial=1.0, tables="float32", scale=stepped, after=logn, write=into_flags,
             weights=Weights(attention=("h.{}.attn",),
             rows=(Rows("c_attn", "qkv"),), source="read")),

@@ -81,13 +81,11 @@ def _memory(prefix: str, layers: int, *notes: str) -> Grid:
     )  # fmt: skip
 
 
-def _centred(
-    config: str, code: str, sizes: tuple[int, int, int], registers: int, *notes: str, weights: Weights
-) -> Grid:
+def _centred(config: str, code: str, sizes: tuple[int, int, int], registers: int, *notes: str, **more: Any) -> Grid:
     """DINOv3 and its heirs: a class token and registers, then patches at real coordinates."""
     return Grid(
         config=config, code=code, sizes=sizes, layout=centres, base=100.0, tables="activation", prefix=1,
-        registers=registers, notes=(CENTRES, *notes), weights=weights,
+        registers=registers, notes=(CENTRES, *notes), **more,
     )  # fmt: skip
 
 
@@ -125,7 +123,7 @@ ROWS: dict[str, Row] = {
     "muse_spark_vision": _vision("MuseSpark", (1536, 16, 50), tables="rounded", kinds=windows, notes=PLUS_ONE,
         weights=Weights(attention=("layers.{}.attn",))),
     "dinov3_vit": _centred("DINOv3ViTConfig", "DINOv3ViTRopePositionEmbedding", (384, 6, 12), 0,
-        weights=Weights(attention=("layer.{}.attention",))),
+        dicts=(), weights=Weights(attention=("layer.{}.attention",))),
     "eomt_dinov3": _centred("EomtDinov3Config", "EomtDinov3RotaryEmbedding", (1024, 16, 24), 4, QUERIES,
         weights=Weights(attention=("layers.{}.attention",))),
     # other orders of the pairs
@@ -147,7 +145,7 @@ ROWS: dict[str, Row] = {
     "edgetam_video": _memory("EdgeTamVideo", 2, GROUPS),
     "sam2_video": _memory("Sam2Video", 4),
     "sam3_tracker_video": _memory("Sam3TrackerVideo", 4),
-    "vjepa2": Grid(base_names=(), config="VJEPA2Config", code="VJEPA2RopeAttention", sizes=(1024, 16, 24),
+    "vjepa2": Grid(base_names=(), dicts=(), config="VJEPA2Config", code="VJEPA2RopeAttention", sizes=(1024, 16, 24),
         layout=space_tiled,
         tables="activation",
         notes=OWN_DTYPE, inner={"predictor": Beside(PREDICTOR)},

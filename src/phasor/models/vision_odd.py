@@ -50,7 +50,7 @@ def sapiens2(part: Part) -> ModelRotary:
         config=part.config, code="", sizes=(1024, 16, 24), layout=centres, base=100.0, tables="activation", prefix=1,
         registers=8, notes=(CENTRES,),
     )  # fmt: skip
-    model = grid.of(part)
+    model = grid.of(replace(part, dicts=()))  # its base stands at the top alone
     count, listed = len(model.layers), "num_key_value_heads_per_layer"
     ends = ("num_first_full_attention_layers", "num_last_full_attention_layers")
     few, first, last = (part.size((name,), 8) for name in ("num_key_value_attention_heads", *ends))

@@ -100,6 +100,8 @@ class Composite:
     def stated_name(self, data: dict[str, Any]) -> str:
         """What a config calls itself."""
         for value in (data.get("model_type"), data.get("model")):
+            if isinstance(value, str) and not value.isprintable():
+                raise ValueError(f"model_type must be a plain word, got {value!r}")
             if isinstance(value, str) and value:
                 return value
         architectures = data.get("architectures")

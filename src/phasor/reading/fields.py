@@ -94,7 +94,7 @@ def read_width(reader: Reader, scheme: str, rope: Keys, head: Head, own: OwnBase
     """Which channels turn: a share or a number of channels, under the names that the family's code reads."""
     facts, keys, head_dim = reader.facts, reader.keys, head.channels
     if head.turned is not None:
-        return _latent_width(reader, rope, head_dim, head.turned)
+        return _latent_width(reader, scheme, rope, head_dim, head.turned)
     shares = keys.found(*facts.shares) if facts.partial is not None else []
     if scheme != "proportional":  # there it is the share of pairs that turn, inside the full width
         shares = [*rope.found("partial_rotary_factor"), *shares]
@@ -128,14 +128,17 @@ def _default_width(reader: Reader, head_dim: int) -> int:
         return facts.width
     share = facts.partial
     if share not in (None, 1.0):
-        reader.default(facts.shares[0], f"{share}")
+        reader.default((facts.shares or ("partial_rotary_factor",))[0], f"{share}")
     return int(head_dim * (1.0 if share is None else share))
 
 
-def _latent_width(reader: Reader, rope: Keys, head_dim: int, width: int) -> Width:
+def _latent_width(reader: Reader, scheme: str, rope: Keys, head_dim: int, width: int) -> Width:
     """Latent attention: the last ``qk_rope_head_dim`` channels of ``qk_nope_head_dim + qk_rope_head_dim`` turn."""
     facts, keys = reader.facts, reader.keys
-    for level in (rope, keys):
+    for level in (rope, keys) if scheme != "proportional" else (keys,):
+        for path, share in level.found("partial_rotary_factor"):
+            if facts.interleave_key and (isinstance(share, bool) or share not in (1, width / head_dim)):
+                raise ValueError(f"{path} is {share!r}, but qk_rope_head_dim says {width} channels turn; remove it")
         level.explain(f"no effect: qk_rope_head_dim says {width}", "partial_rotary_factor")
     interleaved = facts.interleaved
     if facts.interleave_key and (flag := keys.flag("rope_interleave")) is not None:

@@ -40,6 +40,7 @@ class Grid(Row):
     - ``sizes``: default hidden size, heads and layers, which the config has under ``names``.
     - ``layout``: how the coordinates lie on the pairs; ``tables``: where the code rounds cos and sin.
     - ``base``, and the ``base_names`` under which it may stand at the top of the config; none: it stands in the code.
+      ``dicts``: the dictionaries that may hold it.
     - ``kv_heads``: default number of key heads (None: one per query head); ``head_dim``: a default of its own.
     - ``prefix``, ``suffix``: tokens before and after the patches that are not rotated; ``registers``: the default of
       ``num_register_tokens``, which come before the patches too.
@@ -54,6 +55,7 @@ class Grid(Row):
     layout: Plane = plane
     base: float = 10_000.0
     base_names: tuple[str, ...] = ("rope_theta",)
+    dicts: tuple[str, ...] = ("rope_parameters", "rope_scaling")
     tables: Tables = "float32"
     kv_heads: int | None = None
     head_dim: int | None = None
@@ -68,8 +70,7 @@ class Grid(Row):
     def read(self, name: str, data: dict[str, Any], path: str, above: dict[str, Any]) -> tuple[ModelRotary, Keys]:
         """The encoding of every layer, and the keys of the config."""
         keys = Keys([(path, data)], {})
-        dicts = ("rope_parameters", "rope_scaling") if self.base_names else ()
-        return self.of(Part(name, self.config, keys, path, dicts)), keys
+        return self.of(Part(name, self.config, keys, path, self.dicts)), keys
 
     def of(self, part: Part) -> ModelRotary:
         """The encoding of a part whose keys may be used otherwise, too."""

@@ -78,12 +78,13 @@ def _single_layers(keys: Keys, count: int) -> dict[int, dict[str, Any]] | None:
     keys.explain("head_dim of single layers", "per_layer_config")
     found = {}
     for index, settings in (given or {}).items():
-        if not str(index).isdigit() or int(index) >= count:
+        if not str(index).isdecimal() or int(index) >= count:
             raise ValueError(f"per_layer_config has the key {index!r}; it must be the number of a layer")
         is_dict(f"per_layer_config.{index}", settings)
         for name, value in settings.items():
             if value is not None and name not in LATENT and ROPE_WORDS.search(str(name)):
-                raise ValueError(f"per_layer_config.{index}.{name!s} is not understood; remove it if it has no effect")
+                said = name if str(name).isprintable() else repr(name)
+                raise ValueError(f"per_layer_config.{index}.{said} is not understood; remove it if it has no effect")
         found[int(index)] = settings
     return None if given is None else found
 

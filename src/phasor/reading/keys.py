@@ -22,7 +22,7 @@ ROPE_NAMES = (
 LAYER_NAMES = {  # keys without such a word that say which layers or channels turn
     "attention_head_dim", "attn_layer_indices", "attn_type_list", "compress_ratios", "full_attn_idxs",
     "global_head_dim", "head_dim", "hybrid_layer_pattern", "kv_channels", "layer_types", "layers_block_type",
-    "qk_head_dim", "swa_head_dim",
+    "is_neox_style", "qk_head_dim", "swa_head_dim",
 }  # fmt: skip
 OTHER_POSITIONS = {"max_position_embeddings", "num_position_embeddings", "position_embedding_size"}
 MOST_KEYS = 2000

@@ -28,15 +28,16 @@ def account_for(model: ModelRotary, name: str, keys: Keys, models: list[int]) ->
     for place, key in keys.unused():
         value = next(data[key] for path, data in keys.places if path == place and key in data)
         if isinstance(value, dict) and key not in SETTINGS and id(value) not in models:
-            _refuse_inside(f"{place}{key}.", value, models)
+            refuse_inside(f"{place}{key}.", value, models)
         if not about_positions(key) or id(value) in models:
             continue
         claim = _claim(key, value, model)
         if claim:
             keys.sources[place + key] = f"no effect: the code of {name} does not read it, and does that anyway"
         elif claim is False or not is_neutral(value) or (value and is_slip(key)):
+            hint = near(key, known) if is_slip(key) else ""
             raise ValueError(
-                f"{place}{key} is {value!r:.80}, but the code of {name} does not read it{near(key, known)}; remove the "
+                f"{place}{key} is {value!r:.80}, but the code of {name} does not read it{hint}; remove the "
                 "key if it has no effect, or describe the encoding with RotarySpec yourself"
             )
         else:
@@ -46,7 +47,9 @@ def account_for(model: ModelRotary, name: str, keys: Keys, models: list[int]) ->
 def _claim(key: str, value: Any, model: ModelRotary) -> bool | None:
     """Whether what a key claims of the model is so; None: it claims nothing that can be told."""
     specs = list(model.distinct)
-    if (key in ROTATES and value is True) or (key == "position_embedding_type" and value in KINDS):
+    if key in ROTATES and isinstance(value, bool):
+        return value
+    if key == "position_embedding_type" and value in KINDS:
         return True
     if key == "layer_types" and isinstance(value, list):
         return all(word in ("full_attention", "attention") for word in value) or None
@@ -63,7 +66,8 @@ def _claim(key: str, value: Any, model: ModelRotary) -> bool | None:
     return None
 
 
-def _refuse_inside(path: str, data: dict[str, Any], models: list[int]) -> None:
+def refuse_inside(path: str, data: dict[str, Any], models: list[int]) -> None:
+    """Raise ``ValueError`` for a key about positions anywhere inside a dictionary that is no model of its own."""
     for key, value in data.items():
         if is_neutral(value) or id(value) in models:
             continue
@@ -73,4 +77,4 @@ def _refuse_inside(path: str, data: dict[str, Any], models: list[int]) -> None:
                 f"{path}{name} is not understood, got {value!r:.80}; remove it if it has no effect on positions"
             )
         if isinstance(value, dict):
-            _refuse_inside(f"{path}{key}.", value, models)
+            refuse_inside(f"{path}{key}.", value, models)

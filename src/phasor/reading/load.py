@@ -80,6 +80,8 @@ def _check(config: dict[str, Any]) -> None:
             raise ValueError(f"{path} must be a number of ordinary size, got one of {value.bit_length()} bits")
         if isinstance(value, dict):
             for key, inner in value.items():
+                if isinstance(key, str) and not key.isprintable():
+                    key = repr(key)  # an error may say it
                 if isinstance(key, str):  # `Keys` refuses others where they are read; id2label is not
                     todo.append((f"{path}.{key}" if path else key, inner, depth + 1))
                 elif not path:

@@ -6,17 +6,18 @@ from typing import Any
 
 from ..positions import Rule
 from .composite import Composite
-from .keys import Keys, near
+from .keys import Keys, is_dict, near
 from .row import Row
 
-SIZES = {  # key of the config -> field of the rule
-    "spatial_merge_size": "merge",
-    "temporal_merge_size": "frame_merge",
-    "tokens_per_second": "rate",
-    "position_id_per_seconds": "rate",
-    "seconds_per_chunk": "chunk",
+VISION, OWN = "vision_config", ""
+SIZES = {  # key of the config -> where it stands, field of the rule
+    "spatial_merge_size": (VISION, "merge"),
+    "temporal_merge_size": (VISION, "frame_merge"),
+    "tokens_per_second": (VISION, "rate"),
+    "position_id_per_seconds": (OWN, "rate"),
+    "seconds_per_chunk": (OWN, "chunk"),
 }
-PLACES = ("vision_config", "text_config", "thinker_config")
+PLACES = (VISION, "text_config", "thinker_config")
 STAGES = ("_thinker", "_talker")
 
 
@@ -31,34 +32,41 @@ def read_numbering(config: Composite) -> Rule:
             f"model_type must be one that numbers images or sound by a rule ({', '.join(sorted(known))}), got "
             f"{name!r}; say another rule with phasor.positions.Rule"
         )
-    found: dict[str, tuple[str, Any]] = {}
+    found: dict[str, Any] = {}
+    elsewhere: list[tuple[str, str, Any]] = []
     for path, part in _parts(config.data):
         keys = Keys([(path, part)], {})
-        for key, field in SIZES.items():
+        for key, (place, field) in SIZES.items():
             # Qwen-Omni's vision tower carries the tokens_per_second of Qwen2.5-VL, which its code does not read
             if key == "tokens_per_second" and row.positions.time != "interval":
                 continue
             value = keys.number(key, above=0)
-            if value is not None and found.get(field, ("", value))[1] != value:
-                raise ValueError(f"{found[field][0]} and {path}{key} contradict each other: keep one")
-            if value is not None:
-                found[field] = path + key, value
+            if value is not None and place == (VISION if path.endswith(f"{VISION}.") else OWN):
+                found[field] = value
+            elif value is not None:
+                elsewhere.append((path + key, field, value))
         for key in part:
             if isinstance(key, str) and key not in SIZES and near(key, SIZES) and part[key] is not None:
                 raise ValueError(f"{path}{key} is not understood{near(key, SIZES)}")
-        if row.positions.after == "tokens" and (sections := _sections(part)):
-            found["axes"] = path, len(sections)
-    return replace(row.positions, **{field: value for field, (_, value) in found.items()})
+        if row.positions.after == "tokens" and (sections := _sections(path, part)):
+            found["axes"] = len(sections)
+    rule = replace(row.positions, **found)
+    for path, field, value in elsewhere:
+        if getattr(rule, field) != value:
+            raise ValueError(f"{path} is {value!r}, where the code of {name} does not look for it; move or remove it")
+    return rule
 
 
 def _parts(config: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """The config and the parts inside it that speak of positions."""
     yield path, config
     for place in PLACES:
-        if isinstance(config.get(place), dict):
+        if config.get(place) is not None:
+            is_dict(path + place, config[place])
             yield from _parts(config[place], f"{path}{place}.")
 
 
-def _sections(part: dict[str, Any]) -> list[int]:
-    rope = part.get("rope_parameters") or part.get("rope_scaling") or {}
-    return rope.get("mrope_section") or rope.get("xdrope_section") or [] if isinstance(rope, dict) else []
+def _sections(path: str, part: dict[str, Any]) -> list[int]:
+    names = ("rope_parameters", "rope_scaling")
+    rope = Keys([(f"{path}{name}.", part[name]) for name in names if isinstance(part.get(name), dict)], {})
+    return rope.wholes("mrope_section") or rope.wholes("xdrope_section") or []

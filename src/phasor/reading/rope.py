@@ -8,8 +8,10 @@ from .keys import Keys, is_dict
 from .schemes import ORIGINAL, TYPES
 
 
-def rope_levels(reader: Reader) -> dict[str, Keys | None]:
+def rope_levels(reader: Reader, needed: set[str]) -> dict[str, Keys | None]:
     """The rope parameters of each kind of layer, under ``""`` where all share them; None: the config says null.
+
+    ``needed``: the kinds of the layers that rotate, each of which a dictionary that names kinds must name.
 
     Two dictionaries are merged only where they say the same: the code of most families takes one of them whole.
     """
@@ -29,6 +31,11 @@ def rope_levels(reader: Reader) -> dict[str, Keys | None]:
             raise ValueError(
                 f"{path.rstrip('.')} must not name types of layers: the code of {reader.model_type} looks for them in "
                 "rope_parameters; move them there"
+            )
+        if missing := sorted(needed - data.keys()) if not reader.facts.fills else []:
+            raise ValueError(
+                f"{path}{missing[0]} is missing: the dictionary names other kinds of layers, and what the code of "
+                f"{reader.model_type} makes of these is not its default; add their parameters"
             )
         _refuse_beside(reader, path, data)
     levels = {kind: _level(reader, nested, kind) for kind in kinds}

@@ -116,7 +116,8 @@ def _required(rope: Keys, key: str, reader: "Reader", scheme: str) -> float:
 
 def _original(rope: Keys, key: str, reader: "Reader", scheme: str) -> int:
     """``original_max_position_embeddings``, inside the dictionary or beside it."""
-    found = [*rope.found(key), *reader.keys.found(key)]
+    beside = [] if reader.facts.kinds else reader.keys.found(key)  # which no code reads beside kinds of layers
+    found = [*rope.found(key), *beside]
     value: Any = agreed(found, lambda p, v: number(p, v, above=0))
     if value is None:
         raise ValueError(

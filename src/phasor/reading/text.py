@@ -56,7 +56,7 @@ def read_text(model_type: str, facts: Facts, data: dict[str, Any], path: str) ->
     turns = [t and (o is None or o.base > 0) for t, o in zip(facts.turns(keys, words), own, strict=True)]
     heads = read_heads(facts, keys, words, sizes.head_dim)
     kinds = [kind_of(facts, word) for word in words]
-    levels = rope_levels(reader)
+    levels = rope_levels(reader, {kind for kind, turn in zip(kinds, turns, strict=True) if turn})
 
     built: dict[Any, Built] = {}
     found = []

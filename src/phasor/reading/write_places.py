@@ -94,8 +94,8 @@ class Places:
                 self._hold(each, self.data[OLD])
         else:
             levels = self.data.get(NEW) or {}
-            for each in (kind,) if levels else self.kinds:
-                if each in kinds:
+            for each in (kind,) if levels else kinds:
+                if each in self.kinds or kinds[each] is not None:
                     levels[each] = self._default(each, style)
                     self._hold(each, levels[each])
             self.data[NEW] = levels

@@ -28,7 +28,7 @@ def write_text(row: Text, data: dict[str, Any], defaults: dict[str, Any], old: M
     reader = Reader(old.model_type, facts, keys, "", sizes.max_position, sizes.length_key)
     kinds = [kind_of(facts, word) for word in old.layer_types]
     lengthened = old.max_position != new.max_position
-    places = Places(reader, data, rope_levels(reader), tuple(dict.fromkeys(kinds)), lengthened)
+    places = Places(reader, data, rope_levels(reader, set()), tuple(dict.fromkeys(kinds)), lengthened)
     if lengthened and new.max_position is not None:
         _write_length(row, data, seen, new.max_position)
     listed = _write_lists(places, kinds, old, new)
