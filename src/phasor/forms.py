@@ -44,6 +44,20 @@ def per_pair(name: str, table: Tensor, form: Form, blocks: int = 1, sure: bool =
     return first
 
 
+def check_magnitude(cos: Tensor, sin: Tensor, magnitude: float) -> None:
+    """``ValueError`` unless ``cos ** 2 + sin ** 2`` is the square of the magnitude everywhere."""
+    if cos.shape != sin.shape or not (readable(cos) and readable(sin)):
+        return
+    norm = torch.hypot(cos.detach().float(), sin.detach().float())
+    tolerance = 2**-8 * magnitude  # what bfloat16 leaves of a length, the coarsest format that tables come in
+    if bool(((norm - magnitude).abs() > tolerance).any()):
+        low, high = (float(v) for v in norm.aminmax())
+        raise ValueError(
+            f"cos and sin must have cos ** 2 + sin ** 2 = magnitude ** 2 in every column for magnitude={magnitude:g}, "
+            f"got lengths from {low:.7g} to {high:.7g}: say magnitude= if they carry one factor, or another form"
+        )
+
+
 def _columns(table: Tensor, interleaved: bool, blocks: int = 1) -> Layout:
     return Layout(head_dim=table.shape[-1], interleaved=interleaved, blocks=blocks)
 

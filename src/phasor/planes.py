@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from .checks import whole
 from .layout import Layout
-from .tables import check_rows
+from .tables import taken
 
 Map = Callable[[Tensor], Tensor]
 
@@ -45,10 +44,15 @@ class Planes:
         """Whether a gradient must reach the tables."""
         return self.cos.requires_grad or self.sin.requires_grad
 
-    @cached_property
+    @property
     def rows(self) -> tuple[Tensor, Tensor]:
-        """``[c c]`` and ``[-s s]``, by which whole rows of two halves are multiplied; made once."""
-        return torch.cat((self.cos, self.cos), -1), torch.cat((-self.sin, self.sin), -1)
+        """``[c c]`` and ``[-s s]``, by which rows of two halves are multiplied; kept while cos and sin stay."""
+        versions = None if self.cos.is_inference() else (self.cos._version, self.sin._version)
+        kept = self.__dict__.get("_rows")
+        if kept is None or kept[0] != versions:
+            rows = torch.cat((self.cos, self.cos), -1), torch.cat((-self.sin, self.sin), -1)
+            kept = self.__dict__["_rows"] = (versions, rows)
+        return kept[1]
 
     def about(self) -> tuple[tuple[str, Any], ...]:
         """All fields but the tensors, by name: hashable."""
@@ -127,7 +131,7 @@ class Planes:
 
     def to(self, device: torch.device | str) -> Self:
         """The same rotation on another device. The dtype of its tables is part of what it computes and stays."""
-        if isinstance(device, torch.dtype):
+        if not isinstance(device, torch.device | str):
             raise ValueError(f"device must be a device (a rotation keeps the dtype of its tables), got {device}")
         return self._mapped(lambda table: table.to(device))
 
@@ -147,15 +151,7 @@ class Planes:
         >>> bool((table.take(torch.tensor([7, 3])).cos[1] == table.cos[3]).all())
         True
         """
-        check_rows(positions, self.cos.shape[-2], batched=self.cos.ndim > 2 + self.per_head)
-        if positions.ndim == 1:
-            return self._mapped(lambda table: table.index_select(-2, positions))
-
-        def rows(table: Tensor) -> Tensor:
-            found = table.index_select(-2, positions.flatten()).unflatten(-2, positions.shape)
-            return found.transpose(0, 1) if self.per_head else found
-
-        return self._mapped(rows)
+        return self._mapped(lambda table: taken(table, positions, self.per_head))
 
     def heads(self, chosen: range) -> Self:
         """The rotation of some heads, as views: a rank's share of heads with angles of their own."""

@@ -1,5 +1,6 @@
 """Rotation: the ways to make the plane rotations of a sequence."""
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-from .forms import Form, per_pair
+from .forms import Form, check_magnitude, per_pair
 from .layout import Layout
 from .planes import Planes
 from .spec import RotarySpec
-from .tables import Phases, learned_angles
+from .tables import Phases, learned_angles, taken
 
 
 class Rotation(Planes):
@@ -105,8 +106,8 @@ class Rotation(Planes):
 
         The form of the tables does not say how the heads hold their pairs: ``layout`` does, with the fields of
         `Layout` (``head_dim``, if only a part of it turns, ``interleaved``, ``trailing`` …). ``positions`` ``[S]`` or
-        ``[B, S]`` picks rows, as `take` does. ``magnitude`` is a factor inside the tables. A view where that is
-        possible; gradients pass.
+        ``[B, S]`` picks rows, as `take` does. ``magnitude`` is the factor inside the tables (YaRN's attention
+        factor; 1 if there is none). A view where that is possible; gradients pass.
 
         Raises ``ValueError`` for tables that do not fit ``form`` or each other. That looks at their values (not in
         compiled code), so make it once per model or step and not in every layer. Half tables that hold every value
@@ -120,6 +121,9 @@ class Rotation(Planes):
             raise ValueError(
                 f"sin must be given, except with form='joined' ([cos | sin] in one tensor), got form={form!r}"
             )
+        if positions is not None:  # first, so that only these rows are looked at and widened
+            cos = taken(cos, positions, per_head) if _has_rows(cos) else cos
+            sin = taken(sin, positions, per_head) if sin is not None and _has_rows(sin) else sin
         if sin is None:
             cos, sin = per_pair("cos", cos, "half", sure=True).chunk(2, dim=-1)
             form = "half"
@@ -127,7 +131,8 @@ class Rotation(Planes):
         tables = (per_pair(n, t, form, blocks, sure) for n, t in (("cos", cos), ("sin", sin)))
         cos, sin = (t.float() if t.dtype.itemsize == 2 else t for t in tables)
         made = cls._laid_out(cos, sin, rotary_dim, per_head, magnitude, layout)
-        return made if positions is None else made.take(positions)
+        check_magnitude(cos, sin, magnitude)
+        return made
 
     @classmethod
     def from_angles(
@@ -216,10 +221,29 @@ def _named_leaves(rotation: Rotation) -> tuple[list[tuple[Any, Any]], Any]:
     return [(_pytree.GetAttrKey(n), t) for n, t in zip(("cos", "sin", "second", "second"), leaves, strict=False)], about
 
 
+def _has_rows(table: Any) -> bool:
+    """Whether rows can be picked; what cannot be is refused by the form, which says more."""
+    return isinstance(table, Tensor) and table.ndim > 1
+
+
+def _dumped(about: Any) -> Any:
+    """The fields as JSON holds them, for `torch.export.save`."""
+    return [[name, dataclasses.asdict(value) if name == "layout" else value] for name, value in about]
+
+
+def _restored(data: Any) -> Any:
+    return tuple((name, Layout(**value) if name == "layout" else value) for name, value in data)
+
+
 _pytree.register_pytree_node(
     Rotation,
     _leaves,
     _from_leaves,
     serialized_type_name="phasor.Rotation",
+    to_dumpable_context=_dumped,
+    from_dumpable_context=_restored,
     flatten_with_keys_fn=_named_leaves,
 )
+torch.serialization.add_safe_globals(
+    [Rotation, Layout]
+)  # plain data: an exported program loads with its example inputs

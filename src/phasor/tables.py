@@ -60,6 +60,16 @@ def check_rows(positions: Any, rows: int, batched: bool) -> None:
             raise ValueError(f"positions must be rows 0 to {rows - 1} of the rotation, got {low if low < 0 else high}")
 
 
+def taken(table: Tensor, positions: Tensor, per_head: bool) -> Tensor:
+    """Rows of a table ``[(B,) (H,) S, columns]``: ``[S]`` of them, or ``[B, S]``."""
+    check_rows(positions, table.shape[-2], batched=table.ndim > 2 + per_head)
+    found = table.index_select(-2, positions.flatten())
+    if positions.ndim == 1:
+        return found
+    found = found.unflatten(-2, positions.shape)
+    return found.transpose(0, 1) if per_head else found
+
+
 def check_log_scale(log_scale: Any, spec: RotarySpec) -> None:
     if not spec.learned:
         raise ValueError("log_scale belongs to a spec with learned=True; this one has fixed frequencies")

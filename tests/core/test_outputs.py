@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, kernels, rotate
+from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, apply_rotary_qkv, kernels, rotate
 
 from .conftest import FACTORS, SECOND, anywhere, assert_refused, at
 
@@ -175,3 +175,52 @@ def test_compiled_code_may_write_in_place():
 
 def test_every_kernel_is_in_the_list_above():
     assert set(kernels.available()) == {"eager", "reference"}
+
+
+def test_exchanged_outputs_are_refused_for_k_of_other_tokens_too():
+    a, b = torch.randn(1, 2, 7, 16), torch.randn(1, 2, 7, 16)
+    other, kept = Rotation.at(SPEC, torch.arange(7) + 5), a.clone()
+    assert_refused(
+        lambda: apply_rotary_qk(a, b, ROTATION, k_rotation=other, out=(b, a)), ["out must not overlap another input"]
+    )
+    assert torch.equal(a, kept)
+    expected = apply_rotary(a, ROTATION), apply_rotary(b, other)
+    apply_rotary_qk(a, b, ROTATION, k_rotation=other, out=(a, b))
+    assert torch.equal(a, expected[0])
+    assert torch.equal(b, expected[1])
+
+
+def test_nothing_is_written_when_k_is_refused():
+    q, out = torch.randn(1, 2, 7, 16), torch.zeros(1, 2, 7, 16)
+    k, other = torch.randn(1, 2, 6, 16), Rotation.at(SPEC, torch.arange(6))
+    with pytest.raises(ValueError, match="out"):
+        apply_rotary_qk(q, k, ROTATION, k_rotation=other, out=(out, torch.zeros(1, 2, 5, 16)))
+    assert not out.any()
+
+
+def test_tables_that_are_filled_again_turn_by_their_new_values():
+    spec = RotarySpec(head_dim=8)
+    filled, other = (Rotation.at(spec, torch.tensor([p])) for p in (3, 11))
+    x = torch.randn(1, 2, 1, 8)
+    apply_rotary(x, filled)
+    filled.cos.copy_(other.cos)
+    filled.sin.copy_(other.sin)
+    assert torch.equal(apply_rotary(x, filled), apply_rotary(x, other))
+
+
+def test_one_token_of_q_and_k_comes_back_in_memory_of_their_own():
+    rotation = Rotation.at(RotarySpec(head_dim=16), torch.tensor([3]))
+    q, k = apply_rotary_qk(torch.randn(1, 4, 1, 16), torch.randn(1, 2, 1, 16), rotation)
+    assert q.untyped_storage().data_ptr() != k.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("out", [torch.zeros(1, 7, 3, 2, 15), torch.zeros(7, 3, 2, 16), "out"])
+def test_a_packed_projection_refuses_an_output_of_another_shape(out):
+    assert_refused(
+        lambda: apply_rotary_qkv(torch.randn(1, 7, 3, 2, 16), ROTATION, out=out), ["out must have the shape of qkv, "]
+    )
+
+
+@pytest.mark.parametrize("heads", [0, -1, 1.0, True])
+def test_a_packed_projection_needs_a_number_of_heads(heads):
+    assert_refused(lambda: apply_rotary_qkv(torch.randn(1, 7, 6, 16), ROTATION, num_heads=heads), ["num_heads must be"])

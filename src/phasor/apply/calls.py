@@ -156,8 +156,12 @@ def _turn_apart(
     out: Any,
 ) -> tuple[Tensor, Tensor]:
     """q and k of different tokens, one after the other."""
+    check_tensor("k", k)
     of_k = None if num_heads is None else k.shape[-1] // k_angles.layout.head_dim
-    q_out, k_out = (None, None) if out is None else out
-    y, _ = _turn(q, None, angles, tensor_format, num_heads, kernel, q_out)
-    z, _ = _turn(k, None, k_angles, tensor_format, of_k, kernel, k_out, ("k", "k"))
-    return y, z
+    y, _ = _turn(q, None, angles, tensor_format, num_heads, kernel, None)
+    z, _ = _turn(k, None, k_angles, tensor_format, of_k, kernel, None, ("k", "k"))
+    if out is None:
+        return y, z
+    q_out, k_out = check_out(out, q, k, angles, ("q", "k"))  # written when both are formed and checked
+    assert k_out is not None
+    return q_out.copy_(y), k_out.copy_(z)

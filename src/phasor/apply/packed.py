@@ -3,8 +3,10 @@
 import torch
 from torch import Tensor
 
+from ..checks import whole
 from ..rotation import Rotation
 from .calls import apply_rotary
+from .fit import check_tensor
 
 
 def apply_rotary_qkv(
@@ -27,6 +29,12 @@ def apply_rotary_qkv(
     >>> apply_rotary_qkv(torch.tensor([1.0, 0.0]).expand(1, 3, 1, 2), quarter).flatten().tolist()
     [0.0, 1.0, 0.0, 1.0, 1.0, 0.0]
     """
+    check_tensor("qkv", qkv)
+    if num_heads is not None:
+        whole("num_heads", num_heads, at_least=1)
+    if out is not None and (not isinstance(out, Tensor) or out.shape != qkv.shape):
+        got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        raise ValueError(f"out must have the shape of qkv, {tuple(qkv.shape)}, got {got}")
     if num_heads is None:
         if qkv.ndim < 4 or qkv.shape[-3] != 3:
             raise ValueError(

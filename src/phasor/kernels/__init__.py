@@ -9,7 +9,7 @@ from .eager import Eager
 from .reference import Reference
 
 KERNELS: tuple[Kernel, ...] = (Eager(), Reference())  # in the order in which they are asked
-CHOSEN = os.environ.get("PHASOR_KERNEL", "auto")  # what "auto" means: for reports of bugs
+CHOSEN = os.environ.get("PHASOR_KERNEL") or "auto"  # what "auto" means: for reports of bugs
 
 
 def available() -> dict[str, str]:
@@ -29,7 +29,7 @@ def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles) -> Kernel:
             if not (reason := kernel.why_not(q, k, angles)):
                 return kernel
             if name != "auto":
-                raise ValueError(f"kernel={name!r} cannot turn these: {reason}; use kernel='auto' or 'reference'")
+                raise ValueError(f"kernel={name!r} cannot turn these: {reason}; use kernel='reference'")
     check_name(name)
     raise AssertionError("the last kernel of the table turns everything")
 

@@ -46,7 +46,8 @@ class Eager(Kernel):
             both = _turned(torch.cat((q, k), dim=order.heads), rotation, order, None)
             of_q, of_k = q.shape[order.heads], k.shape[order.heads]
             first, second = both.narrow(order.heads, 0, of_q), both.narrow(order.heads, of_q, of_k)
-            return first.contiguous(), second.contiguous()
+            apart = torch.contiguous_format  # a tensor of its own: writing into q must not reach k
+            return first.clone(memory_format=apart), second.clone(memory_format=apart)
         y, z = out or (None, None)
         return _turned(q, rotation, order, y), None if k is None else _turned(k, rotation, order, z)
 
@@ -117,17 +118,19 @@ def _in_blocks(
     block = max(1, BLOCK * x.shape[tokens] // max(1, x.numel()))
     parts = (t.split(block, tokens) for t in (y, x, cos, sin))
     for y_part, x_part, cos_part, sin_part in zip(*parts, strict=True):
-        _write(y_part, x_part, cos_part, sin_part, layout)
+        _write(y_part, x_part, cos_part, sin_part, layout, out is None)
     return y
 
 
-def _write(y: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> None:
+def _write(y: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout, new: bool) -> None:
     if layout.rotary_dim < layout.head_dim:
         y[..., layout.passing] = x[..., layout.passing]
     a, b = layout.views(layout.turned(x).to(torch.promote_types(x.dtype, cos.dtype)))
     cos, sin = layout.per_block(cos), layout.per_block(sin)
+    y_a, y_b = layout.written().views(y)
     first = (a * cos).sub_(b * sin)
-    second = (a * sin).add_(b * cos)
-    y_a, y_b = layout.written().views(y)  # only now: y may be x
-    y_a.copy_(first)
-    y_b.copy_(second)
+    if new:  # written while it is in the cache; else y may be x
+        first = y_a.copy_(first)
+    y_b.copy_((a * sin).add_(b * cos))
+    if not new:
+        y_a.copy_(first)
