@@ -23,7 +23,7 @@ EDITS = [
     ("leftovers: neox is interleaved", "reading/leftovers.py", "{not spec.interleaved for spec in specs}", "{spec.interleaved for spec in specs}", LEAK),
     ("keys: slips in the dictionary pass", "reading/keys.py", "if is_neutral(value) and not (value and near(name, known)):", "if is_neutral(value):", LEAK),
     ("keys: control characters pass", "reading/keys.py", "not isinstance(name, str) or not name.isprintable()", "not isinstance(name, str)", LEAK),
-    ("load: the last of two keys wins", "reading/load.py", "if len(data) < len(pairs):", "if len(data) > len(pairs):", LEAK),
+    ("checks: the last of two keys wins", "checks.py", "if len(data) < len(pairs):", "if len(data) > len(pairs):", LEAK),
     ("rope: one dictionary is enough", "reading/rope.py", "if values[0] != values[1]:", "if None not in values and values[0] != values[1]:", LEAK),
     ("rope: flat holds for all kinds", "reading/rope.py", "rope is not None and name in rope.flat]", "rope is not None]", LEAK),
     ("rope: null fills nothing", "reading/rope.py", " and not reader.facts.fills:\n", ":\n", "tests/configs/test_no_leak.py " + TEXT),

@@ -70,3 +70,20 @@ def one_of(name: str, value: Any, choices: Sequence[str]) -> None:
     if value not in choices:
         listing = ", ".join(f"{c!r}" for c in choices[:-1]) + f" or {choices[-1]!r}"
         raise ValueError(f"{name} must be {listing}, got {value!r}")
+
+
+def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object as a dictionary, or ``ValueError`` for a key that stands in it twice (``object_pairs_hook``).
+
+    JSON readers keep the last of the two without a word.
+
+    >>> keys_once([("base", 1e4), ("base", 1e6)])
+    Traceback (most recent call last):
+    ValueError: the key 'base' stands twice in one object; keep one
+    """
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} stands twice in one object; keep one")
+    return data

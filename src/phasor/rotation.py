@@ -153,10 +153,15 @@ class Rotation(Planes):
         >>> Rotation.from_angles(torch.zeros(3, 2)).sin.abs().max().item()
         0.0
         """
-        if angles.dtype not in (torch.float32, torch.float64):
+        dtype = angles.dtype if isinstance(angles, Tensor) else type(angles).__name__
+        if dtype not in (torch.float32, torch.float64):
             raise ValueError(
-                f"angles must be float32 or float64 (half precision cannot hold an angle), got {angles.dtype}; "
+                f"angles must be float32 or float64 (half precision cannot hold an angle), got {dtype}; "
                 "convert them before the product that forms them"
+            )
+        if form == "joined":
+            raise ValueError(
+                "form must be 'half', 'doubled' or 'repeated' for angles, got 'joined', which from_tables reads"
             )
         angles = per_pair("angles", angles, form, layout.get("blocks", 1), rotary_dim is not None)
         return cls._of_angles(angles, rotary_dim, per_head, magnitude, layout)

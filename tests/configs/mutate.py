@@ -64,7 +64,7 @@ def levels(data: Config, path: str = "") -> list[Level]:
 
 def rename(random: Random, level: Level, known: dict[str, list[Any]]) -> str:
     inner = _inside(random, level)
-    keys = inner.keys() if inner.path == level.path else list(inner.data)
+    keys = _changeable(inner, level)
     if not keys:
         return ""
     old = random.choice(keys)
@@ -93,7 +93,7 @@ def move(random: Random, level: Level, known: dict[str, list[Any]]) -> str:
 
 def delete(random: Random, level: Level, known: dict[str, list[Any]]) -> str:
     inner = _inside(random, level)
-    keys = inner.keys() if inner.path == level.path else list(inner.data)
+    keys = _changeable(inner, level)
     if not keys:
         return ""
     key = random.choice(keys)
@@ -185,7 +185,7 @@ def _no_longer_inside(random: Random, level: Level) -> str:
 
 def mistype(random: Random, level: Level, known: dict[str, list[Any]]) -> str:
     inner = _inside(random, level)
-    keys = inner.keys() if inner.path == level.path else list(inner.data)
+    keys = _changeable(inner, level)
     if not keys:
         return ""
     key = random.choice(keys)
@@ -227,7 +227,7 @@ def alter(random: Random, level: Level, known: dict[str, list[Any]]) -> str:
         into.data.update(new)
         return f"{into.path.rstrip('.')} = {short(into.data)}"
     inner = _inside(random, level)
-    keys = inner.keys() if inner.path == level.path else list(inner.data)
+    keys = _changeable(inner, level)
     if not keys:
         return ""
     key = random.choice(keys)
@@ -247,6 +247,11 @@ def _ropes(level: Level) -> list[Level]:
             found += [Level(f"{level.path}{key}.{k}.", v) for k, v in inner.items()]
             found.append(Level(f"{level.path}{key}.", one))
     return found
+
+
+def _changeable(inner: Level, level: Level) -> list[str]:
+    """What a mutant may touch: the keys about rotation of a config, all of its rope parameters."""
+    return inner.keys() if inner.path == level.path else list(inner.data)
 
 
 def _inside(random: Random, level: Level) -> Level:

@@ -15,9 +15,13 @@ except PackageNotFoundError:
 collect_ignore = [] if INSTALLED != "none" else ["by_hand.py", "operators.py", "suite.py", "table.py"]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if INSTALLED != VERSION:
-        reason = f"the conformance suite is written for transformers {VERSION}, and {INSTALLED} is installed"
-        for item in items:
-            if "conformance" in item.path.parts:
-                item.add_marker(pytest.mark.skip(reason=reason))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Under another version, a run that asks for the suite ends in an error; a run of everything goes past it."""
+    ours = [item for item in items if "conformance" in item.path.parts]
+    if INSTALLED == VERSION or not ours:
+        return
+    reason = f"the conformance suite is written for transformers {VERSION}, and {INSTALLED} is installed"
+    if config.option.markexpr != "not slow":  # `make conformance` must not be green without having compared anything
+        raise pytest.UsageError(f"{reason}; install the versions of constraints.txt")
+    for item in ours:
+        item.add_marker(pytest.mark.skip(reason=reason))  # phasor itself works with it; only these numbers are not its

@@ -296,3 +296,12 @@ def test_an_exported_program_with_a_rotation_is_saved_and_loaded(tmp_path):
     torch.export.save(torch.export.export(Layer(), (x, rotation)), path)
     loaded = torch.export.load(path).module()
     torch.testing.assert_close(loaded(x, rotation), apply_rotary(x, rotation), rtol=0, atol=1e-6)
+
+
+def test_angles_are_never_cos_and_sin_side_by_side():
+    assert_refused(lambda: Rotation.from_angles(torch.zeros(3, 4), form="joined"), ["form must be", "from_tables"])
+
+
+@pytest.mark.parametrize("angles", [[0.0], None, 1.5])
+def test_angles_must_be_a_tensor(angles):
+    assert_refused(lambda: Rotation.from_angles(angles), ["angles must be float32 or float64", "got "])

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..checks import keys_once
 from .keys import ROPE_WORDS
 
 MAX_BYTES = 64 * 2**20
@@ -52,19 +53,9 @@ def _load_file(path: Path) -> dict[str, Any]:
 def _parse(file: Path) -> Any:
     try:
         text = file.read_text(encoding="utf-8-sig")  # some editors put a byte order mark first
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=keys_once)
     except ValueError as error:  # not UTF-8, not JSON, or an integer of thousands of digits
         raise ValueError(f"source {str(file)!r} is not JSON in UTF-8: {error}") from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object without a key that stands in it twice, of which JSON readers keep the last without a word."""
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} stands twice in one object; keep one")
-    return data
 
 
 def _check(config: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from ...checks import keys_once
 from .place import Place, shown
 
 
@@ -111,13 +112,4 @@ def _decode(place: Place, text: str, at: int, *, first_line: int) -> tuple[Any, 
         raise place.fault(f"line must be JSON, got {shown(str(error))}") from None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    item = dict(pairs)
-    if len(item) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} twice in one object")
-    return item
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique)
+_DECODER = json.JSONDecoder(object_pairs_hook=keys_once)
