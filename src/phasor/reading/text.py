@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ..checks import number
-from ..scaling import DynamicNTK, Scaling, YaRN
-from ..scaling.yarn import magnitude
 from ..spec import RotarySpec
 from ..temperature import Temperature
 from .facts import Facts, Rope
@@ -86,8 +84,7 @@ def read_text(model_type: str, facts: Facts, data: dict[str, Any], path: str) ->
 
 
 def _general_notes(model: ModelRotary) -> Iterator[str]:
-    if any(isinstance(spec.scaling, DynamicNTK) for spec in model.distinct):
-        yield "transformers keeps the base of the longest sequence so far; this spec goes by seq_len alone"
+    yield from dict.fromkeys(s.scaling.caution for s in model.distinct if s.scaling and s.scaling.caution)
     if any(spec is None and word in ATTENTION for spec, word in zip(model.layers, model.layer_types, strict=True)):
         yield "some attention layers do not rotate (NoPE)"
 
@@ -151,12 +148,5 @@ def _build(reader: Reader, kind: str, levels: dict[str, Keys | None], head: Head
     except ValueError as error:
         layers = f"the {kind} layers of this" if kind else "this"
         raise ValueError(f"{layers} {reader.model_type} config: {error}") from None
-    return Built(spec, _softmax_factor(facts, scaling), temperature)
-
-
-def _softmax_factor(facts: Facts, scaling: Scaling | None) -> float:
-    """Latent attention multiplies the softmax scale by ``magnitude(factor, mscale_all_dim) ** 2`` (DeepSeek)."""
-    if facts.mla is None or not isinstance(scaling, YaRN) or not scaling.mscale_all_dim:
-        return 1.0
-    mscale = magnitude(scaling.factor, scaling.mscale_all_dim)
-    return mscale * mscale  # a power of an absurd mscale would raise OverflowError; infinity is refused as a factor
+    softmax = scaling.softmax_factor() if scaling and facts.mla is not None else 1.0
+    return Built(spec, softmax, temperature)

@@ -23,6 +23,7 @@ class Scaling(ABC):
     name: ClassVar[str]
     length_dependent: ClassVar[bool] = False
     two_regimes: ClassVar[bool] = False  # one set of frequencies inside the trained length and one beyond, no others
+    caution: ClassVar[str] = ""  # where the models that use it do something else, a note for whoever reads their config
 
     @property
     def trained_length(self) -> int | None:
@@ -45,6 +46,10 @@ class Scaling(ABC):
 
     def attention_factor(self, seq_len: int | None = None) -> float:
         """The factor on cos and on sin; scores of rotated channels grow by its square."""
+        return 1.0
+
+    def softmax_factor(self) -> float:
+        """The factor on the softmax scale of latent attention (DeepSeek's)."""
         return 1.0
 
 

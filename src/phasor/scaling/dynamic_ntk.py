@@ -30,6 +30,7 @@ class DynamicNTK(Scaling):
     original_max_position: int
     name = "dynamic"
     length_dependent = True
+    caution = "transformers keeps the base of the longest sequence so far; this spec goes by seq_len alone"
 
     def __post_init__(self) -> None:
         number("factor", self.factor, at_least=1)

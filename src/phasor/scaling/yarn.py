@@ -114,6 +114,11 @@ class YaRN(Scaling):
             return magnitude(self.factor, self.mscale) / magnitude(self.factor, self.mscale_all_dim)
         return magnitude(self.factor)
 
+    def softmax_factor(self) -> float:
+        """``magnitude(factor, mscale_all_dim) ** 2`` where the latter is stated, else 1."""
+        mscale = magnitude(self.factor, self.mscale_all_dim) if self.mscale_all_dim else 1.0
+        return mscale * mscale  # a power of an absurd mscale would raise OverflowError; infinity is refused as a factor
+
 
 @dataclass(frozen=True)
 class YaRNPaper(Scaling):
