@@ -40,11 +40,10 @@ def test_nothing_to_turn_costs_nothing(shape, layout):
 
 
 def test_one_of_two_has_no_heads():
-    rotation = Rotation.at(SPEC, torch.arange(5))
-    none = torch.empty(1, 0, 5, 8)
-    for q, k in ((X, none), (none, X)):
+    x, none, rotation = torch.randn(1, 2, 50, 8), torch.empty(1, 0, 50, 8), Rotation.at(SPEC, torch.arange(50))
+    for q, k in ((x, none), (none, x)):
         y, z = apply_rotary_qk(q, k, rotation)
-        assert torch.equal(torch.cat((y, z), 1), apply_rotary(X, rotation, kernel="reference"))
+        assert torch.equal(torch.cat((y, z), 1), apply_rotary(x, rotation, kernel="reference"))
 
 
 def test_channels_beyond_all_memory():
