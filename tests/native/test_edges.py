@@ -80,6 +80,16 @@ def test_odd_addresses_are_left_to_others(dtype):
         assert torch.equal(rotate(x, None, misaligned(positions), SPEC, kernel=kernel)[0], expected)
 
 
+def test_in_place_where_only_one_can_be_taken():
+    """What is turned already is not turned again with the other."""
+    rotation = Rotation.at(SPEC, torch.arange(5))
+    expected = apply_rotary(X, rotation, kernel="reference")
+    for change in ((lambda x: x.clone(), misaligned), (misaligned, lambda x: x.clone())):
+        q, k = (make(X) for make in change)
+        for y in apply_rotary_qk(q, k, rotation, out=(q, k)):
+            assert torch.equal(y, expected)
+
+
 LAYOUT = {
     "head_dim": 8, "rotary_dim": 8, "trailing": False, "interleaved": False, "blocks": 1, "permuted": False,
 }  # fmt: skip
