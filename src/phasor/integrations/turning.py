@@ -88,7 +88,8 @@ class Turning:
         return made
 
     def _formed(self, cos: Tensor, sin: Tensor, width: int) -> Rotation:
-        whole, more = self.layout, dict[str, Any]()
+        whole = self.layout
+        more: dict[str, Any] = {}
         if self.sheared:
             more["second"] = tuple(t[..., t.shape[-1] // 2 :] for t in (cos, sin))
         cos, sin = per_pair(cos, self.form, whole.blocks), per_pair(sin, self.form, whole.blocks)
