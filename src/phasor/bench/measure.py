@@ -31,7 +31,7 @@ def measure(
     try:
         with torch.set_grad_enabled(case.gradient):
             calls = case.make(setting)
-            repeat, warm_up = (1, 1) if quick else (case.repeat, 3)
+            repeat, warm_up = (1, 1) if quick else (case.repeat, 5)
             times = race(calls, rounds=rounds, repeat=repeat, warm_up=warm_up, clock=clock)
     finally:
         torch.set_num_threads(before)
