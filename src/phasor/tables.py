@@ -189,12 +189,12 @@ def _steps(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.de
 # Exact decimals cannot be traced, so what they give is a constant of the compiled graph.
 @constant
 def _step_values(key: str, seq_len: int | None, second: bool) -> tuple[tuple[int, ...], ...]:
-    return axis_steps(_spec(key, second), seq_len)
+    return axis_steps(spec_of(key, second), seq_len)
 
 
 @constant
 def _axis_frequencies(key: str, seq_len: int | None, second: bool) -> list[list[float]]:
-    spec = _spec(key, second)
+    spec = spec_of(key, second)
     dtype = torch.float32 if spec.angles == "float32" else torch.float64
     shares = torch.tensor(spec.axes.weights(spec.pairs), dtype=dtype, device="cpu")
     values: list[list[float]] = (spec.inv_freq(seq_len).to(dtype) * shares).tolist()
@@ -202,7 +202,7 @@ def _axis_frequencies(key: str, seq_len: int | None, second: bool) -> list[list[
 
 
 @lru_cache(maxsize=512)
-def _spec(key: str, second: bool) -> RotarySpec:
+def spec_of(key: str, second: bool = False) -> RotarySpec:
     """The spec of a key, or that of its second members."""
     spec = RotarySpec.from_dict(json.loads(key))
     return spec.replace(axes=spec.second, second=None) if second else spec

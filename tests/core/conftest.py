@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from phasor import RotarySpec, Rotation, apply_rotary
+from phasor import RotarySpec, Rotation, apply_rotary, kernels
 from phasor.axes import Alternating, Axes, Axial, InterleavedSections, Listed, Mixed, OneAxis, Sections
 from phasor.scaling import (
     NTK,
@@ -219,3 +219,9 @@ def assert_refused(call: Callable[[], object], fragments: list[str]) -> None:
     assert all(fragment in message for fragment in fragments), message
     assert "\n" not in message
     assert message[0].islower() or message.startswith("NTK"), message
+
+
+def without_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where phasor was installed without a compiler."""
+    monkeypatch.setattr(kernels, "KERNELS", (kernels.Eager(), kernels.Reference()))
+    monkeypatch.setattr(kernels.native, "OPEN", False)

@@ -7,16 +7,18 @@ from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, 
 from phasor.axes import Sections
 from phasor.positions import packed
 
-from .conftest import FACTORS, SECOND, anywhere, assert_refused, at
+from .conftest import FACTORS, SECOND, anywhere, assert_refused, at, without_native
 
 FROM_BHSD = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3)}
 SPEC = RotarySpec(head_dim=16, rotary_dim=12, interleaved=True)
 ROTATION = Rotation.at(SPEC, torch.arange(7))
 
 
-@pytest.fixture(params=[1, 2**40], ids=["in blocks", "at once"], autouse=True)
+@pytest.fixture(params=[None, 1, 2**40], ids=["native", "in blocks", "at once"], autouse=True)
 def sizes(request, monkeypatch):
-    monkeypatch.setattr("phasor.kernels.eager.BLOCK", request.param)
+    if request.param is not None:
+        without_native(monkeypatch)
+        monkeypatch.setattr("phasor.kernels.eager.BLOCK", request.param)
 
 
 @pytest.mark.parametrize("tensor_format", FROM_BHSD)

@@ -12,7 +12,7 @@ from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
 from phasor.matrix import rotation_matrix
 from phasor.scaling import YaRN
 
-from .conftest import SEQ_LEN, SPECS, anywhere, assert_within, at, turn
+from .conftest import SEQ_LEN, SPECS, anywhere, assert_within, at, turn, without_native
 
 F64 = torch.float64
 
@@ -34,10 +34,12 @@ def test_gradient_is_the_transposed_rotation(spec):
     assert_within(dx, turn(g, rotation.transpose()), 4)
 
 
-@pytest.fixture(params=[1, 2**40], ids=["in blocks", "at once"])
+@pytest.fixture(params=[None, 1, 2**40], ids=["native", "in blocks", "at once"])
 def sizes(request, monkeypatch):
-    """Both ways of the eager kernel: its own autograd function in blocks of tokens, and the plain expression."""
-    monkeypatch.setattr("phasor.kernels.eager.BLOCK", request.param)
+    """The native kernel, and both ways of the eager one: its own function in blocks of tokens, the plain expression."""
+    if request.param is not None:
+        without_native(monkeypatch)
+        monkeypatch.setattr("phasor.kernels.eager.BLOCK", request.param)
 
 
 @pytest.fixture(params=["one launch", "two launches"])

@@ -1,4 +1,4 @@
-"""The eager kernel against the reference: the same bits, whatever the block, dtype, strides, format and layout."""
+"""The kernels against the reference: the same bits, whatever the block, dtype, strides, format and layout."""
 
 import dataclasses
 
@@ -8,16 +8,19 @@ import torch
 from phasor import Rotation, apply_rotary, apply_rotary_qk
 from phasor.kernels import eager, reference
 
-from .conftest import FACTORS, SECOND, SPECS, anywhere, at
+from .conftest import FACTORS, SECOND, SPECS, anywhere, at, without_native
 from .test_apply import STRIDED
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
-BLOCKS = [1, 100, 600, 2**18]  # one token at a time, blocks that do not divide the length, and everything at once
+# one token at a time, blocks that do not divide the length, and everything at once; or the native kernel
+BLOCKS = [1, 100, 600, 2**18, None]
 
 
 @pytest.fixture(params=BLOCKS)
 def block(request, monkeypatch):
-    monkeypatch.setattr(eager, "BLOCK", request.param)
+    if request.param is not None:
+        without_native(monkeypatch)
+        monkeypatch.setattr(eager, "BLOCK", request.param)
 
 
 def by_reference(x, rotation, tensor_format):
@@ -121,12 +124,15 @@ def test_no_graph_without_gradients(few):
     assert apply_rotary(x, rotation).requires_grad
 
 
+@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_size_that_needs_blocks(dtype):
+def test_a_size_that_needs_blocks(dtype, native, monkeypatch):
     """No constant changed: a million elements of q, a prime number of tokens, and k small enough for one block."""
     spec = SPECS["yarn-one-first-interleaved"].replace(head_dim=32)
     q, k = torch.randn(2, 16, 1021, 32).to(dtype), torch.randn(2, 1, 1021, 32).to(dtype)
     assert q.numel() > eager.BLOCK > k.numel()
+    if not native:
+        without_native(monkeypatch)
     rotation = at(spec, anywhere(spec, 0, 2**31, 1021), dtype)
     a, b = apply_rotary_qk(q, k, rotation)
     assert torch.equal(a, by_reference(q, rotation, "bhsd"))
@@ -137,6 +143,7 @@ def test_a_size_that_needs_blocks(dtype):
 @pytest.mark.parametrize("tensor_format", ["bhsd", "bshd"])
 @pytest.mark.parametrize("batch", [(), (2,), (2, 2)])
 def test_one_launch_or_two(few, few_elements, tensor_format, batch, monkeypatch):
+    without_native(monkeypatch)
     monkeypatch.setattr("phasor.kernels.eager.FEW", few_elements)
     heads = [(4, 7), (2, 7)] if tensor_format == "bhsd" else [(7, 4), (7, 2)]
     q, k = (torch.randn(*batch, *h, few.head_dim) for h in heads)

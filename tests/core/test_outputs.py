@@ -5,15 +5,17 @@ import torch
 
 from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, apply_rotary_qkv, kernels, rotate
 
-from .conftest import FACTORS, SECOND, anywhere, assert_refused, at
+from .conftest import FACTORS, SECOND, anywhere, assert_refused, at, without_native
 
 SPEC = RotarySpec(head_dim=16, rotary_dim=12)
 ROTATION = Rotation.at(SPEC, torch.arange(7) + 100)
 
 
-@pytest.fixture(params=[1, 2**40], ids=["in blocks", "at once"], autouse=True)
+@pytest.fixture(params=[None, 1, 2**40], ids=["native", "in blocks", "at once"], autouse=True)
 def sizes(request, monkeypatch):
-    monkeypatch.setattr("phasor.kernels.eager.BLOCK", request.param)
+    if request.param is not None:
+        without_native(monkeypatch)
+        monkeypatch.setattr("phasor.kernels.eager.BLOCK", request.param)
 
 
 @pytest.mark.parametrize("kernel", ["auto", "reference"])
@@ -174,7 +176,7 @@ def test_compiled_code_may_write_in_place():
 
 
 def test_every_kernel_is_in_the_list_above():
-    assert set(kernels.available()) == {"eager", "reference"}
+    assert set(kernels.available()) <= {"native", "eager", "reference"}
 
 
 def test_exchanged_outputs_are_refused_for_k_of_other_tokens_too():

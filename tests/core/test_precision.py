@@ -19,7 +19,7 @@ from phasor.scaling import Linear, YaRN
 from phasor.spec import axis_steps, exact_frequencies
 
 from . import papers
-from .conftest import SCHEMES, SEQ_LEN, SPECS, anywhere, at, everywhere
+from .conftest import SCHEMES, SEQ_LEN, SPECS, anywhere, at, everywhere, without_native
 
 FAR = 2**31
 EXTREMES = [0, 1, -1, 2, 131_071, 2**24 + 1, -(2**24) - 1, FAR - 1, FAR, 1 - FAR, -FAR]
@@ -159,11 +159,13 @@ def test_phases_wrap_like_integers(terms):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("start", [0, 2**20, FAR - 4096, -FAR])
-@pytest.mark.parametrize("block", [2**15, 2**40])
+@pytest.mark.parametrize("block", [None, 2**15, 2**40])  # native, or eager
 @pytest.mark.parametrize("interleaved", [False, True])  # at once, halves turn in whole rows, interleaved by reference
 def test_half_precision_costs_one_rounding(dtype, start, block, interleaved, monkeypatch):
     """Compute wide, round once: almost every element is the correctly rounded exact answer, in every kernel."""
-    monkeypatch.setattr("phasor.kernels.eager.BLOCK", block)
+    if block is not None:
+        without_native(monkeypatch)
+        monkeypatch.setattr("phasor.kernels.eager.BLOCK", block)
     scaling = YaRN(factor=4.0, original_max_position=4096)
     spec = RotarySpec(head_dim=64, base=500_000.0, interleaved=interleaved, scaling=scaling)
     x, positions = torch.randn(1, 1, 4096, 64).to(dtype), torch.arange(start, start + 4096)

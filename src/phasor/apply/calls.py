@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..kernels import Angles, choose
+from ..kernels import Angles, choose, native
 from ..rotation import Rotation
 from ..spec import RotarySpec
 from ..tables import Phases
@@ -50,6 +50,10 @@ def apply_rotary(
     >>> bool((y[0, 0, 0] == x[0, 0, 0]).all()), bool((y[0, 0, 1] == x[0, 0, 1]).all())
     (True, False)
     """
+    if kernel == "auto" and out is None and num_heads is None:
+        done = native.apply(x, None, rotation, tensor_format)
+        if done is not None:
+            return done[0]
     check_angles("rotation", rotation)
     return _turn(x, None, rotation, tensor_format, num_heads, kernel, out, ("x", "k"))[0]
 
@@ -76,6 +80,10 @@ def apply_rotary_qk(
     >>> q.shape, k.shape
     (torch.Size([1, 3, 8]), torch.Size([1, 3, 4]))
     """
+    if kernel == "auto" and out is None and num_heads is None and k_rotation is None:
+        done = native.apply(q, k, rotation, tensor_format)
+        if done is not None:
+            return done  # type: ignore[return-value]
     check_angles("rotation", rotation)
     if k_rotation is None or k is None:
         return _turn(q, k, rotation, tensor_format, num_heads, kernel, out)  # type: ignore[return-value]
@@ -107,6 +115,10 @@ def rotate(
     >>> q.shape, k.shape
     (torch.Size([1, 2, 3, 4]), torch.Size([1, 1, 3, 4]))
     """
+    if kernel == "auto" and out is None and num_heads is None and k_positions is None:
+        done = native.rotate(q, k, positions, spec, seq_len, tensor_format)
+        if done is not None:
+            return done  # type: ignore[return-value]
     check_tensor("q", q)
     at = Phases(spec, positions, seq_len, dtype=q.dtype)
     if k_positions is None or k is None:

@@ -27,6 +27,8 @@ def check_tensor(name: str, x: Any) -> None:
     if x.is_nested or x.layout is not torch.strided:
         kind = "nested (pack its documents, tensor_format='thd')" if x.is_nested else f"{x.layout}"
         raise ValueError(f"{name} must be a dense tensor, got a {kind} one")
+    if x.dtype not in DTYPES:
+        raise ValueError(f"{name} must be float64, float32, float16 or bfloat16, got {x.dtype}")
 
 
 def check_fits(name: str, x: Tensor, angles: Angles, order: Order, tensor_format: str) -> None:
@@ -35,8 +37,6 @@ def check_fits(name: str, x: Tensor, angles: Angles, order: Order, tensor_format
     shape = x.shape
     if len(shape) < 3 or tensor_format in RANKS:
         check_shape(name, x, tensor_format)
-    if x.dtype not in DTYPES:
-        raise ValueError(f"{name} must be float64, float32, float16 or bfloat16, got {x.dtype}")
     if isinstance(angles, Phases):
         at = angles.positions[0]
         leading, tokens = at.shape[:-1], at.shape[-1]

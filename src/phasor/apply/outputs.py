@@ -41,6 +41,10 @@ def _check_one(name: str, x: Tensor, y: Any, angles: Angles) -> None:
             f"{name} cannot be written where a gradient is needed (autograd keeps new results only); "
             "leave out= away, or use torch.no_grad()"
         )
+    if readable(y) and y.is_inference() and not torch.is_inference_mode_enabled():
+        raise ValueError(
+            f"{name} was made in torch.inference_mode() and can be written there only; give a clone() of it"
+        )
     if _overlaps_itself(y):
         raise ValueError(f"{name} must not overlap itself, got strides {y.stride()} for shape {tuple(y.shape)}")
 
@@ -77,8 +81,10 @@ def _overlap(a: Tensor, b: Tensor) -> bool:
     if a.numel() == 0 or b.numel() == 0:
         return False
     apart = b.data_ptr() - a.data_ptr()
+    if not -_bytes(b) < apart < _bytes(a):
+        return False
     if a.dtype != b.dtype or apart % a.itemsize:
-        return -_bytes(b) < apart < _bytes(a)
+        return True
     ways: dict[int, list[int]] = {}
     for i, x in enumerate((a, b)):
         for stride, last in _steps(x):

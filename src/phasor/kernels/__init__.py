@@ -1,22 +1,21 @@
 """Kernels: one file each. `available` names them; ``kernel=`` or the variable ``PHASOR_KERNEL`` chooses one."""
 
-import os
-
 from torch import Tensor
 
-from .base import Angles, Kernel, Order, Pair
+from . import native
+from .base import CHOSEN, Angles, Kernel, Order, Pair
 from .eager import Eager
+from .native import Native
 from .reference import Reference
 
-KERNELS: tuple[Kernel, ...] = (Eager(), Reference())  # in the order in which they are asked
-CHOSEN = os.environ.get("PHASOR_KERNEL") or "auto"  # what "auto" means: for reports of bugs
+KERNELS: tuple[Kernel, ...] = (Native(), Eager(), Reference())  # in the order in which they are asked
 
 
 def available() -> dict[str, str]:
     """The kernels by name, in the order in which ``kernel="auto"`` asks them, each with what it is for.
 
     >>> list(available())
-    ['eager', 'reference']
+    ['native', 'eager', 'reference']
     """
     return {kernel.name: kernel.about for kernel in KERNELS}
 
@@ -41,4 +40,17 @@ def check_name(name: str) -> None:
         raise ValueError(f"kernel must be 'auto' or one of {', '.join(map(repr, available()))}, got {name!r}{source}")
 
 
-__all__ = ["KERNELS", "Angles", "Eager", "Kernel", "Order", "Pair", "Reference", "available", "check_name", "choose"]
+__all__ = [
+    "KERNELS",
+    "Angles",
+    "Eager",
+    "Kernel",
+    "Native",
+    "Order",
+    "Pair",
+    "Reference",
+    "available",
+    "check_name",
+    "choose",
+    "native",
+]

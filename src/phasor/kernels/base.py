@@ -1,5 +1,6 @@
 """What a kernel is, and what it is given."""
 
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
@@ -11,6 +12,8 @@ from ..tables import Phases
 
 Angles: TypeAlias = Rotation | Phases
 Pair: TypeAlias = tuple[Tensor, Tensor | None]
+
+CHOSEN = os.environ.get("PHASOR_KERNEL") or "auto"  # what "auto" means: for reports of bugs
 
 
 @dataclass(frozen=True)

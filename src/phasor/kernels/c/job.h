@@ -1,0 +1,56 @@
+/* What is asked of the kernel: q and k of one batch, turned in one pass over their bytes. Nothing of Python or torch. */
+#pragma once
+#include <stdint.h>
+
+enum { F32, BF16, F16 };     /* dtypes of activations and tables */
+enum { MAX_LEAD = 4 };       /* batch axes in front of heads, tokens and channels */
+enum { MAX_PAIRS = 512 };
+enum { TILE_FLOATS = 8192 }; /* cos and sin of one tile: 32 KiB, which stay in the first cache */
+enum { TILE_TOKENS = 16 };
+enum { LANES = 32 };         /* values in the widest register: staged tables are padded to it */
+
+typedef struct {             /* one tensor in and one out; strides in elements */
+  const char *in;
+  char *out;
+  int64_t heads;
+  int64_t in_lead[MAX_LEAD], in_head, in_token, in_channel;
+  int64_t out_lead[MAX_LEAD], out_head, out_token, out_channel;
+} Tensor;
+
+typedef struct {             /* cos, sin [(batch,) (heads,) tokens, pairs], of equal strides */
+  const char *cos, *sin;
+  int dtype;
+  int64_t batch, head, token, pair;
+} Tables;
+
+typedef struct {             /* positions [(axes,) (batch,) tokens], steps [axes, pairs]: 2**64 is one turn */
+  const char *at;
+  int bytes, axes;
+  int64_t axis, batch, token;
+  const int64_t *steps;
+  float factor;
+} Phases;
+
+typedef struct {
+  Tensor of[2];
+  int count;                 /* tensors in `of` */
+  int dtype;
+  int rounded;               /* every product and sum is rounded to dtype, as models that multiply in it do */
+  int streamed;              /* stores go past the cache */
+  int through;               /* rows go through a buffer: channels are strided, or written in the other order */
+  int lead;                  /* number of batch axes */
+  int64_t sizes[MAX_LEAD], batch, tokens, width;
+  int64_t first, pairs, blocks; /* channels [first, first + 2 pairs) turn, the others are copied */
+  int interleaved, permuted;
+  float sign;                /* -1 turns back: the transpose, which is the backward pass */
+  int per_head;
+  Tables tables;             /* used unless phases.steps is set */
+  Phases phases;
+} Job;
+
+/* Tiles: some tokens of one batch entry, whose cos and sin are formed once for all heads of q and k. 0: too wide. */
+int64_t tiles_of(const Job *job);
+void turn_tiles(const Job *job, int64_t first, int64_t last);
+
+const char *instructions(void);              /* the set in use */
+int choose_instructions(const char *name);   /* the best one for NULL; 0 if this machine lacks it */

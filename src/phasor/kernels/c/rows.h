@@ -1,0 +1,230 @@
+/* The kernel, compiled once for each set of instructions: NAME(x) names its functions, F is a vector of W floats.
+
+   Products and sums are rounded one by one, never fused: the bits are those of the plain expression. */
+
+/* 16-bit activations are widened two vectors at a time. bfloat16 falls into even and odd channels, which needs no
+   shuffle, float16 into low and high ones; cos and sin are staged in the order in which a row wants them. */
+INLINE void NAME(widen)(const char *x, F *u, F *v, int dtype) {
+  if (dtype == BF16) NAME(load_bf16)((const uint16_t *)x, u, v);
+  else NAME(load_f16)((const uint16_t *)x, u, v);
+}
+INLINE void NAME(narrow)(char *y, F u, F v, int dtype, int nt) {
+  if (dtype == BF16) NAME(store_bf16)((uint16_t *)y, u, v, nt);
+  else NAME(store_f16)((uint16_t *)y, u, v, nt);
+}
+INLINE F NAME(product)(F a, F b, int dtype, int rounded) {
+  const F ab = a * b;
+  if (!rounded || dtype == F32) return ab;
+  return dtype == BF16 ? NAME(round_bf16)(ab) : NAME(round_f16)(ab);
+}
+#define TIMES(a, b) NAME(product)(a, b, dtype, rounded)
+
+/* W or 2 W pairs of halves. */
+INLINE void NAME(halves)(char *ya, char *yb, const char *xa, const char *xb, const float *c, const float *s, int dtype, int nt, int rounded) {
+  const F c0 = NAME(load)(c), s0 = NAME(load)(s);
+  if (dtype == F32) {
+    const F a = NAME(load)((const float *)xa), b = NAME(load)((const float *)xb);
+    NAME(store)((float *)ya, TIMES(a, c0) - TIMES(b, s0), nt);
+    NAME(store)((float *)yb, TIMES(a, s0) + TIMES(b, c0), nt);
+    return;
+  }
+  const F c1 = NAME(load)(c + NAME(W)), s1 = NAME(load)(s + NAME(W));
+  F a0, a1, b0, b1;
+  NAME(widen)(xa, &a0, &a1, dtype);
+  NAME(widen)(xb, &b0, &b1, dtype);
+  NAME(narrow)(ya, TIMES(a0, c0) - TIMES(b0, s0), TIMES(a1, c1) - TIMES(b1, s1), dtype, nt);
+  NAME(narrow)(yb, TIMES(a0, s0) + TIMES(b0, c0), TIMES(a1, s1) + TIMES(b1, c1), dtype, nt);
+}
+
+/* W / 2 or W interleaved pairs; for float32 and float16 cos is staged twice, and sin with the sign of each member. */
+INLINE void NAME(neighbours)(char *y, const char *x, const float *c, const float *s, int dtype, int nt, int rounded) {
+  const F c0 = NAME(load)(c), s0 = NAME(load)(s);
+  if (dtype == F32) {
+    const F a = NAME(load)((const float *)x);
+    NAME(store)((float *)y, TIMES(a, c0) + TIMES(NAME(swap)(a), s0), nt);
+    return;
+  }
+  F a, b;
+  NAME(widen)(x, &a, &b, dtype);
+  if (dtype == BF16) {
+    NAME(narrow)(y, TIMES(a, c0) - TIMES(b, s0), TIMES(a, s0) + TIMES(b, c0), dtype, nt);
+    return;
+  }
+  const F c1 = NAME(load)(c + NAME(W)), s1 = NAME(load)(s + NAME(W));
+  NAME(narrow)(y, TIMES(a, c0) + TIMES(NAME(swap)(a), s0), TIMES(b, c1) + TIMES(NAME(swap)(b), s1), dtype, nt);
+}
+#undef TIMES
+
+/* The channels of one head that turn. What does not fill a vector goes through a buffer that does. */
+INLINE void NAME(row)(char *y, const char *x, const float *c, const float *s, int64_t blocks, int64_t per, int dtype, int interleaved, int nt, int rounded) {
+  const int64_t size = dtype == F32 ? 4 : 2, vector = dtype == F32 ? NAME(W) : 2 * NAME(W);
+  char rest[4][4 * LANES] __attribute__((aligned(64)));
+  for (int64_t z = 0; z < 2 * blocks * per * size; z += 64) __builtin_prefetch(x + AHEAD + z, 0, 3);
+  if (interleaved) {
+    const int64_t channels = 2 * per, per_table = dtype == BF16 ? 2 : 1;
+    int64_t j = 0;
+    for (; j + vector <= channels; j += vector)
+      NAME(neighbours)(y + j * size, x + j * size, c + j / per_table, s + j / per_table, dtype, nt, rounded);
+    if (j < channels) {
+      memset(rest, 0, sizeof rest);
+      memcpy(rest[0], x + j * size, (size_t)((channels - j) * size));
+      NAME(neighbours)(rest[1], rest[0], c + j / per_table, s + j / per_table, dtype, 0, rounded);
+      memcpy(y + j * size, rest[1], (size_t)((channels - j) * size));
+    }
+    return;
+  }
+  const int64_t staged = staged_of(per, 0), half = per * size;
+  for (int64_t k = 0; k < blocks; k++, x += 2 * half, y += 2 * half, c += staged, s += staged) {
+    int64_t j = 0;
+    for (; j + vector <= per; j += vector)
+      NAME(halves)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, dtype, nt, rounded);
+    if (j == per) continue;
+    const size_t bytes = (size_t)((per - j) * size);
+    memset(rest, 0, sizeof rest);
+    memcpy(rest[0], x + j * size, bytes);
+    memcpy(rest[1], x + half + j * size, bytes);
+    NAME(halves)(rest[2], rest[3], rest[0], rest[1], c + j, s + j, dtype, 0, rounded);
+    memcpy(y + j * size, rest[2], bytes);
+    memcpy(y + half + j * size, rest[3], bytes);
+  }
+}
+
+/* Integer phases to cos and sin of one token: nearest quarter turn, and a polynomial for the rest of at most an eighth.
+   The same operations in the same order as phasor.phase.cos_sin. */
+static NOINLINE void NAME(from_phases)(float *restrict cosine, float *restrict sine, const Phases *of, int64_t pairs, int64_t batch, int64_t token) {
+  uint64_t phase[MAX_PAIRS];
+  for (int a = 0; a < of->axes; a++) {
+    const char *p = of->at + of->bytes * (a * of->axis + batch * of->batch + token * of->token);
+    const uint64_t at = of->bytes == 8 ? (uint64_t)*(const int64_t *)p : (uint64_t)(int64_t)*(const int32_t *)p;
+    const int64_t *steps = of->steps + a * pairs;
+    if (!a) for (int64_t j = 0; j < pairs; j++) phase[j] = at * (uint64_t)steps[j];
+    else for (int64_t j = 0; j < pairs; j++) phase[j] += at * (uint64_t)steps[j];
+  }
+  for (int64_t j = 0; j < pairs; j++) {
+    const uint64_t quarter = (phase[j] + (1ull << 61)) >> 62;
+    const float x = (float)(int64_t)(phase[j] - (quarter << 62)) * RADIANS, z = x * x;
+    const float sn = x + x * (z * (SIN_3 + z * (SIN_5 + z * SIN_7)));
+    const float cs = 1.0f - z * (0.5f - z * (COS_4 + z * (COS_6 + z * COS_8)));
+    const float u = quarter & 1 ? sn : cs, v = quarter & 1 ? cs : sn;
+    cosine[j] = ((quarter + 1) & 2 ? 0.0f - u : u) * of->factor; /* 0 - u: a zero has no sign */
+    sine[j] = (quarter & 2 ? 0.0f - v : v) * of->factor;
+  }
+}
+
+/* cos and sin of one token in the order of the rows: apart for bfloat16 halves (even and odd ones of each two vectors),
+   twice for interleaved float32 and float16. */
+static NOINLINE void NAME(stage)(float *restrict c, float *restrict s, const float *restrict cosine, const float *restrict sine, int64_t pairs, int64_t blocks, float sign, int order) {
+  enum { W = NAME(W) };
+  if (order == TWICE) {
+    for (int64_t j = 0; j < pairs; j++) {
+      c[2 * j] = c[2 * j + 1] = cosine[j];
+      s[2 * j] = -sign * sine[j];
+      s[2 * j + 1] = sign * sine[j];
+    }
+    for (int64_t j = 2 * pairs; j < staged_of(pairs, 1); j++) c[j] = s[j] = 0;
+    return;
+  }
+  const int64_t per = pairs / blocks, staged = staged_of(per, 0);
+  for (int64_t k = 0; k < blocks; k++, c += staged, s += staged, cosine += per, sine += per) {
+    int64_t j = 0;
+    if (order == APART) {
+      for (; j + 2 * W <= per; j += 2 * W) {
+        NAME(deal)(c + j, cosine + j, 1.0f);
+        NAME(deal)(s + j, sine + j, sign);
+      }
+      for (int64_t start = j; j < staged; j++) { /* the rest, as if zeros followed */
+        const int64_t lane = (j - start) % (2 * W), from = j - lane + (lane < W ? 2 * lane : 2 * (lane - W) + 1);
+        c[j] = from < per ? cosine[from] : 0;
+        s[j] = from < per ? sign * sine[from] : 0;
+      }
+    } else {
+      for (; j < per; j++) { c[j] = cosine[j]; s[j] = sign * sine[j]; }
+      for (; j < staged; j++) c[j] = s[j] = 0;
+    }
+  }
+}
+
+/* A run of rows, each with its own cos and sin if `next_table` is not 0. dtype, order of pairs, stores and rounding are
+   constants inside: twenty loops from one text. */
+INLINE void NAME(run)(const Job *job, char *y, const char *x, const float *table, int64_t rows, int64_t next_y, int64_t next_x, int64_t next_table, int dtype, int interleaved, int nt, int rounded) {
+  const int64_t size = dtype == F32 ? 4 : 2, half_table = token_floats(job) / 2;
+  const int64_t blocks = job->blocks, per = job->pairs / blocks; /* read once: to a compiler y may be anywhere */
+  const int64_t before = job->first * size, turning = 2 * job->pairs * size, after = job->width * size - before - turning;
+  for (; rows > 0; rows--, x += next_x, y += next_y, table += next_table) {
+    if (before && y != x) memcpy(y, x, (size_t)before);
+    NAME(row)(y + before, x + before, table, table + half_table, blocks, per, dtype, interleaved, nt, rounded);
+    if (after && y != x) memcpy(y + before + turning, x + before + turning, (size_t)after);
+  }
+}
+typedef void (*NAME(Run))(const Job *, char *, const char *, const float *, int64_t, int64_t, int64_t, int64_t);
+#define RUN(d, i, n, r) \
+  static NOINLINE void NAME(run_##d##i##n##r)(const Job *job, char *y, const char *x, const float *table, int64_t rows, int64_t next_y, int64_t next_x, int64_t next_table) { \
+    NAME(run)(job, y, x, table, rows, next_y, next_x, next_table, d, i, n, r); \
+  }
+#define EVERY(d, r) RUN(d, 0, 0, r) RUN(d, 0, 1, r) RUN(d, 1, 0, r) RUN(d, 1, 1, r)
+EVERY(0, 0) EVERY(1, 0) EVERY(1, 1) EVERY(2, 0) EVERY(2, 1)
+#undef EVERY
+#undef RUN
+#define EVERY(d, r) {NAME(run_##d##00##r), NAME(run_##d##01##r), NAME(run_##d##10##r), NAME(run_##d##11##r)}
+static const NAME(Run) NAME(runs)[5][4] = {EVERY(0, 0), EVERY(1, 0), EVERY(1, 1), EVERY(2, 0), EVERY(2, 1)};
+#undef EVERY
+
+/* One row whose channels are strided, or written in the other order. */
+static void NAME(buffered)(const Job *job, const Job *row, NAME(Run) run, char *y, int64_t y_step, const char *x, int64_t x_step, const float *table) {
+  const int64_t size = job->dtype == F32 ? 4 : 2, before = job->first, turning = 2 * job->pairs, end = before + turning;
+  char read[8 * MAX_PAIRS], turned[8 * MAX_PAIRS];
+  if (y != x) {
+    copy_channels(y, y_step, x, x_step, before, size);
+    copy_channels(y + size * end * y_step, y_step, x + size * end * x_step, x_step, job->width - end, size);
+  }
+  copy_channels(read, 1, x + size * before * x_step, x_step, turning, size);
+  run(row, turned, read, table, 1, 0, 0, 0);
+  scatter(y + size * before * y_step, y_step, turned, job->pairs, job->interleaved, job->permuted, size);
+}
+
+/* Some heads of one tensor in one tile, walked in the order in which they lie in memory. */
+static void NAME(heads)(const Job *job, const Tensor *of, NAME(Run) run, const float *table, const int64_t *entry, int64_t start, int64_t tokens, int64_t head, int64_t heads) {
+  const int64_t size = job->dtype == F32 ? 4 : 2, stride = token_floats(job);
+  const char *in = of->in + size * (head * of->in_head + start * of->in_token);
+  char *out = of->out + size * (head * of->out_head + start * of->out_token);
+  for (int i = 0; i < job->lead; i++) { in += size * entry[i] * of->in_lead[i]; out += size * entry[i] * of->out_lead[i]; }
+  const int64_t in_head = size * of->in_head, in_token = size * of->in_token, out_head = size * of->out_head, out_token = size * of->out_token;
+  if (job->through) {
+    Job row = *job;
+    row.first = 0;
+    row.width = 2 * job->pairs;
+    for (int64_t h = 0; h < heads; h++)
+      for (int64_t i = 0; i < tokens; i++)
+        NAME(buffered)(job, &row, run, out + h * out_head + i * out_token, of->out_channel, in + h * in_head + i * in_token, of->in_channel, table + i * stride);
+  } else if (in_head > in_token)
+    for (int64_t h = 0; h < heads; h++) run(job, out + h * out_head, in + h * in_head, table, tokens, out_token, in_token, stride);
+  else
+    for (int64_t i = 0; i < tokens; i++) run(job, out + i * out_token, in + i * in_token, table + i * stride, heads, out_head, in_head, 0);
+}
+
+static void NAME(turn)(const Job *job, int64_t first, int64_t last) {
+  float table[TILE_FLOATS] __attribute__((aligned(64))), cosine[MAX_PAIRS], sine[MAX_PAIRS];
+  const NAME(Run) run = NAME(runs)[job->dtype == F32 ? 0 : 2 * job->dtype - 1 + job->rounded][2 * job->interleaved + job->streamed];
+  const int order = job->interleaved ? (job->dtype == BF16 ? PLAIN : TWICE) : job->dtype == BF16 ? APART : PLAIN;
+  const int64_t stride = token_floats(job), per_tile = tile_tokens(job), per_entry = (job->tokens + per_tile - 1) / per_tile;
+  const int64_t groups = job->per_head ? job->of[0].heads : 1;
+  for (int64_t tile = first; tile < last; tile++) {
+    const int64_t start = tile % per_entry * per_tile, tokens = start + per_tile < job->tokens ? per_tile : job->tokens - start;
+    int64_t entry[MAX_LEAD] = {0};
+    for (int64_t i = job->lead, left = tile / per_entry; i-- > 0; left /= job->sizes[i]) entry[i] = left % job->sizes[i];
+    const int64_t batch = job->lead ? entry[job->lead - 1] : 0;
+    for (int64_t g = 0; g < groups; g++) {
+      for (int64_t i = 0; i < tokens; i++) {
+        if (job->phases.steps) NAME(from_phases)(cosine, sine, &job->phases, job->pairs, batch, start + i);
+        else from_tables(cosine, sine, &job->tables, job->pairs, batch, g, start + i);
+        NAME(stage)(table + i * stride, table + i * stride + stride / 2, cosine, sine, job->pairs, job->blocks, job->sign, order);
+      }
+      for (int m = 0; m < job->count; m++)
+        NAME(heads)(job, &job->of[m], run, table, entry, start, tokens, g, job->per_head ? 1 : job->of[m].heads);
+    }
+  }
+  NAME(fence)(job->streamed);
+}
+
+#undef F
+#undef NAME

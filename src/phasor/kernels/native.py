@@ -1,0 +1,252 @@
+"""The kernel in C: one pass over the bytes of q and k on a CPU, with the bits of `reference`.
+
+Its source is in ``c/``. It is optional: where it could not be built or loaded, the next kernel does its work. Two ways
+lead to it. The short one, `apply` and `rotate` here, comes before all checks: in less than a microsecond the extension
+looks at the tensors itself, and declines whatever is not a plain tensor in a plain call. The long one is that of every
+kernel, behind the checks that word the errors.
+"""
+
+import ctypes
+import struct
+import sysconfig
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from ..rotation import Rotation
+from ..spec import RotarySpec, axis_steps
+from ..tables import Phases, spec_of
+from ..tracing import transformed
+from .base import CHOSEN, Angles, Kernel, Order, Pair, tables_of
+from .reference import Reference
+
+try:
+    from . import _native  # type: ignore[attr-defined]
+except ImportError as error:
+    _native, MISSING = None, f"it was not built when phasor was installed ({error})"
+else:
+    MISSING = ""
+
+ORDERS = {
+    "bhsd": Order(heads=-3, tokens=-2),
+    "bshd": Order(heads=-2, tokens=-3),
+    "sbhd": Order(heads=-2, tokens=-4, batch=-3),
+}
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+PLAIN = (Tensor, torch.nn.Parameter)
+MOST_PAIRS, MOST_AXES = 512, 7  # of its tables, and of a tensor
+NEW = (None, None)  # in place of given outputs
+LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+class Native(Kernel):
+    """Plain tensors in eager mode on a CPU, in one pass."""
+
+    name = "native"
+
+    @property
+    def about(self) -> str:  # type: ignore[override]
+        if MISSING:
+            return f"not here: {MISSING}"
+        return (
+            f"plain tensors in eager mode on a CPU, in one pass ({_native.use('')}, {torch.get_num_threads()} threads)"
+        )
+
+    def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
+        if MISSING:
+            return MISSING
+        if transformed():
+            return "a compiler or a function transform is at work, and it has a graph of its own"
+        if not (type(q) in PLAIN and (k is None or type(k) in PLAIN)):
+            return f"it takes plain tensors, got {type(q).__name__}" + ("" if k is None else f" and {type(k).__name__}")
+        if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+            return "a mode of torch intercepts operations, and would not see this one"
+        if not q.is_cpu:
+            return f"it runs on a CPU, and these are on {q.device}"
+        return _unsuited(q, angles)
+
+    def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+        tensor_format = next(name for name, known in ORDERS.items() if known == order)
+        given, plan = _given(angles)
+        done = _call(q, k, given, tensor_format, False, plan, out or NEW)
+        if done is None and k is not None:  # batches of different shapes
+            y, z = out or NEW
+            first = _call(q, None, given, tensor_format, False, plan, (y, None))
+            second = _call(k, None, given, tensor_format, False, plan, (z, None))
+            done = None if first is None or second is None else (first[0], second[0])
+        if done is None:  # memory that only autograd knows, as that of lazy zeros
+            return Reference().turn(q, k, angles, order, out)
+        if out is not None:
+            torch.autograd.graph.increment_version([y for y in out if y is not None and not y.is_inference()])
+        pair: Pair = done
+        return pair
+
+
+def _unsuited(q: Tensor, angles: Angles) -> str:
+    """What about these tensors and angles it does not know."""
+    if q.dtype not in DTYPES:
+        return f"it multiplies in float32, got {q.dtype}"
+    if q.ndim > MOST_AXES:
+        return f"it takes tensors of at most {MOST_AXES} axes, got {q.ndim}"
+    if angles.layout.pairs > MOST_PAIRS or angles.layout.blocks > MOST_PAIRS // 4:
+        return f"it takes at most {MOST_PAIRS} pairs in {MOST_PAIRS // 4} blocks"
+    if angles.learns:
+        return "its gradients do not reach the tables, which need one"
+    if angles.second is not None:
+        return "it turns both members of a pair by one angle, and this rotation has second ones"
+    tables = angles.cos.dtype if isinstance(angles, Rotation) else None
+    if tables == torch.float64 or (tables is None and angles.spec.tables == "float64"):  # type: ignore[union-attr]
+        return "it multiplies in float32, and these tables are float64"
+    if angles.promoted and q.dtype != torch.float32:
+        return "it keeps the dtype of its input, and this rotation is promoted"
+    return ""
+
+
+def apply(q: Tensor, k: Tensor | None, rotation: Rotation, tensor_format: str) -> tuple[Tensor, Tensor | None] | None:
+    """The short way for tables: q and k turned, or None, which says nothing."""
+    if torch.compiler.is_compiling() or not OPEN:
+        return None
+    pair: tuple[Tensor, Tensor | None] | None = _native.apply(q, k, rotation, tensor_format, False, None, None)
+    return pair
+
+
+def rotate(
+    q: Tensor, k: Tensor | None, positions: Tensor, spec: RotarySpec, seq_len: int | None, tensor_format: str
+) -> tuple[Tensor, Tensor | None] | None:
+    """The short way for phases."""
+    if torch.compiler.is_compiling() or not OPEN or type(spec) is not RotarySpec:
+        return None
+    if (seq_len is not None and type(seq_len) is not int) or (plan := _plan(spec.key, seq_len)) is None:
+        return None
+    pair: tuple[Tensor, Tensor | None] | None = _native.rotate(q, k, positions, tensor_format, False, None, None, plan)
+    return pair
+
+
+def _call(
+    q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transposed: bool, plan: Any, out: Any = NEW
+) -> Any:
+    if plan is None:
+        return _native.apply(q, k, angles, tensor_format, transposed, *out)
+    return _native.rotate(q, k, angles, tensor_format, transposed, *out, plan)
+
+
+def _given(angles: Angles) -> tuple[Any, Any]:
+    """Positions and a plan where it can form the phases itself; else tables, and no plan."""
+    if isinstance(angles, Phases) and angles.log_scale is None and (plan := _plan(angles.spec.key, angles.seq_len)):
+        at = angles.positions
+        return (at[0] if len(at) == 1 else torch.stack(at)), plan
+    return tables_of(angles), None
+
+
+@lru_cache(maxsize=512)
+def _plan(key: str, seq_len: int | None) -> tuple[Any, RotarySpec, int | None] | None:
+    """What the extension needs of a spec at a length, or None where it does not form the phases."""
+    spec = spec_of(key)
+    exact = spec.angles == "exact" and spec.coordinates == "integer" and not spec.learned and spec.second is None
+    if not exact or spec.pairs > MOST_PAIRS or (spec.length_dependent and seq_len is None):
+        return None
+    if seq_len is not None and seq_len < 1:
+        return None
+    steps = [step for row in axis_steps(spec, seq_len) for step in row]
+    sign, factor = -1.0 if spec.reverse else 1.0, spec.attention_factor(seq_len)
+    return _native.plan(spec.layout, sign, factor, struct.pack(f"{len(steps)}q", *steps), spec.pairs), spec, seq_len
+
+
+class _Turn(torch.autograd.Function):
+    """q and k turned at once. Keeps tables or positions, nothing of q and k; its way back is itself, transposed."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transposed: bool, plan: Any
+    ) -> Any:
+        ctx.save_for_backward(*((angles.cos, angles.sin) if plan is None else (angles,)))
+        ctx.set_materialize_grads(False)
+        ctx.rest = angles, tensor_format, transposed, plan
+        y, z = _call(q, k, angles, tensor_format, transposed, plan)
+        for turned, wanted in zip((y, z), ctx.needs_input_grad, strict=False):
+            if turned is not None and not wanted:
+                ctx.mark_non_differentiable(turned)
+        return y, z
+
+    @staticmethod
+    def backward(ctx: Any, of_q: Tensor | None, of_k: Tensor | None) -> Any:  # type: ignore[override]
+        angles, tensor_format, transposed, plan = ctx.rest
+        kept = ctx.saved_tensors  # which refuses tables that were written to since
+        if plan is not None:
+            angles = kept[0]
+        elif kept[0] is not angles.cos or kept[1] is not angles.sin:  # a hook brought others in their place
+            angles = angles.replace(cos=kept[0], sin=kept[1])
+        wanted = ctx.needs_input_grad
+        if of_q is not None and wanted[0]:
+            both = of_k if wanted[1] else None
+            d_q, d_k = _back(of_q, both, angles, tensor_format, not transposed, plan)
+        else:
+            d_q, d_k = None, None
+            if of_k is not None and wanted[1]:
+                d_k, _ = _back(of_k, None, angles, tensor_format, not transposed, plan)
+        return d_q, d_k, None, None, None, None
+
+
+def _back(q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transposed: bool, plan: Any) -> Pair:
+    pair: Pair | None = _call(q, k, angles, tensor_format, transposed, plan)
+    if pair is not None:
+        return pair
+    # batched gradients, or others that are no plain tensors: the plain expression has rules for them
+    rotation = angles if plan is None else Rotation.at(plan[1], angles, plan[2])
+    order = ORDERS["bshd" if tensor_format == "thd" else tensor_format]
+    return Reference().turn(q, k, rotation.transpose() if transposed else rotation, order, None)
+
+
+def _learn(
+    q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transposed: bool, plan: Any
+) -> tuple[Tensor, Tensor | None] | None:
+    """What the extension calls where a gradient is wanted; None leaves what autograd cannot keep to the checks."""
+    if any(t.is_inference() for t in ((angles.cos, angles.sin) if plan is None else (angles,))):
+        return None
+    pair: tuple[Tensor, Tensor | None] = _Turn.apply(q, k, angles, tensor_format, transposed, plan)
+    return pair
+
+
+def _bind() -> str:
+    """Shows the extension this torch. Why not, if it lacks what the extension needs."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "it relies on the global interpreter lock, which this Python does not have"
+    try:
+        guards = (
+            torch.is_grad_enabled,
+            torch._C._are_functorch_transforms_active,
+            torch._C._len_torch_dispatch_stack,
+            torch._C._len_torch_function_stack,
+            torch._C._get_tracing_state,
+        )
+        _native.bind(
+            torch.Tensor.__dlpack_c_exchange_api__,  # type: ignore[attr-defined]
+            (Tensor, torch.nn.Parameter, Rotation), guards, torch.empty_like,
+            {"memory_format": torch.contiguous_format}, forward_ad, _learn, _parallel_for(),
+            LARGE_PAGES.exists() and "[never]" not in LARGE_PAGES.read_text(),
+        )  # fmt: skip
+        assert forward_ad._current_level < 0
+    except (AttributeError, ImportError) as error:
+        return f"this torch, {torch.__version__}, lacks what it needs ({error})"
+    return ""
+
+
+def _parallel_for() -> int:
+    """The address of torch's own loop over threads; 0 where it has none, and then one thread works."""
+    for library in (Path(torch.__file__).parent / "lib").glob("*torch_cpu.*"):
+        try:
+            return ctypes.cast(ctypes.CDLL(str(library)).torch_parallel_for, ctypes.c_void_p).value or 0
+        except (OSError, AttributeError):
+            continue
+    return 0
+
+
+if _native is not None:
+    MISSING = _bind()
+    if MISSING:
+        _native = None
+OPEN = _native is not None and CHOSEN in ("auto", "native")  # the short way
