@@ -79,6 +79,16 @@ def test_outputs_that_exist_are_what_is_written(name):
     assert [x.data_ptr() for x in first] == [x.data_ptr() for x in second]
 
 
+@pytest.mark.parametrize("name", ["token", "batch"])
+def test_decoding_goes_on(name):
+    """What is kept from one step for the same position would be measured as if it were no work."""
+    (case,) = named([name])
+    with torch.no_grad():
+        call = case.make(Setting(torch.float32, quick=True))["phasor"]
+        results = [call()[0] for _ in range(5)]
+    assert all(not torch.equal(a, b) for a, b in zip(results, results[1:], strict=False))
+
+
 def test_full_sizes_are_those_of_the_table():
     with torch.no_grad():
         (case,) = named(["batch"])

@@ -1,8 +1,11 @@
 """Decoding: one token, where the time is that of calling, and a batch of tokens, which fits the cache."""
 
+from collections.abc import Iterator
 from functools import partial
+from itertools import cycle
 
 import torch
+from torch import Tensor
 
 from ..apply import apply_rotary_qk, rotate
 from .case import Case, Setting, at_most
@@ -11,12 +14,23 @@ from .race import Calls
 
 TOKEN = f"one token, q [1, 32, 1, {WIDTH}] and k [1, 8, 1, {WIDTH}]"
 PLACE = 4097  # of the one token
+STEPS = 64
+
+
+def _decoded(q: Tensor, k: Tensor, positions: Iterator[Tensor], setting: Setting) -> partial[tuple[Tensor, Tensor]]:
+    """A call that rotates by the next positions: whoever decodes has new ones at every step, which nothing may keep."""
+    return partial(_next, q, k, positions, partial(rotate, spec=setting.spec(WIDTH), kernel=setting.kernel))
+
+
+def _next(q: Tensor, k: Tensor, positions: Iterator[Tensor], turn: partial) -> tuple[Tensor, Tensor]:
+    turned: tuple[Tensor, Tensor] = turn(q, k, next(positions))
+    return turned
 
 
 def _token(setting: Setting) -> Calls:
     q, k = setting.pair(1, 32, 8, 1, WIDTH)
-    turn = partial(rotate, q, k, torch.tensor([PLACE]), setting.spec(WIDTH), kernel=setting.kernel)
-    return {"phasor": turn, "two clones": partial(clones, q, k)}
+    positions = cycle([torch.tensor([PLACE + n]) for n in range(STEPS)])
+    return {"phasor": _decoded(q, k, positions, setting), "two clones": partial(clones, q, k)}
 
 
 def _token_given(setting: Setting) -> Calls:
@@ -39,15 +53,15 @@ def _token_training(setting: Setting) -> Calls:
 def _batch(setting: Setting) -> Calls:
     batch = 4 if setting.quick else 64
     q, k = setting.pair(batch, 32, 8, 1, WIDTH)
-    positions = (torch.arange(batch) * 61).unsqueeze(-1)
-    turn = partial(rotate, q, k, positions, setting.spec(WIDTH), kernel=setting.kernel)
-    return {"phasor": turn, "clone": partial(clones, q, k)}
+    first = (torch.arange(batch) * 61).unsqueeze(-1)
+    positions = cycle([first + n for n in range(STEPS)])
+    return {"phasor": _decoded(q, k, positions, setting), "clone": partial(clones, q, k)}
 
 
 SMALL = (
     Case(
         "token",
-        f"`rotate` from the position to new outputs, {TOKEN}, in units of a clone of both",
+        f"`rotate` from the position, another one at every call, to new outputs, {TOKEN}, in units of a clone of both",
         _token,
         unit="two clones",
         goals=at_most(1.8),
