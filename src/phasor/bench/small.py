@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..apply import apply_rotary_qk, rotate
+from ..spec import RotarySpec
 from .case import Case, Setting, at_most
 from .large import WIDTH, clones, forwards_and_back, times_one
 from .race import Calls
@@ -19,12 +20,11 @@ STEPS = 64
 
 def _decoded(q: Tensor, k: Tensor, positions: Iterator[Tensor], setting: Setting) -> partial[tuple[Tensor, Tensor]]:
     """A call that rotates by the next positions: whoever decodes has new ones at every step, which nothing may keep."""
-    return partial(_next, q, k, positions, partial(rotate, spec=setting.spec(WIDTH), kernel=setting.kernel))
+    return partial(_next, q, k, positions, setting.spec(WIDTH), setting.kernel)
 
 
-def _next(q: Tensor, k: Tensor, positions: Iterator[Tensor], turn: partial) -> tuple[Tensor, Tensor]:
-    turned: tuple[Tensor, Tensor] = turn(q, k, next(positions))
-    return turned
+def _next(q: Tensor, k: Tensor, positions: Iterator[Tensor], spec: RotarySpec, kernel: str) -> tuple[Tensor, Tensor]:
+    return rotate(q, k, next(positions), spec, kernel=kernel)
 
 
 def _token(setting: Setting) -> Calls:
