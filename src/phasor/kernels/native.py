@@ -67,7 +67,7 @@ class Native(Kernel):
             return "a mode of torch intercepts operations, and would not see this one"
         if not q.is_cpu:
             return f"it runs on a CPU, and these are on {q.device}"
-        return _unsuited(q, angles)
+        return unsuited(q, angles)
 
     def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         tensor_format = next(name for name, known in ORDERS.items() if known == order)
@@ -86,7 +86,7 @@ class Native(Kernel):
         return pair
 
 
-def _unsuited(q: Tensor, angles: Angles) -> str:
+def unsuited(q: Tensor, angles: Angles) -> str:
     """What about these tensors and angles it does not know."""
     if q.dtype not in DTYPES:
         return f"it multiplies in float32, got {q.dtype}"
