@@ -73,11 +73,11 @@ class Native(Kernel):
         tensor_format = next(name for name, known in ORDERS.items() if known == order)
         given, plan = _given(angles)
         done = _call(q, k, given, tensor_format, False, plan, out or NEW)
-        if done is None and k is not None:  # batches of different shapes
+        if done is None and k is not None:  # batches of different shapes, or one of them as below
             y, z = out or NEW
-            first = _call(q, None, given, tensor_format, False, plan, (y, None))
-            second = _call(k, None, given, tensor_format, False, plan, (z, None))
-            done = None if first is None or second is None else (first[0], second[0])
+            of_q, _ = self.turn(q, None, angles, order, None if y is None else (y, None))
+            of_k, _ = self.turn(k, None, angles, order, None if z is None else (z, None))
+            return of_q, of_k
         if done is None:  # memory that only autograd knows, as that of lazy zeros
             return Reference().turn(q, k, angles, order, out)
         if out is not None:

@@ -48,7 +48,8 @@ typedef struct {
   Phases phases;
 } Job;
 
-/* Tiles: some tokens of one batch entry, whose cos and sin are formed once for all heads of q and k. 0: too wide. */
+/* Tiles: some tokens of one batch entry, whose cos and sin are formed once for all heads of q and k. */
+int fits(const Job *job); /* whether those of one token do; else no tile may be asked for */
 int64_t tiles_of(const Job *job);
 void turn_tiles(const Job *job, int64_t first, int64_t last);
 

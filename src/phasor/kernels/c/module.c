@@ -70,7 +70,7 @@ static int read_tensor(PyObject *x, View *to) {
   if (torch.exchange->view(x, to)) { PyErr_Clear(); return 0; }
   if (to->device.type != 1 || to->dtype.lanes != 1 || (!to->data && !is_empty(to))) return 0;
   if (to->data) to->data += to->offset;
-  return 1;
+  return (uintptr_t)to->data % (to->dtype.bits < 8 ? 1 : to->dtype.bits / 8) == 0; /* a mapped file may lie at odd addresses */
 }
 
 static int float_kind(const View *x) {
@@ -167,6 +167,8 @@ static const Lies *read_layout(PyObject *layout) {
   if (!whole_of(layout, s_head_dim, &read.head_dim) || !whole_of(layout, s_rotary_dim, &read.rotary_dim) ||
       !whole_of(layout, s_blocks, &read.blocks) || !flag_of(layout, s_trailing, &read.trailing) ||
       !flag_of(layout, s_interleaved, &read.interleaved) || !flag_of(layout, s_permuted, &read.permuted)) return NULL;
+  if (read.rotary_dim > read.head_dim || read.rotary_dim % 2 || read.rotary_dim / 2 % read.blocks ||
+      (read.blocks > 1 && (read.interleaved || read.permuted))) return NULL; /* as Layout says, and memory relies on it */
   PyObject *before = kept.of;
   Py_INCREF(layout);
   kept = read;
@@ -183,7 +185,7 @@ static int lay_out(Job *job, PyObject *layout, int transposed) {
   job->permuted = lies->permuted;
   job->interleaved = lies->interleaved ^ (transposed && lies->permuted);
   job->through |= lies->permuted;
-  return tiles_of(job) > 0 || job->batch == 0 || job->tokens == 0;
+  return fits(job);
 }
 
 /* cos and sin of a Rotation; only if nothing of it needs a gradient. */
@@ -230,7 +232,7 @@ typedef struct { PyObject *layout; float sign, factor; int axes; int64_t pairs, 
 
 static int read_phases(Job *job, PyObject *positions, const Plan *plan, int transposed) {
   View at;
-  if (!read_tensor(positions, &at) || at.dtype.code != 0 || (at.dtype.bits != 64 && at.dtype.bits != 32)) return 0;
+  if (!read_tensor(positions, &at) || is_signed(positions) || at.dtype.code != 0 || (at.dtype.bits != 64 && at.dtype.bits != 32)) return 0;
   const int axes = plan->axes > 1, rank = at.rank, batched = rank == axes + 2;
   if ((rank != axes + 1 && !batched) || (axes && at.shape[0] != plan->axes) || at.shape[rank - 1] != job->tokens) return 0;
   if (batched && (!job->lead || (at.shape[axes] != 1 && at.shape[axes] != job->sizes[job->lead - 1]))) return 0;
@@ -261,6 +263,7 @@ static int may_stream(const Job *job, const Tensor *of, int64_t size) {
 }
 
 static void run(Job *job, int fresh) {
+  if (!job->batch || !job->tokens || !(job->of[0].heads + job->of[1].heads)) return; /* other sizes may be any */
   int64_t elements = 0, tiles = tiles_of(job), size = job->dtype == F32 ? 4 : 2;
   for (int m = 0; m < job->count; m++) elements += job->batch * job->tokens * job->of[m].heads * job->width;
   if (elements < ALONE) { turn_tiles(job, 0, tiles); return; }
@@ -361,13 +364,15 @@ static PyObject *plan(PyObject *self, PyObject *args) {
   Py_ssize_t length;
   long long pairs;
   if (!PyArg_ParseTuple(args, "Oddy#L", &layout, &sign, &factor, &steps, &length, &pairs)) return NULL;
-  if (pairs < 1 || pairs > MAX_PAIRS || length % (8 * pairs)) return PyErr_Format(PyExc_ValueError, "steps must be [axes, pairs]");
+  if (pairs < 1 || pairs > MAX_PAIRS || !length || length % (8 * pairs)) return PyErr_Format(PyExc_ValueError, "steps must be [axes, pairs]");
   Plan *made = (Plan *)PyMem_Calloc(1, sizeof(Plan) + (size_t)length);
   if (!made) return PyErr_NoMemory();
   Py_INCREF(layout);
   *made = (Plan){.layout = layout, .sign = (float)sign, .factor = (float)factor, .axes = (int)(length / (8 * pairs)), .pairs = pairs};
   memcpy(made->steps, steps, (size_t)length);
-  return PyCapsule_New(made, "phasor.plan", drop_plan);
+  PyObject *capsule = PyCapsule_New(made, "phasor.plan", drop_plan);
+  if (!capsule) { Py_DECREF(layout); PyMem_Free(made); }
+  return capsule;
 }
 
 /* ---- Binding ---- */

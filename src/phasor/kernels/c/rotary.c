@@ -34,9 +34,10 @@ static inline int64_t tile_tokens(const Job *job) {
   const int64_t fit = TILE_FLOATS / token_floats(job);
   return fit > TILE_TOKENS ? TILE_TOKENS : fit;
 }
+int fits(const Job *job) { return job->pairs <= MAX_PAIRS && token_floats(job) <= TILE_FLOATS; }
 int64_t tiles_of(const Job *job) {
   const int64_t tokens = tile_tokens(job);
-  return tokens && job->pairs <= MAX_PAIRS ? job->batch * ((job->tokens + tokens - 1) / tokens) : 0;
+  return job->batch * ((job->tokens + tokens - 1) / tokens);
 }
 
 /* One token of given tables, widened. A NaN loses its payload: rounding to bfloat16 could carry it over to zero. */

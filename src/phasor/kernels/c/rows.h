@@ -184,6 +184,7 @@ static void NAME(buffered)(const Job *job, const Job *row, NAME(Run) run, char *
 
 /* Some heads of one tensor in one tile, walked in the order in which they lie in memory. */
 static void NAME(heads)(const Job *job, const Tensor *of, NAME(Run) run, const float *table, const int64_t *entry, int64_t start, int64_t tokens, int64_t head, int64_t heads) {
+  if (!heads) return; /* and no memory */
   const int64_t size = job->dtype == F32 ? 4 : 2, stride = token_floats(job);
   const char *in = of->in + size * (head * of->in_head + start * of->in_token);
   char *out = of->out + size * (head * of->out_head + start * of->out_token);

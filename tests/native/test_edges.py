@@ -1,0 +1,115 @@
+"""The native kernel at the edges of what a tensor, a rotation and a call can be."""
+
+import struct
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor.kernels import native
+
+NATIVE = native._native
+SPEC = RotarySpec(head_dim=8)
+X = torch.randn(1, 2, 5, 8)
+
+pytestmark = pytest.mark.skipif(NATIVE is None, reason="the native kernel was not built")
+
+
+def constant(tokens, pairs):
+    """A rotation of any size, whose tables are one number."""
+    table = torch.ones(1, 1).expand(tokens, pairs)
+    return {"cos": table, "sin": table}
+
+
+VAST = 2**40
+EMPTY = {
+    "channels beyond a tile": ((0, 2, 5, 2**14), {}),
+    "blocks beyond a tile": ((0, 2, 5, 1024), {"blocks": 512}),
+    "no heads, any number of tokens": ((1, 0, VAST, 8), {}),
+    "no heads, any number of batches and tokens": ((VAST, 0, VAST, 8), {}),
+    "no batch, any number of tokens": ((0, 2, VAST, 8), {}),
+}
+
+
+@pytest.mark.parametrize("shape, layout", EMPTY.values(), ids=EMPTY)
+def test_nothing_to_turn_costs_nothing(shape, layout):
+    x = torch.empty([min(size, 1) for size in shape[:-1]] + [shape[-1]]).expand(shape)
+    rotation = Rotation(**constant(shape[2], shape[3] // 2), layout=Layout(head_dim=shape[3], **layout))
+    assert apply_rotary(x, rotation).shape == shape
+
+
+def test_one_of_two_has_no_heads():
+    x, none, rotation = torch.randn(1, 2, 50, 8), torch.empty(1, 0, 50, 8), Rotation.at(SPEC, torch.arange(50))
+    for q, k in ((x, none), (none, x)):
+        y, z = apply_rotary_qk(q, k, rotation)
+        assert torch.equal(torch.cat((y, z), 1), apply_rotary(x, rotation, kernel="reference"))
+
+
+def test_channels_beyond_all_memory():
+    """Blocks so many that the size of their tables has no number: refused for want of memory, by who makes a result."""
+    x = torch.empty(1, 1, 1, 1).expand(1, 1, 1, 2**62)
+    rotation = Rotation(**constant(1, 2**61), layout=Layout(head_dim=2**62, blocks=2**61))
+    with pytest.raises(RuntimeError):
+        apply_rotary(x, rotation)
+
+
+def test_the_lazy_sign_of_positions():
+    positions = torch._neg_view(torch.arange(5))
+    assert torch.equal(rotate(X, None, positions, SPEC)[0], rotate(X, None, positions.clone(), SPEC)[0])
+
+
+def misaligned(x):
+    """A copy that begins at an odd address, as a file mapped to memory may have it."""
+    memory = bytearray(x.numel() * x.element_size() + 1)
+    y = torch.frombuffer(memory, dtype=x.dtype, offset=1).view(x.shape)
+    return y.copy_(x)
+
+
+@pytest.mark.parametrize("dtype", native.DTYPES)
+def test_odd_addresses_are_left_to_others(dtype):
+    rotation, positions, x = Rotation.at(SPEC, torch.arange(5)), torch.arange(5), X.to(dtype)
+    odd = rotation.replace(cos=misaligned(rotation.cos))
+    expected = apply_rotary(x, rotation, kernel="reference")
+    assert NATIVE.apply(misaligned(x), None, rotation, "bhsd", False, None, None) is None
+    assert NATIVE.apply(x, None, odd, "bhsd", False, None, None) is None
+    for kernel in ("auto", "native"):
+        assert torch.equal(apply_rotary(misaligned(x), rotation, kernel=kernel), expected)
+        assert torch.equal(apply_rotary(x, odd, kernel=kernel), expected)
+        assert torch.equal(apply_rotary(x, rotation, kernel=kernel, out=misaligned(x)), expected)
+        assert torch.equal(rotate(x, None, misaligned(positions), SPEC, kernel=kernel)[0], expected)
+
+
+def test_in_place_where_only_one_can_be_taken():
+    """What is turned already is not turned again with the other."""
+    rotation = Rotation.at(SPEC, torch.arange(5))
+    expected = apply_rotary(X, rotation, kernel="reference")
+    for change in ((lambda x: x.clone(), misaligned), (misaligned, lambda x: x.clone())):
+        q, k = (make(X) for make in change)
+        for y in apply_rotary_qk(q, k, rotation, out=(q, k)):
+            assert torch.equal(y, expected)
+
+
+LAYOUT = {
+    "head_dim": 8, "rotary_dim": 8, "trailing": False, "interleaved": False, "blocks": 1, "permuted": False,
+}  # fmt: skip
+NONSENSE = [
+    {"rotary_dim": 16}, {"rotary_dim": 1}, {"rotary_dim": 7}, {"blocks": 3}, {"blocks": 8}, {"blocks": 0},
+    {"head_dim": 2**70}, {"head_dim": -8}, {"rotary_dim": 8.0}, {"trailing": 1}, {"interleaved": True, "blocks": 2},
+    {"permuted": True, "blocks": 2}, {"head_dim": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changed", NONSENSE, ids=str)
+def test_layouts_that_no_layout_is(changed):
+    """What `Layout` itself refuses, from something that only looks like one."""
+    fields = LAYOUT | changed
+    pairs = 4 if changed.get("rotary_dim") not in (16, 1, 7) else max(1, changed["rotary_dim"] // 2)
+    plan = NATIVE.plan(SimpleNamespace(**fields), 1.0, 1.0, struct.pack(f"{pairs}q", *range(pairs)), pairs)
+    assert NATIVE.rotate(X, None, torch.arange(5), "bhsd", False, None, None, (plan,)) is None
+
+
+def test_plans_of_nothing():
+    for steps, pairs in ((b"", 4), (b"1234567", 1), (bytes(8), 0), (bytes(8), -1), (bytes(8 * 513), 513)):
+        with pytest.raises(ValueError, match="steps must be"):
+            NATIVE.plan(SPEC.layout, 1.0, 1.0, steps, pairs)

@@ -1,0 +1,61 @@
+"""Every set of instructions writes what the portable one does, and that is the same on x86-64 and on 64-bit ARM.
+
+The C program `compare.c` is built for this machine and for ARM, which an emulator runs. Nothing here measures speed.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+KERNEL = HERE.parents[1] / "src" / "phasor" / "kernels" / "c"
+EXACT = ["-O3", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno"]  # as setup.py builds it
+
+COMPILER = shutil.which(os.environ.get("CC", "cc"))
+FOR_ARM = shutil.which("aarch64-linux-gnu-gcc")
+ARM = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+
+needs_sources = pytest.mark.skipif(not KERNEL.exists(), reason="only a checkout has the sources of the kernel")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+needs_arm = pytest.mark.skipif(
+    FOR_ARM is None or ARM is None, reason="there is no aarch64-linux-gnu-gcc, or no qemu-aarch64 to run what it builds"
+)
+
+
+def built(compiler, path, *more):
+    sources = [str(KERNEL / "rotary.c"), str(HERE / "compare.c")]
+    subprocess.run([compiler, *EXACT, *more, f"-I{KERNEL}", "-o", str(path), *sources], check=True)
+    return str(path)
+
+
+def compared(*command, seed=1, jobs=1000):
+    """The sets that agreed with `portable`, and the checksum of what it wrote."""
+    run = subprocess.run([*command, str(seed), str(jobs)], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    *sets, checksum = run.stdout.split()
+    return sets, checksum
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    return built(COMPILER, tmp_path_factory.mktemp("here") / "compare")
+
+
+@needs_sources
+@needs_compiler
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_the_sets_of_this_machine_agree(here, seed):
+    compared(here, seed=seed)
+
+
+@needs_sources
+@needs_compiler
+@needs_arm
+def test_neon_agrees_and_arm_writes_the_bits_of_this_machine(here, tmp_path):
+    arm = built(FOR_ARM, tmp_path / "compare", "-static")
+    sets, checksum = compared(ARM, arm)
+    assert sets == ["neon"]
+    assert checksum == compared(here)[1]
