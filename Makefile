@@ -38,7 +38,7 @@ check: $(STAMP)
 	@$(BIN)/mypy
 
 bench: $(STAMP)
-	@$(BIN)/python benchmarks/rotary.py $(ARGS)
+	@$(BIN)/phasor bench $(ARGS)
 
 $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/phasor/kernels/c/*)
 	@command -v $(PYTHON) >/dev/null || { \

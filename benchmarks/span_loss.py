@@ -10,13 +10,14 @@ The published step is that of the PyTorch ports: masks of 1e12, dense labels (ma
 import argparse
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from phasor.demo.speed import medians
+from phasor.bench import medians, race
 from phasor.heads import (
     EfficientGlobalPointer,
     GlobalPointer,
@@ -138,7 +139,7 @@ def main() -> None:
             calls = steps(kind, args.batch, length, args.types, STEPS)
             losses = [float(call()) for call in calls.values()]
             assert max(losses) - min(losses) < 1e-4 * max(losses), losses
-            spent = medians(calls, args.rounds)
+            spent = medians(race(calls, rounds=args.rounds, warm_up=1, clock=time.perf_counter))
             memory = [peak(kind, args.batch, length, args.types, name, args.threads) for name in STEPS]
             columns = [kind, str(length), *(f"{1e3 * spent[name]:.0f}" for name in STEPS)]
             columns += [f"{spent['published'] / spent['head.loss']:.1f}", *(f"{mib:.0f}" for mib in memory)]

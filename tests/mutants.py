@@ -254,6 +254,17 @@ MUTANTS = [
     Mutant("matrix: transposed", "matrix.py", "second=(cos_2, sin_2)).mT", "second=(cos_2, sin_2))", LAWS),
     Mutant("matrix: generator's sign", "matrix.py", "= -speeds, speeds", "= speeds, -speeds", LAWS),
     Mutant("matrix: complex conjugate", "matrix.py", "torch.complex(rotation.cos, rotation.sin)", "torch.complex(rotation.cos, -rotation.sin)", LAWS),
+    # bench
+    Mutant("bench: always one order", "bench/race.py", "order.sample(list(calls), len(calls))", "calls", "tests/bench/test_race.py"),
+    Mutant("bench: freeing is timed", "bench/race.py", "            spent = clock() - start\n            del kept\n", "            del kept\n            spent = clock() - start\n", "tests/bench/test_race.py"),
+    Mutant("bench: warm-up counts", "bench/race.py", "if n >= 0:", "if True:", "tests/bench/test_race.py"),
+    Mutant("bench: ratio of medians", "bench/case.py", "* 1e6, middle, (low", "* 1e6, middle_of[measured] / middle_of[unit], (low", "tests/bench/test_race.py"),
+    Mutant("bench: wall time on one thread", "bench/measure.py", "if threads == 1 else", "if threads == 0 else", "tests/bench/test_race.py"),
+    Mutant("bench: no gradient in training", "bench/measure.py", "set_grad_enabled(case.gradient)", "set_grad_enabled(False)", "tests/bench/test_race.py"),
+    Mutant("bench: a goal of at least", "bench/result.py", "return ratio >= self.bound", "return ratio <= self.bound", "tests/bench/test_race.py"),
+    Mutant("bench: rotates after all", "bench/llama.py", "unsqueeze_dim=1: (q, k)", "unsqueeze_dim=1: kept(q, k, cos, sin)", "tests/bench/test_cases.py -k llama"),
+    Mutant("bench: an interleaved peer", "bench/onnx.py", "int(setting.interleaved)", "0", "tests/bench/test_cases.py -k onnxruntime"),
+    Mutant("bench: reused memory is fresh", "bench/machine.py", '"reused": {"MALLOC_MMAP_THRESHOLD_": "8000000000"', '"reused": {"MALLOC_MMAP_THRESHOLD_": "1000000"', "tests/bench/test_run.py -k pages"),
     # floors
     Mutant("floors: a lower one imports the root", "layout.py", "from torch import Tensor\n", "from torch import Tensor\nimport phasor\n", FLOORS),
     Mutant("floors: a scaling imports the rotation", "scaling/linear.py", "from torch import Tensor\n", "from torch import Tensor\nfrom .. import rotation\n", FLOORS),

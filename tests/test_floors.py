@@ -26,7 +26,7 @@ FLOORS = {
             "encodings attention heads reading",
             "models",
             "configs",
-            "inspect integrations golden lab ner cli demo __main__",
+            "inspect integrations golden lab ner bench cli demo __main__",
         ]
     )
     for unit in units.split()
@@ -50,7 +50,10 @@ SAME_FLOOR = {
     ("cli", "ner"),
     ("cli", "golden"),
     ("ner", "lab"),
+    ("bench", "integrations"),
+    ("cli", "bench"),
     ("cli", "demo"),
+    ("demo", "bench"),
     ("demo", "lab"),
     ("__main__", "cli"),
 }

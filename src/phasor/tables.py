@@ -11,7 +11,7 @@ from torch import Tensor
 from .checks import whole
 from .phase import cos_sin, phases
 from .spec import RotarySpec, axis_steps
-from .tracing import constant, readable
+from .tracing import constant, readable, watched
 
 
 def check_positions(positions: Any, spec: RotarySpec) -> tuple[Tensor, ...]:
@@ -170,7 +170,7 @@ def _float_angles(
 ) -> Tensor:
     """Angles in float32 if the spec says so, else in float64, in the order of operations of the models."""
     dtype = torch.float32 if spec.angles == "float32" else torch.float64
-    frequencies = torch.tensor(_axis_frequencies(spec.key, seq_len, second), dtype=dtype, device=positions[0].device)
+    frequencies = _frequencies(spec, seq_len, second, dtype, positions[0].device)
     if log_scale is not None:
         frequencies = frequencies * log_scale.to(dtype).exp()
     at = [p.to(dtype) for p in positions]
@@ -182,8 +182,32 @@ def _float_angles(
     return total
 
 
-def _steps(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.device) -> list[Tensor]:
+def _steps(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.device) -> Sequence[Tensor]:
+    """Of each axis ``[P]`` int64, on the device once per spec: copying them over would make every call wait for it."""
+    if not watched():
+        return _kept_steps(spec.key, seq_len, second, device)
     return [torch.tensor(row, dtype=torch.int64, device=device) for row in _step_values(spec.key, seq_len, second)]
+
+
+@lru_cache(maxsize=512)
+def _kept_steps(key: str, seq_len: int | None, second: bool, device: torch.device) -> tuple[Tensor, ...]:
+    with torch.inference_mode(False):  # what is made there could not take part in a gradient later
+        return torch.tensor(_step_values(key, seq_len, second), dtype=torch.int64, device=device).unbind(0)
+
+
+def _frequencies(
+    spec: RotarySpec, seq_len: int | None, second: bool, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """``[axes, P]``, likewise."""
+    if not watched():
+        return _kept_frequencies(spec.key, seq_len, second, dtype, device)
+    return torch.tensor(_axis_frequencies(spec.key, seq_len, second), dtype=dtype, device=device)
+
+
+@lru_cache(maxsize=512)
+def _kept_frequencies(key: str, seq_len: int | None, second: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.tensor(_axis_frequencies(key, seq_len, second), dtype=dtype, device=device)
 
 
 # Exact decimals cannot be traced, so what they give is a constant of the compiled graph.

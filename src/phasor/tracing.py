@@ -30,6 +30,11 @@ def transformed() -> bool:
     )
 
 
+def watched() -> bool:
+    """Whether anything stands between an operation and its result: a transform, or a mode that sees all operations."""
+    return transformed() or bool(torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack())
+
+
 def readable(x: Tensor) -> bool:
     """Whether the values of ``x`` may be looked at: not under a transform, on the meta device or in a CUDA graph."""
     if transformed() or type(x) not in (Tensor, torch.nn.Parameter) or x.is_meta:

@@ -407,3 +407,74 @@ def test_without_a_compiler_the_build_goes_on(tmp_path):
     assert run.returncode == 0, run.stderr
     assert "no-such-compiler" in run.stdout + run.stderr
     assert not list(tmp_path.glob("built/**/*.so"))
+
+
+def kernels_in(call, *given):
+    """What a compiler puts into its graph for a call: the names of the operators, forward and backward."""
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    names = []
+
+    def seen(graph, _):
+        names.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        return make_boxed_func(graph.forward)
+
+    torch.compiler.reset()
+    got = torch.compile(call, fullgraph=True, backend=aot_autograd(fw_compiler=seen, bw_compiler=seen))(*given)
+    if got[0].requires_grad:
+        torch.autograd.grad(
+            [y for y in got if y is not None],
+            [x for x in given[:2] if x is not None],
+            [torch.ones_like(y) for y in got if y is not None],
+        )
+    return got, [n for n in names if n == "phasor.turn.default"], names
+
+
+@needs_native
+@pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.parametrize("dtype", native.DTYPES)
+def test_compiled_code_keeps_the_plain_expression_except_in_half_precision(dtype, learns):
+    """A compiler fuses the expression with its neighbours; in half precision its own code takes 3 to 6 copies."""
+    q, k = (torch.randn(1, h, 300, 64, dtype=dtype, requires_grad=learns) for h in (4, 2))
+    for tokens, few in ((300, False), (5, True)):
+        rotation = Rotation.at(RotarySpec(head_dim=64), torch.arange(tokens))
+        pair = [x[:, :, :tokens].detach().requires_grad_(learns) for x in (q, k)]
+        got, ours, names = kernels_in(lambda q, k, r: apply_rotary_qk(q, k, r), *pair, rotation)
+        expected = apply_rotary_qk(*pair, rotation)
+        assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+        half = dtype != torch.float32 and not few
+        assert len(ours) == (2 * (1 + learns) if half else 0)
+        assert half or any("mul" in name for name in names)
+
+
+@needs_native
+def test_gradients_of_compiled_half_precision():
+    q = torch.randn(2, 4, 300, 64, dtype=torch.bfloat16, requires_grad=True)
+    rotation = Rotation.at(RotarySpec(head_dim=64, interleaved=True), torch.arange(300))
+    up = torch.randn_like(q)
+    torch.compiler.reset()
+    compiled = torch.compile(lambda x, r: apply_rotary(x, r), fullgraph=True, backend="aot_eager")
+    for x in (q, q.transpose(1, 2).contiguous().transpose(1, 2).detach().requires_grad_()):
+        (got,) = torch.autograd.grad(compiled(x, rotation), x, up)
+        (expected,) = torch.autograd.grad(apply_rotary(x, rotation, kernel="reference"), x, up)
+        assert torch.equal(got, expected)
+
+
+def test_exported_programs_hold_the_plain_expression():
+    class Turns(torch.nn.Module):
+        def forward(self, x):
+            return rotate(x, None, torch.arange(x.shape[-2]), RotarySpec(head_dim=64))[0]
+
+    x = torch.randn(1, 8, 300, 64, dtype=torch.bfloat16)
+    program = torch.export.export(Turns(), (x,))
+    assert not [n for n in program.graph.nodes if "phasor" in str(n.target)]
+    assert torch.equal(program.module()(x), Turns()(x))
+
+
+@needs_native
+def test_the_operator_is_a_proper_one():
+    x = torch.randn(1, 2, 5, 8, dtype=torch.bfloat16, requires_grad=True)
+    rotation = Rotation.at(RotarySpec(head_dim=8), POSITIONS)
+    given = (x, rotation.cos, rotation.sin, [8, 8, 0, 0, 1, 0, 0], "bhsd", False)
+    assert set(torch.library.opcheck(torch.ops.phasor.turn.default, given).values()) == {"SUCCESS"}

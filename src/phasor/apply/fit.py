@@ -8,6 +8,7 @@ from torch import Tensor
 from ..kernels import Angles, Order
 from ..rotation import Rotation
 from ..tables import Phases
+from ..tracing import readable
 from .formats import ORDERS, RANKS, check_shape
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -63,7 +64,9 @@ def check_pair(q: Tensor, k: Tensor) -> None:
 
 def check_gradient(x: Tensor, angles: Angles) -> None:
     """Autograd cannot keep tables made in inference mode: say so before it does."""
-    if x.requires_grad and isinstance(angles, Rotation) and torch.is_grad_enabled() and angles.cos.is_inference():
+    if not (x.requires_grad and isinstance(angles, Rotation) and torch.is_grad_enabled()):
+        return
+    if readable(angles.cos) and angles.cos.is_inference():
         raise ValueError(
             "the rotation was made in torch.inference_mode(), and its tables cannot be kept for a gradient; "
             "make it outside, or under torch.no_grad()"

@@ -68,6 +68,8 @@ def _steps(x: Tensor) -> list[tuple[int, int]]:
 
 def _overlaps_itself(x: Tensor) -> bool:
     """Whether two elements may share an address: an axis steps less far than all smaller ones reach."""
+    if x.is_contiguous():
+        return False
     reach = 0
     for stride, last in sorted(_steps(x)):
         if stride <= reach:
@@ -105,6 +107,8 @@ def _meet(apart: int, ways: list[tuple[int, list[int]]]) -> bool:
 
 def _bytes(x: Tensor) -> int:
     """From its first element to the end of its last."""
+    if x.is_contiguous():
+        return x.nbytes
     return (sum(stride * last for stride, last in _steps(x)) + 1) * x.itemsize
 
 

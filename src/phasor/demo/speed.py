@@ -1,28 +1,16 @@
 """The time of one rotation next to transformers' own function, if that is installed."""
 
-import importlib.util
-import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 
 import torch
 
 from ..apply import apply_rotary_qk
+from ..bench import medians, race
 from ..rotation import Rotation
 from ..spec import RotarySpec
-
-
-def medians(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each call over interleaved rounds."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for i in range(rounds + 1):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            if i:  # the first round warms up
-                times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(spent) for name, spent in times.items()}
 
 
 def rotation_times(tokens: int = 1024, heads: int = 32, kv_heads: int = 8, rounds: int = 15) -> dict[str, float]:
@@ -32,10 +20,11 @@ def rotation_times(tokens: int = 1024, heads: int = 32, kv_heads: int = 8, round
         q, k = (torch.randn(1, h, tokens, 128, dtype=dtype) for h in (heads, kv_heads))
         rotation = Rotation.at(RotarySpec(head_dim=128, base=500_000.0), torch.arange(tokens))
         calls: dict[str, Callable[[], object]] = {"phasor": partial(apply_rotary_qk, q, k, rotation)}
-        if importlib.util.find_spec("transformers"):
+        if find_spec("transformers"):
             from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
             cos, sin = (torch.cat((t, t), dim=-1)[None].to(dtype) for t in (rotation.cos, rotation.sin))
             calls["transformers"] = partial(apply_rotary_pos_emb, q, k, cos, sin)
-        results |= {f"{name} {str(dtype)[6:]}": t for name, t in medians(calls, rounds).items()}
+        times = medians(race(calls, rounds=rounds, warm_up=1, clock=time.perf_counter))
+        results |= {f"{name} {str(dtype)[6:]}": seconds for name, seconds in times.items()}
     return results

@@ -1,7 +1,7 @@
 """The ways in which models call the functions that turn: one stand-in for each list of parameters.
 
-``turn(x, cos, sin, order)`` is phasor's; ``order`` says where heads and tokens are. A model's function either says so
-by the place at which it inserts the head axis into cos and sin, or always has the same order.
+``turn(q, k, cos, sin, order)`` is phasor's, and gives a pair; ``order`` says where heads and tokens are. A model's
+function either says so by the place at which it inserts the head axis into cos and sin, or always has the same order.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from torch import Tensor
 from ..apply import TensorFormat
 
 Order = TensorFormat | None
-Turn = Callable[[Tensor, Tensor, Tensor, Order], Tensor]
+Turn = Callable[[Tensor, Tensor | None, Tensor, Tensor, Order], tuple[Tensor, Tensor | None]]
 Call = Callable[[Turn, int, Order], Callable]
 
 
@@ -27,23 +27,22 @@ def pair(turn: Turn, default: int, order: Order) -> Callable:
     def both(
         q: Tensor, k: Any, cos: Tensor, sin: Tensor, *, position_ids: Any = None, unsqueeze_dim: int = default
     ) -> Any:
-        order = order_of(cos, unsqueeze_dim)
-        return turn(q, cos, sin, order), None if k is None else turn(k, cos, sin, order)
+        return turn(q, k, cos, sin, order_of(cos, unsqueeze_dim))
 
     return both
 
 
 def one_or_pair(turn: Turn, default: int, order: Order) -> Callable:
     def either(q: Tensor, k: Any = None, cos: Any = None, sin: Any = None, *, unsqueeze_dim: int = default) -> Any:
-        order = order_of(cos, unsqueeze_dim)
-        return turn(q, cos, sin, order) if k is None else (turn(q, cos, sin, order), turn(k, cos, sin, order))
+        turned = turn(q, k, cos, sin, order_of(cos, unsqueeze_dim))
+        return turned[0] if k is None else turned
 
     return either
 
 
 def fixed_pair(turn: Turn, default: int, order: Order) -> Callable:
-    def both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        return turn(q, cos, sin, order), turn(k, cos, sin, order)
+    def both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Any:
+        return turn(q, k, cos, sin, order)
 
     return both
 
@@ -53,7 +52,7 @@ def after_prefix(turn: Turn, default: int, order: Order) -> Callable:
 
     def last(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         before = x.shape[-2] - cos.shape[-2]
-        return torch.cat((x[..., :before, :], turn(x[..., before:, :], cos, sin, "bhsd")), dim=-2)
+        return torch.cat((x[..., :before, :], turn(x[..., before:, :], None, cos, sin, "bhsd")[0]), dim=-2)
 
     def both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, **kwargs: Any) -> tuple[Tensor, Tensor]:
         return last(q, cos, sin), last(k, cos, sin)
@@ -63,21 +62,21 @@ def after_prefix(turn: Turn, default: int, order: Order) -> Callable:
 
 def one(turn: Turn, default: int, order: Order) -> Callable:
     def alone(x: Tensor, cos: Tensor, sin: Tensor, *, unsqueeze_dim: int = default) -> Tensor:
-        return turn(x, cos, sin, order_of(cos, unsqueeze_dim))
+        return turn(x, None, cos, sin, order_of(cos, unsqueeze_dim))[0]
 
     return alone
 
 
 def one_of_grid(turn: Turn, default: int, order: Order) -> Callable:
     def alone(x: Tensor, cos: Tensor, sin: Tensor, position_ids: Any, *, unsqueeze_dim: int = default) -> Tensor:
-        return turn(x, cos, sin, order_of(cos, unsqueeze_dim))
+        return turn(x, None, cos, sin, order_of(cos, unsqueeze_dim))[0]
 
     return alone
 
 
 def sin_first(turn: Turn, default: int, order: Order) -> Callable:
     def alone(tensor: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
-        return turn(tensor, cos, sin, order)
+        return turn(tensor, None, cos, sin, order)[0]
 
     return alone
 
@@ -88,14 +87,14 @@ def sinusoidal(turn: Turn, default: int, order: Order) -> Callable:
     def all_given(sinusoidal_pos: Tensor, query_layer: Tensor, key_layer: Tensor, value_layer: Any = None) -> Any:
         sin, cos = sinusoidal_pos.squeeze(1).chunk(2, dim=-1)
         given = (query_layer, key_layer) if value_layer is None else (query_layer, key_layer, value_layer)
-        return tuple(turn(x, cos, sin, "bhsd") for x in given)
+        return tuple(turn(x, None, cos, sin, "bhsd")[0] for x in given)
 
     return all_given
 
 
 def complex_pair(turn: Turn, default: int, order: Order) -> Callable:
-    def both(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
-        return turn(xq, freqs_cis.real, freqs_cis.imag, order), turn(xk, freqs_cis.real, freqs_cis.imag, order)
+    def both(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> Any:
+        return turn(xq, xk, freqs_cis.real, freqs_cis.imag, order)
 
     return both
 
@@ -103,9 +102,8 @@ def complex_pair(turn: Turn, default: int, order: Order) -> Callable:
 def complex_vision(turn: Turn, default: int, order: Order) -> Callable:
     both = complex_pair(turn, default, order)
 
-    def named(query: Tensor, key: Tensor, freqs_ci: Tensor) -> tuple[Tensor, Tensor]:
-        turned: tuple[Tensor, Tensor] = both(query, key, freqs_ci)
-        return turned
+    def named(query: Tensor, key: Tensor, freqs_ci: Tensor) -> Any:
+        return both(query, key, freqs_ci)
 
     return named
 

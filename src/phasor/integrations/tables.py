@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ..layout import Layout
-from ..rotation import Rotation
 from ..spec import RotarySpec
+from ..tables import Phases
 
 Form = Literal["half", "doubled", "repeated", "blocks", "complex"]
 
@@ -41,11 +41,13 @@ class Tables:
         axes = spec.axes.count
         if axes > 1:
             positions = positions.movedim(-1, 0) if self.coordinates_last else _led_by(axes, positions)
-        shape = positions.shape[1:] if axes > 1 else positions.shape
-        flat = positions.reshape(axes, -1) if axes > 1 else positions.reshape(-1)
+        shape = positions.shape[axes > 1 :]
+        if len(shape) > 2:
+            positions = positions.flatten(-len(shape))
         wide = torch.float64 if x.dtype == torch.float64 and self.spec.angles == "exact" else torch.float32
-        lead = (1,) if self.led else ()
-        formed = [t.reshape(*lead, *shape, -1) for t in _cos_sin(spec, flat.to(x.device), log_scale, wide)]
+        formed = _cos_sin(spec, positions.to(x.device), log_scale, wide)
+        if len(shape) > 2 or self.led:
+            formed = [t.reshape(*([1] * self.led), *shape, -1) for t in formed]
         if self.form == "complex":
             return torch.complex(formed[0].float(), formed[1].float())
         dtype = x.dtype if self.rounded else torch.float32
@@ -54,6 +56,8 @@ class Tables:
     def _laid_out(self, first: Tensor, second: Tensor) -> Tensor:
         if self.form == "half":
             return first
+        if self.form == "doubled":  # at once: this is the form of most models
+            return torch.cat((first, second), dim=-1)
         return _channels(2 * first.shape[-1], self.form, self.spec.blocks).join(first, second)
 
 
@@ -77,17 +81,18 @@ def _cos_sin(spec: RotarySpec, positions: Tensor, log_scale: Tensor | None, dtyp
     """cos and sin of the first members of all pairs, then of the second ones, mostly the same."""
     if spec.scaling is None or not spec.scaling.two_regimes:
         inside = 1 if spec.length_dependent else None
-        return _of_both(Rotation.at(spec, positions, inside, log_scale=log_scale, dtype=dtype))
+        return _of_both(Phases(spec, positions, inside, log_scale, dtype))
     # as transformers' modules do: the largest position of a call decides for all of its tokens
     trained = spec.scaling.trained_length
     assert trained is not None
-    short, long = (_of_both(Rotation.at(spec, positions, n, dtype=dtype)) for n in (trained, trained + 1))
+    short, long = (_of_both(Phases(spec, positions, n, dtype=dtype)) for n in (trained, trained + 1))
     beyond = positions.max() + 1 > trained
     return [torch.where(beyond, b, a) for a, b in zip(short, long, strict=True)]
 
 
-def _of_both(turned: Rotation) -> list[Tensor]:
-    return [turned.cos, turned.sin, *(turned.second or (turned.cos, turned.sin))]
+def _of_both(phases: Phases) -> list[Tensor]:
+    first = phases.tables()
+    return [*first, *(phases.tables(second=True) if phases.second is not None else first)]
 
 
 def trained(module: Any, spec: RotarySpec) -> Tensor | None:

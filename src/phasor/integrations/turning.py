@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from ..apply import TensorFormat, apply_rotary
+from ..apply import TensorFormat, apply_rotary_qk
 from ..layout import Layout
 from ..rotation import Rotation
 from ..spec import RotarySpec
+from ..tracing import transformed
 from .calls import CALLS, order_of
 from .swap import with_globals
 from .tables import Form, per_pair
@@ -58,24 +60,58 @@ class Turning:
 
     def function(self) -> Callable:
         """The stand-in: it takes and returns what the model's own function does."""
-        form, whole, kernel = self.form, self.layout, self.kernel
-        promoted, widened, backwards, sheared = self.promoted, self.widened, self.backwards, self.sheared
+        kernel = self.kernel
 
-        def turn(x: Tensor, cos: Tensor, sin: Tensor, order: TensorFormat | None) -> Tensor:
+        def turn(
+            q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, order: TensorFormat | None
+        ) -> tuple[Tensor, Tensor | None]:
             order = order or order_of(cos, 1)
-            more: dict[str, Any] = {}
-            if sheared:
-                more["second"] = tuple(t[..., t.shape[-1] // 2 :] for t in (cos, sin))
-            cos, sin = per_pair(cos, form, whole.blocks), per_pair(sin, form, whole.blocks)
-            if widened:
-                cos, sin = cos.float(), sin.float()
-            # heads may be cut before they are turned
-            layout = whole if x.shape[-1] == whole.head_dim else replace(whole, head_dim=x.shape[-1])
-            rotation = Rotation(cos=cos, sin=-sin if backwards else sin, layout=layout, promoted=promoted, **more)
-            return apply_rotary(x, rotation, tensor_format=order, kernel=kernel)
+            if k is not None and (k.dtype, k.shape[-1]) != (q.dtype, q.shape[-1]):
+                return turn(q, None, cos, sin, order)[0], turn(k, None, cos, sin, order)[0]
+            return apply_rotary_qk(q, k, self._rotation(cos, sin, q.shape[-1]), tensor_format=order, kernel=kernel)
 
         made: Callable = CALLS[self.parameters](turn, self.unsqueeze_dim, self.order)
         return made
+
+    def _rotation(self, cos: Tensor, sin: Tensor, width: int) -> Rotation:
+        """The rotation of heads of that width, formed by the first layer that is given these tables."""
+        if not _keeps(cos, sin):
+            return self._formed(cos, sin, width)
+        now = (self, width, cos._version, sin._version)
+        kept = getattr(cos, KEPT, None)
+        if kept is None or kept[0] != now or kept[1] is not sin:
+            # copies, because a view would keep the tensor that keeps it
+            rotation = self._formed(cos, sin, width)._mapped(Tensor.clone)
+            kept = (now, sin, rotation)
+            setattr(cos, KEPT, kept)
+        made: Rotation = kept[2]
+        return made
+
+    def _formed(self, cos: Tensor, sin: Tensor, width: int) -> Rotation:
+        whole = self.layout
+        more: dict[str, Any] = {}
+        if self.sheared:
+            more["second"] = tuple(t[..., t.shape[-1] // 2 :] for t in (cos, sin))
+        cos, sin = per_pair(cos, self.form, whole.blocks), per_pair(sin, self.form, whole.blocks)
+        if self.widened:
+            cos, sin = cos.float(), sin.float()
+        layout = whole if width == whole.head_dim else replace(whole, head_dim=width)  # heads may be cut before
+        sin = -sin if self.backwards else sin
+        return Rotation(cos=cos, sin=sin, layout=layout, promoted=self.promoted, **more)
+
+
+KEPT = "_phasor_rotation"  # the attribute of a table under which the rotation that it makes is kept, while it lives
+
+
+def _keeps(cos: Tensor, sin: Tensor) -> bool:
+    """Whether a table can hold what was made of it, and be seen to change."""
+    return not (
+        transformed()
+        or type(cos) is not Tensor
+        or (torch.is_grad_enabled() and (cos.requires_grad or sin.requires_grad))
+        or cos.is_inference()
+        or sin.is_inference()
+    )
 
 
 @dataclass(frozen=True)

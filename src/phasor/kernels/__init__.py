@@ -6,16 +6,17 @@ from . import native
 from .base import CHOSEN, Angles, Kernel, Order, Pair
 from .eager import Eager
 from .native import Native
+from .operator import Operator
 from .reference import Reference
 
-KERNELS: tuple[Kernel, ...] = (Native(), Eager(), Reference())  # in the order in which they are asked
+KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Eager(), Reference())  # in the order in which they are asked
 
 
 def available() -> dict[str, str]:
     """The kernels by name, in the order in which ``kernel="auto"`` asks them, each with what it is for.
 
     >>> list(available())
-    ['native', 'eager', 'reference']
+    ['native', 'operator', 'eager', 'reference']
     """
     return {kernel.name: kernel.about for kernel in KERNELS}
 
@@ -46,6 +47,7 @@ __all__ = [
     "Eager",
     "Kernel",
     "Native",
+    "Operator",
     "Order",
     "Pair",
     "Reference",

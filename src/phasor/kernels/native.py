@@ -20,7 +20,7 @@ from torch.autograd import forward_ad
 from ..rotation import Rotation
 from ..spec import RotarySpec, axis_steps
 from ..tables import Phases, spec_of
-from ..tracing import transformed
+from ..tracing import transformed, watched
 from .base import CHOSEN, Angles, Kernel, Order, Pair, tables_of
 from .reference import Reference
 
@@ -63,11 +63,11 @@ class Native(Kernel):
             return "a compiler or a function transform is at work, and it has a graph of its own"
         if not (type(q) in PLAIN and (k is None or type(k) in PLAIN)):
             return f"it takes plain tensors, got {type(q).__name__}" + ("" if k is None else f" and {type(k).__name__}")
-        if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        if watched():
             return "a mode of torch intercepts operations, and would not see this one"
         if not q.is_cpu:
             return f"it runs on a CPU, and these are on {q.device}"
-        return _unsuited(q, angles)
+        return unsuited(q, angles)
 
     def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         tensor_format = next(name for name, known in ORDERS.items() if known == order)
@@ -86,7 +86,7 @@ class Native(Kernel):
         return pair
 
 
-def _unsuited(q: Tensor, angles: Angles) -> str:
+def unsuited(q: Tensor, angles: Angles) -> str:
     """What about these tensors and angles it does not know."""
     if q.dtype not in DTYPES:
         return f"it multiplies in float32, got {q.dtype}"

@@ -22,9 +22,14 @@ INLINE __m512i NAME(biased)(F v) { /* its upper half is v rounded to nearest eve
   const __m512i u = _mm512_castps_si512(v), last = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
   return _mm512_add_epi32(u, _mm512_add_epi32(last, _mm512_set1_epi32(0x7fff)));
 }
+/* Both at once in 16-bit lanes: what stays, what goes, and one more where more than half goes, or half from an odd one. */
 INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) {
-  const __m512i low = _mm512_srli_epi32(NAME(biased)(even), 16), upper = _mm512_set1_epi32((int)0xffff0000);
-  NAME(write)(p, _mm512_ternarylogic_epi32(upper, NAME(biased)(odd), low, 0xca), nt);
+  const __m512i u = _mm512_castps_si512(even), v = _mm512_castps_si512(odd), upper = _mm512_set1_epi32((int)0xffff0000);
+  const __m512i stays = _mm512_ternarylogic_epi32(upper, v, _mm512_srli_epi32(u, 16), 0xca);
+  const __m512i goes = _mm512_ternarylogic_epi32(upper, _mm512_slli_epi32(v, 16), u, 0xca);
+  const __m512i or_odd = _mm512_ternarylogic_epi32(goes, stays, _mm512_set1_epi16(1), 0xf8); /* goes | (stays & 1) */
+  const __mmask32 more = _mm512_cmpgt_epu16_mask(or_odd, _mm512_set1_epi16((short)0x8000));
+  NAME(write)(p, _mm512_mask_add_epi16(stays, more, stays, _mm512_set1_epi16(1)), nt);
 }
 INLINE F NAME(round_bf16)(F v) {
   return _mm512_castsi512_ps(_mm512_and_si512(NAME(biased)(v), _mm512_set1_epi32((int)0xffff0000)));

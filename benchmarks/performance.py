@@ -1,0 +1,161 @@
+"""Write docs/performance.md, and the figures in README.md, from what `phasor bench --json` measured.
+
+    phasor bench --json benchmarks/results/NAME.json    measures, on a machine that does nothing else
+    python benchmarks/performance.py                    writes the page and the README's figures
+    python benchmarks/performance.py --check            says whether they are what the results give, and writes nothing
+
+Every benchmarks/results/*.json is one run on one machine; the README shows the first by name.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "performance.md"
+README = ROOT / "README.md"
+sys.path.insert(0, str(ROOT / "src"))
+
+from phasor.bench import CASES, Record, Row, read  # noqa: E402
+from phasor.bench.case import DTYPES, Case  # noqa: E402
+from phasor.bench.text import duration  # noqa: E402
+
+START, END = "<!-- speed -->\n", "<!-- /speed -->"
+HEAD = """# What a rotation costs
+
+Measured by `phasor bench`; written by `python benchmarks/performance.py`, not edited by hand.
+
+A ratio is a time as a multiple of the time of the **unit**, both measured in one process, in a new random order every
+round: the median, over rounds, of the two times' ratio in one round. Beside it are the quartiles of these ratios. On
+one thread the clock is the CPU time of that thread, on several it is that of the wall. Goals of at most a number are
+about phasor's time; goals of at least one are about the time of another library in units of phasor's.
+
+**memory** says where large new tensors lie. *fresh*: every one is newly mapped, so that the system clears its pages
+while it is first written, as in a process that gives memory back. *reused*: it was used and freed before. *as found*:
+the allocator's own choice, where sizes are small.
+
+## The cases and their goals
+
+| case | what is timed | float32 | bfloat16 | float16 |
+|---|---|---|---|---|
+"""
+NONE_YET = "Not measured yet with this version.\n"
+
+
+def records() -> list[Record]:
+    """The committed runs, by name; ``ValueError`` for one that the page cannot show."""
+    found = []
+    known = {case.name for case in CASES}
+    for path in sorted(RESULTS.glob("*.json")):
+        record = read(path)
+        if record.quick:
+            raise ValueError(f"{path.name} was measured with --quick, at sizes that mean nothing; measure it without")
+        if unknown := {row.case for row in record.rows} - known:
+            raise ValueError(
+                f"{path.name} has rows of {', '.join(sorted(unknown))}, no case any more; measure it again"
+            )
+        found.append(record)
+    return found
+
+
+def page(runs: Sequence[Record]) -> str:
+    text = HEAD + "".join(f"| `{case.name}` | {case.about} | {' | '.join(_goals(case))} |\n" for case in CASES)
+    if not runs:
+        return text + "\n" + NONE_YET
+    return text + "".join("\n" + _run(run) for run in runs)
+
+
+def _goals(case: Case) -> list[str]:
+    if case.said:
+        return [case.said if dtype in case.dtypes else "" for dtype in DTYPES]
+    return [str(case.goals[dtype]) if dtype in case.dtypes else "" for dtype in DTYPES]
+
+
+def _run(run: Record) -> str:
+    judged = [row.met for row in run.rows if row.met is not None]
+    text = (
+        f"## {run.cpu}, {run.cores} cores\n\n"
+        f"`{run.command}`, {run.date}: phasor {run.phasor}, torch {run.torch}, Python {run.python}, {run.rounds} "
+        f"rounds. Kernel `{run.kernel}`, out of: "
+        + "; ".join(f"`{name}`: {about}" for name, about in run.kernels.items())
+        + f".\n\n{sum(judged)} of {len(judged)} goals met.\n"
+    )
+    for case in CASES:
+        rows = [row for row in run.rows if row.case == case.name]
+        if rows:
+            threads = f" ({rows[0].threads} threads)" if rows[0].threads > 1 else ""
+            text += (
+                f"\n### {case.name}{threads}\n\n"
+                "| dtype | layout | memory | measured | unit | ratio | spread | goal | met |\n"
+                "|---|---|---|---|---|---|---|---|---|\n"
+            ) + "".join(map(_row, rows))
+    missing = [case.name for case in CASES if case.name not in {row.case for row in run.rows}]
+    if missing:
+        text += "\nNot measured: " + "; ".join(
+            f"`{name}`" + (f" ({run.skipped[name]})" if name in run.skipped else "") for name in missing
+        )
+        text += ".\n"
+    return text
+
+
+def _row(row: Row) -> str:
+    spread = f"{row.spread[0]:.2f} to {row.spread[1]:.2f} ({row.spread_of})" if row.spread else ""
+    measured, unit = f"{row.measured} {duration(row.us)}", f"{row.unit} {duration(row.unit_us)}"
+    verdict = {None: "", True: "yes", False: "**no**"}[row.met]
+    cells = (row.dtype, row.layout, row.memory, measured, unit, f"{row.ratio:.2f}", spread, row.goal or "", verdict)
+    return f"| {' | '.join(map(str, cells))} |\n"
+
+
+def figures(runs: Sequence[Record]) -> str:
+    """The README's table: of each case the worst ratio over layouts and memory."""
+    if not runs:
+        return NONE_YET
+    run = runs[0]
+    text = (
+        f"{run.cpu}, {run.cores} cores, torch {run.torch}, phasor {run.phasor}; of each case the worst of its layouts "
+        "and kinds of memory:\n\n| time | in units of | float32 | bfloat16 | float16 |\n|---|---|---|---|---|\n"
+    )
+    for case in CASES:
+        rows = [row for row in run.rows if (row.case, row.measured) == (case.name, case.measured)]
+        if rows:
+            cells = [_worst([row for row in rows if row.dtype == dtype]) for dtype in DTYPES]
+            text += f"| `{case.name}`: {case.measured} | {case.unit} | {' | '.join(cells)} |\n"
+    return text
+
+
+def _worst(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    ratios = [row.ratio for row in rows]
+    low_is_bad = rows[0].goal is not None and rows[0].goal.rule == "at least"
+    return f"{min(ratios) if low_is_bad else max(ratios):.2f}"
+
+
+def filled(readme: str, runs: Sequence[Record]) -> str:
+    """The README with its figures between the two marks."""
+    before, mark, rest = readme.partition(START)
+    _, end, after = rest.partition(END)
+    if not (mark and end):
+        raise ValueError(f"README.md must hold the lines {START.strip()} and {END}, between which the figures go")
+    return before + mark + figures(runs) + end + after
+
+
+def main() -> None:
+    runs = records()
+    readme = README.read_text(encoding="utf-8")
+    texts = {PAGE: page(runs), README: filled(readme, runs)}
+    for path, text in texts.items():
+        same = path.is_file() and path.read_text(encoding="utf-8") == text
+        if "--check" in sys.argv and not same:
+            sys.exit(f"{path.relative_to(ROOT)} is stale; run: python benchmarks/performance.py")
+        if not same:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ValueError as error:
+        sys.exit(str(error))

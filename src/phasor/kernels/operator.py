@@ -1,0 +1,94 @@
+"""The native kernel as an operator of torch, for half precision in code that torch.compile makes for a CPU.
+
+What the compiler's own code costs there is 3 to 4 times a copy, because it converts to and from half precision value by
+value; everywhere else the plain expression is better, which it fuses with what stands around it.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..layout import Layout
+from ..rotation import Rotation
+from . import native
+from .base import Angles, Kernel, Order, Pair, tables_of
+from .native import ORDERS
+from .reference import Reference
+
+HALF = (torch.bfloat16, torch.float16)
+FEW = 2**16  # elements of q below which calling an operator costs more than it saves
+
+
+class Operator(Kernel):
+    """One node in the graph of a compiler, with a gradient of its own."""
+
+    name = "operator"
+    about = "half precision in compiled code on a CPU: the native kernel, as one node of the graph"
+
+    def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
+        if native.MISSING:
+            return native.MISSING
+        if not torch.compiler.is_dynamo_compiling() or torch.compiler.is_exporting():
+            return "it is for code that torch.compile makes; exported programs keep the plain expression"
+        if q.device.type != "cpu" or q.dtype not in HALF:
+            return f"a compiler's own code is better for {q.dtype} on {q.device}"
+        if q.numel() < FEW:
+            return f"a compiler's own code is sooner done with fewer than {FEW:,} elements"
+        return native.unsuited(q, angles)
+
+    def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+        rotation = tables_of(angles)
+        layout = rotation.layout
+        about = [
+            layout.head_dim, layout.rotary_dim, int(layout.trailing), int(layout.interleaved), layout.blocks,
+            int(layout.permuted), int(rotation.per_head),
+        ]  # fmt: skip
+        tensor_format = next(name for name, known in ORDERS.items() if known == order)
+        given = (rotation.cos, rotation.sin, about, tensor_format, False)
+        y = torch.ops.phasor.turn(q, *given)
+        z = None if k is None else torch.ops.phasor.turn(k, *given)
+        if out is None:
+            return y, z
+        return out[0].copy_(y), None if z is None or out[1] is None else out[1].copy_(z)
+
+
+@lru_cache(maxsize=64)
+def _layout(head_dim: int, rotary_dim: int, trailing: int, interleaved: int, blocks: int, permuted: int) -> Layout:
+    return Layout(
+        head_dim=head_dim, rotary_dim=rotary_dim, trailing=bool(trailing), interleaved=bool(interleaved),
+        blocks=blocks, permuted=bool(permuted),
+    )  # fmt: skip
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor, about: list[int], tensor_format: str, transposed: bool) -> Tensor:
+    rotation = Rotation(cos=cos, sin=sin, layout=_layout(*about[:6]), per_head=bool(about[6]))
+    done = native._native and native._native.apply(x, None, rotation, tensor_format, transposed, None, None)
+    if done is None:
+        rotation = rotation.transpose() if transposed else rotation
+        done = Reference().turn(x, None, rotation, ORDERS[tensor_format], None)
+    y: Tensor = done[0]
+    return y
+
+
+def _shape(x: Tensor, cos: Tensor, sin: Tensor, about: list[int], tensor_format: str, transposed: bool) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    _, cos, sin, *ctx.rest = inputs
+    ctx.save_for_backward(cos, sin)
+
+
+def _back(ctx: Any, grad: Tensor) -> Any:
+    about, tensor_format, transposed = ctx.rest
+    turned = torch.ops.phasor.turn(grad, *ctx.saved_tensors, about, tensor_format, not transposed)
+    return turned, None, None, None, None, None
+
+
+LIBRARY = torch.library.Library("phasor", "DEF")
+LIBRARY.define("turn(Tensor x, Tensor cos, Tensor sin, int[] about, str tensor_format, bool transposed) -> Tensor")
+LIBRARY.impl("turn", _turn, "CPU")
+torch.library.register_fake("phasor::turn", _shape, lib=LIBRARY)
+torch.library.register_autograd("phasor::turn", _back, setup_context=_keep, lib=LIBRARY)

@@ -1,0 +1,63 @@
+"""phasor bench as a person meets it: what it prints, what it writes, how it refuses."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from phasor.bench import read
+from phasor.cli import main
+from phasor.kernels import available
+
+pytest.importorskip("typer")
+
+
+def phasor(*args, **env):
+    command = [sys.executable, "-m", "phasor", "bench", *map(str, args)]
+    return subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", env={**os.environ, **env}, timeout=120
+    )
+
+
+def test_a_quick_run(tmp_path):
+    path = tmp_path / "out.json"
+    args = ("--quick", "--cases", "token, given,vllm", "--against-goals", "--json", path)
+    done = phasor(*args, PHASOR_PEERS=str(tmp_path))
+    assert done.returncode == 0 and not done.stderr
+    head, *lines = done.stdout.splitlines()
+    assert head.split() == ["case", "dtype", "layout", "memory", "measured", "unit", "ratio", "spread"]
+    assert len(lines) == 2 * 3 * 2 + 1  # two cases, three dtypes, two layouts; and one that is not here
+    assert lines[0].startswith("given") and lines[0].endswith("at most 0.9")  # no verdict on tiny sizes
+    assert (
+        "not run: no vllm_rotary.so in the folder that PHASOR_PEERS names"
+        in lines[-1] + lines[0] + lines[6] + lines[12]
+    )
+    record = read(path)
+    assert record.quick and (record.rounds, record.threads, record.kernel) == (2, 1, "auto")
+    assert record.command.startswith("phasor bench --quick --cases 'token, given,vllm'")
+    assert record.kernels == available() and record.cpu and record.torch and record.phasor
+    assert [row.case for row in record.rows] == ["given"] * 6 + ["token"] * 6
+    assert list(record.skipped) == ["vllm"] and {row.memory for row in record.rows} == {"as found"}
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        (["--cases", "decode"], "phasor: --cases must be names out of prefill, given, in-place,"),
+        (["--rounds", "0"], "phasor: --rounds must be an integer of at least 1, got 0"),
+        (["--threads", "0"], "phasor: --threads must be an integer of at least 1, got 0"),
+        (["--threads", "100000"], "phasor: --threads must be at most the number of cores,"),
+        (["--kernel", "warp"], "phasor: kernel must be 'auto' or one of "),
+        (["--device", "cuda"], "phasor: --device must be cpu, the only one that is measured so far, got 'cuda'"),
+        (["--json", "/no/such/folder/a.json"], "phasor: --json must be a file in a folder that exists, got"),
+        (["--json", "."], "phasor: --json must be a file in a folder that exists, got"),
+    ],
+)
+def test_a_bad_option_is_one_line(args, said, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["phasor", "bench", "--quick", *args])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    out, err = capsys.readouterr()
+    assert stopped.value.code == 2 and not out
+    assert err.startswith(said) and err.count("\n") == 1

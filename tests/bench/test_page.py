@@ -1,0 +1,102 @@
+"""docs/performance.md and the README's figures are what the committed results give."""
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from phasor.bench import CASES, Goal, write
+
+from .test_result import RECORD, ROW
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import performance  # noqa: E402
+
+
+def test_the_page_and_the_readme_are_what_the_results_give():
+    runs = performance.records()
+    stale = "is stale; run: python benchmarks/performance.py"
+    assert performance.PAGE.read_text(encoding="utf-8") == performance.page(runs), f"docs/performance.md {stale}"
+    readme = performance.README.read_text(encoding="utf-8")
+    assert readme == performance.filled(readme, runs), f"README.md {stale}"
+
+
+def test_every_figure_of_the_readme_about_speed_is_a_written_one():
+    readme = performance.README.read_text(encoding="utf-8")
+    section = re.search(r"^## What it costs\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)[1]
+    by_hand = performance.filled(section, []).replace(performance.NONE_YET, "")
+    assert not re.search(r"\d", by_hand)
+    elsewhere = readme.replace(section, "")
+    assert not re.search(r"times (as|the)\b[^.]*\b(fast|long|time)|\bfaster\b|\bslower\b", elsewhere)
+
+
+def test_every_case_stands_on_the_page_with_its_goals():
+    text = performance.page([])
+    for case in CASES:
+        (line,) = re.findall(rf"^\| `{re.escape(case.name)}` \|.*$", text, re.MULTILINE)
+        assert case.about in line and all(str(goal) in line for d, goal in case.goals.items() if d in case.dtypes)
+    assert text.endswith(performance.NONE_YET)
+
+
+def test_a_run_on_the_page():
+    slow = dataclasses.replace(ROW, layout="interleaved", memory="reused", ratio=0.8)
+    peer = dataclasses.replace(
+        ROW, case="transformers", measured="transformers", unit="phasor", ratio=5.0, goal=Goal("at least", 4.5)
+    )
+    run = dataclasses.replace(RECORD, rows=(ROW, slow, peer, dataclasses.replace(peer, ratio=4.0)))
+    text = performance.page([run])
+    assert "## a processor, 2 cores" in text and "`phasor bench`, 2026-01-02: phasor 0.1.0, torch 2.13.0" in text
+    assert "2 of 4 goals met." in text
+    row = "| float32 | halves | fresh | phasor 21.5 us | clone 40.0 us | 0.54 | 0.50 to 0.62 (quartiles) |"
+    assert f"{row} at most 0.75 | yes |" in text
+    assert "| 0.80 | 0.50 to 0.62 (quartiles) | at most 0.75 | **no** |" in text
+    assert "`vllm` (not here)" in text and "Not measured: `given`;" in text
+    # in the README the worst of both, whichever side the goal is on
+    figures = performance.figures([run])
+    assert "| `prefill`: phasor | clone | 0.80 |  |  |" in figures
+    assert "| `transformers`: transformers | phasor | 4.00 |  |  |" in figures
+
+
+def test_the_readme_keeps_what_stands_around_the_marks():
+    text = "before\n<!-- speed -->\nold 1.23\n<!-- /speed -->\nafter\n"
+    assert performance.filled(text, []) == text.replace("old 1.23\n", performance.NONE_YET)
+    with pytest.raises(ValueError, match=r"README.md must hold the lines <!-- speed --> and <!-- /speed -->"):
+        performance.filled("nothing", [])
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setattr(performance, "RESULTS", tmp_path)
+    return tmp_path
+
+
+def test_results_that_mean_nothing_are_refused(results):
+    write(dataclasses.replace(RECORD, quick=True), results / "a.json")
+    with pytest.raises(ValueError, match=r"a.json was measured with --quick, at sizes that mean nothing"):
+        performance.records()
+    write(dataclasses.replace(RECORD, rows=(dataclasses.replace(ROW, case="gone"),)), results / "a.json")
+    with pytest.raises(ValueError, match=r"a.json has rows of gone, no case any more; measure it again"):
+        performance.records()
+
+
+def test_check_says_what_is_stale_and_writes_nothing(results, tmp_path, monkeypatch, capsys):
+    page, readme = tmp_path / "performance.md", tmp_path / "README.md"
+    readme.write_text("<!-- speed -->\n<!-- /speed -->\n")
+    for name, value in {"ROOT": tmp_path, "PAGE": page, "README": readme}.items():
+        monkeypatch.setattr(performance, name, value)
+    monkeypatch.setattr(sys, "argv", ["performance.py", "--check"])
+    with pytest.raises(SystemExit, match=r"performance.md is stale; run: python benchmarks/performance.py"):
+        performance.main()
+    assert not page.exists()
+    monkeypatch.setattr(sys, "argv", ["performance.py"])
+    performance.main()
+    assert capsys.readouterr().out == "wrote performance.md\nwrote README.md\n"
+    monkeypatch.setattr(sys, "argv", ["performance.py", "--check"])
+    performance.main()
+    write(RECORD, results / "a.json")
+    with pytest.raises(SystemExit, match=r"performance.md is stale"):
+        performance.main()

@@ -1,0 +1,64 @@
+"""Results as files: what was written is read, and nothing else is."""
+
+import dataclasses
+import json
+
+import pytest
+
+from phasor.bench import Goal, Record, Row, read, write
+
+ROW = Row(
+    "prefill", "float32", "halves", "fresh", 1, "phasor", "clone", 21.5, 40.0, 0.5375, (0.5, 0.625), "quartiles",
+    Goal("at most", 0.75),
+)  # fmt: skip
+BARE = dataclasses.replace(ROW, spread=None, spread_of="", goal=None)
+RECORD = Record(
+    command="phasor bench", date="2026-01-02", cpu="a processor", cores=2, threads=1, rounds=30, quick=False,
+    python="3.11.7", torch="2.13.0", phasor="0.1.0", kernel="auto", kernels={"eager": "plain"}, rows=(ROW, BARE),
+    skipped={"vllm": "not here"},
+)  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path):
+    write(RECORD, tmp_path / "run.json")
+    return tmp_path / "run.json"
+
+
+def test_round_trip(path):
+    assert read(path) == RECORD
+    assert read(path).rows[0].met is True and read(path).rows[1].met is None
+
+
+def test_a_row_stands_on_a_line_and_says_everything(path):
+    lines = path.read_text().splitlines()
+    (line,) = (line for line in lines if '"at most"' in line)
+    assert json.loads(line.strip().rstrip(",")) == {
+        "case": "prefill", "dtype": "float32", "layout": "halves", "memory": "fresh", "threads": 1,
+        "measured": "phasor", "unit": "clone", "us": 21.5, "unit_us": 40.0, "ratio": 0.5375, "spread": [0.5, 0.625],
+        "spread_of": "quartiles", "goal": {"rule": "at most", "bound": 0.75},
+    }  # fmt: skip
+
+
+def test_a_record_without_rows(tmp_path):
+    empty = dataclasses.replace(RECORD, rows=())
+    write(empty, tmp_path / "empty.json")
+    assert read(tmp_path / "empty.json") == empty
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "",
+        lambda text: "[]",
+        lambda text: "{}",
+        lambda text: text.replace('"date"', '"day"'),
+        lambda text: text.replace('"ratio"', '"share"'),
+        lambda text: text.replace('"at most"', '"below"'),
+        lambda text: text.replace('"cores": 2', '"cores": 2, "cores": 4'),
+    ],
+)
+def test_anything_else_is_refused(path, change):
+    path.write_text(change(path.read_text()))
+    with pytest.raises(ValueError, match=r"run\.json must be what phasor bench --json writes, and is not"):
+        read(path)

@@ -1,0 +1,71 @@
+"""A whole run, child processes, kinds of memory."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from phasor.bench import machine, run
+from phasor.bench.cases import named
+from phasor.bench.run import _by_memory, _child
+
+
+def test_a_named_kernel_runs():
+    record = run(["token"], rounds=1, kernel="reference", quick=True)
+    assert record.kernel == "reference" and len(record.rows) == 6
+
+
+def test_a_mistake_that_only_the_child_sees_is_the_same_error():
+    plan = {"memory": "as found", "cases": ["token"], "rounds": 1, "threads": 1, "kernel": "warp", "quick": True}
+    with pytest.raises(ValueError, match="kernel must be 'auto' or one of"):
+        list(_child("as found", plan))
+
+
+def test_a_child_that_dies_is_an_error(capfd):
+    plan = {"memory": "as found", "cases": ["token"]}  # without options: a mistake of ours, whose traceback is shown
+    with pytest.raises(RuntimeError, match="the process that measures ended with 1; what it said stands above"):
+        list(_child("as found", plan))
+    assert "KeyError: 'rounds'" in capfd.readouterr().err
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator takes these variables")
+def test_large_cases_are_measured_in_fresh_and_in_reused_memory():
+    prefill, token = named(["prefill", "token"])
+    assert _by_memory((prefill, token), quick=False) == {"fresh": [prefill], "reused": [prefill], "as found": [token]}
+    assert _by_memory((prefill, token), quick=True) == {"as found": [prefill, token]}
+
+
+FAULTS = """
+import json, resource, torch
+x = torch.randn(4, 2**20)
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    y = x.clone()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+for _ in range(30):
+    faults()
+print(json.dumps([faults() for _ in range(5)]))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator takes these variables")
+@pytest.mark.parametrize("memory", ["fresh", "reused"])
+def test_fresh_pages_are_faulted_in_by_every_call_and_reused_ones_are_not(memory):
+    command = [sys.executable, "-c", FAULTS]
+    env = machine.environment(memory)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
+    faults = json.loads(done.stdout)  # 16 MiB: 4096 small pages, or 8 huge ones
+    assert min(faults) >= 8 if memory == "fresh" else max(faults) < 8
+
+
+def test_the_environment_of_a_child(monkeypatch):
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    monkeypatch.setenv("PYTHONPATH", "elsewhere")
+    env = machine.environment("reused")
+    assert {k: v for k, v in env.items() if k.startswith("MALLOC_")} == machine.GLIBC["reused"]
+    assert env["PYTHONPATH"].endswith(os.pathsep + "elsewhere") and "MALLOC_ARENA_MAX" not in machine.environment(
+        "as found"
+    )
