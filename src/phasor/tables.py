@@ -112,7 +112,7 @@ class Phases:
         self.spec, self.seq_len, self.log_scale, self.dtype = spec, seq_len, log_scale, dtype
         self.layout, self.second = spec.layout, spec.second
         self.promoted = spec.angles != "exact" and spec.tables == "promoted"
-        self.learns = log_scale is not None and log_scale.requires_grad
+        self.learns = any(t is not None and t.requires_grad for t in (log_scale, *self.positions))
 
     def tables(self, *, second: bool = False) -> tuple[Tensor, Tensor]:
         """cos and sin, with direction and magnitude, rounded as the spec says; those of ``second`` members if asked."""

@@ -250,6 +250,21 @@ def test_compiled_specs_do_not_share_constants():
         torch.testing.assert_close(compiled(q, positions, spec), apply_rotary(q, Rotation.at(spec, positions)))
 
 
+def test_gradients_reach_real_positions(monkeypatch):
+    """At sizes at which other kernels work in blocks, which keep tables as constants."""
+    spec = RotarySpec(head_dim=64, coordinates="real")
+    q, positions = torch.randn(1, 8, 600, 64), torch.rand(600, dtype=F64, requires_grad=True)
+    q = q.requires_grad_()
+
+    def gradient(kernel):
+        return torch.autograd.grad(rotate(q, None, positions, spec, kernel=kernel)[0].sum(), positions)[0]
+
+    expected = gradient("reference")
+    assert torch.equal(gradient("auto"), expected)
+    without_native(monkeypatch)
+    assert torch.equal(gradient("auto"), expected)
+
+
 class Model(torch.nn.Module):
     def __init__(self, spec):
         super().__init__()
