@@ -265,6 +265,18 @@ def test_gradients_reach_real_positions(monkeypatch):
     assert torch.equal(gradient("auto"), expected)
 
 
+@pytest.mark.parametrize("seq", [5, 600])
+def test_zeros_without_memory(monkeypatch, seq):
+    """As autograd makes them: turned, and as a gradient."""
+    zeros = torch.ops.aten._efficientzerotensor((1, 8, seq, 64))
+    rotation = Rotation.at(RotarySpec(head_dim=64), torch.arange(seq))
+    x = torch.randn(1, 8, seq, 64, requires_grad=True)
+    for _ in range(2):
+        assert not apply_rotary(zeros, rotation).any()
+        assert not torch.autograd.grad(apply_rotary(x, rotation), x, zeros)[0].any()
+        without_native(monkeypatch)
+
+
 class Model(torch.nn.Module):
     def __init__(self, spec):
         super().__init__()

@@ -103,7 +103,7 @@ class _Blocks(torch.autograd.Function):
 
 def _whole_rows(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Halves at full width: two products over whole rows, ``x [c c] + roll(x) [-s s]``, not four over half rows."""
-    wide = x.to(torch.promote_types(x.dtype, cos.dtype)).contiguous()
+    wide = _filled(x).to(torch.promote_types(x.dtype, cos.dtype)).contiguous()
     swapped = wide.roll(cos.shape[-1] // 2, -1)
     return (wide * cos).add_(swapped.mul_(sin)).to(x.dtype)
 
@@ -111,7 +111,7 @@ def _whole_rows(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def _in_blocks(
     x: Tensor, cos: Tensor, sin: Tensor, tokens: int, layout: Layout, promoted: bool, out: Tensor | None = None
 ) -> Tensor:
-    y = out
+    x, y = _filled(x), out
     if y is None:
         dtype = torch.promote_types(x.dtype, cos.dtype) if promoted else x.dtype
         y = torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
@@ -120,6 +120,11 @@ def _in_blocks(
     for y_part, x_part, cos_part, sin_part in zip(*parts, strict=True):
         _write(y_part, x_part, cos_part, sin_part, layout, out is None)
     return y
+
+
+def _filled(x: Tensor) -> Tensor:
+    """Zeros that autograd makes have no memory, and neither have their products: nothing can be added in place."""
+    return x.clone() if x._is_zerotensor() else x
 
 
 def _write(y: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout, new: bool) -> None:
