@@ -425,6 +425,7 @@ def outcome(call: Call, kernel: str) -> tuple[Any, Any]:
     """The results, and all memory; or the type of the error."""
     result: Any
     shown: list[Any]
+    signed = not any(isinstance(x, Tensor) and x._is_zerotensor() for x in tensors_of(call))
     try:
         with call.around:
             result = call.function(*call.args, **call.kwargs, kernel=kernel)
@@ -434,15 +435,19 @@ def outcome(call: Call, kernel: str) -> tuple[Any, Any]:
             if call.gradient and wanted and able:
                 up = [torch.linspace(-1, 1, y.numel()).view(y.shape).to(y.dtype) for y in able]
                 result += torch.autograd.grad(able, wanted, up, allow_unused=True)
-        lazy = any(isinstance(x, Tensor) and x._is_zerotensor() for x in call.args)
-        shown = [bits(y, signed=not lazy) for y in result]
+        shown = [bits(y, signed) for y in result]
     except Exception as error:
         shown = [type(error)]
         if isinstance(error, ValueError) and "kernel='native' cannot turn these" in str(error):
             shown = ["declined"]
         if "autocast::prioritize" in str(error):  # torch.cat of float16 where autocast is for bfloat16
             shown = ["a limit of torch"]
-    return shown, [bits(x) for x in call.memory]
+    return shown, [bits(x, signed) for x in call.memory]
+
+
+def tensors_of(call: Call) -> list[Any]:
+    tables = [table for x in call.args if isinstance(x, Rotation) for table in (x.cos, x.sin)]
+    return [*call.args, *tables]
 
 
 def built(seed: str) -> Call | None:
@@ -623,6 +628,8 @@ def check_raw(seed: str, seen: collections.Counter[str]) -> str:
         if angles is None:  # a plan of other steps, which nothing else knows
             seen["raw: unknown steps"] += 1
             return ""
+        if isinstance(angles.layout, SimpleNamespace):
+            angles = angles.replace(magnitude=1.0, layout=Layout(**vars(angles.layout)))
         if transposed is True:
             angles = angles.replace(magnitude=1.0, layout=angles.layout).transpose()
         expected = apply_rotary_qk(q, k, angles, tensor_format=tensor_format, kernel="reference")
