@@ -11,6 +11,7 @@ import argparse
 import collections
 import contextlib
 import faulthandler
+import logging
 import math
 import random
 import struct
@@ -32,6 +33,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor.apply.outputs import _overlaps_itself
 from phasor.axes import Axial, OneAxis, Sections
 from phasor.kernels import native
 from phasor.scaling import DynamicNTK, Linear, YaRN
@@ -40,7 +42,7 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 OTHERS = (torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool, torch.complex64)
 WIDTHS = (2, 4, 6, 10, 16, 22, 32, 34, 48, 64, 64, 80, 96, 128, 128, 160, 256, 320)
 FORMATS = ("bhsd", "bshd", "sbhd", "thd")
-POOL = torch.randn(2**16 + 1000, generator=torch.Generator().manual_seed(0))
+POOL = torch.randn(2**16, generator=torch.Generator().manual_seed(0))
 FAKES = FakeTensorMode(allow_non_fake_inputs=True)
 
 
@@ -66,7 +68,8 @@ def values(rng: random.Random, shape: Any, dtype: torch.dtype) -> Tensor:
     if not dtype.is_floating_point and not dtype.is_complex:
         return torch.randint(0, 2 if dtype == torch.bool else 100, shape).to(dtype)
     count, start = math.prod(shape), rng.randrange(1000)
-    x = POOL[start : start + count].view(*shape).clone() if count < 2**16 else torch.randn(*shape)
+    pool = POOL if start + count <= len(POOL) else POOL.repeat(1 + (start + count) // len(POOL))
+    x = pool[start : start + count].clone().view(*shape)
     if rng.random() < 0.1 and x.numel():
         worst = (float("inf"), -float("inf"), float("nan"), 0.0, -0.0, 1e-40, 3e38, 65519.0, 6e-8, 1e-5)
         at = torch.randint(0, x.numel(), (3,))
@@ -79,7 +82,9 @@ def tensor(rng: random.Random, memory: list[Tensor], shape: Any, dtype: torch.dt
     kind = rng.choice(("plain", "plain", "plain", "gaps", "order", "steps", "expanded", "overlapping", "offset"))
     rank = len(shape)
     if kind == "gaps":
-        wide = [size + rng.choice((0, 0, 1, 5, 16)) for size in shape]
+        wide = list(shape)
+        for axis in rng.sample(range(rank), min(2, rank)):
+            wide[axis] += rng.choice((0, 1, 5, 16))
         base = values(rng, wide, dtype)
         x = base[tuple(slice(more - size, None) for more, size in zip(wide, shape, strict=True))]
     elif kind == "order":
@@ -87,7 +92,9 @@ def tensor(rng: random.Random, memory: list[Tensor], shape: Any, dtype: torch.dt
         base = values(rng, [shape[axis] for axis in order], dtype)
         x = base.permute([order.index(axis) for axis in range(rank)])
     elif kind == "steps":
-        steps = [rng.choice((1, 1, 1, 2, 3)) for _ in shape]
+        steps = [1] * rank
+        for axis in rng.sample(range(rank), min(2, rank)):
+            steps[axis] = rng.choice((1, 2, 3))
         base = values(rng, [size * step for size, step in zip(shape, steps, strict=True)], dtype)
         x = base[tuple(slice(None, None, step) for step in steps)]
     elif kind == "expanded":
@@ -140,7 +147,7 @@ def dual(x: Tensor) -> Tensor:
 
 
 HOSTILE: dict[str, Callable[[Tensor], Any]] = {
-    "lazy zeros": lambda x: torch.ops.aten._efficientzerotensor(x.shape, dtype=x.dtype),
+    "lazy zeros": lambda x: torch.ops.aten._efficientzerotensor(x.shape, dtype=x.dtype) if x.numel() else x,
     "the sign of a conjugate": lambda x: torch.complex(x, x).conj().imag,
     "a lazy sign": torch._neg_view,
     "conjugate": lambda x: x.to(torch.complex64).conj(),
@@ -176,9 +183,11 @@ HOSTILE: dict[str, Callable[[Tensor], Any]] = {
     "one number": lambda x: x.flatten()[:1].squeeze().expand(x.shape),
     "numpy": lambda x: x.float().numpy(),
     "a list": lambda x: x.tolist(),
+}
+LETHAL: dict[str, Callable[[Tensor], Any]] = {  # to torch itself, and so for the extension alone
+    "without memory": freed,
     "endless": lambda x: x.flatten()[:1].expand(2**40),
 }
-LETHAL: dict[str, Callable[[Tensor], Any]] = {"without memory": freed}  # to torch itself
 JUNK = (
     None, 3, -1, 2**70, 1.5, "x", "bhsd", b"", [], (), (1, 2), {}, True, torch.float32, Tensor, object(), np.ones(3),
 )  # fmt: skip
@@ -188,6 +197,10 @@ def hostile(rng: random.Random, x: Tensor, kinds: dict[str, Callable[[Tensor], A
     with contextlib.suppress(Exception):  # not every tensor can be made so
         return kinds[rng.choice(list(kinds))](x)
     return x
+
+
+# What tensors of other kinds say while a case is built.
+NOT_A_CASE = (AttributeError, IndexError, MemoryError, OverflowError, RuntimeError, TypeError, ValueError)
 
 
 # ---- Specs and rotations ----
@@ -290,7 +303,8 @@ def outputs(rng: random.Random, memory: list[Tensor], inputs: list[Any]) -> Any:
         if not isinstance(x, Tensor):
             made.append(None)
             continue
-        kind = rng.choice(("new", "new", "strided", "strided", "here", "here", "other", "shifted", "hostile", "junk"))
+        often = ("new", "strided", "here")
+        kind = rng.choice((*often, *often, *often, "other", "shifted", "hostile", "junk"))
         y: Any = x
         if kind == "new":
             y = torch.zeros(x.shape, dtype=x.dtype)
@@ -338,7 +352,7 @@ def some_call(rng: random.Random) -> Call:
     if rng.random() < 0.003:  # large pages, stores past the cache, several threads
         seq, heads, lead = rng.choice((513, 1024, 1500)), rng.choice((16, 32)), [rng.choice((1, 2))]
     batch = {"thd": [], "sbhd": (*lead, 1)[:1]}.get(tensor_format, lead[-1:])
-    per_batch = rng.choice(([], [], batch, [1])) if rng.random() < 0.97 else [7]
+    per_batch = rng.choice(([], [], batch, [1] * len(batch))) if rng.random() < 0.99 else [7]
 
     q = tensor(rng, memory, shape_of(tensor_format, lead, heads, seq, width), dtype)
     k: Any = tensor(rng, memory, shape_of(tensor_format, lead, of_k, seq, width), dtype)
@@ -353,11 +367,11 @@ def some_call(rng: random.Random) -> Call:
         k = tensor(rng, memory, q.shape, dtype)
     given: dict[str, Any] = {"tensor_format": tensor_format}
     call = Call(None, [], given, memory, around(rng, dtype))
-    if rng.random() < 0.15:
+    if rng.random() < 0.08:
         q = hostile(rng, q)
-    if k is not None and rng.random() < 0.15:
+    if k is not None and rng.random() < 0.08:
         k = hostile(rng, k)
-    if phases and rng.random() < 0.15:
+    if phases and rng.random() < 0.08:
         angles = hostile(rng, angles)
     if rng.random() < 0.15:  # wants a gradient
         for x in (q, k):
@@ -426,6 +440,8 @@ def outcome(call: Call, kernel: str) -> tuple[Any, Any]:
         shown = [type(error)]
         if isinstance(error, ValueError) and "kernel='native' cannot turn these" in str(error):
             shown = ["declined"]
+        if "autocast::prioritize" in str(error):  # torch.cat of float16 where autocast is for bfloat16
+            shown = ["a limit of torch"]
     return shown, [bits(x) for x in call.memory]
 
 
@@ -434,7 +450,7 @@ def built(seed: str) -> Call | None:
     torch.default_generator.manual_seed(hash_of(seed))
     try:
         return some_call(random.Random(seed))
-    except (ValueError, RuntimeError, TypeError, IndexError, NotImplementedError, MemoryError):
+    except NOT_A_CASE:
         return None
 
 
@@ -454,7 +470,9 @@ def check_call(seed: str, seen: collections.Counter[str]) -> str:
         got, after = outcome(call, kernel)
         seen["calls"] += 1
         refused = isinstance(expected[0], type)
-        if got == ["declined"]:
+        if ["a limit of torch"] in (got, expected):
+            seen["a limit of torch"] += 1
+        elif got == ["declined"]:
             seen["declined"] += 1
             if kernel == "auto":
                 return "kernel='auto' declined"
@@ -568,7 +586,7 @@ def raw_call(seed: str) -> tuple[Any, list[Any], Any] | None:
                 args[at] = rng.choice(JUNK)
         if rng.random() < 0.05:
             args = args[: rng.randrange(len(args))] if rng.random() < 0.5 else [*args, *args]
-    except (ValueError, RuntimeError, TypeError, IndexError, NotImplementedError, MemoryError, OverflowError):
+    except NOT_A_CASE:
         return None
     return getattr(extension, kind), args, kind
 
@@ -605,11 +623,14 @@ def check_raw(seed: str, seen: collections.Counter[str]) -> str:
         if angles is None:  # a plan of other steps, which nothing else knows
             seen["raw: unknown steps"] += 1
             return ""
-        expected = apply_rotary_qk(
-            q, k, angles.transpose() if transposed is True else angles, tensor_format=tensor_format, kernel="reference"
-        )
+        if transposed is True:
+            angles = angles.replace(magnitude=1.0, layout=angles.layout).transpose()
+        expected = apply_rotary_qk(q, k, angles, tensor_format=tensor_format, kernel="reference")
     except Exception as error:
         return f"{kind} gave a result, and the reference {error!r}: {described(Call(None, args, {}))}"
+    if any(x is not None and _overlaps_itself(x) for x in got):  # which the checks of outputs refuse
+        seen["raw: outputs that overlap"] += 1
+        return ""
     got, expected = ([None if x is None else x.detach() for x in pair] for pair in (got, expected))
     if [bits(x) for x in got] != [bits(x) for x in expected]:
         return f"{kind}: {shown([bits(x) for x in got])}, reference {shown([bits(x) for x in expected])}"
@@ -626,6 +647,7 @@ def main() -> int:
     given = parser.parse_args()
     assert native._native is not None, native.MISSING
     warnings.simplefilter("ignore")
+    logging.disable(logging.ERROR)  # of fake tensors
     faulthandler.enable()
     sets = [name for name in ("avx512", "avx2", "neon", "portable") if has(name)]
     seen: collections.Counter[str] = collections.Counter()
@@ -639,7 +661,7 @@ def main() -> int:
             trace.flush()
         choice = random.Random(f"set of {seed}")
         native._native.use(choice.choice(sets))
-        torch.set_num_threads(choice.choice((1, 2)))
+        torch.set_num_threads(2 if choice.random() < 0.05 else 1)
         difference = (check_raw if choice.random() < 0.3 else check_call)(seed, seen)
         if difference:
             wrong += 1

@@ -1,6 +1,7 @@
 """The native kernel at the edges of what a tensor, a rotation and a call can be."""
 
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -113,3 +114,21 @@ def test_plans_of_nothing():
     for steps, pairs in ((b"", 4), (b"1234567", 1), (bytes(8), 0), (bytes(8), -1), (bytes(8 * 513), 513)):
         with pytest.raises(ValueError, match="steps must be"):
             NATIVE.plan(SPEC.layout, 1.0, 1.0, steps, pairs)
+
+
+def test_several_threads_at_once():
+    """Each with a layout of its own, and the lock of the interpreter given away while they work."""
+    specs = [RotarySpec(head_dim=64, rotary_dim=width, interleaved=width % 3 == 0) for width in (16, 24, 48, 64)]
+    q, positions = torch.randn(1, 8, 100, 64), torch.arange(100)
+    expected = [rotate(q, None, positions, spec, kernel="reference")[0] for spec in specs]
+
+    def turned(at):
+        rotation = Rotation.at(specs[at], positions)
+        for _ in range(200):
+            both = apply_rotary(q, rotation), rotate(q, None, positions, specs[at])[0]
+            if not all(torch.equal(y, expected[at]) for y in both):
+                return False
+        return True
+
+    with ThreadPoolExecutor(len(specs)) as threads:
+        assert all(threads.map(turned, range(len(specs))))
