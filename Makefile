@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WORKERS := -n 2 --dist loadfile
 
-.PHONY: demo test slow conformance mutants check bench clean
+.PHONY: demo test slow conformance laws mutants check bench clean
 
 demo: $(STAMP)
 	@$(BIN)/phasor demo --out demo-output
@@ -28,6 +28,14 @@ slow: $(STAMP)
 # Every rotary model type of the pinned transformers against its own code; prints a table. About half an hour.
 conformance: $(STAMP)
 	@$(PYTEST) tests/conformance tests/integrations -m "slow or not slow" -s $(ARGS)
+
+# The laws of rotation on every kernel alone; `make test` has them on whichever is first.
+laws: $(STAMP)
+	@for kernel in native eager reference; do \
+	  echo "kernel $$kernel"; \
+	  $(PYTEST) $(WORKERS) tests/core tests/encodings tests/heads --kernel $$kernel \
+	    --ignore tests/core/test_kernel_choice.py --ignore tests/core/test_native.py $(ARGS) || exit 1; \
+	done
 
 mutants: $(STAMP)
 	@$(BIN)/python tests/mutants.py $(ARGS)

@@ -6,7 +6,23 @@ from pathlib import Path
 import pytest
 import torch
 
+from phasor import kernels
+
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    names = ("native", "eager", "reference")
+    parser.addoption("--kernel", choices=names, help="the laws of one kernel: it and the reference are the whole table")
+
+
+@pytest.fixture(autouse=True)
+def one_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``--kernel``: what that kernel can turn, it turns, and by the long way."""
+    if name := request.config.getoption("--kernel"):
+        table = {kernel.name: kernel for kernel in kernels.KERNELS}
+        monkeypatch.setattr(kernels, "KERNELS", tuple({n: table[n] for n in (name, "reference")}.values()))
+        monkeypatch.setattr(kernels.native, "OPEN", False)
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..configs import ModelRotary, NoRotary, read_config, read_parts
+from ..kernels import available
+from ..kernels.native import MISSING
 from .numbers import SpecFacts
 from .page import model_facts, page, to_dict
 from .rows import row
@@ -65,6 +67,8 @@ def whole_page(whole: Whole, facts: Sequence[Sequence[SpecFacts]]) -> str:
         lines.append("other parts  (a page of one: --part PATH, of each that rotates: --part all)")
         width = min(30, max(len(path or "(top level)") for path in whole.others))
         lines += [f"  {path or '(top level)':<{width}}  {_in_brief(what)}" for path, what in whole.others.items()]
+        lines.append("")
+    lines += [row("kernel" if i == 0 else "", f"{name}: {about}") for i, (name, about) in enumerate(_kernels())]
     return "\n".join(lines).rstrip()
 
 
@@ -76,7 +80,14 @@ def whole_dict(whole: Whole, facts: Sequence[Sequence[SpecFacts]]) -> dict[str, 
         **first,
         "not_shown": None if whole.refused is None else str(whole.refused),
         "other_parts": {model["part"]: model for model in further} | described,
+        "kernels": available(),
     }
+
+
+def _kernels() -> list[tuple[str, str]]:
+    """What turns plain tensors on this machine; and the native kernel, where it does not."""
+    known = list(available().items())
+    return known[:1] if not MISSING else [known[0], *(entry for entry in known if entry[0] == "eager")]
 
 
 def _in_brief(what: ModelRotary | str) -> str:

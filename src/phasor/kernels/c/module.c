@@ -82,8 +82,15 @@ static int float_kind(const View *x) {
 static int is_signed(PyObject *x) { return !falsy(PyObject_CallMethodObjArgs(x, s_is_neg, NULL)); }
 static int learns(PyObject *x) { return !falsy(PyObject_GetAttr(x, s_requires_grad)); }
 
-static PyObject *new_like(PyObject *x) {
-  PyObject *args = PyTuple_Pack(1, x), *made = args ? PyObject_Call(torch.empty, args, torch.contiguous) : NULL;
+static int is_contiguous(const View *x) {
+  int64_t due = 1;
+  for (int i = x->rank; i-- > 0; due *= x->shape[i]) if (x->shape[i] != 1 && x->strides[i] != due) return 0;
+  return 1;
+}
+
+/* Contiguous, as that of a contiguous one is unasked, which is sooner done. */
+static PyObject *new_like(PyObject *x, const View *view) {
+  PyObject *args = PyTuple_Pack(1, x), *made = args ? PyObject_Call(torch.empty, args, is_contiguous(view) ? NULL : torch.contiguous) : NULL;
   Py_XDECREF(args);
   return made;
 }
@@ -302,9 +309,10 @@ static PyObject *turned(Job *job, const Call *call) {
   int placed = 1;
   for (int m = 0; m < call->count && placed; m++) {
     View in, out;
-    y[m] = call->out[0] ? call->out[m] : new_like(call->x[m]);
-    if (call->out[0]) Py_INCREF(y[m]);
-    placed = y[m] && read_tensor(call->x[m], &in) && read_tensor(y[m], &out) && !is_signed(y[m]) && place(job, m, &in, &out, call->order);
+    placed = read_tensor(call->x[m], &in);
+    y[m] = !placed ? NULL : call->out[0] ? call->out[m] : new_like(call->x[m], &in);
+    if (call->out[0]) Py_XINCREF(y[m]);
+    placed = y[m] && read_tensor(y[m], &out) && !(call->out[0] && is_signed(y[m])) && place(job, m, &in, &out, call->order);
   }
   if (placed) {
     run(job, !call->out[0]);
