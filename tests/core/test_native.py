@@ -436,6 +436,9 @@ def kernels_in(call, *given):
 @pytest.mark.parametrize("dtype", native.DTYPES)
 def test_compiled_code_keeps_the_plain_expression_except_in_half_precision(dtype, learns):
     """A compiler fuses the expression with its neighbours; in half precision its own code takes 3 to 6 copies."""
+    tells = torch.compile(lambda x: x + int(torch.compiler.is_exporting()), backend="eager")
+    if tells(torch.zeros(1)) and dtype != torch.float32:
+        pytest.skip("this torch (2.10) says of compiled code that it is exported, which keeps the plain expression")
     q, k = (torch.randn(1, h, 300, 64, dtype=dtype, requires_grad=learns) for h in (4, 2))
     for tokens, few in ((300, False), (5, True)):
         rotation = Rotation.at(RotarySpec(head_dim=64), torch.arange(tokens))
