@@ -83,8 +83,8 @@ static int is_signed(PyObject *x) { return !falsy(PyObject_CallMethodObjArgs(x, 
 static int learns(PyObject *x) { return !falsy(PyObject_GetAttr(x, s_requires_grad)); }
 
 static int is_contiguous(const View *x) {
-  int64_t due = 1;
-  for (int i = x->rank; i-- > 0; due *= x->shape[i]) if (x->shape[i] != 1 && x->strides[i] != due) return 0;
+  uint64_t due = 1; /* an empty one may have sizes whose product is no number */
+  for (int i = x->rank; i-- > 0; due *= (uint64_t)x->shape[i]) if (x->shape[i] != 1 && (uint64_t)x->strides[i] != due) return 0;
   return 1;
 }
 
