@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WORKERS := -n 2 --dist loadfile
 
-.PHONY: demo test slow conformance laws mutants check bench clean
+.PHONY: demo test slow conformance laws sanitized mutants check bench clean
 
 demo: $(STAMP)
 	@$(BIN)/phasor demo --out demo-output
@@ -36,6 +36,11 @@ laws: $(STAMP)
 	  $(PYTEST) $(WORKERS) tests/core tests/encodings tests/heads --kernel $$kernel \
 	    --ignore tests/core/test_kernel_choice.py --ignore tests/core/test_native.py $(ARGS) || exit 1; \
 	done
+
+# The native kernel under gcc's sanitizers: its tests, and random calls for ten minutes.
+sanitized: $(STAMP)
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/native/sanitized.py -m pytest -q tests/core/test_native.py tests/native/test_edges.py
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/native/sanitized.py tests/native/fuzz.py --minutes 10 $(ARGS)
 
 mutants: $(STAMP)
 	@$(BIN)/python tests/mutants.py $(ARGS)

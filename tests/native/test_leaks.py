@@ -8,4 +8,4 @@ from phasor.kernels import native
 
 @pytest.mark.skipif(native._native is None, reason="the native kernel was not built")
 def test_nothing_is_left_behind():
-    assert {name: more for name, kind in kinds().items() if (more := grown(kind, 500))} == {}
+    assert {name: more for name, kind in kinds().items() if (more := grown(kind, 100))} == {}
