@@ -182,7 +182,7 @@ static void NAME(buffered)(const Job *job, const Job *row, NAME(Run) run, char *
   scatter(y + size * before * y_step, y_step, turned, job->pairs, job->interleaved, job->permuted, size);
 }
 
-/* Some heads of one tensor in one tile, walked in the order in which they lie in memory. */
+/* Some heads of one tensor in one tile, walked in the order in which the results lie in memory. */
 static void NAME(heads)(const Job *job, const Tensor *of, NAME(Run) run, const float *table, const int64_t *entry, int64_t start, int64_t tokens, int64_t head, int64_t heads) {
   if (!heads) return; /* and no memory */
   const int64_t size = job->dtype == F32 ? 4 : 2, stride = token_floats(job);
@@ -197,7 +197,7 @@ static void NAME(heads)(const Job *job, const Tensor *of, NAME(Run) run, const f
     for (int64_t h = 0; h < heads; h++)
       for (int64_t i = 0; i < tokens; i++)
         NAME(buffered)(job, &row, run, out + h * out_head + i * out_token, of->out_channel, in + h * in_head + i * in_token, of->in_channel, table + i * stride);
-  } else if (in_head > in_token)
+  } else if (out_head > out_token)
     for (int64_t h = 0; h < heads; h++) run(job, out + h * out_head, in + h * in_head, table, tokens, out_token, in_token, stride);
   else
     for (int64_t i = 0; i < tokens; i++) run(job, out + i * out_token, in + i * in_token, table + i * stride, heads, out_head, in_head, 0);
