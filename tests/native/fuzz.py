@@ -539,6 +539,8 @@ def broken_rotation(rng: random.Random, rotation: Rotation) -> Any:
 def broken_layout(rng: random.Random, layout: Layout) -> Any:
     fields = vars_of(layout)
     fields[rng.choice(list(fields))] = rng.choice((*JUNK, False, 0, 1, 2, 4, 7, 8, 128, 512, 2**31, 2**62))
+    for name in ("head_dim", "rotary_dim", "blocks"):  # True is 1
+        fields[name] = None if fields[name] is True else fields[name]
     return SimpleNamespace(**fields)
 
 
