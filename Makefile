@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WORKERS := -n 2 --dist loadfile
 
-.PHONY: demo test slow conformance laws sanitized mutants check bench clean
+.PHONY: demo test slow conformance laws sanitized fuzz leaks mutants check bench clean
 
 demo: $(STAMP)
 	@$(BIN)/phasor demo --out demo-output
@@ -41,6 +41,14 @@ laws: $(STAMP)
 sanitized: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/native/sanitized.py -m pytest -q tests/core/test_native.py tests/native/test_edges.py
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/native/sanitized.py tests/native/fuzz.py --minutes 10 $(ARGS)
+
+# Random calls of the native kernel against the reference; --case SEED:NUMBER repeats one.
+fuzz: $(STAMP)
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/native/fuzz.py --minutes 10 $(ARGS)
+
+# A million calls of every kind: no reference and no memory is left behind.
+leaks: $(STAMP)
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/native/leaks.py $(ARGS)
 
 mutants: $(STAMP)
 	@$(BIN)/python tests/mutants.py $(ARGS)

@@ -51,4 +51,5 @@ def turned(
     a, b = layout.split(layout.turned(x).to(torch.promote_types(x.dtype, cos.dtype)))
     cos_2, sin_2 = (cos, sin) if second is None else second
     y = layout.written().join(a * cos - b * sin, a * sin_2 + b * cos_2)
-    return layout.within(x, y if promoted else y.to(x.dtype))
+    # joining keeps the order of axes of an image's channels
+    return layout.within(x, y if promoted else y.to(x.dtype)).contiguous()
