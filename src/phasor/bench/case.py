@@ -3,7 +3,6 @@
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from torch import Tensor
 from ..rotation import Rotation
 from ..spec import RotarySpec
 from .race import Calls, Times, medians
-from .result import Goal
+from .result import Finding, Goal
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 LAYOUTS = ("halves", "interleaved")
@@ -39,19 +38,6 @@ class Setting:
         q = torch.randn(batch, q_heads, seq, width, generator=source)
         k = torch.randn(batch, k_heads, seq, width, generator=source)
         return q.to(self.dtype), k.to(self.dtype)
-
-
-class Finding(NamedTuple):
-    """What one race says: see `Row`, whose part it is."""
-
-    measured: str
-    unit: str
-    us: float
-    unit_us: float
-    ratio: float
-    spread: tuple[float, float] | None
-    spread_of: str
-    goal: Goal | None
 
 
 def compared(times: Times, measured: str, unit: str, goal: Goal | None) -> Finding:

@@ -5,6 +5,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,9 +13,9 @@ import torch
 from torch import Tensor
 
 from ..integrations import patch
-from .case import Case, Finding, Setting, compared
+from .case import Case, Setting, compared
 from .race import Calls, Times, medians
-from .result import Goal
+from .result import Finding, Goal
 from .transformers import missing
 
 ABOUT = "a Llama of 8 layers, hidden 512, 8 heads of 64, "
@@ -99,7 +100,7 @@ def judged(case: Case, dtype: str, times: Times) -> list[Finding]:
     """patched / unpatched with its interval; and how much of the rotation's cost is gone, where it is above noise."""
     ratios = [a / b for a, b in zip(times["patched"], times["unpatched"], strict=True)]
     spread = interval(times, lambda rounds: statistics.median(ratios[i] for i in rounds))
-    whole = compared(times, "patched", "unpatched", NO_LOSS)._replace(spread=spread, spread_of="95 % interval")
+    whole = replace(compared(times, "patched", "unpatched", NO_LOSS), spread=spread, spread_of="95 % interval")
     saved = [a - b for a, b in zip(times["unpatched"], times["patched"], strict=True)]
     cost = [a - b for a, b in zip(times["unpatched"], times["none"], strict=True)]
     of = medians({"saved": saved, "cost": cost})

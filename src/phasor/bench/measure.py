@@ -36,4 +36,4 @@ def measure(
     finally:
         torch.set_num_threads(before)
     place = case.name, dtype, layout, memory, threads
-    return [Row(*place, **finding._asdict()) for finding in case.judge(case, dtype, times)]
+    return [Row(*place, **vars(finding)) for finding in case.judge(case, dtype, times)]
