@@ -5,16 +5,10 @@ from typing import Any, Literal
 from torch import Tensor
 
 from ..checks import one_of
-from ..kernels import Order
+from ..kernels import ORDERS, Order
 
 TensorFormat = Literal["bhsd", "bshd", "sbhd", "thd"]
 
-ORDERS: dict[str, Order] = {
-    "bhsd": Order(heads=-3, tokens=-2),
-    "bshd": Order(heads=-2, tokens=-3),
-    "sbhd": Order(heads=-2, tokens=-4, batch=-3),
-    "thd": Order(heads=-2, tokens=-3),
-}
 SHAPES = {
     "bhsd": "[..., heads, seq, head_dim]",
     "bshd": "[..., seq, heads, head_dim]",

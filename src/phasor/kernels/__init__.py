@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from . import native
-from .base import CHOSEN, Angles, Kernel, Order, Pair
+from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair
 from .eager import Eager
 from .native import Native
 from .operator import Operator
@@ -43,6 +43,7 @@ def check_name(name: str) -> None:
 
 __all__ = [
     "KERNELS",
+    "ORDERS",
     "Angles",
     "Eager",
     "Kernel",

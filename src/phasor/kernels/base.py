@@ -41,6 +41,19 @@ class Order:
         return cos.transpose(-4, -3), sin.transpose(-4, -3)
 
 
+ORDERS: dict[str, Order] = {  # by tensor_format
+    "bhsd": Order(heads=-3, tokens=-2),
+    "bshd": Order(heads=-2, tokens=-3),
+    "sbhd": Order(heads=-2, tokens=-4, batch=-3),
+    "thd": Order(heads=-2, tokens=-3),
+}
+
+
+def format_of(order: Order) -> str:
+    """A ``tensor_format`` with this order of axes."""
+    return next(name for name, known in ORDERS.items() if known == order)
+
+
 class Kernel(ABC):
     """One way to turn q and k: one file, one entry in ``KERNELS``. `reference` is what all of them mean.
 

@@ -21,7 +21,7 @@ from ..rotation import Rotation
 from ..spec import RotarySpec, axis_steps
 from ..tables import Phases, spec_of
 from ..tracing import transformed, watched
-from .base import CHOSEN, Angles, Kernel, Order, Pair, tables_of
+from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair, format_of, tables_of
 from .reference import Reference
 
 try:
@@ -31,11 +31,6 @@ except ImportError as error:
 else:
     MISSING = ""
 
-ORDERS = {
-    "bhsd": Order(heads=-3, tokens=-2),
-    "bshd": Order(heads=-2, tokens=-3),
-    "sbhd": Order(heads=-2, tokens=-4, batch=-3),
-}
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 PLAIN = (Tensor, torch.nn.Parameter)
 MOST_PAIRS, MOST_AXES = 512, 7  # of its tables, and of a tensor
@@ -70,7 +65,7 @@ class Native(Kernel):
         return unsuited(q, angles)
 
     def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
-        tensor_format = next(name for name, known in ORDERS.items() if known == order)
+        tensor_format = format_of(order)
         given, plan = _given(angles)
         done = _call(q, k, given, tensor_format, False, plan, out or NEW)
         if done is None and k is not None:  # batches of different shapes, or one of them as below
@@ -197,8 +192,8 @@ def _back(q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transpos
         return pair
     # batched gradients, or others that are no plain tensors: the plain expression has rules for them
     rotation = angles if plan is None else Rotation.at(plan[1], angles, plan[2])
-    order = ORDERS["bshd" if tensor_format == "thd" else tensor_format]
-    return Reference().turn(q, k, rotation.transpose() if transposed else rotation, order, None)
+    rotation = rotation.transpose() if transposed else rotation
+    return Reference().turn(q, k, rotation, ORDERS[tensor_format], None)
 
 
 def _learn(

@@ -13,8 +13,7 @@ from torch import Tensor
 from ..layout import Layout
 from ..rotation import Rotation
 from . import native
-from .base import Angles, Kernel, Order, Pair, tables_of
-from .native import ORDERS
+from .base import ORDERS, Angles, Kernel, Order, Pair, format_of, tables_of
 from .reference import Reference
 
 HALF = (torch.bfloat16, torch.float16)
@@ -45,8 +44,7 @@ class Operator(Kernel):
             layout.head_dim, layout.rotary_dim, int(layout.trailing), int(layout.interleaved), layout.blocks,
             int(layout.permuted), int(rotation.per_head),
         ]  # fmt: skip
-        tensor_format = next(name for name, known in ORDERS.items() if known == order)
-        given = (rotation.cos, rotation.sin, about, tensor_format, False)
+        given = (rotation.cos, rotation.sin, about, format_of(order), False)
         y = torch.ops.phasor.turn(q, *given)
         z = None if k is None else torch.ops.phasor.turn(k, *given)
         if out is None:
