@@ -80,19 +80,20 @@ class Turning:
         now = (self, width, cos._version, sin._version)
         kept = getattr(cos, KEPT, None)
         if kept is None or kept[0] != now or kept[1] is not sin:
-            # copies, because a view would keep the tensor that keeps it
-            rotation = self._formed(cos, sin, width)._mapped(Tensor.clone)
-            kept = (now, sin, rotation)
+            kept = (now, sin, self._formed(cos, sin, width, kept=True))
             setattr(cos, KEPT, kept)
         made: Rotation = kept[2]
         return made
 
-    def _formed(self, cos: Tensor, sin: Tensor, width: int) -> Rotation:
+    def _formed(self, cos: Tensor, sin: Tensor, width: int, kept: bool = False) -> Rotation:
         whole = self.layout
         more: dict[str, Any] = {}
         if self.sheared:
             more["second"] = tuple(t[..., t.shape[-1] // 2 :] for t in (cos, sin))
         cos, sin = per_pair(cos, self.form, whole.blocks), per_pair(sin, self.form, whole.blocks)
+        if kept:  # copies, because a view would keep the tensor that keeps it
+            cos, sin = cos.clone(), sin.clone()
+            more = {name: tuple(t.clone() for t in tables) for name, tables in more.items()}
         if self.widened:
             cos, sin = cos.float(), sin.float()
         layout = whole if width == whole.head_dim else replace(whole, head_dim=width)  # heads may be cut before
