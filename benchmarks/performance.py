@@ -35,6 +35,8 @@ about phasor's time; goals of at least one are about the time of another library
 while it is first written, as in a process that gives memory back. *reused*: it was used and freed before. *as found*:
 the allocator's own choice, where sizes are small.
 
+What stops the goals that are not met was measured too: `docs/log.md`, 2026-11-22.
+
 ## The cases and their goals
 
 | case | what is timed | float32 | bfloat16 | float16 |
