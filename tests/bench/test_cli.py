@@ -41,6 +41,13 @@ def test_a_quick_run(tmp_path):
     assert list(record.skipped) == ["vllm"] and {row.memory for row in record.rows} == {"as found"}
 
 
+def test_a_peer_that_cannot_be_loaded_is_said_and_the_rest_runs(tmp_path):
+    (tmp_path / "vllm_rotary.so").write_bytes(b"of another torch")
+    done = phasor("--quick", "--cases", "vllm,token", PHASOR_PEERS=str(tmp_path))
+    assert done.returncode == 0 and not done.stderr and done.stdout.count("token ") == 6
+    assert f"not run: {tmp_path / 'vllm_rotary.so'} cannot be loaded" in done.stdout
+
+
 @pytest.mark.parametrize(
     "args, said",
     [
