@@ -246,10 +246,10 @@ MUTANTS = [
     Mutant("heads: blocks forget the positives", "heads/triangle.py", "start[here] - first, end[here] - left] = float(\"-inf\")", "start[here] - first, end[here] - left] += 0.0", "tests/heads/test_head_loss.py"),
     Mutant("heads: sigmoid of s", "heads/decode.py", "math.tanh(score)", "math.tanh(score / 2)", "tests/heads/test_decode.py"),
     # ner
-    Mutant("ner: code of a folder if the user nods", "ner/pretrained.py", "AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)", "AutoConfig.from_pretrained(folder, local_files_only=True)", "tests/ner/test_foreign_code.py"),
-    Mutant("ner: kernels of the hub", "ner/pretrained.py", "if name not in TORCH_ATTENTION:", "if False:", "tests/ner/test_foreign_code.py"),
-    Mutant("ner: parts of a config not looked at", "ner/pretrained.py", "yield from _parts(part)", "pass", "tests/ner/test_foreign_code.py"),
-    Mutant("ner: tokenizer that may come from the hub", "ner/tokens.py", "local_files_only=True, trust_remote_code=False", "trust_remote_code=False", "tests/test_loading.py"),
+    Mutant("ner: code of a folder if the user nods", "apps/ner/pretrained.py", "AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)", "AutoConfig.from_pretrained(folder, local_files_only=True)", "tests/ner/test_foreign_code.py"),
+    Mutant("ner: kernels of the hub", "apps/ner/pretrained.py", "if name not in TORCH_ATTENTION:", "if False:", "tests/ner/test_foreign_code.py"),
+    Mutant("ner: parts of a config not looked at", "apps/ner/pretrained.py", "yield from _parts(part)", "pass", "tests/ner/test_foreign_code.py"),
+    Mutant("ner: tokenizer that may come from the hub", "apps/ner/tokens.py", "local_files_only=True, trust_remote_code=False", "trust_remote_code=False", "tests/test_loading.py"),
     # matrix
     Mutant("matrix: transposed", "matrix.py", "second=(cos_2, sin_2)).mT", "second=(cos_2, sin_2))", LAWS),
     Mutant("matrix: generator's sign", "matrix.py", "= -speeds, speeds", "= speeds, -speeds", LAWS),

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ..checks import number, whole
+from ...checks import number, whole
 from .data import Text
 from .model import ModelConfig
 from .tasks import SHORTEST, TASKS, copy_symbols

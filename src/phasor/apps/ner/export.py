@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..lab.checkpoint import write_atomically
+from ..runs.checkpoint import write_atomically
 from .model import SpanModel
 
 INPUTS = ("ids", "mask", "content")

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..checks import whole
-from ..spec import RotarySpec
+from ...checks import whole
+from ...spec import RotarySpec
 from .data import Text, randomness
 from .model import Decoder
 from .run import RunConfig, check_text

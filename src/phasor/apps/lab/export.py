@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from ..models.llama import LLAMA
-from . import checkpoint
+from ...models.llama import LLAMA
+from ..runs import checkpoint
 from .model import VOCAB, Decoder
 
 

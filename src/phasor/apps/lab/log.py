@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from . import checkpoint
+from ..runs import checkpoint
 
 
 class Log:

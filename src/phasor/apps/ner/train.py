@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from ..lab import checkpoint
-from ..lab.progress import Progress
+from ..runs import checkpoint
+from ..runs.progress import Progress
 from .batches import shuffled
 from .config import TrainConfig
 from .data import Example

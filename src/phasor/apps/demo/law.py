@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..apply import apply_rotary_qk
-from ..rotation import Rotation
-from ..spec import RotarySpec
+from ...apply import apply_rotary_qk
+from ...rotation import Rotation
+from ...spec import RotarySpec
 
 PLACES = (7, 1_000_000, 2_000_000_000)
 

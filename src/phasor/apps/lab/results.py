@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import checkpoint
+from ..runs import checkpoint
 from .model import ENCODINGS
 from .train import CHECKPOINT, RUN
 

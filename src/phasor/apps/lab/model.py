@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..apply import apply_rotary_qk
-from ..attention import attention
-from ..checks import number, whole
-from ..encodings import ALiBi, Encoding, Learned, NoPE, Rotary, Shaw, Sinusoidal, T5Bias, TransformerXL
-from ..rotation import Rotation
-from ..spec import RotarySpec
+from ...apply import apply_rotary_qk
+from ...attention import attention
+from ...checks import number, whole
+from ...encodings import ALiBi, Encoding, Learned, NoPE, Rotary, Shaw, Sinusoidal, T5Bias, TransformerXL
+from ...rotation import Rotation
+from ...spec import RotarySpec
 
 VOCAB = 256  # one token per byte
 SHAW_REACH = 16  # farther distances share a vector (Shaw et al. 2018, section 4.2)

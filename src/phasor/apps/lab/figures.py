@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..inspect.figures import COLORS as ALL
+from ...inspect.figures import COLORS as ALL
 
 COLORS = [color for color in ALL if color != "#F0E442"]  # yellow lines vanish on white
 MARKERS = "osD^vPX*<>"

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from ..checks import flag, number, whole
-from ..heads import EfficientGlobalPointer, GlobalPointer
+from ...checks import flag, number, whole
+from ...heads import EfficientGlobalPointer, GlobalPointer
 from .data.merge import Mode
 
 HEADS = {"efficient": EfficientGlobalPointer, "global-pointer": GlobalPointer}

@@ -71,7 +71,7 @@ def evaluate(gold: Sequence[Iterable[Labelled]], predicted: Sequence[Iterable[La
     score counts the nested true entities, those of them that were predicted, and as wrong the predictions that nest
     in or around another prediction without being true.
 
-    >>> from phasor.ner.data import Entity
+    >>> from phasor.apps.ner.data import Entity
     >>> city, club = Entity(0, 7, "place"), Entity(0, 10, "club")
     >>> scores = evaluate([[city, club]], [[city, Entity(0, 10, "team")]])
     >>> scores.overall

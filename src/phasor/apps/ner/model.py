@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..lab.checkpoint import write_atomically, write_json
+from ..runs.checkpoint import write_atomically, write_json
 from .batches import Batch
 from .config import HEADS, ModelConfig
 from .encoders import make_encoder

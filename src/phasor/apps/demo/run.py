@@ -9,9 +9,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ..configs import ModelRotary, read_config
-from ..inspect import SpecFacts, model_facts, page, to_dict
-from ..inspect.figures import caption, save_figures
+from ...configs import ModelRotary, read_config
+from ...inspect import SpecFacts, model_facts, page, to_dict
+from ...inspect.figures import caption, save_figures
 from ..lab import quick
 from .law import PLACES, LawResult, relative_law
 from .speed import rotation_times

@@ -7,10 +7,10 @@ from importlib.util import find_spec
 
 import torch
 
-from ..apply import apply_rotary_qk
-from ..bench import medians, race
-from ..rotation import Rotation
-from ..spec import RotarySpec
+from ...apply import apply_rotary_qk
+from ...bench import medians, race
+from ...rotation import Rotation
+from ...spec import RotarySpec
 
 
 def rotation_times(tokens: int = 1024, heads: int = 32, kv_heads: int = 8, rounds: int = 15) -> dict[str, float]:

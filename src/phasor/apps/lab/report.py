@@ -8,7 +8,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from . import checkpoint, results
+from ..runs import checkpoint
+from . import results
 from .figures import Curve, curves, png
 
 CAPTIONS = {

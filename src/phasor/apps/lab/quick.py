@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import checkpoint, results
+from ..runs import checkpoint
+from . import results
 from .data import Text, read_text
 from .evaluate import evaluate
 from .extend import extend

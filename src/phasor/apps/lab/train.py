@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import checkpoint
+from ..runs import checkpoint
+from ..runs.progress import Progress
 from .data import Text
 from .log import Log
 from .model import Decoder
 from .parallel import Group, averaging, process_group
-from .progress import Progress
 from .run import RunConfig, check_text
 from .tasks import IGNORE, task_batch
 
