@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,7 +11,11 @@ from torch import Tensor
 from .checks import whole
 from .phase import cos_sin, phases
 from .spec import RotarySpec, axis_steps
-from .tracing import constant, readable, watched
+from .tracing import capturing, constant, readable, watched
+
+T = TypeVar("T")
+
+_IN_GRAPHS: dict[int, Any] = {}  # steps and frequencies that a CUDA graph reads: it keeps their addresses only
 
 
 def check_positions(positions: Any, spec: RotarySpec) -> tuple[Tensor, ...]:
@@ -185,7 +189,7 @@ def _float_angles(
 def _steps(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.device) -> Sequence[Tensor]:
     """Of each axis ``[P]`` int64, on the device once per spec: copying them over would make every call wait for it."""
     if not watched():
-        return _kept_steps(spec.key, seq_len, second, device)
+        return _for_graphs(_kept_steps(spec.key, seq_len, second, device), device)
     return [torch.tensor(row, dtype=torch.int64, device=device) for row in _step_values(spec.key, seq_len, second)]
 
 
@@ -200,7 +204,7 @@ def _frequencies(
 ) -> Tensor:
     """``[axes, P]``, likewise."""
     if not watched():
-        return _kept_frequencies(spec.key, seq_len, second, dtype, device)
+        return _for_graphs(_kept_frequencies(spec.key, seq_len, second, dtype, device), device)
     return torch.tensor(_axis_frequencies(spec.key, seq_len, second), dtype=dtype, device=device)
 
 
@@ -208,6 +212,13 @@ def _frequencies(
 def _kept_frequencies(key: str, seq_len: int | None, second: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(False):
         return torch.tensor(_axis_frequencies(key, seq_len, second), dtype=dtype, device=device)
+
+
+def _for_graphs(kept: T, device: torch.device) -> T:
+    """The same, held for good if a CUDA graph is being captured."""
+    if capturing(device):
+        _IN_GRAPHS[id(kept)] = kept
+    return kept
 
 
 # Exact decimals cannot be traced, so what they give is a constant of the compiled graph.
