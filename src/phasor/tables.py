@@ -123,7 +123,7 @@ class Phases:
         spec, seq_len, positions, dtype = self.spec, self.seq_len, self.positions, self.dtype
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         if spec.angles == "exact" and spec.coordinates == "integer" and self.log_scale is None:
-            cos, sin = cos_sin(phases(positions, _steps(spec, seq_len, second, positions[0].device)), wide)
+            cos, sin = cos_sin(phases(positions, steps_of(spec, seq_len, second, positions[0].device)), wide)
         else:
             angles = _float_angles(spec, positions, seq_len, self.log_scale, second)
             cos, sin = angles.cos(), angles.sin()
@@ -186,8 +186,11 @@ def _float_angles(
     return total
 
 
-def _steps(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.device) -> Sequence[Tensor]:
-    """Of each axis ``[P]`` int64, on the device once per spec: copying them over would make every call wait for it."""
+def steps_of(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.device) -> Sequence[Tensor]:
+    """Of each axis ``[P]`` int64, on the device once per spec: copying them over would make every call wait for it.
+
+    Unless a mode watches they are rows of one tensor ``[axes, P]``.
+    """
     if not watched():
         return _for_graphs(_kept_steps(spec.key, seq_len, second, device), device)
     return [torch.tensor(row, dtype=torch.int64, device=device) for row in _step_values(spec.key, seq_len, second)]

@@ -148,9 +148,9 @@ def test_a_spec_that_was_not_seen_brings_its_steps_once():
 def test_a_default_device_watches_nothing():
     """It stands where modes stand; were it taken for one, every call would bring the steps of its spec again."""
     meta = torch.device("meta")
-    held = tables._steps(FULL, None, False, meta)
+    held = tables.steps_of(FULL, None, False, meta)
     with meta:
-        assert tables._steps(FULL, None, False, meta) is held
+        assert tables.steps_of(FULL, None, False, meta) is held
     with NoHost():
         assert tracing.watched()
 
@@ -159,8 +159,8 @@ def test_what_a_graph_has_captured_is_never_forgotten(monkeypatch):
     """A CUDA graph keeps addresses only, and a few hundred specs later the steps would leave the cache."""
     spec, meta = SPECS["plain-one-full-halves"].replace(base=54321.0), torch.device("meta")
     monkeypatch.setattr(tables, "capturing", lambda device: device == meta)
-    held = tables._steps(spec, None, False, meta)
+    held = tables.steps_of(spec, None, False, meta)
     tables._kept_steps.cache_clear()
     assert any(kept is held for kept in tables._IN_GRAPHS.values())
     monkeypatch.setattr(tables, "capturing", lambda device: False)
-    assert tables._steps(spec, None, False, meta) is not held
+    assert tables.steps_of(spec, None, False, meta) is not held

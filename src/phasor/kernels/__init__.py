@@ -8,15 +8,16 @@ from .eager import Eager
 from .native import Native
 from .operator import Operator
 from .reference import Reference
+from .triton import Triton
 
-KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Eager(), Reference())  # in the order in which they are asked
+KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Triton(), Eager(), Reference())  # in the order in which they are asked
 
 
 def available() -> dict[str, str]:
     """The kernels by name, in the order in which ``kernel="auto"`` asks them, each with what it is for.
 
     >>> list(available())
-    ['native', 'operator', 'eager', 'reference']
+    ['native', 'operator', 'triton', 'eager', 'reference']
     """
     return {kernel.name: kernel.about for kernel in KERNELS}
 
@@ -52,6 +53,7 @@ __all__ = [
     "Order",
     "Pair",
     "Reference",
+    "Triton",
     "available",
     "check_name",
     "choose",

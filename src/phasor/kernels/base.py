@@ -5,14 +5,17 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+import torch
 from torch import Tensor
 
 from ..rotation import Rotation
 from ..tables import Phases
+from ..tracing import transformed
 
 Angles: TypeAlias = Rotation | Phases
 Pair: TypeAlias = tuple[Tensor, Tensor | None]
 
+PLAIN = (Tensor, torch.nn.Parameter)
 CHOSEN = os.environ.get("PHASOR_KERNEL") or "auto"  # what "auto" means: for reports of bugs
 
 
@@ -73,6 +76,24 @@ class Kernel(ABC):
 
         ``angles`` are tables, or phases of which a kernel may make tables (`tables_of`) or what it likes better.
         """
+
+
+def unseen(q: Tensor, k: Tensor | None) -> str:
+    """Why what is no operation of torch cannot turn these: something would have to see operations."""
+    if transformed():
+        return "a compiler or a function transform is at work, and it has a graph of its own"
+    if not (type(q) in PLAIN and (k is None or type(k) in PLAIN)):
+        return f"it takes plain tensors, got {type(q).__name__}" + ("" if k is None else f" and {type(k).__name__}")
+    return ""
+
+
+def one_angle(angles: Angles) -> str:
+    """Why what turns pairs by given angles cannot use these."""
+    if angles.learns:
+        return "its gradients do not reach the tables, which need one"
+    if angles.second is not None:
+        return "it turns both members of a pair by one angle, and this rotation has second ones"
+    return ""
 
 
 def tables_of(angles: Angles) -> Rotation:

@@ -20,8 +20,8 @@ from torch.autograd import forward_ad
 from ..rotation import Rotation
 from ..spec import RotarySpec, axis_steps
 from ..tables import Phases, spec_of
-from ..tracing import transformed, watched
-from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair, format_of, tables_of
+from ..tracing import watched
+from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair, format_of, one_angle, tables_of, unseen
 from .reference import Reference
 
 try:
@@ -32,7 +32,6 @@ else:
     MISSING = ""
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-PLAIN = (Tensor, torch.nn.Parameter)
 MOST_PAIRS, MOST_AXES = 512, 7  # of its tables, and of a tensor
 NEW = (None, None)  # in place of given outputs
 LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -54,10 +53,8 @@ class Native(Kernel):
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
         if MISSING:
             return MISSING
-        if transformed():
-            return "a compiler or a function transform is at work, and it has a graph of its own"
-        if not (type(q) in PLAIN and (k is None or type(k) in PLAIN)):
-            return f"it takes plain tensors, got {type(q).__name__}" + ("" if k is None else f" and {type(k).__name__}")
+        if reason := unseen(q, k):
+            return reason
         if watched():
             return "a mode of torch intercepts operations, and would not see this one"
         if not q.is_cpu:
@@ -89,10 +86,8 @@ def unsuited(q: Tensor, angles: Angles) -> str:
         return f"it takes tensors of at most {MOST_AXES} axes, got {q.ndim}"
     if angles.layout.pairs > MOST_PAIRS or angles.layout.blocks > MOST_PAIRS // 4:
         return f"it takes at most {MOST_PAIRS} pairs in {MOST_PAIRS // 4} blocks"
-    if angles.learns:
-        return "its gradients do not reach the tables, which need one"
-    if angles.second is not None:
-        return "it turns both members of a pair by one angle, and this rotation has second ones"
+    if reason := one_angle(angles):
+        return reason
     tables = angles.cos.dtype if isinstance(angles, Rotation) else None
     if tables == torch.float64 or (tables is None and angles.spec.tables == "float64"):  # type: ignore[union-attr]
         return "it multiplies in float32, and these tables are float64"
