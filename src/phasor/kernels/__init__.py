@@ -10,7 +10,13 @@ from .operator import Operator
 from .reference import Reference
 from .triton import Triton
 
-KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Triton(), Eager(), Reference())  # in the order in which they are asked
+KERNELS: tuple[Kernel, ...] = (
+    Native(),
+    Operator(),
+    Triton(),
+    Eager(),
+    Reference(),
+)  # in the order in which they are asked
 
 
 def available() -> dict[str, str]:

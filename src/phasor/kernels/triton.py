@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..rotation import Rotation
-from ..tables import Phases, spec_of, steps_of
+from ..tables import spec_of, steps_of
 from ..tracing import watched
 from .base import Angles, Kernel, Order, Pair, one_angle, tables_of, unseen
 from .reference import Reference
@@ -115,9 +115,7 @@ def _result(q: Tensor, angles: Angles) -> torch.dtype:
     return torch.promote_types(q.dtype, tables) if angles.promoted else q.dtype
 
 
-def _turned(
-    q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype
-) -> Pair:
+def _turned(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
     if torch.is_grad_enabled() and (q.requires_grad or (k is not None and k.requires_grad)):
         pair: Pair = _Turn.apply(q, k, angles, order, transposed, dtype)
         return pair
@@ -160,9 +158,7 @@ class _Turn(torch.autograd.Function):
     """q and k turned at once. Keeps tables or positions, nothing of q and k; its way back is itself, transposed."""
 
     @staticmethod
-    def forward(
-        q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype
-    ) -> Any:
+    def forward(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Any:
         return _new(q, k, angles, order, transposed, dtype)
 
     @staticmethod
@@ -186,10 +182,13 @@ class _Turn(torch.autograd.Function):
         return *(None if g is None else next(back) for g in grads), None, None, None, None
 
 
-def _back(
-    q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype
-) -> Pair:
-    if not unseen(q, k) and not watched():
+def _is_batched(x: Tensor) -> bool:
+    """Whether autograd goes back with many gradients at once, which have no memory of their own."""
+    return torch._C._functorch.is_batchedtensor(x) or torch._C._functorch.is_legacy_batchedtensor(x)
+
+
+def _back(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
+    if not (unseen(q, k) or watched() or any(_is_batched(x) for x in (q, k) if x is not None)):
         return _turned(q, k, angles, order, transposed, dtype)
     # batched gradients, or others that are no plain tensors: the plain expression has rules for them
     rotation = tables_of(angles).transpose() if transposed else tables_of(angles)

@@ -17,10 +17,10 @@ HEADS = 8  # of q or of k that share the cosines of a program, at most
 
 
 class Angles(NamedTuple):
-    """What a launch needs to know of positions and steps, or of tables; ``strides``: batch, head, token, pair or axis."""
+    """What a launch needs to know of positions and steps, or of tables."""
 
     tensors: tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]  # positions, steps, cos, sin
-    strides: tuple[int, int, int, int]
+    strides: tuple[int, int, int, int]  # of batch, head and token; and of pairs, or, of positions, of axes
     batches: int
     axes: int = 0  # none: tables
     per_head: bool = False
@@ -30,8 +30,8 @@ class Angles(NamedTuple):
 def of_positions(positions: tuple[Tensor, ...], steps: Tensor, factor: float) -> Angles:
     """Positions of each axis, views of one tensor, ``[(B,) S]``; steps ``[axes, P]``."""
     first = positions[0]
-    apart = positions[1].storage_offset() - first.storage_offset() if len(positions) > 1 else 0
-    batched = first.ndim == 2
+    apart = int(positions[1].storage_offset() - first.storage_offset()) if len(positions) > 1 else 0
+    batched = first.ndim == 2 and first.shape[0] != 1
     strides = (first.stride(0) if batched else 0, 0, first.stride(-1), apart)
     return Angles((first, steps, None, None), strides, first.shape[0] if batched else 1, len(positions), factor=factor)
 
@@ -40,7 +40,7 @@ def of_tables(cos: Tensor, sin: Tensor, per_head: bool) -> Angles:
     """Tables ``[(B,) (H,) S, P]``."""
     if cos.stride() != sin.stride():
         cos, sin = cos.contiguous(), sin.contiguous()
-    batched = cos.ndim == 3 + per_head
+    batched = cos.ndim == 3 + per_head and cos.shape[0] != 1
     strides = (cos.stride(0) if batched else 0, cos.stride(-3) if per_head else 0, cos.stride(-2), cos.stride(-1))
     return Angles((None, None, cos, sin), strides, cos.shape[0] if batched else 1, per_head=per_head)
 
@@ -48,12 +48,13 @@ def of_tables(cos: Tensor, sin: Tensor, per_head: bool) -> Angles:
 @lru_cache(maxsize=512)
 def about(layout: Layout, tile: int) -> dict[str, Any]:
     """The constants of a layout, and how many rows make a tile of it."""
-    pairs, turning, passing = layout.pairs, layout.turning, layout.passing
-    wide, rest = _power_of_two(pairs), layout.head_dim - layout.rotary_dim
+    rest = layout.head_dim - layout.rotary_dim
+    wide, rest_wide = _power_of_two(layout.pairs), _power_of_two(rest)
     return {
-        "PAIRS": pairs, "WIDE": wide, "BLOCKS": layout.blocks, "ROWS": max(1, tile // wide),
+        "PAIRS": layout.pairs, "WIDE": wide, "BLOCKS": layout.blocks,
         "READ_TWINS": layout.interleaved, "WRITE_TWINS": layout.interleaved != layout.permuted,
-        "FIRST": turning.start, "REST": rest, "REST_WIDE": _power_of_two(rest), "REST_FIRST": passing.start,
+        "FIRST": layout.turning.start, "REST": rest, "REST_WIDE": rest_wide, "REST_FIRST": layout.passing.start,
+        "ROWS": max(1, tile // max(wide, rest_wide // 2)),
     }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def phases(at, at_axis, row, row_ok, steps, PAIRS: tl.constexpr, WIDE: tl.conste
     """Sums over axes of position times step, ``[rows, WIDE]`` int64: exact modulo one turn."""
     pair = tl.arange(0, WIDE)
     total = tl.zeros([row.shape[0], WIDE], tl.int64)
-    for axis in tl.static_range(AXES):
+    for _ in tl.static_range(AXES):
         position = tl.load(at + row, mask=row_ok, other=0).to(tl.int64)
         step = tl.load(steps + pair, mask=pair < PAIRS, other=0)
         total += position[:, None] * step[None, :]
