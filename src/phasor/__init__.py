@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from . import axes, encodings, heads, kernels, matrix, positions, scaling, temperature
-from .apply import apply_rotary, apply_rotary_qk, apply_rotary_qkv, rotate
+from .apply import apply_qk_norm_rotary, apply_rotary, apply_rotary_qk, apply_rotary_qkv, rotate
 from .attention import KVCache, attention
 from .encodings import Rotary
 from .layout import Layout
@@ -47,6 +47,7 @@ __all__ = [
     "Rotary",
     "Rotation",
     "RotarySpec",
+    "apply_qk_norm_rotary",
     "apply_rotary",
     "apply_rotary_qk",
     "apply_rotary_qkv",

@@ -6,6 +6,7 @@ from . import native
 from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair
 from .eager import Eager
 from .native import Native
+from .norm import Norm, Rounding
 from .operator import Operator
 from .reference import Reference
 
@@ -21,12 +22,13 @@ def available() -> dict[str, str]:
     return {kernel.name: kernel.about for kernel in KERNELS}
 
 
-def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles) -> Kernel:
+def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles, norm: Norm | None = None) -> Kernel:
     """The kernel of that name; for ``"auto"`` the first that can. ``ValueError`` if a named one cannot."""
     name = CHOSEN if name == "auto" else name
     for kernel in KERNELS:
         if name in ("auto", kernel.name):
-            if not (reason := kernel.why_not(q, k, angles)):
+            reason = kernel.why_not(q, k, angles) or ("" if norm is None else kernel.why_not_norm(q, k, norm))
+            if not reason:
                 return kernel
             if name != "auto":
                 raise ValueError(f"kernel={name!r} cannot turn these: {reason}; use kernel='reference'")
@@ -48,10 +50,12 @@ __all__ = [
     "Eager",
     "Kernel",
     "Native",
+    "Norm",
     "Operator",
     "Order",
     "Pair",
     "Reference",
+    "Rounding",
     "available",
     "check_name",
     "choose",

@@ -5,13 +5,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+import torch
 from torch import Tensor
 
 from ..rotation import Rotation
 from ..tables import Phases
+from .norm import Norm, Pair, norm_and_turn
 
 Angles: TypeAlias = Rotation | Phases
-Pair: TypeAlias = tuple[Tensor, Tensor | None]
 
 CHOSEN = os.environ.get("PHASOR_KERNEL") or "auto"  # what "auto" means: for reports of bugs
 
@@ -73,6 +74,22 @@ class Kernel(ABC):
 
         ``angles`` are tables, or phases of which a kernel may make tables (`tables_of`) or what it likes better.
         """
+
+    def why_not_norm(self, q: Tensor, k: Tensor | None, norm: Norm) -> str:
+        """The same of a norm, for a kernel that can turn these."""
+        return ""
+
+    def norm_and_turn(
+        self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
+    ) -> Pair:
+        """RMSNorm and `turn`: here the norm in plain PyTorch, as a step of its own."""
+        y, z = norm_and_turn(lambda a, b: self.turn(a, b, rotation, order, None), q, k, norm, order.heads)
+        if norm.rounding == "once":
+            dtype = torch.promote_types(q.dtype, rotation.cos.dtype) if rotation.promoted else q.dtype
+            y, z = y.to(dtype), None if z is None else z.to(dtype)
+        if out is None:
+            return y, z
+        return out[0].copy_(y), None if z is None or out[1] is None else out[1].copy_(z)
 
 
 def tables_of(angles: Angles) -> Rotation:

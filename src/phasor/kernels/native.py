@@ -22,6 +22,7 @@ from ..spec import RotarySpec, axis_steps
 from ..tables import Phases, spec_of
 from ..tracing import transformed, watched
 from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair, format_of, tables_of
+from .norm import Norm
 from .reference import Reference
 
 try:
@@ -119,6 +120,11 @@ def rotate(
         return None
     pair: tuple[Tensor, Tensor | None] | None = _native.rotate(q, k, positions, tensor_format, False, None, None, plan)
     return pair
+
+
+def norm_and_turn(q: Tensor, k: Tensor | None, rotation: Rotation, norm: Norm, tensor_format: str) -> Pair | None:
+    """The short way for a norm and tables."""
+    return None
 
 
 def _call(
