@@ -21,6 +21,7 @@ from ..rotation import Rotation
 from ..spec import RotarySpec, axis_steps
 from ..tables import Phases, spec_of
 from ..tracing import transformed, watched
+from . import native_norm
 from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair, format_of, tables_of
 from .norm import Norm
 from .reference import Reference
@@ -35,6 +36,7 @@ else:
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 PLAIN = (Tensor, torch.nn.Parameter)
 MOST_PAIRS, MOST_AXES = 512, 7  # of its tables, and of a tensor
+MOST_CHANNELS = 8192  # of one mean
 NEW = (None, None)  # in place of given outputs
 LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
@@ -77,9 +79,32 @@ class Native(Kernel):
         if done is None:  # memory that only autograd knows, as that of lazy zeros
             return Reference().turn(q, k, angles, order, out)
         if out is not None:
-            torch.autograd.graph.increment_version([y for y in out if y is not None and not y.is_inference()])
+            _written(out)
         pair: Pair = done
         return pair
+
+    def why_not_norm(self, q: Tensor, k: Tensor | None, norm: Norm) -> str:
+        widths = [w.numel() for w in norm[:2] if w is not None] + [q.shape[-1]]
+        if max(widths) > MOST_CHANNELS:
+            return f"it takes means of at most {MOST_CHANNELS} channels, got {max(widths)}"
+        if any(w is not None and w.dtype == torch.float64 for w in norm[:2]):
+            return "it multiplies in float32, and these weights are float64"
+        return ""
+
+    def norm_and_turn(
+        self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
+    ) -> Pair:
+        done = _native.norm_and_turn(q, k, rotation, format_of(order), False, *(out or NEW), norm)
+        if done is None:  # batches of different shapes, or rarer ways to hold heads
+            return super().norm_and_turn(q, k, rotation, order, norm, out)
+        if out is not None:
+            _written(out)
+        pair: Pair = done
+        return pair
+
+
+def _written(out: Pair) -> None:
+    torch.autograd.graph.increment_version([y for y in out if y is not None and not y.is_inference()])
 
 
 def unsuited(q: Tensor, angles: Angles) -> str:
@@ -124,7 +149,10 @@ def rotate(
 
 def norm_and_turn(q: Tensor, k: Tensor | None, rotation: Rotation, norm: Norm, tensor_format: str) -> Pair | None:
     """The short way for a norm and tables."""
-    return None
+    if torch.compiler.is_compiling() or not OPEN:
+        return None
+    pair: Pair | None = _native.norm_and_turn(q, k, rotation, tensor_format, False, None, None, norm)
+    return pair
 
 
 def _call(
@@ -206,8 +234,10 @@ def _learn(
     q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transposed: bool, plan: Any
 ) -> tuple[Tensor, Tensor | None] | None:
     """What the extension calls where a gradient is wanted; None leaves what autograd cannot keep to the checks."""
-    if any(t.is_inference() for t in ((angles.cos, angles.sin) if plan is None else (angles,))):
+    if any(t.is_inference() for t in ((angles.cos, angles.sin) if isinstance(angles, Rotation) else (angles,))):
         return None
+    if isinstance(plan, Norm):
+        return native_norm.learn(q, k, angles, plan, tensor_format)
     pair: tuple[Tensor, Tensor | None] = _Turn.apply(q, k, angles, tensor_format, transposed, plan)
     return pair
 
