@@ -4,6 +4,7 @@ from torch import Tensor
 
 from . import native
 from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair
+from .cache import Cache
 from .eager import Eager
 from .native import Native
 from .norm import Norm, Rounding
@@ -47,6 +48,7 @@ __all__ = [
     "KERNELS",
     "ORDERS",
     "Angles",
+    "Cache",
     "Eager",
     "Kernel",
     "Native",

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..rotation import Rotation
 from ..tables import Phases
+from .cache import Cache
 from .norm import Norm, Pair, norm_and_turn
 
 Angles: TypeAlias = Rotation | Phases
@@ -90,6 +91,15 @@ class Kernel(ABC):
         if out is None:
             return y, z
         return out[0].copy_(y), None if z is None or out[1] is None else out[1].copy_(z)
+
+    def turn_into_cache(
+        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
+    ) -> Tensor:
+        """q turned; k turned and v as it is in a cache: here as steps of their own."""
+        y, z = self.turn(q, k, rotation, order, None)
+        assert z is not None
+        cache.write(z, v, order)
+        return y if out is None else out.copy_(y)
 
 
 def tables_of(angles: Angles) -> Rotation:

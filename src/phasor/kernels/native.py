@@ -23,6 +23,7 @@ from ..tables import Phases, spec_of
 from ..tracing import transformed, watched
 from . import native_norm
 from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair, format_of, tables_of
+from .cache import Cache
 from .norm import Norm
 from .reference import Reference
 
@@ -102,8 +103,18 @@ class Native(Kernel):
         pair: Pair = done
         return pair
 
+    def turn_into_cache(
+        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
+    ) -> Tensor:
+        given = (q, k, rotation, format_of(order), False, out, None, v, *cache)
+        y: Tensor | None = _native.turn_into_cache(*given, "NHD", True)
+        if y is None:  # batches of different shapes, or rarer ways to hold heads
+            return super().turn_into_cache(q, k, v, rotation, order, cache, out)
+        _written((cache.k, cache.v) if out is None else (cache.k, cache.v, out))
+        return y
 
-def _written(out: Pair) -> None:
+
+def _written(out: tuple[Tensor | None, ...]) -> None:
     torch.autograd.graph.increment_version([y for y in out if y is not None and not y.is_inference()])
 
 
@@ -153,6 +164,22 @@ def norm_and_turn(q: Tensor, k: Tensor | None, rotation: Rotation, norm: Norm, t
         return None
     pair: Pair | None = _native.norm_and_turn(q, k, rotation, tensor_format, False, None, None, norm)
     return pair
+
+
+def turn_into_cache(
+    q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, k_cache: Tensor, v_cache: Tensor, slots: Tensor,
+    kv_layout: str, tensor_format: str,
+) -> Tensor | None:  # fmt: skip
+    """The short way into a cache: q turned, or None, and then nothing was written."""
+    if torch.compiler.is_compiling() or not OPEN or not (type(k_cache) is type(v_cache) is Tensor):
+        return None
+    if not torch.is_inference_mode_enabled() and (k_cache.is_inference() or v_cache.is_inference()):
+        return None
+    given = (q, k, rotation, tensor_format, False, None, None, v, k_cache, v_cache, slots)
+    y: Tensor | None = _native.turn_into_cache(*given, kv_layout, False)
+    if y is not None:
+        _written((k_cache, v_cache))
+    return y
 
 
 def _call(

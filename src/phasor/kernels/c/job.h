@@ -47,6 +47,14 @@ typedef struct {
   double *sums[2];           /* on the way back: [PIECES, channels], for the gradients of the weights */
 } Norm;
 
+typedef struct {             /* where the second tensor and its values go: a cache of blocks of slots; strides in elements */
+  const int64_t *of;         /* [batch entries, tokens], -1 for nowhere; NULL: there is no cache */
+  int64_t size;              /* slots of a block */
+  struct { char *to; int64_t block, slot, head, channel; } keys, values;
+  const char *value;         /* what is copied beside the keys */
+  int64_t lead[MAX_LEAD], head, token, channel, width;
+} Slots;
+
 typedef struct {
   Tensor of[2];
   int count;                 /* tensors in `of` */
@@ -64,6 +72,7 @@ typedef struct {
   Tables tables;             /* used unless phases.steps is set */
   Phases phases;
   Norm norm;
+  Slots slots;
 } Job;
 
 /* Tiles: some tokens of one batch entry, whose cos and sin are formed once for all heads of q and k. */

@@ -204,6 +204,7 @@ static void NAME(heads)(const Job *job, const Tensor *of, NAME(Run) run, const f
 }
 
 #include "norm.h"
+#include "slots.h"
 
 static void NAME(turn)(const Job *job, int64_t first, int64_t last) {
   float table[TILE_FLOATS] __attribute__((aligned(64))), cosine[MAX_PAIRS], sine[MAX_PAIRS];
@@ -225,7 +226,8 @@ static void NAME(turn)(const Job *job, int64_t first, int64_t last) {
       }
       for (int m = 0; m < job->count; m++) {
         const int64_t heads = job->per_head ? 1 : job->of[m].heads;
-        if (job->norm.rounding) NAME(norm_heads)(job, m, run, table, entry, start, tokens, g, heads);
+        if (job->slots.of && m) NAME(to_slots)(job, run, table, entry, tile / per_entry, start, tokens);
+        else if (job->norm.rounding) NAME(norm_heads)(job, m, run, table, entry, start, tokens, g, heads);
         else NAME(heads)(job, &job->of[m], run, table, entry, start, tokens, g, heads);
       }
     }
