@@ -220,7 +220,7 @@ def test_a_cache_must_not_be_what_is_read(kernel):
         apply_rotary_to_cache(Q, k, K, ROTATION, whole, CACHE.clone(), SLOTS, kernel=kernel)
     with torch.inference_mode():
         made = torch.zeros(3, 8, 2, 16)
-    with pytest.raises(ValueError, match="v_cache was made in torch.inference_mode"):
+    with pytest.raises(ValueError, match=r"v_cache was made in torch\.inference_mode"):
         apply_rotary_to_cache(Q, K, K, ROTATION, CACHE.clone(), made, SLOTS, kernel=kernel)
 
 
