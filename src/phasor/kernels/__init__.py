@@ -4,19 +4,16 @@ from torch import Tensor
 
 from . import native
 from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair
+from .cache import Cache
 from .eager import Eager
 from .native import Native
+from .norm import Norm, Rounding
 from .operator import Operator
 from .reference import Reference
 from .triton import Triton
 
-KERNELS: tuple[Kernel, ...] = (
-    Native(),
-    Operator(),
-    Triton(),
-    Eager(),
-    Reference(),
-)  # in the order in which they are asked
+# In the order in which they are asked.
+KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Triton(), Eager(), Reference())
 
 
 def available() -> dict[str, str]:
@@ -28,12 +25,13 @@ def available() -> dict[str, str]:
     return {kernel.name: kernel.about for kernel in KERNELS}
 
 
-def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles) -> Kernel:
+def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles, norm: Norm | None = None) -> Kernel:
     """The kernel of that name; for ``"auto"`` the first that can. ``ValueError`` if a named one cannot."""
     name = CHOSEN if name == "auto" else name
     for kernel in KERNELS:
         if name in ("auto", kernel.name):
-            if not (reason := kernel.why_not(q, k, angles)):
+            reason = kernel.why_not(q, k, angles) or ("" if norm is None else kernel.why_not_norm(q, k, norm))
+            if not reason:
                 return kernel
             if name != "auto":
                 raise ValueError(f"kernel={name!r} cannot turn these: {reason}; use kernel='reference'")
@@ -52,13 +50,16 @@ __all__ = [
     "KERNELS",
     "ORDERS",
     "Angles",
+    "Cache",
     "Eager",
     "Kernel",
     "Native",
+    "Norm",
     "Operator",
     "Order",
     "Pair",
     "Reference",
+    "Rounding",
     "Triton",
     "available",
     "check_name",

@@ -11,9 +11,10 @@ from torch import Tensor
 from ..rotation import Rotation
 from ..tables import Phases
 from ..tracing import transformed
+from .cache import Cache
+from .norm import Norm, Pair, norm_and_turn
 
 Angles: TypeAlias = Rotation | Phases
-Pair: TypeAlias = tuple[Tensor, Tensor | None]
 
 PLAIN = (Tensor, torch.nn.Parameter)
 CHOSEN = os.environ.get("PHASOR_KERNEL") or "auto"  # what "auto" means: for reports of bugs
@@ -76,6 +77,31 @@ class Kernel(ABC):
 
         ``angles`` are tables, or phases of which a kernel may make tables (`tables_of`) or what it likes better.
         """
+
+    def why_not_norm(self, q: Tensor, k: Tensor | None, norm: Norm) -> str:
+        """The same of a norm, for a kernel that can turn these."""
+        return ""
+
+    def norm_and_turn(
+        self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
+    ) -> Pair:
+        """RMSNorm and `turn`: here the norm in plain PyTorch, as a step of its own."""
+        y, z = norm_and_turn(lambda a, b: self.turn(a, b, rotation, order, None), q, k, norm, order.heads)
+        if norm.rounding == "once":
+            dtype = torch.promote_types(q.dtype, rotation.cos.dtype) if rotation.promoted else q.dtype
+            y, z = y.to(dtype), None if z is None else z.to(dtype)
+        if out is None:
+            return y, z
+        return out[0].copy_(y), None if z is None or out[1] is None else out[1].copy_(z)
+
+    def turn_into_cache(
+        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
+    ) -> Tensor:
+        """q turned; k turned and v as it is in a cache: here as steps of their own."""
+        y, z = self.turn(q, k, rotation, order, None)
+        assert z is not None
+        cache.write(z, v, order)
+        return y if out is None else out.copy_(y)
 
 
 def unseen(q: Tensor, k: Tensor | None) -> str:
