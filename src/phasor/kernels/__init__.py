@@ -6,17 +6,19 @@ from . import native
 from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair
 from .eager import Eager
 from .native import Native
+from .onnx import Onnx
 from .operator import Operator
 from .reference import Reference
 
-KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Eager(), Reference())  # in the order in which they are asked
+# In the order in which they are asked: the reference turns everything, so what stands behind it is taken by name only.
+KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Eager(), Reference(), Onnx())
 
 
 def available() -> dict[str, str]:
     """The kernels by name, in the order in which ``kernel="auto"`` asks them, each with what it is for.
 
     >>> list(available())
-    ['native', 'operator', 'eager', 'reference']
+    ['native', 'operator', 'eager', 'reference', 'onnx']
     """
     return {kernel.name: kernel.about for kernel in KERNELS}
 
@@ -31,7 +33,7 @@ def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles) -> Kernel:
             if name != "auto":
                 raise ValueError(f"kernel={name!r} cannot turn these: {reason}; use kernel='reference'")
     check_name(name)
-    raise AssertionError("the last kernel of the table turns everything")
+    raise AssertionError("the reference turns everything")
 
 
 def check_name(name: str) -> None:
@@ -48,6 +50,7 @@ __all__ = [
     "Eager",
     "Kernel",
     "Native",
+    "Onnx",
     "Operator",
     "Order",
     "Pair",

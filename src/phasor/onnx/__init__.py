@@ -1,0 +1,5 @@
+"""ONNX: programs written so that they say what they are."""
+
+from .export import export
+
+__all__ = ["export"]
