@@ -93,7 +93,7 @@ def _numbers(kind: Kind, model: ModelRotary, count: int | None, rows: int | None
 
 
 def _spread(at: np.ndarray, shape: tuple[int, ...], by_axis: bool) -> np.ndarray:
-    """Positions ``[(A,) S]`` in the shape of an input; one row more than there are axes is that of the text, in front."""
+    """Positions ``[(A,) S]`` in the shape of an input; a row more than axes is that of the text, in front."""
     if not by_axis:
         return np.broadcast_to(at if at.ndim == 1 else at[0], shape).astype(np.int64)
     rows = at if shape[0] == len(at) else np.concatenate((at[:1], at))
