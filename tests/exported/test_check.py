@@ -171,6 +171,24 @@ def test_two_inputs_that_may_be_positions_are_not_guessed(look):
     assert "it depends on the inputs 'positions', 'shift': which of them are positions?" in report.sites[0].says
 
 
+def test_one_first_position_for_all_tokens(look):
+    """com.microsoft's operator takes it; which number it is, is not known, so 0 is taken."""
+    made = operators("halves", *tables("halves"), domain="com.microsoft")
+    made.graph.input[2].CopyFrom(info("positions", TensorProto.INT64, 1))
+    assert look(made, "halves").equal
+
+
+def test_tables_that_would_fill_the_memory_are_not_formed(look):
+    made = operators("halves", *tables("halves"))
+    made.graph.node.insert(0, helper.make_node("Expand", ["cos", "shape"], ["wide"]))
+    made.graph.node.insert(1, helper.make_node("Slice", ["wide", "zero", "rows"], ["narrow"]))
+    constants = {"shape": [2**40, 512, 8], "zero": [0], "rows": [1]}
+    made.graph.initializer.extend(numpy_helper.from_array(np.array(v), n) for n, v in constants.items())
+    made.graph.node[2].input[1] = "narrow"
+    report = look(made, "halves")
+    assert "'wide' is too large for a table" in report.sites[0].says and report.sites[1].verdict == "right"
+
+
 def test_cos_and_sin_that_belong_to_nothing_are_said(look):
     made = plain("halves", frequencies("halves"))
     made.graph.node.extend([helper.make_node("Sin", ["angles"], ["other"], "lonely")])
@@ -187,6 +205,14 @@ def test_what_stands_in_a_branch_is_said(look):
     made.graph.node.append(helper.make_node("If", ["yes"], ["z"], "if", then_branch=body, else_branch=body))
     report = look(made, "halves")
     assert not report.equal and [s.says for s in report.sites if s.node == "hidden"] == ["it stands in a branch"] * 2
+
+
+def test_an_operator_that_the_opset_of_the_file_has_not(look):
+    """What torch.onnx.export writes without a word if it is asked for opset 26."""
+    made = operators("halves", *tables("halves"))
+    made.opset_import[0].version = 18
+    report = look(made, "halves")
+    assert not report.equal and "opset 18 has no such operator (it came with 23)" in report.sites[0].says
 
 
 def test_local_functions_are_looked_into(look):

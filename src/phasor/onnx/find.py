@@ -7,6 +7,7 @@ from typing import Any
 from .graph import Graph
 
 DOMAINS = ("", "ai.onnx", "com.microsoft")
+SINCE = 23  # the first opset that has RotaryEmbedding
 SAME = ("Cast", "Identity", "Neg")
 
 
@@ -29,12 +30,15 @@ def places(graph: Graph) -> list[Place]:
 
 
 def _operators(graph: Graph) -> Iterator[Place]:
+    opset = max((entry.version for entry in graph.opsets if entry.domain in DOMAINS[:2]), default=0)
+    invalid = f"opset {opset} has no such operator (it came with {SINCE}), so the file is not valid"
     for i, node in enumerate(graph.nodes):
         marks = {a.name: a.i for a in node.attribute}
         if node.op_type == "RotaryEmbedding" and node.domain in DOMAINS:
             about = ", ".join(f"{name}={value}" for name, value in sorted(marks.items()) if name in _TOLD)
             words = f"{node.op_type} of {node.domain or 'ai.onnx'}" + (f", {about}" if about else "")
-            yield Place(node.name or node.output[0], words, node.input[0], node.output[0], i)
+            fault = invalid if node.domain in DOMAINS[:2] and opset < SINCE else ""
+            yield Place(node.name or node.output[0], words, node.input[0], node.output[0], i, fault)
         elif marks.get("do_rotary"):  # com.microsoft's Attention, with frequencies that stand nowhere in the file
             yield Place(node.name or node.output[0], f"{node.op_type} with do_rotary", "", "", i, "it turns inside")
     for node in graph.hidden():

@@ -10,7 +10,10 @@ from .library import library
 from .microsoft import operators
 
 MOST = 5000  # nodes of one part: the tables of a model take some fifty
-BIGGEST = 2**27  # elements that one constant of such a part may have
+BIGGEST = 2**27  # elements that one value of such a part may have
+
+
+CALLED = re.compile("seq|len|tok")
 
 
 class Unread(Exception):
@@ -20,8 +23,8 @@ class Unread(Exception):
 class Sizes:
     """A number for every free size of a graph: ``tokens`` for the sequence, 1 for the batch, 0 for what was before.
 
-    Free are the last sizes of integer inputs, which have one number per token, first of all of those with a batch;
-    where there are none, the second size of inputs with three. All others are batches.
+    Of tokens are the last sizes of integer inputs, first of all of those with a batch; where there are none, sizes that
+    are called so; else the second size of inputs with three. All others are batches.
     """
 
     def __init__(self, graph: Graph, tokens: int) -> None:
@@ -29,7 +32,8 @@ class Sizes:
         integers = [shape for kind, shape in given if kind in (6, 7) and shape]
         batched = [shape[-1] for shape in integers if len(shape) > 1]
         alone = [shape[-1] for shape in integers if "batch" not in str(shape[-1]) and shape[-1] != 1]
-        of_tokens = set(batched or alone or [shape[1] for _, shape in given if len(shape) == 3])
+        called = [size for _, shape in given for size in shape if isinstance(size, str) and CALLED.search(size)]
+        of_tokens = set(batched or alone or called or [shape[1] for _, shape in given if len(shape) == 3])
         names = {n for n in of_tokens if isinstance(n, str)}
         self.names = {n for name in names for n in re.split(r"[ +]+", name) if not n.isdigit()}
         fixed = [n for n in of_tokens if isinstance(n, int)]
@@ -89,8 +93,12 @@ def run(graph: Graph, wanted: str, given: dict[str, np.ndarray], sizes: Sizes) -
     values = {**known, **given}
     read = {name for i in nodes for name in inputs_of(graph.nodes[i])} | {wanted}
     large = [n for n in read if n in graph.tensors and np.prod(graph.tensors[n].dims, dtype=float) > BIGGEST]
+    made = [(name, sizes.shape(graph.shapes.get(name))) for i in nodes for name in graph.nodes[i].output]
+    large += [name for name, shape in made if np.prod(shape or (), dtype=float) > BIGGEST]
     if large:
-        raise Unread(f"the constant {large[0]!r} is too large for a table")
+        raise Unread(f"{large[0]!r} is too large for a table")
+    if loops := [graph.nodes[i].op_type for i in nodes if graph.nodes[i].op_type in ("Loop", "Scan")]:
+        raise Unread(f"a {loops[0]} stands behind it, which nobody knows the end of")
     try:
         constants = {name: graph.array(name) for name in read if name in graph.tensors}
         if wanted in constants:
