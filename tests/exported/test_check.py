@@ -178,6 +178,29 @@ def test_one_first_position_for_all_tokens(look):
     assert look(made, "halves").equal
 
 
+def fixed(made, tokens):
+    """The same graph for so many tokens and no others."""
+    for value in (*made.graph.input, *made.graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param == "seq":
+                dim.dim_value = tokens
+    return made
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 100])
+def test_a_graph_of_fixed_length_is_asked_as_often_as_it_takes(look, tokens):
+    """A graph for decoding has one token: at position 0 alone, everything would be right."""
+    assert look(fixed(operators("halves", *tables("halves")), tokens), "halves").equal
+    wrong = look(fixed(operators("halves", *tables("halves", base=1e6)), tokens), "halves")
+    assert causes(wrong) == {"base"}
+
+
+def test_position_0_alone_proves_nothing(look):
+    report = look(fixed(grouped(*tables("halves", base=1e6)), 1), "halves")
+    assert {site.verdict for site in report.sites} == {"not read"}
+    assert "it can be looked at in position 0 only, where nothing turns" in report.sites[0].says
+
+
 def test_tables_that_would_fill_the_memory_are_not_formed(look):
     made = operators("halves", *tables("halves"))
     made.graph.node.insert(0, helper.make_node("Expand", ["cos", "shape"], ["wide"]))

@@ -21,7 +21,7 @@ TYPES = {6: np.int32, 7: np.int64, 9: np.bool_}  # as TensorProto.DataType numbe
 
 @dataclass(frozen=True)
 class Asked:
-    """``positions`` ``[(A,) S]``; ``inputs`` of the graph that say them; the ``sizes`` that go with both."""
+    """One run: ``positions`` ``[(A,) S]``; ``inputs`` of the graph that say them; the ``sizes`` that go with both."""
 
     positions: Tensor
     inputs: dict[str, Any]
@@ -34,8 +34,11 @@ class Asked:
         return torch.arange(count) if count == self.sizes.tokens else self.positions.reshape(-1, count)[0]
 
 
-def asked(graph: Graph, model: ModelRotary, place: Place, kind: Kind, rows: int | None) -> Asked:
-    """Near, trained and far positions; below ``rows``, where the tables end there. `Unread` where none can be given."""
+def asked(graph: Graph, model: ModelRotary, place: Place, kind: Kind, rows: int | None) -> list[Asked]:
+    """Near, trained and far positions, in as many runs as it takes; below ``rows``, where the tables end there.
+
+    `Unread` where none can be given, or none at which anything turns.
+    """
     sizes = Sizes(graph, TOKENS)
     name, masks = _leaves(graph, place, sizes)
     shape = None if name is None else sizes.shape(graph.shapes.get(name))
@@ -46,22 +49,38 @@ def asked(graph: Graph, model: ModelRotary, place: Place, kind: Kind, rows: int 
     by_axis = shape is not None and axes > 1 and len(shape) > 1 and shape[0] in (axes, axes + 1)
     if axes > 1 and not by_axis and not isinstance(kind.exact.axes, Sections | InterleavedSections):
         raise Unread(f"its tokens have {axes} coordinates, which are formed inside")
-    counted = shape is None or int(np.prod(shape)) < min(sizes.tokens, 2)  # no input, or the first position alone
-    if counted:
+    if shape is None or int(np.prod(shape)) < min(sizes.tokens, 2):  # no input, or the first position alone
         numbers = [n for n in ROWS if n < min(sizes.tokens, rows or TOKENS)]
-    else:
-        free = isinstance(graph.shapes[name][-1], str)  # type: ignore[index]
-        numbers = _numbers(kind, model, None if free else shape[-1], rows)  # type: ignore[index]
+        if max(numbers) == 0:
+            raise Unread("it can be looked at in position 0 only, where nothing turns")
+        at = _on_axes(numbers, axes)
+        zero = {} if name is None or shape is None else {name: np.zeros(shape)}
+        return [Asked(at, _typed(graph, zero | _masks(graph, masks, sizes)), sizes)]
+    assert name is not None
+    free = isinstance(graph.shapes[name][-1], str)
+    found = []
+    for numbers in _numbers(kind, model, None if free else shape[-1], rows):
         sizes = Sizes(graph, len(numbers))
-    at = positions_of(kind, model, numbers)
-    if axes > 1 and not by_axis:  # text alone: all coordinates are equal
-        at = torch.tensor(numbers).expand(axes, -1).contiguous()
-    inputs: dict[str, Any] = {mask: np.ones(sizes.shape(graph.shapes.get(mask)) or (1, sizes.tokens)) for mask in masks}
-    if name is not None:
         full = sizes.shape(graph.shapes[name])
         assert full is not None
-        inputs[name] = np.zeros(full) if counted else _spread(at.numpy(), full, by_axis)
-    return Asked(at, {n: value.astype(TYPES[graph.kinds[n]]) for n, value in inputs.items()}, sizes)
+        at = positions_of(kind, model, numbers) if by_axis else _on_axes(numbers, axes)
+        inputs = {name: _spread(at.numpy(), full, by_axis), **_masks(graph, masks, sizes)}
+        found.append(Asked(at, _typed(graph, inputs), sizes))
+    return found
+
+
+def _on_axes(numbers: list[int], axes: int) -> Tensor:
+    """Positions of text: all coordinates are equal."""
+    at = torch.tensor(numbers)
+    return at if axes == 1 else at.expand(axes, -1).contiguous()
+
+
+def _masks(graph: Graph, names: set[str], sizes: Sizes) -> dict[str, Any]:
+    return {name: np.ones(sizes.shape(graph.shapes.get(name)) or (1, sizes.tokens)) for name in names}
+
+
+def _typed(graph: Graph, inputs: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.astype(TYPES[graph.kinds[name]]) for name, value in inputs.items()}
 
 
 def _leaves(graph: Graph, place: Place, sizes: Sizes) -> tuple[str | None, set[str]]:
@@ -75,21 +94,20 @@ def _leaves(graph: Graph, place: Place, sizes: Sizes) -> tuple[str | None, set[s
     return next(iter(needed - masks), None), masks
 
 
-def _numbers(kind: Kind, model: ModelRotary, count: int | None, rows: int | None) -> list[Any]:
-    """Positions to ask for: near, trained and far, as many as there is room for, and inside of tables and regimes."""
+def _numbers(kind: Kind, model: ModelRotary, count: int | None, rows: int | None) -> list[list[int]]:
+    """Near, trained and far positions, inside of tables and regimes: in one list, or in lists of ``count``."""
     at = positions_of(kind, model, None)
     usual = (at if at.ndim == 1 else at[0]).tolist()
     below = min(rows or 2**40, kind.seq_len or 2**40)
     if rows is not None:
         below = max(below - (3 * kind.exact.axes.count if kind.exact else 0), 1)
         usual += [below // 2, below - 1]
-    usual = sorted({n for n in usual if n < below})
-    if count is None or count == len(usual):
-        return usual
-    if count < len(usual):
-        return [usual[round(i * (len(usual) - 1) / max(count - 1, 1))] for i in range(count)]
-    more = (n for n in range(2 * count + 16) if n not in usual and n < below)
-    return sorted([*usual, *(n for n, _ in zip(more, range(count - len(usual)), strict=False))])
+    usual = sorted({int(n) for n in usual if n < below})
+    if count is None:
+        return [usual]
+    more = [n for n in range(len(usual) + count) if n not in usual and n < below]
+    usual += more[: -len(usual) % count]
+    return [usual[i : i + count] for i in range(0, len(usual) - count + 1, count)]
 
 
 def _spread(at: np.ndarray, shape: tuple[int, ...], by_axis: bool) -> np.ndarray:

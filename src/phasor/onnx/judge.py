@@ -58,13 +58,11 @@ class Judge:
             return dataclasses.replace(judged, notes=(*judged.notes, f"its tables end at position {rows - 1:,}"))
 
     def _judged(self, place: Place, kind: Kind, rows: int | None) -> Judged:
-        given = asked(self.graph, self.model, place, kind, rows)
-        positions = given.positions
+        runs = asked(self.graph, self.model, place, kind, rows)
+        positions = torch.cat([one.positions for one in runs], dim=-1)
         golden = _vectors(kind, positions, self._half(place))
-        row = golden.tensors[f"{kind.name}.k_in"][0, 0]
-        fed = torch.zeros(given.sizes.tokens, row.shape[-1])
-        fed[given.rows] = row
-        y = self._turned(place, kind, fed, given)[given.rows]
+        heads = golden.tensors[f"{kind.name}.k_in"][0, 0].split([one.positions.shape[-1] for one in runs])
+        y = torch.cat([self._turned(place, kind, head, one) for head, one in zip(heads, runs, strict=True)])
         key = kind.name, tuple(positions.flatten().tolist()), y.numpy().tobytes(), self._half(place)
         if key not in self.done:
             other = {f"{kind.name}.{NAME}": y[None, None]}
@@ -78,10 +76,12 @@ class Judge:
     def _half(self, place: Place) -> float:
         return ROUNDING.get(self.graph.kinds.get(place.before, 1), 0.0)
 
-    def _turned(self, place: Place, kind: Kind, row: Tensor, given: Asked) -> Tensor:
-        """``[S, D]``: what comes of ``row`` ``[S, D]`` in every head."""
+    def _turned(self, place: Place, kind: Kind, head: Tensor, given: Asked) -> Tensor:
+        """``[S, D]``: what comes of ``head`` ``[S, D]``, put into every one of the graph."""
         assert kind.exact is not None
-        layout, graph, sizes, tokens = kind.exact.layout, self.graph, given.sizes, len(row)
+        layout, graph, sizes, tokens = kind.exact.layout, self.graph, given.sizes, given.sizes.tokens
+        row = torch.zeros(tokens, head.shape[-1])
+        row[given.rows] = head
         shape = sizes.shape(graph.shapes.get(place.before))
         if shape is None or len(shape) < 3:
             raise Unread(f"the shape of what it turns, {place.before!r}, is not in the file")
@@ -105,8 +105,8 @@ class Judge:
         lines = lines.reshape(-1, tokens, fed.shape[-1])
         if not (lines == lines[:1]).all() and not np.isnan(lines).any():
             raise Unread("its heads are not turned alike")
-        got = torch.from_numpy(lines[0].copy())
-        return got if fed.shape == row.shape else layout.within(row.double(), got)
+        got = torch.from_numpy(lines[0].copy())[given.rows]
+        return got if fed.shape == row.shape else layout.within(head.double(), got)
 
 
 def _token_axis(names: tuple[Any, ...], shape: tuple[int, ...], sizes: Sizes, tokens: int) -> int:

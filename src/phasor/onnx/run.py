@@ -11,8 +11,6 @@ from .microsoft import operators
 
 MOST = 5000  # nodes of one part: the tables of a model take some fifty
 BIGGEST = 2**27  # elements that one value of such a part may have
-
-
 CALLED = re.compile("seq|len|tok")
 
 
