@@ -26,7 +26,7 @@ FLOORS = {
             "encodings attention heads reading",
             "models",
             "configs",
-            "inspect integrations golden bench apps/runs",
+            "inspect integrations golden bench onnx apps/runs",
             "apps/lab apps/ner",
             "apps/demo",
             "cli __main__",
@@ -48,6 +48,7 @@ SAME_FLOOR = {
     ("rotation", "planes"),
     ("rotation", "tables"),
     ("attention", "encodings"),
+    ("onnx", "golden"),
     ("bench", "integrations"),
     ("__main__", "cli"),
 }

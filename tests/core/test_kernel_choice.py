@@ -100,7 +100,7 @@ def test_unless_named_the_first_that_can(asked):
 def test_unknown_names():
     assert_refused(
         lambda: apply_rotary(Q, ROTATION, kernel="cuda"),
-        ["kernel must be 'auto' or one of 'native', 'operator', 'triton', 'eager', 'reference', got"],
+        ["kernel must be 'auto' or one of 'native', 'operator', 'triton', 'eager', 'reference', 'onnx', got"],
     )
 
 
@@ -143,7 +143,7 @@ def test_a_kernel_is_given_phases_by_rotate_and_tables_by_apply(monkeypatch):
     assert seen[0].spec is SPEC
     assert torch.equal(seen[0].positions[0], POSITIONS)
     assert seen[1] is ROTATION
-    assert list(kernels.available()) == ["other", "native", "operator", "triton", "eager", "reference"]
+    assert list(kernels.available()) == ["other", "native", "operator", "triton", "eager", "reference", "onnx"]
 
 
 @pytest.mark.parametrize("kernel", ["auto", "eager", "reference"])

@@ -8,19 +8,20 @@ from .cache import Cache
 from .eager import Eager
 from .native import Native
 from .norm import Norm, Rounding
+from .onnx import Onnx
 from .operator import Operator
 from .reference import Reference
 from .triton import Triton
 
-# In the order in which they are asked.
-KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Triton(), Eager(), Reference())
+# In the order in which they are asked: the reference turns everything, so what stands behind it is taken by name only.
+KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Triton(), Eager(), Reference(), Onnx())
 
 
 def available() -> dict[str, str]:
     """The kernels by name, in the order in which ``kernel="auto"`` asks them, each with what it is for.
 
     >>> list(available())
-    ['native', 'operator', 'triton', 'eager', 'reference']
+    ['native', 'operator', 'triton', 'eager', 'reference', 'onnx']
     """
     return {kernel.name: kernel.about for kernel in KERNELS}
 
@@ -36,7 +37,7 @@ def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles, norm: Norm | 
             if name != "auto":
                 raise ValueError(f"kernel={name!r} cannot turn these: {reason}; use kernel='reference'")
     check_name(name)
-    raise AssertionError("the last kernel of the table turns everything")
+    raise AssertionError("the reference turns everything")
 
 
 def check_name(name: str) -> None:
@@ -55,6 +56,7 @@ __all__ = [
     "Kernel",
     "Native",
     "Norm",
+    "Onnx",
     "Operator",
     "Order",
     "Pair",

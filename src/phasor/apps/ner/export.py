@@ -1,16 +1,13 @@
 """The scores of a model as ONNX, for batches and lengths of any size."""
 
 import copy
-import logging
-import tempfile
-import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..runs.checkpoint import write_atomically
+from ...onnx import export as write
 from .model import SpanModel
 
 INPUTS = ("ids", "mask", "content")
@@ -26,29 +23,19 @@ def export(model: SpanModel, path: str | Path) -> Path:
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"path must be a file to write, got the folder {str(path)!r}")
+    path.parent.mkdir(parents=True, exist_ok=True)
     example = tuple(torch.ones(2, 5, dtype=torch.int64) for _ in INPUTS)  # one tensor given twice would be one input
     dynamic = {0: "batch", 1: "length"}
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of every optional library that is absent
-    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
-        warnings.simplefilter("ignore")  # torch's exporter, about its own ways
-        program = torch.onnx.export(
-            _Exported(model).eval(),
-            example,
-            dynamo=True,
-            dynamic_shapes=(dynamic,) * 3,
-            input_names=INPUTS,
-            output_names=["scores"],
-            opset_version=OPSET,
-            custom_translation_table={torch.ops.phasor.lstm.default: _onnx_lstm},
-            verbose=False,
-        )
-        assert program is not None
-        program.save(Path(folder) / path.name)
-        for part in sorted(
-            Path(folder).iterdir(), key=lambda part: part.name == path.name
-        ):  # weights of 2 GB lie apart
-            write_atomically(path.with_name(part.name), part.read_bytes())
-    return path
+    return write(
+        _Exported(model).eval(),
+        example,
+        path,
+        dynamic_shapes=(dynamic,) * 3,
+        input_names=INPUTS,
+        output_names=["scores"],
+        opset_version=OPSET,
+        custom_translation_table={torch.ops.phasor.lstm.default: _onnx_lstm},
+    )
 
 
 class _Exported(nn.Module):
