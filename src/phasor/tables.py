@@ -135,8 +135,18 @@ class Phases:
         if factor != 1.0:
             cos, sin = cos * factor, sin * factor
         if spec.angles == "exact":
-            return cos, sin
+            return _as_one(cos, sin)
         return _rounded(spec, cos, dtype, wide), _rounded(spec, sin, dtype, wide)
+
+
+def _as_one(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """The same; to a compiler for GPUs they are one tensor, which it writes once, and then fuses what turns by it.
+
+    Left to itself it forms half of them again wherever they are used, and writes q and k in float32 in between.
+    """
+    if torch.compiler.is_compiling() and cos.device.type != "cpu":
+        cos, sin = torch.stack((cos, sin)).unbind(0)
+    return cos, sin
 
 
 def _rounded(spec: RotarySpec, table: Tensor, dtype: torch.dtype, wide: torch.dtype) -> Tensor:

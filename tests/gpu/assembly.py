@@ -97,7 +97,7 @@ def _of_nvidia(made):
     names = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+\s+)?([A-Z][A-Z0-9_.]*)", listing)
     body = names[: len(names) - 1 - next(i for i, n in enumerate(reversed(names)) if n == "EXIT")]
     instructions = Counter(name.split(".")[0] for name in body if name != "NOP")
-    memory = Counter(name for name in body if name.startswith(("LD", "ST", "ATOM")) and not name.startswith("LDC"))
+    memory = Counter(name for name in body if name.startswith(("LDG", "STG", "LDL", "STL", "ATOM")))
     return Assembly(
         instructions, memory, numbers["STACK"] + numbers["LOCAL"], numbers["SHARED"], instructions["BAR"],
         made.asm["ttir"], made.asm["ptx"],
@@ -108,7 +108,7 @@ def _of_amd(made):
     text = made.asm["amdgcn"]
     names = re.findall(r"^\s+([a-z]+_[a-z0-9_]+)", text.split("s_endpgm")[0], re.MULTILINE)
     instructions = Counter(name for name in names if not name.startswith("s_nop"))
-    memory = Counter(name for name in names if name.startswith(("global_", "buffer_", "scratch_", "flat_", "ds_")))
+    memory = Counter(name for name in names if name.startswith(("global_", "buffer_", "scratch_", "flat_")))
     bytes_of = {key: int(n) for key, n in re.findall(r"\.(\w+):\s+(\d+)", text)}
     return Assembly(
         instructions, memory, bytes_of["private_segment_fixed_size"] + bytes_of["vgpr_spill_count"],

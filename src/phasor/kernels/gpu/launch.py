@@ -12,7 +12,7 @@ from ...layout import Layout
 from ..base import Order
 from .source import turn_heads
 
-TILE = 1024  # pairs of one head that a program turns at once: eight for each of its threads
+TILE = 2048 if torch.version.hip else 1024  # pairs of one head that a program turns at once: eight for each thread
 HEADS = 8  # of q or of k that share the cosines of a program, at most
 
 
