@@ -9,6 +9,7 @@ pytest.importorskip("triton", reason="triton is not installed; it is for Linux o
 
 from phasor import RotarySpec, Rotation
 from phasor.axes import Sections
+from phasor.kernels import triton
 from phasor.tables import Phases
 
 from . import assembly
@@ -137,3 +138,10 @@ def test_the_grid(given, programs):
     assert named["ROWS"] * grid[0] >= batch * tokens > named["ROWS"] * (grid[0] - 1)
     assert named["ROWS"] * grid[0] < 2**31 and grid[1] < 2**16
     assert named["EVEN"] == all(h % named["HEADS"] == 0 for h in heads)
+
+
+def test_more_rows_than_it_counts():
+    x, positions = torch.empty(1, 1, 2**31, 2, device="meta"), torch.empty(2**31, dtype=torch.int64, device="meta")
+    angles = Phases(RotarySpec(head_dim=2), positions)
+    assert "fewer than 2,147,418,112" in triton._unsuited(x, None, angles)
+    assert triton._unsuited(x[:, :, : 2**30], None, angles) == ""

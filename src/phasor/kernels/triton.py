@@ -19,7 +19,7 @@ from .base import Angles, Kernel, Order, Pair, one_angle, tables_of, unseen
 from .reference import Reference
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-MOST_PAIRS, MOST_ROWS = 1024, 2**30  # of a head; tokens times batch, which it counts in 32 bits
+MOST_PAIRS, MOST_ROWS = 1024, 2**31 - 2**16  # of a head; of tokens in all batches, which it counts in 32 bits
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 MISSING = "" if find_spec("triton") else "triton is not installed; pip install triton"
 
@@ -74,8 +74,8 @@ def _unsuited(q: Tensor, k: Tensor | None, angles: Angles) -> str:
     tables = angles.cos.dtype if isinstance(angles, Rotation) else None
     if tables == torch.float64 or (tables is None and angles.spec.tables == "float64"):  # type: ignore[union-attr]
         return "it multiplies in float32, and these tables are float64"
-    if max(x.numel() // x.shape[-1] for x in (q, k) if x is not None) >= MOST_ROWS * 64:
-        return f"it counts up to {MOST_ROWS:,} tokens in all batches"
+    if any(x.numel() // x.shape[-1] >= MOST_ROWS for x in (q, k) if x is not None):
+        return f"it takes fewer than {MOST_ROWS:,} heads of tokens"
     return ""
 
 
