@@ -53,7 +53,7 @@ SAME_FLOOR = {
     ("__main__", "cli"),
 }
 
-HEAVY = ["transformers", "tokenizers", "matplotlib", "typer", "rich", "onnx", "onnxscript"]
+HEAVY = ["transformers", "tokenizers", "matplotlib", "typer", "rich", "onnx", "onnxscript", "triton"]
 
 
 def imported_units(path: Path, package: Path) -> Iterator[tuple[int, str]]:
