@@ -10,7 +10,8 @@ class Finding:
     """What differs in one kind of layer, first of all in ``tensor``; or, with ``error`` false, what is worth knowing.
 
     ``cause`` is a word (``"layout"``, ``"base"``, ``"attention_factor"``, …, two joined by ``+``, or ``"unknown"``),
-    ``says`` the sentence. ``position``, ``head``, ``channel`` (pair, for tables) are those of the first difference.
+    ``says`` the sentence. ``position``, ``head``, ``channel`` (pair, for tables) are those of the first difference, or
+    ``token`` where the positions themselves differ.
     ``explained``, ``unexplained`` and ``right`` name the tensors of this kind that have that cause, another one, or
     no fault.
     """
@@ -22,6 +23,7 @@ class Finding:
     says: str
     error: bool = True
     position: tuple[float, ...] | None = None
+    token: int | None = None
     head: int | None = None
     channel: int | None = None
     expected: float | None = None
@@ -37,6 +39,7 @@ class Finding:
         lines = [f"{self.kind} ({len(self.layers)} layers, the first is {self.layers[0]}): {self.tensor}"]
         if self.error and self.expected is not None:
             where = [f"at position {', '.join(f'{p:.9g}' for p in self.position)}"] if self.position else []
+            where += [f"at token {self.token}"] if self.token is not None else []
             where += [f"head {self.head}"] if self.head is not None else []
             where += (
                 [f"{'channel' if self.head is not None else 'pair'} {self.channel}"] if self.channel is not None else []
