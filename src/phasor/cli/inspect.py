@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from ..inspect import Whole, diff, diff_lines, model_facts, read_whole, whole_dict, whole_page
+from .terminal import columns, show
 
 
 def inspect(
@@ -27,6 +28,7 @@ def inspect(
 
     Of a composite config the text model is shown, and a line about every other part. Where the text model does not
     rotate, all parts that do are shown; where it could not be read, they are too, with the reason and exit code 2.
+    With --diff the exit code is 0 if both rotate alike, and 1 if they differ.
     """
     if compare:
         if len(configs) != 2:
@@ -35,8 +37,10 @@ def inspect(
             raise ValueError("--plot draws one config; call it without --diff")
         first, second = (read_whole(source, part) for source in configs)
         found = diff(first, second, seq_len)
-        print(json.dumps(found, indent=2) if as_json else "\n".join(diff_lines(found)))
+        print(json.dumps(found, indent=2)) if as_json else show("\n".join(diff_lines(found)))
         _refuse(first, second)
+        if not found["same"]:
+            raise typer.Exit(1)
         return
     if plot is not None and plot.exists() and not plot.is_dir():
         raise ValueError(f"--plot must be a folder, got the file {str(plot)!r}; name another")
@@ -45,9 +49,12 @@ def inspect(
     whole = read_whole(configs[0], part)
     facts = [model_facts(model, seq_len) for model in whole.shown]
     figures = [] if plot is None else _draw(whole, facts, plot)
-    print(json.dumps(whole_dict(whole, facts), indent=2) if as_json else whole_page(whole, facts))
+    if as_json:
+        print(json.dumps(whole_dict(whole, facts), indent=2))
+    else:
+        show(whole_page(whole, facts, columns()))
     if figures and not as_json:
-        print("\nfigures\n" + "\n".join(f"  {path}" for path in figures))
+        show("\nfigures\n" + "\n".join(f"  {path}" for path in figures))
     _refuse(whole)
 
 

@@ -58,11 +58,11 @@ def read_whole(source: str | os.PathLike[str] | dict[str, Any] | Any, part: str 
     return Whole(tuple(shown), {path: what for path, what in found.items() if path not in paths}, refused)
 
 
-def whole_page(whole: Whole, facts: Sequence[Sequence[SpecFacts]]) -> str:
-    """The page of every model shown, and a line about every other part."""
+def whole_page(whole: Whole, facts: Sequence[Sequence[SpecFacts]], columns: int = 100) -> str:
+    """The page of every model shown, and a line about every other part; pictures fit into ``columns``."""
     lines = [] if whole.refused is None else [row("not shown", str(whole.refused)), ""]
     for model, numbers in zip(whole.shown, facts, strict=True):
-        lines += [page(model, numbers), ""]
+        lines += [page(model, numbers, columns), ""]
     if whole.others:
         lines.append("other parts  (a page of one: --part PATH, of each that rotates: --part all)")
         width = min(30, max(len(path or "(top level)") for path in whole.others))
