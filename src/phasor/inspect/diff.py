@@ -17,6 +17,12 @@ def diff(a: Whole, b: Whole, seq_len: int | None = None) -> dict[str, Any]:
     """Where the first models shown of two configs disagree, as plain JSON data.
 
     ``same`` is about these two models; ``other_parts`` says of every further part by its path whether it is the same.
+
+    >>> from phasor.inspect import read_whole
+    >>> llama = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    >>> found = diff(read_whole(llama), read_whole({**llama, "rope_theta": 500000.0}))
+    >>> found["same"], found["findings"][0]["fields"]
+    (False, {'base': ['10000.0', '500000.0']})
     """
     found = _diff_models(a.shown[0], b.shown[0], seq_len)
     mine, theirs = _further(a), _further(b)
@@ -28,7 +34,11 @@ def diff(a: Whole, b: Whole, seq_len: int | None = None) -> dict[str, Any]:
 
 
 def diff_lines(found: dict[str, Any]) -> list[str]:
-    """What `diff` found, for people."""
+    """What `diff` found, for people.
+
+    >>> diff_lines({"parts": ["", ""], "layers": [2, 1], "beside": {}, "findings": [], "other_parts": {}})
+    ['layers       2 in the first, 1 in the second; the common ones are compared']
+    """
     lines = []
     if any(found["parts"]):
         lines.append(row("part", "  |  ".join(part or "(top level)" for part in found["parts"])))

@@ -16,7 +16,7 @@ from .rows import axis_names, unit
 
 # Okabe-Ito: told apart with any colour vision. Regimes also differ in their marker.
 COLORS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442", "#999999")
-COLUMNS = 400  # of a band
+COLUMNS = 300  # of a band
 REGIMES = {
     "kept": ("#0072B2", "o"),
     "blended": ("#E69F00", "^"),

@@ -14,7 +14,7 @@ from ..spec import RotarySpec
 
 FARTHEST = 2**18  # where the search for the first negative mean cosine stops
 Curve = Callable[[RotarySpec, Tensor, int | None, int | None], Tensor]
-IN_EACH = 256  # distances looked at in one stretch of an envelope
+IN_EACH = 128  # distances looked at in one stretch of an envelope
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,9 @@ class SpecFacts:
     pair, one of ``kept``, ``blended``, ``slowed``, ``stopped``. With several coordinates, decay and errors are those
     where all of them move together. A learned log-scale is taken as 0. ``first_negative`` is searched at integer
     positions only.
+
+    >>> spec_facts(RotarySpec(head_dim=4, base=100.0), max_position=32).table_bytes  # 2 pairs of cos and sin, 4 bytes
+    512
     """
 
     spec: RotarySpec
@@ -57,9 +60,11 @@ class SpecFacts:
         return max(1, min(self.max_position, self.window or self.max_position) - 1)
 
     def count(self, regime: str) -> int:
+        """The number of pairs in that regime."""
         return self.regimes.count(regime)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data; the wavelength of a stopped pair is None."""
         data = {k: v for k, v in vars(self).items() if k != "spec"}
         data["wavelengths"] = [w if math.isfinite(w) else None for w in self.wavelengths]
         return {"spec": self.spec.to_dict(), **data, "never_turn": self.never_turn}
@@ -172,7 +177,8 @@ def envelope(
         if first is not None and start <= first <= end:
             inside[0 if first == start else -1] = first
         rows.append(inside if real else inside.round().long())
-    curve = (of or decay)(facts.spec, torch.stack(rows), facts.seq_len, axis)
+    once, back = torch.stack(rows).unique(return_inverse=True)
+    curve = (of or decay)(facts.spec, once, facts.seq_len, axis)[back]
     return starts, curve.min(-1).values, curve.max(-1).values
 
 

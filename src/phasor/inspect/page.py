@@ -25,6 +25,11 @@ def model_facts(model: ModelRotary, seq_len: int | None = None) -> list[SpecFact
     """Facts of each distinct rotation of a model, in order of first use.
 
     Length-dependent scalings are taken at ``seq_len``, by default at the model's maximum length.
+
+    >>> from phasor import RotarySpec
+    >>> toy = ModelRotary(model_type="toy", layers=(RotarySpec(head_dim=8),), layer_types=("attention",), num_heads=1)
+    >>> [facts.max_position for facts in model_facts(toy, seq_len=100)]
+    [100]
     """
     length = min(seq_len or model.max_position or UNSTATED_MAXIMUM, FARTHEST_EXACT)
 
@@ -49,7 +54,13 @@ def window_of(model: ModelRotary, layers: tuple[int, ...]) -> int | None:
 
 
 def to_dict(model: ModelRotary, facts: Sequence[SpecFacts]) -> dict[str, Any]:
-    """Everything the page says, as plain JSON data."""
+    """Everything the page says, as plain JSON data.
+
+    >>> from phasor import RotarySpec
+    >>> toy = ModelRotary(model_type="toy", layers=(RotarySpec(head_dim=8),), layer_types=("attention",), num_heads=1)
+    >>> to_dict(toy, model_facts(toy))["layers"]  # the first of its rotations
+    [0]
+    """
     specs = list(model.distinct)
     return {
         "model_type": model.model_type,
@@ -75,7 +86,13 @@ def to_dict(model: ModelRotary, facts: Sequence[SpecFacts]) -> dict[str, Any]:
 
 
 def page(model: ModelRotary, facts: Sequence[SpecFacts], columns: int = 100) -> str:
-    """The page as text; its pictures fit into ``columns``, its words into 100 where the config's own allow it."""
+    """The page as text; its pictures fit into ``columns``, its words into 100 where the config's own allow it.
+
+    >>> from phasor import RotarySpec
+    >>> toy = ModelRotary(model_type="toy", layers=(RotarySpec(head_dim=8),), layer_types=("attention",), num_heads=1)
+    >>> print(page(toy, model_facts(toy)).splitlines()[0])
+    model        toy, 1 of 1 layers rotate, 1 query heads, 1 key heads, no maximum stated
+    """
     width = picture_width(columns)
     lines = [*_model_lines(model, width), ""]
     for n, fact in enumerate(facts, start=1):

@@ -21,6 +21,9 @@ class Whole:
 
     ``refused`` is the reader's error where the config's own model, or its text model, could not be read but other parts
     could. A `NoRotary` among them is no fault of the config: that model has nothing to rotate.
+
+    >>> Whole(shown=(), others={}, refused=NoRotary("bert has none")).faulty
+    False
     """
 
     shown: tuple[ModelRotary, ...]
@@ -59,7 +62,13 @@ def read_whole(source: str | os.PathLike[str] | dict[str, Any] | Any, part: str 
 
 
 def whole_page(whole: Whole, facts: Sequence[Sequence[SpecFacts]], columns: int = 100) -> str:
-    """The page of every model shown, and a line about every other part; pictures fit into ``columns``."""
+    """The page of every model shown, and a line about every other part; pictures fit into ``columns``.
+
+    >>> llama = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    >>> whole = read_whole(llama)
+    >>> "llama, 1 of 1 layers rotate" in whole_page(whole, [model_facts(model) for model in whole.shown])
+    True
+    """
     lines = [] if whole.refused is None else [row("not shown", str(whole.refused)), ""]
     for model, numbers in zip(whole.shown, facts, strict=True):
         lines += [page(model, numbers, columns), ""]
@@ -73,7 +82,13 @@ def whole_page(whole: Whole, facts: Sequence[Sequence[SpecFacts]], columns: int 
 
 
 def whole_dict(whole: Whole, facts: Sequence[Sequence[SpecFacts]]) -> dict[str, Any]:
-    """Everything the page says, as plain JSON data: the first model shown, the rest under ``other_parts``."""
+    """Everything the page says, as plain JSON data: the first model shown, the rest under ``other_parts``.
+
+    >>> llama = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    >>> whole = read_whole(llama)
+    >>> whole_dict(whole, [model_facts(model) for model in whole.shown])["other_parts"]
+    {}
+    """
     first, *further = [to_dict(model, numbers) for model, numbers in zip(whole.shown, facts, strict=True)]
     described = {path: _described(what) for path, what in whole.others.items()}
     return {

@@ -118,9 +118,13 @@ def _row(name: str, kind: str, law: LawResult) -> str:
     )
 
 
+def _inline(path: Path) -> str:
+    return f"data:image/png;base64,{b64encode(path.read_bytes()).decode()}"
+
+
 def _section(name: str, kind: str, text: str, figures: dict[str, Path]) -> str:
     pictures = "".join(
-        f'<figure><img src="data:image/png;base64,{b64encode(path.read_bytes()).decode()}" alt="{html.escape(caption(key))}" loading="lazy">'
+        f'<figure><img src="{_inline(path)}" alt="{html.escape(caption(key))}">'
         f"<figcaption>{html.escape(caption(key))}</figcaption></figure>"
         for key, path in figures.items()
     )

@@ -14,6 +14,12 @@ class Finding:
     ``token`` where the positions themselves differ.
     ``explained``, ``unexplained`` and ``right`` name the tensors of this kind that have that cause, another one, or
     no fault.
+
+    >>> found = Finding(kind="attention", layers=(0, 1), tensor="exact.cos", cause="angles", says="float32 angles",
+    ...                 error=False)
+    >>> print(found.describe())
+    attention (2 layers, the first is 0): exact.cos
+      no error: float32 angles
     """
 
     kind: str
@@ -60,7 +66,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """All findings; ``compared`` names the tensors that were looked at, ``missing`` counts the others."""
+    """All findings; ``compared`` names the tensors that were looked at, ``missing`` counts the others.
+
+    >>> report = Report(findings=(), compared=("attention.exact.cos",), missing=19)
+    >>> report.equal, report.describe()
+    (True, 'equal: 1 tensors compared, 19 not given')
+    """
 
     findings: tuple[Finding, ...]
     compared: tuple[str, ...]
@@ -72,6 +83,7 @@ class Report:
         return not any(finding.error for finding in self.findings)
 
     def describe(self) -> str:
+        """All findings for people, and a line that counts."""
         said = [finding.describe() for finding in self.findings]
         word = "equal" if self.equal else "different"
         return "\n".join([*said, f"{word}: {len(self.compared)} tensors compared, {self.missing} not given"])
