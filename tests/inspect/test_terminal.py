@@ -88,3 +88,20 @@ def test_diff_says_by_its_exit_code_whether_two_differ(config, tmp_path, run):
     other = tmp_path / "other.json"
     other.write_text(json.dumps(LLAMA | {"rope_theta": 10000.0}))
     assert run("inspect", "--diff", config, config)[0] == 0 and run("inspect", "--diff", config, other)[0] == 1
+
+
+def test_a_folder_is_no_page(tmp_path, run):
+    code, _, err = run("ner", "predict", tmp_path, "--html", tmp_path)
+    assert code == 2 and "--html must be a file, got the folder" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name, extra", [("onnx", "onnx"), ("safetensors", "hf")])
+def test_the_library_that_is_missing_is_named(name, extra, tmp_path, monkeypatch, run):
+    """Not another one that the command would need as well."""
+
+    def missing(*_):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr("phasor.apps.ner.load", missing)
+    code, _, err = run("ner", "export", tmp_path, tmp_path / "x.onnx")
+    assert code == 2 and f"this needs {name}; install it with: pip install 'phasor[{extra}]'" in err
