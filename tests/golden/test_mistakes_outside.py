@@ -62,7 +62,7 @@ def through(dtype, x):
 
 @pytest.fixture
 def judged(folder_of, tmp_path_factory):
-    """What is found, and the golden inputs, for outputs given by short names (``q_out`` for the float32 exact ones)."""
+    """What is found in the outputs that an implementation gives for the golden inputs."""
     made = {}
 
     def folder(config):
@@ -72,12 +72,11 @@ def judged(folder_of, tmp_path_factory):
             made[config] = write(MORE[config], tmp_path_factory.mktemp(config) / "v")
         return made[config]
 
-    def of(config, rotate):
+    def of(config, rotate, mode="exact.float32", dtype=None):
         v = load(folder(config))
         q, k, p = v["q_in"].double().numpy(), v["k_in"].double().numpy(), v["positions"].numpy()
         found = rotate(p, q, k)
-        names = {"q_out": "exact.float32.q_out", "k_out": "exact.float32.k_out"}
-        given = {f"attention.{names.get(n, n)}": torch.as_tensor(np.array(x)) for n, x in found.items()}
+        given = {f"attention.{mode}.{n}": torch.as_tensor(np.array(x)).to(dtype) for n, x in found.items()}
         return check(folder(config), given)
 
     return of
@@ -233,3 +232,15 @@ def test_the_mistake_is_named(mistake, judged):
     report = judged(config, rotate)
     (finding,) = report.findings
     assert finding.error and finding.cause == cause and words in finding.says, report.describe()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mode, dtype",
+    [("model.float32", torch.float32), ("exact.bfloat16", torch.bfloat16), ("model.bfloat16", torch.bfloat16)],
+)
+@pytest.mark.parametrize("mistake", WRONG)
+def test_the_mistake_is_named_in_other_dtypes_and_under_other_names(mistake, mode, dtype, judged):
+    config, rotate, cause, _ = WRONG[mistake]
+    found = [finding for finding in judged(config, rotate, mode, dtype).findings if finding.error]
+    assert [finding.cause for finding in found] == [cause]
