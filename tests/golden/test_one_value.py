@@ -69,8 +69,14 @@ def test_float32_angles_of_others_are_named_as_such(config, seed, folder_of):
         (note,) = report.findings
         assert report.equal and note.cause == "angles" and "float32 angles" in note.says, report.describe()
     given = {"model.float32.cos": cos, "model.float32.sin": sin, "model.float32.q_out": y}
-    report = check(folder_of(config), {f"attention.{n}": t for n, t in given.items()})
-    assert report.equal and not report.findings, report.describe()
+    c, s, p, q = (t.bfloat16() for t in (cos, sin, a, b))
+    every = torch.cat((p * c - q * s, q * c + p * s), -1)  # each product rounded, as most models do
+    c, s, p, q = (t.float() for t in (c, s, p, q))
+    fused = torch.cat((p * c - q * s, q * c + p * s), -1).bfloat16()
+    tables = {"model.bfloat16.cos": cos.bfloat16(), "model.bfloat16.sin": sin.bfloat16()}
+    for tensors in (given, tables, {"model.bfloat16.q_out": every}, {"model.bfloat16.q_out": fused}):
+        report = check(folder_of(config), {f"attention.{n}": t for n, t in tensors.items()})
+        assert report.equal and not report.findings, report.describe()
 
 
 @pytest.mark.parametrize("config", ["llama", "llama3"])

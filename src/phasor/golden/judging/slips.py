@@ -31,7 +31,7 @@ def slips(c: "Comparison") -> Tensor:
     apart = torch.zeros_like(loose)
     if c.columns is not None:
         apart = _not_turned(c, c.columns)
-    elif c.beside is not None:
+    elif c.beside is not None and c.dtype != torch.bfloat16:
         length = torch.hypot(c.got, c.beside)  # the attention factor, everywhere
         apart = (length - length.median()).abs() > 4 * CLOSE * length.median()
     return loose & (apart | (near & few))
