@@ -37,12 +37,13 @@ def check(vectors: str | os.PathLike[str], other: str | os.PathLike[str] | dict[
     theirs = read_given(other, golden)
     findings: list[Finding] = []
     for kind in golden.kinds.values():
-        findings += _findings(golden, kind, compared(golden, theirs, kind), theirs)
+        findings += findings_of(golden, kind, theirs)
     return Report(tuple(findings), tuple(theirs), len(golden.tensors) - len(theirs))
 
 
-def _findings(golden: Vectors, kind: Kind, tensors: list[Comparison], theirs: dict[str, Tensor]) -> list[Finding]:
-    decided = [settled(golden, kind, c, theirs) for c in tensors]
+def findings_of(golden: Vectors, kind: Kind, theirs: dict[str, Tensor]) -> list[Finding]:
+    """What differs in the tensors of one kind, and what is worth knowing about those that do not."""
+    decided = [settled(golden, kind, c, theirs) for c in compared(golden, theirs, kind)]
     tensors, notes = [c for c, _ in decided], [note for _, note in decided if note is not None]
     wrong = [c for c in tensors if not c.right]
     found = merged(notes)

@@ -20,6 +20,8 @@ CLOSE = 1e-6  # float32 values that were formed by the same arithmetic, on which
 
 def slips(c: "Comparison") -> Tensor:
     """Where a value is inside the tolerance, and does not agree among values that do."""
+    if c.dtype != torch.bfloat16 and c.tolerance.relative > CLOSE:  # somebody allows for half precision
+        return torch.zeros_like(c.beyond)
     loose = ~agrees(c) & ~c.beyond
     count = int((loose | c.beyond).sum())
     if count <= 1 or not loose.any():
