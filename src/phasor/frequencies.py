@@ -4,6 +4,7 @@ Two arithmetics: exact decimals, from which phases are formed, and float32, bit 
 """
 
 from decimal import Decimal
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -19,8 +20,13 @@ def inverse_frequencies(base: Decimal, dim: int) -> list[Decimal]:
     >>> [str(f.normalize()) for f in inverse_frequencies(Decimal(10_000), 8)]
     ['1', '0.1', '0.01', '0.001']
     """
+    return list(_ladder(base, dim))
+
+
+@lru_cache(maxsize=64)
+def _ladder(base: Decimal, dim: int) -> tuple[Decimal, ...]:
     with exact():
-        return [base ** (Decimal(-2 * i) / dim) for i in range((dim + 1) // 2)]
+        return tuple(base ** (Decimal(-2 * i) / dim) for i in range((dim + 1) // 2))
 
 
 def powers_float32(base: float | Tensor, dim: int, count: int | None = None) -> Tensor:

@@ -50,6 +50,11 @@ class Layout:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise ValueError(f"{name} must be an integer, got {value!r}")
+        if self.rotary_dim == self.head_dim and self.head_dim > 2 and self.head_dim % 2:
+            raise ValueError(
+                f"head_dim must be even if all its channels turn (they turn in pairs), got {self.head_dim}; "
+                f"give rotary_dim, {self.head_dim - 1} or less, if one passes"
+            )
         if self.rotary_dim < 2 or self.rotary_dim % 2:
             raise ValueError(
                 f"rotary_dim must be a positive even number (channels turn in pairs), got {self.rotary_dim}"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .checks import whole
 from .layout import Layout
-from .tables import taken
+from .tables import rows_at
 
 Map = Callable[[Tensor], Tensor]
 
@@ -151,7 +151,7 @@ class Planes:
         >>> bool((table.take(torch.tensor([7, 3])).cos[1] == table.cos[3]).all())
         True
         """
-        return self._mapped(lambda table: taken(table, positions, self.per_head))
+        return self._mapped(lambda table: rows_at(table, positions, self.per_head))
 
     def heads(self, chosen: range) -> Self:
         """The rotation of some heads, as views: a rank's share of heads with angles of their own."""

@@ -12,7 +12,7 @@ from .forms import Form, check_magnitude, per_pair
 from .layout import Layout
 from .planes import Planes
 from .spec import RotarySpec
-from .tables import Phases, learned_angles, taken
+from .tables import Phases, learned_angles, rows_at
 
 
 class Rotation(Planes):
@@ -122,8 +122,8 @@ class Rotation(Planes):
                 f"sin must be given, except with form='joined' ([cos | sin] in one tensor), got form={form!r}"
             )
         if positions is not None:  # first, so that only these rows are looked at and widened
-            cos = taken(cos, positions, per_head) if _has_rows(cos) else cos
-            sin = taken(sin, positions, per_head) if sin is not None and _has_rows(sin) else sin
+            cos = rows_at(cos, positions, per_head) if _has_rows(cos) else cos
+            sin = rows_at(sin, positions, per_head) if sin is not None and _has_rows(sin) else sin
         if sin is None:
             cos, sin = per_pair("cos", cos, "half", sure=True).chunk(2, dim=-1)
             form = "half"

@@ -64,7 +64,7 @@ def check_rows(positions: Any, rows: int, batched: bool) -> None:
             raise ValueError(f"positions must be rows 0 to {rows - 1} of the rotation, got {low if low < 0 else high}")
 
 
-def taken(table: Tensor, positions: Tensor, per_head: bool) -> Tensor:
+def rows_at(table: Tensor, positions: Tensor, per_head: bool) -> Tensor:
     """Rows of a table ``[(B,) (H,) S, columns]``: ``[S]`` of them, or ``[B, S]``."""
     check_rows(positions, table.shape[-2], batched=table.ndim > 2 + per_head)
     found = table.index_select(-2, positions.flatten())

@@ -104,6 +104,12 @@ TEMPERATURES: dict[str, type[Temperature]] = {scheme.name: scheme for scheme in 
 
 
 def check_integers(positions: Tensor) -> None:
+    """Raise ``ValueError`` unless ``positions`` is a tensor of integers.
+
+    >>> check_integers(torch.tensor([0.5]))
+    Traceback (most recent call last):
+    ValueError: positions must be a tensor of integers, got torch.float32; convert token positions with .long()
+    """
     if not isinstance(positions, Tensor) or positions.is_floating_point() or positions.dtype == torch.bool:
         got = positions.dtype if isinstance(positions, Tensor) else type(positions).__name__
         raise ValueError(f"positions must be a tensor of integers, got {got}; convert token positions with .long()")

@@ -113,6 +113,10 @@ class Piece(NamedTuple):
 
     There is one start per head, and the indices from it are the channels of the head in their order. A norm (and
     kind ``"qk"``) with a single start is shared by all heads.
+
+    >>> piece = Piece("q_proj.weight", "q", "weight", starts=(0, 64), width=64)
+    >>> [range(start, start + piece.width) for start in piece.starts]
+    [range(0, 64), range(64, 128)]
     """
 
     tensor: str
@@ -213,12 +217,20 @@ def _offset(spec: RotarySpec) -> int:
 
 
 def named(rows: Rows, at: str) -> list[str]:
-    """The names that the tensor of ``rows`` may have in the attention ``at``."""
+    """The names that the tensor of ``rows`` may have in the attention ``at``.
+
+    >>> named(Rows("q_proj", "q"), "layers.0.self_attn")
+    ['layers.0.self_attn.q_proj.weight']
+    """
     return [f"{at}.{n[:-1]}" if n.endswith(".") else f"{at}.{n}.weight" for n in rows.name.split("|")]
 
 
 def missing(weights: Weights, names: Collection[str], at: str) -> str:
-    """The first tensor that an attention which rotates must have and has not; empty if it has all."""
+    """The first tensor that an attention which rotates must have and has not; empty if it has all.
+
+    >>> missing(Weights(rows=(Rows("q_proj", "q"), Rows("k_proj", "k"))), {"attn.q_proj.weight"}, "attn")
+    'attn.k_proj.weight'
+    """
     for rows in weights.rows:
         lent = all(KINDS.get(letter) in (None, *weights.may_lack) for letter in rows.order)
         if rows.always and not lent and not any(name in names for name in named(rows, at)):

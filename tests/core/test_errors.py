@@ -45,7 +45,16 @@ CASES = {
     "whole bool": (lambda: whole("w", True), ["got True"]),
     "whole low": (lambda: whole("w", -1, at_least=0), ["of at least 0, got -1"]),
     # spec
-    "odd": (lambda: RotarySpec(head_dim=7), ["rotary_dim must be a positive even number", "pairs", "got 7"]),
+    "odd": (lambda: RotarySpec(head_dim=7), ["head_dim must be even if all its channels turn", "pairs", "got 7"]),
+    "odd head, way out": (lambda: RotarySpec(head_dim=63), ["got 63", "rotary_dim, 62 or less"]),
+    "odd width": (lambda: RotarySpec(head_dim=64, rotary_dim=63), ["rotary_dim must be a positive even", "got 63"]),
+    "name of a config": (
+        lambda: RotarySpec(head_dim=8, rope_theta=1e6),
+        ["rope_theta is no field of RotarySpec", "did you mean base?", "phasor.read_config"],
+    ),
+    "misspelled": (lambda: RotarySpec(head_dim=8, interleave=True), ["interleave is no", "did you mean interleaved?"]),
+    "no such field": (lambda: RotarySpec(head_dim=8, zzz=1), ["zzz is no field", "known: head_dim, rotary_dim"]),
+    "replaced by no field": (lambda: SPEC.replace(rope_theta=5.0), ["rope_theta is no", "did you mean base?"]),
     "zero": (lambda: RotarySpec(head_dim=0), ["positive even", "got 0"]),
     "negative": (lambda: RotarySpec(head_dim=8, rotary_dim=-2), ["positive even", "got -2"]),
     "wide": (lambda: RotarySpec(head_dim=8, rotary_dim=10), ["at most head_dim", "rotary_dim=10 and head_dim=8"]),
@@ -267,7 +276,7 @@ CASES = {
     ),
     "layout odd": (
         lambda: Layout(head_dim=7),
-        ["positive even number", "got 7"],
+        ["head_dim must be even", "got 7"],
     ),
     "permutation to another width": (
         lambda: Layout(head_dim=8).permutation(Layout(head_dim=8, rotary_dim=4)),
@@ -284,8 +293,8 @@ def test_message(call, fragments):
 
 
 def test_unknown_arguments_are_refused():
-    """The dataclass refuses by itself; nothing swallows a misspelt field."""
-    with pytest.raises(TypeError, match="interleave"):
+    """Nothing swallows a misspelt field, and nothing goes by its place."""
+    with pytest.raises(ValueError, match="interleave"):
         RotarySpec(head_dim=8, interleave=True)
     with pytest.raises(TypeError):
         RotarySpec(8)

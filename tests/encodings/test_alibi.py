@@ -67,3 +67,13 @@ def test_wrong_number_of_heads_names_the_way_out():
     q, t = torch.zeros(1, 2, 3, 4), torch.arange(3)
     with pytest.raises(ValueError, match=r"q must have the 4 heads that ALiBi was made for, got 2; .*head_offset"):
         ALiBi(4).bias(q, q, t, t, 1.0)
+
+
+def test_slopes_of_falcon_are_rounded():
+    """transformers' Falcon multiplies bfloat16 slopes; what the docstring says of them, against its own function."""
+    falcon = pytest.importorskip("transformers.models.falcon.modeling_falcon")
+    for heads, most in ((8, 0.0), (71, 0.004)):
+        theirs = falcon.build_alibi_tensor(torch.ones(1, 2), heads, torch.float64).flatten(0, 1)[:, 1]
+        ours = torch.tensor(alibi_slopes(heads), dtype=torch.float64)
+        assert torch.equal(theirs, ours.float().bfloat16().double())
+        assert most / 2 <= float((theirs / ours - 1).abs().max()) <= most

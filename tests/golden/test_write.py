@@ -94,7 +94,8 @@ def test_everything_is_described(folder_of):
     described, tensors = json.loads((folder / "vectors.json").read_text()), load_file(folder / "vectors.safetensors")
     assert set(described["tensors"]) == set(tensors)
     for name, entry in described["tensors"].items():
-        assert entry["shape"] == list(tensors[name].shape) and f"torch.{entry['dtype']}" == str(tensors[name].dtype)
+        assert entry["shape"] == list(tensors[name].shape) and f"torch.{entry['stored']}" == str(tensors[name].dtype)
+        assert entry["stored"] == entry["dtype"].replace("bfloat16", "float32")
         assert entry["layers"] == [0, 1] and entry["meaning"] and set(entry["tolerance"]) >= {"absolute", "relative"}
     (kind,) = described["kinds"]
     assert kind["positions"] == [*range(8), 100, 4095, 4096, 16383, 16384, 131071, 1000003, 2000000000]

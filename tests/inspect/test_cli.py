@@ -67,9 +67,10 @@ def test_diff(config, tmp_path):
     other = tmp_path / "other.json"
     other.write_text(json.dumps(LLAMA | {"rope_theta": 10000.0}))
     done = phasor("inspect", "--diff", config, other)
-    assert done.returncode == 0 and "base: 500000.0  |  10000.0" in done.stdout and "from position" in done.stdout
-    assert json.loads(phasor("inspect", "--diff", "--json", config, config).stdout)["same"] is True
-    assert json.loads(phasor("inspect", "--diff", "--json", config, other).stdout)["same"] is False
+    assert done.returncode == 1 and "base: 500000.0  |  10000.0" in done.stdout and "from position" in done.stdout
+    same, differs = (phasor("inspect", "--diff", "--json", config, path) for path in (config, other))
+    assert same.returncode == 0 and json.loads(same.stdout)["same"] is True
+    assert differs.returncode == 1 and json.loads(differs.stdout)["same"] is False
 
 
 def test_a_terminal_without_unicode(config):

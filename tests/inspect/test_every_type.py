@@ -11,7 +11,7 @@ from conformance import walk  # imports transformers only when asked
 from phasor import ModelRotary
 from phasor.cli import main
 from phasor.configs import read_parts
-from phasor.inspect import diff, diff_lines, model_facts, read_whole, whole_dict, whole_page
+from phasor.inspect import diff, diff_lines, model_facts, read_view, view_dict, view_page
 
 try:
     INSTALLED = version("transformers")
@@ -58,9 +58,9 @@ def config_of(model_type: str) -> dict:
 
 def check_page(config: dict) -> str:
     """The page of a config: every rotation of the models shown, every part by name, and what was found in it."""
-    whole = read_whole(config)
+    whole = read_view(config)
     facts = [model_facts(model) for model in whole.shown]
-    text = whole_page(whole, facts)
+    text = view_page(whole, facts)
     shown = {model.part: model for model in whole.shown}
     for model in whole.shown:
         for spec in model.distinct:
@@ -72,7 +72,7 @@ def check_page(config: dict) -> str:
     for path, what in whole.others.items():
         said = lines[path or "(top level)"]
         assert (what if isinstance(what, str) else next(iter(what.distinct)).describe()) in said
-    data = json.loads(json.dumps(whole_dict(whole, facts), allow_nan=False))
+    data = json.loads(json.dumps(view_dict(whole, facts), allow_nan=False))
     assert {data["part"], *data["other_parts"]} == set(found)
     itself = diff(whole, whole)
     assert itself["same"] and set(itself["other_parts"].values()) <= {"same"} and diff_lines(itself)
@@ -94,7 +94,7 @@ def test_a_page_of_every_model_type() -> None:
         config = config_of(model_type)
         if not any(isinstance(found, ModelRotary) for found in read_parts(config).values()):
             with pytest.raises(ValueError, match="its frequencies are trained"):
-                read_whole(config)
+                read_view(config)
             refused.append(model_type)
             continue
         text = check_page(config)

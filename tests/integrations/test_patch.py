@@ -345,3 +345,23 @@ def test_patching_warns_of_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         patch(causal("gemma3"))
+
+
+def test_tables_of_another_kind_of_layer_are_not_taken_over():
+    """A Gemma 3 whose local and global layers have each other's frequencies: wrong, though some layer has them so."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.Gemma3TextConfig(
+        hidden_size=32, num_attention_heads=2, num_key_value_heads=1, head_dim=16, num_hidden_layers=2,
+        intermediate_size=32, vocab_size=64, sliding_window=8, layer_types=["sliding_attention", "full_attention"],
+        max_position_embeddings=64,
+    )  # fmt: skip
+    model = transformers.Gemma3ForCausalLM(config).eval()
+    rotary = model.model.rotary_emb
+    assert {row.what for row in patch(model).rows if row.replaced} >= {"tables: full_attention"}
+    unpatch(model)
+    local, full = (f"{kind}_attention_inv_freq" for kind in ("sliding", "full"))
+    exchanged = {local: getattr(rotary, full).clone(), full: getattr(rotary, local).clone()}
+    for name, value in exchanged.items():
+        setattr(rotary, name, value)
+    rows = [row for row in patch(model).rows if row.what.startswith("tables")]
+    assert len(rows) == 2 and not any(row.replaced for row in rows) and all(row.reason for row in rows)

@@ -98,7 +98,7 @@ def test_the_page_shows_the_text_escaped_with_every_label():
     body = made.split("</p>\n")[1]
     shown = html.unescape(re.sub(r"<sub.*?</sub>|<[^>]*>", "", body))
     assert shown == TEXT
-    assert re.findall(r"<sub[^>]*>(.*?)</sub>", body) == ["place", "club"]
+    assert re.findall(r"<sub[^>]*>(.*?)</sub>", body) == ["place 0.80", "club 0.90"]
     assert "http" not in made
 
 
@@ -119,3 +119,15 @@ def test_the_page_of_scores_says_what_is_taken_for_what():
         ["club", "1", "3", "1", "2"], ["name", "2", ".", ".", "."], ["extra", ".", "5"]
     ]  # fmt: skip
     assert json.loads(json.dumps(to_dict(scores)))["confusion"][1] == ["club", "name", 1]
+
+
+def test_the_page_says_what_it_shows_without_a_mouse():
+    """Labels and scores as text, nested spans of one type as two lines, and what phones, readers and the night need."""
+    spans = [Prediction(0, 8, "club", 0.91), Prediction(3, 8, "club", 0.52)]
+    made = page(["AC Milan won"], [spans], ["club"])
+    assert '<html lang="en">' in made and 'name="viewport"' in made and made.count("<h1>") == 1
+    assert "prefers-color-scheme: dark" in made and "title=" not in made
+    assert "club 0.91</sub>" in made and "club 0.52</sub>" in made
+    (nested,) = re.findall(r'style="([^"]*)">Milan<', made)
+    line, gap = "0 4px 0 #e69f00", "0 2px 0 var(--paper)"
+    assert nested.endswith(f"{gap},{line}") and nested.startswith("background:#e69f00")

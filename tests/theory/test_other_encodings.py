@@ -133,6 +133,11 @@ def test_equation_55_penalty():
         for m in range(4):
             for n in range(4):
                 assert bias.reshape(8, 4, 4)[h, m, n] == -(m - n) / 2 ** (h + 1)
+    for heads in (1, 2, 3, 6, 12, 71):  # 71: Falcon-7B
+        c = 2 ** int(math.log2(heads))
+        more = [2 ** (-8 * (2 * (h - c) - 1) / (2 * c)) for h in range(c + 1, heads + 1)]
+        assert alibi_slopes(heads) == pytest.approx([2 ** (-8 * h / c) for h in range(1, c + 1)] + more, rel=1e-15)
+    assert alibi_slopes(12)[8:] == pytest.approx([2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5])  # as the authors' get_slopes
 
 
 def test_equation_56_constant_per_row():

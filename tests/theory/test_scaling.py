@@ -72,6 +72,9 @@ def test_equation_32_factor_follows_the_length():
     lengths = np.array([4096, 5000, 6000, 16384])
     factors = [ladder(10_000.0, 128)[-1] / scaled(scaling, seq_len=int(n))[-1] for n in lengths]
     assert np.diff(factors) / np.diff(lengths) == pytest.approx(2 / 4096)  # a straight line in the length
+    for length in (100, 4096, 5000, 16384):  # with f = 1, the paper's max(1, l / L)
+        got = scaled(DynamicNTK(factor=1.0, original_max_position=4096), seq_len=length)
+        assert ladder(10_000.0, 128)[-1] / got[-1] == pytest.approx(max(1, length / 4096))
 
 
 def turns(theta: np.ndarray, length: int) -> np.ndarray:

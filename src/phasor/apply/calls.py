@@ -32,9 +32,10 @@ def apply_rotary(
       (`phasor.positions.packed`, or `Rotation.take` of a table);
     - with ``num_heads`` the last two axes are one, ``heads * head_dim`` (not for ``"bhsd"``).
 
-    The rotation's length must be that of the sequence, and its batch, if it has one, that of ``x``. The result has the
-    dtype of ``x``, or, of a ``promoted`` rotation, the wider one of its tables. The gradient is the transposed rotation
-    of the gradient, and nothing of ``x`` is kept for it.
+    The rotation's length must be that of the sequence, and its batch, if it has one, that of ``x``. An order of axes
+    that is not the tensor's raises by that, unless there are as many tokens as heads: then no shape can tell. The
+    result has the dtype of ``x``, or, of a ``promoted`` rotation, the wider one of its tables. The gradient is the
+    transposed rotation of the gradient, and nothing of ``x`` is kept for it.
 
     ``kernel``: ``"auto"`` takes the first of `phasor.kernels.available` that can; a named one runs or raises.
     ``out`` is written and returned; it has the shape of ``x``, may be ``x`` itself (in place), and not where a gradient

@@ -9,7 +9,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Mask:
-    """Which key each query may see. Token fields are rows, ``[B, S]`` or ``[1, S]`` if all sequences share them."""
+    """Which key each query may see. Token fields are rows, ``[B, S]`` or ``[1, S]`` if all sequences share them.
+
+    >>> at = torch.tensor([[0, 1]])
+    >>> Mask(causal=True, q_positions=at, k_positions=at).dense()[0, 0].tolist()
+    [[True, False], [True, True]]
+    """
 
     causal: bool
     q_positions: Tensor

@@ -3,6 +3,12 @@
 import os
 import sys
 
+# What a command may need beyond the command line itself -> the extra of phasor that brings it.
+EXTRAS = {
+    "matplotlib": "plots", "transformers": "hf", "tokenizers": "hf", "safetensors": "hf", "onnx": "onnx",
+    "onnxscript": "onnx",
+}  # fmt: skip
+
 
 def main() -> None:
     """Run the command line. A mistake of the user's is one line on stderr and exit code 2, never a traceback."""
@@ -21,8 +27,15 @@ def main() -> None:
         sys.exit(1)
     except (ValueError, OSError) as error:
         _stop(" ".join(str(error).split()))
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        _stop(f"this needs {error.name}; install it with: pip install 'phasor[{extra}]'")
 
 
 def _stop(message: str) -> None:
-    print(f"phasor: {message}", file=sys.stderr)
+    from .terminal import printable
+
+    print(f"phasor: {printable(message)}", file=sys.stderr)
     sys.exit(2)

@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..inspect import Whole, diff, diff_lines, model_facts, read_whole, whole_dict, whole_page
+from ..inspect import ConfigView, diff, diff_lines, model_facts, read_view, view_dict, view_page
+from .terminal import columns, show
 
 
 def inspect(
@@ -27,46 +28,52 @@ def inspect(
 
     Of a composite config the text model is shown, and a line about every other part. Where the text model does not
     rotate, all parts that do are shown; where it could not be read, they are too, with the reason and exit code 2.
+    With --diff the exit code is 0 if both rotate alike, and 1 if they differ.
     """
     if compare:
         if len(configs) != 2:
             raise ValueError(f"--diff compares two configs, got {len(configs)}; name both: phasor inspect --diff A B")
         if plot is not None:
             raise ValueError("--plot draws one config; call it without --diff")
-        first, second = (read_whole(source, part) for source in configs)
+        first, second = (read_view(source, part) for source in configs)
         found = diff(first, second, seq_len)
-        print(json.dumps(found, indent=2) if as_json else "\n".join(diff_lines(found)))
+        print(json.dumps(found, indent=2)) if as_json else show("\n".join(diff_lines(found)))
         _refuse(first, second)
+        if not found["same"]:
+            raise typer.Exit(1)
         return
     if plot is not None and plot.exists() and not plot.is_dir():
         raise ValueError(f"--plot must be a folder, got the file {str(plot)!r}; name another")
     if len(configs) != 1:
         raise ValueError(f"inspect shows one config at a time, got {len(configs)}; to compare two, add --diff")
-    whole = read_whole(configs[0], part)
-    facts = [model_facts(model, seq_len) for model in whole.shown]
-    figures = [] if plot is None else _draw(whole, facts, plot)
-    print(json.dumps(whole_dict(whole, facts), indent=2) if as_json else whole_page(whole, facts))
+    view = read_view(configs[0], part)
+    facts = [model_facts(model, seq_len) for model in view.shown]
+    figures = [] if plot is None else _draw(view, facts, plot)
+    if as_json:
+        print(json.dumps(view_dict(view, facts), indent=2))
+    else:
+        show(view_page(view, facts, columns()))
     if figures and not as_json:
-        print("\nfigures\n" + "\n".join(f"  {path}" for path in figures))
-    _refuse(whole)
+        show("\nfigures\n" + "\n".join(f"  {path}" for path in figures))
+    _refuse(view)
 
 
-def _refuse(*wholes: Whole) -> None:
+def _refuse(*views: ConfigView) -> None:
     """The reader's error, after what could be shown, where the model asked for was not understood."""
-    for whole in wholes:
-        if whole.faulty:
-            assert whole.refused is not None
-            raise whole.refused
+    for view in views:
+        if view.faulty:
+            assert view.refused is not None
+            raise view.refused
 
 
-def _draw(whole: Whole, facts: list[Any], folder: Path) -> list[Path]:
+def _draw(view: ConfigView, facts: list[Any], folder: Path) -> list[Path]:
     """The figures of every model shown; of several, each in a folder named by its part."""
     try:
         from ..inspect.figures import save_figures
 
         drawn: list[Path] = []
-        for model, numbers in zip(whole.shown, facts, strict=True):
-            own = folder if len(whole.shown) == 1 else folder / (model.part or "top level")
+        for model, numbers in zip(view.shown, facts, strict=True):
+            own = folder if len(view.shown) == 1 else folder / (model.part or "top level")
             drawn += save_figures(model, numbers, own).values()
         return drawn
     except ModuleNotFoundError as error:

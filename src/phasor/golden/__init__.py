@@ -1,7 +1,6 @@
 """Golden vectors for rotary code in any language, and what differs when it differs."""
 
-from .check import check
-from .report import Finding, Report
-from .write import write
+from .judging import Finding, Report, check
+from .writing import write
 
 __all__ = ["Finding", "Report", "check", "write"]

@@ -12,7 +12,12 @@ Mode = Literal["all", "nested", "flat"]
 
 
 class Span(NamedTuple):
-    """An entity of one type from token ``start`` to token ``end``, both inside; ``score`` is its probability."""
+    """An entity of one type from token ``start`` to token ``end``, both inside; ``score`` is its probability.
+
+    >>> span = Span(type=0, start=3, end=4, score=0.9)
+    >>> span.end - span.start + 1  # tokens
+    2
+    """
 
     type: int
     start: int

@@ -23,6 +23,10 @@ class SpanHead(nn.Module):
     LongRoPE) and is fixed here, so that a score does not depend on the padding of its batch. ``tril`` allows spans
     with ``start <= end`` only; without it every pair of tokens is a cell, as for relations. ``kernel``: see
     `phasor.apply_rotary`.
+
+    >>> from phasor.heads import GlobalPointer
+    >>> isinstance(GlobalPointer(hidden_size=8, num_types=2, head_dim=4), SpanHead)
+    True
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class SpanHead(nn.Module):
         raise NotImplementedError
 
     def project(self, hidden: Tensor, positions: Tensor | None) -> Factors:
+        """The factors of the scores, q and k rotated: ``[B, S, hidden_size] -> [B, S, …]`` (`Factors`)."""
         raise NotImplementedError
 
     def forward(self, hidden: Tensor, mask: Tensor | None = None, positions: Tensor | None = None) -> Tensor:

@@ -4,12 +4,12 @@ from .compare import Disagreement, compare, compare_lengths
 from .diff import diff, diff_lines
 from .numbers import SpecFacts, decay, decay_bound, spec_facts
 from .page import model_facts, page, to_dict
-from .whole import Whole, read_whole, whole_dict, whole_page
+from .view import ConfigView, read_view, view_dict, view_page
 
 __all__ = [
     "Disagreement",
     "SpecFacts",
-    "Whole",
+    "ConfigView",
     "compare",
     "compare_lengths",
     "decay",
@@ -18,9 +18,9 @@ __all__ = [
     "diff_lines",
     "model_facts",
     "page",
-    "read_whole",
+    "read_view",
     "spec_facts",
     "to_dict",
-    "whole_dict",
-    "whole_page",
+    "view_dict",
+    "view_page",
 ]

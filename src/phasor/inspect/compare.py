@@ -22,6 +22,10 @@ class Disagreement:
     have no next position, there it is the distance from 0, rounded. ``score_ratio`` is the ratio of the squared
     attention factors, a difference at every position. ``seq_len`` is the length of the sequence compared, for scalings
     that ask for it.
+
+    >>> a = RotarySpec(head_dim=4)
+    >>> compare(a, a.replace(interleaved=True)).describe()
+    'channels are paired differently: they disagree at every position but 0'
     """
 
     fields: dict[str, tuple[Any, Any]]
@@ -107,6 +111,11 @@ def _speeds(spec: RotarySpec, seq_len: int | None) -> Tensor:
 
 
 def compare_lengths(a: RotarySpec, b: RotarySpec, seq_len: int) -> list[Disagreement]:
-    """`compare`, for length-dependent scalings in both regimes: inside the trained length and at ``seq_len``."""
+    """`compare`, for length-dependent scalings in both regimes: inside the trained length and at ``seq_len``.
+
+    >>> a = RotarySpec(head_dim=4)
+    >>> [found.same for found in compare_lengths(a, a, 4096)]  # no scaling, one regime
+    [True]
+    """
     far = compare(a, b, seq_len)
     return [compare(a, b, 1), far] if far.seq_len is not None and seq_len > 1 else [far]

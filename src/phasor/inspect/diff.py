@@ -8,15 +8,21 @@ from ..spec import RotarySpec
 from .compare import compare_lengths
 from .page import temperatures
 from .rows import ranges, row
-from .whole import Whole
+from .view import ConfigView
 
 BESIDE = ("softmax_factor", "targets", "heads", "prefix_tokens", "suffix_tokens")  # what a model adds to its layers
 
 
-def diff(a: Whole, b: Whole, seq_len: int | None = None) -> dict[str, Any]:
+def diff(a: ConfigView, b: ConfigView, seq_len: int | None = None) -> dict[str, Any]:
     """Where the first models shown of two configs disagree, as plain JSON data.
 
     ``same`` is about these two models; ``other_parts`` says of every further part by its path whether it is the same.
+
+    >>> from phasor.inspect import read_view
+    >>> llama = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    >>> found = diff(read_view(llama), read_view({**llama, "rope_theta": 500000.0}))
+    >>> found["same"], found["findings"][0]["fields"]
+    (False, {'base': ['10000.0', '500000.0']})
     """
     found = _diff_models(a.shown[0], b.shown[0], seq_len)
     mine, theirs = _further(a), _further(b)
@@ -28,7 +34,11 @@ def diff(a: Whole, b: Whole, seq_len: int | None = None) -> dict[str, Any]:
 
 
 def diff_lines(found: dict[str, Any]) -> list[str]:
-    """What `diff` found, for people."""
+    """What `diff` found, for people.
+
+    >>> diff_lines({"parts": ["", ""], "layers": [2, 1], "beside": {}, "findings": [], "other_parts": {}})
+    ['layers       2 in the first, 1 in the second; the common ones are compared']
+    """
     lines = []
     if any(found["parts"]):
         lines.append(row("part", "  |  ".join(part or "(top level)" for part in found["parts"])))
@@ -46,7 +56,7 @@ def diff_lines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _further(whole: Whole) -> dict[str, ModelRotary]:
+def _further(whole: ConfigView) -> dict[str, ModelRotary]:
     """The models of a config beside the first one shown."""
     named = {model.part: model for model in whole.shown[1:]}
     return named | {path: what for path, what in whole.others.items() if isinstance(what, ModelRotary)}

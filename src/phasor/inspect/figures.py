@@ -1,6 +1,8 @@
 """The pictures of an encoding, with matplotlib: wavelengths, decay, angles, axes, layers. Each says what it shows."""
 
+import io
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,12 +11,12 @@ import torch
 
 from ..configs import ModelRotary
 from ..rotation import Rotation
-from .numbers import SpecFacts, decay, decay_bound
+from .numbers import SpecFacts, bound, envelope
 from .rows import axis_names, unit
-from .text import log_distances
 
 # Okabe-Ito: told apart with any colour vision. Regimes also differ in their marker.
 COLORS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442", "#999999")
+COLUMNS = 300  # of a band
 REGIMES = {
     "kept": ("#0072B2", "o"),
     "blended": ("#E69F00", "^"),
@@ -27,7 +29,7 @@ def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -
     """Draw every figure of a model into ``folder`` as PNG; returns ``{name: path}``, names in reading order.
 
     Wavelengths, decay and angles are drawn for each distinct rotation; the axis strip only if there are several axes,
-    the layer strip only if layers differ.
+    the layer strip only if layers differ. All of them are written or none: ``OSError`` names the file that failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Any] = {}
@@ -41,16 +43,39 @@ def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -
     if len(set(model.layers)) > 1:
         figures["layers"] = layer_strip(model)
     paths = {name: folder / f"{name}.png" for name in figures}
-    for name, figure in figures.items():
-        figure.savefig(paths[name], dpi=120)
+    _write({paths[name]: _png(figure) for name, figure in figures.items()})
     return paths
+
+
+def _png(figure: Any) -> bytes:
+    data = io.BytesIO()
+    figure.savefig(data, format="png", dpi=120)
+    return data.getvalue()
+
+
+def _write(files: dict[Path, bytes]) -> None:
+    """Write beside, then rename, so that a full disk leaves nothing half-written."""
+    beside = {path: path.with_name(f".{path.name}.{os.getpid()}.partial") for path in files}
+    try:
+        for path, data in files.items():
+            try:
+                beside[path].write_bytes(data)
+            except OSError as error:
+                raise OSError(error.errno, f"cannot write {path}: {error.strerror}") from None
+        for path, partial in beside.items():
+            partial.replace(path)
+    finally:
+        for partial in beside.values():
+            partial.unlink(missing_ok=True)
 
 
 def caption(name: str) -> str:
     """One sentence on what to see in the figure of that name."""
     return {
-        "wavelengths": "Positions per turn of each pair: pairs above a dashed line never complete a turn in training.",
-        "decay": "Expected score of equal vectors by distance: it falls, then wavers; below, an upper bound.",
+        "wavelengths": "Positions per turn of each pair. Grey: before scaling, as the model was trained; pairs above "
+        "the dashed line never completed a turn there.",
+        "decay": "Expected score of equal vectors by distance, between the lowest and the highest value near it: it "
+        "falls, then wavers; below, an upper bound.",
         "angles": "Angle of every pair at every position: fast pairs stripe, slow pairs barely move.",
         "axes": "Which coordinate of a position turns which pair.",
         "layers": "Which rotation each layer uses; layers without one see no positions.",
@@ -70,6 +95,11 @@ def _figure(width: float = 8.0, height: float = 4.0, rows: int = 1) -> tuple[Any
 def wavelengths(facts: SpecFacts) -> Any:
     """Wavelength per pair on a log scale, coloured by what the scaling does to it, against the trained length."""
     figure, ax = _figure()
+    seen = min(facts.trained_length or 0, facts.window or facts.trained_length or 0)
+    before = {i: seen / turns for i, turns in enumerate(facts.turns) if turns}
+    moved = [i for i, wavelength in before.items() if not math.isclose(wavelength, facts.wavelengths[i])]
+    if moved:
+        ax.plot(moved, [before[i] for i in moved], ".", color="#aaaaaa", markersize=4, label="before scaling")
     for regime, (color, marker) in REGIMES.items():
         chosen = [i for i, r in enumerate(facts.regimes) if r == regime and math.isfinite(facts.wavelengths[i])]
         if chosen:
@@ -78,10 +108,10 @@ def wavelengths(facts: SpecFacts) -> Any:
     stopped = facts.count("stopped")
     if stopped:
         ax.plot([], [], " ", label=f"stopped ({stopped} pairs, not drawn)")
-    if facts.trained_length is not None:
-        ax.axhline(facts.trained_length, color="black", linestyle="--", linewidth=1)
-        label = f"trained length {facts.trained_length:,}"
-        ax.annotate(label, (0, facts.trained_length), (0, 3), textcoords="offset points")
+    if seen:
+        ax.axhline(seen, color="black", linestyle="--", linewidth=1)
+        label = f"trained length {seen:,}" if seen == facts.trained_length else f"window {seen:,}"
+        ax.annotate(label, (0, seen), (0, 3), textcoords="offset points")
     ax.set(yscale="log", xlabel="pair", ylabel=f"wavelength ({unit(facts.spec)})", title="Wavelengths")
     ax.legend(frameon=False, loc="lower right")
     return figure
@@ -90,19 +120,17 @@ def wavelengths(facts: SpecFacts) -> Any:
 def decay_curve(facts: SpecFacts) -> Any:
     """Mean cosine by distance, along all axes together and along each alone; below it RoFormer's bound in its own unit.
 
+    It wavers faster than a curve could show, so it is drawn as the band between its lowest and its highest values.
     The bound is one of rotations: it is left out where the two members of a pair turn apart.
     """
     spec = facts.spec
-    distances = log_distances(facts, 600).unique()
     figure, panels = _figure(height=5.0, rows=1 if spec.second else 2)
     upper = panels if spec.second else panels[0]
     upper.axhline(0, color="black", linewidth=0.5)
     for axis in range(spec.axes.count) if spec.axes.count > 1 else ():
         label = f"axis {axis_names(spec.axes.count)[axis]} alone"
-        alone = decay(spec, distances, facts.seq_len, axis)
-        upper.plot(distances.numpy(), alone.numpy(), color=COLORS[(axis + 3) % len(COLORS)], linewidth=1, label=label)
-    together = decay(spec, distances, facts.seq_len)
-    upper.plot(distances.numpy(), together.numpy(), color=COLORS[0], label="all axes together")
+        _band(upper, envelope(facts, COLUMNS, axis), COLORS[(axis + 3) % len(COLORS)], label)
+    _band(upper, envelope(facts, COLUMNS), COLORS[0], "all axes together")
     if spec.axes.count > 1:
         upper.legend(frameon=False, loc="lower left")
     if facts.first_negative is not None:
@@ -113,10 +141,17 @@ def decay_curve(facts: SpecFacts) -> Any:
     lower = upper
     if not spec.second:
         lower = panels[1]
-        lower.plot(distances.numpy(), decay_bound(spec, distances, facts.seq_len).numpy(), color=COLORS[3])
+        _band(lower, envelope(facts, COLUMNS, of=bound), COLORS[3], "")
         lower.set(ylabel="RoFormer's bound", ylim=(0, None))
     lower.set(xscale="log", xlabel=f"relative distance d ({unit(spec)})")
     return figure
+
+
+def _band(ax: Any, found: tuple[Any, Any, Any], color: str, label: str) -> None:
+    starts, low, high = (t.numpy() for t in found)
+    ax.fill_between(starts, low, high, step="post", color=color, alpha=0.35, linewidth=0, label=label)
+    ax.plot(starts, low, drawstyle="steps-post", color=color, linewidth=1)
+    ax.plot(starts, high, drawstyle="steps-post", color=color, linewidth=1)
 
 
 def angle_map(facts: SpecFacts, columns: int = 512) -> Any:

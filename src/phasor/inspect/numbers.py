@@ -1,6 +1,7 @@
 """What can be said in numbers about one rotary encoding: wavelengths, turns, regimes, decay, errors, bytes."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,22 +13,31 @@ from ..rotation import Rotation
 from ..spec import RotarySpec
 
 FARTHEST = 2**18  # where the search for the first negative mean cosine stops
+Curve = Callable[[RotarySpec, Tensor, int | None, int | None], Tensor]
+IN_EACH = 128  # distances looked at in one stretch of an envelope
 
 
 @dataclass(frozen=True)
 class SpecFacts:
     """Numbers of one spec at one trained length and one maximum length, all lists in pair order.
 
-    ``wavelengths`` in positions per turn (``inf`` for a stopped pair); ``turns`` completed inside the trained length,
-    empty if that is not known; ``regimes``: what the scaling does to each pair, one of ``kept``, ``blended``,
-    ``slowed``, ``stopped``. With several coordinates, decay and errors are those where all of them move together.
-    A learned log-scale is taken as 0. ``first_negative`` is searched at integer positions only.
+    ``wavelengths`` in positions per turn (``inf`` for a stopped pair), after scaling. ``turns`` are completed inside
+    the trained length before any scaling, as they were when the model was trained to it; empty if it is not known.
+    ``window`` is the number of positions that the layers see (None: all); no distance goes beyond it, in ``turns``, in
+    ``first_negative``, or in a drawn curve: ``farthest`` is the largest one. ``regimes``: what the scaling does to each
+    pair, one of ``kept``, ``blended``, ``slowed``, ``stopped``. With several coordinates, decay and errors are those
+    where all of them move together. A learned log-scale is taken as 0. ``first_negative`` is searched at integer
+    positions only.
+
+    >>> spec_facts(RotarySpec(head_dim=4, base=100.0), max_position=32).table_bytes  # 2 pairs of cos and sin, 4 bytes
+    512
     """
 
     spec: RotarySpec
     seq_len: int | None
     trained_length: int | None
     max_position: int
+    window: int | None
     inv_freq: tuple[float, ...]
     wavelengths: tuple[float, ...]
     turns: tuple[float, ...]
@@ -42,10 +52,19 @@ class SpecFacts:
         """Pairs that never complete a turn inside the trained length (stopped pairs not counted); None if unknown."""
         return None if self.trained_length is None else sum(0 < t < 1 for t in self.turns)
 
+    @property
+    def farthest(self) -> int:
+        """The largest distance between two tokens that see each other."""
+        if self.spec.coordinates == "real":
+            return self.max_position
+        return max(1, min(self.max_position, self.window or self.max_position) - 1)
+
     def count(self, regime: str) -> int:
+        """The number of pairs in that regime."""
         return self.regimes.count(regime)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data; the wavelength of a stopped pair is None."""
         data = {k: v for k, v in vars(self).items() if k != "spec"}
         data["wavelengths"] = [w if math.isfinite(w) else None for w in self.wavelengths]
         return {"spec": self.spec.to_dict(), **data, "never_turn": self.never_turn}
@@ -53,11 +72,16 @@ class SpecFacts:
 
 @lru_cache(maxsize=256)
 def spec_facts(
-    spec: RotarySpec, max_position: int, seq_len: int | None = None, trained_length: int | None = None
+    spec: RotarySpec,
+    max_position: int,
+    seq_len: int | None = None,
+    trained_length: int | None = None,
+    window: int | None = None,
 ) -> SpecFacts:
     """Measure a spec for positions below ``max_position``. Length-dependent schemes are taken at ``seq_len``.
 
     ``trained_length`` is that of the scaling, if it names one; else the argument, ``None`` where it is not known.
+    ``window``: no two tokens farther apart than this see each other.
 
     >>> facts = spec_facts(RotarySpec(head_dim=4, base=100.0), max_position=32, trained_length=32)
     >>> [round(w, 2) for w in facts.wavelengths], facts.never_turn
@@ -65,22 +89,30 @@ def spec_facts(
     """
     frequencies = spec.inv_freq(seq_len).tolist()
     trained = (spec.scaling and spec.scaling.trained_length) or trained_length
+    original = spec.replace(scaling=None) if spec.scaling and spec.scaling.trained_length else spec
+    seen = None if trained is None else min(trained, window or trained)
     integer = spec.coordinates == "integer"
-    wavelengths = tuple(2 * math.pi / abs(f * spec.position_scale) if f else math.inf for f in frequencies)
+    reach = min(max_position, window or max_position, FARTHEST)
     return SpecFacts(
         spec=spec,
         seq_len=seq_len,
         trained_length=trained,
         max_position=max_position,
+        window=window,
         inv_freq=tuple(frequencies),
-        wavelengths=wavelengths,
-        turns=() if trained is None else tuple(trained / w for w in wavelengths),
+        wavelengths=_wavelengths(spec, seq_len),
+        turns=() if seen is None else tuple(seen / w for w in _wavelengths(original, seq_len)),
         regimes=regimes(spec, seq_len),
         attention_factor=spec.attention_factor(seq_len),
-        first_negative=first_negative(spec, seq_len, min(max_position, FARTHEST)) if integer else None,
+        first_negative=first_negative(spec, seq_len, reach) if integer else None,
         float32_error=float32_error(spec, max_position, seq_len),
         table_bytes=2 * 4 * spec.pairs * max_position,
     )
+
+
+def _wavelengths(spec: RotarySpec, seq_len: int | None) -> tuple[float, ...]:
+    frequencies = (spec.inv_freq(seq_len) * spec.position_scale).abs().tolist()
+    return tuple(2 * math.pi / f if f else math.inf for f in frequencies)
 
 
 def regimes(spec: RotarySpec, seq_len: int | None = None) -> tuple[str, ...]:
@@ -120,6 +152,44 @@ def decay(spec: RotarySpec, distances: Tensor, seq_len: int | None = None, axis:
     return cos.mean(-1).reshape(distances.shape) / apart.magnitude
 
 
+def envelope(
+    facts: SpecFacts, columns: int, axis: int | None = None, of: Curve | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Distances from 1 to the farthest in up to ``columns`` stretches, and the lowest and highest `decay` in each.
+
+    ``(starts, low, high)``. Stretches are even on a log scale. In a short one every distance is looked at, in a long
+    one `IN_EACH` of them, and the first negative one in any case. Real coordinates begin at 1/64. ``of``: another curve
+    than `decay`, with its arguments.
+
+    >>> starts, low, high = envelope(spec_facts(RotarySpec(head_dim=128), 4096), 8)
+    >>> bool((low <= high).all()), bool((low[starts > 1024] < 0).any())  # negative from 1707 on
+    (True, True)
+    """
+    edges = log_distances(facts, columns + 1).unique()
+    real = facts.spec.coordinates == "real"
+    starts = edges[:-1] if len(edges) > 1 else edges
+    ends = edges[1:] if len(edges) > 1 else edges + 1
+    rows = []
+    for n, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        last = n == len(starts) - 1
+        inside = torch.linspace(start, end if real or last else end - 1, IN_EACH, dtype=torch.float64)
+        first = facts.first_negative
+        if first is not None and start <= first <= end:
+            inside[0 if first == start else -1] = first
+        rows.append(inside if real else inside.round().long())
+    once, back = torch.stack(rows).unique(return_inverse=True)
+    curve = (of or decay)(facts.spec, once, facts.seq_len, axis)[back]
+    return starts, curve.min(-1).values, curve.max(-1).values
+
+
+def log_distances(facts: SpecFacts, count: int) -> Tensor:
+    """Distances up to the farthest, evenly spaced on a log scale: whole ones, unless coordinates are real."""
+    last = math.log10(max(2, facts.farthest))
+    if facts.spec.coordinates == "real":
+        return torch.logspace(-math.log10(64), last, count, dtype=torch.float64)
+    return torch.logspace(0, last, count, dtype=torch.float64).round().long()
+
+
 def decay_bound(spec: RotarySpec, distances: Tensor, seq_len: int | None = None) -> Tensor:
     """RoFormer's upper bound ``(1 / P) sum_j |S_j|``, ``S_j = sum_{i < j} exp(i d theta_i)`` (eq. 35-37).
 
@@ -129,6 +199,11 @@ def decay_bound(spec: RotarySpec, distances: Tensor, seq_len: int | None = None)
     apart = _apart(spec, distances, seq_len, None)
     bound = torch.hypot(apart.cos.cumsum(-1), apart.sin.cumsum(-1)).mean(-1)
     return bound.reshape(distances.shape) / apart.magnitude
+
+
+def bound(spec: RotarySpec, distances: Tensor, seq_len: int | None, axis: int | None) -> Tensor:
+    """`decay_bound` as a curve for `envelope`; it is one of all axes together."""
+    return decay_bound(spec, distances, seq_len)
 
 
 def _apart(spec: RotarySpec, distances: Tensor, seq_len: int | None, axis: int | None) -> Rotation:

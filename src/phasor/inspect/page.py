@@ -10,7 +10,7 @@ from ..schemes import brief, to_data
 from ..spec import RotarySpec
 from ..temperature import LearnedLog
 from .numbers import SpecFacts, spec_facts
-from .rows import fact_lines, ranges, row
+from .rows import fact_lines, picture_width, ranges, row
 from .text import strip, wrapped
 
 FARTHEST_EXACT = 2**31  # beyond, exact angles are still right, but to less than 2.5e-7
@@ -25,6 +25,11 @@ def model_facts(model: ModelRotary, seq_len: int | None = None) -> list[SpecFact
     """Facts of each distinct rotation of a model, in order of first use.
 
     Length-dependent scalings are taken at ``seq_len``, by default at the model's maximum length.
+
+    >>> from phasor import RotarySpec
+    >>> toy = ModelRotary(model_type="toy", layers=(RotarySpec(head_dim=8),), layer_types=("attention",), num_heads=1)
+    >>> [facts.max_position for facts in model_facts(toy, seq_len=100)]
+    [100]
     """
     length = min(seq_len or model.max_position or UNSTATED_MAXIMUM, FARTHEST_EXACT)
 
@@ -34,13 +39,28 @@ def model_facts(model: ModelRotary, seq_len: int | None = None) -> list[SpecFact
         return length if seq_len or model.max_position or spec.axes.count == 1 else UNSTATED_SIDE
 
     return [
-        spec_facts(spec, reach(spec), length if spec.length_dependent else None, model.max_position)
-        for spec in model.distinct
+        spec_facts(
+            spec, reach(spec), length if spec.length_dependent else None, model.max_position, window_of(model, layers)
+        )
+        for spec, layers in model.distinct.items()
     ]
 
 
+def window_of(model: ModelRotary, layers: tuple[int, ...]) -> int | None:
+    """The widest window of these layers; None where one of them sees everything, or nothing is known."""
+    windows = [model.windows[i] if model.windows else None for i in layers]
+    known = [window for window in windows if window is not None]
+    return max(known) if len(known) == len(layers) else None
+
+
 def to_dict(model: ModelRotary, facts: Sequence[SpecFacts]) -> dict[str, Any]:
-    """Everything the page says, as plain JSON data."""
+    """Everything the page says, as plain JSON data.
+
+    >>> from phasor import RotarySpec
+    >>> toy = ModelRotary(model_type="toy", layers=(RotarySpec(head_dim=8),), layer_types=("attention",), num_heads=1)
+    >>> to_dict(toy, model_facts(toy))["layers"]  # the first of its rotations
+    [0]
+    """
     specs = list(model.distinct)
     return {
         "model_type": model.model_type,
@@ -59,22 +79,30 @@ def to_dict(model: ModelRotary, facts: Sequence[SpecFacts]) -> dict[str, Any]:
         "notes": list(model.notes),
         "sources": model.sources,
         "layer_types": list(model.layer_types),
+        "windows": list(model.windows),
         "layers": [None if spec is None else specs.index(spec) for spec in model.layers],
         "rotations": [fact.to_dict() for fact in facts],
     }
 
 
-def page(model: ModelRotary, facts: Sequence[SpecFacts]) -> str:
-    """The page as text, at most 100 columns wide where the config's own words allow it."""
-    lines = [*_model_lines(model), ""]
+def page(model: ModelRotary, facts: Sequence[SpecFacts], columns: int = 100) -> str:
+    """The page as text; its pictures fit into ``columns``, its words into 100 where the config's own allow it.
+
+    >>> from phasor import RotarySpec
+    >>> toy = ModelRotary(model_type="toy", layers=(RotarySpec(head_dim=8),), layer_types=("attention",), num_heads=1)
+    >>> print(page(toy, model_facts(toy)).splitlines()[0])
+    model        toy, 1 of 1 layers rotate, 1 query heads, 1 key heads, no maximum stated
+    """
+    width = picture_width(columns)
+    lines = [*_model_lines(model, width), ""]
     for n, fact in enumerate(facts, start=1):
         title = f"rotation {n}" if len(facts) > 1 else "rotation"
         chosen = model.distinct[fact.spec]
-        lines += [row(title, _layers_of(model, chosen)), *fact_lines(fact, model.own_angles), ""]
+        lines += [row(title, _layers_of(model, chosen)), *fact_lines(fact, model.own_angles, width), ""]
     return "\n".join(lines).rstrip()
 
 
-def _model_lines(model: ModelRotary) -> list[str]:
+def _model_lines(model: ModelRotary, width: int) -> list[str]:
     rotated = sum(layer is not None for layer in model.layers)
     heads = f"{model.num_heads} query heads, {model.num_kv_heads} key heads"
     maximum = f"{model.max_position:,} positions" if model.max_position else "no maximum stated"
@@ -86,7 +114,7 @@ def _model_lines(model: ModelRotary) -> list[str]:
     lines += _labelled("source", [f"{key} → {became}" for key, became in model.sources.items()])
     if len(model.distinct) > 1 or rotated < len(model.layers):
         specs = list(model.distinct)
-        strips = wrapped(strip([None if layer is None else specs.index(layer) for layer in model.layers]))
+        strips = wrapped(strip([None if layer is None else specs.index(layer) for layer in model.layers]), width)
         lines += _labelled("layers", [*strips[:-1], f"{strips[-1]}   (number: rotation, ·: none)"])
     lines += _labelled("rotates", _targets(model))
     if model.softmax_factor != 1.0:

@@ -25,15 +25,24 @@ def axis_names(count: int) -> str:
     return "thw" if count == 3 else "0123456789"
 
 
-def fact_lines(fact: SpecFacts, own_angles: str) -> list[str]:
+def picture_width(columns: int) -> int:
+    """Signs in a line of a picture, beside the label of its row and a word behind it.
+
+    >>> picture_width(100), picture_width(60)
+    (64, 29)
+    """
+    return max(16, min(64, columns - 31))
+
+
+def fact_lines(fact: SpecFacts, own_angles: str, width: int = 64) -> list[str]:
     """Everything about one rotation, in a model whose own code forms its angles in ``own_angles``."""
     return [
         row("  turns", fact.spec.describe()),
         row("  layout", _layout(fact.spec)),
-        *_speed_lines(fact),
-        *_axes_lines(fact.spec),
+        *_speed_lines(fact, width),
+        *_axes_lines(fact.spec, width),
         row("  magnitude", _magnitude(fact.attention_factor)),
-        *_decay_lines(fact),
+        *_decay_lines(fact, width),
         *_exactness_lines(fact, own_angles),
         row("  table", _table(fact)),
     ]
@@ -46,26 +55,29 @@ def unit(spec: RotarySpec) -> str:
     return "tokens" if spec.axes.count == 1 else "steps of a coordinate"
 
 
-def _speed_lines(fact: SpecFacts) -> list[str]:
+def _speed_lines(fact: SpecFacts, width: int) -> list[str]:
     spec = fact.spec
     finite = [w for w in fact.wavelengths if w != float("inf")]
     span = f"wavelengths {min(finite):.4g} … {max(finite):.4g} {unit(spec)}" if finite else "none turns"
-    lines = [row("  pairs", f"{spec.pairs}; {span}"), row("", wavelength_line(fact) + "  log wavelength")]
+    lines = [row("  pairs", f"{spec.pairs}; {span}"), row("", wavelength_line(fact, width) + "  log wavelength")]
     if spec.learned:
         lines.append(row("", "a trained log-scale multiplies the frequencies; all numbers here are without it"))
     if fact.trained_length is not None:
+        seen = min(fact.trained_length, fact.window or fact.trained_length)
         fast, some = sum(t >= 32 for t in fact.turns), sum(1 <= t < 32 for t in fact.turns)
         said = f"{fast} pairs turn 32 times or more, {some} once or more, {fact.never_turn} never"
-        lines.append(row("  trained", f"{fact.trained_length:,} tokens: {said}"))
+        before = ", before scaling" if spec.scaling and spec.scaling.trained_length else ""
+        what = f"{seen:,} tokens" if seen == fact.trained_length else f"{seen:,} tokens, the window"
+        lines.append(row("  trained", f"{what}{before}: {said}"))
     if spec.scaling is not None:
         kinds = ", ".join(f"{fact.count(r)} {r} {sign}" for r, sign in REGIME_SIGNS.items() if fact.count(r))
         at_length = f", for sequences of {fact.seq_len:,} tokens" if fact.seq_len else ""
         lines.append(row("  scaling", f"{spec.scaling.name}: {kinds}{at_length}"))
-        lines.append(row("", regime_line(fact)))
+        lines.append(row("", regime_line(fact, width)))
     return lines
 
 
-def _axes_lines(spec: RotarySpec) -> list[str]:
+def _axes_lines(spec: RotarySpec, width: int) -> list[str]:
     count = spec.axes.count
     if count == 1:
         return []
@@ -76,7 +88,7 @@ def _axes_lines(spec: RotarySpec) -> list[str]:
             shares = ", ".join(f"{axis_names(count)[a]} turns {owner.count(a)}" for a in range(count))
             whose = "of each pair's second member" if label == "second" else "by pair"
             lines.append(row(f"  {label}", f"{count} coordinates, {whose}: {shares}"))
-            lines += [row("", piece) for piece in wrapped(strip(owner, axis_names(count)))]
+            lines += [row("", piece) for piece in wrapped(strip(owner, axis_names(count)), width)]
     return lines
 
 
@@ -84,15 +96,16 @@ def _magnitude(factor: float) -> str:
     return f"{factor:.6g} on cos and sin: scores of these channels times {factor**2:.6g}"
 
 
-def _decay_lines(fact: SpecFacts) -> list[str]:
+def _decay_lines(fact: SpecFacts, width: int) -> list[str]:
     spec = fact.spec
     first = "1/64 to " if spec.coordinates == "real" else "up to "
-    said = f"mean cosine by distance {first}{fact.max_position:,}, log scale"
+    inside = ", the window" if fact.window is not None and fact.window <= fact.max_position else ""
+    said = f"lowest mean cosine by distance {first}{fact.farthest:,}{inside}, log scale"
     if spec.coordinates == "integer":
-        searched = f"never negative below {min(fact.max_position, FARTHEST):,}"
+        searched = f"never negative below {min(fact.farthest + 1, FARTHEST):,}"
         said += f"; first negative at {fact.first_negative:,}" if fact.first_negative else f"; {searched}"
     lines = [row("  decay", said)]
-    for line, moved in decay_lines(fact).items():
+    for line, moved in decay_lines(fact, width).items():
         who = ["together" if a is None else f"{axis_names(spec.axes.count)[a]} alone" for a in moved]
         lines.append(row("", line if spec.axes.count == 1 else f"{line}  {', '.join(who)}"))
     return lines

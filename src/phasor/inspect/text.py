@@ -3,10 +3,7 @@
 import math
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
-
-from .numbers import SpecFacts, decay
+from .numbers import SpecFacts, envelope
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 REGIME_SIGNS = {"kept": "█", "blended": "▒", "slowed": "░", "stopped": "·"}
@@ -39,23 +36,17 @@ def regime_line(facts: SpecFacts, width: int = 64) -> str:
 
 
 def decay_lines(facts: SpecFacts, width: int = 64) -> dict[str, list[int | None]]:
-    """Mean cosine by distance, on one scale: a line -> the axes along which it holds alone, None for all together."""
-    distances = log_distances(facts, width)
+    """The lowest mean cosine in each stretch of distances, on one scale.
+
+    A line -> the axes along which it holds alone, None for all together.
+    """
     moved = [None, *range(facts.spec.axes.count)] if facts.spec.axes.count > 1 else [None]
-    curves = [decay(facts.spec, distances, facts.seq_len, axis).tolist() for axis in moved]
+    curves = [envelope(facts, width, axis)[1].tolist() for axis in moved]
     low = min(map(min, curves))
     found: dict[str, list[int | None]] = {}
     for axis, curve in zip(moved, curves, strict=True):
         found.setdefault(sparkline(curve, low, 1.0), []).append(axis)
     return found
-
-
-def log_distances(facts: SpecFacts, count: int) -> Tensor:
-    """Distances up to the maximum of a spec, evenly spaced on a log scale: whole ones, unless coordinates are real."""
-    last = math.log10(max(2, facts.max_position - 1))
-    if facts.spec.coordinates == "real":
-        return torch.logspace(-math.log10(64), last, count, dtype=torch.float64)
-    return torch.logspace(0, last, count, dtype=torch.float64).long()
 
 
 def strip(owner: Sequence[int | None], signs: str = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") -> str:

@@ -56,8 +56,9 @@ class Plan:
         for layer_type in _layer_types(module):
             row = Row(path, "tables" if layer_type is None else f"tables: {layer_type}", reason=reason)
             if probe is not None and not reason:
-                found, agreement = compare_tables(probe, layer_type, forward, self.dtypes)
-                row = replace(row, reason=_disagreement(probe, found, agreement, forward))
+                own = _of_kind(layer_type, models, forward)
+                found, agreement = compare_tables(probe, layer_type, own, self.dtypes)
+                row = replace(row, reason=_disagreement(probe, found, agreement, own))
                 if found is not None:
                     row = replace(row, spec=found.spec.describe(), agreement=str(agreement))
                 if found is not None and row.replaced:
@@ -185,6 +186,17 @@ def _out_of_reach(module: nn.Module) -> str:
     if "position_ids" not in takes:
         return f"it forms its tables from {', '.join(takes) or 'nothing'}, not from position_ids"
     return taken(module, ["forward"])
+
+
+def _of_kind(layer_type: str | None, models: Sequence[ModelRotary], specs: list[RotarySpec]) -> list[RotarySpec]:
+    """The specs of the layers of that kind, which are the only ones its tables may be; all where none is named so."""
+    chosen = {
+        spec.replace(reverse=False)
+        for model in models
+        for spec, word in zip(model.layers, model.layer_types, strict=True)
+        if spec is not None and word == layer_type
+    }
+    return [spec for spec in specs if spec in chosen] or specs
 
 
 def _stateful(tables: Tables) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from ..checks import number
 from ..reading.facts import ANY_NAMES, Facts, Names, Rope
 from ..reading.keys import Keys, agreed, is_dict, is_size
-from ..reading.layers import BY_NAME, Layers, every
+from ..reading.layers import BY_NAME, WINDOWED, Layers, every
 from ..reading.model import ModelRotary
 from ..reading.row import Row
 from ..reading.text import Text
@@ -117,6 +117,6 @@ ROWS: dict[str, Row] = {
         k_norms=("k_layernorm",))),
     "stablelm": Text("StableLmConfig", 10_000.0, (2560, 32, 32, 32, None, 4096), partial=0.25,
         weights=Weights(q_norms=("q_layernorm.norms.{}",), k_norms=("k_layernorm.norms.{}",))),
-    "starcoder2": Text("Starcoder2Config", 10_000.0, (3072, 24, 2, 30, None, 4096)),
+    "starcoder2": Text("Starcoder2Config", 10_000.0, (3072, 24, 2, 30, None, 4096), layers=WINDOWED),
 }
 # fmt: on

@@ -6,7 +6,7 @@ from typing import Any
 from ..reading.facts import Rope
 from ..reading.indexer import Indexer
 from ..reading.keys import Keys
-from ..reading.layers import BY_NAME, LISTED, Layers, alike, by_no_rope_layers, into_no_rope_layers
+from ..reading.layers import BY_NAME, LISTED, WINDOWED, Layers, alike, by_no_rope_layers, into_no_rope_layers
 from ..reading.model import ModelRotary
 from ..reading.row import PartOf, Row
 from ..reading.schemes import ORIGINAL
@@ -69,7 +69,7 @@ ROWS: dict[str, Row] = {
     "ministral": Text("MinistralConfig", 10_000.0, (4096, 32, 8, 32, None, 131_072), layers=LISTED),
     "ministral3": Text("Ministral3Config", MINISTRAL3, (4096, 32, 8, 34, 128, 262_144), temperature=by_beta,
         write=into_beta),
-    "mistral": Text("MistralConfig", 10_000.0, (4096, 32, 8, 32, None, 131_072)),
+    "mistral": Text("MistralConfig", 10_000.0, (4096, 32, 8, 32, None, 131_072), layers=WINDOWED),
     "mistral3": Frame(parts={"text_config": PartOf("mistral"), "vision_config": PartOf("pixtral")}),
     "mistral4": Text("Mistral4Config", MISTRAL4, (4096, 32, 32, 36, None, 1_048_576), mla=(64, 64),
         interleave_key=True, interleaved=True, permuted=True, temperature=by_beta, write=into_beta,
@@ -81,7 +81,7 @@ ROWS: dict[str, Row] = {
         notes=("layers that take keys from another layer (kv_source_layers) rotate q only",),
         inner={"indexer": Indexer(128, 32, interleaved=True, permuted=True, weights=LIGHTNING)},
             weights=Weights(rows=LATENT, may_lack=("k",), frequencies="rotary_emb.alpha")),
-    "mixtral": Text("MixtralConfig", 1_000_000.0, (4096, 32, 8, 32, None, 131_072)),
+    "mixtral": Text("MixtralConfig", 1_000_000.0, (4096, 32, 8, 32, None, 131_072), layers=WINDOWED),
     "voxtral": Frame(
         parts={"text_config": PartOf("llama", {"hidden_size": 3072, "num_key_value_heads": 8, "num_hidden_layers": 30,
             "head_dim": 128,

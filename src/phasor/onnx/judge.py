@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from ..configs import ModelRotary
-from ..golden.check import findings_of
-from ..golden.compare import compared
-from ..golden.files import Vectors
+from ..golden.judging import Finding
+from ..golden.judging.check import findings_of
 from ..golden.kinds import Kind
-from ..golden.report import Finding
-from ..golden.tensors import TABLE, WIDEST, Tolerance, tensors_of
+from ..golden.vectors import Tolerance, Vectors
+from ..golden.writing.tensors import TABLE, WIDEST, tensors_of
 from .asked import Asked, asked
 from .find import Place
 from .graph import Graph
@@ -66,7 +65,7 @@ class Judge:
         key = kind.name, tuple(positions.flatten().tolist()), y.numpy().tobytes(), self._half(place)
         if key not in self.done:
             other = {f"{kind.name}.{NAME}": y[None, None]}
-            self.done[key] = findings_of(golden, kind, compared(golden, other, kind))
+            self.done[key] = findings_of(golden, kind, other)
         found = self.done[key]
         notes = [f.says for f in found if not f.error]
         if self._half(place):

@@ -20,6 +20,10 @@ class Placed(NamedTuple):
     ``positions`` is ``[axes, S]`` for one sequence, ``[axes, B, S]`` for a batch: int64, or float32 where the rule has
     fractional time. ``offset`` (``rope_deltas``), ``[1]`` or ``[B, 1]``, added to the number of real tokens so far is
     the position of the next one (`decode_from`).
+
+    >>> placed = Placed(torch.tensor([[0, 1, 1]]), torch.tensor([-1]))
+    >>> (3 + placed.offset).tolist()  # of the next token: three came before, one of which moved nothing on
+    [2]
     """
 
     positions: Tensor

@@ -37,12 +37,16 @@ class Layers:
     - ``listed``: keys that may list them -> what their entries mean (None: they are the kinds themselves).
     - ``kinds``: those that there may be, beside full and sliding attention.
     - ``last``: the kind of the last layer, whatever is listed.
+    - ``windowed``: every layer has the window of ``sliding_window``, if there is one; ``two_sided``: a key with the
+      width of a window to both sides.
     """
 
     usual: Usual = alike()  # noqa: RUF009 (makes a function)
     listed: Mapping[str, Mapping[Any, str] | None] = field(default_factory=dict)
     kinds: Collection[str] = ()
     last: str = ""
+    windowed: bool = False
+    two_sided: str = ""
 
     def read(self, keys: Keys, count: int, model_type: str) -> tuple[str, ...]:
         """One kind per layer; raises ``ValueError`` for another number, and for a kind the family does not have."""
@@ -85,6 +89,7 @@ class Layers:
 
 
 BY_NAME: Mapping[str, Mapping[Any, str] | None] = {"layer_types": None}
+WINDOWED = Layers(windowed=True)  # all alike
 LISTED = Layers(listed=BY_NAME)  # full attention everywhere, unless the config lists other kinds
 
 

@@ -33,6 +33,8 @@ class ModelRotary:
     - ``heads``: only the first so many heads turn; ``None``: all.
     - ``own_angles``: how the model's own code forms its angles: in float32, RoFormer in float64.
     - ``notes``: what the model does beyond the rotation, in words.
+    - ``windows``: per layer, the number of positions that attention sees (a sliding window, a chunk), ``None`` for all;
+      empty where nothing is known. It has no part in ``==``: the rotation is the same.
 
     Raises ``ValueError`` for fields of another form, and for ``layer_types`` of another length than ``layers``.
 
@@ -59,11 +61,12 @@ class ModelRotary:
     heads: int | None = None
     own_angles: Angles = "float32"
     notes: tuple[str, ...] = ()
+    windows: tuple[int | None, ...] = field(default=(), hash=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.num_kv_heads is None:
             object.__setattr__(self, "num_kv_heads", self.num_heads)
-        for name, kind in (*_LISTS.items(), ("layers", RotarySpec), ("temperatures", Temperature)):
+        for name, kind in (*_LISTS.items(), ("layers", RotarySpec), ("temperatures", Temperature), ("windows", int)):
             object.__setattr__(self, name, _tuple(name, getattr(self, name), kind))
         for name in ("model_type", "part"):
             if not isinstance(getattr(self, name), str):
@@ -79,7 +82,7 @@ class ModelRotary:
         told = self.sources.items() if isinstance(self.sources, dict) else [(None, None)]
         if not all(isinstance(word, str) for pair in told for word in pair):
             raise ValueError(f"sources must be a dictionary of words, got {self.sources!r:.80}")
-        for name, what in (("layer_types", "word"), ("temperatures", "scheme or None")):
+        for name, what in (("layer_types", "word"), ("temperatures", "scheme or None"), ("windows", "number or None")):
             found = len(getattr(self, name))
             if found != len(self.layers) and (found or name == "layer_types"):
                 raise ValueError(f"{name} must have one {what} per layer, {len(self.layers)} here, got {found}")
@@ -181,6 +184,6 @@ def _tuple(name: str, values: Any, kind: type) -> tuple[Any, ...]:
     if not isinstance(values, list | tuple):
         raise ValueError(f"{name} must be a list or tuple, got {values!r:.80}")
     for i, value in enumerate(values):
-        if not isinstance(value, kind) and not (name in ("layers", "temperatures") and value is None):
+        if not isinstance(value, kind) and not (name in ("layers", "temperatures", "windows") and value is None):
             raise ValueError(f"{name}[{i}] must be a {kind.__name__}, got {value!r:.80}")
     return tuple(values)

@@ -16,6 +16,7 @@ from .model import ModelRotary
 from .rope import account_for_rest, class_default, rope_levels
 from .schemes import read_scaling, scheme_of
 from .sizes import read_sizes
+from .windows import read_windows
 from .without import no_rotary
 
 
@@ -73,7 +74,7 @@ def read_text(model_type: str, facts: Facts, data: dict[str, Any], path: str) ->
         num_kv_heads=sizes.kv_heads, max_position=sizes.max_position, part=path.rstrip("."), sources=keys.sources,
         softmax_factor=next((b.softmax for b in found if b.spec is not None), 1.0), own_angles=facts.angles,
         temperatures=temperatures if any(temperatures) else (), targets=facts.targets,
-        notes=(*facts.notes, *reader.notes),
+        notes=(*facts.notes, *reader.notes), windows=read_windows(facts.layers, keys, words),
     )  # fmt: skip
     if facts.after is not None:
         model = facts.after(model, keys)

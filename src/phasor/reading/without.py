@@ -13,7 +13,11 @@ SINUSOIDAL = "uses sinusoidal positions"
 
 
 class NoRotary(ValueError):
-    """There is no rotary embedding to read."""
+    """There is no rotary embedding to read: no fault of the config.
+
+    >>> str(NoRotary("bert uses learned absolute positions"))
+    'bert uses learned absolute positions'
+    """
 
 
 @dataclass(frozen=True)

@@ -9,24 +9,30 @@ from ...apply import apply_rotary_qk
 from ...rotation import Rotation
 from ...spec import RotarySpec
 
-PLACES = (7, 1_000_000, 2_000_000_000)
+NEAR, FAR = 7, (1_000_000, 2_000_000_000)
 
 
 @dataclass(frozen=True)
 class LawResult:
-    """Largest change of a score, as a share of ``|q| |k|``, when positions 0 … n-1 move to start at each place."""
+    """Largest change of a score, as a share of ``|q| |k|``, when positions 0 … n-1 move to start at each place.
+
+    The places are near, the last ones inside the model's own maximum, and two far ones.
+    """
 
     places: tuple[int, ...]
     exact: tuple[float, ...]
     float32: tuple[float, ...]
 
 
-def relative_law(spec: RotarySpec, heads: int, kv_heads: int, *, tokens: int = 16, seed: int = 0) -> LawResult:
+def relative_law(
+    spec: RotarySpec, heads: int, kv_heads: int, *, maximum: int, tokens: int = 16, seed: int = 0
+) -> LawResult:
     """Rotate random float32 q and k of a model's real shape at positions near and far, and compare their scores.
 
     For every start ``s`` the scores ``(R_{s+m} q) . (R_{s+n} k)`` are compared with those at ``s = 0``, once with exact
     and once with float32 angles. The exact ones may differ only by the rounding of float32 arithmetic.
     """
+    places = (NEAR, max(0, maximum - tokens), *FAR)
     generator = torch.Generator().manual_seed(seed)
     q = torch.randn(1, heads, tokens, spec.head_dim, generator=generator)
     k = torch.randn(1, kv_heads, tokens, spec.head_dim, generator=generator)
@@ -36,8 +42,8 @@ def relative_law(spec: RotarySpec, heads: int, kv_heads: int, *, tokens: int = 1
     for angles in ("exact", "float32"):
         chosen = spec.replace(angles=angles, tables="float32")
         still = _scores(q, k, chosen, 0)
-        changes[angles] = tuple(float(((_scores(q, k, chosen, p) - still).abs() / size).max()) for p in PLACES)
-    return LawResult(PLACES, changes["exact"], changes["float32"])
+        changes[angles] = tuple(float(((_scores(q, k, chosen, p) - still).abs() / size).max()) for p in places)
+    return LawResult(places, changes["exact"], changes["float32"])
 
 
 def _scores(q: Tensor, k: Tensor, spec: RotarySpec, start: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 import html
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.resources import files
@@ -13,9 +14,10 @@ from ...configs import ModelRotary, read_config
 from ...inspect import SpecFacts, model_facts, page, to_dict
 from ...inspect.figures import caption, save_figures
 from ..lab import quick
-from .law import PLACES, LawResult, relative_law
+from .law import FAR, NEAR, LawResult, relative_law
 from .speed import rotation_times
 
+COLUMNS = (f"{NEAR}", "its maximum", *(f"{place:,}" for place in FAR))
 _LAB_LINK = (
     "<h2>Which encoding reaches how far</h2><p>Small models were trained on short contexts and measured on long ones: "
     '<a href="lab/report.html">the report</a>.</p>'
@@ -25,18 +27,19 @@ _LAB_LINK = (
 def run(out: Path, say: Callable[[str], None] = print, *, train: bool = True, progress: bool = True) -> dict[str, Any]:
     """Write pages, figures, ``index.html`` and ``results.json`` into ``out``; returns the measurements.
 
+    The index holds all pictures itself, so it can be moved and sent alone.
     With ``train`` it also trains small models on the standard library's sources and writes their report into ``lab``.
     """
     out.mkdir(parents=True, exist_ok=True)
     say(f"{'model':<34}{'kind':<34}score change at position (share of |q||k|)")
-    say(" " * 68 + "".join(f"{p:>15,}" for p in PLACES))
+    say(" " * 68 + "".join(f"{place:>15}" for place in COLUMNS))
     results: dict[str, Any] = {"models": {}}
     sections, rows = [], []
     for name, entry in bundled_models().items():
         model = read_config(entry["config"])
         facts = model_facts(model)
-        laws = [relative_law(fact.spec, model.num_heads, model.num_kv_heads) for fact in facts]
-        worst = _worst(laws)
+        maximum = max(fact.max_position for fact in facts)
+        worst = _worst([relative_law(f.spec, model.num_heads, model.num_kv_heads, maximum=maximum) for f in facts])
         say(f"{name:<34}{entry['kind']:<34}" + "".join(f"{x:>15.0e}" for x in worst.exact) + "   exact")
         say(" " * 68 + "".join(f"{x:>15.0e}" for x in worst.float32) + "   float32 angles")
         folder = out / name.replace("/", "--")
@@ -44,8 +47,8 @@ def run(out: Path, say: Callable[[str], None] = print, *, train: bool = True, pr
         text = page(model, facts)
         (folder / "page.txt").write_text(text + "\n", encoding="utf-8")
         (folder / "facts.json").write_text(json.dumps(to_dict(model, facts), indent=1) + "\n", encoding="utf-8")
-        sections.append(_section(name, entry["kind"], text, {n: p.relative_to(out) for n, p in figures.items()}))
-        rows.append(_row(name, entry["kind"], worst))
+        sections.append(_section(name, entry["kind"], text, figures))
+        rows.append(_row(name, f"{entry['kind']}; maximum {maximum:,}", worst))
         results["models"][name] = {"kind": entry["kind"], "law": asdict(worst), "first": _first(model, facts)}
     results["rotation_seconds"] = rotation_times()
     say("")
@@ -54,7 +57,7 @@ def run(out: Path, say: Callable[[str], None] = print, *, train: bool = True, pr
     index = out / "index.html"
     template = Template((files(__package__) / "index.html").read_text(encoding="utf-8"))
     speeds = "".join(f"<li>{html.escape(line)}</li>" for line in _speed_lines(results["rotation_seconds"]))
-    heads = "".join(f"<th>{p:,}</th>" for p in PLACES)
+    heads = "".join(f"<th>{place}</th>" for place in COLUMNS)
     lab = _LAB_LINK if train else ""
     index.write_text(
         template.substitute(places=heads, rows="\n".join(rows), speeds=speeds, lab=lab, sections="\n".join(sections)),
@@ -79,7 +82,7 @@ def bundled_models() -> dict[str, dict[str, Any]]:
 def _worst(laws: list[LawResult]) -> LawResult:
     """Over the distinct rotations of a model, the largest change at each place."""
     exact, usual = zip(*(law.exact for law in laws), strict=True), zip(*(law.float32 for law in laws), strict=True)
-    return LawResult(PLACES, tuple(map(max, exact)), tuple(map(max, usual)))
+    return LawResult(laws[0].places, tuple(map(max, exact)), tuple(map(max, usual)))
 
 
 def _first(model: ModelRotary, facts: list[SpecFacts]) -> dict[str, Any]:
@@ -106,7 +109,7 @@ def _speed_lines(seconds: dict[str, float]) -> list[str]:
 
 def _row(name: str, kind: str, law: LawResult) -> str:
     def cells(values: tuple[float, ...]) -> str:
-        return "".join(f"<td{' class=bad' if v > 1e-3 else ''}>{v:.1e}</td>" for v in values)
+        return "".join(f"<td{' class=bad' if v > 1e-3 else ''}>{v:.0e}</td>" for v in values)
 
     anchor = html.escape(name.replace("/", "--"))
     return (
@@ -115,9 +118,13 @@ def _row(name: str, kind: str, law: LawResult) -> str:
     )
 
 
+def _inline(path: Path) -> str:
+    return f"data:image/png;base64,{b64encode(path.read_bytes()).decode()}"
+
+
 def _section(name: str, kind: str, text: str, figures: dict[str, Path]) -> str:
     pictures = "".join(
-        f'<figure><img src="{html.escape(path.as_posix())}" alt="{html.escape(caption(key))}" loading="lazy">'
+        f'<figure><img src="{_inline(path)}" alt="{html.escape(caption(key))}">'
         f"<figcaption>{html.escape(caption(key))}</figcaption></figure>"
         for key, path in figures.items()
     )

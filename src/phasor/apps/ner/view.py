@@ -51,7 +51,11 @@ def terminal(text: str, spans: Sequence[Prediction], labels: Sequence[str]) -> A
 
 
 def page(texts: Sequence[str], predictions: Sequence[Sequence[Prediction]], labels: Sequence[str]) -> str:
-    """A page of HTML with nothing outside it. Spans that nest are underlined once for each span around them."""
+    """A page of HTML with nothing outside it.
+
+    Label and probability follow each span. A span around others is a line below them, apart from the next by a gap, so
+    that two of one type are two lines.
+    """
     colours = colours_of(labels)
     legend = " ".join(
         f'<span class="s" style="background:{c}">{html.escape(name)}</span>' for name, c in colours.items()
@@ -72,22 +76,41 @@ def _paragraph(text: str, spans: Sequence[Prediction], colours: dict[str, str]) 
         words = html.escape(piece.text)
         if piece.inside:
             *around, inner = piece.inside
-            lines = ",".join(f"0 {3 * i + 3}px 0 {colours[span.label]}" for i, span in enumerate(reversed(around)))
+            lines = ",".join(
+                f"0 {4 * i + 2}px 0 var(--paper),0 {4 * i + 4}px 0 {colours[span.label]}"
+                for i, span in enumerate(reversed(around))
+            )
             style = f"background:{colours[inner.label]}" + (f";box-shadow:{lines}" if lines else "")
-            title = html.escape(", ".join(f"{span.label} {span.score:.3f}" for span in piece.inside))
-            words = f'<span class="s" style="{style}" title="{title}">{words}</span>'
-        badges = (f'<sub style="color:{colours[span.label]}">{html.escape(span.label)}</sub>' for span in piece.ending)
+            words = f'<span class="s" style="{style}">{words}</span>'
+        badges = (
+            f'<sub style="color:{colours[span.label]}">{html.escape(span.label)} {span.score:.2f}</sub>'
+            for span in piece.ending
+        )
         out.append(words + "".join(badges))
     return "".join(out)
 
 
 _PAGE = """<!doctype html>
-<html><head><meta charset="utf-8"><title>Spans</title><style>
-body {{ font: 17px/2.1 system-ui, sans-serif; max-width: 50em; margin: 2em auto; padding: 0 1em; color: #111; }}
-.s {{ padding: 1px 2px; border-radius: 2px; }}
-sub {{ font: bold .62em sans-serif; margin: 0 .3em 0 .15em; filter: brightness(.62); vertical-align: baseline; }}
-p {{ white-space: pre-wrap; border-bottom: 1px solid #eee; margin: 0; padding: .3em 0; }}
-</style></head><body><p>{legend}</p>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Spans</title>
+<style>
+:root {{ color-scheme: light dark; --ink: #111; --paper: #fff; --line: #ddd; --badge: brightness(.62); }}
+@media (prefers-color-scheme: dark) {{ :root {{ --ink: #eee; --paper: #151515; --line: #444; --badge: none; }} }}
+body {{ font: 17px/2.3 system-ui, sans-serif; max-width: 50em; margin: 1em auto; padding: 0 1em;
+  color: var(--ink); background: var(--paper); overflow-wrap: anywhere; }}
+h1 {{ font-size: 1.4em; margin: 0; }}
+.s {{ padding: 1px 2px; border-radius: 2px; color: #111; }}
+sub {{ font: bold .62em sans-serif; margin: 0 .3em 0 .15em; filter: var(--badge); vertical-align: baseline; }}
+p {{ white-space: pre-wrap; border-bottom: 1px solid var(--line); margin: 0; padding: .3em 0; }}
+</style>
+</head>
+<body>
+<h1>Spans</h1>
+<p>{legend}</p>
 {body}
-</body></html>
+</body>
+</html>
 """

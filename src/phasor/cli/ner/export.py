@@ -12,10 +12,6 @@ def export(
 ) -> None:
     """Write the scores as ONNX, with batch and length of any size. Needs onnx and onnxscript."""
     from ...apps.ner import load
+    from ...apps.ner.export import export as write
 
-    try:
-        from ...apps.ner.export import export as write
-
-        print(write(load(model).model, out))
-    except ModuleNotFoundError as error:
-        raise ValueError(f"export needs {error.name}; install it with: pip install onnx onnxscript") from None
+    print(write(load(model).model, out))

@@ -25,6 +25,8 @@ def predict_texts(
     from ...apps.ner.view import page, terminal
     from ...apps.runs.checkpoint import write_atomically
 
+    if html is not None and html.is_dir():
+        raise ValueError(f"--html must be a file, got the folder {str(html)!r}; name a file in it")
     prepare(threads, device)
     texts = split_lines(Path(file), sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
     saved = load(model)

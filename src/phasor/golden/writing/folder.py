@@ -7,16 +7,18 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ..checks import whole
-from ..configs import ModelRotary, read_config
-from .files import DESCRIPTION, FORMAT, VECTORS, as_bytes
-from .kinds import Kind, kinds_of, positions_of
+from ...checks import whole
+from ...configs import ModelRotary, read_config
+from ..kinds import Kind, kinds_of, positions_of
+from ..vectors import DESCRIPTION, FORMAT, VECTORS, as_bytes, sealed
 from .readme import readme
 from .tensors import Golden, channels, tensors_of
 
+LICENCE = "Apache-2.0"
 RULE = "|got - expected| <= absolute + relative * |expected| + per_radian * |angle of the pair, in radians|"
 
 
@@ -38,6 +40,11 @@ def write(
 
     Raises ``ValueError`` for a config that cannot be read or does not rotate, for positions that are not distinct
     integers within 2**31, and for a folder that holds anything else.
+
+    >>> config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     sorted(path.name for path in write(config, f"{place}/golden", positions=[0, 1]).iterdir())
+    ['README.md', 'vectors.json', 'vectors.safetensors']
     """
     if isinstance(config_or_model, ModelRotary):
         if part is not None:
@@ -53,9 +60,10 @@ def write(
     for kind in kinds:
         found = tensors_of(kind, positions_of(kind, model, positions), model.targets, seed)
         goldens |= {f"{kind.name}.{name}": golden for name, golden in found.items()}
-    described = describe(model, kinds, goldens, seed)
+    vectors = as_bytes({name: golden.tensor for name, golden in goldens.items()})
+    described = sealed(describe(model, kinds, goldens, seed), vectors)
     files = {
-        VECTORS: as_bytes({name: golden.tensor for name, golden in goldens.items()}),
+        VECTORS: vectors,
         DESCRIPTION: _json(described).encode(),
         "README.md": readme(described).encode(),
     }
@@ -68,6 +76,8 @@ def describe(model: ModelRotary, kinds: list[Kind], goldens: dict[str, Golden], 
     fields = ("model_type", "part", "max_position", "softmax_factor", "prefix_tokens", "suffix_tokens", "heads")
     return {
         "format": FORMAT,
+        "phasor": _version(),
+        "licence": LICENCE,
         **{name: getattr(model, name) for name in fields},
         "targets": list(model.targets),
         "notes": list(model.notes),
@@ -78,6 +88,13 @@ def describe(model: ModelRotary, kinds: list[Kind], goldens: dict[str, Golden], 
         "kinds": [_about(kind, goldens) for kind in kinds],
         "tensors": {name: _entry(name, golden, kinds) for name, golden in goldens.items()},
     }
+
+
+def _version() -> str:
+    try:
+        return version("phasor")
+    except PackageNotFoundError:  # a checkout that is not installed
+        return "unknown"
 
 
 def _about(kind: Kind, goldens: dict[str, Golden]) -> dict[str, Any]:
@@ -100,6 +117,7 @@ def _entry(name: str, golden: Golden, kinds: list[Kind]) -> dict[str, Any]:
         "layers": list(kind.layers),
         "shape": list(golden.tensor.shape),
         "dtype": str(golden.tensor.dtype).removeprefix("torch."),
+        "stored": str(golden.tensor.dtype).removeprefix("torch.").replace("bfloat16", "float32"),
         "angles": {"exact": "exact", "model": kind.own_angles, "": None}[golden.angles],
         "meaning": golden.meaning,
         "tolerance": dataclasses.asdict(golden.tolerance),

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..apply import apply_rotary
-from ..rotation import Rotation
-from ..spec import RotarySpec
-from ..temperature import LearnedLog
-from .kinds import Kind
+from ...apply import apply_rotary
+from ...rotation import Rotation
+from ...spec import RotarySpec
+from ...temperature import LearnedLog
+from ..kinds import Kind
+from ..vectors import Tolerance
 
 HEADS = {"q": 2, "k": 1, "v": 1, "output": 1}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -22,21 +23,12 @@ WIDEST = 4.0  # no output is farther off than its table times this: two inputs b
 
 
 @dataclass(frozen=True)
-class Tolerance:
-    """``|got - expected| <= absolute + relative * |expected| + per_radian * |angle|``."""
-
-    absolute: float = 0.0
-    relative: float = 0.0
-    per_radian: float = 0.0
-
-
-@dataclass(frozen=True)
 class Golden:
     """One tensor, its meaning in words, and what may be off. ``angles``: "exact", "model" or "" for neither."""
 
     tensor: Tensor
     meaning: str
-    tolerance: Tolerance = Tolerance()
+    tolerance: Tolerance = Tolerance()  # noqa: RUF009 (frozen)
     angles: str = ""
 
 

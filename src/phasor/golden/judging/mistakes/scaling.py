@@ -1,12 +1,10 @@
-"""Mistakes in the factors of a spec: scaling, width, axes."""
+"""Scaling that was left out, taken for another, or added."""
 
 import dataclasses
 from collections.abc import Iterator
 
-from ..axes import Axes, InterleavedSections, Listed, Mixed, Sections
-from ..scaling import NTK, Linear, YaRN, YaRNPaper
-from ..spec import RotarySpec
-from .imitate import Case
+from ....scaling import NTK, Linear, YaRN, YaRNPaper
+from ..case import Case
 from .mistake import Mistake, with_fields, with_spec
 
 
@@ -62,43 +60,3 @@ def _yarn(scaling: YaRN) -> Iterator[Mistake]:
         both = usual * keep
         says = f"the attention factor {keep:.9g} of the config is multiplied by YaRN's usual {usual:.9g}; it is final"
         yield Mistake("attention_factor", says, with_fields(cos_factor=both, sin_factor=both))
-
-
-def of_width(spec: RotarySpec) -> Iterator[Mistake]:
-    width = spec.rotary_dim
-    if width == spec.head_dim:
-        return
-    says = f"all {spec.head_dim} channels are turned, and only {width} must be"
-    yield Mistake("rotary_dim", says, with_spec(rotary_dim=spec.head_dim, exponent_dim=None))
-    says = f"the exponents are divided by head_dim = {spec.head_dim}, and must be by {spec.exponent_dim or width}"
-    yield Mistake("rotary_dim", says, with_spec(exponent_dim=spec.head_dim))
-    side, other = ("last", "first") if spec.trailing else ("first", "last")
-    says = f"the {other} {width} channels are turned, and must be the {side}"
-    yield Mistake("trailing", says, with_spec(trailing=not spec.trailing))
-
-
-def of_axes(spec: RotarySpec) -> Iterator[Mistake]:
-    count = spec.axes.count
-    if count == 1 or isinstance(spec.axes, Mixed):
-        return
-    owner, rungs = spec.axes.axis_of_pair(spec.pairs), spec.axes.rung_of_pair(spec.pairs)
-    for axis in range(count):
-        says = f"all pairs follow axis {axis} of the positions"
-        yield Mistake("axes", says, with_spec(axes=Listed((axis,) * spec.pairs, rungs, axes=count)))
-    swapped = Listed(tuple(count - 1 - a for a in owner), rungs, axes=count)
-    yield Mistake("axes", "the axes of the positions are in reverse order", with_spec(axes=swapped))
-    for says, axes in _other_axes(spec, owner):
-        yield Mistake("axes", says, with_spec(axes=axes))
-
-
-def _other_axes(spec: RotarySpec, owner: tuple[int, ...]) -> Iterator[tuple[str, Axes]]:
-    pairs, count = spec.pairs, spec.axes.count
-    sizes = tuple(owner.count(a) for a in range(count))
-    if not isinstance(spec.axes, Sections) or isinstance(spec.axes, InterleavedSections):
-        yield "the sections stand one after the other, and must take turns", Sections(sizes)
-    if not isinstance(spec.axes, InterleavedSections) and sizes[0] == max(sizes):
-        yield "the sections take turns there, and must stand one after the other", InterleavedSections(sizes)
-    turns = tuple(p % count for p in range(pairs))
-    yield "the axes take turns pair by pair", Listed(turns, axes=count)
-    if any(rung != (i, pairs) for i, rung in enumerate(spec.axes.rung_of_pair(pairs))):
-        yield "one ladder of frequencies runs over all axes, and each must have its own", Listed(owner, axes=count)

@@ -10,9 +10,16 @@ class Finding:
     """What differs in one kind of layer, first of all in ``tensor``; or, with ``error`` false, what is worth knowing.
 
     ``cause`` is a word (``"layout"``, ``"base"``, ``"attention_factor"``, …, two joined by ``+``, or ``"unknown"``),
-    ``says`` the sentence. ``position``, ``head``, ``channel`` (pair, for tables) are those of the first difference.
+    ``says`` the sentence. ``position``, ``head``, ``channel`` (pair, for tables) are those of the first difference, or
+    ``token`` where the positions themselves differ.
     ``explained``, ``unexplained`` and ``right`` name the tensors of this kind that have that cause, another one, or
     no fault.
+
+    >>> found = Finding(kind="attention", layers=(0, 1), tensor="exact.cos", cause="angles", says="float32 angles",
+    ...                 error=False)
+    >>> print(found.describe())
+    attention (2 layers, the first is 0): exact.cos
+      no error: float32 angles
     """
 
     kind: str
@@ -22,6 +29,7 @@ class Finding:
     says: str
     error: bool = True
     position: tuple[float, ...] | None = None
+    token: int | None = None
     head: int | None = None
     channel: int | None = None
     expected: float | None = None
@@ -37,6 +45,7 @@ class Finding:
         lines = [f"{self.kind} ({len(self.layers)} layers, the first is {self.layers[0]}): {self.tensor}"]
         if self.error and self.expected is not None:
             where = [f"at position {', '.join(f'{p:.9g}' for p in self.position)}"] if self.position else []
+            where += [f"at token {self.token}"] if self.token is not None else []
             where += [f"head {self.head}"] if self.head is not None else []
             where += (
                 [f"{'channel' if self.head is not None else 'pair'} {self.channel}"] if self.channel is not None else []
@@ -57,7 +66,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """All findings; ``compared`` names the tensors that were looked at, ``missing`` counts the others."""
+    """All findings; ``compared`` names the tensors that were looked at, ``missing`` counts the others.
+
+    >>> report = Report(findings=(), compared=("attention.exact.cos",), missing=19)
+    >>> report.equal, report.describe()
+    (True, 'equal: 1 tensors compared, 19 not given')
+    """
 
     findings: tuple[Finding, ...]
     compared: tuple[str, ...]
@@ -69,6 +83,7 @@ class Report:
         return not any(finding.error for finding in self.findings)
 
     def describe(self) -> str:
+        """All findings for people, and a line that counts."""
         said = [finding.describe() for finding in self.findings]
         word = "equal" if self.equal else "different"
         return "\n".join([*said, f"{word}: {len(self.compared)} tensors compared, {self.missing} not given"])

@@ -3,14 +3,13 @@
 from typing import Any
 
 EXAMPLE = """\
-import json, numpy, safetensors, safetensors.numpy           # no phasor: this is the implementation under test
+import json, numpy, safetensors.numpy                         # no phasor: this is the implementation under test
 
 kind = next(k for k in json.load(open("vectors.json"))["kinds"] if k["pairs"])
-with safetensors.safe_open("vectors.safetensors", framework="numpy") as file:
-    read = lambda name: file.get_tensor(f"{kind['name']}.{name}")
-    positions, f, q = read("positions"), read("exact.inv_freq"), read("q_in")     # [S], [P], [1, heads, S, D]
+vectors = safetensors.numpy.load_file("vectors.safetensors")
+positions, f, q = (vectors[f"{kind['name']}.{name}"] for name in ("positions", "exact.inv_freq", "q_in"))
 
-angle = positions[:, None].astype("float64") * f             # [S, P], in radians; never in half precision
+angle = positions[:, None].astype("float64") * f             # [S, P] radians; never in half precision
 cos, sin = (kind["attention_factor"] * g(angle) for g in (numpy.cos, numpy.sin))
 first, second = kind["channels"]["first"], kind["channels"]["second"]             # which channels form pair i
 a, b, out = q[..., first], q[..., second], q.copy()
@@ -24,10 +23,13 @@ safetensors.numpy.save_file({f"{kind['name']}.{name}": x for name, x in mine.ite
 TEXT = """\
 # Golden vectors: rotary encoding of {model}
 
-Written by `phasor golden`. They say what the rotation must do, so that code in any language can be tested against it.
+Written by `phasor golden` (phasor {version}), licence {licence}. They say what the rotation must do, so that code in
+any language can be tested against it.
 
 - `vectors.safetensors`: the tensors. The format is simple: 8 bytes (little endian) with the length of a JSON header,
   the header (name, dtype, shape, byte range), the values.
+  bfloat16 values are stored as float32, which holds each of them, so that every reader can load the file.
+  SHA-256: `{sha256}`.
 - `vectors.json`: every tensor in words, with its tolerance; every kind of layer, with the spec, the positions, and
   which channels form a pair (`channels`).
 
@@ -94,6 +96,9 @@ def readme(data: dict[str, Any]) -> str:
             notes.append(f"- {tokens} tokens {where} the others are not rotated in the model; they are not in here")
     others = [t for t in data["targets"] if t not in ("q", "k")]
     return TEXT.format(
+        version=data["phasor"],
+        licence=data["licence"],
+        sha256=data["sha256"]["vectors.safetensors"],
         model=f"{data['model_type']}{', ' + data['part'] if data['part'] else ''}",
         kinds="\n".join(_kind(kind) for kind in data["kinds"]),
         more="".join(f", `{t}_out`" for t in others),

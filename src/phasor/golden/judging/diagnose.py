@@ -1,16 +1,16 @@
 """The likely cause: the known mistake that gives what the other implementation gave."""
 
+import itertools
 from collections.abc import Iterator
 
 from torch import Tensor
 
-from .causes import mistakes
-from .compare import Comparison
-from .files import Vectors
-from .fit import fits
-from .imitate import Case, imitate, right
-from .kinds import Kind
-from .mistake import Mistake
+from ..kinds import Kind
+from ..vectors import Vectors
+from .case import Case, imitate, right
+from .comparison import Comparison
+from .mistakes import Mistake, fits, mistakes
+from .slips import CLOSE, FEW
 
 ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way
 _FIRST_OF_TWO = (
@@ -37,7 +37,8 @@ def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> tuple[tup
     for tensors in (wrong, wrong[:1]) if len(wrong) > 1 else (wrong,):
         if tensors and (found := _best(_single(case, known, tensors, inputs), tensors, inputs)):
             return found, tensors
-        if tensors and (found := _best(_double(case, known, tensors, inputs), tensors, inputs)):
+        several = any(float(c.wrong.double().mean()) > FEW for c in tensors)  # no two mistakes show in few values
+        if several and (found := _best(_double(case, known, tensors, inputs), tensors, inputs)):
             return found, tensors
     return (), []
 
@@ -46,20 +47,25 @@ _Found = tuple[tuple[Mistake, ...], Case]
 
 
 def _single(case: Case, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]) -> Iterator[_Found]:
-    for mistake in (*known, *fits(case, wrong, inputs)):
+    for mistake in itertools.chain(known, fits(case, wrong, inputs)):
         changed = mistake.of(case)
         if changed is not None:
             yield (mistake,), changed
 
 
 def _double(case: Case, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]) -> Iterator[_Found]:
-    for first in known:
-        changed = first.of(case) if first.cause in _FIRST_OF_TWO else None
+    beside = [mistake for mistake in known if not mistake.alone]
+    for first in (mistake for mistake in beside if mistake.cause in _FIRST_OF_TWO):
+        changed = first.of(case)
         # config keys that were not read take base and scaling with them; another scaling is a mistake by itself
-        if changed is not None and (first.cause != "scaling" or changed.spec.scaling is None):
-            for (second,), twice in _single(changed, known, wrong, inputs):
-                if second.cause != first.cause and second.cause != "factor":
-                    yield (first, second), twice
+        if changed is None or (first.cause == "scaling" and changed.spec.scaling is not None):
+            continue
+        for second in itertools.chain(beside, fits(changed, wrong, inputs)):
+            if second.alone or second.cause in (first.cause, "factor"):
+                continue
+            twice = second.of(changed)
+            if twice is not None:
+                yield (first, second), twice
 
 
 def _best(found: Iterator[_Found], wrong: list[Comparison], inputs: dict[str, Tensor]) -> tuple[Mistake, ...]:
@@ -85,6 +91,12 @@ def _explained(c: Comparison, candidate: Tensor | None) -> float:
         return 0.0
     matched, telling = c.matches(candidate), c.telling
     bad = c.wrong & telling
-    if not bad.any() or float(matched[bad].double().mean()) < ENOUGH:
+    nearer = (c.got - candidate).abs() < (c.got - c.expected).abs() / 2
+    better = matched & (nearer | ~(c.got.isfinite()))
+    if not bad.any() or float(better[bad].double().mean()) < ENOUGH:
         return 0.0
+    if float(c.wrong.double().mean()) <= FEW:  # by chance a mistake comes near one value: it must not move the others
+        moved = (candidate.to(c.dtype).double() - c.got).abs() > (c.got - c.expected).abs() + CLOSE
+        if float(moved[telling].double().mean()) > 1 - ENOUGH:
+            return 0.0
     return float(matched[telling].double().mean())

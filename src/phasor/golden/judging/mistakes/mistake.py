@@ -4,16 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .imitate import Case
+from ..case import Case
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """``cause`` is one word for programs, ``says`` a sentence for people."""
+    """``cause`` is one word for programs, ``says`` a sentence for people; ``alone``: not looked for beside another."""
 
     cause: str
     says: str
     change: Callable[[Case], Case]
+    alone: bool = False
 
     def of(self, case: Case) -> Case | None:
         """The case with this mistake; None where it makes no sense."""

@@ -1,0 +1,123 @@
+"""The folder of golden vectors: its files, their seal, and how it is read."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .kinds import Kind
+
+FORMAT = "phasor golden vectors 2"
+VECTORS = "vectors.safetensors"
+DESCRIPTION = "vectors.json"
+AGAIN = "write the vectors again"
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """``|got - expected| <= absolute + relative * |expected| + per_radian * |angle|``."""
+
+    absolute: float = 0.0
+    relative: float = 0.0
+    per_radian: float = 0.0
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Golden vectors as read from their folder: the kinds, every tensor by its whole name, and the description."""
+
+    kinds: dict[str, Kind]
+    tensors: dict[str, Tensor]
+    data: dict[str, Any]
+
+    def kind_of(self, name: str) -> Kind:
+        return self.kinds[self.data["tensors"][name]["kind"]]
+
+    def tolerance(self, name: str) -> Tolerance:
+        return Tolerance(**self.data["tensors"][name]["tolerance"])
+
+    def short(self, name: str) -> str:
+        """The name without that of the kind."""
+        return name.removeprefix(f"{self.kind_of(name).name}.")
+
+
+def as_bytes(tensors: dict[str, Tensor]) -> bytes:
+    """The bytes of a safetensors file; its order is fixed, so equal tensors give equal bytes.
+
+    bfloat16 is stored as float32, which holds every value of it: numpy, and other readers, know no bfloat16.
+    """
+    stored = {name: t.float() if t.dtype == torch.bfloat16 else t for name, t in tensors.items()}
+    data: bytes = _safetensors().save({name: t.contiguous().clone() for name, t in stored.items()})
+    return data
+
+
+def sealed(data: dict[str, Any], vectors: bytes) -> dict[str, Any]:
+    """The description with the SHA-256 of both files: of the tensors, and of what it says itself."""
+    return {**data, "sha256": {VECTORS: hashlib.sha256(vectors).hexdigest(), DESCRIPTION: _digest(data)}}
+
+
+def _digest(data: dict[str, Any]) -> str:
+    said = json.dumps({key: value for key, value in data.items() if key != "sha256"}, sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def read_vectors(source: str | os.PathLike[str]) -> Vectors:
+    """The folder written by `phasor.golden.write`, or one of its files. ``ValueError`` if a bit of it has changed."""
+    path = Path(source)
+    folder = path if path.is_dir() else path.parent
+    description = folder / DESCRIPTION
+    if not description.is_file():
+        raise ValueError(f"vectors must be a folder written by phasor golden, with {DESCRIPTION}, got {str(source)!r}")
+    try:
+        data = json.loads(description.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"vectors: {description} is not JSON ({error}); {AGAIN}") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        found = data.get("format") if isinstance(data, dict) else type(data).__name__
+        raise ValueError(f"vectors: {description} must have the format {FORMAT!r}, got {_cut(found)}; {AGAIN}")
+    seal = data.get("sha256")
+    if not isinstance(seal, dict) or seal.get(DESCRIPTION) != _digest(data):
+        raise ValueError(f"vectors: {description} is not as it was written (its sha256 differs); {AGAIN}")
+    content = read_bytes(folder / VECTORS, "vectors")
+    if seal.get(VECTORS) != hashlib.sha256(content).hexdigest():
+        raise ValueError(f"vectors: {folder / VECTORS} is not as it was written (its sha256 differs); {AGAIN}")
+    tensors = tensors_of(content, folder / VECTORS, "vectors")
+    kinds = [Kind.from_dict(kind) for kind in data["kinds"]]
+    stored = {name: tensors[name].to(getattr(torch, entry["dtype"])) for name, entry in data["tensors"].items()}
+    return Vectors({kind.name: kind for kind in kinds}, stored, data)
+
+
+def read_bytes(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{what}: cannot read {str(path)!r} ({error.strerror})") from None
+
+
+def tensors_of(content: bytes, path: Path, what: str) -> dict[str, Tensor]:
+    """The tensors of a safetensors file by name."""
+    library = _safetensors()
+    try:
+        tensors: dict[str, Tensor] = library.load(content)
+    except Exception as error:  # the library has one class of its own for every fault of a file
+        raise ValueError(f"{what}: {str(path)!r} is not a safetensors file ({_cut(error)})") from None
+    return tensors
+
+
+def _cut(found: Any) -> str:
+    """What stands in somebody's file, short enough for one line."""
+    text = str(found) if isinstance(found, Exception) else repr(found)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.torch
+    except ModuleNotFoundError as error:
+        raise ValueError(f"golden vectors need {error.name}; install it with: pip install safetensors") from None
+    return safetensors.torch

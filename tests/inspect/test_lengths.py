@@ -1,0 +1,77 @@
+"""What is said for a length is computed for it: turns of the training, distances inside windows, drawn curves."""
+
+import math
+
+import pytest
+import torch
+
+from phasor import ModelRotary, RotarySpec, read_config
+from phasor.inspect import decay, model_facts, page, spec_facts
+from phasor.inspect.numbers import envelope
+from phasor.scaling import Llama3, YaRN
+
+
+def read(**keys):
+    sizes = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2}
+    return read_config({**sizes, **keys})
+
+
+@pytest.mark.parametrize(
+    "scaling, base, dim, never",
+    [
+        (Llama3(8.0, 1.0, 4.0, 8192), 500_000.0, 128, 29),  # Llama 3.1
+        (YaRN(32.0, 4096, truncate=False), 150_000.0, 64, 14),  # gpt-oss
+        (YaRN(40.0, 4096), 10_000.0, 64, 9),  # DeepSeek-V3
+    ],
+)
+def test_turns_are_those_of_the_training(scaling, base, dim, never):
+    """A pair turns L base ** (-2i / d) / (2 pi) times in L trained positions, before anybody stretched it."""
+    length = scaling.trained_length
+    assert never == sum(length * base ** (-2 * i / dim) < 2 * math.pi for i in range(dim // 2))
+    assert spec_facts(RotarySpec(head_dim=dim, base=base, scaling=scaling), 131_072).never_turn == never
+
+
+def test_distances_end_at_windows_and_chunks():
+    """Gemma 3 270m looks back 512 tokens in its local layers; Llama 4 inside chunks of 8192."""
+    gemma = read(model_type="gemma3_text", head_dim=256, sliding_window=512, max_position_embeddings=32768,
+                 rope_theta=1e6, rope_local_base_freq=1e4,
+                 layer_types=["sliding_attention", "full_attention"])  # fmt: skip
+    local, full = model_facts(gemma)
+    assert (local.window, local.farthest, full.window, full.farthest) == (512, 511, None, 32767)
+    assert local.first_negative is None and spec_facts(local.spec, 32768).first_negative == 2653
+    assert local.never_turn == sum(512 * 10_000 ** (-i / 128) < 2 * math.pi for i in range(128))
+    text = page(gemma, [local, full])
+    assert "512 tokens, the window:" in text and "up to 511, the window" in text and "never negative below 512" in text
+    llama4 = read(model_type="llama4_text", head_dim=128, attention_chunk_size=8192, max_position_embeddings=10485760,
+                  num_hidden_layers=4)  # fmt: skip
+    assert llama4.windows == (8192, 8192, 8192, None)
+    assert model_facts(llama4)[0].farthest == 8191
+
+
+@pytest.mark.parametrize(
+    "keys, windows",
+    [
+        ({"model_type": "mistral", "sliding_window": 4096}, (4096, 4096)),
+        ({"model_type": "mistral", "sliding_window": None}, (None, None)),
+        ({"model_type": "llama", "sliding_window": 32768}, (None, None)),  # its code has no window
+        ({"model_type": "modernbert", "local_attention": 128, "num_hidden_layers": 3}, (None, 65, 65)),  # to both sides
+    ],
+)
+def test_windows_of_a_config(keys, windows):
+    model = read(**keys)
+    assert model.windows == windows and ModelRotary.from_dict(model.to_dict()).windows == windows
+
+
+@pytest.mark.parametrize("base, distance", [(1e4, 1707), (1e6, 27115)])
+def test_a_drawn_curve_contains_the_point_it_marks(base, distance):
+    """A curve through samples misses a dip that is narrower than they are apart; a band has it."""
+    facts = spec_facts(RotarySpec(head_dim=128, base=base), 40_960)
+    for columns in (50, 400):
+        starts, low, high = envelope(facts, columns)
+        column = int((starts <= distance).nonzero()[-1])
+        assert low[column] < 0 < high[column] and bool((low[:column] >= 0).all())
+    at = torch.arange(1, 3000)
+    starts, low, high = envelope(facts, 300)
+    where = torch.searchsorted(starts, at, right=True) - 1
+    exact = decay(facts.spec, at)
+    assert bool((exact >= low[where]).all()) and bool((exact <= high[where]).all())
