@@ -4,6 +4,11 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from . import interrupt
+
+interrupt.listen()  # before torch is imported, which takes seconds
+
+# ruff: noqa: E402
 from . import axes, encodings, heads, kernels, matrix, positions, scaling, temperature
 from .apply import (
     apply_qk_norm_rotary,

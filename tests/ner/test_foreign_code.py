@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
-from phasor.apps.ner.model import save
+from phasor.apps.ner.model import WAY_OUT, save
 from phasor.apps.ner.pretrained import load_pretrained, make_pretrained
 
-from .toy import DEV, TOKENIZER, TRAIN, model, write_spans
+from .toy import DEV, RUN, TOKENIZER, TRAIN, model, write_spans
 
 pytest.importorskip("typer")
 transformers = pytest.importorskip("transformers")
@@ -86,7 +87,8 @@ def test_training_runs_no_code_of_an_encoder(tmp_path, settings):
 @pytest.mark.parametrize("settings", [OWN, OF_THE_HUB], ids=["own", "of the hub"])
 def test_prediction_runs_no_code_of_a_model(tmp_path, settings):
     saved = tmp_path / "model"
-    save(saved, model(), TOKENIZER, {})
+    save(saved, model(), TOKENIZER, RUN)
+    save_file(load_file(saved / "model.safetensors"), saved / "model.safetensors")  # without the seals of the others
     about = json.loads((saved / "config.json").read_text())
     about["model"]["encoder"] = "pretrained"
     (saved / "config.json").write_text(json.dumps(about))
@@ -94,7 +96,7 @@ def test_prediction_runs_no_code_of_a_model(tmp_path, settings):
     (tmp_path / "texts").write_text("ada met bob\n")
     reason = NEVER_RUN.format(folder=str(folder))
     said = refusal(tmp_path, "predict", saved, tmp_path / "texts")
-    assert said == f"phasor: {saved} must hold a model of `phasor ner train`, got: {reason}\n"
+    assert said == f"phasor: {saved} must hold a model of `phasor ner train`, got: {reason}; {WAY_OUT}\n"
 
 
 @pytest.mark.parametrize("load", [make_pretrained, load_pretrained])

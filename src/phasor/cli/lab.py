@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import shlex
 import sys
@@ -16,6 +17,10 @@ Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of r
 TextFiles = Annotated[
     list[Path] | None, typer.Option("--text", metavar="PATH", help="Files or folders (default: those of the training).")
 ]
+OwnText = Annotated[
+    list[Path] | None, typer.Option("--text", metavar="PATH", help="Files or folders (default: Python's own modules).")
+]
+Bare = Annotated[list[Path] | None, typer.Argument(metavar="[PATH…]", hidden=True)]  # --text without its name
 Glob = Annotated[str, typer.Option(help="Which files of a folder, by name.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 Threads = Annotated[int, typer.Option(min=1, help="Of each process; more pays for wide models on an idle machine.")]
@@ -24,9 +29,8 @@ Scored = Annotated[int, typer.Option(min=1, help="Held-out bytes to score at eve
 
 @app.command()
 def train(
-    text: Annotated[
-        list[Path] | None, typer.Argument(metavar="[PATH…]", help="Files or folders (default: Python's own modules).")
-    ] = None,
+    paths: Bare = None,
+    text: OwnText = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Each run gets a folder in here.")] = Path("phasor-runs"),
     encoding: Annotated[list[str] | None, typer.Option(help="Repeat for several (default: rotary).")] = None,
     task: Annotated[str, typer.Option(help="text, copy or passkey.")] = "text",
@@ -52,10 +56,11 @@ def train(
 
     torch.set_num_threads(threads)
     first = os.environ.get("RANK", "0") == "0"
-    source = read_text(text or (), glob=glob) if task == "text" else None
+    files = [*(paths or ()), *(text or ())]
+    source = read_text(files, glob=glob) if task == "text" else None
     about: dict[str, Any] = {"command": shlex.join(["phasor", *sys.argv[1:]])}
     if source:
-        about |= {"text": ", ".join(source.names), "paths": [str(p.resolve()) for p in text or ()], "glob": glob}
+        about |= {"text": ", ".join(source.names), "paths": [str(p.resolve()) for p in files], "glob": glob}
     finished = []
     for name in encoding or ["rotary"]:
         model = ModelConfig(
@@ -103,7 +108,7 @@ def evaluate(
     from ..apps.lab import evaluate as evaluate_one
     from ..apps.lab import load_model
     from ..apps.lab.results import EVALUATION, by_length, find_runs, gather
-    from ..apps.runs import checkpoint
+    from ..apps.runs.files import write_json
 
     torch.set_num_threads(threads)
     chosen = _numbers("times", times)
@@ -112,7 +117,7 @@ def evaluate(
         model, config = load_model(folder)
         source = _text_of(folder, text) if config.task == "text" else None
         results[str(folder)] = evaluate_one(model, config, source, times=chosen, tokens=tokens, stride=stride)
-        checkpoint.write_json(folder / EVALUATION, results[str(folder)])
+        write_json(folder / EVALUATION, results[str(folder)])
     if as_json:
         print(json.dumps(results, indent=2))
         return
@@ -138,11 +143,11 @@ def extend(
     from ..apps.lab import SCHEMES, load_model
     from ..apps.lab import extend as extend_one
     from ..apps.lab.results import EXTENSION, extensions, find_runs, gather
-    from ..apps.runs import checkpoint
+    from ..apps.runs.files import write_json
 
     torch.set_num_threads(threads)
     names = [name.strip() for name in schemes.split(",")] if schemes else list(SCHEMES)
-    multiples = [int(f) for f in _numbers("factors", factors)]
+    multiples = [_whole(f) for f in _numbers("factors", factors)]
     results: dict[str, Any] = {}
     folders = find_runs(runs)
     for folder in folders:
@@ -152,7 +157,7 @@ def extend(
         results[str(folder)] = extend_one(
             model, config, _text_of(folder, text), schemes=names, factors=multiples, tokens=tokens
         )
-        checkpoint.write_json(folder / EXTENSION, results[str(folder)])
+        write_json(folder / EXTENSION, results[str(folder)])
     if not results:
         raise ValueError("runs must have a rotary one, trained on text, among them to be extended, got none")
     if as_json:
@@ -210,17 +215,27 @@ def _text_of(folder: Path, given: list[Path] | None) -> Any:
     """The text that was named, or the one the run was trained on."""
     from ..apps.lab import read_text
     from ..apps.lab.train import RUN
-    from ..apps.runs import checkpoint
+    from ..apps.runs.files import read_json
 
-    about = checkpoint.read_json(folder / RUN)["about"]
-    return read_text(given or about.get("paths", ()), glob=about.get("glob", "*"))
+    pattern = {"about": dict} if given else {"about": {"paths": [str], "glob": str}}
+    about = read_json(folder / RUN, pattern)["about"]
+    return read_text(given or about["paths"], glob=about.get("glob", "*"))
 
 
 def _numbers(name: str, words: str) -> list[float]:
     try:
-        return [float(word) for word in words.split(",")]
+        numbers = [float(word) for word in words.split(",")]
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError
+        return numbers
     except ValueError:
         raise ValueError(f"{name} must be numbers with commas, got {words!r}") from None
+
+
+def _whole(number: float) -> int:
+    if not number.is_integer():
+        raise ValueError(f"factors must be integers of at least 1, got {number:g}")
+    return int(number)
 
 
 def _print_table(title: str, table: dict[str, Any]) -> None:

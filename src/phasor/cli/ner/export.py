@@ -3,7 +3,7 @@ from typing import Annotated
 
 import typer
 
-from .options import ModelFolder
+from .options import ModelFolder, prepare
 
 
 def export(
@@ -12,10 +12,11 @@ def export(
 ) -> None:
     """Write the scores as ONNX, with batch and length of any size. Needs onnx and onnxscript."""
     from ...apps.ner import load
+    from ...apps.ner.export import export as write
 
+    prepare(None, "cpu")
+    saved = load(model).model
     try:
-        from ...apps.ner.export import export as write
-
-        print(write(load(model).model, out))
+        print(write(saved, out))
     except ModuleNotFoundError as error:
-        raise ValueError(f"export needs {error.name}; install it with: pip install onnx onnxscript") from None
+        raise ValueError(f"export needs {error.name}; install it with: pip install 'phasor[onnx]'") from None

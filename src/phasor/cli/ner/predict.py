@@ -23,7 +23,7 @@ def predict_texts(
     from ...apps.ner import load, predict
     from ...apps.ner.data.lines import split_lines
     from ...apps.ner.view import page, terminal
-    from ...apps.runs.checkpoint import write_atomically
+    from ...apps.runs.files import write_atomically
 
     prepare(threads, device)
     texts = split_lines(Path(file), sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
