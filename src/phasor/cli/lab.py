@@ -121,7 +121,7 @@ def evaluate(
     if as_json:
         print(json.dumps(results, indent=2))
         return
-    gathered = gather(runs)
+    gathered = gather(runs, ["evaluation"])
     for task in ("text", "copy", "passkey"):
         value = "loss" if task == "text" else "accuracy"
         if table := by_length(gathered, task, value):
@@ -163,7 +163,7 @@ def extend(
     if as_json:
         print(json.dumps(results, indent=2))
         return
-    _print_table("times the length", extensions(gather(list(map(Path, results))), "table", "factor"))
+    _print_table("times the length", extensions(gather(list(results), ["extension"]), "table", "factor"))
     print(next(iter(results.values()))["protocol"])
 
 
@@ -214,12 +214,16 @@ def _library() -> Iterator[None]:
 def _text_of(folder: Path, given: list[Path] | None) -> Any:
     """The text that was named, or the one the run was trained on."""
     from ..apps.lab import read_text
+    from ..apps.lab.results import read_run
     from ..apps.lab.train import RUN
-    from ..apps.runs.files import read_json
 
-    pattern = {"about": dict} if given else {"about": {"paths": [str], "glob": str}}
-    about = read_json(folder / RUN, pattern)["about"]
-    return read_text(given or about["paths"], glob=about.get("glob", "*"))
+    about = read_run(folder)["about"]
+    try:
+        return read_text(given or about.get("paths", ()), glob=about.get("glob", "*"))
+    except (ValueError, OSError) as error:
+        if given:
+            raise
+        raise ValueError(f"{error}; so {folder / RUN} says of its text: name another place with --text") from None
 
 
 def _numbers(name: str, words: str) -> list[float]:

@@ -86,9 +86,13 @@ def _files(path: Path, glob: str) -> list[Path]:
         raise ValueError(f"text path must exist, got {str(path)!r}")
     if not path.is_dir():
         return [path]
+    try:
+        named = sorted(path.rglob(glob))
+    except (ValueError, NotImplementedError) as error:
+        raise ValueError(f"glob must be a pattern of names, such as *.txt, got {glob!r}: {error}") from None
     found = [
         file
-        for file in sorted(path.rglob(glob))
+        for file in named
         if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
     ]
     if not found:

@@ -11,9 +11,10 @@ from .train import CHECKPOINT, RUN
 
 EVALUATION, EXTENSION = "evaluation.json", "extension.json"
 NUMBER, MAYBE = (int, float), (int, float, type(None))
-ABOUT = {"run": dict, "about": dict}
-LOSSES = {"task": str, "protocol": str, "by_length": [{"length": int}]}
-STRETCHED = [{"scheme": str, "factor": int, "length": int, "loss": NUMBER}]
+ABOUT = {"run": dict, "about": {"command?": str, "text?": str, "paths?": [str], "glob?": str}}
+MEASURED = {"length": int, "loss?": MAYBE, "accuracy?": MAYBE, "blocks?": [NUMBER]}
+LOSSES = {"task": str, "protocol": str, "by_length": [MEASURED], "by_position?": (dict, type(None))}
+STRETCHED = [{"scheme": str, "factor": int, "length": int, "loss": NUMBER, "blocks?": [NUMBER]}]
 PATTERNS = {EVALUATION: LOSSES, EXTENSION: {"protocol": str, "table": STRETCHED, "curves": STRETCHED}}
 CURVE = {"position": [NUMBER], "loss": [NUMBER]}
 
@@ -44,23 +45,29 @@ def read_run(folder: Path) -> dict[str, Any]:
     return {"name": folder.name, "run": data["run"], "about": data["about"]}
 
 
-def gather(folders: Sequence[str | Path]) -> list[dict[str, Any]]:
-    """Per run: ``run`` and ``about`` as trained, and what was measured: ``evaluation``, ``extension``."""
+def gather(folders: Sequence[str | Path], parts: Sequence[str] = ("evaluation", "extension")) -> list[dict[str, Any]]:
+    """Per run: ``run`` and ``about`` as trained, and of what was measured those ``parts``; None for the others."""
     runs: list[dict[str, Any]] = []
     for folder in find_runs(folders):
         run = read_run(folder)
         for key, file in (("evaluation", EVALUATION), ("extension", EXTENSION)):
-            run[key] = read_json(folder / file, PATTERNS[file]) if (folder / file).is_file() else None
-        if run["evaluation"]:
-            value = "loss" if run["run"]["task"] == "text" else "accuracy"
-            read_json(folder / EVALUATION, {"by_length": [{value: MAYBE}]})
-            if run["evaluation"].get("by_position"):
-                read_json(folder / EVALUATION, {"by_position": CURVE})
+            there = key in parts and (folder / file).is_file()
+            run[key] = read_json(folder / file, PATTERNS[file]) if there else None
+        if run["evaluation"] and run["evaluation"].get("by_position"):
+            read_json(folder / EVALUATION, {"by_position": CURVE})
+        if any(row[key] < 1 for row in _rows(run) for key in ("length", "factor") if key in row):
+            raise ValueError(f"{folder} must have results at lengths and factors of at least 1; evaluate it again")
         runs.append(run)
     runs.sort(key=lambda run: (list(ENCODINGS).index(run["run"]["model"]["encoding"]), run["run"]["seed"]))
     if not any(run["evaluation"] or run["extension"] for run in runs):
         raise ValueError("runs must have been evaluated to be reported; call `phasor lab evaluate` on them first")
     return runs
+
+
+def _rows(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """All that was measured of a run."""
+    extension = run["extension"] or {"table": [], "curves": []}
+    return [*(run["evaluation"] or {"by_length": []})["by_length"], *extension["table"], *extension["curves"]]
 
 
 def by_length(runs: Sequence[dict[str, Any]], task: str, value: str) -> Points:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .files import conform, shown, write_atomically
+from .files import conform, parsed, shown, write_atomically
 
 KEY = "phasor"  # the only one of the metadata: of several, safetensors would write any first
 SEALED = {"sha256": str, "about": str}
@@ -39,10 +39,10 @@ def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor]
             return tensors, None
         if set(metadata) != {KEY}:
             raise ValueError(f"unknown metadata {shown(sorted(metadata))}")
-        sealed = conform(json.loads(metadata[KEY]), SEALED)
+        sealed = conform(parsed(metadata[KEY]), SEALED)
         if digest(tensors, sealed["about"]) != sealed["sha256"]:
             raise ValueError("content that has changed since it was written (SHA-256)")
-        return tensors, json.loads(sealed["about"])
+        return tensors, parsed(sealed["about"])
     except (ValueError, RuntimeError, RecursionError, SafetensorError) as error:
         raise damaged(path, what, error, way_out) from None
 
