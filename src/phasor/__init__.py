@@ -1,14 +1,14 @@
 """phasor: position encodings for attention, exact at every position."""
 
+# ruff: noqa: E402
+from . import interrupt
+
+interrupt.listen()  # before anything else is imported: torch takes seconds
+
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from . import interrupt
-
-interrupt.listen()  # before torch is imported, which takes seconds
-
-# ruff: noqa: E402
 from . import axes, encodings, heads, kernels, matrix, positions, scaling, temperature
 from .apply import (
     apply_qk_norm_rotary,

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from pathlib import Path
 from types import FrameType
 
 CODE = 128 + signal.SIGINT
@@ -30,7 +29,7 @@ def is_command(argv: list[str], orig_argv: list[str]) -> bool:
     """
     if argv[:1] == ["-m"]:  # as long as the package itself is being imported
         return "phasor" in orig_argv and orig_argv[orig_argv.index("phasor") - 1] == "-m"
-    return bool(argv) and Path(argv[0]).stem == "phasor"
+    return bool(argv) and os.path.basename(argv[0]) in ("phasor", "phasor.exe")
 
 
 def stop(signum: int, frame: FrameType | None) -> None:

@@ -15,10 +15,12 @@ COLOURS = (
 
 
 class Piece(NamedTuple):
-    """Characters of a text with the spans they lie in, outermost first, and the spans that end behind them."""
+    """Characters of a text with the spans they lie in, outermost first, and the spans that begin before them and end
+    behind them."""
 
     text: str
     inside: tuple[Prediction, ...]
+    starting: tuple[Prediction, ...]
     ending: tuple[Prediction, ...]
 
 
@@ -33,8 +35,9 @@ def pieces(text: str, spans: Sequence[Prediction]) -> Iterator[Piece]:
     for start, end in pairwise(cuts):
         inside = [span for span in spans if span.start <= start and end <= span.end]
         inside.sort(key=lambda span: (span.start, -span.end, span.label))
+        starting = tuple(span for span in inside if span.start == start)
         ending = sorted((span for span in inside if span.end == end), key=lambda span: (-span.start, span.label))
-        yield Piece(text[start:end], tuple(inside), tuple(ending))
+        yield Piece(text[start:end], tuple(inside), starting, tuple(ending))
 
 
 def terminal(text: str, spans: Sequence[Prediction], labels: Sequence[str]) -> Any:
@@ -51,7 +54,11 @@ def terminal(text: str, spans: Sequence[Prediction], labels: Sequence[str]) -> A
 
 
 def page(texts: Sequence[str], predictions: Sequence[Sequence[Prediction]], labels: Sequence[str]) -> str:
-    """A page of HTML with nothing outside it. Spans that nest are underlined once for each span around them."""
+    """A page of HTML with nothing outside it.
+
+    A span has the colour of its label, an edge where it begins and where it ends, and behind it its label and its
+    probability; each span around it is a line below it.
+    """
     colours = colours_of(labels)
     legend = " ".join(
         f'<span class="s" style="background:{c}">{html.escape(name)}</span>' for name, c in colours.items()
@@ -72,22 +79,43 @@ def _paragraph(text: str, spans: Sequence[Prediction], colours: dict[str, str]) 
         words = html.escape(piece.text)
         if piece.inside:
             *around, inner = piece.inside
-            lines = ",".join(f"0 {3 * i + 3}px 0 {colours[span.label]}" for i, span in enumerate(reversed(around)))
-            style = f"background:{colours[inner.label]}" + (f";box-shadow:{lines}" if lines else "")
-            title = html.escape(", ".join(f"{span.label} {span.score:.3f}" for span in piece.inside))
-            words = f'<span class="s" style="{style}" title="{title}">{words}</span>'
-        badges = (f'<sub style="color:{colours[span.label]}">{html.escape(span.label)}</sub>' for span in piece.ending)
+            words = f'<span class="s{_edges(piece)}" style="{_style(around, inner, colours)}">{words}</span>'
+        badges = (
+            f'<sub><i style="background:{colours[span.label]}"></i>{html.escape(span.label)} {span.score:.2f}</sub>'
+            for span in piece.ending
+        )
         out.append(words + "".join(badges))
     return "".join(out)
 
 
+def _edges(piece: Piece) -> str:
+    return (" b" if piece.starting else "") + (" e" if piece.ending else "")
+
+
+def _style(around: Sequence[Prediction], inner: Prediction, colours: dict[str, str]) -> str:
+    """The inner span's background, and below it a line for each span around, parted by lines of the page's colour."""
+    lines = []
+    for i, span in enumerate(reversed(around)):
+        lines += [f"0 {5 * i + 2}px 0 var(--page)", f"0 {5 * i + 5}px 0 {colours[span.label]}"]
+    return f"background:{colours[inner.label]}" + (f";box-shadow:{','.join(lines)}" if lines else "")
+
+
 _PAGE = """<!doctype html>
-<html><head><meta charset="utf-8"><title>Spans</title><style>
-body {{ font: 17px/2.1 system-ui, sans-serif; max-width: 50em; margin: 2em auto; padding: 0 1em; color: #111; }}
-.s {{ padding: 1px 2px; border-radius: 2px; }}
-sub {{ font: bold .62em sans-serif; margin: 0 .3em 0 .15em; filter: brightness(.62); vertical-align: baseline; }}
-p {{ white-space: pre-wrap; border-bottom: 1px solid #eee; margin: 0; padding: .3em 0; }}
-</style></head><body><p>{legend}</p>
+<html lang="mul"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Spans</title><style>
+:root {{ color-scheme: light dark; --page: #fff; --text: #111; --rule: #ddd; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --page: #16181c; --text: #e6e6e6; --rule: #3a3d44; }} }}
+body {{ font: 17px/2.3 system-ui, sans-serif; max-width: 50em; margin: 0 auto; padding: 1em; }}
+body {{ background: var(--page); color: var(--text); overflow-wrap: anywhere; }}
+h1 {{ font-size: 1.3em; line-height: 1.2; }}
+.s {{ padding: 1px 2px; color: #111; }}
+.b {{ border-left: 2px solid var(--text); }}
+.e {{ border-right: 2px solid var(--text); }}
+sub {{ font: .68em/1 system-ui, sans-serif; margin: 0 .4em 0 .15em; vertical-align: baseline; white-space: nowrap; }}
+i {{ display: inline-block; width: .7em; height: .7em; margin-right: .25em; }}
+p {{ white-space: pre-wrap; border-bottom: 1px solid var(--rule); margin: 0; padding: .3em 0; }}
+</style></head><body><h1>Spans</h1>
+<p>{legend}</p>
 {body}
 </body></html>
 """
