@@ -49,6 +49,7 @@ def training(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND, *words, "--dim", "16", "--heads", "2", "--json"],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the tests may run behind a shell's &
     )  # fmt: skip
     assert process.stdout.readline() == "importing\n"
     yield process
