@@ -1,5 +1,10 @@
 """phasor: position encodings for attention, exact at every position."""
 
+# ruff: noqa: E402
+from . import interrupt
+
+interrupt.listen()  # before anything else is imported: torch takes seconds
+
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any

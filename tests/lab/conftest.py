@@ -45,7 +45,7 @@ def config(text: Text) -> RunConfig:
 def start() -> Callable[..., ForkServerProcess]:
     """Start ``child.train_in_child(*args)`` in a process that has torch already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "phasor.apps.lab"])
+    context.set_forkserver_preload(["torch", "torch._dynamo", "phasor.apps.lab"])  # an optimizer imports the second
 
     def run(*args: object) -> ForkServerProcess:
         process = context.Process(target=child.train_in_child, args=args)

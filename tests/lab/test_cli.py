@@ -26,7 +26,19 @@ def test_from_text_to_report(text_file, tmp_path):
     pytest.importorskip("matplotlib")
     runs = tmp_path / "runs"
     trained = json.loads(
-        call("train", text_file, "--out", runs, "--encoding", "rotary", "--encoding", "learned", *TINY, "--json")
+        call(
+            "train",
+            "--text",
+            text_file,
+            "--out",
+            runs,
+            "--encoding",
+            "rotary",
+            "--encoding",
+            "learned",
+            *TINY,
+            "--json",
+        )
     )
     assert [(Path(run["folder"]).name, run["steps"]) for run in trained] == [
         ("text-rotary-seed0", 5),
@@ -37,14 +49,15 @@ def test_from_text_to_report(text_file, tmp_path):
     extended = json.loads(call("extend", runs, "--schemes", "none,yarn", "--factors", "2", "--tokens", "64", "--json"))
     assert list(extended) == [str(runs / "text-rotary-seed0")]
     reported = json.loads(call("report", runs, "--out", tmp_path / "report", "--json"))
-    assert set(reported["sections"]) == {"loss_by_length", "loss_by_position", "extension_table", "extension_curves"}
+    curves = {"loss_by_length", "differences", "loss_by_position", "extension_table", "extension_curves"}
+    assert set(reported["sections"]) == curves | {"extension_differences"}
     assert (tmp_path / "report" / "report.html").stat().st_size > 10_000
 
 
 def test_for_people_there_are_tables_and_the_protocol(text_file, tmp_path):
     runs = tmp_path / "runs"
     assert "5 steps, last loss" in call("train", text_file, "--out", runs, *TINY)
-    assert "already finished" in call("train", text_file, "--out", runs, *TINY)
+    assert "already finished" in call("train", "--text", text_file, "--out", runs, *TINY)
     shown = call("evaluate", runs, "--times", "1,2", "--tokens", "256", "--stride", "4")
     assert "rotary" in shown
     assert "windows of the context length start every 4 bytes and their last 4 bytes are scored" in shown
@@ -67,10 +80,17 @@ def test_tasks_need_no_text(tmp_path):
     "words, message",
     [
         (["train", "nowhere.txt"], "text path must exist, got 'nowhere.txt'"),
+        (["train", "--text", "nowhere.txt"], "text path must exist, got 'nowhere.txt'"),
         (["train", "--encoding", "rope"], "encoding must be one of"),
+        (["train", "--layers", "1000000000"], "layers must be at most 1,024, got 1,000,000,000; make it smaller"),
+        (["train", "--dim", "16384", "--layers", "1000"], "the number of weights must be at most 2,147,483,648, got"),
+        (
+            ["train", "--batch", "1000000000"],
+            r"batch \* length must be at most 4,194,304, got 64,000,000,000; make the b",
+        ),
         (["evaluate", "nowhere"], "folder must hold runs as `phasor lab train` makes them, got 'nowhere'"),
         (["report", "nowhere"], "folder must hold runs"),
-        (["export", "nowhere", "x"], "run must be a folder with checkpoint.pt"),
+        (["export", "nowhere", "x"], "run must be a folder with checkpoint.safetensors"),
     ],
 )
 def test_mistakes_are_value_errors(tmp_path, monkeypatch, words, message):
@@ -82,8 +102,13 @@ def test_mistakes_are_value_errors(tmp_path, monkeypatch, words, message):
 
 def test_lists_of_numbers_are_checked(text_file, tmp_path):
     call("train", text_file, "--out", tmp_path, *TINY)
-    with pytest.raises(ValueError, match="times must be numbers with commas, got '1;2'"):
-        call("evaluate", tmp_path, "--times", "1;2")
+    for bad in ("1;2", "nan", "1,inf", ""):
+        with pytest.raises(ValueError, match=f"times must be numbers with commas, got '{bad}'"):
+            call("evaluate", tmp_path, "--times", bad)
+    with pytest.raises(ValueError, match="times must give contexts of at most 1,048,576 bytes, got 1e"):
+        call("evaluate", tmp_path, "--times", "1e9")
+    with pytest.raises(ValueError, match="factors must be integers of at least 1, got"):
+        call("extend", tmp_path, "--factors", "2.5")
 
 
 @pytest.mark.slow

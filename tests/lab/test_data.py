@@ -14,15 +14,28 @@ def test_files_are_joined_in_order_and_hashed(tmp_path):
     (tmp_path / "a.log").write_bytes(b"no")
     (tmp_path / ".hidden.txt").write_bytes(b"no")
     text = read_text([tmp_path], glob="*.txt")
-    assert text.data.numpy().tobytes() == "één\nzwei".encode()
-    assert text.sha256 == hashlib.sha256("één\nzwei".encode()).hexdigest()
+    assert text.train.numpy().tobytes() == "één\nzwei".encode()  # too short to hold a byte out
+    each = [hashlib.sha256(data.encode()).hexdigest() for data in ("één", "zwei")]
+    assert text.sha256 == hashlib.sha256("\n".join(each).encode()).hexdigest()
+    assert read_text([tmp_path / "a.txt"]).sha256 == each[0]
     assert (text.files, text.names) == (2, (str(tmp_path),))
 
 
-def test_the_last_tenth_is_held_out(text):
-    whole = text.data.numpy().tobytes()
-    assert text.train.numpy().tobytes() + text.held_out.numpy().tobytes() == whole
-    assert len(text.held_out) == len(whole) // 10
+def test_the_last_tenth_of_every_file_is_held_out(tmp_path):
+    for name in "ab":
+        (tmp_path / name).write_text("".join(f"{name}{i}" for i in range(10)))  # 20 bytes
+    text = read_text([tmp_path])
+    assert text.train.numpy().tobytes() == b"a0a1a2a3a4a5a6a7a8\nb0b1b2b3b4b5b6b7b8"
+    assert text.held_out.numpy().tobytes() == b"a9\nb9"
+    assert read_text([tmp_path / "b"]).held_out.numpy().tobytes() == b"b9"
+
+
+def test_where_a_file_ends_is_part_of_what_a_text_is(tmp_path):
+    for name, data in (("a", "one\ntwo"), ("b", "one"), ("c", "two")):
+        (tmp_path / name).write_text(data)
+    one, two = read_text([tmp_path / "a"]), read_text([tmp_path / "b", tmp_path / "c"])
+    assert torch.equal(one.train, two.train)
+    assert one.sha256 != two.sha256
 
 
 def test_batches_are_windows_of_the_training_part(text):
@@ -51,7 +64,8 @@ def test_the_last_byte_of_the_training_part_can_be_a_target(tmp_path):
 def test_the_default_is_pythons_own_library():
     text = read_text()
     assert text.files == len(standard_library()) > 100
-    assert text.data.numpy().tobytes().startswith(standard_library()[0].read_bytes())
+    first = standard_library()[0].read_bytes()
+    assert text.train.numpy().tobytes().startswith(first[: len(first) * 9 // 10])
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
+import json
+
 import pytest
 import torch
 
 from phasor.apps.ner.export import export
 
-from .toy import model
+from .toy import LABELS, model
 
-pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxscript")
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -21,6 +23,13 @@ onnxruntime = pytest.importorskip("onnxruntime")
 def test_onnx_has_torchs_scores_for_every_batch_and_length(tmp_path, shape):
     spans = model(**shape).eval()
     session = onnxruntime.InferenceSession(export(spans, tmp_path / "model.onnx"))
+    metadata = {name: json.loads(value) for name, value in session.get_modelmeta().custom_metadata_map.items()}
+    assert metadata == {"labels": list(LABELS), "max_length": 32, "overlap": 8}
+    graph = onnx.load(tmp_path / "model.onnx").graph
+    told = {value.name: value.doc_string for value in (*graph.input, *graph.output)}
+    assert list(told) == ["ids", "mask", "content", "scores"]
+    assert "0 for padding, which is last" in told["mask"] and "special" in told["content"]
+    assert "sigmoid(2 s)" in told["scores"]
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
     for batch, length in ((2, 5), (1, 1), (3, 17), (1, 300)):
         ids = torch.randint(0, 10, (batch, length))

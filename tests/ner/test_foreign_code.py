@@ -6,13 +6,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from safetensors.torch import load_file, save_file
 
-from phasor.apps.ner.model import save
+from phasor.apps.ner.model import WAY_OUT, save
 from phasor.apps.ner.pretrained import load_pretrained, make_pretrained
 
-from .toy import DEV, TOKENIZER, TRAIN, model, write_spans
+from .toy import DEV, RUN, TOKENIZER, TRAIN, model, write_spans
 
 pytest.importorskip("typer")
 transformers = pytest.importorskip("transformers")
@@ -58,43 +60,85 @@ def write(place: Path, folder: Path, settings: dict) -> Path:
     return folder
 
 
-def refusal(place: Path, *words: object) -> str:
-    """What `phasor ner` says on stderr; asserts that it ends as for any mistake and that nothing ran or was asked."""
-    (place / "watch").mkdir()
-    (place / "watch" / "sitecustomize.py").write_text(WATCH.format(asked=str(place / "asked")))
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
-    environment |= {"HF_HOME": str(place / "home"), "PYTHONPATH": os.pathsep.join([str(place / "watch"), str(SRC)])}
-    done = subprocess.run(
-        [sys.executable, "-m", "phasor", "ner", *map(str, words)],
-        input="y\n" * 9, capture_output=True, text=True, cwd=place, env=environment,
-    )  # fmt: skip
-    assert not (place / "ran").exists()
-    assert not (place / "asked").exists()
-    assert (done.returncode, done.stdout) == (2, ""), done.stdout + done.stderr
-    return done.stderr
+# Every command as a process of its own would run it, with a yes to all questions; torch is imported once for all.
+CALL_ALL = """import contextlib, io, json, pathlib, sys
+from phasor.cli import main
+answers = []
+for words in json.loads(sys.argv[1]):
+    sys.argv, sys.stdin = ["phasor", *words], io.StringIO("y\\n" * 9)
+    out, err, code = io.StringIO(), io.StringIO(), None
+    out.reconfigure = err.reconfigure = lambda **_: None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    answers.append([code, out.getvalue(), err.getvalue()])
+print("ANSWERS" + json.dumps(answers))
+"""
 
 
-@pytest.mark.parametrize("settings", [OWN, OF_THE_HUB, TOKENIZER_ONLY], ids=["own", "of the hub", "tokenizer"])
-def test_training_runs_no_code_of_an_encoder(tmp_path, settings):
-    data = write_spans(tmp_path / "train.jsonl", TRAIN), "--dev", write_spans(tmp_path / "dev.jsonl", DEV)
-    folder = write(tmp_path, tmp_path / "theirs", settings)
-    said = refusal(tmp_path, "train", *data, "--out", tmp_path / "model", "--encoder", folder, "--epochs", 1)
-    assert said == f"phasor: {NEVER_RUN.format(folder=str(folder))}\n"
-    assert not (tmp_path / "model").exists()
+class Case(NamedTuple):
+    place: Path
+    words: list[object]
+    said: str
 
 
-@pytest.mark.parametrize("settings", [OWN, OF_THE_HUB], ids=["own", "of the hub"])
-def test_prediction_runs_no_code_of_a_model(tmp_path, settings):
-    saved = tmp_path / "model"
-    save(saved, model(), TOKENIZER, {})
+def training(place: Path, settings: dict) -> Case:
+    place.mkdir()
+    data = write_spans(place / "train.jsonl", TRAIN), "--dev", write_spans(place / "dev.jsonl", DEV)
+    folder = write(place, place / "theirs", settings)
+    words = ["train", *data, "--out", place / "model", "--encoder", folder, "--epochs", 1]
+    return Case(place, words, f"phasor: {NEVER_RUN.format(folder=str(folder))}\n")
+
+
+def prediction(place: Path, settings: dict) -> Case:
+    saved = place / "saved"
+    save(saved, model(), TOKENIZER, RUN)
+    save_file(load_file(saved / "model.safetensors"), saved / "model.safetensors")  # without the seals of the others
     about = json.loads((saved / "config.json").read_text())
     about["model"]["encoder"] = "pretrained"
     (saved / "config.json").write_text(json.dumps(about))
-    folder = write(tmp_path, saved / "encoder", settings)
-    (tmp_path / "texts").write_text("ada met bob\n")
-    reason = NEVER_RUN.format(folder=str(folder))
-    said = refusal(tmp_path, "predict", saved, tmp_path / "texts")
-    assert said == f"phasor: {saved} must hold a model of `phasor ner train`, got: {reason}\n"
+    reason = NEVER_RUN.format(folder=str(write(place, saved / "encoder", settings)))
+    (place / "texts").write_text("ada met bob\n")
+    said = f"phasor: {saved} must hold a model of `phasor ner train`, got: {reason}; {WAY_OUT}\n"
+    return Case(place, ["predict", saved, place / "texts"], said)
+
+
+CASES = {
+    "training, own": (training, OWN),
+    "training, of the hub": (training, OF_THE_HUB),
+    "training, tokenizer": (training, TOKENIZER_ONLY),
+    "prediction, own": (prediction, OWN),
+    "prediction, of the hub": (prediction, OF_THE_HUB),
+}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """``{name: (case, exit code, stdout, stderr)}`` of the commands, and whether any asked for the network."""
+    place = tmp_path_factory.mktemp("foreign")
+    (place / "watch").mkdir()
+    (place / "watch" / "sitecustomize.py").write_text(WATCH.format(asked=str(place / "asked")))
+    cases = [make(place / name.replace(", ", "-"), settings) for name, (make, settings) in CASES.items()]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
+    environment |= {"HF_HOME": str(place / "home"), "PYTHONPATH": os.pathsep.join([str(place / "watch"), str(SRC)])}
+    words = json.dumps([["ner", *map(str, case.words)] for case in cases])
+    done = subprocess.run(
+        [sys.executable, "-c", CALL_ALL, words], capture_output=True, text=True, cwd=place, env=environment
+    )
+    found = json.loads(done.stdout.split("ANSWERS")[-1]) if done.returncode == 0 else pytest.fail(done.stderr)
+    return dict(zip(CASES, zip(cases, found, strict=True), strict=True)), (place / "asked").exists()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_code_of_a_folder_is_run_and_nobody_is_asked(answers, name):
+    cases, asked = answers
+    case, (code, out, err) = cases[name]
+    assert (code, out, err) == (2, "", case.said)
+    assert not (case.place / "ran").exists()
+    assert not (case.place / "model").exists()
+    assert not asked
 
 
 @pytest.mark.parametrize("load", [make_pretrained, load_pretrained])

@@ -1,3 +1,5 @@
+import json
+import re
 import shutil
 
 import pytest
@@ -8,10 +10,11 @@ from torch import nn
 from phasor.apps.ner import load, make_tokenizer, predict, train
 from phasor.apps.ner.encoders import BiLSTM
 from phasor.apps.ner.model import SpanModel, save
-from phasor.apps.ner.pretrained import load_pretrained
+from phasor.apps.ner.pretrained import load_pretrained, make_pretrained
 from phasor.apps.ner.setup import tokenizer_and_limits
+from phasor.apps.ner.tokens import tokenizer_of_encoder
 
-from .toy import DEV, TOKENIZER, TRAIN, model, model_config, train_config
+from .toy import DEV, RUN, TOKENIZER, TRAIN, model, model_config, train_config
 
 KINDS = [{"encoder": "bilstm"}, {"encoder": "transformer"}, {"encoder": "transformer", "encoder_positions": "none"}]
 
@@ -91,7 +94,7 @@ def test_positions_reach_the_rotary_transformer():
 @pytest.mark.parametrize("shape", KINDS)
 def test_a_saved_model_has_the_same_scores(tmp_path, shape):
     spans = model(**shape).eval()
-    save(tmp_path, spans, TOKENIZER, {"train": {}})
+    save(tmp_path, spans, TOKENIZER, RUN)
     again = load(tmp_path)
     ids, mask = rows(torch.ones(2, 6, dtype=torch.bool))
     assert torch.equal(again.model(ids, mask), spans(ids, mask))
@@ -101,10 +104,10 @@ def test_a_saved_model_has_the_same_scores(tmp_path, shape):
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
 def test_a_folder_without_a_file_or_with_a_damaged_one_is_named(tmp_path, name):
-    save(tmp_path, model(), TOKENIZER, {})
+    save(tmp_path, model(), TOKENIZER, RUN)
     data = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(data[: len(data) // 2])
-    with pytest.raises(ValueError, match="must hold a model of `phasor ner train`, got: "):
+    with pytest.raises(ValueError, match=r"must (hold a model|be the weights of a model) of `phasor ner train`, got: "):
         load(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(
@@ -122,11 +125,83 @@ def test_a_folder_without_a_file_or_with_a_damaged_one_is_named(tmp_path, name):
         ({"dim": 30}, "dim must be a multiple of"),
         ({"dropout": 1.0}, "dropout must be below 1, got 1.0"),
         ({"overlap": 32}, "overlap must be below max_length = 32, got 32"),
+        ({"layers": 10**9}, "layers must be at most 1,024, got 1,000,000,000; make it smaller"),
+        ({"layers": 1e9}, "layers must be an integer of at least 1, got 1000000000.0"),
+        ({"head_dim": 10**9}, "head_dim must be at most 4,096, got 1,000,000,000"),
+        ({"dim": 2**14, "layers": 1024}, "the number of weights must be at most 2,147,483,648, got"),
+        ({"labels": ("a", "b", "a")}, "labels must differ, got 'a' twice"),
+        ({"labels": (1, 2)}, r"labels must be a tuple of names, got \(1, 2\)"),
+        ({"labels": "person"}, "labels must be a tuple of names, got 'person'"),
+        ({"rotary": 1}, "rotary must be True or False, got 1"),
     ],
 )
 def test_bad_shapes_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         model_config(**changes)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"train": None}, "train must be dict, got None"),
+        ({"train": 5}, "train must be dict, got 5"),
+        ({"train": {}}, "settings must have the keys"),
+        ({"model": []}, "model must be dict, got []"),
+    ],
+)
+def test_settings_that_are_not_those_of_a_training_are_named(tmp_path, change, message):
+    """In a folder without seals, as older versions wrote them."""
+    save(tmp_path, model(), TOKENIZER, RUN)
+    save_file(load_file(tmp_path / "model.safetensors"), tmp_path / "model.safetensors")
+    load(tmp_path)
+    about = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(about | change))
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        load(tmp_path)
+    assert str(error.value).endswith("put back what was there, or train again")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_a_change_that_no_weight_tells_of_is_noticed(tmp_path, name):
+    save(tmp_path, model(), TOKENIZER, RUN)
+    text = (tmp_path / name).read_text()
+    changed = text.replace('"rotary": true', '"rotary": false').replace('"a": ', '"A": ')
+    assert changed != text
+    (tmp_path / name).write_text(changed)
+    with pytest.raises(
+        ValueError, match=f"got: {name} that is absent or has changed since it was written beside the we"
+    ):
+        load(tmp_path)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_named(tmp_path):
+    save(tmp_path, model(vocab=5), TOKENIZER, RUN)
+    with pytest.raises(ValueError, match=r"tokenizer.json: token 17, where the model has 5 embeddings"):
+        load(tmp_path)
+
+
+def test_an_encoder_of_absurd_size_is_refused_before_it_is_built(bert, tmp_path):
+    settings = json.loads((bert / "config.json").read_text())
+    for change, message in (
+        ({"num_hidden_layers": 10**9}, "encoder must have at most 1024 layers, got 1000000000 in the config of"),
+        ({"intermediate_size": 10**12}, "the number of weights must be at most 2,147,483,648, got"),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(settings | change))
+        with pytest.raises(ValueError, match=message):
+            make_pretrained(tmp_path)
+
+
+def test_nobody_is_asked_for_a_tokenizer(bert, monkeypatch):
+    """The names of files that are absent are not looked up at the hub, whatever the environment allows."""
+    import transformers
+
+    asked = []
+    real = transformers.AutoTokenizer.from_pretrained
+    monkeypatch.setattr(
+        transformers.AutoTokenizer, "from_pretrained", lambda *a, **how: (asked.append(how), real(*a, **how))[1]
+    )
+    tokenizer_of_encoder(bert)
+    assert asked == [{"local_files_only": True, "trust_remote_code": False}]
 
 
 def test_bytes_cover_every_text():

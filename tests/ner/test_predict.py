@@ -11,7 +11,7 @@ from phasor.apps.ner.metrics import Scores
 from phasor.apps.ner.predict import predict_windows
 from phasor.apps.ner.report import page as score_page
 from phasor.apps.ner.report import to_dict
-from phasor.apps.ner.view import page, pieces, terminal
+from phasor.apps.ner.view import colours_of, page, pieces, terminal
 from phasor.heads import decode
 
 from .toy import DEV, LABELS, TOKENIZER, model
@@ -98,8 +98,24 @@ def test_the_page_shows_the_text_escaped_with_every_label():
     body = made.split("</p>\n")[1]
     shown = html.unescape(re.sub(r"<sub.*?</sub>|<[^>]*>", "", body))
     assert shown == TEXT
-    assert re.findall(r"<sub[^>]*>(.*?)</sub>", body) == ["place 0.80", "club 0.90"]
-    assert "http" not in made
+    assert re.findall(r"<sub>.*?</i>(.*?)</sub>", body) == ["place 0.80", "club 0.90"]  # no hovering needed
+    assert "http" not in made and "title=" not in made
+
+
+def test_the_page_is_one_for_phones_and_readers_aloud():
+    made = page([TEXT], [[CLUB]], LABELS)
+    assert '<html lang="' in made and 'name="viewport" content="width=device-width' in made
+    assert made.count("<h1>") == 1 and "prefers-color-scheme: dark" in made
+
+
+def test_spans_of_one_label_that_nest_do_not_look_like_one():
+    outer, inner = Prediction(3, 12, "club", 0.9), Prediction(3, 7, "club", 0.8)
+    one, two = (page([TEXT], [spans], LABELS).split("</p>\n")[1] for spans in ([outer], [outer, inner]))
+    assert "box-shadow" not in one
+    (lines,) = re.findall(r"box-shadow:([^\"]*)", two)
+    page_line, club_line = lines.split(",")
+    assert page_line.endswith("var(--page)") and club_line.endswith(colours_of(LABELS)["club"])
+    assert re.findall(r'class="s([ be]*)"', two) == [" b e", " e"]  # both ends of the inner one can be seen
 
 
 def test_the_terminal_text_names_every_span():
@@ -119,15 +135,3 @@ def test_the_page_of_scores_says_what_is_taken_for_what():
         ["club", "1", "3", "1", "2"], ["name", "2", ".", ".", "."], ["extra", ".", "5"]
     ]  # fmt: skip
     assert json.loads(json.dumps(to_dict(scores)))["confusion"][1] == ["club", "name", 1]
-
-
-def test_the_page_says_what_it_shows_without_a_mouse():
-    """Labels and scores as text, nested spans of one type as two lines, and what phones, readers and the night need."""
-    spans = [Prediction(0, 8, "club", 0.91), Prediction(3, 8, "club", 0.52)]
-    made = page(["AC Milan won"], [spans], ["club"])
-    assert '<html lang="en">' in made and 'name="viewport"' in made and made.count("<h1>") == 1
-    assert "prefers-color-scheme: dark" in made and "title=" not in made
-    assert "club 0.91</sub>" in made and "club 0.52</sub>" in made
-    (nested,) = re.findall(r'style="([^"]*)">Milan<', made)
-    line, gap = "0 4px 0 #e69f00", "0 2px 0 var(--paper)"
-    assert nested.endswith(f"{gap},{line}") and nested.startswith("background:#e69f00")

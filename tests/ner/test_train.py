@@ -75,8 +75,8 @@ def test_a_killed_run_ends_with_the_same_weights(whole, tmp_path, monkeypatch, a
     killed = tmp_path / "killed"
     save, calls = checkpoint.save, []
 
-    def save_and_die(path, state):
-        save(path, state)
+    def save_and_die(path, *state):
+        save(path, *state)
         calls.append(path)
         if len(calls) == after:
             raise Killed
@@ -90,6 +90,40 @@ def test_a_killed_run_ends_with_the_same_weights(whole, tmp_path, monkeypatch, a
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
     assert log(whole) == log(killed)
     assert sorted(path.name for path in whole.iterdir()) == sorted(path.name for path in killed.iterdir())
+
+
+def steps_of_checkpoints(folder, monkeypatch, **options):
+    """The steps after which a run of two epochs of 15 steps writes a checkpoint."""
+    steps, save = [], checkpoint.save
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            checkpoint, "save", lambda path, tensors, about: (steps.append(about["step"]), save(path, tensors, about))
+        )
+        run(folder, epochs=2, **options)
+    return steps
+
+
+def test_checkpoints_are_written_when_it_is_said(tmp_path, monkeypatch, whole):
+    """Every so many steps and at the end of every epoch, once where both fall together, also by a run that goes on."""
+    assert steps_of_checkpoints(tmp_path / "a", monkeypatch, checkpoint_every=4) == [4, 8, 12, 15, 16, 20, 24, 28, 30]
+    assert steps_of_checkpoints(tmp_path / "b", monkeypatch, checkpoint_every=5) == [5, 10, 15, 20, 25, 30]
+    assert steps_of_checkpoints(tmp_path / "a", monkeypatch, checkpoint_every=4) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "advance", die_at(20, Session.advance))
+        with pytest.raises(Killed):
+            run(tmp_path / "c", epochs=2, checkpoint_every=4)
+    assert steps_of_checkpoints(tmp_path / "c", monkeypatch, checkpoint_every=7) == [21, 28, 30]
+    weights = (folder / "model.safetensors" for folder in (whole, tmp_path / "a", tmp_path / "b", tmp_path / "c"))
+    assert len({path.read_bytes() for path in weights}) == 1
+
+
+def die_at(step, advance):
+    def dying(session, windows):
+        if session.step == step:
+            raise Killed
+        return advance(session, windows)
+
+    return dying
 
 
 def test_a_finished_run_is_left_as_it_is(tmp_path):

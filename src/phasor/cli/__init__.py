@@ -1,7 +1,10 @@
 """The command line: `phasor inspect`, `demo`, `bench`, `golden`, `check`, `lab`, `ner`. One file per command, thin."""
 
 import os
+import signal
 import sys
+
+from ..interrupt import LINE, Stopped, leave, stop
 
 # What a command may need beyond the command line itself -> the extra of phasor that brings it.
 EXTRAS = {
@@ -11,7 +14,19 @@ EXTRAS = {
 
 
 def main() -> None:
-    """Run the command line. A mistake of the user's is one line on stderr and exit code 2, never a traceback."""
+    """Run the command line. A mistake of the user's is one line on stderr and exit code 2, never a traceback; Ctrl-C is
+    one line and exit code 130."""
+    try:
+        _run()
+    except Stopped:
+        print(LINE, file=sys.stderr)
+        raise
+    finally:
+        if signal.getsignal(signal.SIGINT) is stop:
+            signal.signal(signal.SIGINT, leave)  # nothing is left to be closed
+
+
+def _run() -> None:
     try:
         from .app import app
     except ModuleNotFoundError as error:

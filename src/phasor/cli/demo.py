@@ -1,4 +1,5 @@
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,8 @@ def demo(
         raise ValueError(f"--out must be a folder, got the file {str(out)!r}; name another")
     from ..apps.demo import run
 
+    if find_spec("matplotlib") is None:
+        raise ValueError("demo needs matplotlib; install it with: pip install 'phasor[plots]'")
     results = run(out, say=(lambda line: None) if as_json else print, train=train, progress=not as_json)
     if as_json:
         print(json.dumps(results, indent=2))

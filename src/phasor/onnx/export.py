@@ -28,12 +28,15 @@ def export(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     custom_translation_table: Mapping[Any, Any] | None = None,
+    documentation: Mapping[str, str] | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> Path:
     """Write ``module`` as ONNX, by ``torch.onnx.export(dynamo=True)`` with the same arguments; returns ``path``.
 
     Rotations are plain nodes, with exact phases as int64, in every opset from 18. With ``kernel="onnx"`` (`rotate`,
     `apply_rotary_qk`, `Rotary`, `patch`) each is one node RotaryEmbedding, which opset 23 brought. Weights of more than
-    2 GB stand beside the file. Nothing is left of a file that could not be written or is not valid.
+    2 GB stand beside the file. ``documentation`` says what inputs and outputs are, by name, and ``metadata`` are words of
+    the file's own: a reader finds both in it. Nothing is left of a file that could not be written or is not valid.
 
     Raises ``ValueError`` for an opset that torch did not write: asked for one that cannot hold the nodes, or that it
     does not know, torch says nothing and writes a file of another. Needs onnx and onnxscript.
@@ -68,6 +71,9 @@ def export(
                 raise
             raise ValueError(_wrong(opset_version, str(error))) from None
         assert program is not None
+        for value in (*program.model.graph.inputs, *program.model.graph.outputs):
+            value.doc_string = (documentation or {}).get(value.name or "", value.doc_string)
+        program.model.metadata_props.update(metadata or {})
         program.save(made)
         if said := _fault(onnx, made, opset_version):
             raise ValueError(_wrong(opset_version, said))

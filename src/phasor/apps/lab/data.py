@@ -1,4 +1,5 @@
-"""Text as bytes: read from files and folders, refused if it is not text, cut into a training and a held-out part."""
+"""Text as bytes: read from files and folders, refused if it is not text, each file cut into what is trained on and what
+is held out."""
 
 import hashlib
 import stat
@@ -11,40 +12,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
-HELD_OUT = 0.1  # the share at the end of the text that is never trained on
+HELD_OUT = 0.1  # the share at the end of every file that is never trained on
 
 
 @dataclass(frozen=True)
 class Text:
-    """The bytes of all files in order, joined by a newline, and what they were called by the user."""
+    """What is trained on and what is held out, of all files in order, joined by a newline.
 
-    data: Tensor
+    ``sha256``: of several files, that of their SHA-256 in hexadecimal, a line each; ``names``: what the user called
+    them.
+    """
+
+    train: Tensor
+    held_out: Tensor
     sha256: str
     names: tuple[str, ...]
     files: int
 
-    @property
-    def train(self) -> Tensor:
-        return self.data[: len(self.data) - self._held_out]
-
-    @property
-    def held_out(self) -> Tensor:
-        return self.data[len(self.data) - self._held_out :]
-
-    @property
-    def _held_out(self) -> int:
-        return int(len(self.data) * HELD_OUT)
-
     def batch(self, seed: int, step: int, batch: int, length: int) -> tuple[Tensor, Tensor]:
         """Tokens and targets ``[batch, length]`` from random places of the training part: a pure function."""
-        train = self.train
-        if len(train) <= length:
+        if len(self.train) <= length:
             raise ValueError(
-                f"text must have more than {length} bytes to train on (the training length), got {len(train)}; "
+                f"text must have more than {length} bytes to train on (the training length), got {len(self.train)}; "
                 "give more text or a smaller length"
             )
-        starts = torch.from_numpy(randomness(seed, step).integers(0, len(train) - length, batch))
-        rows = train[starts[:, None] + torch.arange(length + 1)].long()
+        starts = torch.from_numpy(randomness(seed, step).integers(0, len(self.train) - length, batch))
+        rows = self.train[starts[:, None] + torch.arange(length + 1)].long()
         return rows[:, :-1], rows[:, 1:]
 
 
@@ -59,18 +52,33 @@ def standard_library() -> list[Path]:
 
 
 def read_text(paths: Sequence[str | Path] = (), *, glob: str = "*") -> Text:
-    """The text of files and folders (searched to the bottom for names like ``glob``; hidden ones are left out).
+    """The text of files and folders (searched to the bottom for names like ``glob``; hidden ones are left out), the
+    last tenth of each file held out.
 
     Without paths: `standard_library`. Raises ``ValueError`` for a path that does not exist, a folder without matching
     files, a file that is empty, not UTF-8 or has NUL bytes, and passes on the ``OSError`` of one that cannot be read.
     """
     files = [file for path in paths for file in _files(Path(path), glob)] if paths else standard_library()
     parts = [_read(file) for file in files]
-    data = b"\n".join(parts)
+    cuts = [len(part) - int(len(part) * HELD_OUT) for part in parts]
     names = tuple(str(path) for path in paths) or ("the Python standard library",)
     return Text(
-        torch.frombuffer(bytearray(data), dtype=torch.uint8), hashlib.sha256(data).hexdigest(), names, len(files)
+        train=_joined([part[:cut] for part, cut in zip(parts, cuts, strict=True)]),
+        held_out=_joined([part[cut:] for part, cut in zip(parts, cuts, strict=True)]),
+        sha256=_sha256_of(parts),
+        names=names,
+        files=len(files),
     )
+
+
+def _joined(parts: list[bytes]) -> Tensor:
+    data = b"\n".join(part for part in parts if part)
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
+
+
+def _sha256_of(parts: list[bytes]) -> str:
+    each = [hashlib.sha256(part).hexdigest() for part in parts]
+    return each[0] if len(each) == 1 else hashlib.sha256("\n".join(each).encode()).hexdigest()
 
 
 def _files(path: Path, glob: str) -> list[Path]:
@@ -78,9 +86,13 @@ def _files(path: Path, glob: str) -> list[Path]:
         raise ValueError(f"text path must exist, got {str(path)!r}")
     if not path.is_dir():
         return [path]
+    try:
+        named = sorted(path.rglob(glob))
+    except (ValueError, NotImplementedError) as error:
+        raise ValueError(f"glob must be a pattern of names, such as *.txt, got {glob!r}: {error}") from None
     found = [
         file
-        for file in sorted(path.rglob(glob))
+        for file in named
         if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
     ]
     if not found:

@@ -1,5 +1,6 @@
 """How far a trained model reaches: loss by context length and by position, accuracy of the tasks by length."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from .tasks import DEPTHS, TASKS, accuracy, passkey_rows
 TIMES = (1.0, 1.5, 2.0, 4.0, 8.0, 16.0)  # context lengths, in training lengths
 AT_ONCE = 8192  # tokens of one forward pass
 BINS = 64  # points of the curve over positions
+BLOCKS = 64  # at most, of the held-out text
+LONGEST = 2**20  # bytes of a context
 TASK_SEED = 2**31  # far from the seeds of training
 ROWS = 64  # questions of a task per length
 
@@ -27,8 +30,10 @@ def lengths_of(trained: int, times: Sequence[float] = TIMES) -> list[int]:
     >>> lengths_of(64, (1, 1.5, 2))
     [64, 96, 128]
     """
-    if not times or min(times) <= 0:
+    if not times or not all(math.isfinite(t) and t > 0 for t in times):
         raise ValueError(f"times must be positive multiples of the training length, got {list(times)}")
+    if max(times) * trained > LONGEST:
+        raise ValueError(f"times must give contexts of at most {LONGEST:,} bytes, got {max(times):g} times {trained}")
     return sorted({max(1, round(trained * t)) for t in times})
 
 
@@ -94,7 +99,7 @@ def evaluate(
         except ValueError as error:
             by_length.append({"length": length, "loss": None, "reason": str(error)})
             continue
-        by_length.append({"length": length, "loss": float(losses.mean())})
+        by_length.append({"length": length, **summary(losses, lengths[-1])})
         by_position = None if stride else {"length": length, **_binned(losses.mean(0), max(1, lengths[-1] // BINS))}
     return {
         "task": "text",
@@ -116,7 +121,8 @@ def check_budget(text: Text, longest: int, tokens: int, stride: int | None = Non
     room = (len(text.held_out) - 1 - lead) // unit
     if room < 1 or lead < 0:
         raise ValueError(
-            f"the held-out text (the last tenth, {len(text.held_out)} bytes) must hold one window of {longest} bytes"
+            f"the held-out text (the last tenth of each file, {len(text.held_out)} bytes) must hold one window of "
+            f"{longest} bytes"
             + (f" with a stride of at most that, got {stride}" if stride else "")
             + "; give more text or smaller lengths"
         )
@@ -130,7 +136,19 @@ def protocol(tokens: int, stride: int | None) -> str:
         if stride
         else "windows of the context length do not overlap, and every byte is scored with what its window has before it"
     )
-    return f"The same {tokens:,} held-out bytes (from the last tenth of the text) at every context length; {how}."
+    return f"The same {tokens:,} held-out bytes (from the last tenth of each file) at every context length; {how}."
+
+
+def summary(losses: Tensor, longest: int) -> dict[str, Any]:
+    """The mean ``loss`` of scored tokens, and that of ``blocks`` of the text, the same bytes at every length.
+
+    A block is ``longest`` bytes (or more, so that there are at most `BLOCKS`): neighbouring bytes are not independent,
+    blocks nearly are. What is left at the end is no block.
+    """
+    flat = losses.flatten()
+    size = longest * max(1, -(-len(flat) // (longest * BLOCKS)))
+    whole_blocks = flat[: len(flat) // size * size].view(-1, size)
+    return {"loss": float(flat.mean()), "blocks": whole_blocks.mean(1).tolist()}
 
 
 def _binned(by_position: Tensor, size: int) -> dict[str, list[float]]:

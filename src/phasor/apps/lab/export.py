@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ...models.llama import LLAMA
-from ..runs import checkpoint
+from ..runs.files import write_atomically, write_json
 from .model import VOCAB, Decoder
 
 
@@ -26,8 +26,8 @@ def export(model: Decoder, folder: str | Path) -> Path:
         for name, tensor in model.state_dict().items()
         if not (model.config.tied and name.startswith("lm_head"))
     }
-    checkpoint.write_atomically(folder / "model.safetensors", save(tensors, metadata={"format": "pt"}))
-    checkpoint.write_json(folder / "config.json", llama_config(model))
+    write_atomically(folder / "model.safetensors", save(tensors, metadata={"format": "pt"}))
+    write_json(folder / "config.json", llama_config(model))
     return folder
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...scaling import NTK, DynamicNTK, Linear, Llama3, NTKFixed, Scaling, SteppedNTK, YaRN, YaRNPaper
 from .data import Text
-from .evaluate import check_budget, lengths_of, protocol, token_losses
+from .evaluate import check_budget, lengths_of, protocol, summary, token_losses
 from .model import Decoder
 from .run import RunConfig, check_text
 
@@ -51,7 +51,7 @@ def extend(
     for name in schemes:
         if name not in SCHEMES:
             raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {name!r}")
-    if not factors or min(factors) < 1:
+    if not factors or not all(isinstance(f, int) and f >= 1 for f in factors):
         raise ValueError(f"factors must be integers of at least 1, got {list(factors)}")
     check_text(config, text)
     trained = config.model.length
@@ -59,13 +59,13 @@ def extend(
     tokens = check_budget(text, lengths[-1], tokens)
 
     @cache
-    def loss(scheme: str, factor: int, length: int) -> float:
+    def measured(scheme: str, factor: int, length: int) -> dict[str, Any]:
         assert config.model.rotary_spec is not None
         spec = config.model.rotary_spec.replace(scaling=SCHEMES[scheme](factor, trained))
-        return float(token_losses(model, text.held_out, length, tokens, rotary=spec).mean())
+        return summary(token_losses(model, text.held_out, length, tokens, rotary=spec), lengths[-1])
 
     def row(scheme: str, factor: int, length: int) -> dict[str, Any]:
-        return {"scheme": scheme, "factor": factor, "length": length, "loss": loss(scheme, factor, length)}
+        return {"scheme": scheme, "factor": factor, "length": length, **measured(scheme, factor, length)}
 
     table = [row(s, f, f * trained) for s in schemes for f in factors]
     curves = [row(s, max(factors), length) for s in schemes for length in lengths]

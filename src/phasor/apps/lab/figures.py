@@ -6,12 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...inspect.figures import COLORS as ALL
+from .paired import Difference
 
 COLORS = [color for color in ALL if color != "#F0E442"]  # yellow lines vanish on white
 MARKERS = "osD^vPX*<>"
-LINES = ("-", "--", "-.", ":")
+LINES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (8, 2, 1, 2, 1, 2)))  # one after the other
+SMOOTH = 2  # points: standard deviation of the weights of a smoothed curve
 
 Curve = Sequence[tuple[float, Sequence[float]]]  # points x and the values of all seeds there
+
+
+def look(i: int) -> dict[str, Any]:
+    """Colour, dashes and marker of the i-th line: neighbours differ in all three."""
+    return {"color": COLORS[i % len(COLORS)], "linestyle": LINES[i % len(LINES)], "marker": MARKERS[i % len(MARKERS)]}
 
 
 def curves(
@@ -22,29 +29,96 @@ def curves(
     ylabel: str,
     trained: int | None = None,
     log: bool = True,
-    markers: bool = True,
+    smooth: bool = False,
     share: bool = False,
 ) -> Any:
-    """One line per name through the means, with a band from the least to the greatest seed."""
-    from matplotlib.figure import Figure
+    """One line per name through the means, with a band from the least to the greatest seed where there are several.
 
-    figure = Figure(figsize=(6.0, 4.6 + 0.25 * ((len(data) - 1) // 3)), layout="constrained")
-    ax = figure.add_subplot()
-    ax.spines[["top", "right"]].set_visible(False)
+    ``smooth``: the means faint, and a line through their weighted neighbours (`smoothed`).
+    """
+    figure, ax = _axes(title, xlabel, ylabel)
+    ends = []
     for i, (name, points) in enumerate(data.items()):
         points = [(x, [v for v in values if v is not None]) for x, values in points]
         points = [(x, values) for x, values in points if values]
         if not points:
             continue
-        xs = [x for x, _ in points]
+        xs, style = [x for x, _ in points], look(i)
         means = [sum(values) / len(values) for _, values in points]
-        style: dict[str, Any] = {"color": COLORS[i % len(COLORS)], "linestyle": LINES[i // len(COLORS) % len(LINES)]}
-        marker = MARKERS[i % len(MARKERS)]
-        every = 1 if markers else max(1, len(xs) // 8)
-        ax.plot(xs, means, label=name, marker=marker, markevery=every, markersize=6, linewidth=1.8, **style)
+        if smooth:
+            ax.plot(xs, means, color=style["color"], linewidth=0.8, alpha=0.35)
+            means = smoothed(means)
+        every = max(1, len(xs) // 8)
+        ax.plot(xs, means, label=name, markevery=every, markersize=6, linewidth=1.8, **style)
         low, high = [min(v) for _, v in points], [max(v) for _, v in points]
-        if low != high:
+        if low != high and not smooth:
             ax.fill_between(xs, low, high, color=style["color"], alpha=0.2, linewidth=0)
+        ends.append((name, xs[-1], means[-1], style["color"]))
+    _mark_trained(ax, trained)
+    if log:
+        _log_ticks(ax, sorted({x for points in data.values() for x, _ in points}))
+    if share:
+        ax.set_ylim(-0.03, 1.03)
+    return _finished(figure, ax, ends)
+
+
+def intervals(
+    data: Mapping[str, Sequence[tuple[float, Difference]]],
+    *,
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    trained: int | None = None,
+) -> Any:
+    """One line per name through differences, each with its interval; zero is where there is none."""
+    figure, ax = _axes(title, xlabel, ylabel)
+    ends = []
+    for i, (name, points) in enumerate(data.items()):
+        style, xs = look(i + 1), [x for x, _ in points]  # the first look is that of the reference
+        means = [d.mean for _, d in points]
+        lengths = [[max(0.0, d.mean - d.low) for _, d in points], [max(0.0, d.high - d.mean) for _, d in points]]
+        ax.errorbar(xs, means, lengths, label=name, capsize=4, markersize=6, linewidth=1.8, **style)
+        ends.append((name, xs[-1], means[-1], style["color"]))
+    ax.axhline(0, color="black", linewidth=1)
+    _mark_trained(ax, trained)
+    _log_ticks(ax, sorted({x for points in data.values() for x, _ in points}))
+    return _finished(figure, ax, ends)
+
+
+def smoothed(values: Sequence[float]) -> list[float]:
+    """Each value with its neighbours, weighted by a Gaussian of `SMOOTH` points; at the ends by what is there of it.
+
+    >>> smoothed([1.0, 1.0, 1.0])
+    [1.0, 1.0, 1.0]
+    """
+    reach = range(-3 * SMOOTH, 3 * SMOOTH + 1)
+    out = []
+    for i in range(len(values)):
+        near = [(math.exp(-0.5 * (j / SMOOTH) ** 2), values[i + j]) for j in reach if 0 <= i + j < len(values)]
+        out.append(sum(w * v for w, v in near) / sum(w for w, _ in near))
+    return out
+
+
+def png(figure: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150)
+    return buffer.getvalue()
+
+
+def _axes(title: str, xlabel: str, ylabel: str) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.4, 4.8), layout="constrained")
+    ax = figure.add_subplot()
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_title(title, fontsize=13, loc="left")
+    ax.set_xlabel(xlabel, fontsize=12)
+    ax.set_ylabel(ylabel, fontsize=12)
+    ax.tick_params(labelsize=11)
+    return figure, ax
+
+
+def _mark_trained(ax: Any, trained: int | None) -> None:
     if trained is not None:
         ax.axvline(trained, color="black", linewidth=1, linestyle=":")
         ax.annotate(
@@ -56,24 +130,24 @@ def curves(
             va="top",
             fontsize=10,
         )
-    if log:
-        ticks = sorted({x for points in data.values() for x, _ in points})
-        ax.set_xscale("log", base=2)
-        ax.minorticks_off()
-        shown = [t for i, t in enumerate(ticks) if i == 0 or math.log2(t / ticks[0]) % 1 < 1e-9] if markers else None
-        if shown is not None:
-            ax.set_xticks(shown, [f"{t:g}" for t in shown])
-    if share:
-        ax.set_ylim(-0.03, 1.03)
-    ax.set_title(title, fontsize=13, loc="left")
-    ax.set_xlabel(xlabel, fontsize=12)
-    ax.set_ylabel(ylabel, fontsize=12)
-    ax.tick_params(labelsize=11)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=11)
+
+
+def _log_ticks(ax: Any, xs: Sequence[float]) -> None:
+    ax.set_xscale("log", base=2)
+    ax.minorticks_off()
+    shown = [x for i, x in enumerate(xs) if i == 0 or math.log2(x / xs[0]) % 1 < 1e-9]
+    ax.set_xticks(shown, [f"{x:g}" for x in shown])
+
+
+def _finished(figure: Any, ax: Any, ends: Sequence[tuple[str, float, float, str]]) -> Any:
+    """The legend below, and each name once more where its line ends, none upon another."""
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=11, handlelength=3.4)
+    low, high = ax.get_ylim()
+    step, below = 0.055 * (high - low), -math.inf
+    for name, x, y, color in sorted(ends, key=lambda end: end[2]):
+        below = max(y, below + step)
+        ax.annotate(
+            name, (x, y), (10, (below - y) / (high - low) * 240), textcoords="offset points", color=color,
+            va="center", fontsize=9, annotation_clip=False,
+        )  # fmt: skip
     return figure
-
-
-def png(figure: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()

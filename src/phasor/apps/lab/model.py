@@ -10,12 +10,14 @@ from torch import Tensor, nn
 
 from ...apply import apply_rotary_qk
 from ...attention import attention
-from ...checks import number, whole
+from ...checks import flag, number, whole
 from ...encodings import ALiBi, Encoding, Learned, NoPE, Rotary, Shaw, Sinusoidal, T5Bias, TransformerXL
 from ...rotation import Rotation
 from ...spec import RotarySpec
+from ..runs.limits import MOST_WEIGHTS, at_most
 
 VOCAB = 256  # one token per byte
+MOST = {"layers": 1024, "dim": 2**14, "heads": 2**13, "length": 2**20}
 SHAW_REACH = 16  # farther distances share a vector (Shaw et al. 2018, section 4.2)
 
 
@@ -41,8 +43,8 @@ class ModelConfig:
     tied: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("layers", "dim", "heads", "length"):
-            whole(name, getattr(self, name))
+        for name, most in MOST.items():
+            at_most(name, getattr(self, name), most)
         if self.kv_heads is None:
             object.__setattr__(self, "kv_heads", self.heads)
         if self.hidden is None:
@@ -50,12 +52,15 @@ class ModelConfig:
         whole("kv_heads", self.kv_heads)
         whole("hidden", self.hidden)
         number("base", self.base, above=1)
-        if self.encoding not in ENCODINGS:
+        if self.encoding not in list(ENCODINGS):  # a list: what is compared may be anything
             raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, got {self.encoding!r}")
         if self.dim % (2 * self.heads):
             raise ValueError(f"dim must be a multiple of 2 heads = {2 * self.heads} (pairs per head), got {self.dim}")
         if self.heads % self.kv_heads:
             raise ValueError(f"kv_heads must divide heads = {self.heads}, got {self.kv_heads}")
+        flag("tied", self.tied)
+        weights = self.dim * (2 * VOCAB + self.length + self.layers * (4 * self.dim + 3 * self.hidden))
+        at_most("the number of weights", weights, MOST_WEIGHTS, "make dim, hidden, layers or length smaller")
 
     @property
     def head_dim(self) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..runs import checkpoint
+from ..runs.files import write_json
 from . import results
 from .data import Text, read_text
 from .evaluate import evaluate
@@ -58,10 +58,10 @@ def quick(
 def _measure(folder: Path, text: Text, schemes: Sequence[str], times: Sequence[float], scored: int) -> None:
     model, config = load_model(folder)
     evaluation = evaluate(model, config, text, times=times, tokens=scored)
-    checkpoint.write_json(folder / results.EVALUATION, evaluation)
+    write_json(folder / results.EVALUATION, evaluation)
     if config.model.encoding == "rotary" and schemes:
         extension = extend(model, config, text, schemes=schemes, tokens=scored)
-        checkpoint.write_json(folder / results.EXTENSION, extension)
+        write_json(folder / results.EXTENSION, extension)
 
 
 def table_text(title: str, curves: dict[str, Any]) -> str:

@@ -2,22 +2,28 @@
 
 import base64
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from ..runs import checkpoint
-from . import results
-from .figures import Curve, curves, png
+from ..runs.files import write_atomically, write_json
+from . import paired, results
+from .figures import curves, intervals, png
 
+LOSS, LENGTH = "loss (nats per byte)", "context length (bytes)"
+DIFFERENCES = ("differences", "extension_differences")  # sections of intervals
+DIFFERENCE = "difference of losses (nats per byte)"
 CAPTIONS = {
     "loss_by_length": "Up to the dotted line all have been trained. Beyond it a flat line is an encoding that reaches "
     "further, a rising one an encoding that does not.",
-    "loss_by_position": "Loss of the byte at each position of the longest context: where a line turns upwards is how "
-    "far that encoding reaches.",
+    "differences": "Each encoding against one of them, model by model: below zero it is better. An interval that "
+    "crosses zero has not told the two apart.",
+    "loss_by_position": "Loss of the byte at each position of the longest context, smoothed over its neighbours "
+    "(faint: as measured): where a line turns upwards is how far that encoding reaches.",
     "extension_table": "Each scheme at the length that it was set up for, without fine-tuning: lower is better.",
+    "extension_differences": "Each scheme against the same models left as they are: below zero it helps.",
     "extension_curves": "Each scheme set up for the largest factor, at all lengths: what it costs on short contexts "
     "is on the left.",
     "copy": "Share of a copied string that is right, by the length of the whole sequence.",
@@ -28,17 +34,18 @@ CAPTIONS = {
 def report(folders: Sequence[str | Path], out: str | Path) -> dict[str, Any]:
     """Write ``report.html``, the figures as PNG and ``report.json`` into ``out``; returns what the JSON says.
 
-    ``folders`` are runs or folders of runs. Several seeds of one encoding become a mean and a range. Raises
-    ``ValueError`` if nothing was evaluated yet, or if texts, training lengths or protocols differ.
+    ``folders`` are runs or folders of runs. Several seeds of one encoding become a mean and a range, and pairs of
+    models that differ in nothing but their encoding become differences with intervals. Raises ``ValueError`` if nothing
+    was evaluated yet, or if texts, training lengths or protocols differ.
     """
     runs = results.gather(folders)
     out = Path(out)
     data = _numbers(runs)
     figures = {name: png(figure) for name, figure in _figures(data).items()}
     for name, image in figures.items():
-        checkpoint.write_atomically(out / f"{name}.png", image)
-    checkpoint.write_json(out / "report.json", data)
-    checkpoint.write_atomically(out / "report.html", _page(data, figures).encode())
+        write_atomically(out / f"{name}.png", image)
+    write_json(out / "report.json", data)
+    write_atomically(out / "report.html", _page(data, figures).encode())
     return data
 
 
@@ -48,19 +55,30 @@ def _numbers(runs: list[dict[str, Any]]) -> dict[str, Any]:
     trained = results.one_value(runs, "training length", lambda r: r["run"]["model"]["length"])
     data: dict[str, Any] = {"trained_length": trained, "sections": {}}
 
-    def add(name: str, protocol: str | None, points: Mapping[str, Curve]) -> None:
+    def add(name: str, protocol: str | None, points: Mapping[str, Any], some: list[dict[str, Any]]) -> None:
         if points:
-            data["sections"][name] = {"protocol": protocol, "curves": points}
+            data["sections"][name] = {"protocol": protocol, "seeds": results.seeds_of(some), "curves": points}
+
+    def add_differences(name: str, reference: str, of: str, some: list[dict[str, Any]]) -> None:
+        table = results.measured(some, of)
+        if table:
+            reference = reference if reference in table else next(iter(table))
+            found = paired.against(reference, table)
+            if found:
+                add(name, paired.protocol(reference, found), found, some)
 
     measured = results.one_value(text, "protocol", lambda r: r["evaluation"]["protocol"])
-    add("loss_by_length", measured, results.by_length(runs, "text", "loss"))
-    add("loss_by_position", measured, results.by_position(runs))
+    add("loss_by_length", measured, results.by_length(runs, "text", "loss"), text)
+    add_differences("differences", "rotary", "evaluation", text)
+    add("loss_by_position", measured, results.by_position(runs), text)
     stretched = results.one_value(extended, "extension protocol", lambda r: r["extension"]["protocol"])
-    add("extension_table", stretched, results.extensions(runs, "table", "factor"))
-    add("extension_curves", stretched, results.extensions(runs, "curves", "length"))
+    add("extension_table", stretched, results.extensions(runs, "table", "factor"), extended)
+    add_differences("extension_differences", "none", "extension", extended)
+    add("extension_curves", stretched, results.extensions(runs, "curves", "length"), extended)
     for task in ("copy", "passkey"):
-        asked = results.one_value(results.of_task(runs, task), "protocol", lambda r: r["evaluation"]["protocol"])
-        add(task, asked, results.by_length(runs, task, "accuracy"))
+        some = results.of_task(runs, task)
+        asked = results.one_value(some, "protocol", lambda r: r["evaluation"]["protocol"])
+        add(task, asked, results.by_length(runs, task, "accuracy"), some)
     data["runs"] = [{"name": run["name"], **run["run"]} for run in runs]
     data["commands"] = sorted({run["about"]["command"] for run in runs if run["about"].get("command")})
     data["texts"] = sorted({run["about"]["text"] for run in runs if run["about"].get("text")})
@@ -68,38 +86,25 @@ def _numbers(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _figures(data: dict[str, Any]) -> dict[str, Any]:
-    trained, loss, length = data["trained_length"], "loss (nats per byte)", "context length (bytes)"
+    trained = {"trained": data["trained_length"]}
+    lengths = {"xlabel": LENGTH, "ylabel": LOSS, **trained}
+    times = {"xlabel": "times the trained length"}
+    place = {"xlabel": "position in the context (bytes)", "ylabel": LOSS, "log": False, "smooth": True, **trained}
     looks: dict[str, dict[str, Any]] = {
-        "loss_by_length": {"title": "Loss by context length", "xlabel": length, "ylabel": loss, "trained": trained},
-        "loss_by_position": {
-            "title": "Loss by position",
-            "xlabel": "position in the context (bytes)",
-            "ylabel": loss,
-            "trained": trained,
-            "log": False,
-            "markers": False,
-        },
-        "extension_table": {
-            "title": "Extension without fine-tuning",
-            "xlabel": "times the trained length",
-            "ylabel": loss,
-        },
-        "extension_curves": {
-            "title": "Set up for the largest factor, at all lengths",
-            "xlabel": length,
-            "ylabel": loss,
-            "trained": trained,
-        },
+        "loss_by_length": {"title": "Loss by context length", **lengths},
+        "differences": {"title": "Differences between encodings", "xlabel": LENGTH, "ylabel": DIFFERENCE, **trained},
+        "loss_by_position": {"title": "Loss by position", **place},
+        "extension_table": {"title": "Extension without fine-tuning", **times, "ylabel": LOSS},
+        "extension_differences": {"title": "Differences to no scaling", **times, "ylabel": DIFFERENCE},
+        "extension_curves": {"title": "Set up for the largest factor, at all lengths", **lengths},
     }
     for task in ("copy", "passkey"):
-        looks[task] = {
-            "title": f"Task: {task}",
-            "xlabel": "sequence length (bytes)",
-            "ylabel": "answer bytes right (share)",
-            "trained": trained,
-            "share": True,
-        }
-    return {name: curves(section["curves"], **looks[name]) for name, section in data["sections"].items()}
+        share = {"xlabel": "sequence length (bytes)", "ylabel": "answer bytes right (share)", "share": True}
+        looks[task] = {"title": f"Task: {task}", **share, **trained}
+    return {
+        name: (intervals if name in DIFFERENCES else curves)(section["curves"], **looks[name])
+        for name, section in data["sections"].items()
+    }
 
 
 def _page(data: dict[str, Any], figures: dict[str, bytes]) -> str:
@@ -107,11 +112,13 @@ def _page(data: dict[str, Any], figures: dict[str, bytes]) -> str:
     for name, image in figures.items():
         section = data["sections"][name]
         source = "data:image/png;base64," + base64.b64encode(image).decode()
-        numbers = "" if name == "loss_by_position" else _table(section["curves"])
+        cell = _interval_cell if name in DIFFERENCES else _cell
+        numbers = "" if name == "loss_by_position" else _table(section["curves"], cell)
         sections.append(
             f'<section id="{name}"><figure><img src="{source}" alt="{html.escape(CAPTIONS[name])}">'
             f"<figcaption>{html.escape(CAPTIONS[name])}</figcaption></figure>{numbers}"
-            f"<p><small>Protocol: {html.escape(section['protocol'] or '')}</small></p></section>"
+            f"<p><small>{html.escape(section['seeds'])} Protocol: {html.escape(section['protocol'] or '')}</small></p>"
+            "</section>"
         )
     template = Template((files(__package__) / "report.html").read_text(encoding="utf-8"))
     return template.substitute(
@@ -123,13 +130,13 @@ def _page(data: dict[str, Any], figures: dict[str, bytes]) -> str:
     )
 
 
-def _table(points: Mapping[str, Curve]) -> str:
+def _table(points: Mapping[str, Any], show: Callable[[Any], str]) -> str:
     columns = sorted({x for curve in points.values() for x, _ in curve})
     head = "".join(f"<th>{x:g}</th>" for x in columns)
     rows = []
     for name, curve in points.items():
         cells = dict(curve)
-        rows.append(f"<tr><th>{html.escape(name)}</th>" + "".join(f"<td>{_cell(cells.get(x))}</td>" for x in columns))
+        rows.append(f"<tr><th>{html.escape(name)}</th>" + "".join(f"<td>{show(cells.get(x))}</td>" for x in columns))
     head = f"<thead><tr><th></th>{head}</tr></thead>"
     return f'<div class="scroll"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'
 
@@ -139,6 +146,13 @@ def _cell(values: Sequence[float] | None) -> str:
         return "–"
     mean = f"{sum(values) / len(values):.3f}"
     return mean if len(values) == 1 else f"{mean}<br><small>{min(values):.2f}–{max(values):.2f}</small>"
+
+
+def _interval_cell(difference: Any) -> str:
+    if difference is None:
+        return "–"
+    mean, low, high, _ = difference
+    return f"{mean:+.3f}<br><small>{low:+.2f} to {high:+.2f}</small>"
 
 
 def _run_row(run: dict[str, Any]) -> str:

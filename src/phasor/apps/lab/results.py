@@ -1,14 +1,24 @@
-"""Results of many runs, gathered and put side by side: means and ranges over seeds."""
+"""Results of many runs, gathered and put side by side."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..runs import checkpoint
+from ..runs.files import read_json
 from .model import ENCODINGS
+from .run import RunConfig
 from .train import CHECKPOINT, RUN
 
 EVALUATION, EXTENSION = "evaluation.json", "extension.json"
+NUMBER, MAYBE = (int, float), (int, float, type(None))
+ABOUT = {"run": dict, "about": {"command?": str, "text?": str, "paths?": [str], "glob?": str}}
+MEASURED = {"length": int, "loss?": MAYBE, "accuracy?": MAYBE, "blocks?": [NUMBER]}
+LOSSES = {"task": str, "protocol": str, "by_length": [MEASURED], "by_position?": (dict, type(None))}
+STRETCHED = [{"scheme": str, "factor": int, "length": int, "loss": NUMBER, "blocks?": [NUMBER]}]
+PATTERNS = {EVALUATION: LOSSES, EXTENSION: {"protocol": str, "table": STRETCHED, "curves": STRETCHED}}
+CURVE = {"position": [NUMBER], "loss": [NUMBER]}
+
+Points = dict[str, list[tuple[float, list[float]]]]  # name: points x and the values of all seeds there
 
 
 def find_runs(folders: Sequence[str | Path]) -> list[Path]:
@@ -23,13 +33,30 @@ def find_runs(folders: Sequence[str | Path]) -> list[Path]:
     return found
 
 
-def gather(folders: Sequence[str | Path]) -> list[dict[str, Any]]:
-    """Per run: ``run`` and ``about`` as trained, and what was measured: ``evaluation``, ``extension``."""
+def read_run(folder: Path) -> dict[str, Any]:
+    """``run`` and ``about`` as trained. Raises ``ValueError`` if the file is damaged."""
+    data = read_json(folder / RUN, ABOUT)
+    try:
+        RunConfig.from_dict(data["run"])
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{folder / RUN} must be of a run of the lab, got: {error}; repeat `phasor lab train`"
+        ) from None
+    return {"name": folder.name, "run": data["run"], "about": data["about"]}
+
+
+def gather(folders: Sequence[str | Path], parts: Sequence[str] = ("evaluation", "extension")) -> list[dict[str, Any]]:
+    """Per run: ``run`` and ``about`` as trained, and of what was measured those ``parts``; None for the others."""
     runs: list[dict[str, Any]] = []
     for folder in find_runs(folders):
-        run: dict[str, Any] = {"name": folder.name, **checkpoint.read_json(folder / RUN)}
+        run = read_run(folder)
         for key, file in (("evaluation", EVALUATION), ("extension", EXTENSION)):
-            run[key] = checkpoint.read_json(folder / file) if (folder / file).is_file() else None
+            there = key in parts and (folder / file).is_file()
+            run[key] = read_json(folder / file, PATTERNS[file]) if there else None
+        if run["evaluation"] and run["evaluation"].get("by_position"):
+            read_json(folder / EVALUATION, {"by_position": CURVE})
+        if any(row[key] < 1 for row in _rows(run) for key in ("length", "factor") if key in row):
+            raise ValueError(f"{folder} must have results at lengths and factors of at least 1; evaluate it again")
         runs.append(run)
     runs.sort(key=lambda run: (list(ENCODINGS).index(run["run"]["model"]["encoding"]), run["run"]["seed"]))
     if not any(run["evaluation"] or run["extension"] for run in runs):
@@ -37,7 +64,13 @@ def gather(folders: Sequence[str | Path]) -> list[dict[str, Any]]:
     return runs
 
 
-def by_length(runs: Sequence[dict[str, Any]], task: str, value: str) -> dict[str, list[tuple[float, list[float]]]]:
+def _rows(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """All that was measured of a run."""
+    extension = run["extension"] or {"table": [], "curves": []}
+    return [*(run["evaluation"] or {"by_length": []})["by_length"], *extension["table"], *extension["curves"]]
+
+
+def by_length(runs: Sequence[dict[str, Any]], task: str, value: str) -> Points:
     """``{encoding: [(context length, [a value per seed])]}``, lengths without a number left out."""
     table: dict[str, dict[int, dict[int, list[float]]]] = {}
     for run in of_task(runs, task):
@@ -51,25 +84,57 @@ def by_length(runs: Sequence[dict[str, Any]], task: str, value: str) -> dict[str
     }
 
 
-def by_position(runs: Sequence[dict[str, Any]]) -> dict[str, list[tuple[float, list[float]]]]:
+def by_position(runs: Sequence[dict[str, Any]]) -> Points:
     """``{encoding: [(position, [loss per seed])]}`` inside the longest context that the encoding reached."""
     table: dict[str, dict[float, list[float]]] = {}
     for run in of_task(runs, "text"):
-        curve = run["evaluation"]["by_position"]
+        curve = run["evaluation"].get("by_position")
         if curve:
             points = table.setdefault(run["run"]["model"]["encoding"], {})
-            for position, loss in zip(curve["position"], curve["loss"], strict=True):
+            for position, loss in zip(curve["position"], curve["loss"], strict=False):
                 points.setdefault(position, []).append(loss)
     return {name: sorted(points.items()) for name, points in table.items()}
 
 
-def extensions(runs: Sequence[dict[str, Any]], part: str, key: str) -> dict[str, list[tuple[float, list[float]]]]:
+def extensions(runs: Sequence[dict[str, Any]], part: str, key: str) -> Points:
     """``{scheme: [(factor or length, [loss per seed])]}`` from the ``table`` or the ``curves`` of extended runs."""
     table: dict[str, dict[float, list[float]]] = {}
     for run in runs:
         for row in (run["extension"] or {}).get(part, ()):
             table.setdefault(row["scheme"], {}).setdefault(row[key], []).append(row["loss"])
     return {name: sorted(points.items()) for name, points in table.items()}
+
+
+def measured(runs: Sequence[dict[str, Any]], part: str) -> dict[str, dict[float, dict[int, dict[str, Any]]]]:
+    """``{encoding: {length: {seed: row}}}`` of evaluations, or ``{scheme: {factor: {seed: row}}}`` of extensions."""
+    table: dict[str, dict[float, dict[int, dict[str, Any]]]] = {}
+    for run in runs:
+        encoding, seed = run["run"]["model"]["encoding"], run["run"]["seed"]
+        if part == "evaluation":
+            rows = [(encoding, row["length"], row) for row in run[part]["by_length"] if row.get("loss") is not None]
+        else:
+            rows = [(row["scheme"], row["factor"], row) for row in run[part]["table"]]
+        for name, x, row in rows:
+            table.setdefault(name, {}).setdefault(x, {})[seed] = row
+    return table
+
+
+def seeds_of(runs: Sequence[dict[str, Any]]) -> str:
+    """In words, how many seeds stand behind the lines."""
+    seeds: dict[str, set[int]] = {}
+    for run in runs:
+        seeds.setdefault(run["run"]["model"]["encoding"], set()).add(run["run"]["seed"])
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for name, numbers in seeds.items():
+        groups.setdefault(tuple(sorted(numbers)), []).append(name)
+    told = [
+        f"{', '.join(names)}: one seed ({numbers[0]})"
+        if len(numbers) == 1
+        else f"{', '.join(names)}: means over {len(numbers)} seeds ({', '.join(map(str, numbers))}), bands and small "
+        "numbers from the least to the greatest"
+        for numbers, names in groups.items()
+    ]
+    return "; ".join(told) + "."
 
 
 def of_task(runs: Sequence[dict[str, Any]], task: str) -> list[dict[str, Any]]:

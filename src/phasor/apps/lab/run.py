@@ -4,11 +4,14 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ...checks import number, whole
+from ..runs.files import shown
+from ..runs.limits import at_most
 from .data import Text
 from .model import ModelConfig
 from .tasks import SHORTEST, TASKS, copy_symbols
 
 KINDS = ("text", *TASKS)
+MOST_TOKENS = 2**22  # of one step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,9 @@ class RunConfig:
             raise ValueError(f"seed must be below 2**31, got {self.seed}")
         whole("tokens", self.tokens)
         whole("batch", self.batch)
+        at_most("batch * length", self.batch * self.model.length, MOST_TOKENS, "make the batch smaller")
+        if not isinstance(self.source, str):
+            raise ValueError(f"source must be a SHA-256 in hexadecimal, got {self.source!r}")
         number("lr", self.lr, above=0)
         number("weight_decay", self.weight_decay, at_least=0)
         number("warmup", self.warmup, at_least=0)
@@ -71,8 +77,8 @@ class RunConfig:
         flat = {**data, "model": data.get("model", {})}
         for kind, keys in ((cls, flat), (ModelConfig, flat["model"])):
             known = {f.name for f in fields(kind)}
-            if set(keys) != known:
-                raise ValueError(f"run must have the keys {sorted(known)}, got {sorted(keys)}: another version's?")
+            if not isinstance(keys, dict) or set(keys) != known:
+                raise ValueError(f"run must have the keys {sorted(known)}, got {shown(keys)}: another version's?")
         return cls(**{**flat, "model": ModelConfig(**flat["model"])})
 
     def differences(self, other: "RunConfig") -> dict[str, tuple[Any, Any]]:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...checks import whole
 from ..runs import checkpoint
+from ..runs.files import remove_partial, write_json
+from ..runs.lock import alone
 from ..runs.progress import Progress
+from ..runs.tensors import check_like, fill, tensors_of
 from .data import Text
 from .log import Log
 from .model import Decoder
@@ -19,7 +24,9 @@ from .parallel import Group, averaging, process_group
 from .run import RunConfig, check_text
 from .tasks import IGNORE, task_batch
 
-CHECKPOINT, METRICS, RUN = "checkpoint.pt", "metrics.jsonl", "run.json"
+CHECKPOINT, METRICS, RUN = checkpoint.FILE, "metrics.jsonl", "run.json"
+MODEL = checkpoint.MODEL
+STATE = {"run": dict, "step": int, "log": str}
 
 
 @dataclass(frozen=True)
@@ -44,30 +51,30 @@ def train(
 ) -> Trained:
     """Train in ``folder``, or go on from its checkpoint: the final weights are the same to the bit.
 
-    Writes ``checkpoint.pt`` (weights, optimizer, step) every ``checkpoint_every`` steps, ``metrics.jsonl`` (one line a
-    step) and ``run.json`` (the config and ``about``). Under torchrun every process takes its share of each batch, and
-    the losses are those of one process to float rounding.
+    Writes ``checkpoint.safetensors`` (weights, optimizer, step) every ``checkpoint_every`` steps, ``metrics.jsonl``
+    (one line a step) and ``run.json`` (the config and ``about``). Under torchrun every process takes its share of each
+    batch, and the losses are those of one process to float rounding.
 
-    Raises ``ValueError`` if the folder holds a run with another config, naming what differs, and ``OSError`` if the
-    disk is full; the last checkpoint stays.
+    Raises ``ValueError`` if the folder holds a run with another config, naming what differs, if what it holds is
+    damaged, or if another process is at work in it, and ``OSError`` if the disk is full; the last checkpoint stays.
     """
     folder = Path(folder)
     check_text(config, text)
-    with process_group() as group:
+    whole("checkpoint_every", checkpoint_every)
+    with process_group() as group, alone(folder) if group.first else nullcontext():
         if config.batch % group.size:
             raise ValueError(f"batch must be a multiple of the {group.size} processes, got {config.batch}")
         session = _Session(config, text, group)
-        first = session.resume(folder / CHECKPOINT)
+        first, past = session.resume(folder / CHECKPOINT)
         group.barrier()  # nobody writes before everybody has read
-        if group.first:
-            for partial in folder.glob(f"*{checkpoint.PARTIAL}"):
-                partial.unlink()
-            checkpoint.write_json(folder / RUN, {"run": config.to_dict(), "about": about or {}})
         speed, start = 0.0, time.perf_counter()
         with (
-            Log(folder / METRICS, first, group.first) as log,
+            Log(folder / METRICS, first, past, group.first) as log,
             Progress(config.name, first, config.steps, progress and group.first) as bar,
         ):
+            if group.first and first < config.steps:
+                remove_partial(folder, CHECKPOINT, METRICS, RUN)
+                write_json(folder / RUN, {"run": config.to_dict(), "about": about or {}})
             for step in range(first, config.steps):
                 loss = session.step(step)
                 speed = (step + 1 - first) * config.batch * config.model.length / (time.perf_counter() - start)
@@ -75,7 +82,8 @@ def train(
                 log.add(step, loss, speed)
                 if group.first and ((step + 1) % checkpoint_every == 0 or step + 1 == config.steps):
                     log.sync()
-                    checkpoint.save(folder / CHECKPOINT, session.state(step + 1))
+                    state = {"run": config.to_dict(), "step": step + 1, "log": log.sha256}
+                    checkpoint.save(folder / CHECKPOINT, session.tensors, state)
         return Trained(folder, config, first, log.last_loss, speed)
 
 
@@ -88,9 +96,10 @@ class _Session:
             torch.manual_seed(config.seed)
             self.model = Decoder(config.model)
         self.parallel = averaging(self.model, group)
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=config.weight_decay, fused=True
+        self.optimizer = checkpoint.adamw(
+            self.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=config.weight_decay
         )
+        self.tensors = checkpoint.tensors_of(self.model, self.optimizer)
 
     def step(self, step: int) -> float:
         """One update. Returns the mean loss over the scored tokens of the whole batch."""
@@ -113,24 +122,29 @@ class _Session:
             )
         return value
 
-    def state(self, step: int) -> dict[str, Any]:
-        weights = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
-        return {"run": self.config.to_dict(), "step": step, **weights}
-
-    def resume(self, path: Path) -> int:
-        """The step to go on with: 0 if there is no checkpoint."""
+    def resume(self, path: Path) -> tuple[int, str | None]:
+        """The step to go on with and the SHA-256 of the log until then; 0 and None if there is no checkpoint."""
         if not path.exists():
-            return 0
-        state = checkpoint.load(path)
-        if differences := self.config.differences(RunConfig.from_dict(state["run"])):
+            return 0, None
+        tensors, state = checkpoint.load(path, STATE)
+        if differences := self.config.differences(_run_of(path, state)):
             told = "; ".join(f"{key} {theirs!r}, now {mine!r}" for key, (mine, theirs) in differences.items())
             raise ValueError(
                 f"{path} must be of the same run, got one with {told}; "
                 "choose another folder, or delete it to start over"
             )
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        return int(state["step"])
+        checkpoint.fill(path, self.tensors, tensors)
+        return state["step"], state["log"]
+
+
+def _run_of(path: Path, state: dict[str, Any]) -> RunConfig:
+    try:
+        config = RunConfig.from_dict(state["run"])
+        if not 0 < state["step"] <= config.steps:
+            raise ValueError(f"step {state['step']} of {config.steps}")
+    except ValueError as error:
+        raise checkpoint.fault(path, error) from None
+    return config
 
 
 def batch(config: RunConfig, text: Text | None, step: int) -> tuple[Tensor, Tensor]:
@@ -162,18 +176,25 @@ def learning_rate(config: RunConfig, step: int) -> float:
 def load_model(folder: str | Path) -> tuple[Decoder, RunConfig]:
     """The model of a finished run, ready to be evaluated.
 
-    Raises ``ValueError`` if there is no checkpoint or the run is not finished.
+    Raises ``ValueError`` if there is no checkpoint, if it is damaged, or if the run is not finished.
     """
     path = Path(folder) / CHECKPOINT
     if not path.is_file():
         raise ValueError(f"run must be a folder with {CHECKPOINT}, as `phasor lab train` makes it, got {str(folder)!r}")
-    state = checkpoint.load(path)
-    config = RunConfig.from_dict(state["run"])
+    tensors, state = checkpoint.load(path, STATE)
+    config = _run_of(path, state)
     if state["step"] < config.steps:
         raise ValueError(
             f"run must be finished, got {str(folder)!r} at step {state['step']} of {config.steps}; "
             "repeat its `phasor lab train` command to go on"
         )
+    weights = {name.removeprefix(MODEL): t for name, t in tensors.items() if name.startswith(MODEL)}
+    with torch.device("meta"):  # shapes first: nothing is allocated for a model that the file does not hold
+        sketch = Decoder(config.model)
+    try:
+        check_like(weights, tensors_of(sketch))
+    except ValueError as error:
+        raise checkpoint.fault(path, error) from None
     model = Decoder(config.model)
-    model.load_state_dict(state["model"])
+    fill(tensors_of(model), weights)
     return model.eval(), config

@@ -5,11 +5,14 @@ from typing import Any, Self
 
 from ...checks import flag, number, whole
 from ...heads import EfficientGlobalPointer, GlobalPointer
+from ..runs.files import shown
+from ..runs.limits import MOST_WEIGHTS, at_most
 from .data.merge import Mode
 
 HEADS = {"efficient": EfficientGlobalPointer, "global-pointer": GlobalPointer}
 ENCODERS = ("bilstm", "transformer", "pretrained")
 POSITIONS = ("rotary", "none")
+MOST = {"vocab": 2**24, "dim": 2**14, "layers": 1024, "heads": 2**13, "head_dim": 2**12, "max_length": 2**16}
 
 
 class _Settings:
@@ -55,6 +58,7 @@ class ModelConfig(_Settings):
     def __post_init__(self) -> None:
         if not self.labels:
             raise ValueError("labels must name at least one type, got none: are there entities in the training data?")
+        _check_labels(self.labels)
         for name, value, known in (
             ("encoder", self.encoder, ENCODERS),
             ("encoder_positions", self.encoder_positions, POSITIONS),
@@ -62,8 +66,8 @@ class ModelConfig(_Settings):
         ):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
-        for name in ("vocab", "dim", "layers", "heads", "head_dim", "max_length"):
-            whole(name, getattr(self, name))
+        for name, most in MOST.items():
+            at_most(name, getattr(self, name), most)
         flag("rotary", self.rotary)
         whole("overlap", self.overlap, at_least=0)
         if self.overlap >= self.max_length:
@@ -73,6 +77,18 @@ class ModelConfig(_Settings):
             raise ValueError(f"dropout must be below 1, got {self.dropout}")
         if self.dim % (2 * self.heads):
             raise ValueError(f"dim must be a multiple of 2 heads = {2 * self.heads}, got {self.dim}")
+        types = 2 if self.head == "efficient" else 2 * len(self.labels)
+        weights = self.dim * (self.vocab + 12 * self.layers * self.dim + types * self.head_dim)
+        if self.encoder != "pretrained":
+            at_most("the number of weights", weights, MOST_WEIGHTS, "make dim, layers, vocab or head_dim smaller")
+
+
+def _check_labels(labels: Any) -> None:
+    if not isinstance(labels, tuple) or not all(isinstance(label, str) and label.strip() for label in labels):
+        raise ValueError(f"labels must be a tuple of names, got {shown(labels)}")
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise ValueError(f"labels must differ, got {shown(twice)} twice")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +119,8 @@ class TrainConfig(_Settings):
         whole("seed", self.seed, at_least=0)
         if self.seed >= 2**31:
             raise ValueError(f"seed must be below 2**31, got {self.seed}")
-        whole("epochs", self.epochs)
-        whole("batch", self.batch)
+        at_most("epochs", self.epochs, 2**20)
+        at_most("batch", self.batch, 2**16)
         whole("patience", self.patience, at_least=0)
         number("lr", self.lr, above=0)
         if self.head_lr is not None:

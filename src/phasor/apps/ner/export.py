@@ -1,6 +1,7 @@
 """The scores of a model as ONNX, for batches and lengths of any size."""
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,15 @@ from torch import Tensor, nn
 from ...onnx import export as write
 from .model import SpanModel
 
-INPUTS = ("ids", "mask", "content")
+INPUTS = {
+    "ids": "int64 [batch, length]: the tokens, as tokenizer.json of the model's folder gives them",
+    "mask": "int64 [batch, length]: 1 for tokens, 0 for padding, which is last",
+    "content": "int64 [batch, length]: 1 for tokens that stand for characters, 0 for special ones and padding",
+}
+OUTPUTS = {
+    "scores": "float32 [batch, labels, length, length]: of the span from a token to a token, both inside; its "
+    "probability is sigmoid(2 s), above a half where s is above 0; -inf where there is no span",
+}
 OPSET = 20  # the first with Gelu
 
 
@@ -18,7 +27,9 @@ def export(model: SpanModel, path: str | Path) -> Path:
     """Write ``path``: int64 ``ids``, ``mask``, ``content`` ``[batch, length]`` -> float32 ``scores``.
 
     ``mask`` is 1 for tokens and 0 for padding, which is last; ``content`` is 0 for special tokens too. The scores are
-    those of `SpanModel`, ``[batch, labels, length, length]``, -inf where there is no span. Needs onnx and onnxscript.
+    those of `SpanModel`, ``[batch, labels, length, length]``, -inf where there is no span. The file says so of each
+    input and output, and its metadata hold ``labels`` (a JSON list, in the order of the scores), ``max_length`` and
+    ``overlap`` (of the windows that longer texts are cut into). Needs onnx and onnxscript.
     """
     path = Path(path)
     if path.is_dir():
@@ -31,10 +42,12 @@ def export(model: SpanModel, path: str | Path) -> Path:
         example,
         path,
         dynamic_shapes=(dynamic,) * 3,
-        input_names=INPUTS,
-        output_names=["scores"],
+        input_names=list(INPUTS),
+        output_names=list(OUTPUTS),
         opset_version=OPSET,
         custom_translation_table={torch.ops.phasor.lstm.default: _onnx_lstm},
+        documentation=INPUTS | OUTPUTS,
+        metadata={name: json.dumps(getattr(model.config, name)) for name in ("labels", "max_length", "overlap")},
     )
 
 

@@ -1,5 +1,6 @@
 """The span model: an encoder and a head, and the folder they are saved in."""
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,13 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..runs.checkpoint import write_atomically, write_json
+from ..runs.files import conform, read_json, write_atomically
+from ..runs.tensors import check_like, fill, read_tensors, tensors_of, write_tensors
 from .batches import Batch
-from .config import HEADS, ModelConfig
+from .config import HEADS, ModelConfig, TrainConfig
 from .encoders import make_encoder
 from .pretrained import load_pretrained, make_pretrained
 
 WEIGHTS, CONFIG, TOKENIZER, ENCODER = "model.safetensors", "config.json", "tokenizer.json", "encoder"
+WAY_OUT = "put back what was there, or train again"
 
 
 class SpanModel(nn.Module):
@@ -54,49 +57,72 @@ class Saved:
 
 
 def save(folder: Path, model: SpanModel, tokenizer: Any, about: dict[str, Any]) -> None:
-    """Write the folder that `load` reads: config, tokenizer, and the weights last. Each file is whole or absent."""
-    from safetensors.torch import save as to_bytes
+    """Write the folder that `load` reads: settings, tokenizer, and the weights last, with the SHA-256 of the others.
 
+    Each file is whole or absent. ``about`` must hold the settings of the training as ``"train"``.
+    """
+    files = {
+        CONFIG: (json.dumps({"model": model.config.to_dict(), **about}, indent=1) + "\n").encode(),
+        TOKENIZER: tokenizer.to_str(pretty=True).encode(),
+    }
     if model.config.encoder == "pretrained":
-        settings = model.encoder.model.config.to_json_string()  # type: ignore[union-attr, operator]
-        write_atomically(folder / ENCODER / CONFIG, settings.encode())
-    write_atomically(folder / TOKENIZER, tokenizer.to_str(pretty=True).encode())
-    write_json(folder / CONFIG, {"model": model.config.to_dict(), **about})
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    write_atomically(folder / WEIGHTS, to_bytes(tensors, metadata={"format": "pt"}))
+        files[f"{ENCODER}/{CONFIG}"] = model.encoder.model.config.to_json_string().encode()  # type: ignore[union-attr, operator]
+    for name, data in files.items():
+        write_atomically(folder / name, data)
+    sealed = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    write_tensors(folder / WEIGHTS, tensors_of(model), {"files": sealed})
 
 
 def load(folder: str | Path) -> Saved:
     """The model that `save` wrote. Raises ``ValueError`` if the folder is not one, or one of its files is damaged."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load as from_bytes
-
     folder = Path(folder)
     if missing := [name for name in (CONFIG, TOKENIZER, WEIGHTS) if not (folder / name).is_file()]:
         raise ValueError(
             f"model must be a folder as `phasor ner train` makes it, got {str(folder)!r} without {', '.join(missing)}"
         )
+    tensors, sealed = read_tensors(folder / WEIGHTS, "the weights of a model of `phasor ner train`", WAY_OUT)
     try:
-        about = json.loads((folder / CONFIG).read_bytes())
+        _check_seals(folder, sealed)
+        about = read_json(folder / CONFIG, {"model": dict, "train": dict})
         config = ModelConfig.from_dict(about["model"])
-        tokenizer = _tokenizer(folder / TOKENIZER)
-        pretrained = make_pretrained(folder / ENCODER) if config.encoder == "pretrained" else None
+        TrainConfig.from_dict(about["train"])
+        tokenizer = _tokenizer(folder / TOKENIZER, config.vocab)
         with torch.random.fork_rng(devices=[]):
-            model = SpanModel(config, pretrained)
-        model.load_state_dict(from_bytes((folder / WEIGHTS).read_bytes()))
-    except (ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            with torch.device("meta"):  # shapes first: nothing is allocated for a model that the file does not hold
+                sketch = SpanModel(config, _encoder(folder, config))
+            check_like(tensors, tensors_of(sketch))
+            model = SpanModel(config, _encoder(folder, config))
+        fill(tensors_of(model), tensors)
+    except (ValueError, TypeError, RuntimeError, RecursionError) as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"{folder} must hold a model of `phasor ner train`, got: {reason}") from None
+        raise ValueError(f"{folder} must hold a model of `phasor ner train`, got: {reason}; {WAY_OUT}") from None
     return Saved(model.eval(), tokenizer, about)
 
 
-def _tokenizer(path: Path) -> Any:
+def _check_seals(folder: Path, sealed: Any) -> None:
+    """Raise ``ValueError`` if a file is not the one that was written with the weights."""
+    if sealed is None:  # of a version that did not note them
+        return
+    for name, sha256 in conform(sealed, {"files": dict})["files"].items():
+        if not (folder / name).is_file() or hashlib.sha256((folder / name).read_bytes()).hexdigest() != sha256:
+            raise ValueError(f"{name} that is absent or has changed since it was written beside the weights (SHA-256)")
+
+
+def _encoder(folder: Path, config: ModelConfig) -> Any:
+    return make_pretrained(folder / ENCODER) if config.encoder == "pretrained" else None
+
+
+def _tokenizer(path: Path, vocab: int) -> Any:
     from tokenizers import Tokenizer
 
     try:
-        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        largest = max(tokenizer.get_vocab().values(), default=-1)
     except Exception as error:  # the library raises nothing more special
         raise ValueError(f"{path.name}: {error}") from None
+    if largest >= vocab:
+        raise ValueError(f"{path.name}: token {largest}, where the model has {vocab} embeddings")
+    return tokenizer
 
 
 def new_model(config: ModelConfig, seed: int, encoder: Path | None = None) -> SpanModel:

@@ -7,6 +7,10 @@ from typing import Any
 
 import torch
 
+from ..runs.files import shown
+from ..runs.limits import MOST_WEIGHTS, at_most
+
+MOST_LAYERS = 1024
 TORCH_ATTENTION = (None, "eager", "sdpa", "flex_attention")  # any other name may make transformers fetch a kernel
 
 
@@ -40,6 +44,11 @@ def settings_of(folder: Path) -> Any:
                 f"encoder must compute attention with torch's own code, got {name!r} in the config of "
                 f"{str(folder)!r}; remove its attn_implementation"
             )
+        layers = getattr(part, "num_hidden_layers", 1)
+        if not isinstance(layers, int) or layers > MOST_LAYERS:
+            raise ValueError(
+                f"encoder must have at most {MOST_LAYERS} layers, got {shown(layers)} in the config of {str(folder)!r}"
+            )
     return settings
 
 
@@ -56,6 +65,9 @@ def make_pretrained(folder: Path) -> Any:
 
     settings = settings_of(folder)
     with reading(folder):
+        with torch.device("meta"):
+            sketch = AutoModel.from_config(settings, trust_remote_code=False, dtype=torch.float32)
+        at_most("the number of weights", sum(w.numel() for w in sketch.parameters()), MOST_WEIGHTS, "take another")
         return AutoModel.from_config(settings, trust_remote_code=False, dtype=torch.float32)
 
 

@@ -4,6 +4,10 @@ from typing import Any
 
 from .metrics import Score, Scores
 
+NESTED = (
+    "nested: spans inside or around others; found: the nested true ones, and wrong ones nested in or around a found one"
+)
+
 
 def page(scores: Scores) -> str:
     """The page that `phasor ner evaluate` prints.
@@ -13,6 +17,7 @@ def page(scores: Scores) -> str:
     all    1.0000 0.5000 0.6667       1       1       2
     name   1.0000 0.5000 0.6667       1       1       2
     nested 0.0000 0.0000 0.0000       0       0       0
+    nested: spans inside or around others; found: the nested true ones, and wrong ones nested in or around a found one
     <BLANKLINE>
     rows: true label; columns: found label; missed: span not found; extra: found where there is no such span
            (1) missed
@@ -22,7 +27,7 @@ def page(scores: Scores) -> str:
     rows = [("all", scores.overall), *scores.labels.items(), ("nested", scores.nested)]
     width = max(len(name) for name, _ in rows)
     head = f"{'':{width}} {'P':>6} {'R':>6} {'F1':>6} {'right':>7} {'found':>7} {'true':>7}"
-    return "\n".join([head, *(_row(name, score, width) for name, score in rows), "", *_confusion(scores)])
+    return "\n".join([head, *(_row(name, score, width) for name, score in rows), NESTED, "", *_confusion(scores)])
 
 
 def _row(name: str, score: Score, width: int) -> str:

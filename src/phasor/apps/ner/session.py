@@ -17,6 +17,12 @@ from .metrics import Score
 from .model import SpanModel
 
 HEAD_LR = 1e-3  # on a pretrained encoder
+NUMBER = (int, float)
+EPOCH = {
+    "epoch": int, "step": int, "loss": NUMBER, "f1": NUMBER, "precision": NUMBER, "recall": NUMBER,
+    "counts": [int], "seconds": NUMBER,
+}  # fmt: skip
+STATE = {"run": {"model": dict, "train": dict, "data": dict}, "step": int, "loss": NUMBER, "history": [EPOCH]}
 
 
 class Session:
@@ -29,14 +35,14 @@ class Session:
         self.history: list[dict[str, Any]] = []
         self.weights = [p for p in model.parameters() if p.requires_grad]
         self.mean = [p.detach().clone() for p in self.weights]
-        self.optimizer = torch.optim.AdamW(
+        self.optimizer = checkpoint.adamw(
             [
                 {"params": list(model.encoder.parameters()), "peak": config.lr},
                 {"params": list(model.head.parameters()), "peak": head_lr(model, config)},
             ],
             weight_decay=config.weight_decay,
-            fused=True,
         )
+        self.tensors = checkpoint.tensors_of(model, self.optimizer, self.mean)
 
     @property
     def epoch(self) -> int:
@@ -111,22 +117,15 @@ class Session:
         for weight, value in zip(self.weights, values, strict=True):
             weight.copy_(value)
 
-    def state(self, run: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "run": run,
-            "step": self.step,
-            "loss": self.loss,
-            "history": self.history,
-            "model": self.model.state_dict(),
-            "mean": self.mean,
-            "optimizer": self.optimizer.state_dict(),
-        }
+    def save(self, path: Path, run: dict[str, Any]) -> None:
+        about = {"run": run, "step": self.step, "loss": self.loss, "history": self.history}
+        checkpoint.save(path, self.tensors, about)
 
     def resume(self, path: Path, run: dict[str, Any]) -> None:
         """Go on from ``path``, if it exists. Raises ``ValueError`` if it is of another run, naming what differs."""
         if not path.exists():
             return
-        state = checkpoint.load(path)
+        tensors, state = checkpoint.load(path, STATE)
         theirs, ours = _flat(state["run"]), _flat(run)
         if differs := sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)):
             told = "; ".join(f"{key} {theirs.get(key)!r}, now {ours.get(key)!r}" for key in differs)
@@ -134,12 +133,14 @@ class Session:
                 f"{path} must be of the same run, got one with {told}; "
                 "choose another folder, or delete it to start over"
             )
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.loss, self.history = state["step"], state["loss"], state["history"]
-        with torch.no_grad():
-            for mine, saved in zip(self.mean, state["mean"], strict=True):
-                mine.copy_(saved)
+        step, history = state["step"], state["history"]
+        epochs = [(entry["epoch"], entry["step"], len(entry["counts"])) for entry in history]
+        if not 0 < step <= self.steps or epochs != [
+            (i, i * self.per_epoch, 3) for i in range(1, step // self.per_epoch + 1)
+        ]:
+            raise checkpoint.fault(path, f"step {step} of {self.steps} and a history of {len(history)} epochs")
+        checkpoint.fill(path, self.tensors, tensors)
+        self.step, self.loss, self.history = step, state["loss"], history
 
 
 def _flat(run: dict[str, Any]) -> dict[str, Any]:

@@ -10,18 +10,21 @@ from typing import Any
 
 import torch
 
+from ...checks import whole
 from ..runs import checkpoint
+from ..runs.files import remove_partial, write_atomically
+from ..runs.lock import alone
 from ..runs.progress import Progress
 from .batches import shuffled
 from .config import TrainConfig
 from .data import Example
 from .data.align import align
 from .metrics import Score, evaluate
-from .model import SpanModel, save
+from .model import CONFIG, TOKENIZER, WEIGHTS, SpanModel, save
 from .predict import predict_windows
 from .session import Session
 
-CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
+CHECKPOINT, LOG = checkpoint.FILE, "log.jsonl"
 MOST = 8  # spans per token: no text has as many entities
 
 
@@ -52,13 +55,15 @@ def train(
 ) -> Trained:
     """Train ``model`` in ``folder``, or go on from its checkpoint: the weights it ends with are the same to the bit.
 
-    After the first epoch the folder is a model that `load` reads, with the weights of the epoch best on ``dev``; beside
-    it ``log.jsonl`` (a line an epoch) and ``checkpoint.pt``, written every ``checkpoint_every`` steps and every epoch.
+    After the first epoch the folder is a model that `load` reads, with the weights of the epoch best on ``dev``. Beside
+    it are ``log.jsonl`` (a line an epoch) and ``checkpoint.safetensors``, written every ``checkpoint_every`` steps and
+    every epoch.
 
-    Raises ``ValueError`` if the folder holds a run with other settings or data, or if no entity of ``data`` can be laid
-    on the tokens, and ``OSError`` if the disk is full.
+    Raises ``ValueError`` if the folder holds a run with other settings or data or a damaged checkpoint, if another
+    process is at work in it, or if no entity of ``data`` lies on the tokens, and ``OSError`` if the disk is full.
     """
     folder = Path(folder)
+    whole("checkpoint_every", checkpoint_every)
     shape = {"max_length": model.config.max_length, "stride": model.config.overlap}
     windows, report = align(data, tokenizer, model.config.labels, **shape)
     dev_windows, dev_report = align(dev, tokenizer, model.config.labels, **shape)
@@ -73,33 +78,37 @@ def train(
     }
     run = json.loads(json.dumps(run))
     session = Session(model.to(device), config, -(-len(windows) // config.batch))
-    folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is said now, not after an epoch
-    session.resume(folder / CHECKPOINT, run)
-    with Progress("training", session.step, session.steps, progress) as bar, torch.random.fork_rng(devices=[]):
-        while not session.finished:
-            started = time.perf_counter()
-            batches = shuffled(windows, config.batch, config.seed, session.epoch)
-            for batch in batches[session.step % session.per_epoch :]:
-                bar.advance(session.advance(batch))
-                if session.step % checkpoint_every == 0 and session.step % session.per_epoch:
-                    checkpoint.save(folder / CHECKPOINT, session.state(run))
-            with session.averaged():
-                found = predict_windows(
-                    model,
-                    dev_windows,
-                    len(dev),
-                    threshold=config.threshold,
-                    mode=config.mode,
-                    batch=config.batch,
-                    most=MOST,
-                )
-                score = evaluate([example.entities for example in dev], found).overall
-                if session.record(score, time.perf_counter() - started):
-                    save(folder, model, tokenizer, run)
-            write_log(folder / LOG, session.history)
-            # last: a run that is killed before it does the epoch again, to the same end
-            checkpoint.save(folder / CHECKPOINT, session.state(run))
-            say(line(session.history[-1], config.epochs))
+    with (
+        alone(folder),  # makes it: what cannot be written is said now, not after an epoch
+        torch.random.fork_rng(devices=[]),
+    ):
+        session.resume(folder / CHECKPOINT, run)
+        remove_partial(folder, CHECKPOINT, LOG, CONFIG, TOKENIZER, WEIGHTS)
+        with Progress("training", session.step, session.steps, progress) as bar:
+            while not session.finished:
+                started = time.perf_counter()
+                batches = shuffled(windows, config.batch, config.seed, session.epoch)
+                for batch in batches[session.step % session.per_epoch :]:
+                    bar.advance(session.advance(batch))
+                    if session.step % checkpoint_every == 0 and session.step % session.per_epoch:
+                        session.save(folder / CHECKPOINT, run)
+                with session.averaged():
+                    found = predict_windows(
+                        model,
+                        dev_windows,
+                        len(dev),
+                        threshold=config.threshold,
+                        mode=config.mode,
+                        batch=config.batch,
+                        most=MOST,
+                    )
+                    score = evaluate([example.entities for example in dev], found).overall
+                    if session.record(score, time.perf_counter() - started):
+                        save(folder, model, tokenizer, run)
+                write_log(folder / LOG, session.history)
+                # last: a run that is killed before it does the epoch again, to the same end
+                session.save(folder / CHECKPOINT, run)
+                say(line(session.history[-1], config.epochs))
     best = max(session.history, key=lambda entry: (entry["f1"], entry["epoch"]))
     seconds = sum(entry["seconds"] for entry in session.history)
     return Trained(folder, len(session.history), best["epoch"], Score(*best["counts"]), seconds)
@@ -114,7 +123,7 @@ def line(entry: dict[str, Any], epochs: int) -> str:
 
 
 def write_log(path: Path, history: Sequence[dict[str, Any]]) -> None:
-    checkpoint.write_atomically(path, "".join(json.dumps(entry) + "\n" for entry in history).encode())
+    write_atomically(path, "".join(json.dumps(entry) + "\n" for entry in history).encode())
 
 
 def digest(examples: Sequence[Example]) -> str:

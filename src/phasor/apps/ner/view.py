@@ -15,10 +15,12 @@ COLOURS = (
 
 
 class Piece(NamedTuple):
-    """Characters of a text with the spans they lie in, outermost first, and the spans that end behind them."""
+    """Characters of a text with the spans they lie in, outermost first, and the spans that begin before them and end
+    behind them."""
 
     text: str
     inside: tuple[Prediction, ...]
+    starting: tuple[Prediction, ...]
     ending: tuple[Prediction, ...]
 
 
@@ -33,8 +35,9 @@ def pieces(text: str, spans: Sequence[Prediction]) -> Iterator[Piece]:
     for start, end in pairwise(cuts):
         inside = [span for span in spans if span.start <= start and end <= span.end]
         inside.sort(key=lambda span: (span.start, -span.end, span.label))
+        starting = tuple(span for span in inside if span.start == start)
         ending = sorted((span for span in inside if span.end == end), key=lambda span: (-span.start, span.label))
-        yield Piece(text[start:end], tuple(inside), tuple(ending))
+        yield Piece(text[start:end], tuple(inside), starting, tuple(ending))
 
 
 def terminal(text: str, spans: Sequence[Prediction], labels: Sequence[str]) -> Any:
@@ -53,8 +56,8 @@ def terminal(text: str, spans: Sequence[Prediction], labels: Sequence[str]) -> A
 def page(texts: Sequence[str], predictions: Sequence[Sequence[Prediction]], labels: Sequence[str]) -> str:
     """A page of HTML with nothing outside it.
 
-    Label and probability follow each span. A span around others is a line below them, apart from the next by a gap, so
-    that two of one type are two lines.
+    A span has the colour of its label, an edge where it begins and where it ends, and behind it its label and its
+    probability; each span around it is a line below it.
     """
     colours = colours_of(labels)
     legend = " ".join(
@@ -76,41 +79,43 @@ def _paragraph(text: str, spans: Sequence[Prediction], colours: dict[str, str]) 
         words = html.escape(piece.text)
         if piece.inside:
             *around, inner = piece.inside
-            lines = ",".join(
-                f"0 {4 * i + 2}px 0 var(--paper),0 {4 * i + 4}px 0 {colours[span.label]}"
-                for i, span in enumerate(reversed(around))
-            )
-            style = f"background:{colours[inner.label]}" + (f";box-shadow:{lines}" if lines else "")
-            words = f'<span class="s" style="{style}">{words}</span>'
+            words = f'<span class="s{_edges(piece)}" style="{_style(around, inner, colours)}">{words}</span>'
         badges = (
-            f'<sub style="color:{colours[span.label]}">{html.escape(span.label)} {span.score:.2f}</sub>'
+            f'<sub><i style="background:{colours[span.label]}"></i>{html.escape(span.label)} {span.score:.2f}</sub>'
             for span in piece.ending
         )
         out.append(words + "".join(badges))
     return "".join(out)
 
 
+def _edges(piece: Piece) -> str:
+    return (" b" if piece.starting else "") + (" e" if piece.ending else "")
+
+
+def _style(around: Sequence[Prediction], inner: Prediction, colours: dict[str, str]) -> str:
+    """The inner span's background, and below it a line for each span around, parted by lines of the page's colour."""
+    lines = []
+    for i, span in enumerate(reversed(around)):
+        lines += [f"0 {5 * i + 2}px 0 var(--page)", f"0 {5 * i + 5}px 0 {colours[span.label]}"]
+    return f"background:{colours[inner.label]}" + (f";box-shadow:{','.join(lines)}" if lines else "")
+
+
 _PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Spans</title>
-<style>
-:root {{ color-scheme: light dark; --ink: #111; --paper: #fff; --line: #ddd; --badge: brightness(.62); }}
-@media (prefers-color-scheme: dark) {{ :root {{ --ink: #eee; --paper: #151515; --line: #444; --badge: none; }} }}
-body {{ font: 17px/2.3 system-ui, sans-serif; max-width: 50em; margin: 1em auto; padding: 0 1em;
-  color: var(--ink); background: var(--paper); overflow-wrap: anywhere; }}
-h1 {{ font-size: 1.4em; margin: 0; }}
-.s {{ padding: 1px 2px; border-radius: 2px; color: #111; }}
-sub {{ font: bold .62em sans-serif; margin: 0 .3em 0 .15em; filter: var(--badge); vertical-align: baseline; }}
-p {{ white-space: pre-wrap; border-bottom: 1px solid var(--line); margin: 0; padding: .3em 0; }}
-</style>
-</head>
-<body>
-<h1>Spans</h1>
+<html lang="mul"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Spans</title><style>
+:root {{ color-scheme: light dark; --page: #fff; --text: #111; --rule: #ddd; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --page: #16181c; --text: #e6e6e6; --rule: #3a3d44; }} }}
+body {{ font: 17px/2.3 system-ui, sans-serif; max-width: 50em; margin: 0 auto; padding: 1em; }}
+body {{ background: var(--page); color: var(--text); overflow-wrap: anywhere; }}
+h1 {{ font-size: 1.3em; line-height: 1.2; }}
+.s {{ padding: 1px 2px; color: #111; }}
+.b {{ border-left: 2px solid var(--text); }}
+.e {{ border-right: 2px solid var(--text); }}
+sub {{ font: .68em/1 system-ui, sans-serif; margin: 0 .4em 0 .15em; vertical-align: baseline; white-space: nowrap; }}
+i {{ display: inline-block; width: .7em; height: .7em; margin-right: .25em; }}
+p {{ white-space: pre-wrap; border-bottom: 1px solid var(--rule); margin: 0; padding: .3em 0; }}
+</style></head><body><h1>Spans</h1>
 <p>{legend}</p>
 {body}
-</body>
-</html>
+</body></html>
 """

@@ -1,69 +1,62 @@
-"""Checkpoints that a killed process cannot damage: one file, written beside, synced, renamed."""
+"""Where a training stands: weights, the optimizer's moments and plain data, in one file that is whole or absent."""
 
-import io
-import json
-import os
-import pickle
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
-PARTIAL = ".partial"
+from . import tensors as one_file
+from .files import conform
+
+FILE = "checkpoint.safetensors"
+WHAT, WAY_OUT = "a checkpoint of this training", "delete it to start over"
+MODEL = "model."
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """``path`` holds either what it held before or all of ``data``, whenever the process or the machine stops.
+def adamw(groups: Any, **options: Any) -> torch.optim.AdamW:
+    """AdamW whose moments are there before the first step, as it would make them itself."""
+    optimizer = torch.optim.AdamW(groups, fused=True, **options)
+    for group in optimizer.param_groups:
+        for weight in group["params"]:
+            moments = {"exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
+            optimizer.state[weight] = {"step": torch.zeros((), device=weight.device), **moments}
+    return optimizer
 
-    Raises ``OSError`` (disk full, no permission) and leaves ``path`` as it was.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + PARTIAL)
+
+def tensors_of(
+    model: nn.Module, optimizer: torch.optim.Optimizer, mean: list[Tensor] | None = None
+) -> dict[str, Tensor]:
+    """All tensors of a training by name: to be saved, or to be filled."""
+    found = {MODEL + name: tensor for name, tensor in one_file.tensors_of(model).items()}
+    for i, moments in enumerate(optimizer.state.values()):
+        found |= {f"optimizer.{i}.{name}": tensor for name, tensor in moments.items()}
+    return found | {f"mean.{i}": tensor for i, tensor in enumerate(mean or [])}
+
+
+def save(path: Path, tensors: Mapping[str, Tensor], about: dict[str, Any]) -> None:
+    """Write what `load` reads. Raises ``OSError`` and leaves the last checkpoint as it was."""
+    one_file.write_tensors(path, tensors, about)
+
+
+def load(path: Path, pattern: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `save` wrote, plain data like ``pattern``. Raises ``ValueError`` if it is damaged or something else."""
+    tensors, about = one_file.read_tensors(path, WHAT, WAY_OUT)
     try:
-        with open(partial, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise OSError(
-            error.errno, f"cannot write ({error.strerror}); what was there before is untouched", str(path)
-        ) from error
-    if hasattr(os, "O_DIRECTORY"):  # the rename itself must reach the disk too
-        folder = os.open(path.parent, os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def write_json(path: Path, data: Any) -> None:
-    write_atomically(path, (json.dumps(data, indent=1) + "\n").encode())
-
-
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
+        return tensors, conform(about, pattern)
     except ValueError as error:
-        raise ValueError(f"{path} must be JSON as written by the lab, got: {error}; delete it and run again") from None
+        raise fault(path, error) from None
 
 
-def save(path: Path, state: dict[str, Any]) -> None:
-    """Tensors and plain data to one file."""
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    write_atomically(path, buffer.getvalue())
-
-
-def load(path: Path) -> dict[str, Any]:
-    """What `save` wrote. Nothing in the file is executed. Raises ``ValueError`` if it is damaged or something else."""
-    data = path.read_bytes()
+def fill(path: Path, mine: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
+    """Copy the saved tensors into those of a training. Raises ``ValueError``, before any change, if they do not fit."""
     try:
-        state = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
-    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ValueError(f"{path} must be a checkpoint of the lab, got: {reason}; delete it to start over") from None
-    if not isinstance(state, dict) or not {"run", "step", "model"} <= state.keys():
-        raise ValueError(f"{path} must be a checkpoint of the lab, got another file; delete it to start over")
-    return state
+        one_file.fill(mine, saved)
+    except ValueError as error:
+        raise fault(path, error) from None
+
+
+def fault(path: Path, reason: object) -> ValueError:
+    """The error for a checkpoint that cannot be gone on from."""
+    return one_file.damaged(path, WHAT, reason, WAY_OUT)

@@ -3,7 +3,7 @@ from typing import Annotated
 
 import typer
 
-from .options import ModelFolder
+from .options import ModelFolder, prepare
 
 
 def export(
@@ -14,4 +14,5 @@ def export(
     from ...apps.ner import load
     from ...apps.ner.export import export as write
 
+    prepare(None, "cpu")
     print(write(load(model).model, out))

@@ -1,0 +1,42 @@
+import json
+from typing import Annotated, Any
+
+import typer
+
+from .options import Json, Runs, Scored, TextFiles, Threads, numbers, prepare, print_table, text_of
+
+
+def evaluate(
+    runs: Runs,
+    text: TextFiles = None,
+    times: Annotated[str, typer.Option(help="Context lengths, in training lengths.")] = "1,1.5,2,4,8,16",
+    tokens: Scored = 65_536,
+    stride: Annotated[
+        int | None, typer.Option(min=1, help="Sliding windows that score this many last bytes (default: tiles).")
+    ] = None,
+    threads: Threads = 1,
+    as_json: Json = False,
+) -> None:
+    """Loss (of a task: accuracy) beyond the training length, written beside each run."""
+    from ...apps.lab import evaluate as evaluate_one
+    from ...apps.lab import load_model
+    from ...apps.lab.results import EVALUATION, by_length, find_runs, gather
+    from ...apps.runs.files import write_json
+
+    prepare(threads)
+    chosen = numbers("times", times)
+    results: dict[str, Any] = {}
+    for folder in find_runs(runs):
+        model, config = load_model(folder)
+        source = text_of(folder, text) if config.task == "text" else None
+        results[str(folder)] = evaluate_one(model, config, source, times=chosen, tokens=tokens, stride=stride)
+        write_json(folder / EVALUATION, results[str(folder)])
+    if as_json:
+        print(json.dumps(results, indent=2))
+        return
+    gathered = gather(runs, ["evaluation"])
+    for task in ("text", "copy", "passkey"):
+        value = "loss" if task == "text" else "accuracy"
+        if table := by_length(gathered, task, value):
+            print_table(f"{task}: {value}", table)
+            print(next(r["protocol"] for r in results.values() if r["task"] == task) + "\n")

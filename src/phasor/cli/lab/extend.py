@@ -1,0 +1,49 @@
+import json
+from typing import Annotated, Any
+
+import typer
+
+from .options import Json, Runs, Scored, TextFiles, Threads, numbers, prepare, print_table, text_of
+
+
+def extend(
+    runs: Runs,
+    text: TextFiles = None,
+    schemes: Annotated[str, typer.Option(help="Scaling schemes, with commas (default: all).")] = "",
+    factors: Annotated[str, typer.Option(help="How many times the training length.")] = "2,4,8",
+    tokens: Scored = 65_536,
+    threads: Threads = 1,
+    as_json: Json = False,
+) -> None:
+    """Stretch trained rotary models without fine-tuning, with every scaling scheme."""
+    from ...apps.lab import SCHEMES, load_model
+    from ...apps.lab import extend as extend_one
+    from ...apps.lab.results import EXTENSION, extensions, find_runs, gather
+    from ...apps.runs.files import write_json
+
+    prepare(threads)
+    names = [name.strip() for name in schemes.split(",")] if schemes else list(SCHEMES)
+    multiples = [_whole(f) for f in numbers("factors", factors)]
+    results: dict[str, Any] = {}
+    folders = find_runs(runs)
+    for folder in folders:
+        model, config = load_model(folder)
+        if (config.model.encoding, config.task) != ("rotary", "text") and len(folders) > 1:
+            continue
+        results[str(folder)] = extend_one(
+            model, config, text_of(folder, text), schemes=names, factors=multiples, tokens=tokens
+        )
+        write_json(folder / EXTENSION, results[str(folder)])
+    if not results:
+        raise ValueError("runs must have a rotary one, trained on text, among them to be extended, got none")
+    if as_json:
+        print(json.dumps(results, indent=2))
+        return
+    print_table("times the length", extensions(gather(list(results), ["extension"]), "table", "factor"))
+    print(next(iter(results.values()))["protocol"])
+
+
+def _whole(number: float) -> int:
+    if not number.is_integer():
+        raise ValueError(f"factors must be integers of at least 1, got {number:g}")
+    return int(number)

@@ -1,0 +1,56 @@
+"""What the commands share: options, and how their words are read."""
+
+import math
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of runs, or a folder that holds them.")]
+TextFiles = Annotated[
+    list[Path] | None, typer.Option("--text", metavar="PATH", help="Files or folders (default: those of the training).")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+Threads = Annotated[int, typer.Option(min=1, help="Of each process; more pays for wide models on an idle machine.")]
+Scored = Annotated[int, typer.Option(min=1, help="Held-out bytes to score at every length.")]
+
+
+def prepare(threads: int, *libraries: str) -> None:
+    """The number of threads; and a missing library is one line that says so."""
+    for name in ("safetensors", *libraries):
+        if find_spec(name) is None:
+            raise ValueError(f"this needs {name}; install it with: pip install 'phasor[lab]'")
+    torch.set_num_threads(threads)
+
+
+def text_of(folder: Path, given: list[Path] | None) -> Any:
+    """The text that was named, or the one the run was trained on."""
+    from ...apps.lab import read_text
+    from ...apps.lab.results import read_run
+    from ...apps.lab.train import RUN
+
+    about = read_run(folder)["about"]
+    try:
+        return read_text(given or about.get("paths", ()), glob=about.get("glob", "*"))
+    except (ValueError, OSError) as error:
+        if given:
+            raise
+        raise ValueError(f"{error}; so {folder / RUN} says of its text: name another place with --text") from None
+
+
+def numbers(name: str, words: str) -> list[float]:
+    try:
+        found = [float(word) for word in words.split(",")]
+        if not all(map(math.isfinite, found)):
+            raise ValueError
+        return found
+    except ValueError:
+        raise ValueError(f"{name} must be numbers with commas, got {words!r}") from None
+
+
+def print_table(title: str, table: dict[str, Any]) -> None:
+    from ...apps.lab.quick import table_text
+
+    print(table_text(title, table))

@@ -1,0 +1,79 @@
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .options import Json, Threads, prepare
+
+OwnText = Annotated[
+    list[Path] | None, typer.Option("--text", metavar="PATH", help="Files or folders (default: Python's own modules).")
+]
+Bare = Annotated[list[Path] | None, typer.Argument(metavar="[PATH…]", hidden=True)]  # --text without its name
+
+
+def train(
+    paths: Bare = None,
+    text: OwnText = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Each run gets a folder in here.")] = Path("phasor-runs"),
+    encoding: Annotated[list[str] | None, typer.Option(help="Repeat for several (default: rotary).")] = None,
+    task: Annotated[str, typer.Option(help="text, copy or passkey.")] = "text",
+    seed: Annotated[list[int] | None, typer.Option(min=0, help="Repeat for several (default: 0).")] = None,
+    tokens: Annotated[int, typer.Option(min=1, help="Token budget of each run.")] = 1_433_600,
+    length: Annotated[int, typer.Option(min=1, help="Training length.")] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="Sequences per step, over all processes.")] = 32,
+    layers: Annotated[int, typer.Option(min=1)] = 2,
+    dim: Annotated[int, typer.Option(min=1, help="Width of the model.")] = 96,
+    heads: Annotated[int, typer.Option(min=1)] = 4,
+    kv_heads: Annotated[int | None, typer.Option(min=1, help="Key heads (default: as many as heads).")] = None,
+    base: Annotated[float, typer.Option(help="Base of the rotary frequencies.")] = 10_000.0,
+    untied: Annotated[bool, typer.Option("--untied", help="An output matrix of its own.")] = False,
+    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 3e-3,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 100,
+    glob: Annotated[str, typer.Option(help="Which files of a folder, by name.")] = "*",
+    threads: Threads = 1,
+    as_json: Json = False,
+) -> None:
+    """Train one model per encoding and seed. Repeat a command that was killed: it goes on where it was."""
+    from ...apps.lab import ModelConfig, RunConfig, read_text
+    from ...apps.lab import train as train_one
+
+    prepare(threads)
+    first = os.environ.get("RANK", "0") == "0"
+    files = [*(paths or ()), *(text or ())]
+    source = read_text(files, glob=glob) if task == "text" else None
+    about: dict[str, Any] = {"command": shlex.join(["phasor", *sys.argv[1:]])}
+    if source:
+        about |= {"text": ", ".join(source.names), "paths": [str(p.resolve()) for p in files], "glob": glob}
+    finished = []
+    for name in encoding or ["rotary"]:
+        model = ModelConfig(
+            encoding=name, layers=layers, dim=dim, heads=heads, length=length, base=base, tied=not untied,
+            kv_heads=heads if kv_heads is None else kv_heads,
+        )  # fmt: skip
+        for number in seed or [0]:
+            config = RunConfig(
+                model=model, task=task, seed=number, tokens=tokens, batch=batch, lr=lr,
+                source=source.sha256 if source else "",
+            )  # fmt: skip
+            folder = out / config.name
+            result = train_one(
+                config, folder, source, checkpoint_every=checkpoint_every, about=about, progress=first and not as_json
+            )
+            finished.append(
+                {
+                    "folder": str(folder),
+                    "steps": config.steps,
+                    "resumed_at": result.resumed_at,
+                    "loss": result.loss,
+                    "tokens_per_second": result.tokens_per_second,
+                }
+            )
+            if first and not as_json:
+                how = "already finished" if result.resumed_at == config.steps else f"{config.steps} steps"
+                print(f"{folder}  {how}, last loss {result.loss:.3f}")
+    if first and as_json:
+        print(json.dumps(finished, indent=2))

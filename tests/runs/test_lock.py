@@ -1,0 +1,76 @@
+"""One process at a time in a folder, whatever became of the one before."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from phasor.apps.runs.lock import LOCK, alone
+
+SOURCE = Path(__file__).resolve().parents[2] / "src/phasor/apps/runs/lock.py"
+# The module alone, so that the process has not to import torch.
+HOLD = f"""
+import sys, time
+exec(open({str(SOURCE)!r}).read())
+with alone(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds the folder."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_second_process_is_refused_and_told_of_the_first(tmp_path, holder):
+    with (
+        pytest.raises(ValueError, match=rf"must be used by one process at a time, and process {holder.pid} is at work"),
+        alone(tmp_path),
+    ):
+        pytest.fail("two in one folder")
+    assert (tmp_path / LOCK).read_text() == f"{holder.pid}\n"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_what_a_dead_process_held_is_taken_over(tmp_path, holder, how):
+    holder.send_signal(how)
+    holder.wait()
+    assert (tmp_path / LOCK).exists()
+    with alone(tmp_path):
+        assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_is_made_and_left_clean(tmp_path):
+    with pytest.raises(RuntimeError), alone(tmp_path / "a" / "b"):
+        raise RuntimeError
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+    with alone(tmp_path / "a" / "b"), pytest.raises(ValueError, match="one process at a time"), alone(tmp_path / "a/b"):
+        pass
+
+
+def test_a_lock_that_its_owner_deletes_meanwhile_keeps_nobody_out(tmp_path, monkeypatch):
+    """Between our opening of the file and our lock on it the owner is done: the file we hold is no longer there."""
+    from phasor.apps.runs import lock
+
+    real, deleted = lock.fcntl.flock, []
+
+    def late(file, how):
+        if not deleted:
+            deleted.append(True)
+            (tmp_path / LOCK).unlink()
+        real(file, how)
+
+    monkeypatch.setattr(lock.fcntl, "flock", late)
+    with alone(tmp_path), open(tmp_path / LOCK) as file, pytest.raises(BlockingIOError):
+        real(file, lock.fcntl.LOCK_EX | lock.fcntl.LOCK_NB)
+    assert deleted
