@@ -36,12 +36,15 @@ class Launches:
         return lambda *values, **named: self.seen.append((grid, values, named))
 
 
-def recorded(q, k, angles, tensor_format="bhsd", out=None):
-    """Grid, arguments and constants of the one launch that turns q and k."""
+def recorded(q, k, angles, tensor_format="bhsd", out=None, norm=None):
+    """Grid, arguments and constants of the one launch that turns q and k, after a norm if there is one."""
     launches = Launches()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "turn_heads", launches)
-        Triton().turn(q, k, angles, ORDERS[tensor_format], out)
+        if norm is None:
+            Triton().turn(q, k, angles, ORDERS[tensor_format], out)
+        else:
+            Triton().norm_and_turn(q, k, angles, ORDERS[tensor_format], norm, out)
     (only,) = launches.seen
     return only
 

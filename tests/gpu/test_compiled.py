@@ -9,7 +9,7 @@ pytest.importorskip("triton", reason="triton is not installed; it is for Linux o
 
 from phasor import RotarySpec, Rotation
 from phasor.axes import Sections
-from phasor.kernels import triton
+from phasor.kernels import Norm, triton
 from phasor.tables import Phases
 
 from . import assembly
@@ -145,3 +145,17 @@ def test_more_rows_than_it_counts():
     angles = Phases(RotarySpec(head_dim=2), positions)
     assert "fewer than 2,147,418,112" in triton._unsuited(x, None, angles)
     assert triton._unsuited(x[:, :, : 2**30], None, angles) == ""
+
+
+@pytest.mark.parametrize("name", ["halves", "partial"])
+def test_a_norm_for_an_h200(name):
+    """No spills, wide accesses, 64-bit offsets; sums over whole heads of halves stay among the threads of a row."""
+    spec, (q, k) = SPECS[name], (torch.empty(1, h, 8192, 128, dtype=torch.bfloat16, device="meta") for h in (32, 8))
+    weight = torch.empty(128, dtype=torch.bfloat16, device="meta")
+    rotation = Rotation.at(spec, torch.empty(8192, dtype=torch.int64, device="meta"))
+    norm = Norm(weight, weight, 1e-6, rounding="before_weight")
+    found = assembly.compiled(assembly.recorded(q, k, rotation, norm=norm), assembly.TARGETS["sm_90"])
+    assert found.spilled == 0 and (name != "halves" or found.barriers == 0)
+    heads = {name: n for name, n in found.memory.items() if not name.endswith(".128")}
+    assert not any("U16" in name for name in heads), heads
+    check_offsets(found.ttir)

@@ -16,6 +16,7 @@ from ..rotation import Rotation
 from ..tables import spec_of, steps_of
 from ..tracing import watched
 from .base import Angles, Kernel, Order, Pair, one_angle, tables_of, unseen
+from .norm import Norm
 from .reference import Reference
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -63,6 +64,20 @@ class Triton(Kernel):
         _launch(q, k, y, z, angles, order, False)
         torch.autograd.graph.increment_version([t for t in out if t is not None and not t.is_inference()])
         return out
+
+    def norm_and_turn(
+        self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
+    ) -> Pair:
+        """In one launch; in steps where a gradient is wanted, or the norm comes after, or goes across heads."""
+        alike = k is None or _batch(q, order) == _batch(k, order)
+        given = [t for t in (q, k, norm.q_weight, norm.k_weight) if t is not None]
+        learns = torch.is_grad_enabled() and any(t.requires_grad for t in given)
+        if learns or norm.after or norm.across_heads or rotation.promoted or not alike or out is not None:
+            return super().norm_and_turn(q, k, rotation, order, norm, out)
+        y, z = (None if x is None else torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k))
+        assert y is not None
+        _launch(q, k, y, z, rotation, order, False, norm)
+        return y, z
 
 
 def _unsuited(q: Tensor, k: Tensor | None, angles: Angles) -> str:
@@ -132,20 +147,22 @@ def _new(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: 
 
 
 def _launch(
-    q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, order: Order, transposed: bool
-) -> None:
+    q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, order: Order, transposed: bool,
+    norm: Norm | None = None,
+) -> None:  # fmt: skip
     from .gpu import launch
 
     layout, rounded, negate = angles.layout, False, transposed
     if isinstance(angles, Rotation):
         given = launch.of_tables(angles.cos, angles.sin, angles.per_head)
-        rounded = torch.promote_types(q.dtype, angles.cos.dtype).itemsize == 2
+        once = norm is not None and norm.rounding == "once"
+        rounded = not once and torch.promote_types(q.dtype, angles.cos.dtype).itemsize == 2
     else:
         reverse, factor = _sense(angles.spec.key, angles.seq_len)
         steps = steps_of(angles.spec, angles.seq_len, False, q.device)
         given, negate = launch.of_positions(angles.positions, steps[0], factor), reverse != transposed
     q, k = _in_memory(q, order), None if k is None else _in_memory(k, order)
-    launch.turn(q, k, y, z, given, layout.transposed() if transposed else layout, order, negate, rounded)
+    launch.turn(q, k, y, z, given, layout.transposed() if transposed else layout, order, negate, rounded, norm)
 
 
 def _in_memory(x: Tensor, order: Order) -> Tensor:

@@ -10,6 +10,7 @@ from triton import cdiv
 
 from ...layout import Layout
 from ..base import Order
+from ..norm import Norm
 from .source import turn_heads
 
 TILE = 2048 if torch.version.hip else 1024  # pairs of one head that a program turns at once: eight for each thread
@@ -68,9 +69,9 @@ def grid(rows: int, of_q: int, of_k: int, tile_rows: int) -> tuple[tuple[int, in
 
 def turn(
     q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, layout: Layout, order: Order,
-    negate: bool, rounded: bool,
+    negate: bool, rounded: bool, norm: Norm | None = None,
 ) -> None:  # fmt: skip
-    """Writes q and k, turned, to y and z, which may be q and k themselves. k has the batch of q."""
+    """Writes q and k, normalised and turned, to y and z, which may be q and k themselves. k has the batch of q."""
     *x_strides, batch, of_q, tokens = axes_of(q, order)
     *y_strides, _, _, _ = axes_of(y, order)
     *k_strides, _, of_k, _ = axes_of(k, order) if k is not None else (0, 0, 0, 1, 1, 0, 1)
@@ -79,17 +80,28 @@ def turn(
     programs, q_groups, heads = grid(rows, of_q, of_k, constants["ROWS"])
     if 0 in programs:
         return
+    weights, of_norm = _of_norm(norm)
     strides = [*x_strides, *k_strides, *y_strides, *z_strides]
     with _device_of(q):
         turn_heads[programs](
             q, q if k is None else k, y, y if z is None else z, *angles.tensors, angles.factor,
-            rows, tokens, of_q, of_k, q_groups, angles.batches, *strides, *angles.strides,
+            rows, tokens, of_q, of_k, q_groups, angles.batches, *strides, *angles.strides, *weights,
             AXES=angles.axes, PER_HEAD=angles.per_head, NEGATE=negate, SCALED=angles.factor != 1, ROUNDED=rounded,
-            **constants | ({"REST": 0} if y is q and z is k else {}),
+            **constants | of_norm | ({"REST": 0} if y is q and z is k and norm is None else {}),
             HEADS=heads, EVEN=of_q % heads == 0 and of_k % heads == 0, ONE_BATCH=batch == 1,
             AT_REPEATS=angles.batches not in (1, batch), UNIT=strides[3::4] == [1, 1, 1, 1],
             num_warps=4, enable_fp_fusion=False,
         )  # fmt: skip
+
+
+def _of_norm(norm: Norm | None) -> tuple[tuple[Tensor | None, Tensor | None, float], dict[str, Any]]:
+    """Weights and eps; and constants: how it rounds, whether there are weights, and whether one is added to them."""
+    if norm is None:
+        return (None, None, 0.0), {"NORM": 0, "WEIGHTED": False, "OFFSET": False}
+    of_q, of_k = (None if w is None else w.contiguous() for w in norm[:2])
+    rounded = ("once", "between", "before_weight").index(norm.rounding) + 1
+    about_it = {"NORM": rounded, "WEIGHTED": of_q is not None, "OFFSET": norm.unit_offset}
+    return (of_q, of_q if of_k is None else of_k, norm.eps), about_it
 
 
 def axes_of(x: Tensor, order: Order) -> tuple[int, int, int, int, int, int, int]:

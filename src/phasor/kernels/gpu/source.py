@@ -94,6 +94,17 @@ def store_pairs(y, step, ok, a, b, PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOC
 
 
 @triton.jit
+def scaled(x, root, weight, dtype: tl.constexpr, NORM: tl.constexpr, WEIGHTED: tl.constexpr, OFFSET: tl.constexpr):
+    """Normalised channels, times their weight; ``NORM`` says what is rounded: 1 nothing, 2 the result, 3 both."""
+    x = x * root
+    if NORM == 3:
+        x = x.to(dtype).to(tl.float32)
+    if WEIGHTED:
+        x = x * (1 + weight if OFFSET else weight)
+    return x if NORM == 1 else x.to(dtype).to(tl.float32)
+
+
+@triton.jit
 def load_tables(cos, sin, row, step, ok, PAIRS: tl.constexpr, WIDE: tl.constexpr):
     """Rows of tables of any dtype, in float32."""
     pair = tl.arange(0, WIDE)[None, :]
@@ -108,6 +119,7 @@ def turn_heads(
     q_batch, q_head, q_token, q_step, k_batch, k_head, k_token, k_step,
     y_batch, y_head, y_token, y_step, z_batch, z_head, z_token, z_step,
     at_batch, at_head, at_token, at_step,
+    q_weight, k_weight, eps, NORM: tl.constexpr, WEIGHTED: tl.constexpr, OFFSET: tl.constexpr,
     AXES: tl.constexpr, PER_HEAD: tl.constexpr, NEGATE: tl.constexpr, SCALED: tl.constexpr, ROUNDED: tl.constexpr,
     PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, READ_TWINS: tl.constexpr, WRITE_TWINS: tl.constexpr,
     FIRST: tl.constexpr, REST: tl.constexpr, REST_WIDE: tl.constexpr, REST_FIRST: tl.constexpr,
@@ -117,7 +129,8 @@ def turn_heads(
     """One launch for q and k: program ``(tile, group)`` turns ``HEADS`` heads of one of them, in ``ROWS`` rows.
 
     ``at`` are positions of ``AXES`` axes, which ``at_step`` separates, and ``steps`` turns per position; or, with no
-    axes, ``cos`` and ``sin`` are tables, and ``at_*`` their strides. All offsets are formed in 64 bits.
+    axes, ``cos`` and ``sin`` are tables, and ``at_*`` their strides. All offsets are formed in 64 bits. With ``NORM``
+    every head is divided by the root of its mean square first, and multiplied by a weight of contiguous channels.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     row_ok = row < rows
@@ -151,6 +164,14 @@ def turn_heads(
             s = -s
         if SCALED:
             c, s = c * factor, s * factor
+    dtype: tl.constexpr = q.dtype.element_ty
+    w_a, w_b, w_rest = 0.0, 0.0, 0.0
+    if WEIGHTED:
+        weight = tl.where(is_q, q_weight, k_weight)
+        w_a, w_b = load_pairs(weight + FIRST, 1, tl.full([1, 1], True, tl.int1), PAIRS, WIDE, BLOCKS, READ_TWINS)
+        if REST:
+            places = tl.arange(0, REST_WIDE)[None, :]
+            w_rest = tl.load(weight + REST_FIRST + places, mask=places < REST, other=0).to(tl.float32)
     for i in tl.static_range(HEADS):
         ok = (row_ok if EVEN else row < tl.where(head + i < heads, rows, 0))[:, None]
         if PER_HEAD:
@@ -158,12 +179,24 @@ def turn_heads(
             if NEGATE:
                 s = -s
         a, b = load_pairs(x + FIRST * x_step, x_step, ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
-        a, b = turned(a, b, c, s, q.dtype.element_ty, ROUNDED)
-        store_pairs(y + FIRST * y_step, y_step, ok, a, b, PAIRS, WIDE, BLOCKS, WRITE_TWINS)
         if REST:
             channel = tl.arange(0, REST_WIDE)[None, :]
             here = ok & (channel < REST)
-            rest = tl.load(x + (REST_FIRST + channel) * x_step, mask=here)
+            rest = tl.load(x + (REST_FIRST + channel) * x_step, mask=here, other=0)
+        if NORM:
+            total = tl.sum(a * a + b * b, axis=1)
+            if REST:
+                wide = rest.to(tl.float32)
+                total += tl.sum(wide * wide, axis=1)
+            mean = tl.div_rn(total, 2.0 * PAIRS + REST)
+            root = tl.div_rn(1.0, tl.sqrt_rn(mean + eps))[:, None]
+            a = scaled(a, root, w_a, dtype, NORM, WEIGHTED, OFFSET)
+            b = scaled(b, root, w_b, dtype, NORM, WEIGHTED, OFFSET)
+            if REST:
+                rest = scaled(wide, root, w_rest, dtype, NORM, WEIGHTED, OFFSET).to(dtype)
+        a, b = turned(a, b, c, s, dtype, ROUNDED)
+        store_pairs(y + FIRST * y_step, y_step, ok, a, b, PAIRS, WIDE, BLOCKS, WRITE_TWINS)
+        if REST:
             tl.store(y + (REST_FIRST + channel) * y_step, rest, mask=here)
         x += x_head
         y += y_head
