@@ -1,9 +1,7 @@
 """The benchmark of a GPU, with a clock that only stands in for one: all but the device's time is the same."""
 
 import dataclasses
-import re
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,9 +17,6 @@ from phasor.bench.gpu.plot import plot, shares
 from phasor.bench.gpu.run import measure
 
 from .fakes import install
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-import performance
 
 
 class StandIn(Clock):
@@ -251,27 +246,6 @@ def test_the_picture(no_peers, tmp_path):
     }  # fmt: skip
     plot(record, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_page_says_what_was_measured_on_a_gpu_and_what_was_not(no_peers):
-    empty = performance.page([])
-    assert "**Nothing on this page was measured on a GPU.**" in empty
-    for case in CASES:
-        (line,) = re.findall(rf"^\| `{re.escape(case.name)}` \|.*$", empty, re.MULTILINE)
-        assert case.about in line
-    record = run_on(StandIn(), ["vision"], rounds=1, quick=True, command="phasor bench --device cuda")
-    text = performance.page([record])
-    assert (
-        "Measured on: a stand-in." in text
-        and "## a stand-in, beside" in text
-        and "`phasor bench --device cuda`" in text
-    )
-    assert (
-        "Nothing on this page" not in text
-        and "Not measured: `decode-1`" in text
-        and text.endswith(performance.NONE_YET)
-    )
-    assert performance.figures([record]) == performance.NONE_YET  # the README's figures are those of a CPU
 
 
 @pytest.mark.slow

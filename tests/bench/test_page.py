@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from phasor.bench import CASES, Goal, write
+from phasor.bench import CASES, Goal, gpu, write
 
+from .test_gpu import StandIn, no_peers  # noqa: F401  (a fixture)
 from .test_result import RECORD, ROW
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,3 +101,24 @@ def test_check_says_what_is_stale_and_writes_nothing(results, tmp_path, monkeypa
     write(RECORD, results / "a.json")
     with pytest.raises(SystemExit, match=r"performance.md is stale"):
         performance.main()
+
+
+def test_the_page_says_what_was_measured_on_a_gpu_and_what_was_not(no_peers):  # noqa: F811
+    empty = performance.page([])
+    assert "**Nothing on this page was measured on a GPU.**" in empty
+    for case in gpu.CASES:
+        (line,) = re.findall(rf"^\| `{re.escape(case.name)}` \|.*$", empty, re.MULTILINE)
+        assert case.about in line
+    record = gpu.run_on(StandIn(), ["vision"], rounds=1, quick=True, command="phasor bench --device cuda")
+    text = performance.page([record])
+    assert (
+        "Measured on: a stand-in." in text
+        and "## a stand-in, beside" in text
+        and "`phasor bench --device cuda`" in text
+    )
+    assert (
+        "Nothing on this page" not in text
+        and "Not measured: `decode-1`" in text
+        and text.endswith(performance.NONE_YET)
+    )
+    assert performance.figures([record]) == performance.NONE_YET  # the README's figures are those of a CPU
