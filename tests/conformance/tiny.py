@@ -86,6 +86,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "falcon_h1": {"mamba_n_heads": 4, "mamba_d_ssm": 32},
     "granitemoehybrid": {"mamba_n_heads": 8},
     "hrm_text": {"num_layers_per_stack": 2, "num_hidden_layers": 16},
+    "llama4_vision_model": {"intermediate_size": 384},
     "minimax_m3_vl_text": {"layer_types": ["full_attention", "minimax_m3_sparse"] * 2},
     "moonshine_streaming": {"num_key_value_heads": 2},
     "nemotron": {"num_key_value_heads": 2},

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..spec import RotarySpec
 from .agreement import NONE, Agreement, worst
 from .calls import CALLS, Order
+from .counted import LENGTHS, CountedModule
 from .tables import Form, Tables, trained
 from .turning import Turning
 
@@ -158,6 +159,7 @@ def _turnings(
         for order in orders
     )
     yield from ways
+    yield from (replace(way, latest=True) for way in ways if "q" in parameters)
 
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
@@ -181,9 +183,40 @@ def _cases(
             for width, dtype in product(widths, dtypes):
                 for given in _arguments(turning, tables, shaped, width, dtype, random):
                     try:
-                        yield given, function(*given[0], **given[1])
+                        theirs = function(*given[0], **given[1])
                     except (RuntimeError, IndexError, TypeError):  # not the shapes it takes
                         continue
+                    if _fits(given, theirs):
+                        yield given, theirs
+
+
+def compare_method(
+    module: Any,
+    function: Callable,
+    tables: Sequence[Tables],
+    dtypes: Sequence[torch.dtype],
+    kernel: str = "auto",
+) -> Found:
+    """The `Turning` that agrees best with a method that turns the hidden states of a module, by one of ``tables``."""
+    parameters, default = parameters_of(function)
+    random = torch.Generator().manual_seed(0)
+    found = []
+    for t in tables:
+        turning = Turning.of(t.spec, parameters, default, "bshd", t.form, kernel)
+        ours, agreements = turning.function(), []
+        for length, dtype in product(LENGTHS, dtypes):
+            x = torch.randn(2, length, module.num_heads * module.head_size, generator=random).to(dtype)
+            given = x, CountedModule(t, "frames").at(x, (1, 1))
+            agreements.append(Agreement.of(function(module, *given), ours(module, *given)))
+        found.append((turning, worst(agreements)))
+    return _best(found)
+
+
+def _fits(given: Given, theirs: Any) -> bool:
+    """Whether a result has the shapes of heads that were given; else they were broadcast against a wrong axis."""
+    shapes = {x.shape for x in (*given[0], *given[1].values()) if isinstance(x, Tensor)}
+    results = theirs if isinstance(theirs, tuple | list) else (theirs,)
+    return all(x.shape in shapes for x in results if isinstance(x, Tensor))
 
 
 def _arguments(
@@ -206,7 +239,11 @@ def _arguments(
         values["sinusoidal_pos"] = torch.cat((sin, cos), dim=-1).unsqueeze(1)
     of_tables = set(values)
     names = [n.removesuffix("=None") for n in turning.parameters if n not in ("unsqueeze_dim", "**kwargs")]
-    if "q" in names and "position_ids" in names:
+    if "v" in names:  # tables of all positions, and heads with a batch of their own
+        if batch:
+            return
+        batch, values["position_ids"] = [1], torch.arange(tokens)[None]
+    elif "q" in names and "position_ids" in names:
         names.remove("position_ids")  # a leftover that nothing reads
     selects = "unsqueeze_dim" in turning.parameters
     for order in ("bhsd", "bshd"):

@@ -8,8 +8,9 @@ from torch import nn
 from ..kernels import check_name
 from ..spec import Angles
 from .find import callers, rotary_modules, turning_methods
+from .held import held_tables
 from .plan import Plan
-from .report import PatchReport, Row
+from .report import PatchReport
 from .swap import dressed, original
 
 
@@ -76,7 +77,10 @@ def _planned(model: nn.Module, angles: Angles, kernel: str) -> Plan:
         plan.add_tables(path, module)
     for caller in callers(model):
         plan.add_turning(caller)
-    plan.rows += [Row(path, name, reason="it turns in a method of its own") for path, name in turning_methods(model)]
+    for path, name in turning_methods(model):
+        plan.add_method(path, name)
+    for path, (module, name) in held_tables(model).items():
+        plan.add_held(path, module, name)
     if not plan.rows:
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
     return plan

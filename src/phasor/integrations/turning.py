@@ -27,7 +27,7 @@ class Turning:
     - ``form``: that of the tables it is given; ``layout``: that of the heads.
     - ``promoted``: the result keeps the dtype of the tables; ``widened``: tables are widened before the products;
       ``backwards``: it turns by minus the angle of its tables; ``sheared``: the second members of its pairs have angles
-      of their own.
+      of their own; ``latest``: queries that are fewer than the keys take the last rows of the tables.
     """
 
     parameters: tuple[str, ...]
@@ -39,6 +39,7 @@ class Turning:
     widened: bool = False
     backwards: bool = False
     sheared: bool = False
+    latest: bool = False
     kernel: str = "auto"
 
     @classmethod
@@ -66,6 +67,9 @@ class Turning:
             q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, order: TensorFormat | None
         ) -> tuple[Tensor, Tensor | None]:
             order = order or order_of(cos, 1)
+            if self.latest and k is not None and q.shape[-2] < k.shape[-2]:
+                last = slice(-q.shape[-2], None)
+                return turn(q, None, cos[..., last, :], sin[..., last, :], order)[0], turn(k, None, cos, sin, order)[0]
             if k is not None and (k.dtype, k.shape[-1]) != (q.dtype, q.shape[-1]):
                 return turn(q, None, cos, sin, order)[0], turn(k, None, cos, sin, order)[0]
             return apply_rotary_qk(q, k, self._rotation(cos, sin, q.shape[-1]), tensor_format=order, kernel=kernel)
@@ -121,10 +125,25 @@ class TurningModule:
     turnings: tuple[tuple[str, Turning], ...]  # name of the function -> how it turns
     names: tuple[str, ...]  # methods that call them
 
+    def stand_ins(self, cls: type[nn.Module]) -> dict[str, Callable]:
+        """For each function, by its name, what is called instead."""
+        return {name: turning.function() for name, turning in self.turnings}
+
     def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
-        changes = {name: turning.function() for name, turning in self.turnings}
+        changes = self.stand_ins(cls)
         own = {name: staticmethod(function) for name, function in changes.items() if hasattr(cls, name)}
         return own | {name: _copied(cls, name, changes) for name in self.names}
+
+
+@dataclass(frozen=True)
+class TurningMethod:
+    """A method that turns, of a module that calls no function for it."""
+
+    name: str
+    turning: Turning
+
+    def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
+        return {self.name: self.turning.function()}
 
 
 def _copied(cls: type[nn.Module], name: str, changes: dict[str, Callable]) -> Any:

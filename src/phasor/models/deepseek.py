@@ -1,6 +1,7 @@
 """DeepSeek and its heirs: latent attention, whose last channels turn."""
 
 from dataclasses import replace
+from typing import Any
 
 from ..reading.facts import Facts, Names, Rope
 from ..reading.fields import Reader
@@ -44,12 +45,30 @@ def compressed(keys: Keys, count: int) -> list[str]:
 def base_at_the_top(facts: Facts, keys: Keys) -> Facts:
     """DeepSeek-V4 takes its bases from the top wherever the dictionary names no layers."""
     for path, data in keys.found(*facts.dicts):
-        if isinstance(data, dict) and len(data.keys() & facts.kinds.keys()) == 1:
+        named = data.keys() & facts.kinds.keys() if isinstance(data, dict) else set()
+        if len(named) == 1:
             raise ValueError(f"{path} names one of {' and '.join(facts.kinds)}: the code reads them together; add both")
-        if isinstance(data, dict) and not data.keys() & facts.kinds.keys() and data.get("rope_theta") is not None:
+        for kind in sorted(named):
+            _refuse_gaps(f"{path}.{kind}", data[kind])
+        if isinstance(data, dict) and not named and data.get("rope_theta") is not None:
             top = keys.get("compress_rope_theta") or 160_000.0
             agreed([("compress_rope_theta", top), (f"{path}.rope_theta", data["rope_theta"])])
     return facts
+
+
+def _refuse_gaps(path: str, rope: Any) -> None:
+    """What DeepSeek-V4's class fills in for a flat dictionary, it does not for one that names layers."""
+    if not isinstance(rope, dict):
+        return
+    needed = ["rope_theta", "partial_rotary_factor"]
+    if "yarn" in (rope.get("rope_type"), rope.get("type")):
+        needed.append("attention_factor")
+    for name in needed:
+        if rope.get(name) is None:
+            raise ValueError(
+                f"{path}.{name} is missing: beside kinds of layers the code of deepseek_v4 takes a default that none "
+                "of its checkpoints was trained with; add the value of the checkpoint"
+            )
 
 
 def no_factor(reader: Reader, scaling: Scaling | None) -> Scaling | None:

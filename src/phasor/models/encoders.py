@@ -39,7 +39,7 @@ BY_CODE = Rope(10_000.0, top=())  # the base stands in the code, and no key stat
 # fmt: off
 ROWS: dict[str, Row] = {
     "esm": Text("EsmConfig", 10_000.0, (768, 12, None, 12, None, 1026), dicts=(), scaled=False, tables="rounded",
-        switches=(Switch("position_embedding_type", ("rotary", "rope"), None, LEARNED),),
+        switches=(Switch("position_embedding_type", ("rotary",), None, LEARNED),),
         notes=("queries are scaled by head_dim ** -0.5 before the rotation",), weights=BERT),
     "esmc": Text("EsmcConfig", 10_000.0, (2560, 40, None, 80, None, 2048)),
     "esmfold2": Frame(parts={"esmc_config": PartOf("esmc"), "atom_encoder": PartOf("esmfold2_atom")}),
