@@ -46,7 +46,7 @@ class Change(NamedTuple):
 
     place: tuple[str, ...]
     keys: Config
-    needed: Config = {}
+    needed: Config = {}  # noqa: RUF012 (nothing writes into it)
     name: str = ""
 
     def only(self, names: Iterable[str]) -> "Change":

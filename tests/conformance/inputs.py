@@ -1,4 +1,4 @@
-"""The inputs that a model really takes, by name: its words padded and cached, images of several sizes, sound, and both."""
+"""The inputs that a model really takes, by name: words padded and cached, images of several sizes, sound, and both."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .given import inputs_for, made, noise, words
-from .mixed import mixed
+from .mixed import mixed, towers
 from .tiny import _tensors
 from .walk import quiet
 
@@ -33,6 +33,7 @@ def variants(model_type: str, model: nn.Module) -> Iterator[tuple[str, Inputs]]:
         yield from _longer(usual)
         yield "gradient", gradient(usual)
     yield from mixed(model)
+    yield from towers(model)
 
 
 def _kwargs(takes: Any) -> tuple[str, ...]:
@@ -95,7 +96,7 @@ def gradient(usual: dict[str, Any]) -> Callable[[Any], list[Tensor]]:
 
     def of(model: Any) -> list[Tensor]:
         with torch.enable_grad():
-            found = [x for x in _tensors(model(**usual)) if x.requires_grad]
+            found = [x for x in _tensors(model(**fresh(usual))) if x.requires_grad]
             sum(x.float().square().sum() for x in found).backward()
         given = [p.grad.clone() for p in model.parameters() if p.grad is not None]
         model.zero_grad(set_to_none=True)
@@ -104,12 +105,22 @@ def gradient(usual: dict[str, Any]) -> Callable[[Any], list[Tensor]]:
     return of
 
 
+def fresh(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Copies, because some models write into what they are given."""
+    return {n: v.clone() if isinstance(v, Tensor) else v for n, v in inputs.items()}
+
+
 def results(model: nn.Module, inputs: Inputs) -> list[Tensor]:
     """What a model makes of inputs; the random numbers that it draws are always the same."""
     torch.manual_seed(0)
     made.manual_seed(1)
+    for module in model.modules():
+        if hasattr(module, "rope_deltas"):  # kept from an earlier call, for its cache
+            module.rope_deltas = None
     with quiet(), torch.no_grad():
-        return inputs(model) if callable(inputs) else _tensors(model(**inputs))
+        if callable(inputs):
+            return inputs(model)
+        return _tensors(model(**fresh(inputs)))
 
 
 def in_half(model: nn.Module) -> nn.Module:

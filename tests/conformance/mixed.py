@@ -1,4 +1,4 @@
-"""Images, video and sound inside a composite model: by its own features, and in the places that text leaves for them."""
+"""Images, video and sound inside a composite model: alone, and in the places that its text leaves for them."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -6,8 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
-from .given import noise
+from phasor.integrations.find import callers, turning_methods
+
+from .given import inputs_for, noise
 from .tiny import _candidates, _tensors
 from .walk import quiet
 
@@ -27,6 +30,7 @@ def mixed(model: nn.Module) -> Iterator[tuple[str, Callable[[Any], list[Tensor]]
             continue
         kind = method.split("_")[1]
         yield f"{kind} alone", lambda m, n=method, g=given: _tensors(getattr(m, n)(**g))
+        given = _one(given)
         token = next((t for name in tokens if isinstance(t := getattr(model.config, name, None), int)), None)
         count = _count(model, method, given)
         if token is None or not count:
@@ -36,6 +40,31 @@ def mixed(model: nn.Module) -> Iterator[tuple[str, Callable[[Any], list[Tensor]]
         if "mm_token_type_ids" in inspect.signature(model.forward).parameters:
             inputs["mm_token_type_ids"] = (ids == token).int() * number
         yield f"{kind} in text", lambda m, i=inputs: _tensors(m(**i))
+
+
+def _one(given: dict[str, Any]) -> dict[str, Any]:
+    """The first image of several: in text, there would be words between them."""
+    grid = next((n for n in given if n.endswith("grid_thw")), None)
+    if grid is None:
+        return given
+    patches = int(given[grid][0].prod())
+    return {n: v[:1] if n in (grid, "merge_sizes") else v[:patches] for n, v in given.items()}
+
+
+def towers(model: nn.Module) -> Iterator[tuple[str, Callable[[Any], list[Tensor]]]]:
+    """Each model inside another that rotates and is not its text model, run alone."""
+    done: list[str] = []
+    for path, module in model.named_modules():
+        config = getattr(module, "config", None)
+        own = isinstance(module, PreTrainedModel) and config is not model.config
+        if not path or not own or any(path.startswith(f"{other}.") for other in done):
+            continue
+        done.append(path)
+        if config is model.config.get_text_config() or not [*callers(module), *turning_methods(module)]:
+            continue
+        inputs = inputs_for(config.model_type, module)
+        if inputs and not callable(inputs):
+            yield f"{path} alone", lambda m, p=path, i=inputs: _tensors(m.get_submodule(p)(**i))
 
 
 def _given(model: nn.Module, method: str) -> dict[str, Any] | None:
@@ -82,5 +111,5 @@ def _count(model: nn.Module, method: str, given: dict[str, Any]) -> int:
         result = getattr(model, method)(**given)
     found = getattr(result, "pooler_output", None)
     found = _tensors(result)[0] if found is None else found
-    width = model.config.get_text_config().hidden_size
-    return sum(x.numel() for x in _tensors(found)) // width
+    width = getattr(model.config.get_text_config(), "hidden_size", None)
+    return sum(x.numel() for x in _tensors(found)) // width if width else 0

@@ -1,11 +1,10 @@
 """One model type under `patch`: built small, run on all inputs that it takes, and compared call by call."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 from torch import Tensor, nn
 
 from conformance.given import build
@@ -17,7 +16,9 @@ from .traced import Trace, traced
 
 # Their own tables are complex numbers, which PyTorch forms by another function: the last bit of cos and sin differs.
 ROUNDED = {"llama4_text": 1e-5, "llama4": 1e-5, "deepseek_v2": 1e-5, "deepseek_vl_v2": 1e-5}
-EQUAL, NOT_BUILT = "equal", "not built"
+HELD = ("tables: embed_positions", "tables: weight")
+OWN_TABLES = "equal, by the model's own tables"
+EQUAL, NOT_BUILT, NEAR = "equal", "not built", "DIFFERS: in rounding, by"
 
 
 @dataclasses.dataclass
@@ -74,9 +75,15 @@ def _difference(before: list[Tensor] | str, after: list[Tensor] | str, allowed: 
         return f"DIFFERS: only the patched model does not run: {after}"
     if len(before) != len(after) or not before:
         return "DIFFERS: another number of results" if before else "not taken: it has no result to compare"
-    gaps = [(a.double() - b.double()).abs().nan_to_num().max().item() for a, b in zip(before, after, strict=True) if a.numel()]
+    gaps = [
+        (a.double() - b.double()).abs().nan_to_num().max().item()
+        for a, b in zip(before, after, strict=True)
+        if a.numel()
+    ]
     gap, most = max(gaps, default=0.0), max((a.abs().max().item() for a in before if a.numel()), default=0.0)
-    return EQUAL if gap <= allowed * max(most, 1.0) else f"DIFFERS: by {gap:.2g}"
+    if gap <= allowed * max(most, 1.0):
+        return EQUAL
+    return f"{NEAR if gap <= 1e-5 * max(most, 1.0) else 'DIFFERS: by'} {gap:.2g}"
 
 
 def _in_half(model_type: str, usual: Inputs, allowed: float) -> tuple[str, str]:
@@ -93,21 +100,29 @@ def _in_half(model_type: str, usual: Inputs, allowed: float) -> tuple[str, str]:
 def _outcome(
     model: nn.Module, report: PatchReport, trace: Trace, found: dict[str, str], usual: Inputs, before: Any
 ) -> str:
+    bits = all(call.agreement.difference == 0 for call in trace.calls.values())
+    if bits and (near := [name for name, said in found.items() if said.startswith(NEAR)]):
+        # phasor's results are contiguous, and the sums of a product of matrices then have another order
+        found |= dict.fromkeys(near, "equal to rounding; every call is bit-equal")
     if wrong := [f"{name} {said}" for name, said in found.items() if said.startswith("DIFFERS")]:
         return "; ".join(wrong)
-    if wrong := [f"{c.module}.{c.what} on {c.shapes}: {c.agreement}" for c in trace.calls.values() if not c.agreement.close]:
+    if wrong := [
+        f"{c.module}.{c.what} on {c.shapes}: {c.agreement}" for c in trace.calls.values() if not c.agreement.close
+    ]:
         return f"DIFFERS in a call: {wrong[0]}"
     if not report.replaced:
         return f"not replaced: {report.rows[0].reason}"
     unpatch(model)
     formed = any(row.replaced and row.what.startswith("tables") for row in report.rows)
     if not formed:
-        return "equal, by the model's own tables"
+        return OWN_TABLES
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(Plan, "_chosen", _wrong)
+        changed.setattr(Plan, "chosen", _wrong)
         patch(model)
     moved = _difference(before, ran(model, usual), 0.0)
-    return EQUAL if moved.startswith("DIFFERS: by") else f"NO EFFECT of angles that are five percent off: {moved}"
+    return (
+        EQUAL if moved.startswith(("DIFFERS: by", NEAR)) else f"NO EFFECT of angles that are five percent off: {moved}"
+    )
 
 
 def _wrong(plan: Plan, tables: Any) -> Any:
@@ -115,13 +130,8 @@ def _wrong(plan: Plan, tables: Any) -> Any:
 
 
 def _unreached(report: PatchReport, trace: Trace) -> Iterator[str]:
+    """What was replaced and never called; a table that is kept is looked at and not called."""
     modules = dict(report.model.named_modules())
-    for row in report.rows:
-        what = row.what.partition(":")[0]
-        owner = type(modules[row.path]).__name__
-        if row.replaced and row.what != "tables: embed_positions" and row.what != "tables: weight":
-            if (owner, what) not in trace.reached:
-                yield f"{owner}.{what}"
-
-
-Run = Callable[[str], Fate]
+    called = [row for row in report.rows if row.replaced and not row.what.startswith(HELD)]
+    names = {(type(modules[row.path]).__name__, row.what.partition(":")[0]) for row in called}
+    yield from (f"{owner}.{what}" for owner, what in names - trace.reached)

@@ -6,7 +6,7 @@ import torch
 from phasor import RotarySpec, Rotation
 from phasor.integrations.agreement import NONE, Agreement, worst
 from phasor.integrations.calls import order_of
-from phasor.integrations.compare import compare_turning, parameters_of
+from phasor.integrations.compare_turning import compare_turning, parameters_of
 from phasor.integrations.find import nearest
 from phasor.integrations.report import Row, merged
 from phasor.integrations.tables import Tables, per_pair

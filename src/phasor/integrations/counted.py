@@ -1,4 +1,4 @@
-"""Rotary modules that number their tokens themselves: by the length of what they are given, or by an image's patches."""
+"""Rotary modules that number their tokens themselves: by the length of their input, or by the patches of an image."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ SIDES = ((1, 1), (4, 6), (7, 3))  # patches
 class CountedModule:
     """Methods for such a module.
 
-    ``counts``: the centres of the ``"patches"`` of an image, ``[N, channels]`` tables (DINOv3); or the ``"frames"`` of a
-    sequence, cos and sin stacked, ``[2, S, 1, 1, channels]`` (the conformers).
+    ``counts``: the centres of the ``"patches"`` of an image, tables of ``[N, channels]`` (DINOv3); or the ``"frames"``
+    of a sequence, cos and sin stacked, ``[2, S, 1, 1, channels]`` (the conformers).
     """
 
     tables: Tables

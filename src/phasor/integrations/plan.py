@@ -11,15 +11,14 @@ from torch import nn
 
 from ..configs import ModelRotary, read_parts
 from ..spec import Angles, RotarySpec
-from .agreement import NONE, Agreement
+from .agreement import Agreement
 from .calls import CALLS
-from .compare import NEAR_AND_FAR, Found, compare_method, compare_tables, compare_turning, parameters_of
-from .counted import CountedModule, compare_counted, counts_of
+from .compare import NEAR_AND_FAR, Found, compare_tables
+from .compare_turning import compare_turning, parameters_of
 from .find import Caller, nearest, part_of, taken
-from .held import Together, compare_held, held_by
 from .report import Row
 from .tables import Form, RotaryModule, Tables
-from .turning import TurningMethod, TurningModule
+from .turning import TurningModule
 
 # First parameter -> the form of the tables that such a function is always given.
 OWN_FORM: dict[str, Form] = {"tensor": "half", "sinusoidal_pos": "half", "xq": "complex", "query": "complex"}
@@ -48,12 +47,10 @@ class Plan:
 
     def add_tables(self, path: str, module: nn.Module) -> None:
         """Plan for a module that forms cos and sin."""
-        models, reason = self._reading(module)
-        if not reason and self._counted(path, module, _specs(models)):
-            return
-        probe, problem = _probe(module)
+        models, reason = self.reading(module)
+        probe, problem = probe_of(module)
         reason = reason or _out_of_reach(module) or problem
-        forward = [s.replace(reverse=False) if s.reverse else s for s in _specs(models)]
+        forward = [s.replace(reverse=False) if s.reverse else s for s in specs_of(models)]
         agreed: list[tuple[str | None, Tables]] = []
         self.tables[path] = []
         for layer_type in _layer_types(module):
@@ -67,66 +64,17 @@ class Plan:
                     self.tables[path].append(found)
                     row = replace(row, reason=_stateful(found))
                 if found is not None and row.replaced:
-                    agreed.append((layer_type, self._chosen(found)))
-                    row = replace(row, kernel="Rotation.at", agreement=f"{agreement}{self._moved(found)}")
+                    agreed.append((layer_type, self.chosen(found)))
+                    row = replace(row, kernel="Rotation.at", agreement=f"{agreement}{self.moved(found)}")
             self.rows.append(row)
         if agreed:
             self.recipes[module] = RotaryModule(tuple(agreed))
 
-    def _counted(self, path: str, module: nn.Module, specs: Sequence[RotarySpec]) -> bool:
-        """Whether it is a module that numbers its tokens itself, and was planned for."""
-        counts, (probe, _) = counts_of(module), _probe(module)
-        if counts is None or probe is None or taken(module, ["forward"]):
-            return False
-        found, agreement = compare_counted(probe, counts, specs, self.dtypes)
-        if found is None or not agreement.close:
-            return False
-        self.tables[path] = [found]
-        self.recipes[module] = CountedModule(self._chosen(found), counts)
-        told = f"{agreement}{self._moved(found)}"
-        self.rows.append(Row(path, "tables", spec=found.spec.describe(), agreement=told, kernel="Rotation.at"))
-        return True
-
-    def add_method(self, path: str, name: str) -> None:
-        """Plan for a module that turns in a method of its own."""
-        module = self.model.get_submodule(path)
-        function, near = getattr(type(module), name), nearest(path, list(self.tables))
-        models, reason = self._reading(module, near)
-        row = Row(path, name, reason=reason or taken(module, [name]))
-        tables = tuple(dict.fromkeys(t for p in near for t in self.tables[p]))
-        if row.replaced and parameters_of(function)[0] not in CALLS:
-            notes = "; ".join(dict.fromkeys(note for model in models for note in model.notes))
-            row = replace(row, reason=f"it turns in a method of its own{f' ({notes})' if notes else ''}")
-        elif row.replaced and not tables:
-            row = replace(row, reason=NOT_AGREED)
-        elif row.replaced:
-            turning, agreement = compare_method(module, function, tables, self.dtypes, self.kernel)
-            told = {"spec": tables[0].spec.describe(), "agreement": str(agreement)}
-            row = replace(row, **told, **({"kernel": "apply_rotary"} if agreement.close else {"reason": UNLIKE}))
-            if agreement.close:
-                self.recipes[module] = TurningMethod(name, turning)
-        self.rows.append(row)
-
-    def add_held(self, path: str, module: nn.Module, name: str) -> None:
-        """Plan for a table that a module keeps, where it is that of its config."""
-        models, _ = self._reading(module)
-        own = held_by(module, name)
-        probe, _ = _probe(module) if own.is_meta else (module, "")
-        found, agreement = compare_held(held_by(probe, name), name, _specs(models)) if probe else (None, NONE)
-        if found is None or not agreement.close:
-            return  # a table of something else
-        told = f"{agreement}{self._moved(found.tables)}"
-        spec = found.tables.spec.describe()
-        self.rows.append(Row(path, f"tables: {name}", spec=spec, agreement=told, kernel="Rotation.at"))
-        recipe = replace(found, tables=self._chosen(found.tables))
-        before = self.recipes.get(module)
-        self.recipes[module] = recipe if before is None else Together((before, recipe))
-
     def add_turning(self, caller: Caller) -> None:
         """Plan for a module that turns q and k."""
         near = nearest(caller.path, list(self.tables))
-        models, reason = self._reading(caller.module, near)
-        specs = _specs(models)
+        models, reason = self.reading(caller.module, near)
+        specs = specs_of(models)
         own = _own_specs(caller.module, models)
         if own == [None]:
             reason = "no rotation in this layer"
@@ -159,7 +107,7 @@ class Plan:
             self.compared[key] = compare_turning(function, tables, specs, self.dtypes, self.kernel)
         return self.compared[key]
 
-    def _reading(self, module: nn.Module, near: Sequence[str] = ()) -> tuple[list[ModelRotary], str]:
+    def reading(self, module: nn.Module, near: Sequence[str] = ()) -> tuple[list[ModelRotary], str]:
         """What the part that a module was built for rotates, with float32 angles; or why that is not known."""
         config = getattr(module, "config", None)
         path = None if config is None else part_of(config, self.config)
@@ -172,22 +120,22 @@ class Plan:
             return models, ""
         return [], next((r for r in read if isinstance(r, str)), f"no part of the config says what {path!r} rotates")
 
-    def _chosen(self, tables: Tables) -> Tables:
+    def chosen(self, tables: Tables) -> Tables:
         if self.angles == "float32":  # the model's own, which are RoFormer's in float64
             return tables
         return replace(tables, spec=tables.spec.replace(angles=self.angles))
 
-    def _moved(self, tables: Tables) -> str:
+    def moved(self, tables: Tables) -> str:
         """How far the chosen angles move cos and sin from the model's."""
         if self.angles in ("float32", tables.spec.angles) or tables.spec.learned:
             return ""
         far = torch.full((tables.spec.axes.count, 1, 1), NEAR_AND_FAR[-1])
         at = far.movedim(0, -1) if tables.coordinates_last else far if len(far) > 1 else far[0]
-        moved = Agreement.of(*(t.at(torch.zeros(1), at) for t in (tables, self._chosen(tables))))
+        moved = Agreement.of(*(t.at(torch.zeros(1), at) for t in (tables, self.chosen(tables))))
         return f"; {self.angles} angles move it by {moved.difference:.1e} at position {NEAR_AND_FAR[-1]}"
 
 
-def _specs(models: Sequence[ModelRotary]) -> list[RotarySpec]:
+def specs_of(models: Sequence[ModelRotary]) -> list[RotarySpec]:
     return list(dict.fromkeys(spec for model in models for spec in model.distinct))
 
 
@@ -196,7 +144,7 @@ def _own_specs(module: nn.Module, models: Sequence[ModelRotary]) -> list[RotaryS
     index = getattr(module, "layer_idx", None)
     if isinstance(index, int) and models and 0 <= index < len(models[0].layers):
         return [models[0].layers[index]]
-    return list(_specs(models))
+    return list(specs_of(models))
 
 
 def _layer_types(module: nn.Module) -> list[str | None]:
@@ -221,7 +169,7 @@ def _stateful(tables: Tables) -> str:
     return ""
 
 
-def _probe(module: nn.Module) -> tuple[nn.Module | None, str]:
+def probe_of(module: nn.Module) -> tuple[nn.Module | None, str]:
     """A copy of a module that can be called; one on the meta device is built again from its config."""
     if not any(t.is_meta for t in (*module.buffers(), *module.parameters())):
         return deepcopy(module), ""

@@ -25,8 +25,9 @@ class Turning:
     - ``parameters`` and the default ``unsqueeze_dim`` are those of the function; ``order`` is the order of heads and
       tokens where it has no such parameter; None: heads go to axis 1 of its tables, batched or not.
     - ``form``: that of the tables it is given; ``layout``: that of the heads.
-    - ``promoted``: the result keeps the dtype of the tables; ``widened``: tables are widened before the products;
-      ``backwards``: it turns by minus the angle of its tables; ``sheared``: the second members of its pairs have angles
+    - ``promoted``: the result has the wider dtype of heads and tables; ``widened``: tables are widened before the
+      products; ``backwards``: it turns by minus the angle of its tables; ``sheared``: the second members of its pairs
+      have angles
       of their own; ``latest``: queries that are fewer than the keys take the last rows of the tables.
     """
 
@@ -55,8 +56,8 @@ class Turning:
         """The turning of the pairs of ``spec``."""
         return cls(
             parameters, unsqueeze_dim, order, form, spec.layout,
-            promoted=spec.angles != "exact" and spec.tables == "promoted", widened=spec.tables == "rounded",
-            backwards=spec.reverse, sheared=spec.second is not None, kernel=kernel,
+            promoted=spec.angles != "exact" and spec.tables in ("promoted", "activation"),
+            widened=spec.tables == "rounded", backwards=spec.reverse, sheared=spec.second is not None, kernel=kernel,
         )  # fmt: skip
 
     def function(self) -> Callable:
@@ -72,26 +73,28 @@ class Turning:
                 return turn(q, None, cos[..., last, :], sin[..., last, :], order)[0], turn(k, None, cos, sin, order)[0]
             if k is not None and (k.dtype, k.shape[-1]) != (q.dtype, q.shape[-1]):
                 return turn(q, None, cos, sin, order)[0], turn(k, None, cos, sin, order)[0]
-            return apply_rotary_qk(q, k, self._rotation(cos, sin, q.shape[-1]), tensor_format=order, kernel=kernel)
+            # tables of another dtype than the heads: dots3's, for the layers that it computes in float32
+            rotation = self._rotation(cos, sin, q.shape[-1], self.promoted and cos.dtype != q.dtype)
+            return apply_rotary_qk(q, k, rotation, tensor_format=order, kernel=kernel)
 
         made: Callable = CALLS[self.parameters](turn, self.unsqueeze_dim, self.order)
         return made
 
-    def _rotation(self, cos: Tensor, sin: Tensor, width: int) -> Rotation:
+    def _rotation(self, cos: Tensor, sin: Tensor, width: int, promoted: bool) -> Rotation:
         """The rotation of heads of that width, formed by the first layer that is given these tables."""
         if not _keeps(cos, sin):
-            return self._formed(cos, sin, width)
-        now = (self, width, cos._version, sin._version)
+            return self._formed(cos, sin, width, promoted)
+        now = (self, width, promoted, cos._version, sin._version)
         kept = getattr(cos, KEPT, None)
         if kept is None or kept[0] != now or kept[1] is not sin:
             # copies, because a view would keep the tensor that keeps it
-            rotation = self._formed(cos, sin, width)._mapped(Tensor.clone)
+            rotation = self._formed(cos, sin, width, promoted)._mapped(Tensor.clone)
             kept = (now, sin, rotation)
             setattr(cos, KEPT, kept)
         made: Rotation = kept[2]
         return made
 
-    def _formed(self, cos: Tensor, sin: Tensor, width: int) -> Rotation:
+    def _formed(self, cos: Tensor, sin: Tensor, width: int, promoted: bool) -> Rotation:
         whole = self.layout
         more: dict[str, Any] = {}
         if self.sheared:
@@ -101,7 +104,7 @@ class Turning:
             cos, sin = cos.float(), sin.float()
         layout = whole if width == whole.head_dim else replace(whole, head_dim=width)  # heads may be cut before
         sin = -sin if self.backwards else sin
-        return Rotation(cos=cos, sin=sin, layout=layout, promoted=self.promoted, **more)
+        return Rotation(cos=cos, sin=sin, layout=layout, promoted=promoted, **more)
 
 
 KEPT = "_phasor_rotation"  # the attribute of a table under which the rotation that it makes is kept, while it lives

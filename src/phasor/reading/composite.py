@@ -208,7 +208,7 @@ class Composite:
 def _parts(
     config: dict[str, Any], is_named: Callable[[str], bool], prefix: str = "", depth: int = 0
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """``(dotted path, config)`` of every model inside a composite config; ``is_named``: whether rows know a part under a key."""
+    """``(dotted path, config)`` of every model inside a composite config; ``is_named``: whether a row knows a key."""
     for key, value in config.items():
         if not isinstance(key, str) or not key.isprintable() or key in SETTINGS or depth > 8:
             continue
