@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .changes_at_levels import changes_at
 from .changes_of_keys import Change, Config, Level, changed, levels, skeleton
-from .walk import default_config, model_types, quiet
+from .walk import default_config, quiet, turning_places
 
 from computed import computed  # isort: skip
 from outcomes import Parts, judged, outcome, within  # isort: skip
@@ -99,7 +99,7 @@ def sweep(model_type: str, folder: Path | None, values: tuple[int, ...] = (0, 1)
         if (base := base_of(model_type)) is None:
             found.not_compared = "no config of it is compared with the model's own code"
             return found
-        for level in levels(model_type, model_types()[model_type], base.data):
+        for level in levels(model_type, turning_places(model_type), base.data):
             for number in values[:1] if level.path else values:  # a part has a type of its own
                 for alone, change in changes_at(level, base.data, number, folder):
                     (_one if alone else _all)(base, level, change, found)

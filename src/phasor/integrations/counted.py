@@ -77,7 +77,7 @@ def compare_counted(
 
 def _agreements(module: Any, ours: CountedModule, dtypes: Sequence[torch.dtype]) -> Iterator[Agreement]:
     rows, columns = patch = patch_of(module)
-    shapes = [(1, 3, h * rows, w * columns) for h, w in SIDES]
+    shapes: list[tuple[int, ...]] = [(1, 3, h * rows, w * columns) for h, w in SIDES]
     if ours.counts == "frames":
         shapes = [(1, n, 8) for n in LENGTHS]
     for dtype in dtypes:
