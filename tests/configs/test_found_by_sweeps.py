@@ -85,3 +85,10 @@ def test_frequencies_of_another_width_than_the_channels_that_turn() -> None:
     rope = {kind: {**share, "rope_type": "proportional"} for kind in kinds}
     refused({"model_type": "dots3_note_text", "rope_parameters": rope}, "proportional scaling")
     refused({"model_type": "dots3_note_audio_encoder", "head_dim": 128}, "head_dim is 128", "does not read it")
+
+
+def test_the_share_of_mistral4_is_that_of_its_rotated_channels() -> None:
+    """Its class states it beside YaRN: half of head_dim, which is qk_rope_head_dim."""
+    rope = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 128.0, "original_max_position_embeddings": 8192}
+    model = read_config({"model_type": "mistral4", "rope_parameters": {**rope, "partial_rotary_factor": 0.5}})
+    assert {spec.rotary_dim for spec in model.distinct} == {64}

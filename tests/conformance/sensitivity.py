@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .changes_at_levels import changes_at
-from .changes_of_keys import Change, Config, Level, changed, levels, skeleton
+from .changes_of_keys import Change, Config, Level, changed, inside, levels, skeleton
 from .walk import default_config, quiet, turning_places
 
 from computed import computed  # isort: skip
 from outcomes import Parts, judged, outcome, within  # isort: skip
 from phasor import ModelRotary, read_parts  # isort: skip
+from phasor.models import ROWS  # isort: skip
+from phasor.reading.row import Row  # isort: skip
 
 SAME, EFFECT, REFUSED, DISAGREE = "same", "effect", "refused", "DISAGREE"
 SILENT = (DISAGREE, "CRASH", "SLOW")
@@ -81,8 +83,9 @@ def _same(same: bool) -> str:
 
 
 def _bare(model: ModelRotary) -> ModelRotary:
-    """Without what says nothing about the rotation."""
-    return replace(model, notes=(), max_position=None, layer_types=("",) * len(model.layers), parts=())
+    """Without what says nothing about the tables."""
+    words = ("",) * len(model.layers)
+    return replace(model, notes=(), max_position=None, layer_types=words, parts=(), temperatures=(), softmax_factor=1)
 
 
 def base_of(model_type: str) -> Base | None:
@@ -111,7 +114,15 @@ def _one(base: Base, level: Level, change: Change, found: Found) -> None:
     kind, why, part = outcome(data)
     if kind == "EQUAL":
         kind = base.read(data)
+    if kind == DISAGREE and _argued(data, part, why):
+        kind = "argued"
     found.add(level, change, kind if kind in SILENT else kind.lower(), f"{part} {why}")
+
+
+def _argued(data: Config, part: str, why: str) -> bool:
+    """Whether the row of a part says why it differs from transformers in this."""
+    row = ROWS.get(str(inside(data, tuple(part.split(".")) if part else ()).get("model_type")))
+    return isinstance(row, Row) and any(words in why for words in row.argued)
 
 
 def _all(base: Base, level: Level, change: Change, found: Found) -> None:
