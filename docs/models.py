@@ -21,6 +21,9 @@ from conformance.walk import ARGUMENTS, default_config, model_types, places, qui
 from phasor.configs import ModelRotary, read_parts  # noqa: E402
 from phasor.models import ROWS  # noqa: E402
 from phasor.reading.composite import Composite  # noqa: E402
+from phasor.reading.grid import HARMLESS  # noqa: E402
+
+OF_ALL = {"num_mtp_layers", "num_nextn_predict_layers", "per_layer_config"}
 
 HEAD = f"""# Every rotary model type
 
@@ -34,7 +37,8 @@ are the defaults of the class. Written by `python docs/models.py`; not edited by
 - **rotation**: the factors of the `RotarySpec`, as `describe()` says them. The model's code forms angles in float32
   and rounds cos and sin to the dtype of the activations, unless the row says otherwise.
 - **keys it reads**: the keys of its config that its row looks at, beside those inside `rope_parameters` or
-  `rope_scaling`, where a scheme reads the same ones in all families. All other keys about positions have no effect, and
+  `rope_scaling`, where a scheme reads the same ones in all families, and beside those that say which layers only
+  predict further tokens. All other keys about positions have no effect, and
   are refused where they ask for one: `make conformance` tries each of them in each type against the model's own code.
 - **unusual**: what else the model does, and what is left to the caller.
 - **\\***: the default config leaves the rotation off or describes no model that runs, and was completed for this page.
@@ -75,7 +79,7 @@ def keys_read(name: str, path: str) -> str:
         if row is None or not row.readable:
             return ""
         _, keys = row.read(config.name(path), config.config(path), "", config.above(path))
-    return ", ".join(f"`{key}`" for key in sorted(keys.used))
+    return ", ".join(f"`{key}`" for key in sorted(keys.used - HARMLESS.keys() - OF_ALL))
 
 
 def _same(one: Any, other: ModelRotary) -> bool:

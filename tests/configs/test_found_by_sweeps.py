@@ -92,3 +92,18 @@ def test_the_share_of_mistral4_is_that_of_its_rotated_channels() -> None:
     rope = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 128.0, "original_max_position_embeddings": 8192}
     model = read_config({"model_type": "mistral4", "rope_parameters": {**rope, "partial_rotary_factor": 0.5}})
     assert {spec.rotary_dim for spec in model.distinct} == {64}
+
+
+def test_neomme_fills_in_what_a_kind_of_layer_leaves_out() -> None:
+    """NeoMMEConfig.convert_rope_params_to_dict sets rope_type before it looks at ``type``, and a share by kind."""
+    whole = {"rope_type": "default", "rope_theta": 3e4, "partial_rotary_factor": 0.5}
+    rope = {"sliding_attention": whole, "full_attention": whole}
+    assert {spec.rotary_dim for spec in read_config({"model_type": "neomme", "rope_parameters": rope}).distinct} == {32}
+    for name in ("rope_type", "partial_rotary_factor"):
+        gap = {**rope, "full_attention": {key: value for key, value in whole.items() if key != name}}
+        refused({"model_type": "neomme", "rope_parameters": gap}, f"full_attention.{name} is missing")
+
+
+def test_the_base_of_muse_spark_stands_in_its_dictionary() -> None:
+    """MuseSparkTextConfig.__post_init__ has filled the dictionary in before rope_theta could."""
+    refused({"model_type": "muse_spark_text", "rope_theta": 10_000.0}, "rope_theta is 10000.0", "does not read it")
