@@ -107,3 +107,8 @@ def test_neomme_fills_in_what_a_kind_of_layer_leaves_out() -> None:
 def test_the_base_of_muse_spark_stands_in_its_dictionary() -> None:
     """MuseSparkTextConfig.__post_init__ has filled the dictionary in before rope_theta could."""
     refused({"model_type": "muse_spark_text", "rope_theta": 10_000.0}, "rope_theta is 10000.0", "does not read it")
+
+
+def test_the_heads_of_mistral4_are_as_wide_as_their_parts() -> None:
+    """Its frequencies are formed for partial_rotary_factor of head_dim, whatever the attention cuts off."""
+    refused({"model_type": "mistral4", "head_dim": 64}, "head_dim", "contradict each other: 128 and 64")

@@ -16,7 +16,7 @@ from .test_operators import FAST
 from .walk import model_types
 
 SLICES = 48  # one test for all types would take longer than a single test may
-FEW = 3  # types of the slice that every run of the tests has
+FEW = 2  # types of the slice that every run of the tests has
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from .sweep import EQUAL, NOT_BUILT, OWN_TABLES, Fate, fate_of
 
 # one of each kind: layouts, widths, axes, tables, calls, and where the rotary modules stand
 FEW = (
-    "cohere2", "clvp_encoder", "deepseek_v2", "deepseek_v4", "dinov3_vit", "falcon", "gemma4_text", "gpt_neox", "gptj",
+    "cohere2", "deepseek_v2", "deepseek_v4", "dinov3_vit", "falcon", "gemma4_text", "gpt_neox", "gptj",
     "hunyuan_vl_text", "llama4_text", "llama4_vision_model", "minimax_m3_vl_vision", "mistral4", "modernbert",
     "muse_glimmer_assistant", "nanochat", "qwen2_vl", "roformer", "sam3_vit_model", "stablelm", "wav2vec2-bert", "zaya",
 )  # fmt: skip
