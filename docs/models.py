@@ -19,6 +19,11 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 from conformance.conftest import VERSION  # noqa: E402
 from conformance.walk import ARGUMENTS, default_config, model_types, places, quiet  # noqa: E402
 from phasor.configs import ModelRotary, read_parts  # noqa: E402
+from phasor.models import ROWS  # noqa: E402
+from phasor.reading.composite import Composite  # noqa: E402
+from phasor.reading.grid import HARMLESS  # noqa: E402
+
+OF_ALL = {"num_mtp_layers", "num_nextn_predict_layers", "per_layer_config"}
 
 HEAD = f"""# Every rotary model type
 
@@ -31,11 +36,15 @@ are the defaults of the class. Written by `python docs/models.py`; not edited by
 - **layers**: how many layers turn by it, of how many, and what the config calls them.
 - **rotation**: the factors of the `RotarySpec`, as `describe()` says them. The model's code forms angles in float32
   and rounds cos and sin to the dtype of the activations, unless the row says otherwise.
+- **keys it reads**: the keys of its config that its row looks at, beside those inside `rope_parameters` or
+  `rope_scaling`, where a scheme reads the same ones in all families, and beside those that say which layers only
+  predict further tokens. All other keys about positions have no effect, and
+  are refused where they ask for one: `make conformance` tries each of them in each type against the model's own code.
 - **unusual**: what else the model does, and what is left to the caller.
 - **\\***: the default config leaves the rotation off or describes no model that runs, and was completed for this page.
 
-| model type | part | layers | rotation | unusual |
-|---|---|---|---|---|
+| model type | part | layers | rotation | keys it reads | unusual |
+|---|---|---|---|---|---|
 """
 USUAL = ", float32 angles (tables: activation)"
 
@@ -52,27 +61,39 @@ def _rows(name: str, read: dict[str, dict[str, Any]]) -> Iterator[tuple[str, ...
     shown = f"`{name}`\\*" if completed else f"`{name}`"
     parts = {path: model for path, model in read[name].items() if isinstance(model, ModelRotary)}
     if not parts:
-        yield shown, "·", "", "", "; ".join(dict.fromkeys(map(str, read[name].values())))
+        yield shown, "·", "", "", "", "; ".join(dict.fromkeys(map(str, read[name].values())))
     for path, model in parts.items():
         here = f"`{path}`" if path else "·"
         if path and _same(read.get(model.model_type, {}).get(""), model):
-            yield shown, here, "", f"as `{model.model_type}`", ""
+            yield shown, here, "", f"as `{model.model_type}`", "", ""
             continue
-        for row in _of_part(model):
+        for row in _of_part(model, keys_read(name, path)):
             yield shown, here, *row
+
+
+def keys_read(name: str, path: str) -> str:
+    """The keys of one part that its row looks at; an indexer has none of its own."""
+    with quiet():
+        config = Composite(default_config(name).to_dict(), ROWS)
+        row = None if path in config.inner else config.row(path)
+        if row is None or not row.readable:
+            return ""
+        _, keys = row.read(config.name(path), config.config(path), "", config.above(path))
+    return ", ".join(f"`{key}`" for key in sorted(keys.used - HARMLESS.keys() - OF_ALL))
 
 
 def _same(one: Any, other: ModelRotary) -> bool:
     return isinstance(one, ModelRotary) and (one.layers, one.layer_types) == (other.layers, other.layer_types)
 
 
-def _of_part(model: ModelRotary) -> Iterator[tuple[str, str, str]]:
+def _of_part(model: ModelRotary, keys: str) -> Iterator[tuple[str, str, str, str]]:
     own = model.with_angles("float32")
     for n, (spec, layers) in enumerate(own.distinct.items()):
         words = Counter(model.layer_types[i] for i in layers)
         called = ", ".join(word for word in words if word != "attention")
         count = f"{len(layers)} of {len(model.layers)}" + (f" ({called})" if called else "")
-        yield count, spec.describe().removesuffix(USUAL), "; ".join(_unusual(model)) if n == 0 else ""
+        first = (keys, "; ".join(_unusual(model))) if n == 0 else ("", "")
+        yield count, spec.describe().removesuffix(USUAL), *first
 
 
 def _unusual(model: ModelRotary) -> Iterator[str]:

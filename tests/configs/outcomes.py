@@ -72,18 +72,18 @@ def read(data: dict[str, Any]) -> tuple[Parts | str, Outcome | None]:
 
 
 def within(seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
-    """The function's result; raises ``TooLong`` if it takes longer."""
+    """The function's result; raises ``TooLong`` if it takes more seconds of this process, whoever else is at work."""
 
     def ring(signum: int, frame: FrameType | None) -> None:
         raise TooLong
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         return function(*arguments)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def too_large(data: Any, key: str = "") -> bool:

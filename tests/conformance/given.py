@@ -79,12 +79,45 @@ def decoder(model: Any) -> list[Tensor]:
     return _tensors(model.acoustic_decoder(noise(1, 12, model.acoustic_decoder.fc.in_features)))
 
 
+def parts_of_omni(model: Any) -> list[Tensor]:
+    """Qwen2.5-Omni has no forward of its own: its thinker, then its talker."""
+    talker = {"inputs_embeds": noise(2, 12, model.talker.config.embedding_size)}
+    return [*_tensors(model.thinker(input_ids=words(2, 12))), *_tensors(model.talker(**talker))]
+
+
+def denoised(model: Any) -> dict[str, Any]:
+    config, frames = model.config, 24
+    return {
+        "hidden_states": noise(1, frames, config.mel_dim),
+        "condition_vector": noise(1, frames, config.mel_dim),
+        "speaker_embedding": noise(1, frames, config.enc_emb_dim),
+        "quantized_code": words(1, frames // config.repeats),
+        "time_step": torch.tensor(0.5),
+    }
+
+
+def described(model: Any) -> dict[str, Any]:
+    """SAM 3: an image, and words for what is to be found in it."""
+    side = model.config.vision_config.backbone_config.image_size
+    return {"input_ids": words(1, 12), "pixel_values": noise(1, 3, side, side)}
+
+
 INPUTS: dict[str, Callable[[Any], Any]] = {
+    "blt": lambda m: {"input_ids": words(2, 12), "use_cache": False},
+    "blt_local_encoder": lambda m: {
+        "input_ids": words(2, 12), "num_patches": 3, "patch_ids": (torch.arange(12) // 4).expand(2, -1),
+    },
     "blt_local_decoder": lambda m: {
         "inputs_embeds": noise(2, 12, m.config.hidden_size),
         "patch_embeds": noise(2, 12, m.patch_embedding_projection.in_features),
     },
+    "clvp": lambda m: {
+        "input_ids": words(1, 12), "input_features": noise(1, m.config.decoder_config.feature_size, 64),
+    },
     "deepseek_ocr2_encoder": lambda m: {"inputs_embeds": noise(1, 12, m.config.hidden_size), "num_patches": 6},
+    "dia": lambda m: {
+        "input_ids": words(2, 12), "decoder_input_ids": words(2, 12, m.config.decoder_config.num_channels),
+    },
     "dia_decoder": lambda m: {
         "input_ids": words(2, 12, m.config.num_channels),
         "encoder_hidden_states": noise(2, 12, m.config.cross_hidden_size),
@@ -92,6 +125,7 @@ INPUTS: dict[str, Callable[[Any], Any]] = {
     "dots3_note_audio_encoder": lambda m: {
         "input_features": noise(1, m.config.feature_size, 64), "chunk_sample_lengths": torch.tensor([64 * 160]),
     },
+    "efficientloftr": lambda m: {"pixel_values": noise(1, 2, 3, 64, 64)},
     "idefics": lambda m: {
         "input_ids": words(1, 12), "pixel_values": noise(1, 1, 3, 64, 64), "image_attention_mask": torch.ones(1, 12, 1),
     },
@@ -99,6 +133,14 @@ INPUTS: dict[str, Callable[[Any], Any]] = {
         "pixel_values": noise(16, *[m.config.patch_size * m.config.spatial_merge_size] * 2, 3),
         "image_grid_thw": torch.tensor([[1, 4, 4]]),
     },
+    "jev": lambda m: {
+        "input_ids": words(1, 12), "marks": torch.tensor([[4, 9]]), "num_options": torch.tensor([[2, 2]]),
+        "question_type_ids": torch.tensor([[0, 0]]),
+    },
+    "lasr_ctc": lambda m: {"input_features": noise(1, 64, m.config.encoder_config.num_mel_bins)},
+    "nemotron3_diarization": lambda m: {"input_features": noise(1, 64, m.config.audio_config.num_mel_bins)},
+    "nemotron3_5_transcribe_audio": lambda m: {"input_features": noise(1, 64, m.config.num_mel_bins)},
+    "lightglue": lambda m: {"pixel_values": noise(1, 2, 3, 64, 64)},
     "mimi_decoder": lambda m: {"latents": noise(1, m.config.hidden_size, 6)},
     "moonshine": lambda m: {"input_values": noise(1, 4000), "decoder_input_ids": words(1, 12)},
     "moonshine_streaming": lambda m: {"input_values": noise(1, 4000), "decoder_input_ids": words(1, 12)},
@@ -115,15 +157,27 @@ INPUTS: dict[str, Callable[[Any], Any]] = {
         "pixel_values": noise(1, 16, 3, m.config.patch_size, m.config.patch_size),
         "grid_thw": torch.tensor([[1, 4, 4]]),
     },
+    "pe_audio": lambda m: {"input_ids": words(1, 12), "input_values": noise(1, 1, 16_000)},
+    "pi0": lambda m: {"input_ids": words(1, 12), "action_embeds": noise(1, 4, m.config.dit_config.hidden_size)},
     "pocket_tts_audio_tokenizer_decoder": lambda m: {"latents": noise(1, m.config.hidden_size, 6)},
+    "qwen2_5_omni": lambda m: parts_of_omni,
+    "qwen2_5_omni_dit": denoised,
+    "qwen2_5_omni_token2wav": lambda m: {
+        "code": words(1, 12), "conditioning": noise(1, m.code2wav_dit_model.config.enc_emb_dim), "num_steps": 2,
+        "reference_mel": noise(1, 24, m.code2wav_dit_model.config.mel_dim),
+    },
     "qwen2_5_omni_talker": lambda m: {"inputs_embeds": noise(2, 12, m.config.embedding_size)},
+    "qwen3_omni_moe": lambda m: lambda model: _tensors(model.thinker(input_ids=words(2, 12))),
     "qwen3_omni_moe_code2wav": lambda m: {"inputs_embeds": noise(2, 12, m.config.hidden_size)},
     "edgetam_video": lambda m: memory,
     "sam2_video": lambda m: memory,
+    "sam3": described,
     "sam3_tracker_video": lambda m: memory,
     "t5gemma2_decoder": lambda m: {
         "input_ids": words(2, 12), "encoder_hidden_states": noise(2, 12, m.config.hidden_size),
     },
+    "sam3_lite_text": described,
+    "seamless_m4t": lambda m: {"input_features": noise(1, 64, 160), "decoder_input_ids": words(1, 12)},
     "timesfm2_5": lambda m: {"past_values": noise(1, 256)},
     "voxtral_realtime_text": lambda m: {"input_ids": words(2, 12), "t_cond": noise(2, 1, m.config.hidden_size)},
     "vjepa2_predictor": lambda m: {"pixel_values_videos": noise(1, 4, 3, 64, 64)},

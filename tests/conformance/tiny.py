@@ -24,7 +24,15 @@ def tiny_config(model_type: str) -> Any:
 def _changed(data: dict[str, Any]) -> dict[str, Any]:
     """With the changes of `CHANGES`, in the parts as well."""
     inside = {k: _changed(v) if isinstance(v, dict) and "model_type" in v else v for k, v in data.items()}
-    return {**inside, **CHANGES.get(str(data.get("model_type")), {})}
+    text, tower = inside.get("text_config"), inside.get("vision_config")
+    if isinstance(text, dict) and isinstance(tower, dict) and "out_hidden_size" in tower and "hidden_size" in text:
+        inside["vision_config"] = {**tower, "out_hidden_size": text["hidden_size"]}
+    return _merged(inside, CHANGES.get(str(data.get("model_type")), {}))
+
+
+def _merged(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    both = {k for k, v in changes.items() if isinstance(v, dict) and isinstance(data.get(k), dict)}
+    return {**data, **{k: _merged(data[k], v) if k in both else v for k, v in changes.items()}}
 
 
 def model_class(config: Any) -> type[torch.nn.Module]:
@@ -52,7 +60,8 @@ def tiny_model(model_type: str, **options: Any) -> torch.nn.Module:
     """A model of this type with random weights, in evaluation mode. ``options``: e.g. ``attn_implementation``."""
     torch.manual_seed(0)
     config = tiny_config(model_type)
-    config._attn_implementation = options.pop("attn_implementation", "eager")
+    usual = "sdpa" if model_type in ONLY_SDPA else "eager"
+    config._attn_implementation = options.pop("attn_implementation", usual)
     with quiet():
         model = model_class(config)(config).eval()
     for parameter in model.parameters():
@@ -67,6 +76,7 @@ def tiny_model(model_type: str, **options: Any) -> torch.nn.Module:
 EXPERTS = {"num_experts_per_tok": 2, "n_routed_experts": 4, "n_group": 1, "topk_group": 1}
 CHANGES: dict[str, dict[str, Any]] = {
     "bamba": {"mamba_n_heads": 8, "attn_layer_indices": [1, 3]},
+    "chmv2": {"backbone_config": {"out_indices": [1, 2, 3, 4]}},
     "chameleon": {"vocabulary_map": {"<image>": 100, "IMGIMGAZ": 101}},
     "clvp_encoder": {"projection_dim": 128},
     "codegen": {"n_head": 4, "n_embd": 1024},
@@ -78,18 +88,34 @@ CHANGES: dict[str, dict[str, Any]] = {
     },
     "deepseek_ocr2_text": {**EXPERTS, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]},
     "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32},
+    "dia": {"decoder_config": {"cross_hidden_size": 64}},
     "dots1": {**EXPERTS, "n_shared_experts": 1},
+    "dots3_note": {"vision_config": {"adapter_out_dim": 64}, "audio_config": {"adapter_out_dim": 64}},
     "dots3_note_audio_encoder": {"adapter_input_size": 64},
     "dots3_note_vision_encoder": {"adapter_in_dim": 128},
     "edgetam_video": {"memory_attention_rope_feat_sizes": [6, 6], "memory_attention_rope_k_sizes": [4, 4]},
+    "efficientloftr": {"hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 8},
     "emu3": {"vocabulary_map": {"<image>": 100}},
     "falcon_h1": {"mamba_n_heads": 4, "mamba_d_ssm": 32},
+    "fun_asr_nano": {"adaptor_config": {"hidden_size": 64, "intermediate_size": 16}},
+    "glm5_next": {"text_config": {"index_topk": 16}},
+    "granite4_vision": {"deepstack_layer_map": [[-2, 0], [-1, 1]], "downsample_rate": "1/2"},
+    "granite_docling": {"vision_config": {"out_hidden_size": 128}},
     "granitemoehybrid": {"mamba_n_heads": 8},
     "hrm_text": {"num_layers_per_stack": 2, "num_hidden_layers": 16},
+    "inkling2": {"vision_config": {"text_hidden_size": 64}},
+    "jev": {"hidden_size": 64},
+    "llama4_vision_model": {"intermediate_size": 384},
     "minimax_m3_vl_text": {"layer_types": ["full_attention", "minimax_m3_sparse"] * 2},
+    "molmo2": {"adapter_config": {"vision_feature_layer": [3, 2]}},
     "moonshine_streaming": {"num_key_value_heads": 2},
+    "muse_spark": {"audio_config": {"out_hidden_size": 64}, "vision_config": {"out_hidden_size": 64}},
+    "nemotron3_diarization": {"head_config": {"audio_hidden_size": 128}},
     "nemotron": {"num_key_value_heads": 2},
     "pixtral": {"hidden_size": 128},
+    "nemotron_h": {"n_groups": 1},
+    "qwen2_vl": {"vision_config": {"hidden_size": 64}},
+    "qwen3_omni_moe": {"talker_config": {"spatial_merge_size": 2}},
     "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 32},
     "qwen4_exp_text": {
         "indexer_n_heads": 2,
@@ -100,12 +126,15 @@ CHANGES: dict[str, dict[str, Any]] = {
     },
     "sam2_video": {"memory_attention_rope_feat_sizes": [6, 6]},
     "sam3_tracker_video": {"memory_attention_rope_feat_sizes": [6, 6]},
+    "sam3_vision_model": {"fpn_hidden_size": 64},
+    "sapiens2": {"num_key_value_heads_per_layer": None},
     "step3p5": {"sliding_window": 8},
     "t5_gemma_module": {"dropout_rate": 0.0},
     "t5gemma2_decoder": {"dropout_rate": 0.0},
     "t5gemma2_text": {"dropout_rate": 0.0},
     "zamba2": {"n_mamba_heads": 2, "mamba_headdim": 160, "attention_hidden_size": 320},
 }
+ONLY_SDPA = ("qwen2_5_omni_dit", "qwen2_5_omni_token2wav")  # they look "eager" up where it is not
 # Hidden sizes of models whose code takes the width of a head from them, whatever head_dim says.
 WIDTHS = {
     "bailing_hybrid": 256, "blt_patcher": 128, "blt_global_transformer": 256, "blt_local_decoder": 128,
@@ -149,8 +178,8 @@ def _candidates(model: torch.nn.Module) -> Iterator[dict[str, Any]]:
         for patch in (noise(48, 3, size, size), noise(48, 3, getattr(config, "temporal_patch_size", 1), size, size)):
             yield {image: patch, grid: torch.tensor([[1, 4, 4], [1, 4, 8]]), **more}
     elif "pixel_position_ids" in names:
-        cells = torch.stack(torch.meshgrid(torch.arange(4), torch.arange(6), indexing="ij"), -1).reshape(1, -1, 2)
-        yield {"pixel_values": noise(1, 24, 3 * size**2), "pixel_position_ids": cells}
+        cells = torch.stack(torch.meshgrid(torch.arange(6), torch.arange(6), indexing="ij"), -1).reshape(1, -1, 2)
+        yield {"pixel_values": noise(1, 36, 3 * size**2), "pixel_position_ids": cells}
     elif "pixel_values_videos" in names:
         yield {"pixel_values_videos": noise(1, 4, 3, 64, 64), "skip_predictor": True}
     elif "pixel_values" in names:

@@ -120,13 +120,15 @@ def _mended(config: Any) -> Any:
 
 
 @cache
+def turning_places(name: str) -> tuple[Place, ...]:
+    """The configs that rotate in the default config of a model type."""
+    with quiet():
+        config = None if name in NOT_BUILT else default_config(name)
+        return tuple(place for place in places(config) if rotates(place.config))
+
+
+@cache
 def model_types() -> dict[str, tuple[Place, ...]]:
     """Every model type with a rotation in its default config, its own or a part's -> the configs that rotate."""
     names = importlib.import_module("transformers.models.auto.configuration_auto").CONFIG_MAPPING_NAMES
-    found = {}
-    for name in names:
-        with quiet():
-            config = None if name in NOT_BUILT else default_config(name)
-            if turning := tuple(place for place in places(config) if rotates(place.config)):
-                found[name] = turning
-    return found
+    return {name: turning for name in names if (turning := turning_places(name))}

@@ -6,7 +6,7 @@ import torch
 from phasor import RotarySpec, Rotation
 from phasor.integrations.agreement import NONE, Agreement, worst
 from phasor.integrations.calls import order_of
-from phasor.integrations.compare import compare_turning, parameters_of
+from phasor.integrations.compare_turning import compare_turning, parameters_of
 from phasor.integrations.find import nearest
 from phasor.integrations.report import Row, merged
 from phasor.integrations.tables import Tables, per_pair
@@ -127,3 +127,23 @@ def test_nearest_is_the_lowest_common_branch():
 def test_equal_rows_share_a_line_with_the_numbers_of_their_layers():
     rows = tuple(Row(f"layers.{i}.attn", "turn", spec="a" if i % 4 else "b") for i in range(9))
     assert [r.path for r in merged(rows)] == ["layers.0,4,8.attn", "layers.1-3,5-7.attn"]
+
+
+def test_tables_wider_than_the_heads_widen_the_result():
+    """Dots 3 gives float32 tables to layers that run in bfloat16; its function, and most others, then give float32."""
+    turning, _ = compare_turning(usual, (TABLES,), [SPEC], DTYPES)
+    q, k = (torch.randn(2, heads, 5, 8).bfloat16() for heads in (3, 1))
+    cos, sin = TABLES.at(q.float(), torch.arange(5)[None])
+    theirs = usual(q, k, cos, sin)
+    assert theirs[0].dtype == torch.float32
+    assert all(map(torch.equal, turning.function()(q, k, cos, sin), theirs))
+
+
+def test_a_function_that_narrows_its_result_again_is_told_from_it():
+    def narrowed(q, k, cos, sin, unsqueeze_dim=1):
+        turned = usual(q.float(), k.float(), cos.float(), sin.float(), unsqueeze_dim)
+        return tuple(y.to(x.dtype) for x, y in zip((q, k), turned, strict=True))
+
+    spec = SPEC.replace(tables="rounded")
+    turning, agreement = compare_turning(narrowed, (Tables(spec, "doubled", True),), [spec], DTYPES)
+    assert agreement.close and not turning.promoted

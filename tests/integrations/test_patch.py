@@ -64,9 +64,9 @@ def test_angles_that_are_five_percent_off_change_the_logits(family, monkeypatch)
     """The patch is what forms the angles, so a wrong one shows."""
     model = causal(family)
     before = logits(model)
-    honest = Plan._chosen
+    honest = Plan.chosen
     monkeypatch.setattr(
-        Plan, "_chosen", lambda plan, t: dataclasses.replace(honest(plan, t), spec=t.spec.replace(position_scale=1.05))
+        Plan, "chosen", lambda plan, t: dataclasses.replace(honest(plan, t), spec=t.spec.replace(position_scale=1.05))
     )
     patch(model)
     assert not torch.equal(logits(model), before)

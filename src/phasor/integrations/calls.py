@@ -60,6 +60,31 @@ def after_prefix(turn: Turn, default: int, order: Order) -> Callable:
     return both
 
 
+def gathered(turn: Turn, default: int, order: Order) -> Callable:
+    """CLVP: tables of all positions, out of which ``position_ids`` choose; values turn too."""
+
+    def three(
+        q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor, unsqueeze_dim: int = default
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        cos, sin = cos[position_ids], sin[position_ids]
+        where = order_of(cos, unsqueeze_dim)
+        turned = turn(q, k, cos, sin, where)
+        return turned[0], turned[1], turn(v, None, cos, sin, where)[0]  # type: ignore[return-value]
+
+    return three
+
+
+def states(turn: Turn, default: int, order: Order) -> Callable:
+    """The conformers: a method that turns hidden states before they are projected, by stacked tables."""
+
+    def method(self: Any, hidden_states: Tensor, relative_position_embeddings: Tensor) -> Tensor:
+        cos, sin = relative_position_embeddings[:, : hidden_states.shape[1], 0, 0]
+        heads = hidden_states.unflatten(-1, (self.num_heads, self.head_size))
+        return turn(heads, None, cos, sin, "bshd")[0].flatten(-2)
+
+    return method
+
+
 def one(turn: Turn, default: int, order: Order) -> Callable:
     def alone(x: Tensor, cos: Tensor, sin: Tensor, *, unsqueeze_dim: int = default) -> Tensor:
         return turn(x, None, cos, sin, order_of(cos, unsqueeze_dim))[0]
@@ -100,10 +125,11 @@ def complex_pair(turn: Turn, default: int, order: Order) -> Callable:
 
 
 def complex_vision(turn: Turn, default: int, order: Order) -> Callable:
-    both = complex_pair(turn, default, order)
+    """Llama 4's tower: ``[B, S, H, D]`` heads, and a table of all patches in any shape of ``S * P`` values."""
 
     def named(query: Tensor, key: Tensor, freqs_ci: Tensor) -> Any:
-        return both(query, key, freqs_ci)
+        table = freqs_ci.reshape(query.shape[1], query.shape[-1] // 2)
+        return turn(query, key, table.real, table.imag, "bshd")
 
     return named
 
@@ -114,6 +140,8 @@ CALLS: dict[tuple[str, ...], Call] = {
     ("q", "k=None", "cos=None", "sin=None", "unsqueeze_dim"): one_or_pair,
     ("q", "k", "cos", "sin"): fixed_pair,
     ("q", "k", "cos", "sin", "**kwargs"): after_prefix,
+    ("q", "k", "v", "cos", "sin", "position_ids", "unsqueeze_dim"): gathered,
+    ("self", "hidden_states", "relative_position_embeddings"): states,
     ("x", "cos", "sin", "unsqueeze_dim"): one,
     ("x", "cos", "sin", "position_ids", "unsqueeze_dim"): one_of_grid,
     ("tensor", "sin", "cos"): sin_first,

@@ -9,8 +9,10 @@ from ..checks import flag
 from ..kernels import check_name
 from ..spec import Angles
 from .find import callers, rotary_modules, turning_methods
+from .held import held_tables
 from .plan import Plan
-from .report import PatchReport, Row
+from .plan_own import plan_counted, plan_held, plan_method
+from .report import PatchReport
 from .swap import dressed, original
 
 
@@ -85,10 +87,14 @@ def unpatch(model: nn.Module) -> None:
 def _planned(model: nn.Module, angles: Angles, kernel: str) -> Plan:
     plan = Plan(model, angles, kernel)
     for path, module in rotary_modules(model).items():
-        plan.add_tables(path, module)
+        if not plan_counted(plan, path, module):
+            plan.add_tables(path, module)
     for caller in callers(model):
         plan.add_turning(caller)
-    plan.rows += [Row(path, name, reason="it turns in a method of its own") for path, name in turning_methods(model)]
+    for path, name in turning_methods(model):
+        plan_method(plan, path, name)
+    for path, (module, name) in held_tables(model).items():
+        plan_held(plan, path, module, name)
     if not plan.rows:
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
     return plan

@@ -13,7 +13,8 @@ from ..configs import ModelRotary, read_parts
 from ..spec import Angles, RotarySpec
 from .agreement import Agreement
 from .calls import CALLS
-from .compare import NEAR_AND_FAR, Found, compare_tables, compare_turning, parameters_of
+from .compare import NEAR_AND_FAR, Found, compare_tables
+from .compare_turning import compare_turning, parameters_of
 from .find import Caller, nearest, part_of, taken
 from .fuse import FusedModule, Fusion, try_fusing
 from .norms import LeftNorm
@@ -25,6 +26,7 @@ from .turning import TurningModule
 OWN_FORM: dict[str, Form] = {"tensor": "half", "sinusoidal_pos": "half", "xq": "complex", "query": "complex"}
 
 UNLIKE = "it does not turn q and k as the config says"
+NOT_AGREED = "the tables it turns by were not agreed on"
 
 
 @dataclass
@@ -47,10 +49,10 @@ class Plan:
 
     def add_tables(self, path: str, module: nn.Module) -> None:
         """Plan for a module that forms cos and sin."""
-        models, reason = self._reading(module)
-        probe, problem = _probe(module)
+        models, reason = self.reading(module)
+        probe, problem = probe_of(module)
         reason = reason or _out_of_reach(module) or problem
-        forward = [s.replace(reverse=False) if s.reverse else s for s in _specs(models)]
+        forward = [s.replace(reverse=False) if s.reverse else s for s in specs_of(models)]
         agreed: list[tuple[str | None, Tables]] = []
         self.tables[path] = []
         for layer_type in _layer_types(module):
@@ -65,8 +67,8 @@ class Plan:
                     self.tables[path].append(found)
                     row = replace(row, reason=_stateful(found))
                 if found is not None and row.replaced:
-                    agreed.append((layer_type, self._chosen(found)))
-                    row = replace(row, kernel="Rotation.at", agreement=f"{agreement}{self._moved(found)}")
+                    agreed.append((layer_type, self.chosen(found)))
+                    row = replace(row, kernel="Rotation.at", agreement=f"{agreement}{self.moved(found)}")
             self.rows.append(row)
         if agreed:
             self.recipes[module] = RotaryModule(tuple(agreed))
@@ -74,8 +76,8 @@ class Plan:
     def add_turning(self, caller: Caller) -> None:
         """Plan for a module that turns q and k."""
         near = nearest(caller.path, list(self.tables))
-        models, reason = self._reading(caller.module, near)
-        specs = _specs(models)
+        models, reason = self.reading(caller.module, near)
+        specs = specs_of(models)
         own = _own_specs(caller.module, models)
         if own == [None]:
             reason = "no rotation in this layer"
@@ -133,7 +135,7 @@ class Plan:
             self.compared[key] = compare_turning(function, tables, specs, self.dtypes, self.kernel)
         return self.compared[key]
 
-    def _reading(self, module: nn.Module, near: Sequence[str] = ()) -> tuple[list[ModelRotary], str]:
+    def reading(self, module: nn.Module, near: Sequence[str] = ()) -> tuple[list[ModelRotary], str]:
         """What the part that a module was built for rotates, with float32 angles; or why that is not known."""
         config = getattr(module, "config", None)
         path = None if config is None else part_of(config, self.config)
@@ -146,22 +148,22 @@ class Plan:
             return models, ""
         return [], next((r for r in read if isinstance(r, str)), f"no part of the config says what {path!r} rotates")
 
-    def _chosen(self, tables: Tables) -> Tables:
+    def chosen(self, tables: Tables) -> Tables:
+        if self.angles == "float32":  # the model's own, which are RoFormer's in float64
+            return tables
         return replace(tables, spec=tables.spec.replace(angles=self.angles))
 
-    def _moved(self, tables: Tables) -> str:
+    def moved(self, tables: Tables) -> str:
         """How far the chosen angles move cos and sin from the model's."""
-        if self.angles == tables.spec.angles:
-            return ""
-        if tables.spec.learned:
+        if self.angles in ("float32", tables.spec.angles) or tables.spec.learned:
             return ""
         far = torch.full((tables.spec.axes.count, 1, 1), NEAR_AND_FAR[-1])
         at = far.movedim(0, -1) if tables.coordinates_last else far if len(far) > 1 else far[0]
-        moved = Agreement.of(*(t.at(torch.zeros(1), at) for t in (tables, self._chosen(tables))))
+        moved = Agreement.of(*(t.at(torch.zeros(1), at) for t in (tables, self.chosen(tables))))
         return f"; {self.angles} angles move it by {moved.difference:.1e} at position {NEAR_AND_FAR[-1]}"
 
 
-def _specs(models: Sequence[ModelRotary]) -> list[RotarySpec]:
+def specs_of(models: Sequence[ModelRotary]) -> list[RotarySpec]:
     return list(dict.fromkeys(spec for model in models for spec in model.distinct))
 
 
@@ -170,7 +172,7 @@ def _own_specs(module: nn.Module, models: Sequence[ModelRotary]) -> list[RotaryS
     index = getattr(module, "layer_idx", None)
     if isinstance(index, int) and models and 0 <= index < len(models[0].layers):
         return [models[0].layers[index]]
-    return list(_specs(models))
+    return list(specs_of(models))
 
 
 def _layer_types(module: nn.Module) -> list[str | None]:
@@ -206,9 +208,9 @@ def _stateful(tables: Tables) -> str:
     return ""
 
 
-def _probe(module: nn.Module) -> tuple[nn.Module | None, str]:
+def probe_of(module: nn.Module) -> tuple[nn.Module | None, str]:
     """A copy of a module that can be called; one on the meta device is built again from its config."""
-    if not any(b.is_meta for b in module.buffers()):
+    if not any(t.is_meta for t in (*module.buffers(), *module.parameters())):
         return deepcopy(module), ""
     try:
         return type(module)(module.config), ""
@@ -235,11 +237,12 @@ def _disagreement(module: nn.Module, found: Tables | None, agreement: Agreement,
 def _not_comparable(function: Callable, tables: Sequence[Tables]) -> str:
     parameters, _ = parameters_of(function)
     if not tables:
-        return "the tables it turns by were not agreed on"
+        return NOT_AGREED
     return "" if parameters in CALLS else f"its arguments ({', '.join(parameters)}) are not known"
 
 
 def _implied(function: Callable, specs: Sequence[RotarySpec]) -> tuple[Tables, ...]:
     """Tables to compare with, for functions that always take the same form whoever formed it."""
-    form = OWN_FORM.get(parameters_of(function)[0][0])
+    names = parameters_of(function)[0]
+    form = "doubled" if "v" in names else OWN_FORM.get(names[0])
     return tuple(Tables(s, form, s.tables in ("activation", "rounded")) for s in specs) if form else ()

@@ -25,9 +25,10 @@ class Turning:
     - ``parameters`` and the default ``unsqueeze_dim`` are those of the function; ``order`` is the order of heads and
       tokens where it has no such parameter; None: heads go to axis 1 of its tables, batched or not.
     - ``form``: that of the tables it is given; ``layout``: that of the heads.
-    - ``promoted``: the result keeps the dtype of the tables; ``widened``: tables are widened before the products;
-      ``backwards``: it turns by minus the angle of its tables; ``sheared``: the second members of its pairs have angles
-      of their own.
+    - ``promoted``: the result has the wider dtype of heads and tables; ``widened``: tables are widened before the
+      products; ``backwards``: it turns by minus the angle of its tables; ``sheared``: the second members of its pairs
+      have angles
+      of their own; ``latest``: queries that are fewer than the keys take the last rows of the tables.
     """
 
     parameters: tuple[str, ...]
@@ -39,6 +40,7 @@ class Turning:
     widened: bool = False
     backwards: bool = False
     sheared: bool = False
+    latest: bool = False
     kernel: str = "auto"
 
     @classmethod
@@ -54,8 +56,8 @@ class Turning:
         """The turning of the pairs of ``spec``."""
         return cls(
             parameters, unsqueeze_dim, order, form, spec.layout,
-            promoted=spec.angles != "exact" and spec.tables == "promoted", widened=spec.tables == "rounded",
-            backwards=spec.reverse, sheared=spec.second is not None, kernel=kernel,
+            promoted=spec.angles != "exact" and spec.tables in ("promoted", "activation"),
+            widened=spec.tables == "rounded", backwards=spec.reverse, sheared=spec.second is not None, kernel=kernel,
         )  # fmt: skip
 
     def function(self, fused: Any = None) -> Callable:
@@ -66,28 +68,34 @@ class Turning:
             q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, order: TensorFormat | None
         ) -> tuple[Tensor, Tensor | None]:
             order = order or order_of(cos, 1)
+            # tables of another dtype than the heads: dots3's, for the layers that it computes in float32
+            promoted = self.promoted and cos.dtype != q.dtype
             if fused is not None:
-                return fused.turn(q, k, self._rotation(cos, sin, q.shape[-1]), order, kernel)
+                return fused.turn(q, k, self._rotation(cos, sin, q.shape[-1], promoted), order, kernel)
+            if self.latest and k is not None and q.shape[-2] < k.shape[-2]:
+                last = slice(-q.shape[-2], None)
+                return turn(q, None, cos[..., last, :], sin[..., last, :], order)[0], turn(k, None, cos, sin, order)[0]
             if k is not None and (k.dtype, k.shape[-1]) != (q.dtype, q.shape[-1]):
                 return turn(q, None, cos, sin, order)[0], turn(k, None, cos, sin, order)[0]
-            return apply_rotary_qk(q, k, self._rotation(cos, sin, q.shape[-1]), tensor_format=order, kernel=kernel)
+            rotation = self._rotation(cos, sin, q.shape[-1], promoted)
+            return apply_rotary_qk(q, k, rotation, tensor_format=order, kernel=kernel)
 
         made: Callable = CALLS[self.parameters](turn, self.unsqueeze_dim, self.order)
         return made
 
-    def _rotation(self, cos: Tensor, sin: Tensor, width: int) -> Rotation:
+    def _rotation(self, cos: Tensor, sin: Tensor, width: int, promoted: bool) -> Rotation:
         """The rotation of heads of that width, formed by the first layer that is given these tables."""
         if not _keeps(cos, sin):
-            return self._formed(cos, sin, width)
-        now = (self, width, cos._version, sin._version)
+            return self._formed(cos, sin, width, promoted)
+        now = (self, width, promoted, cos._version, sin._version)
         kept = getattr(cos, KEPT, None)
         if kept is None or kept[0] != now or kept[1] is not sin:
-            kept = (now, sin, self._formed(cos, sin, width, kept=True))
+            kept = (now, sin, self._formed(cos, sin, width, promoted, kept=True))
             setattr(cos, KEPT, kept)
         made: Rotation = kept[2]
         return made
 
-    def _formed(self, cos: Tensor, sin: Tensor, width: int, kept: bool = False) -> Rotation:
+    def _formed(self, cos: Tensor, sin: Tensor, width: int, promoted: bool, kept: bool = False) -> Rotation:
         whole = self.layout
         more: dict[str, Any] = {}
         if self.sheared:
@@ -100,7 +108,7 @@ class Turning:
             cos, sin = cos.float(), sin.float()
         layout = whole if width == whole.head_dim else replace(whole, head_dim=width)  # heads may be cut before
         sin = -sin if self.backwards else sin
-        return Rotation(cos=cos, sin=sin, layout=layout, promoted=self.promoted, **more)
+        return Rotation(cos=cos, sin=sin, layout=layout, promoted=promoted, **more)
 
 
 KEPT = "_phasor_rotation"  # the attribute of a table under which the rotation that it makes is kept, while it lives
@@ -124,10 +132,25 @@ class TurningModule:
     turnings: tuple[tuple[str, Turning], ...]  # name of the function -> how it turns
     names: tuple[str, ...]  # methods that call them
 
+    def stand_ins(self, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable]:
+        """For each function, by its name, what is called instead."""
+        return {name: turning.function(fused) for name, turning in self.turnings}
+
     def methods(self, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable]:
-        changes = {name: turning.function(fused) for name, turning in self.turnings}
+        changes = self.stand_ins(cls, fused)
         own = {name: staticmethod(function) for name, function in changes.items() if hasattr(cls, name)}
         return own | {name: _copied(cls, name, changes) for name in self.names}
+
+
+@dataclass(frozen=True)
+class TurningMethod:
+    """A method that turns, of a module that calls no function for it."""
+
+    name: str
+    turning: Turning
+
+    def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
+        return {self.name: self.turning.function()}
 
 
 def _copied(cls: type[nn.Module], name: str, changes: dict[str, Callable]) -> Any:

@@ -3,7 +3,7 @@
 Everything here was read in transformers 5.23 (``models/*/configuration_*.py`` and ``modeling_*.py``).
 """
 
-from ..reading.facts import Rope
+from ..reading.facts import Names, Rope
 from ..reading.layers import LISTED
 from ..reading.odd import Line
 from ..reading.row import PartOf, Row
@@ -31,7 +31,7 @@ ROWS: dict[str, Row] = {
         weights=Weights(attention=("layers.{}.self_attention",))),
     "dots3_note_audio_encoder": Line("Dots3NoteAudioConfig", HALF, (1280, 20, None, 32, None, 6000),
         code="Dots3NoteAudioRotaryEmbedding", renamed={**WHISPER, "max_source_positions": "max_position_embeddings"},
-        nested="whisper_config", partial=0.5),
+        nested="whisper_config", partial=0.5, names=Names(head_dim=())),
     "glmasr_encoder": Line("GlmAsrEncoderConfig", HALF, (1280, 20, None, 32, None, 1500),
         code="GlmAsrRotaryEmbedding", partial=0.5),
     "gradium_phonon_tts": Line("GradiumPhononTTSConfig", BASE, (768, 12, None, 6, None, 8192),

@@ -8,10 +8,11 @@ from ..reading.heads import Head
 from ..reading.indexer import Indexer
 from ..reading.keys import Keys, agreed
 from ..reading.layers import BY_NAME, LISTED, Layers, alike
+from ..reading.rope import refuse_gaps
 from ..reading.row import PartOf, Row
 from ..reading.text import Text
 from ..reading.without import Frame
-from ..scaling import Scaling, YaRN
+from ..scaling import Proportional, Scaling, YaRN
 from ..weights import Rows, Weights
 from .tensors import LATENT, LIGHTNING, POOLED_INDEXER
 
@@ -22,7 +23,7 @@ DEEPSEEK_V4 = {
 DOTS3_NOTE = {
     "indexed_attention": Rope(80_000_000.0),
     "full_attention": Rope(80_000_000.0),
-    "sliding_attention": Rope(50_000.0, top=("swa_rope_theta",)),
+    "sliding_attention": Rope(50_000.0, top=("swa_rope_theta",), bare=80_000_000.0),
 }
 
 
@@ -44,11 +45,13 @@ def compressed(keys: Keys, count: int) -> list[str]:
 def base_at_the_top(facts: Facts, keys: Keys) -> Facts:
     """DeepSeek-V4 takes its bases from the top wherever the dictionary names no layers."""
     for path, data in keys.found(*facts.dicts):
-        if isinstance(data, dict) and len(data.keys() & facts.kinds.keys()) == 1:
+        named = data.keys() & facts.kinds.keys() if isinstance(data, dict) else set()
+        if len(named) == 1:
             raise ValueError(f"{path} names one of {' and '.join(facts.kinds)}: the code reads them together; add both")
-        if isinstance(data, dict) and not data.keys() & facts.kinds.keys() and data.get("rope_theta") is not None:
+        if isinstance(data, dict) and not named and data.get("rope_theta") is not None:
             top = keys.get("compress_rope_theta") or 160_000.0
             agreed([("compress_rope_theta", top), (f"{path}.rope_theta", data["rope_theta"])])
+    refuse_gaps(facts, keys, "rope_theta", "partial_rotary_factor", yarn=("attention_factor",))
     return facts
 
 
@@ -57,6 +60,25 @@ def no_factor(reader: Reader, scaling: Scaling | None) -> Scaling | None:
     if isinstance(scaling, YaRN) and scaling.attention is None:
         return replace(scaling, attention=1.0)
     return scaling
+
+
+def not_proportional(reader: Reader, scaling: Scaling | None) -> Scaling | None:
+    """Dots 3's frequencies would then be those of whole heads, of which it turns a part."""
+    if isinstance(scaling, Proportional):
+        raise ValueError(
+            f"the code of {reader.model_type} turns qk_rope_head_dim channels, and proportional scaling forms "
+            "frequencies for head_dim of them; remove it, or describe the encoding with RotarySpec yourself"
+        )
+    return scaling
+
+
+def one_width(facts: Facts, keys: Keys) -> Facts:
+    """LongCat forms frequencies for head_dim channels and turns qk_rope_head_dim of them."""
+    path = keys.places[0][0]
+    stated = [keys.found(name) or [(f"{path}{name} (by default)", 64)] for name in ("head_dim", "qk_rope_head_dim")]
+    agreed([pair for pairs in stated for pair in pairs])
+    keys.explain("the channels that turn", "head_dim")
+    return facts
 
 
 def by_group(keys: Keys, count: int) -> list[str]:
@@ -68,6 +90,11 @@ def by_group(keys: Keys, count: int) -> list[str]:
 
 
 def some_indexed(keys: Keys, count: int) -> list[str]:
+    """Dots 3: every fourth layer and the first two, or all of them where windows are switched off."""
+    windows = keys.flag("use_sliding_window")
+    keys.explain("layers with windows" if windows else "no layer has a window", "use_sliding_window")
+    if windows is False:
+        return ["indexed_attention"] * count
     return ["indexed_attention" if i < 2 or i % 4 == 1 else "sliding_attention" for i in range(count)]
 
 
@@ -132,12 +159,14 @@ ROWS: dict[str, Row] = {
     "dots1": Text("Dots1Config", 10_000.0, (4608, 32, 32, 62, None, 2048), layers=LISTED),
     "dots3_note_text": Text("Dots3NoteTextConfig", DOTS3_NOTE, (5120, 128, 128, 46, None, 524_288),
         layers=Layers(some_indexed, BY_NAME, kinds=("indexed_attention",)), heads=sliding_widths, mla=(128, 64),
+        scale=not_proportional,
         interleaved=True, permuted=True, notes=("layers of different types have different numbers of heads",),
         inner={"indexer": Indexer(128, 64, interleaved=True, permuted=True, weights=LIGHTNING)},
             weights=Weights(rows=LATENT, k_norms=("k_rope_only_layernorm",))),
     "kimi_k25": Frame(parts={"text_config": PartOf("deepseek_v3")}),
     "longcat_flash": Text("LongcatFlashConfig", 10_000_000.0, (6144, 64, None, None, None, 131_072),
         names=Names(layers=("num_hidden_layers", "num_layers")), mla=(128, 64), interleaved=True, permuted=True,
+        before=one_width,
             weights=Weights(attention=("layers.{}.self_attn.0", "layers.{}.self_attn.1"), rows=LATENT)),
     "unlimited_ocr_text": Text("UnlimitedOcrTextConfig", 10_000.0, (1280, 10, 10, 12, None, 32_768),
         names=Names(head_dim=()),

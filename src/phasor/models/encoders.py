@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from ..reading.axes import alternating
-from ..reading.facts import ANY_NAMES, Rope
+from ..reading.facts import ANY_NAMES, Facts, Rope
 from ..reading.keys import Keys
 from ..reading.layers import BY_NAME, Layers, every, every_from_first, with_last_full
 from ..reading.model import ModelRotary
+from ..reading.rope import refuse_gaps
 from ..reading.row import PartOf, Row
 from ..reading.text import Text
 from ..reading.without import LEARNED, Frame, Switch
@@ -34,12 +35,18 @@ def rotary_value(model: ModelRotary, keys: Keys) -> ModelRotary:
     return replace(model, targets=("q", "k", "v")) if value else model
 
 
+def says_all(facts: Facts, keys: Keys) -> Facts:
+    """NeoMME's class fills in a share for each kind, and a scheme unless it is called ``rope_type``."""
+    refuse_gaps(facts, keys, "rope_type", "partial_rotary_factor")
+    return facts
+
+
 BY_CODE = Rope(10_000.0, top=())  # the base stands in the code, and no key states another
 
 # fmt: off
 ROWS: dict[str, Row] = {
     "esm": Text("EsmConfig", 10_000.0, (768, 12, None, 12, None, 1026), dicts=(), scaled=False, tables="rounded",
-        switches=(Switch("position_embedding_type", ("rotary", "rope"), None, LEARNED),),
+        switches=(Switch("position_embedding_type", ("rotary",), None, LEARNED),),
         notes=("queries are scaled by head_dim ** -0.5 before the rotation",), weights=BERT),
     "esmc": Text("EsmcConfig", 10_000.0, (2560, 40, None, 80, None, 2048)),
     "esmfold2": Frame(parts={"esmc_config": PartOf("esmc"), "atom_encoder": PartOf("esmfold2_atom")}),
@@ -63,7 +70,7 @@ ROWS: dict[str, Row] = {
         tables="float32", weights=Weights(attention=("transformer_encoder.{}",), rows=(Rows("qkv", "qkv",
             blocks="kv_heads"),), source="read")),
     "neomme": Text("NeoMMEConfig", NEOMME, (1024, 16, 4, 17, 64, 16_384), shares=(), dicts=("rope_parameters",),
-        layers=Layers(with_last_full(every(6)), BY_NAME), partial=1.0, axes=alternating),
+        layers=Layers(with_last_full(every(6)), BY_NAME), partial=1.0, axes=alternating, before=says_all),
     "new": Text("NewConfig", 10_000.0, names=ANY_NAMES, spelled={"ntk": "ntk"},
         switches=(Switch("position_embedding_type", ("rope", "rotary"), None, LEARNED),), weights=NEW),
     "nomic_bert": Text("NomicBertConfig", 1_000.0, (768, 12, None, 12, None, 2048),

@@ -90,6 +90,7 @@ ROWS: dict[str, Row] = {
             weights=Weights(attention=("h.{}.attn",), rows=(Rows("qkv_proj", "qvk", blocks=4),))),
     "dbrx": Text("DbrxConfig", 10_000.0, (2048, 16, 1, 24, None, 2048),
         names=DBRX_NAMES,
+        argued={"frequency": "the base in attn_config, of which its checkpoint was trained, does not reach its module"},
         kv_heads=dbrx_kv_heads, before=base_in_attention, write=into_attention,
             weights=Weights(attention=("blocks.{}.norm_attn_norm.attn",), rows=(Rows("Wqkv", "qkv"),))),
     "falcon": Text("FalconConfig", 10_000.0, (4544, 71, None, 32, None, 2048),

@@ -20,7 +20,7 @@ ROWS: dict[str, Row] = {
     "granitemoehybrid": Text("GraniteMoeHybridConfig", 10_000.0, (4096, 32, None, 32, None, 2048),
         layers=Layers(must_say, {"layer_types": None, "layers_block_type": None}, kinds=("mamba", "mamba2",
             "linear_attention")),
-        switches=(Switch("position_embedding_type", ("rope", "rotary"), None, NOPE),)),
+        switches=(Switch("position_embedding_type", ("rope",), None, NOPE),)),
     "granitemoeshared": Text("GraniteMoeSharedConfig", 10_000.0, (4096, 32, None, 32, None, 2048)),
 }
 # fmt: on

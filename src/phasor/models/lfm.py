@@ -3,22 +3,23 @@
 from dataclasses import replace
 
 from ..reading.facts import Facts, Names, Rope
-from ..reading.heads import own_sliding
 from ..reading.keys import Keys, agreed
 from ..reading.layers import BY_NAME, Layers, alike, listed_as, must_say
+from ..reading.rope import refuse_gaps
 from ..reading.row import PartOf, Row
 from ..reading.text import Text
 from ..reading.without import Frame
 from .tensors import LAYERNORM
 
 LFM3 = {
-    "sliding_attention": Rope(10_000.0, top=()),
+    "sliding_attention": Rope(10_000.0, top=(), bare=1_000_000.0),
     "full_attention": Rope(1_000_000.0, {"rope_type": "proportional", "partial_rotary_factor": 0.5}, top=()),
 }
 MIMO_V2_FLASH = {
-    "full_attention": Rope(5_000_000.0, {"partial_rotary_factor": 0.334}),
-    "sliding_attention": Rope(10_000.0, {"partial_rotary_factor": 0.334}, top=("swa_rope_theta",)),
+    "full_attention": Rope(5_000_000.0, {"partial_rotary_factor": 0.334}, top=()),
+    "sliding_attention": Rope(10_000.0, {"partial_rotary_factor": 0.334}, top=()),
 }
+MIMO_SAYS = {"rope_theta": 5_000_000, "swa_rope_theta": 10_000, "partial_rotary_factor": 0.334}
 STEP3P5 = {
     "full_attention": Rope(None, flat=("rope_scaling",)),
     "sliding_attention": Rope(None),
@@ -42,6 +43,18 @@ def full_only(facts: Facts, keys: Keys) -> Facts:
     return facts
 
 
+def mimo(facts: Facts, keys: Keys) -> Facts:
+    """MiMo's checkpoints state bases, share and width at the top, where its class reads none of them."""
+    widths = [keys.found(name) or [(f"{name} (by default)", 192)] for name in ("head_dim", "swa_head_dim")]
+    agreed([pair for pairs in widths for pair in pairs])
+    for name, value in MIMO_SAYS.items():
+        agreed([(f"the default of {facts.config}", value), *keys.found(name)])
+        keys.explain("no effect: its class does not read it, and has the same by default", name)
+    keys.explain("the width of all heads", "swa_head_dim")
+    refuse_gaps(facts, keys, "rope_theta", "partial_rotary_factor")
+    return facts
+
+
 STEP_PARTS = {"vision_config": PartOf("step3p5_vision"), "text_config": PartOf("step3p5")}
 
 # fmt: off
@@ -58,7 +71,7 @@ ROWS: dict[str, Row] = {
     "mimo_v2_flash": Text("MiMoV2FlashConfig", MIMO_V2_FLASH, (4096, 64, 4, 48, 192, 131_072),
         layers=Layers(first_and_every_sixth, {**BY_NAME, "hybrid_layer_pattern": {0: "full_attention",
             1: "sliding_attention"}}),
-        partial=1.0, heads=own_sliding),
+        partial=1.0, shares=(), before=mimo),
     "step3p5": Text("Step3p7TextConfig", STEP3P5, (4096, 64, 8, 45, 128, 128_000),
         names=Names(kv_heads=("num_key_value_heads", "num_attention_groups")), bases="rope_theta",
         reads={"yarn_only_types": "rope_scaling holds for full attention only"},

@@ -27,6 +27,7 @@ M3 = Text(
     "MiniMaxM3VLTextConfig", 5_000_000.0, (6144, 64, 4, 60, 128, 524_288), widths=("rotary_dim",),
     layers=Layers(sparse, BY_NAME, kinds=("minimax_m3_sparse",)), partial=0.5,
     notes=("transformers reads partial_rotary_factor only: without it, it turns all channels",),
+    argued={"frequencies, theirs": "its module drops rotary_dim; checkpoints state both keys, and they agree"},
     inner={"indexer": Indexer(128, 4, word="minimax_m3_sparse", nested="sparse_attention_config",
                               inside=("sparse_index_dim", "sparse_num_index_heads"),
                               weights=Weights(attention=("layers.{}.self_attn.indexer",)))},

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from ..reading.facts import Rope
+from ..reading.facts import Facts, Rope
 from ..reading.indexer import Indexer
-from ..reading.keys import Keys
+from ..reading.keys import Keys, agreed
 from ..reading.layers import BY_NAME, LISTED, WINDOWED, Layers, alike, by_no_rope_layers, into_no_rope_layers
 from ..reading.model import ModelRotary
 from ..reading.row import PartOf, Row
@@ -62,6 +62,15 @@ def learned_log(model: ModelRotary, keys: Keys) -> ModelRotary:
     return replace(model, temperatures=(LearnedLog(),) * len(model.layers))
 
 
+def whole_heads(facts: Facts, keys: Keys) -> Facts:
+    """Mistral 4 takes the rotated share of head_dim, which must be the width of its heads."""
+    nope, rope = (keys.size(name) or 64 for name in ("qk_nope_head_dim", "qk_rope_head_dim"))
+    agreed([("qk_nope_head_dim + qk_rope_head_dim", nope + rope), *keys.found("head_dim")])
+    return facts
+
+
+TOO_MANY = "its class then forms frequencies for whole heads, by which its attention cannot turn a part of them"
+
 # fmt: off
 ROWS: dict[str, Row] = {
     "idefics2": Frame(parts={"text_config": PartOf("mistral")}),
@@ -72,7 +81,8 @@ ROWS: dict[str, Row] = {
     "mistral": Text("MistralConfig", 10_000.0, (4096, 32, 8, 32, None, 131_072), layers=WINDOWED),
     "mistral3": Frame(parts={"text_config": PartOf("mistral"), "vision_config": PartOf("pixtral")}),
     "mistral4": Text("Mistral4Config", MISTRAL4, (4096, 32, 32, 36, None, 1_048_576), mla=(64, 64),
-        interleave_key=True, interleaved=True, permuted=True, temperature=by_beta, write=into_beta,
+        interleave_key=True, interleaved=True, permuted=True, temperature=by_beta, write=into_beta, before=whole_heads,
+        argued={"frequencies, theirs": TOO_MANY},
             weights=Weights(rows=LATENT)),
     "mistral_large4": Frame(parts={"vision_config": PartOf("pixtral")}),
     "mistral_large4_text": Text("MistralLarge4TextConfig", MISTRAL_LARGE4, (6144, 64, 64, 72, None, 1_048_576),

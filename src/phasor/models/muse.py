@@ -79,7 +79,8 @@ ROWS: dict[str, Row] = {
         notes=("queries stand at the last positions of the keys",)),
     "muse_glimmer_text": Text("MuseGlimmerTextConfig", 10_000.0, (6656, 32, 2, 52, 128, 131_072),
         layers=Layers(from_the_last, BY_NAME), after=by_zeros, write=zeros),
-    "muse_spark_text": Text("MuseSparkTextConfig", Rope(500_000.0, bare=10_000.0), (8192, 128, 16, 62, 64, 1_048_576),
+    "muse_spark_text": Text("MuseSparkTextConfig", Rope(500_000.0, top=(), bare=10_000.0),
+        (8192, 128, 16, 62, 64, 1_048_576),
         layers=Layers(from_the_last, BY_NAME), after=by_zeros, write=zeros),
 }
 # fmt: on

@@ -11,7 +11,7 @@ from ..reading.text import Text
 from ..weights import Rows, Weights
 
 OLMO3 = {
-    "sliding_attention": Rope(500_000.0),
+    "sliding_attention": Rope(500_000.0, top=()),  # its class hands rope_theta to the other kind alone
     "full_attention": Rope(500_000.0, flat=("rope_scaling",)),
 }
 

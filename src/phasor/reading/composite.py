@@ -1,7 +1,7 @@
 """Composite configs: which models are inside, what each of them is, and which one is the text model."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .keys import near
@@ -32,8 +32,7 @@ class Composite:
 
     def __init__(self, data: dict[str, Any], rows: Rows) -> None:
         self.data, self.rows = data, rows
-        named = {key for row in rows.values() if isinstance(row, Row) for key in row.parts}
-        self.parts = dict(_parts(data, named))
+        self.parts = dict(_parts(data, self._is_named))
         if len(self.parts) > MOST_PARTS:
             raise ValueError(f"config holds {len(self.parts)} models; a composite config has at most {MOST_PARTS}")
         self.inner: dict[str, str] = {}
@@ -43,6 +42,10 @@ class Composite:
                 for name, one in row.inner.items() if row is not None else ():
                     if one.stands_in(self.config(path)):
                         self.inner[f"{path}.{name}".lstrip(".")] = path
+
+    def _is_named(self, key: str) -> bool:
+        """Whether some row knows a part under this key."""
+        return any(isinstance(row, Row) and key in row.parts for row in self.rows.values())
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -203,9 +206,9 @@ class Composite:
 
 
 def _parts(
-    config: dict[str, Any], named: Collection[str], prefix: str = "", depth: int = 0
+    config: dict[str, Any], is_named: Callable[[str], bool], prefix: str = "", depth: int = 0
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """``(dotted path, config)`` of every model inside a composite config; ``named``: keys of parts that rows know."""
+    """``(dotted path, config)`` of every model inside a composite config; ``is_named``: whether a row knows a key."""
     for key, value in config.items():
         if not isinstance(key, str) or not key.isprintable() or key in SETTINGS or depth > 8:
             continue
@@ -215,8 +218,8 @@ def _parts(
             )
         if not isinstance(value, dict):
             continue
-        inside = list(_parts(value, named, f"{prefix}{key}.", depth + 1))
-        if (key.endswith("_config") or key in MODELS) and (inside or key in named or _is_model(key, value)):
+        inside = list(_parts(value, is_named, f"{prefix}{key}.", depth + 1))
+        if (key.endswith("_config") or key in MODELS) and (inside or is_named(key) or _is_model(key, value)):
             yield prefix + key, value
         yield from inside
 

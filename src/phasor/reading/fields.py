@@ -137,7 +137,9 @@ def _latent_width(reader: Reader, scheme: str, rope: Keys, head_dim: int, width:
     facts, keys = reader.facts, reader.keys
     for level in (rope, keys) if scheme != "proportional" else (keys,):
         for path, share in level.found("partial_rotary_factor"):
-            if facts.interleave_key and (isinstance(share, bool) or share not in (1, width / head_dim)):
+            # the functions of the scalings take a share of these channels, which the attention does not expect
+            allowed = (1, width / head_dim) if facts.interleave_key else (share,) if scheme == "default" else (1,)
+            if isinstance(share, bool) or share not in allowed:
                 raise ValueError(f"{path} is {share!r}, but qk_rope_head_dim says {width} channels turn; remove it")
         level.explain(f"no effect: qk_rope_head_dim says {width}", "partial_rotary_factor")
     interleaved = facts.interleaved

@@ -48,13 +48,6 @@ def wider_full(default: int) -> HeadsRule:
     return rule
 
 
-def own_sliding(keys: Keys, words: tuple[str, ...], heads: list[Head]) -> list[Head]:
-    """Layers with sliding attention have ``swa_head_dim`` channels, where it is stated."""
-    narrow = keys.size("swa_head_dim", most=LARGEST)
-    keys.explain(f"head_dim {narrow} of sliding_attention layers", "swa_head_dim")
-    return [Head(narrow) if narrow and w == "sliding_attention" else h for w, h in zip(words, heads, strict=True)]
-
-
 def _latent(facts: "Facts", keys: Keys) -> Head:
     """Latent attention: unrotated channels, then rotated ones."""
     sizes = []

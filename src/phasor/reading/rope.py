@@ -3,6 +3,7 @@
 from typing import Any
 
 from ..checks import whole
+from .facts import Facts
 from .fields import Reader
 from .keys import Keys, is_dict
 from .schemes import ORIGINAL, TYPES
@@ -108,6 +109,23 @@ def _must_agree(reader: Reader, kind: str, places: list[tuple[str, Any]]) -> Non
                     f"{first}{name} and {path}{name} contradict each other: {values[0]!r} and {values[1]!r} (None: not "
                     f"there); the code of {reader.model_type} may take either dictionary alone: keep one"
                 )
+
+
+def refuse_gaps(facts: Facts, keys: Keys, *names: str, yarn: tuple[str, ...] = ()) -> None:
+    """Raise ``ValueError`` where a dictionary under a kind of layer leaves out what its class fills in elsewhere.
+
+    ``yarn``: what it must say beside that, if its scheme is YaRN.
+    """
+    for path, data in keys.found(*facts.dicts):
+        for kind in facts.kinds:
+            rope = data.get(kind) if isinstance(data, dict) else None
+            scaled = isinstance(rope, dict) and "yarn" in (rope.get("rope_type"), rope.get("type"))
+            for name in (*names, *(yarn if scaled else ())):
+                if isinstance(rope, dict) and rope.get(name) is None:
+                    raise ValueError(
+                        f"{path}.{kind}.{name} is missing: under a kind of layer the code of {facts.config} takes "
+                        "another default there than without a dictionary; add the value of the checkpoint"
+                    )
 
 
 def class_default(reader: Reader, more: dict[str, Any]) -> Keys:

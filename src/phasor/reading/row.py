@@ -28,6 +28,7 @@ class Row(ABC):
     - ``frame``: its configs may also be no more than a frame around their parts.
     - ``weights``: the names of the tensors that hold q and k, in the state dict of transformers' model, or why there
       are none; ``published``: those of the published files, where they differ.
+    - ``argued``: words of a difference from what transformers computes of its configs -> why it is right to differ.
     - ``positions``: how it numbers images, video and sound among its text (`phasor.positions`).
     """
 
@@ -37,6 +38,7 @@ class Row(ABC):
     parts: Mapping[str, PartOf] = field(default_factory=dict)
     inner: Mapping[str, "Inner"] = field(default_factory=dict)
     frame: bool = False
+    argued: Mapping[str, str] = field(default_factory=dict)
     positions: Rule | None = None
     weights: Weights | str = Weights()  # noqa: RUF009 (frozen)
     published: Weights | None = None

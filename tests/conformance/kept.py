@@ -1,0 +1,44 @@
+"""Results of a long sweep, one file per model type: a sweep that was stopped goes on where it was."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .conftest import INSTALLED
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".sweeps"
+JUDGED_BY = ("src/phasor", "tests/conformance", "tests/configs", "tests/integrations")
+
+
+@cache
+def fingerprint() -> str:
+    """Of all that a result depends on: phasor, the sweep itself, and the version of transformers."""
+    found = hashlib.sha256(INSTALLED.encode())
+    for folder in JUDGED_BY:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def kept(sweep: str, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What ``make`` returns for this code: from its file if it is there, else made now and written."""
+    path = FOLDER / sweep / f"{name}.json"
+    if path.is_file():
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if found.get("of") == fingerprint():
+            return found
+    found = {"of": fingerprint(), **make()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    partial.replace(path)
+    return found
+
+
+def sliced(names: Iterable[str], start: int, count: int) -> list[str]:
+    return sorted(names)[start::count]

@@ -1,0 +1,61 @@
+"""No key changes the tables of a model's own code without phasor noticing, and none changes phasor's alone."""
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from .kept import kept, sliced
+from .sensitivity import Found, sweep
+from .test_operators import FAST
+from .walk import model_types
+
+SLICES = 48  # one test for all types would take longer than a single test may
+FEW = 2  # types of the slice that every run of the tests has
+
+
+@pytest.fixture(scope="module")
+def data(request: pytest.FixtureRequest) -> Path | None:
+    """Real configs have keys that no class knows; without them those of the classes are tried."""
+    from conftest import ROOT
+
+    folder = ROOT / "../shared/data"
+    return folder.resolve() if folder.is_dir() else None
+
+
+def told(found: Found) -> dict[str, Any]:
+    return {**asdict(found), "counts": dict(found.counts), "reads": sorted(found.reads)}
+
+
+@pytest.mark.parametrize("model_type", Random("a slice").sample(FAST, FEW))
+def test_a_slice_of_the_types(model_type: str, data: Path | None) -> None:
+    found = sweep(model_type, data, values=(1,))
+    assert found.silent == []
+    assert found.not_compared or found.counts["same"] > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(SLICES))
+def test_every_key_of_every_type(start: int, data: Path | None) -> None:
+    found = {
+        name: kept("keys", name, lambda name=name: told(sweep(name, data)))
+        for name in sliced(model_types(), start, SLICES)
+    }
+    for name, one in found.items():
+        print(f"{name:40} {one['counts'] or one['not_compared']}", flush=True)
+    assert [f"{name}: {line}" for name, one in found.items() for line in one["silent"]] == []
+
+
+@pytest.mark.slow
+def test_the_sweep_is_whole(data: Path | None) -> None:
+    """Counts over all types; needs the tests above."""
+    all_found = {name: kept("keys", name, lambda name=name: told(sweep(name, data))) for name in model_types()}
+    counts: Counter[str] = sum((Counter(one["counts"]) for one in all_found.values()), Counter())
+    print(f"\n{len(all_found)} types, {counts.total()} changes of configs: {dict(counts)}")
+    print("\n".join(f"not compared: {n}: {one['not_compared']}" for n, one in all_found.items() if one["not_compared"]))
+    assert sum(bool(one["reads"]) for one in all_found.values()) > 300

@@ -1,0 +1,137 @@
+"""One model type under `patch`: built small, run on all inputs that it takes, and compared call by call."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from torch import Tensor, nn
+
+from conformance.given import build
+from conformance.inputs import Inputs, halved, in_half, results, variants
+from phasor.integrations import PatchReport, patch, unpatch
+from phasor.integrations.plan import Plan
+
+from .traced import Trace, traced
+
+# Their own tables are complex numbers, which PyTorch forms by another function: the last bit of cos and sin differs.
+ROUNDED = {"llama4_text": 1e-5, "llama4": 1e-5, "deepseek_v2": 1e-5, "deepseek_vl_v2": 1e-5}
+HELD = ("tables: embed_positions", "tables: weight")
+OWN_TABLES = "equal, by the model's own tables"
+EQUAL, NOT_BUILT, NEAR = "equal", "not built", "DIFFERS: in rounding, by"
+
+
+@dataclasses.dataclass
+class Fate:
+    """What became of one type.
+
+    ``outcome``: ``"equal"``, ``"not built: ..."``, ``"not replaced: ..."``, or what differs. ``inputs``: by name,
+    ``"equal"`` or why the model does not take them. ``kept``: what stays the model's own, and why. ``unreached``: what
+    was replaced and none of the inputs runs.
+    """
+
+    outcome: str
+    inputs: dict[str, str] = dataclasses.field(default_factory=dict)
+    kept: list[str] = dataclasses.field(default_factory=list)
+    unreached: list[str] = dataclasses.field(default_factory=list)
+    calls: int = 0
+
+
+def fate_of(model_type: str) -> Fate:
+    try:
+        model = build(model_type)
+        given = dict(variants(model_type, model))
+        results(model, given["usual"])
+    except Exception as error:
+        return Fate(f"{NOT_BUILT}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:200])
+    allowed = ROUNDED.get(model_type, 0.0)
+    before = {name: ran(model, inputs) for name, inputs in given.items()}
+    with traced() as trace:
+        report = patch(model)
+        found = {name: _difference(before[name], ran(model, given[name]), allowed) for name in given}
+        half, why_not = _in_half(model_type, given["usual"], allowed)
+    found |= {"bfloat16": half or why_not}
+    return Fate(
+        _outcome(model, report, trace, found, given["usual"], before["usual"]),
+        found,
+        [f"{row.path} {row.what}: {row.reason}" for row in report.rows if not row.replaced],
+        sorted(_unreached(report, trace)),
+        len(trace.calls),
+    )
+
+
+def ran(model: nn.Module, inputs: Inputs) -> list[Tensor] | str:
+    """The results, or why the model does not take these inputs."""
+    try:
+        return results(model, inputs)
+    except Exception as error:
+        return f"not taken: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:160]
+
+
+def _difference(before: list[Tensor] | str, after: list[Tensor] | str, allowed: float) -> str:
+    if isinstance(before, str):
+        return before
+    if isinstance(after, str):
+        return f"DIFFERS: only the patched model does not run: {after}"
+    if len(before) != len(after) or not before:
+        return "DIFFERS: another number of results" if before else "not taken: it has no result to compare"
+    gaps = [
+        (a.double() - b.double()).abs().nan_to_num().max().item()
+        for a, b in zip(before, after, strict=True)
+        if a.numel()
+    ]
+    gap, most = max(gaps, default=0.0), max((a.abs().max().item() for a in before if a.numel()), default=0.0)
+    if gap <= allowed * max(most, 1.0):
+        return EQUAL
+    return f"{NEAR if gap <= 1e-5 * max(most, 1.0) else 'DIFFERS: by'} {gap:.2g}"
+
+
+def _in_half(model_type: str, usual: Inputs, allowed: float) -> tuple[str, str]:
+    """How a model in bfloat16 does, or why there is none."""
+    model = in_half(build(model_type))
+    inputs = halved(usual)
+    before = ran(model, inputs)
+    if isinstance(before, str):
+        return "", before
+    patch(model)
+    return _difference(before, ran(model, inputs), allowed), ""
+
+
+def _outcome(
+    model: nn.Module, report: PatchReport, trace: Trace, found: dict[str, str], usual: Inputs, before: Any
+) -> str:
+    bits = all(call.agreement.difference == 0 for call in trace.calls.values())
+    if bits and (near := [name for name, said in found.items() if said.startswith(NEAR)]):
+        # phasor's results are contiguous, and the sums of a product of matrices then have another order
+        found |= dict.fromkeys(near, "equal to rounding; every call is bit-equal")
+    if wrong := [f"{name} {said}" for name, said in found.items() if said.startswith("DIFFERS")]:
+        return "; ".join(wrong)
+    if wrong := [
+        f"{c.module}.{c.what} on {c.shapes}: {c.agreement}" for c in trace.calls.values() if not c.agreement.close
+    ]:
+        return f"DIFFERS in a call: {wrong[0]}"
+    if not report.replaced:
+        return f"not replaced: {report.rows[0].reason}"
+    unpatch(model)
+    formed = any(row.replaced and row.what.startswith("tables") for row in report.rows)
+    if not formed:
+        return OWN_TABLES
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(Plan, "chosen", _wrong)
+        patch(model)
+    moved = _difference(before, ran(model, usual), 0.0)
+    return (
+        EQUAL if moved.startswith(("DIFFERS: by", NEAR)) else f"NO EFFECT of angles that are five percent off: {moved}"
+    )
+
+
+def _wrong(plan: Plan, tables: Any) -> Any:
+    return dataclasses.replace(tables, spec=tables.spec.replace(position_scale=1.05 * tables.spec.position_scale))
+
+
+def _unreached(report: PatchReport, trace: Trace) -> Iterator[str]:
+    """What was replaced and never called; a table that is kept is looked at and not called."""
+    modules = dict(report.model.named_modules())
+    called = [row for row in report.rows if row.replaced and not row.what.startswith(HELD)]
+    names = {(type(modules[row.path]).__name__, row.what.partition(":")[0]) for row in called}
+    yield from (f"{owner}.{what}" for owner, what in names - trace.reached)

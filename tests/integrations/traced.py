@@ -1,0 +1,91 @@
+"""What a patched model calls: each stand-in beside the model's own code, on the very arguments of the real call."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from phasor.integrations import swap
+from phasor.integrations.agreement import Agreement
+from phasor.integrations.counted import CountedModule
+from phasor.integrations.find import _calls
+from phasor.integrations.tables import RotaryModule
+from phasor.integrations.turning import TurningMethod, TurningModule
+
+
+class Call(NamedTuple):
+    """One call of a stand-in: the class of the module, what it stands for, the shapes it was given, and how it did."""
+
+    module: str
+    what: str
+    shapes: tuple[tuple[int, ...], ...]
+    agreement: Agreement
+
+
+class Trace:
+    """All calls while it is on; for speed, once per shape."""
+
+    def __init__(self) -> None:
+        self.calls: dict[tuple[Any, ...], Call] = {}
+
+    def beside(
+        self, owner: type, what: str, theirs: Callable[..., Any], ours: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """``ours``, which also calls ``theirs`` and keeps how both agree."""
+
+        def both(*args: Any, **kwargs: Any) -> Any:
+            given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+            result = ours(*args, **kwargs)
+            key = (owner, what, *((x.shape, x.dtype, x.stride()) for x in given))
+            if key not in self.calls:
+                with torch.no_grad():
+                    agreement = Agreement.of(_finite(theirs(*args, **kwargs)), _finite(result))
+                shapes = tuple(tuple(x.shape) for x in given)
+                self.calls[key] = Call(owner.__name__, what, shapes, agreement)
+            return result
+
+        return both
+
+    @property
+    def reached(self) -> set[tuple[str, str]]:
+        return {(call.module, call.what) for call in self.calls.values()}
+
+
+def _finite(value: Any) -> Any:
+    """Rows that see nothing but padding are no numbers, in both."""
+    if isinstance(value, tuple | list):
+        return tuple(_finite(one) for one in value)
+    return value.nan_to_num() if isinstance(value, Tensor) and not value.is_complex() else value
+
+
+@contextlib.contextmanager
+def traced() -> Iterator[Trace]:
+    """A model that is patched inside keeps a trace of its calls."""
+    trace = Trace()
+
+    def beside_forward(usual: Callable[..., Any]) -> Callable[..., Any]:
+        def methods(self: Any, cls: type[nn.Module]) -> dict[str, Callable[..., Any]]:
+            found = usual(self, cls)
+            return found | {"forward": trace.beside(cls, "tables", cls.forward, found["forward"])}
+
+        return methods
+
+    def stand_ins(self: TurningModule, cls: type[nn.Module]) -> dict[str, Callable[..., Any]]:
+        own, _ = _calls(cls)
+        return {name: trace.beside(cls, name, own[name], f) for name, f in of_functions(self, cls).items()}
+
+    def of_method(self: TurningMethod, cls: type[nn.Module]) -> dict[str, Callable[..., Any]]:
+        found = of_methods(self, cls)
+        return {name: trace.beside(cls, name, getattr(cls, name), ours) for name, ours in found.items()}
+
+    of_functions, of_methods = TurningModule.stand_ins, TurningMethod.methods
+    with pytest.MonkeyPatch.context() as changed:
+        for recipe in (RotaryModule, CountedModule):
+            changed.setattr(recipe, "methods", beside_forward(recipe.methods))
+        changed.setattr(TurningModule, "stand_ins", stand_ins)
+        changed.setattr(TurningMethod, "methods", of_method)
+        changed.setattr(swap, "_MADE", {})
+        yield trace
