@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
 
 from ..kinds import Kind
@@ -34,11 +35,12 @@ def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> tuple[tup
     inputs = {t: vectors.tensors[f"{kind.name}.{t}_in"] for t in vectors.data["targets"]}
     known = list(mistakes(case, vectors.data["softmax_factor"], temperature))
     wrong = [c for c in wrong if imitate(case, c.short, inputs) is not None]
+    unchanged = {c.short: imitate(case, c.short, inputs) for c in wrong}
     for tensors in (wrong, wrong[:1]) if len(wrong) > 1 else (wrong,):
-        if tensors and (found := _best(_single(case, known, tensors, inputs), tensors, inputs)):
+        if tensors and (found := _best(_single(case, known, tensors, inputs), tensors, inputs, unchanged)):
             return found, tensors
         several = any(float(c.wrong.double().mean()) > FEW for c in tensors)  # no two mistakes show in few values
-        if several and (found := _best(_double(case, known, tensors, inputs), tensors, inputs)):
+        if several and (found := _best(_double(case, known, tensors, inputs), tensors, inputs, unchanged)):
             return found, tensors
     return (), []
 
@@ -68,14 +70,18 @@ def _double(case: Case, known: list[Mistake], wrong: list[Comparison], inputs: d
                 yield (first, second), twice
 
 
-def _best(found: Iterator[_Found], wrong: list[Comparison], inputs: dict[str, Tensor]) -> tuple[Mistake, ...]:
-    """The one that explains most; the first of equals."""
+def _best(
+    found: Iterator[_Found], wrong: list[Comparison], inputs: dict[str, Tensor], unchanged: dict[str, Tensor | None]
+) -> tuple[Mistake, ...]:
+    """The one that explains most; the first of equals. One that changes nothing in a tensor explains nothing there."""
     best: tuple[Mistake, ...] = ()
     highest = 0.0
     for said, case in found:
         share = 1.0
         for c in wrong:
-            share = min(share, _explained(c, imitate(case, c.short, inputs)))
+            candidate, plain = imitate(case, c.short, inputs), unchanged[c.short]
+            same = candidate is not None and plain is not None and torch.equal(candidate, plain)
+            share = min(share, 0.0 if same else _explained(c, candidate))
             if share <= max(highest, ENOUGH - 1e-9):
                 break
         if share > highest and share >= ENOUGH:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..writing.tensors import WIDEST
+
 if TYPE_CHECKING:
     from .comparison import Comparison
 
@@ -45,7 +47,7 @@ def agrees(c: "Comparison") -> Tensor:
     if not c.dtype.is_floating_point or c.angles.ndim == 0:
         return apart <= CLOSE * size
     reach = c.angles.clamp(max=1.0)  # a small angle is known as well as its frequency
-    close = CLOSE * (size + reach) + 1e-9
+    close = (WIDEST if c.short.endswith("_out") else 1.0) * CLOSE * (size + reach) + 1e-9
     near = apart <= close
     if c.unrounded is not None:
         step = 2.0 ** torch.maximum(size, c.got.abs()).clamp(min=2.0**-100).log2().floor() * 2.0**-7
