@@ -73,9 +73,9 @@ def traced() -> Iterator[Trace]:
 
         return methods
 
-    def stand_ins(self: TurningModule, cls: type[nn.Module]) -> dict[str, Callable[..., Any]]:
+    def stand_ins(self: TurningModule, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable[..., Any]]:
         own, _ = _calls(cls)
-        return {name: trace.beside(cls, name, own[name], f) for name, f in of_functions(self, cls).items()}
+        return {name: trace.beside(cls, name, own[name], f) for name, f in of_functions(self, cls, fused).items()}
 
     def of_method(self: TurningMethod, cls: type[nn.Module]) -> dict[str, Callable[..., Any]]:
         found = of_methods(self, cls)
