@@ -102,7 +102,7 @@ def _of_nvidia(made):
     instructions = Counter(name.split(".")[0] for name in body if name != "NOP")
     memory = Counter(name for name in body if name.startswith(("LDG", "STG", "LDL", "STL", "ATOM")))
     return Assembly(
-        instructions, memory, numbers["STACK"] + numbers["LOCAL"], numbers["SHARED"], instructions["BAR"],
+        instructions, memory, numbers["STACK"] + numbers["LOCAL"], made.metadata.shared, instructions["BAR"],
         made.asm["ttir"], made.asm["ptx"],
     )  # fmt: skip
 
@@ -115,5 +115,5 @@ def _of_amd(made):
     bytes_of = {key: int(n) for key, n in re.findall(r"\.(\w+):\s+(\d+)", text)}
     return Assembly(
         instructions, memory, bytes_of["private_segment_fixed_size"] + bytes_of["vgpr_spill_count"],
-        bytes_of["group_segment_fixed_size"], instructions["s_barrier"], made.asm["ttir"], text,
+        made.metadata.shared, instructions["s_barrier"], made.asm["ttir"], text,
     )  # fmt: skip
