@@ -26,7 +26,8 @@ FLOORS = {
             "encodings attention heads reading",
             "models",
             "configs",
-            "inspect integrations golden lab ner bench cli demo __main__",
+            "engines",
+            "inspect integrations golden lab ner bench plan cli demo __main__",
         ]
     )
     for unit in units.split()
@@ -49,6 +50,7 @@ SAME_FLOOR = {
     ("cli", "lab"),
     ("cli", "ner"),
     ("cli", "golden"),
+    ("cli", "plan"),
     ("ner", "lab"),
     ("bench", "integrations"),
     ("cli", "bench"),
@@ -140,7 +142,7 @@ def tree(folder: Path, place: str, source: str) -> Path:
         (
             "apply.py",
             "def f():\n    from .cli import main",
-            "apply.py:2: apply (floor 5) must not import cli (floor 9)",
+            "apply.py:2: apply (floor 5) must not import cli (floor 10)",
         ),
         ("scaling/yarn.py", "from .. import apply", "yarn.py:1: scaling (floor 1) must not import apply (floor 5)"),
         ("scaling/deep/a.py", "from ...spec import x", "a.py:1: scaling (floor 1) must not import spec (floor 2)"),
