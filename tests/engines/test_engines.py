@@ -11,7 +11,7 @@ from phasor.engines import ENGINES, read_as
 
 from .cases import RESULTS, configs
 
-RUNS = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+RUNS = {path.stem.replace("_cpp", ".cpp"): json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
 CASES = [(engine, case) for engine, run in RUNS.items() for case in run["cases"]]
 
 
@@ -43,4 +43,4 @@ def test_a_reader_agrees_with_the_engines_own_code(engine: str, case: dict[str, 
 
 def test_every_engine_was_run() -> None:
     assert set(RUNS) <= set(ENGINES)
-    assert all((Path(__file__).parent / f"run_{engine}.py").is_file() for engine in RUNS)
+    assert all((Path(__file__).parent / f"run_{engine.replace(chr(46), chr(95))}.py").is_file() for engine in RUNS)
