@@ -27,7 +27,7 @@ FLOORS = {
             "models",
             "configs",
             "engines",
-            "inspect integrations golden lab ner bench plan cli demo __main__",
+            "inspect integrations golden lab ner bench planner cli demo __main__",
         ]
     )
     for unit in units.split()
@@ -45,12 +45,13 @@ SAME_FLOOR = {
     ("rotation", "tables"),
     ("attention", "encodings"),
     ("lab", "inspect"),
+    ("planner", "inspect"),
     ("demo", "inspect"),
     ("cli", "inspect"),
     ("cli", "lab"),
     ("cli", "ner"),
     ("cli", "golden"),
-    ("cli", "plan"),
+    ("cli", "planner"),
     ("ner", "lab"),
     ("bench", "integrations"),
     ("cli", "bench"),

@@ -15,11 +15,13 @@ from .spec import RotarySpec
 if TYPE_CHECKING:
     from .configs import ModelRotary, read_config, read_parts, read_rule, write_config
     from .integrations import patch, unpatch
+    from .planner import plan
 
 # What reads configs and patches models is imported when it is first asked for: whoever rotates alone need not wait.
 LATER = {
     **dict.fromkeys(("ModelRotary", "read_config", "read_parts", "read_rule", "write_config"), "configs"),
     **dict.fromkeys(("patch", "unpatch"), "integrations"),
+    "plan": "planner",
 }
 
 try:
@@ -31,7 +33,7 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 def __getattr__(name: str) -> Any:
     if name in LATER:
         return getattr(import_module(f".{LATER[name]}", __name__), name)
-    if name in ("configs", "integrations", "prefixes", "weights"):
+    if name in ("configs", "engines", "integrations", "planner", "prefixes", "weights"):
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -57,6 +59,7 @@ __all__ = [
     "kernels",
     "matrix",
     "patch",
+    "plan",
     "positions",
     "read_config",
     "read_parts",

@@ -1,6 +1,6 @@
 """Run llama.cpp itself on tiny GGUF files: keys and flags go in, the keys of attention in its cache come out.
 
-    pip download --no-deps xllamacpp==2026.10.11549 && unzip xllamacpp-*.whl -d FOLDER    # llama.cpp b11549, for the CPU
+    pip download --no-deps xllamacpp==2026.10.11549 && unzip xllamacpp-*.whl -d FOLDER    # llama.cpp b11549
     PYTHONPATH=src python -m tests.engines.run_llama_cpp FOLDER
 
 Each file holds a model whose key projection gives 1 for the first member of every pair and 0 for the second, so the
@@ -31,7 +31,8 @@ FLAGS: dict[str, list[dict[str, Any]]] = {
     "Qwen/Qwen3-8B": [
         {}, YARN, {**YARN, "-c": 131072}, {**YARN, "--yarn-attn-factor": 40.0}, {"--rope-scale": 4.0},
         {"--rope-scaling": "linear", "--rope-scale": 4.0}, {"--rope-scaling": "none", "--rope-scale": 4.0},
-        {"--rope-scaling": "yarn", "--yarn-orig-ctx": 32768}, {"--rope-freq-base": 5e6}, {**YARN, "--yarn-beta-fast": 16.0},
+        {"--rope-scaling": "yarn", "--yarn-orig-ctx": 32768}, {"--rope-freq-base": 5e6},
+        {**YARN, "--yarn-beta-fast": 16.0},
         {**YARN, "--yarn-ext-factor": 0.0}, {**YARN, "--yarn-ext-factor": 0.5}, {"--rope-freq-scale": 0.25},
         {"--yarn-attn-factor": 1.5}, {"-c": 131072}, {"-c": 8192},
     ],
@@ -66,7 +67,10 @@ def library(folder: Path) -> Any:
     lib = ctypes.CDLL(str(folder / "xllamacpp" / "xllamacpp.abi3.so"))
     for name in ("llama_context_default_params", "llama_model_default_params"):
         getattr(lib, name).restype = Params
-    for name, arguments in (("llama_model_load_from_file", ctypes.c_char_p), ("llama_init_from_model", ctypes.c_void_p)):
+    for name, arguments in (
+        ("llama_model_load_from_file", ctypes.c_char_p),
+        ("llama_init_from_model", ctypes.c_void_p),
+    ):
         getattr(lib, name).restype = ctypes.c_void_p
         getattr(lib, name).argtypes = [arguments, Params]
     lib.llama_model_n_ctx_train.argtypes = lib.llama_free.argtypes = lib.llama_model_free.argtypes = [ctypes.c_void_p]
@@ -111,7 +115,11 @@ def tensors(meta: Metadata, head: int, turning: int, blocks: int) -> dict[str, A
     none, ones = np.zeros((q, width)), np.ones(width)
     found: dict[str, Any] = {"token_embd.weight": np.ones((8, width)), "output_norm.weight": ones,
                              "output.weight": np.ones((8, width))}  # fmt: skip
-    for name, values in (("rope_freqs", meta.freqs), ("rope_factors_long", meta.long), ("rope_factors_short", meta.short)):
+    for name, values in (
+        ("rope_freqs", meta.freqs),
+        ("rope_factors_long", meta.long),
+        ("rope_factors_short", meta.short),
+    ):
         if values:
             found[f"{name}.weight"] = np.array(values)
     for block in range(blocks):
@@ -199,7 +207,11 @@ def run(lib: Any, folder: Path, name: str, flags: dict[str, Any]) -> dict[str, A
     order = sorted(range(chosen[-1] + 1), key=lambda i: ("sliding" in words[i], i))
     for index in chosen:
         row = rows[order.index(index)]
-        cos, sin = (row[:half], row[half : 2 * half]) if meta.arch.name in HALVES else (row[: 2 * half : 2], row[1 : 2 * half : 2])
+        cos, sin = (
+            (row[:half], row[half : 2 * half])
+            if meta.arch.name in HALVES
+            else (row[: 2 * half : 2], row[1 : 2 * half : 2])
+        )
         layers[str(index)] = layer(np.arctan2(sin, cos), float(np.hypot(cos, sin)[half // 2]))
     return {"config": name, "flags": flags, "length": min(flags.get("-c", trained), trained), "layers": layers}
 

@@ -25,7 +25,7 @@ def test_a_reader_agrees_with_the_engines_own_code(engine: str, case: dict[str, 
         return
     config = configs()[case["config"]]
     if "error" in case:
-        with pytest.raises(ValueError, match="must be written as|is missing"):
+        with pytest.raises(ValueError, match=r"must be written as|is missing"):
             read_as(config, engine, case["flags"])
         return
     reading = read_as(config, engine, case["flags"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..configs import ModelRotary
-from .seen import Seen
+from .seen import Seen, look
 
 Flags = Mapping[str, Any]  # as they are typed: {"--max-model-len": 131072, "--hf-overrides": {...}, "VARIABLE": "1"}
 
@@ -70,5 +70,12 @@ class Engine(ABC):
         """What it rotates; raises ``ValueError`` for settings with which it would not start."""
 
     @abstractmethod
-    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> Settings:
-        """Settings for the rotation ``wanted`` in sequences of ``length``; raises `CannotSayError`."""
+    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
+        """Settings that may give the rotation ``wanted`` in sequences of ``length``, the handiest first.
+
+        Whoever calls reads them back and takes the first that does. Raises `CannotSayError` where there are none.
+        """
+
+    def read_back(self, seen: Seen, settings: Settings) -> Reading:
+        """What the engine rotates with these settings."""
+        return self.read(seen if settings.config is None else look(settings.config), settings.flags)

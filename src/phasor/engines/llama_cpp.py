@@ -1,15 +1,17 @@
 """llama.cpp b11549: the file's keys, then flags, then one formula for all architectures."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ..configs import ModelRotary
 from ..scaling import Linear, LongRoPE, Scaling, YaRN
 from ..spec import RotarySpec
-from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
+from .base import Engine, Flags, Reading, Rule, Settings
 from .flags import length, real
 from .gguf import ATTENTION, BASE, BASE_SWA, CONVERTER, FACTOR, LENGTH, LOG, ORIGINAL, TYPE, Metadata, converted
+from .gguf_write import written
 from .seen import Seen
 
 CONTEXT = "src/llama-context.cpp: llama_context"
@@ -66,10 +68,12 @@ class LlamaCpp(Engine):
             model=replace(model, layers=tuple(layers), max_position=context.trained),
         )  # fmt: skip
 
-    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> Settings:
-        from .gguf_write import written
+    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
+        return written(seen, wanted, length)
 
-        return written(self, seen, wanted, length)
+    def read_back(self, seen: Seen, settings: Settings) -> Reading:
+        meta = converted(seen)
+        return self.read_file(seen, replace(meta, keys={**meta.keys, **(settings.gguf or {})}), settings.flags, [])
 
 
 def overridden(meta: Metadata, flags: Flags) -> dict[str, Any]:
@@ -78,7 +82,7 @@ def overridden(meta: Metadata, flags: Flags) -> dict[str, Any]:
     for entry in filter(None, str(flags.get("--override-kv") or "").split(",")):
         key, equals, value = entry.partition("=")
         kind, colon, text = value.partition(":")
-        reads = {"int": int, "float": float, "str": str, "bool": lambda word: word == "true"}
+        reads: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str, "bool": "true".__eq__}
         if not equals or not colon or kind not in reads:
             raise ValueError(f"--override-kv must be KEY=TYPE:VALUE with type int, float, bool or str, got {entry!r}")
         arch, dot, inner = key.partition(".")
@@ -108,7 +112,9 @@ def context_of(meta: Metadata, flags: Flags, rules: list[Rule]) -> Context:
     stretch = 1 / scale
     if ext:
         if "--yarn-attn-factor" in flags:
-            rules.append(Rule(f"--yarn-attn-factor {attn:g} is overwritten: the factor follows from the stretch", CONTEXT, True))
+            rules.append(
+                Rule(f"--yarn-attn-factor {attn:g} is overwritten: the factor follows from the stretch", CONTEXT, True)
+            )
         attn = own_factor(meta, stretch) / (1 + 0.1 * math.log(stretch))
     if given and kind == "yarn" and scale < 1:
         trained = int(orig / scale)
@@ -150,7 +156,12 @@ def rotation(
     divisors = meta.freqs if not (sliding and meta.arch.sliding == "own") else ()
     if meta.long:
         divisors = meta.long if asked > context.orig else meta.short
-    if divisors == meta.freqs and spec.scaling is not None and divisors and (scale, context.ext, attention) == (1, 0, 1):
+    if (
+        divisors == meta.freqs
+        and spec.scaling is not None
+        and divisors
+        and (scale, context.ext, attention) == (1, 0, 1)
+    ):
         return base, spec.scaling
     if context.ext == 1 and not divisors and stretch >= 1:
         return base, YaRN(
@@ -183,6 +194,3 @@ def by_pair(
         short_factor=both, long_factor=both, original_max_position=max(context.orig, 2), factor=1.0,
         attention=attention, attention_short=attention,
     )  # fmt: skip
-
-
-__all__ = ["CannotSayError", "LlamaCpp"]

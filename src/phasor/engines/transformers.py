@@ -24,8 +24,8 @@ class Transformers(Engine):
         model = seen.model
         return Reading(engine=self.name, version=self.version, model=model, length=model.max_position, rules=(WHOLE,))
 
-    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> Settings:
-        return Settings(config=rewritten(seen, wanted, length))
+    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
+        return [Settings(config=rewritten(seen, wanted, length))]
 
 
 def rewritten(seen: Seen, wanted: ModelRotary, length: int) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ..configs import ModelRotary
 from ..scaling import NTK, Scaling
-from .base import Engine, Flags, Reading, Rule, Settings
+from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
 from .flags import json_object, length
 from .rope import PLAIN, YARN_KEYS, Rope, always, need, yarn
 from .seen import ORIGINAL, ROPES, Seen, walk
@@ -69,29 +69,33 @@ class Vllm(Engine):
             model=replace(model, max_position=declared),
         )  # fmt: skip
 
-    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> Settings:
-        ropes = {kind: written(seen, rope, length) for kind, rope in seen.parameters(wanted).items()}
-        rope: Rope = ropes if any(seen.kinds) else ropes[""]
+    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
+        ropes = {kind: written(seen, rope) for kind, rope in seen.parameters(wanted).items()}
         text: dict[str, Any] = {}
-        if ropes != {kind: written(seen, own, length) for kind, own in seen.parameters().items()}:
-            text["rope_parameters"] = rope
+        if wanted.layers != seen.model.layers:
+            text["rope_parameters"] = ropes if any(seen.kinds) else ropes[""]
+        kinds = {rope["rope_type"] for rope in ropes.values()}
         stretch = max([float(r.get("factor", 1.0)) for r in ropes.values() if r["rope_type"] in LENGTHENED], default=1)
         stretch = 1.0 if "gemma3" in model_name(seen) else stretch
-        declared = seen.model.max_position or length
-        if declared * stretch < length:
+        if (seen.model.max_position or length) * stretch < length or "dynamic" in kinds:
             text["max_position_embeddings"] = length
         override: dict[str, Any] = text
         for key in reversed(seen.inside.split(".") if seen.inside else []):
             override = {key: override}
-        return Settings(flags={**({"--hf-overrides": override} if text else {}), "--max-model-len": length})
+        return [Settings(flags={**({"--hf-overrides": override} if text else {}), "--max-model-len": length})]
 
 
-def written(seen: Seen, rope: Rope, length: int) -> Rope:
-    """The dictionary for vLLM: everything that its code needs, dynamic NTK as it can say it."""
+def written(seen: Seen, rope: Rope) -> Rope:
+    """The dictionary for vLLM: everything that its code needs, dynamic NTK and M-RoPE's YaRN as it can say them."""
     own = model_of(seen)
     if rope["rope_type"] == "dynamic":
-        trained = seen.model.max_position or length
-        rope = {**rope, "max_trained_positions": trained}
+        rope = {**rope, "max_trained_positions": seen.model.max_position}
+    if rope["rope_type"] == "yarn" and "mrope_section" in rope and own.far != 1:
+        if rope[ORIGINAL] % own.far:
+            raise CannotSayError(
+                f"vLLM takes YaRN's range at {own.far} x a whole original length, not {rope[ORIGINAL]}"
+            )
+        rope = {**rope, ORIGINAL: rope[ORIGINAL] // own.far}
     defaults = {"beta_fast": 32.0, "beta_slow": 1.0}
     return {**{key: defaults[key] for key in own.needs if key in defaults}, **rope}
 
