@@ -13,7 +13,6 @@ WINDOWS = {
     "chunked_attention": "attention_chunk_size",
 }
 FIXED = ("linear_attention", "mamba", "conv", "recurrent", "linear", "no_op", "moe", "mlp")
-EXPANDED = ("transformers",)  # engines whose caches hold latent attention as full keys and values
 UNWINDOWED = ("vllm",)  # engines whose cache counts every token in every layer
 
 
@@ -112,14 +111,21 @@ def _layer(seen: Seen, engine: str, index: int, tensor_parallel: int) -> tuple[i
     text, word = seen.text, seen.model.layer_types[index]
     if word in FIXED:
         return 0, None, _state(text, word) // tensor_parallel
-    window = text.get(WINDOWS.get(word, ""))
-    window = int(window) if isinstance(window, int) and engine not in UNWINDOWED else None
+    window = None if engine in UNWINDOWED else _window(text, word)
     latent = text.get("kv_lora_rank")
-    if latent and engine not in EXPANDED:
+    if latent:
         return int(latent) + int(text.get("qk_rope_head_dim") or 64), window, 0
     keys, values = _heads(seen, index)
     per_device = max(1, keys[0] // tensor_parallel)
     return per_device * (keys[1] + values), window, 0
+
+
+def _window(text: dict[str, Any], word: str) -> int | None:
+    """How many tokens a layer keeps; a plain ``sliding_window`` holds for all layers where none are told apart."""
+    found = text.get(WINDOWS.get(word, ""))
+    if word == "attention" and "max_window_layers" not in text and text.get("use_sliding_window", True):
+        found = text.get("sliding_window")
+    return found if isinstance(found, int) and found > 0 else None
 
 
 def _heads(seen: Seen, index: int) -> tuple[tuple[int, int], int]:
@@ -131,8 +137,6 @@ def _heads(seen: Seen, index: int) -> tuple[tuple[int, int], int]:
         heads = int(text.get("swa_num_key_value_heads") or heads)
     if word == "full_attention" and text.get("attention_k_eq_v"):
         heads = int(text.get("num_global_key_value_heads") or heads)
-    if text.get("kv_lora_rank"):
-        return (model.num_heads, width), int(text.get("v_head_dim") or width)
     values = text.get("swa_v_head_dim") if "sliding" in word else text.get("v_head_dim")
     return (heads, width), int(values or width)
 
