@@ -10,13 +10,14 @@ reader says the converter writes; the converter itself was only read. Flags are 
 """
 
 import ctypes
+import importlib
 import struct
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 
 from phasor.engines import look
@@ -84,6 +85,7 @@ def library(folder: Path) -> Any:
 
 def write(path: Path, meta: Metadata, head: int, turning: int, blocks: int) -> None:
     """A model of this architecture with two query heads and one key head, whose keys before rotation are known."""
+    gguf = importlib.import_module("gguf")
     arch, width = meta.arch.name, 2 * head
     writer = gguf.GGUFWriter(str(path), arch)
     keys: dict[str, Any] = {
@@ -229,7 +231,7 @@ def main(folder: Path) -> None:
     about = {
         "engine": "llama.cpp", "version": VERSION, "source": "the library inside xllamacpp 2026.10.11549, whole: from "
         "the keys of a GGUF file and context parameters to the cached keys",
-        "with": {"gguf": gguf.__version__ if hasattr(gguf, "__version__") else "0.19.0"},
+        "with": {"gguf": version("gguf")},
     }  # fmt: skip
     save("llama_cpp", about, cases)
 

@@ -10,9 +10,9 @@ What a model's file passes to get_rope was only read: base and dictionary out of
 import ast
 import copy
 import importlib
+import json
 import sys
 import tempfile
-import json
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ OVERRIDES: dict[str, list[dict[str, Any]]] = {
         {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}},
         {"rope_parameters": {**YARN, "attention_factor": 1.5}}, {"rope_parameters": {**YARN, "attn_factor": 1.5}},
         {"rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}},
-        {"rope_parameters": {"rope_type": "linear", "factor": 4.0}}, {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0}},
+        {"rope_parameters": {"rope_type": "linear", "factor": 4.0}},
+        {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0}},
         {"rope_parameters": {"rope_theta": 8e6}},
     ],
     "Qwen/Qwen3-VL-32B-Instruct": [
@@ -42,13 +43,22 @@ OVERRIDES: dict[str, list[dict[str, Any]]] = {
     "openai/gpt-oss-120b": [{"rope_parameters": {"factor": 64.0}, "max_position_embeddings": 262144}],
     "deepseek-ai/DeepSeek-V3": [{"rope_parameters": {"factor": 80.0}}],
 }  # fmt: skip
-SKIPPED = ("google/gemma-4-26B-A4B", "openbmb/MiniCPM4-0.5B", "mistralai/Mixtral-8x7B-v0.1", "LongRoPE of Phi-3, shortened")
+SKIPPED = (
+    "google/gemma-4-26B-A4B",
+    "openbmb/MiniCPM4-0.5B",
+    "mistralai/Mixtral-8x7B-v0.1",
+    "LongRoPE of Phi-3, shortened",
+)
 
 
 class Sglang:
     def __init__(self, folder: Path) -> None:
         sys.path.insert(0, str(folder))
-        Absent("sglang", ("amdsmi", "torch_npu", "habana_frameworks", "torch_xla", "torch_musa", "intel_extension_for_pytorch"), ("sglang.kernels", "sglang.srt.distributed"))
+        Absent(
+            "sglang",
+            ("amdsmi", "torch_npu", "habana_frameworks", "torch_xla", "torch_musa", "intel_extension_for_pytorch"),
+            ("sglang.kernels", "sglang.srt.distributed"),
+        )
         importlib.import_module("sglang.kernels.fused_op").BaseFusedOp = torch.nn.Module  # type: ignore[attr-defined]
         self.factory = importlib.import_module("sglang.srt.layers.rotary_embedding.factory")
         variant = importlib.import_module("sglang.srt.layers.rotary_embedding.rope_variant")
@@ -66,7 +76,9 @@ class Sglang:
 
     def _function(self, path: Path, name: str) -> Any:
         tree = ast.parse(path.read_text())
-        wanted = [n for n in tree.body if getattr(n, "name", "") == name or "CONTEXT_LENGTH_KEYS" in ast.unparse(n)[:20]]
+        wanted = [
+            n for n in tree.body if getattr(n, "name", "") == name or "CONTEXT_LENGTH_KEYS" in ast.unparse(n)[:20]
+        ]
         space: dict[str, Any] = {}
         exec(compile(ast.Module(wanted, []), str(path), "exec"), space)
         return space[name]

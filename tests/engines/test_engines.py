@@ -1,6 +1,7 @@
 """Every reader against what the engine's own code gave, and the engine's refusals against the reader's."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,21 @@ from phasor.engines import ENGINES, read_as
 
 from .cases import RESULTS, configs
 
-RUNS = {path.stem.replace("_cpp", ".cpp"): json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+ENGINE_OF = {"llama_cpp": "llama.cpp", "mlx_lm": "mlx-lm"}
+RUNS = {ENGINE_OF.get(path.stem, path.stem): json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
 CASES = [(engine, case) for engine, run in RUNS.items() for case in run["cases"]]
 
 
 def called(engine: str, case: dict[str, Any]) -> str:
-    return f"{engine} {case['config']} {json.dumps(case['flags'])}"[:150]
+    return f"{engine} {case['config']} {json.dumps(case['flags'])} {json.dumps(case.get('changes', ''))}"[:150]
 
 
 @pytest.mark.parametrize("engine, case", CASES, ids=[called(*case) for case in CASES])
 def test_a_reader_agrees_with_the_engines_own_code(engine: str, case: dict[str, Any]) -> None:
     if case.get("elsewhere"):  # the engine has no code of its own for this model
         return
-    config = configs()[case["config"]]
+    config = {**configs()[case["config"]], **case.get("changes", {})}
+    config = {key: value for key, value in config.items() if value is not None}
     if "error" in case:
         with pytest.raises(ValueError, match=r"must be written as|is missing"):
             read_as(config, engine, case["flags"])
@@ -43,4 +46,4 @@ def test_a_reader_agrees_with_the_engines_own_code(engine: str, case: dict[str, 
 
 def test_every_engine_was_run() -> None:
     assert set(RUNS) <= set(ENGINES)
-    assert all((Path(__file__).parent / f"run_{engine.replace(chr(46), chr(95))}.py").is_file() for engine in RUNS)
+    assert all((Path(__file__).parent / f"run_{re.sub('[.-]', '_', engine)}.py").is_file() for engine in RUNS)

@@ -5,12 +5,13 @@ from typing import Any
 from .base import CannotSayError, Engine, Reading, Rule, Settings
 from .flags import parse, typed
 from .llama_cpp import LlamaCpp
+from .mlx_lm import MlxLm
 from .seen import Seen, look
 from .sglang import SGLang
 from .transformers import Transformers
 from .vllm import Vllm
 
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Transformers(), Vllm(), SGLang(), LlamaCpp())}
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Transformers(), Vllm(), SGLang(), LlamaCpp(), MlxLm())}
 
 __all__ = [
     "CannotSayError", "ENGINES", "Engine", "Reading", "Rule", "Seen", "Settings", "engine_of", "look", "parse",

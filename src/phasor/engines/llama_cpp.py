@@ -43,6 +43,8 @@ class LlamaCpp(Engine):
     def read(self, seen: Seen, flags: Flags) -> Reading:
         meta = converted(seen)
         rules = [Rule("what the converter writes of config.json", CONVERTER)]
+        if any(isinstance(spec.scaling, YaRN) and not spec.scaling.truncate for spec in seen.model.distinct):
+            rules.append(Rule("truncate is not read: the ends of YaRN's ramp are rounded", "ggml-cpu/ops.cpp", True))
         return self.read_file(seen, meta, flags, rules)
 
     def read_file(self, seen: Seen, meta: Metadata, flags: Flags, rules: list[Rule]) -> Reading:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from ..reading.schemes import ORIGINAL
-from ..scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
+from ..scaling import Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
 
 Rope = dict[str, Any]
 YARN_KEYS = {
@@ -56,4 +56,3 @@ PLAIN: Forms = {
         float(rope.get("partial_rotary_factor") or 1.0), float(rope.get("factor") or 1.0)
     ),
 }
-__all__ = ["NTK", "DynamicNTK", "Forms", "PLAIN", "Rope", "always", "llama3", "need", "yarn"]

@@ -102,14 +102,16 @@ def longest(ropes: dict[str, Rope], declared: int | None, flags: Flags, rules: l
         factor = 1.0 if kind else float(rope.get("factor") or 1.0)  # dictionaries by kind hold no factor of their own
         if factor != 1 and ORIGINAL not in rope and rope.get("rope_type") != "llama3" and declared is not None:
             derived = int(declared * factor)
-            rules.append(Rule(f"factor {factor:g} lengthens the {declared} declared positions to {derived}", LENGTH, True))
-    asked = flags.get("--context-length")
-    if asked is not None and derived is not None and asked > derived:
-        if flags.get("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN") not in ("1", "true", "True"):
-            raise ValueError(
-                f"--context-length is {asked}, above the {derived} that SGLang takes from the config: it stops; override "
-                "max_position_embeddings as well, or set SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1"
+            rules.append(
+                Rule(f"factor {factor:g} lengthens the {declared} declared positions to {derived}", LENGTH, True)
             )
+    asked = flags.get("--context-length")
+    allowed = flags.get("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN") in ("1", "true", "True")
+    if asked is not None and derived is not None and asked > derived and not allowed:
+        raise ValueError(
+            f"--context-length is {asked}, above the {derived} that SGLang takes from the config; override "
+            "max_position_embeddings as well, or set SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1"
+        )
     return derived if asked is None else int(asked)
 
 
@@ -139,8 +141,8 @@ def rotation(seen: Seen, own: Own, rope: Rope, declared: int | None, rules: list
         stretch = (declared or original) / original
         implied = 1.0 if stretch <= 1 else math.sqrt(1 + math.log(stretch) / math.log(original))
         rules.append(Rule("LongRoPE: the longest position of a batch chooses the factors of all of it", FACTORY))
-        lists = {name: tuple(float(v) for v in need(rope, name)) for name in ("short_factor", "long_factor")}
-        return base, LongRoPE(**lists, original_max_position=original, factor=max(stretch, 1.0), attention=implied)
+        short, long = (tuple(float(v) for v in need(rope, name)) for name in ("short_factor", "long_factor"))
+        return base, LongRoPE(short, long, original_max_position=original, factor=max(stretch, 1.0), attention=implied)
     if scheme == "dynamic":
         factor = float(need(rope, "factor"))
         stretch = float(rope["alpha"]) if "alpha" in rope else factor * factor - (factor - 1)

@@ -7,6 +7,8 @@ from ..configs import ModelRotary, write_config
 from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
 from .seen import Seen
 
+# Classes that keep head_dim None, by which the functions of modeling_rope_utils.py multiply.
+HEADLESS = ("hunyuan_v1_dense", "hunyuan_v1_moe", "minimax", "ministral", "mixtral")
 WHOLE = Rule(
     "frequencies and factors are those of the model's own modules, bit for bit with float32 angles",
     "transformers/modeling_rope_utils.py and models/*/modeling_*.py",
@@ -32,6 +34,9 @@ def rewritten(seen: Seen, wanted: ModelRotary, length: int) -> dict[str, object]
     """The config with the rotation ``wanted`` and the declared ``length``; raises `CannotSayError`."""
     declared = replace(wanted, max_position=max(length, wanted.max_position or length))
     try:
-        return write_config(declared, copy.deepcopy(seen.data))
+        made = write_config(declared, copy.deepcopy(seen.data))
     except ValueError as error:
         raise CannotSayError(f"config.json cannot say it: {error}") from None
+    if seen.text.get("model_type") in HEADLESS and not seen.path and made.get("head_dim") is None:
+        made["head_dim"] = next(iter(wanted.distinct)).head_dim  # without it transformers stops with a TypeError
+    return made
