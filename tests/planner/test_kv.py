@@ -1,21 +1,22 @@
-"""Bytes of keys and values against the caches that transformers allocates, and against numbers that others published."""
+"""Bytes of keys and values against the caches that transformers allocates, and published numbers."""
 
 import json
 from pathlib import Path
 
 import pytest
 import torch
+from tests.conformance.tiny import tiny_model
 
 from phasor.engines import look
 from phasor.planner import memory
-from tests.conformance.tiny import tiny_model
 
-FAMILIES = (
-    "llama qwen2 qwen3 qwen3_moe mistral mixtral gemma gemma2 gemma3_text gemma3n_text gemma4_text gpt_oss phi phi3 "
-    "deepseek_v2 deepseek_v3 glm glm4 glm4_moe cohere cohere2 olmo2 olmo3 exaone4 smollm3 granite llama4_text qwen3_next "
-    "qwen3_5_text lfm2 starcoder2 stablelm minimax_m2 ernie4_5 hunyuan_v1_dense arcee apertus seed_oss nemotron gpt_neox "
-    "falcon persimmon helium"
-).split()
+FAMILIES = [
+    "llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3n_text",
+    "gemma4_text", "gpt_oss", "phi", "phi3", "deepseek_v2", "deepseek_v3", "glm", "glm4", "glm4_moe", "cohere",
+    "cohere2", "olmo2", "olmo3", "exaone4", "smollm3", "granite", "llama4_text", "qwen3_next", "qwen3_5_text",
+    "lfm2", "starcoder2", "stablelm", "minimax_m2", "ernie4_5", "hunyuan_v1_dense", "arcee", "apertus", "seed_oss",
+    "nemotron", "gpt_neox", "falcon", "persimmon", "helium",
+]  # fmt: skip
 TOKENS = 23  # above the windows of the tiny models
 
 
@@ -87,7 +88,11 @@ def test_latent_attention_is_not_split(shared_data: Path) -> None:
 
 @pytest.mark.parametrize(
     "change, message",
-    [({"dtype": "int4"}, "dtype must be"), ({"tensor_parallel": 0}, "tensor_parallel must be"), ({"batch": 0}, "batch must")],
+    [
+        ({"dtype": "int4"}, "dtype must be"),
+        ({"tensor_parallel": 0}, "tensor_parallel must be"),
+        ({"batch": 0}, "batch must"),
+    ],
 )
 def test_bad_input(change: dict[str, object], message: str) -> None:
     config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1}

@@ -3,13 +3,19 @@
 from typing import Any
 
 from ..engines import engine_of, look
+from .case import Trap
 from .choose import METHODS, choose
 from .cost import Cost, costs
 from .kv import Memory, Store, memory
 from .proof import prove
 from .result import Plan
+from .traps import traps
+from .traps_beside import draft_traps, file_traps, loaded_traps, runtime_traps
 
-__all__ = ["METHODS", "Cost", "Memory", "Plan", "Store", "memory", "plan"]
+__all__ = [
+    "METHODS", "Cost", "Memory", "Plan", "Store", "Trap", "draft_traps", "file_traps", "loaded_traps", "memory", "plan",
+    "runtime_traps", "traps",
+]  # fmt: skip
 
 
 def plan(
@@ -39,5 +45,6 @@ def plan(
     return Plan(
         engine=engine, version=chosen.version, length=length, trained=choice.trained, factor=choice.factor, seen=seen,
         wanted=choice.wanted, settings=settings, refused=refused, reading=reading, why=choice.why,
-        costs=tuple(costs(seen.model, choice.wanted, choice.trained, length)), warnings=(),
+        costs=tuple(costs(seen.model, choice.wanted, choice.trained, length)),
+        warnings=tuple(str(trap) for trap in traps(config, engine, settings.flags if settings else {})),
     )  # fmt: skip

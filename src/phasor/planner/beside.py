@@ -21,7 +21,7 @@ def beside(source: Any, engine: str, flags: str = "") -> dict[str, Any]:
         "length": [seen.model.max_position, reading.length],
         "layers": [{"layers": layers, **_group(own, theirs, length)} for (own, theirs), layers in groups.items()],
         "rules": [rule.describe() for rule in reading.rules],
-        "warnings": [str(trap) for trap in traps(seen, engine, flags)],
+        "warnings": [str(trap) for trap in traps(source, engine, flags)],
     }
 
 

@@ -30,7 +30,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of keys and values on one device. ``stores``: kind -> bytes; ``draft``: those of layers that predict ahead."""
+    """Bytes of keys and values on one device. ``stores``: kind -> bytes; ``draft``: those of layers that look ahead."""
 
     stores: tuple[tuple[Store, int], ...]
     draft: int
