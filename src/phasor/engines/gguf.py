@@ -6,6 +6,7 @@ from typing import Any
 from ..scaling import Linear, Llama3, LongRoPE, Proportional, YaRN
 from ..spec import RotarySpec
 from .base import CannotSayError
+from .facts import facts
 from .seen import Seen
 
 CONVERTER = "llama.cpp conversion/base.py: TextModel.set_gguf_parameters"
@@ -20,26 +21,14 @@ class Arch:
     """The name of an architecture in GGUF, and what its sliding layers do.
 
     ``sliding``: ``""``: as the others; ``"own"``: they have their own base and no scaling; ``"trained"``: base and
-    scaling of the file, which no flag changes. ``unheard``: keys of YaRN that its graph does not take from the file.
+    scaling of the file, which no flag changes.
     """
 
     name: str
     sliding: str = ""
 
 
-ARCHS: dict[str, Arch] = {
-    **{name: Arch("llama") for name in ("llama", "mistral", "mixtral", "smollm3")},
-    **{name: Arch(name) for name in ("qwen2", "qwen3", "phi3", "gemma", "gemma2", "granite", "glm4", "starcoder2")},
-    "qwen2_moe": Arch("qwen2moe"), "qwen3_moe": Arch("qwen3moe"), "qwen2_vl": Arch("qwen2vl"),
-    "qwen2_vl_text": Arch("qwen2vl"), "qwen2_5_vl_text": Arch("qwen2vl"), "qwen3_vl_text": Arch("qwen3vl"),
-    "qwen3_vl_moe_text": Arch("qwen3vlmoe"), "qwen3_next": Arch("qwen3next"), "qwen3_5_text": Arch("qwen35"),
-    "qwen3_5_moe_text": Arch("qwen35moe"), "phi": Arch("phi2"), "phimoe": Arch("phimoe"),
-    "gemma3_text": Arch("gemma3", "own"), "gpt_oss": Arch("gpt-oss", "trained"),
-    "exaone4": Arch("exaone4", "trained"), "cohere2": Arch("cohere2", "trained"), "llama4_text": Arch("llama4"),
-    "deepseek_v2": Arch("deepseek2"), "deepseek_v3": Arch("deepseek2"), "kimi_k2": Arch("deepseek2"),
-    "glm4_moe": Arch("glm4moe"), "olmo2": Arch("olmo2"), "minicpm3": Arch("minicpm3"), "hunyuan_v1_dense":
-    Arch("hunyuan-dense"), "minimax_m2": Arch("minimax-m2"), "gemma4_text": Arch("gemma4", "own"),
-}  # fmt: skip
+ARCHS = facts("llama.cpp", Arch)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from ..configs import ModelRotary
 from ..scaling import DynamicNTK, Scaling
 from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
+from .facts import facts
 from .rope import PLAIN, Rope, always, need, yarn
 from .seen import ORIGINAL, Seen
 from .transformers import rewritten
@@ -26,12 +27,7 @@ class Own:
     parameters: bool = False
 
 
-MODELS = {
-    "llama": Own(10_000.0), "mistral": Own(10_000.0), "qwen2": Own(1_000_000.0), "qwen3": Own(None, parameters=True),
-    "qwen3_moe": Own(None, scaling=False), "mixtral": Own(1_000_000.0, scaling=False), "gpt_oss": Own(150_000.0),
-    "gemma3_text": Own(1_000_000.0), "deepseek_v3": Own(10_000.0), "kimi_k2": Own(10_000.0),
-    "phi": Own(10_000.0, scaling=False),
-}  # fmt: skip
+MODELS = facts("mlx-lm", Own)
 
 
 class MlxLm(Engine):

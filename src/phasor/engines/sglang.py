@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from ..configs import ModelRotary
 from ..scaling import NTK, LongRoPE, Scaling
 from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
+from .facts import facts
 from .flags import json_object, length
 from .rope import PLAIN, Rope, need, yarn
 from .seen import ORIGINAL, ROPES, Seen, walk
@@ -32,11 +33,7 @@ class Own:
     scaled: bool = True
 
 
-MODELS = {
-    "qwen3": Own(theta=1e6),
-    "mixtral": Own(whole=True, scaled=False),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2"), Own(reads=YARN[:4])),
-}
+MODELS = facts("sglang", Own)
 
 
 class SGLang(Engine):

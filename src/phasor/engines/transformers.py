@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from ..configs import ModelRotary, write_config
 from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
+from .facts import facts
 from .seen import Seen
 
 # Classes that keep head_dim None, by which the functions of modeling_rope_utils.py multiply.
-HEADLESS = ("hunyuan_v1_dense", "hunyuan_v1_moe", "minimax", "ministral", "mixtral")
+HEADLESS: dict[str, dict[str, str]] = facts("transformers", dict)
 WHOLE = Rule(
     "frequencies and factors are those of the model's own modules, bit for bit with float32 angles",
     "transformers/modeling_rope_utils.py and models/*/modeling_*.py",

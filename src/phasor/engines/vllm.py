@@ -9,7 +9,7 @@ from .flags import json_object, length
 from .rope import Rope
 from .seen import ORIGINAL, ROPES, Seen, walk
 from .turn import turned
-from .vllm_rope import FILES, VERSION, model_name, model_of, rotation
+from .vllm_rope import FILES, VERSION, model_of, rotation
 
 LENGTHENED = ("default", "linear", "ntk", "dynamic", "proportional")  # types whose factor lengthens the model
 
@@ -42,7 +42,7 @@ class Vllm(Engine):
             text["rope_parameters"] = ropes if any(seen.kinds) else ropes[""]
         kinds = {rope["rope_type"] for rope in ropes.values()}
         stretch = max([float(r.get("factor", 1.0)) for r in ropes.values() if r["rope_type"] in LENGTHENED], default=1)
-        stretch = 1.0 if "gemma3" in model_name(seen) else stretch
+        stretch = stretch if model_of(seen).grown else 1.0
         if (seen.model.max_position or length) * stretch < length or "dynamic" in kinds:
             text["max_position_embeddings"] = length
         override: dict[str, Any] = text
@@ -106,7 +106,7 @@ def longest(seen: Seen, ropes: dict[str, Rope], declared: int | None, flags: Fla
     for rope in ropes.values():
         if "rope_type" not in rope:
             raise ValueError("rope_parameters.rope_type is missing: vLLM stops with a KeyError (type is not read here)")
-        if rope["rope_type"] in LENGTHENED and "gemma3" not in model_name(seen) and derived is not None:
+        if rope["rope_type"] in LENGTHENED and model_of(seen).grown and derived is not None:
             factor = float(rope.get("factor") or 1.0)
             derived = int((declared or 0) * factor)
             if factor != 1:

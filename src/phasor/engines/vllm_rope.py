@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from ..scaling import NTK, Scaling
 from .base import Rule
+from .facts import facts
 from .rope import PLAIN, YARN_KEYS, Rope, always, need, yarn
 from .seen import ORIGINAL, Seen
 
@@ -18,6 +19,7 @@ class Own:
 
     - ``theta``: the base of an override that states none (None: it stops with an error).
     - ``needs``: keys without which it stops; ``reads``: the keys of YaRN that it passes on.
+    - ``grown``: a factor of its scaling lengthens the declared length (not of Gemma 3).
     - ``far``: M-RoPE's correction range is taken at so many times the original length.
     """
 
@@ -25,23 +27,12 @@ class Own:
     needs: tuple[str, ...] = ()
     reads: tuple[str, ...] = tuple(YARN_KEYS)
     far: int = 4
+    grown: bool = True
     note: str = ""
 
 
 LATENT = Own(reads=("beta_fast", "beta_slow", "mscale", "mscale_all_dim"))
-MODELS: dict[str, Own] = {
-    **dict.fromkeys(("qwen2", "qwen3", "qwen2_vl_text", "qwen2_vl", "qwen2_5_vl_text"), Own(theta=1e6)),
-    **dict.fromkeys(("qwen3_vl_text", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_vl_moe_text"), Own(theta=1e6, far=1)),
-    **dict.fromkeys(("exaone4", "exaone_moe"), Own(theta=1e6)),
-    "ernie4_5_moe": Own(theta=500_000.0),
-    "falcon_h1": Own(theta=1e11),
-    "gpt_oss": Own(
-        theta=None,
-        needs=("rope_theta", "factor", ORIGINAL, "beta_fast", "beta_slow"),
-        reads=("beta_fast", "beta_slow", "truncate"),
-        note="always YaRN, whatever rope_type says",
-    ),
-}  # fmt: skip
+MODELS = facts("vllm", Own)
 
 
 def model_name(seen: Seen) -> str:

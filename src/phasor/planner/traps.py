@@ -5,7 +5,9 @@ from typing import Any
 
 from ..engines import engine_of, look, parse
 from ..engines.seen import ORIGINAL, ROPES, renamed
+from ..models import ROWS
 from ..reading.load import load
+from ..reading.text import Text
 from .case import Case, Trap
 
 WINDOWED = ("sliding", "chunked")
@@ -159,13 +161,13 @@ def by_kind(case: Case) -> Iterator[Trap]:
     for kind, rope in nested.items():
         if rope.get("truncate") is False:
             yield Trap(20, f"{kind}: transformers does not look for truncate there", "modeling_rope_utils.py 5.23")
-    flat = case.text.get("rope_parameters")
-    kinds = case.seen.kinds if case.seen else ()
-    named = str(case.text.get("model_type", "")).startswith(("gemma3", "gemma4"))
-    if isinstance(flat, dict) and flat and not nested and (named or any(kinds)):
+    flat, row = case.text.get("rope_parameters"), ROWS.get(str(case.text.get("model_type")))
+    kinds = row.kinds if isinstance(row, Text) else {}
+    if kinds and isinstance(flat, dict) and flat and not nested:
         yield Trap(20, "rope_parameters without kinds of layers: this class ignores it", "transformers 5.23")
-    if case.text.get("model_type") == "olmo3" and nested and "sliding_attention" not in nested:
-        yield Trap(20, "sliding layers take the class's default base", "transformers 5.23")
+    for kind in kinds if nested else ():
+        if kind not in nested and kinds[kind] is not None:
+            yield Trap(20, f"rope_parameters lacks {kind}: the class's default base is taken", "transformers 5.23")
 
 
 FOUND = (
