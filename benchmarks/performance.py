@@ -1,6 +1,7 @@
 """Write docs/performance.md, and the figures in README.md, from what `phasor bench --json` measured.
 
     phasor bench --json benchmarks/results/NAME.json    measures, on a machine that does nothing else
+    phasor bench --device cuda --json …                 the same on a GPU, with cases of its own
     python benchmarks/performance.py                    writes the page and the README's figures
     python benchmarks/performance.py --check            says whether they are what the results give, and writes nothing
 
@@ -19,6 +20,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from phasor.bench import CASES, Record, Row, read  # noqa: E402
 from phasor.bench.case import DTYPES, Case  # noqa: E402
+from phasor.bench.gpu import CASES as ON_GPU  # noqa: E402
 from phasor.bench.text import duration  # noqa: E402
 
 START, END = "<!-- speed -->\n", "<!-- /speed -->"
@@ -35,22 +37,36 @@ about phasor's time; goals of at least one are about the time of another library
 while it is first written, as in a process that gives memory back. *reused*: it was used and freed before. *as found*:
 the allocator's own choice, where sizes are small.
 
+What stops the goals that are not met was measured too: `docs/log.md`, 2026-11-22.
+
 ## The cases and their goals
 
 | case | what is timed | float32 | bfloat16 | float16 |
 |---|---|---|---|---|
 """
+GPU = """
+## On a GPU
+
+{}
+
+`phasor bench --device cuda` measures these cases by the device's own clock (CUDA events), in units of a copy of the
+same bytes into tensors that exist, and beside the libraries that are installed there. The table above is about CPUs.
+
+| case | what is timed | float32 | bfloat16 | float16 |
+|---|---|---|---|---|
+"""
 NONE_YET = "Not measured yet with this version.\n"
+NO_GPU_YET = "**Nothing on this page was measured on a GPU.** What phasor costs there is not known."
 
 
 def records() -> list[Record]:
     """The committed runs, by name; ``ValueError`` for one that the page cannot show."""
     found = []
-    known = {case.name for case in CASES}
     for path in sorted(RESULTS.glob("*.json")):
         record = read(path)
         if record.quick:
             raise ValueError(f"{path.name} was measured with --quick, at sizes that mean nothing; measure it without")
+        known = {case.name for case in (CASES if record.device is None else ON_GPU)}
         if unknown := {row.case for row in record.rows} - known:
             raise ValueError(
                 f"{path.name} has rows of {', '.join(sorted(unknown))}, no case any more; measure it again"
@@ -60,28 +76,37 @@ def records() -> list[Record]:
 
 
 def page(runs: Sequence[Record]) -> str:
-    text = HEAD + "".join(f"| `{case.name}` | {case.about} | {' | '.join(_goals(case))} |\n" for case in CASES)
-    if not runs:
+    text = HEAD + _table(CASES)
+    on_cpu, on_gpu = ([run for run in runs if (run.device is None) == cpu] for cpu in (True, False))
+    names = ", ".join(str(run.device["name"]) for run in on_gpu if run.device)
+    text += GPU.format(f"Measured on: {names}." if on_gpu else NO_GPU_YET) + _table(ON_GPU)
+    text += "".join("\n" + _run(run, ON_GPU) for run in on_gpu)
+    if not on_cpu:
         return text + "\n" + NONE_YET
-    return text + "".join("\n" + _run(run) for run in runs)
+    return text + "".join("\n" + _run(run, CASES) for run in on_cpu)
+
+
+def _table(cases: Sequence[Case]) -> str:
+    return "".join(f"| `{case.name}` | {case.about} | {' | '.join(_goals(case))} |\n" for case in cases)
 
 
 def _goals(case: Case) -> list[str]:
     if case.said:
         return [case.said if dtype in case.dtypes else "" for dtype in DTYPES]
-    return [str(case.goals[dtype]) if dtype in case.dtypes else "" for dtype in DTYPES]
+    return [str(case.goals.get(dtype, "")) if dtype in case.dtypes else "" for dtype in DTYPES]
 
 
-def _run(run: Record) -> str:
+def _run(run: Record, cases: Sequence[Case]) -> str:
     judged = [row.met for row in run.rows if row.met is not None]
+    about = "" if run.device is None else f" A copy reads and writes {run.device['copy_tb_per_s']:.2f} TB/s."
     text = (
-        f"## {run.cpu}, {run.cores} cores\n\n"
+        f"## {run.cpu if run.device is None else run.device['name'] + ', beside ' + run.cpu}, {run.cores} cores\n\n"
         f"`{run.command}`, {run.date}: phasor {run.phasor}, torch {run.torch}, Python {run.python}, {run.rounds} "
         f"rounds. Kernel `{run.kernel}`, out of: "
         + "; ".join(f"`{name}`: {about}" for name, about in run.kernels.items())
-        + f".\n\n{sum(judged)} of {len(judged)} goals met.\n"
+        + f".{about}\n\n{sum(judged)} of {len(judged)} goals met.\n"
     )
-    for case in CASES:
+    for case in cases:
         rows = [row for row in run.rows if row.case == case.name]
         if rows:
             threads = f" ({rows[0].threads} threads)" if rows[0].threads > 1 else ""
@@ -90,7 +115,7 @@ def _run(run: Record) -> str:
                 "| dtype | layout | memory | measured | unit | ratio | spread | goal | met |\n"
                 "|---|---|---|---|---|---|---|---|---|\n"
             ) + "".join(map(_row, rows))
-    missing = [case.name for case in CASES if case.name not in {row.case for row in run.rows}]
+    missing = [case.name for case in cases if case.name not in {row.case for row in run.rows}]
     if missing:
         text += "\nNot measured: " + "; ".join(
             f"`{name}`" + (f" ({run.skipped[name]})" if name in run.skipped else "") for name in missing
@@ -109,9 +134,10 @@ def _row(row: Row) -> str:
 
 def figures(runs: Sequence[Record]) -> str:
     """The README's table: of each case the worst ratio over layouts and memory."""
-    if not runs:
+    on_cpu = [run for run in runs if run.device is None]
+    if not on_cpu:
         return NONE_YET
-    run = runs[0]
+    run = on_cpu[0]
     text = (
         f"{run.cpu}, {run.cores} cores, torch {run.torch}, phasor {run.phasor}; of each case the worst of its layouts "
         "and kinds of memory:\n\n| time | in units of | float32 | bfloat16 | float16 |\n|---|---|---|---|---|\n"

@@ -12,8 +12,34 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    names = ("native", "eager", "reference")
+    names = ("native", "triton", "eager", "reference")
     parser.addoption("--kernel", choices=names, help="the laws of one kernel: it and the reference are the whole table")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        round_as_a_gpu_does()
+    elif config.getoption("--kernel") == "triton":
+        raise pytest.UsageError(
+            "--kernel triton turns tensors of a CPU in Triton's interpreter: set TRITON_INTERPRET=1"
+        )
+
+
+def round_as_a_gpu_does() -> None:
+    """Triton's interpreter cuts float32 off to bfloat16, and changes small numbers on the way back; torch does not."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    theirs, dtypes = interpreter._convert_float, {tl.float32: torch.float32, tl.bfloat16: torch.bfloat16}
+
+    def convert(data, source, target, rounding):
+        if {source, target} != set(dtypes):
+            return theirs(data, source, target, rounding)
+        bits = torch.int32 if target == tl.float32 else torch.uint16
+        given = torch.from_numpy(data.copy()).view(dtypes[source])
+        return given.to(dtypes[target]).view(bits).numpy().view(f"uint{target.primitive_bitwidth}")
+
+    interpreter._convert_float = convert
 
 
 @pytest.fixture(autouse=True)

@@ -5,19 +5,19 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 SRC = Path(__file__).resolve().parents[1] / "src"
 
-# The table of DESIGN.md, section "Floors". A unit is a file or a folder directly inside the package.
+# The table of DESIGN.md, section "Floors". A unit is a file or a folder directly inside the package, or inside `apps`.
 FLOORS = {
     unit: floor
     for floor, units in enumerate(
         [
-            "checks tracing phase layout forms frequencies schemes",
+            "checks tracing phase layout forms frequencies schemes apps/__init__",
             "scaling axes temperature",
             "spec",
             "tables planes rotation positions weights",
@@ -26,12 +26,16 @@ FLOORS = {
             "encodings attention heads reading",
             "models",
             "configs",
-            "engines",
-            "inspect integrations golden lab ner bench planner cli demo __main__",
+            "engines inspect integrations golden bench onnx apps/runs",
+            "planner apps/lab apps/ner",
+            "apps/demo",
+            "cli __main__",
         ]
     )
     for unit in units.split()
 }
+
+APPS = "apps"
 
 # The only imports between two units of one floor.
 SAME_FLOOR = {
@@ -44,20 +48,8 @@ SAME_FLOOR = {
     ("rotation", "planes"),
     ("rotation", "tables"),
     ("attention", "encodings"),
-    ("lab", "inspect"),
-    ("planner", "inspect"),
-    ("demo", "inspect"),
-    ("cli", "inspect"),
-    ("cli", "lab"),
-    ("cli", "ner"),
-    ("cli", "golden"),
-    ("cli", "planner"),
-    ("ner", "lab"),
+    ("onnx", "golden"),
     ("bench", "integrations"),
-    ("cli", "bench"),
-    ("cli", "demo"),
-    ("demo", "bench"),
-    ("demo", "lab"),
     ("__main__", "cli"),
 }
 
@@ -79,14 +71,23 @@ def imported_units(path: Path, package: Path) -> Iterator[tuple[int, str]]:
             target = base + (node.module.split(".") if node.module else [])
             if not base:
                 yield node.lineno, ""
-            elif len(target) > 1:
-                yield node.lineno, target[1]
+            elif target[1:] not in ([], [APPS]):
+                yield node.lineno, unit_of(target[1:])
             else:
-                yield from ((node.lineno, alias.name if is_unit(package, alias.name) else "") for alias in node.names)
+                inside = package.joinpath(*target[1:])
+                names = [alias.name for alias in node.names]
+                yield from (
+                    (node.lineno, unit_of([*target[1:], name]) if is_unit(inside, name) else "") for name in names
+                )
 
 
-def is_unit(package: Path, name: str) -> bool:
-    return (package / name).is_dir() or (package / f"{name}.py").is_file()
+def unit_of(parts: Sequence[str]) -> str:
+    """The unit of a module inside the package, from the names on the way to it."""
+    return "/".join(parts[: 1 + (parts[0] == APPS)])
+
+
+def is_unit(folder: Path, name: str) -> bool:
+    return (folder / name).is_dir() or (folder / f"{name}.py").is_file()
 
 
 def complaint(importer: str, target: str) -> str | None:
@@ -105,7 +106,7 @@ def violations(package: Path) -> list[str]:
     found = []
     for path in sorted(package.rglob("*.py")):
         place = path.relative_to(package)
-        importer = "" if place == Path("__init__.py") else place.parts[0].removesuffix(".py")
+        importer = "" if place == Path("__init__.py") else unit_of(place.with_suffix("").parts)
         if importer and importer not in FLOORS:
             found.append(f"{place}: {importer} stands on no floor; add it to DESIGN.md and to FLOORS")
             continue
@@ -143,7 +144,7 @@ def tree(folder: Path, place: str, source: str) -> Path:
         (
             "apply.py",
             "def f():\n    from .cli import main",
-            "apply.py:2: apply (floor 5) must not import cli (floor 10)",
+            "apply.py:2: apply (floor 5) must not import cli (floor 12)",
         ),
         ("scaling/yarn.py", "from .. import apply", "yarn.py:1: scaling (floor 1) must not import apply (floor 5)"),
         ("scaling/deep/a.py", "from ...spec import x", "a.py:1: scaling (floor 1) must not import spec (floor 2)"),
@@ -158,6 +159,12 @@ def tree(folder: Path, place: str, source: str) -> Path:
         ),
         ("spec.py", "from ..outside import x", "spec.py:1: imports inside the package are relative"),
         ("utils.py", "", "utils.py: utils stands on no floor"),
+        ("apps/ner.py", "from .lab import x", "ner.py:1: apps/ner (floor 10) must not import apps/lab (floor 10)"),
+        ("apps/ner.py", "from . import lab", "ner.py:1: apps/ner (floor 10) must not import apps/lab (floor 10)"),
+        ("apps/lab.py", "from ..apps.ner import x", "apps/lab (floor 10) must not import apps/ner (floor 10)"),
+        ("apps/lab.py", "from .. import cli", "lab.py:1: apps/lab (floor 10) must not import cli (floor 12)"),
+        ("spec.py", "from .apps.runs import x", "spec.py:1: spec (floor 2) must not import apps/runs (floor 9)"),
+        ("apps/mail.py", "", "mail.py: apps/mail stands on no floor"),
         ("spec.py", "from .utils import x", "spec.py:1: utils stands on no floor"),
     ],
 )
@@ -173,7 +180,9 @@ def test_a_bad_import_is_found(tmp_path, place, source, reason):
         ("scaling/__init__.py", "from .yarn import x\nfrom ..phase import y"),
         ("scaling/yarn.py", "from . import yarn\nfrom .. import phase\nfrom .linear import x"),
         ("attention/call.py", "from ..encodings.alibi import x"),
-        ("cli.py", "from .lab import x\nfrom .demo import y"),
+        ("cli.py", "from .apps.lab import x\nfrom .apps import demo\nfrom .apps.runs.lock import y"),
+        ("apps/ner/deep/a.py", "from ...runs.lock import x\nfrom ....spec import y\nfrom .b import z"),
+        ("apps/demo.py", "from .lab import x\nfrom ..inspect import y"),
         ("__init__.py", "from .apply import x\nfrom . import inspect"),
     ],
 )

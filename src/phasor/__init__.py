@@ -5,7 +5,16 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from . import axes, encodings, heads, kernels, matrix, positions, scaling, temperature
-from .apply import apply_rotary, apply_rotary_qk, apply_rotary_qkv, rotate
+from .apply import (
+    apply_qk_norm_rotary,
+    apply_rotary,
+    apply_rotary_qk,
+    apply_rotary_qkv,
+    apply_rotary_to_cache,
+    cache_slots,
+    page_slots,
+    rotate,
+)
 from .attention import KVCache, attention
 from .encodings import Rotary
 from .layout import Layout
@@ -33,7 +42,7 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 def __getattr__(name: str) -> Any:
     if name in LATER:
         return getattr(import_module(f".{LATER[name]}", __name__), name)
-    if name in ("configs", "engines", "integrations", "planner", "prefixes", "weights"):
+    if name in ("configs", "engines", "integrations", "onnx", "planner", "prefixes", "weights"):
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -49,15 +58,19 @@ __all__ = [
     "Rotary",
     "Rotation",
     "RotarySpec",
+    "apply_qk_norm_rotary",
     "apply_rotary",
     "apply_rotary_qk",
     "apply_rotary_qkv",
+    "apply_rotary_to_cache",
     "attention",
     "axes",
+    "cache_slots",
     "encodings",
     "heads",
     "kernels",
     "matrix",
+    "page_slots",
     "patch",
     "plan",
     "positions",

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,7 +11,11 @@ from torch import Tensor
 from .checks import whole
 from .phase import cos_sin, phases
 from .spec import RotarySpec, axis_steps
-from .tracing import constant, readable, watched
+from .tracing import capturing, constant, readable, watched
+
+T = TypeVar("T")
+
+_IN_GRAPHS: dict[int, Any] = {}  # steps and frequencies that a CUDA graph reads: it keeps their addresses only
 
 
 def check_positions(positions: Any, spec: RotarySpec) -> tuple[Tensor, ...]:
@@ -119,7 +123,7 @@ class Phases:
         spec, seq_len, positions, dtype = self.spec, self.seq_len, self.positions, self.dtype
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         if spec.angles == "exact" and spec.coordinates == "integer" and self.log_scale is None:
-            cos, sin = cos_sin(phases(positions, _steps(spec, seq_len, second, positions[0].device)), wide)
+            cos, sin = cos_sin(phases(positions, steps_of(spec, seq_len, second, positions[0].device)), wide)
         else:
             angles = _float_angles(spec, positions, seq_len, self.log_scale, second)
             cos, sin = angles.cos(), angles.sin()
@@ -131,8 +135,18 @@ class Phases:
         if factor != 1.0:
             cos, sin = cos * factor, sin * factor
         if spec.angles == "exact":
-            return cos, sin
+            return _as_one(cos, sin)
         return _rounded(spec, cos, dtype, wide), _rounded(spec, sin, dtype, wide)
+
+
+def _as_one(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """The same; to a compiler for GPUs they are one tensor, which it writes once, and then fuses what turns by it.
+
+    Left to itself it forms half of them again wherever they are used, and writes q and k in float32 in between.
+    """
+    if torch.compiler.is_compiling() and cos.device.type != "cpu":
+        cos, sin = torch.stack((cos, sin)).unbind(0)
+    return cos, sin
 
 
 def _rounded(spec: RotarySpec, table: Tensor, dtype: torch.dtype, wide: torch.dtype) -> Tensor:
@@ -182,10 +196,13 @@ def _float_angles(
     return total
 
 
-def _steps(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.device) -> Sequence[Tensor]:
-    """Of each axis ``[P]`` int64, on the device once per spec: copying them over would make every call wait for it."""
+def steps_of(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.device) -> Sequence[Tensor]:
+    """Of each axis ``[P]`` int64, on the device once per spec: copying them over would make every call wait for it.
+
+    Unless a mode watches they are rows of one tensor ``[axes, P]``.
+    """
     if not watched():
-        return _kept_steps(spec.key, seq_len, second, device)
+        return _for_graphs(_kept_steps(spec.key, seq_len, second, device), device)
     return [torch.tensor(row, dtype=torch.int64, device=device) for row in _step_values(spec.key, seq_len, second)]
 
 
@@ -200,7 +217,7 @@ def _frequencies(
 ) -> Tensor:
     """``[axes, P]``, likewise."""
     if not watched():
-        return _kept_frequencies(spec.key, seq_len, second, dtype, device)
+        return _for_graphs(_kept_frequencies(spec.key, seq_len, second, dtype, device), device)
     return torch.tensor(_axis_frequencies(spec.key, seq_len, second), dtype=dtype, device=device)
 
 
@@ -208,6 +225,13 @@ def _frequencies(
 def _kept_frequencies(key: str, seq_len: int | None, second: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(False):
         return torch.tensor(_axis_frequencies(key, seq_len, second), dtype=dtype, device=device)
+
+
+def _for_graphs(kept: T, device: torch.device) -> T:
+    """The same, held for good if a CUDA graph is being captured."""
+    if capturing(device):
+        _IN_GRAPHS[id(kept)] = kept
+    return kept
 
 
 # Exact decimals cannot be traced, so what they give is a constant of the compiled graph.

@@ -6,6 +6,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 F = TypeVar("F", bound=Callable)
 
@@ -32,11 +34,19 @@ def transformed() -> bool:
 
 def watched() -> bool:
     """Whether anything stands between an operation and its result: a transform, or a mode that sees all operations."""
-    return transformed() or bool(torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack())
+    if transformed() or torch._C._len_torch_dispatch_stack():
+        return True
+    # a default device stands on the same stack, and sees factories only
+    return any(type(mode) is not DeviceContext for mode in _get_current_function_mode_stack())
 
 
 def readable(x: Tensor) -> bool:
     """Whether the values of ``x`` may be looked at: not under a transform, on the meta device or in a CUDA graph."""
     if transformed() or type(x) not in (Tensor, torch.nn.Parameter) or x.is_meta:
         return False
-    return not (x.is_cuda and torch.cuda.is_current_stream_capturing())
+    return not capturing(x.device)
+
+
+def capturing(device: torch.device) -> bool:
+    """Whether work on ``device`` is recorded into a CUDA graph: done later, and again and again."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

@@ -41,6 +41,13 @@ def test_a_quick_run(tmp_path):
     assert list(record.skipped) == ["vllm"] and {row.memory for row in record.rows} == {"as found"}
 
 
+def test_a_peer_that_cannot_be_loaded_is_said_and_the_rest_runs(tmp_path):
+    (tmp_path / "vllm_rotary.so").write_bytes(b"of another torch")
+    done = phasor("--quick", "--cases", "vllm,token", PHASOR_PEERS=str(tmp_path))
+    assert done.returncode == 0 and not done.stderr and done.stdout.count("token ") == 6
+    assert f"not run: {tmp_path / 'vllm_rotary.so'} cannot be loaded" in done.stdout
+
+
 @pytest.mark.parametrize(
     "args, said",
     [
@@ -49,7 +56,10 @@ def test_a_quick_run(tmp_path):
         (["--threads", "0"], "phasor: --threads must be an integer of at least 1, got 0"),
         (["--threads", "100000"], "phasor: --threads must be at most the number of cores,"),
         (["--kernel", "warp"], "phasor: kernel must be 'auto' or one of "),
-        (["--device", "cuda"], "phasor: --device must be cpu, the only one that is measured so far, got 'cuda'"),
+        (["--device", "tpu"], "phasor: --device must be cpu, cuda or cuda:0, cuda:1 and so on, got 'tpu'"),
+        (["--device", "cuda", "--threads", "2"], "phasor: --threads is for --device cpu, got 2 with --device cuda"),
+        (["--plot", "a.png"], "phasor: --plot draws a run on a GPU; add --device cuda"),
+        (["--plot", "/no/such/folder/a.png"], "phasor: --plot must be a file in a folder that exists, got"),
         (["--json", "/no/such/folder/a.json"], "phasor: --json must be a file in a folder that exists, got"),
         (["--json", "."], "phasor: --json must be a file in a folder that exists, got"),
     ],

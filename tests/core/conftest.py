@@ -225,3 +225,28 @@ def without_native(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where phasor was installed without a compiler."""
     monkeypatch.setattr(kernels, "KERNELS", (kernels.Eager(), kernels.Reference()))
     monkeypatch.setattr(kernels.native, "OPEN", False)
+
+
+NATIVE = kernels.native._native
+needs_native = pytest.mark.skipif(NATIVE is None, reason="the native kernel was not built: there is no C compiler")
+
+
+def sets() -> list[str]:
+    """The sets of instructions of this machine, the best one first."""
+    if NATIVE is None:
+        return []
+    best, found = NATIVE.use(None), []
+    for name in ("avx512", "avx2", "neon", "portable"):
+        try:
+            found.append(NATIVE.use(name))
+        except ValueError:
+            continue
+    NATIVE.use(best)
+    return found
+
+
+@pytest.fixture(params=sets())
+def instructions(request):
+    NATIVE.use(request.param)
+    yield request.param
+    NATIVE.use(None)

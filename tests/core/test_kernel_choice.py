@@ -99,8 +99,8 @@ def test_unless_named_the_first_that_can(asked):
 
 def test_unknown_names():
     assert_refused(
-        lambda: apply_rotary(Q, ROTATION, kernel="triton"),
-        ["kernel must be 'auto' or one of 'native', 'operator', 'eager', 'reference', got"],
+        lambda: apply_rotary(Q, ROTATION, kernel="cuda"),
+        ["kernel must be 'auto' or one of 'native', 'operator', 'triton', 'eager', 'reference', 'onnx', got"],
     )
 
 
@@ -143,4 +143,12 @@ def test_a_kernel_is_given_phases_by_rotate_and_tables_by_apply(monkeypatch):
     assert seen[0].spec is SPEC
     assert torch.equal(seen[0].positions[0], POSITIONS)
     assert seen[1] is ROTATION
-    assert list(kernels.available()) == ["other", "native", "operator", "eager", "reference"]
+    assert list(kernels.available()) == ["other", "native", "operator", "triton", "eager", "reference", "onnx"]
+
+
+@pytest.mark.parametrize("kernel", ["auto", "eager", "reference"])
+@pytest.mark.parametrize("rotary_dim", [4, 8])
+def test_results_are_contiguous_for_the_channels_of_images_too(kernel, rotary_dim):
+    x = torch.randn(2, 3, 7, 8).to(memory_format=torch.channels_last)
+    rotation = Rotation.at(RotarySpec(head_dim=8, rotary_dim=rotary_dim), torch.arange(7))
+    assert apply_rotary(x, rotation, kernel=kernel).is_contiguous()

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk
+from phasor import Rotation, apply_rotary, apply_rotary_qk
 from phasor.kernels import eager, reference
 
 from .conftest import FACTORS, SECOND, SPECS, anywhere, at, without_native
@@ -137,14 +137,6 @@ def test_a_size_that_needs_blocks(dtype, native, monkeypatch):
     a, b = apply_rotary_qk(q, k, rotation)
     assert torch.equal(a, by_reference(q, rotation, "bhsd"))
     assert torch.equal(b, by_reference(k, rotation, "bhsd"))
-
-
-@pytest.mark.parametrize("kernel", ["auto", "eager", "reference"])
-@pytest.mark.parametrize("rotary_dim", [4, 8])
-def test_results_are_contiguous_for_the_channels_of_images_too(kernel, rotary_dim):
-    x = torch.randn(2, 3, 7, 8).to(memory_format=torch.channels_last)
-    rotation = Rotation.at(RotarySpec(head_dim=8, rotary_dim=rotary_dim), torch.arange(7))
-    assert apply_rotary(x, rotation, kernel=kernel).is_contiguous()
 
 
 @pytest.mark.parametrize("few_elements", [0, 2**40])

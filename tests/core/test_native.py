@@ -14,32 +14,10 @@ from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, 
 from phasor.axes import Axial, OneAxis, Sections
 from phasor.kernels import native
 
+from .conftest import needs_native
+
 ROOT = Path(__file__).resolve().parents[2]
-NATIVE = native._native
 COMPILER = shutil.which(os.environ.get("CC", "cc"))
-
-needs_native = pytest.mark.skipif(NATIVE is None, reason="the native kernel was not built: there is no C compiler")
-
-
-def sets() -> list[str]:
-    """The sets of instructions of this machine, the best one first."""
-    if NATIVE is None:
-        return []
-    best, found = NATIVE.use(None), []
-    for name in ("avx512", "avx2", "neon", "portable"):
-        try:
-            found.append(NATIVE.use(name))
-        except ValueError:
-            continue
-    NATIVE.use(best)
-    return found
-
-
-@pytest.fixture(params=sets())
-def instructions(request):
-    NATIVE.use(request.param)
-    yield request.param
-    NATIVE.use(None)
 
 
 @pytest.mark.skipif(COMPILER is None, reason="without a C compiler the package has no native kernel")

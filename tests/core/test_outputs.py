@@ -140,7 +140,7 @@ def test_refused(call, fragments):
 
 def test_overlap_is_told_exactly():
     """Against a list of all addresses, for random views of one stretch of memory."""
-    from phasor.apply.outputs import _overlap, _overlaps_itself
+    from phasor.apply.outputs import overlap, overlaps_itself
 
     torch.manual_seed(0)
     memory = torch.zeros(400)
@@ -155,12 +155,12 @@ def test_overlap_is_told_exactly():
             {int(i) for i in torch.arange(400).as_strided(v.shape, v.stride(), v.storage_offset()).flatten()}
             for v in views
         )
-        assert _overlap(*views) == bool(a & b)
+        assert overlap(*views) == bool(a & b)
         seen.add(bool(a & b))
         if len(a) < views[0].numel():
-            assert _overlaps_itself(views[0])  # in doubt it may say so of others, too
+            assert overlaps_itself(views[0])  # in doubt it may say so of others, too
     assert seen == {True, False}
-    assert not _overlaps_itself(torch.zeros(2, 3, 4).permute(2, 0, 1))
+    assert not overlaps_itself(torch.zeros(2, 3, 4).permute(2, 0, 1))
 
 
 def test_compiled_code_may_write_in_place():
@@ -176,7 +176,7 @@ def test_compiled_code_may_write_in_place():
 
 
 def test_every_kernel_is_in_the_list_above():
-    assert set(kernels.available()) <= {"native", "operator", "eager", "reference"}
+    assert set(kernels.available()) <= {"native", "operator", "triton", "eager", "reference", "onnx"}
 
 
 def test_exchanged_outputs_are_refused_for_k_of_other_tokens_too():

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from phasor.demo.law import relative_law
-from phasor.demo.run import bundled_models, run
+from phasor.apps.demo.law import relative_law
+from phasor.apps.demo.run import bundled_models, run
 from phasor.spec import RotarySpec
 
 

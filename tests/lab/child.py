@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from phasor.lab import RunConfig, read_text, train
+from phasor.apps.lab import RunConfig, read_text, train
 
 
 def train_in_child(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from phasor.lab import ModelConfig, RunConfig, Text, read_text
+from phasor.apps.lab import ModelConfig, RunConfig, Text, read_text
 
 from . import child
 
@@ -45,7 +45,7 @@ def config(text: Text) -> RunConfig:
 def start() -> Callable[..., ForkServerProcess]:
     """Start ``child.train_in_child(*args)`` in a process that has torch already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "phasor.lab"])
+    context.set_forkserver_preload(["torch", "phasor.apps.lab"])
 
     def run(*args: object) -> ForkServerProcess:
         process = context.Process(target=child.train_in_child, args=args)

@@ -4,8 +4,8 @@ import os
 import pytest
 import torch
 
-from phasor.lab import read_text
-from phasor.lab.data import standard_library
+from phasor.apps.lab import read_text
+from phasor.apps.lab.data import standard_library
 
 
 def test_files_are_joined_in_order_and_hashed(tmp_path):

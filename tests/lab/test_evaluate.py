@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from phasor.lab import Decoder, ModelConfig, RunConfig, evaluate, extend
-from phasor.lab.evaluate import check_budget, token_losses
+from phasor.apps.lab import Decoder, ModelConfig, RunConfig, evaluate, extend
+from phasor.apps.lab.evaluate import check_budget, token_losses
 from phasor.scaling import Linear
 
 

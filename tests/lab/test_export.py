@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from phasor import read_config
-from phasor.lab import Decoder, ModelConfig, export
-from phasor.lab.extend import SCHEMES
+from phasor.apps.lab import Decoder, ModelConfig, export
+from phasor.apps.lab.extend import SCHEMES
 
 
 def model(**changes: object) -> Decoder:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from phasor.lab import ENCODINGS, Decoder, ModelConfig
+from phasor.apps.lab import ENCODINGS, Decoder, ModelConfig
 
 SMALL = {"layers": 2, "dim": 16, "heads": 2, "length": 16}
 

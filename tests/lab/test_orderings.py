@@ -11,7 +11,7 @@ from statistics import mean
 import pytest
 import torch
 
-from phasor.lab import Decoder, ModelConfig, RunConfig, Text, evaluate, extend, load_model, read_text, train
+from phasor.apps.lab import Decoder, ModelConfig, RunConfig, Text, evaluate, extend, load_model, read_text, train
 
 pytestmark = pytest.mark.slow
 

@@ -1,6 +1,6 @@
 import pytest
 
-from phasor.lab import quick
+from phasor.apps.lab import quick
 
 pytest.importorskip("matplotlib")
 

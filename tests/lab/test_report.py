@@ -6,9 +6,9 @@ import subprocess
 import pytest
 import torch
 
-from phasor.lab import ModelConfig, RunConfig, report
-from phasor.lab.results import EVALUATION, EXTENSION, find_runs
-from phasor.lab.train import CHECKPOINT, RUN
+from phasor.apps.lab import ModelConfig, RunConfig, report
+from phasor.apps.lab.results import EVALUATION, EXTENSION, find_runs
+from phasor.apps.lab.train import CHECKPOINT, RUN
 
 pytest.importorskip("matplotlib")
 

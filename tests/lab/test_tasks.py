@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from phasor.lab.tasks import ASK, COPY, IGNORE, KEY, START, accuracy, copy_rows, passkey_rows, task_batch
+from phasor.apps.lab.tasks import ASK, COPY, IGNORE, KEY, START, accuracy, copy_rows, passkey_rows, task_batch
 
 
 @pytest.mark.parametrize("size", [3, 4, 63, 64, 505])

@@ -6,9 +6,9 @@ import time
 import pytest
 import torch
 
-from phasor.lab import Decoder, ModelConfig, RunConfig, load_model, read_text, train
-from phasor.lab.checkpoint import load, write_atomically
-from phasor.lab.train import CHECKPOINT, METRICS
+from phasor.apps.lab import Decoder, ModelConfig, RunConfig, load_model, read_text, train
+from phasor.apps.lab.train import CHECKPOINT, METRICS
+from phasor.apps.runs.checkpoint import load, write_atomically
 
 
 def losses(folder):

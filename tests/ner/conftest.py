@@ -1,6 +1,6 @@
 import pytest
 
-from phasor.ner import Trained, train
+from phasor.apps.ner import Trained, train
 
 from .toy import DEV, TOKENIZER, TRAIN, model, train_config
 

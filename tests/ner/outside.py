@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phasor.ner.data import Entity
+from phasor.apps.ner.data import Entity
 
 
 def seqeval_spans(tags: Sequence[str], scheme: str) -> list[tuple[int, int, str]]:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from phasor.ner.data import Encoded, Entity, Example, align, labels_of, read
+from phasor.apps.ner.data import Encoded, Entity, Example, align, labels_of, read
 
 tokenizers = pytest.importorskip("tokenizers")
 from .tokenizers_of_tests import TOKENIZERS, byte_level, characters, sentence_piece, word_piece  # noqa: E402

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from phasor.apps.ner.data import Encoded, Entity, Example, Prediction, align, merge
 from phasor.heads import Span
-from phasor.ner.data import Encoded, Entity, Example, Prediction, align, merge
 
 processors = pytest.importorskip("tokenizers.processors")
 from .tokenizers_of_tests import TOKENIZERS, characters  # noqa: E402

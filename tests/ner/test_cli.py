@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("typer")
 from typer.testing import CliRunner
 
+from phasor.apps.ner import evaluate, load, read
 from phasor.cli.ner import app
-from phasor.ner import evaluate, load, read
 
 from .toy import DEV, TRAIN, write_spans
 

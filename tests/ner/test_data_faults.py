@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from phasor.ner.data import read
+from phasor.apps.ner.data import read
 
 GOOD = '{"text": "Ada met Bob", "label": {"person": {"Ada": [[0, 2]]}}}'
 ITEM = '{"text": "Ada met Bob", "spans": [%s]}'

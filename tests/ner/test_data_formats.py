@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from phasor.ner.data import Entity, Example, labels_of, read
+from phasor.apps.ner.data import Entity, Example, labels_of, read
 
 ADA = '{"text": "Ada met Bob", "label": {"person": {"Ada": [[0, 2]], "Bob": [[8, 10]]}}}\n'
 PEOPLE = (Entity(0, 3, "person"), Entity(8, 11, "person"))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from phasor.ner.data import Entity, read
+from phasor.apps.ner.data import Entity, read
 
 from .outside import seqeval_spans
 

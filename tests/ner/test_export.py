@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from phasor.ner.export import export
+from phasor.apps.ner.export import export
 
 from .toy import model
 

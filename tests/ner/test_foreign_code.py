@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from phasor.ner.model import save
-from phasor.ner.pretrained import load_pretrained, make_pretrained
+from phasor.apps.ner.model import save
+from phasor.apps.ner.pretrained import load_pretrained, make_pretrained
 
 from .toy import DEV, TOKENIZER, TRAIN, model, write_spans
 

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import pytest
 
+from phasor.apps.ner import make_tokenizer
+from phasor.apps.ner.data import Entity, Example, Prediction, align, merge, read
+from phasor.apps.ner.data.align import _crossing
+from phasor.apps.ner.metrics import Score, evaluate
 from phasor.heads import Span
-from phasor.ner import make_tokenizer
-from phasor.ner.data import Entity, Example, Prediction, align, merge, read
-from phasor.ner.data.align import _crossing
-from phasor.ner.metrics import Score, evaluate
 
 from .outside import nervaluate_strict, seqeval_score
 

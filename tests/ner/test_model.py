@@ -5,11 +5,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from phasor.ner import load, make_tokenizer, predict, train
-from phasor.ner.encoders import BiLSTM
-from phasor.ner.model import SpanModel, save
-from phasor.ner.pretrained import load_pretrained
-from phasor.ner.setup import tokenizer_and_limits
+from phasor.apps.ner import load, make_tokenizer, predict, train
+from phasor.apps.ner.encoders import BiLSTM
+from phasor.apps.ner.model import SpanModel, save
+from phasor.apps.ner.pretrained import load_pretrained
+from phasor.apps.ner.setup import tokenizer_and_limits
 
 from .toy import DEV, TOKENIZER, TRAIN, model, model_config, train_config
 

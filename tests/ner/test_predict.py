@@ -5,14 +5,14 @@ import re
 import pytest
 import torch
 
+from phasor.apps.ner import Prediction, Score, load, predict
+from phasor.apps.ner.data import Example, align
+from phasor.apps.ner.metrics import Scores
+from phasor.apps.ner.predict import predict_windows
+from phasor.apps.ner.report import page as score_page
+from phasor.apps.ner.report import to_dict
+from phasor.apps.ner.view import page, pieces, terminal
 from phasor.heads import decode
-from phasor.ner import Prediction, Score, load, predict
-from phasor.ner.data import Example, align
-from phasor.ner.metrics import Scores
-from phasor.ner.predict import predict_windows
-from phasor.ner.report import page as score_page
-from phasor.ner.report import to_dict
-from phasor.ner.view import page, pieces, terminal
 
 from .toy import DEV, LABELS, TOKENIZER, model
 

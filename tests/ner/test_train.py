@@ -4,13 +4,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from phasor.lab import checkpoint
-from phasor.ner import SpanModel, evaluate, load, predict, train
-from phasor.ner.batches import collate, shuffled
-from phasor.ner.data.align import align
-from phasor.ner.metrics import Score
-from phasor.ner.session import Session
-from phasor.ner.train import LOG
+from phasor.apps.ner import SpanModel, evaluate, load, predict, train
+from phasor.apps.ner.batches import collate, shuffled
+from phasor.apps.ner.data.align import align
+from phasor.apps.ner.metrics import Score
+from phasor.apps.ner.session import Session
+from phasor.apps.ner.train import LOG
+from phasor.apps.runs import checkpoint
 
 from .toy import DEV, LABELS, TOKENIZER, TRAIN, examples, model, model_config, train_config
 

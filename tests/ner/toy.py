@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from phasor.ner import Entity, Example, ModelConfig, SpanModel, TrainConfig, labels_of, make_tokenizer, new_model
+from phasor.apps.ner import Entity, Example, ModelConfig, SpanModel, TrainConfig, labels_of, make_tokenizer, new_model
 
 torch.set_num_threads(1)  # the number of threads decides how sums are rounded
 

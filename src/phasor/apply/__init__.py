@@ -1,7 +1,21 @@
 """Turning queries and keys: checks, orders of axes, outputs, then the kernel."""
 
+from .cached import KVLayout, apply_rotary_to_cache
 from .calls import apply_rotary, apply_rotary_qk, rotate
 from .formats import TensorFormat
+from .normed import apply_qk_norm_rotary
 from .packed import apply_rotary_qkv
+from .slots import cache_slots, page_slots
 
-__all__ = ["TensorFormat", "apply_rotary", "apply_rotary_qk", "apply_rotary_qkv", "rotate"]
+__all__ = [
+    "KVLayout",
+    "TensorFormat",
+    "apply_qk_norm_rotary",
+    "apply_rotary",
+    "apply_rotary_qk",
+    "apply_rotary_qkv",
+    "apply_rotary_to_cache",
+    "cache_slots",
+    "page_slots",
+    "rotate",
+]

@@ -45,7 +45,7 @@ def _check_one(name: str, x: Tensor, y: Any, angles: Angles) -> None:
         raise ValueError(
             f"{name} was made in torch.inference_mode() and can be written there only; give a clone() of it"
         )
-    if _overlaps_itself(y):
+    if overlaps_itself(y):
         raise ValueError(f"{name} must not overlap itself, got strides {y.stride()} for shape {tuple(y.shape)}")
 
 
@@ -53,7 +53,7 @@ def _check_overlaps(inputs: list[Tensor], outputs: list[Tensor]) -> None:
     clashes = [(y, x, not _same(y, x)) for i, y in enumerate(outputs) for j, x in enumerate(inputs) if i == j]
     clashes += [(y, x, True) for i, y in enumerate(outputs) for j, x in enumerate(inputs) if i != j]
     clashes += [(y, z, True) for y, z in combinations(outputs, 2)]
-    if any(matters and _overlap(a, b) for a, b, matters in clashes):
+    if any(matters and overlap(a, b) for a, b, matters in clashes):
         raise ValueError("out must not overlap another input or output in part (its own input as a whole is in place)")
 
 
@@ -66,7 +66,7 @@ def _steps(x: Tensor) -> list[tuple[int, int]]:
     return [(stride, size - 1) for stride, size in zip(x.stride(), x.shape, strict=True) if size > 1]
 
 
-def _overlaps_itself(x: Tensor) -> bool:
+def overlaps_itself(x: Tensor) -> bool:
     """Whether two elements may share an address: an axis steps less far than all smaller ones reach."""
     if x.is_contiguous():
         return False
@@ -78,7 +78,7 @@ def _overlaps_itself(x: Tensor) -> bool:
     return False
 
 
-def _overlap(a: Tensor, b: Tensor) -> bool:
+def overlap(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors share an address; of different dtypes, whether their stretches of memory meet."""
     if a.numel() == 0 or b.numel() == 0:
         return False

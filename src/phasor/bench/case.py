@@ -25,6 +25,7 @@ class Setting:
     kernel: str = "auto"
     threads: int = 1
     quick: bool = False
+    device: str = "cpu"
 
     def spec(self, head_dim: int) -> RotarySpec:
         return RotarySpec(head_dim=head_dim, base=500_000.0, interleaved=self.interleaved)
@@ -37,7 +38,7 @@ class Setting:
         source = torch.Generator().manual_seed(0)
         q = torch.randn(batch, q_heads, seq, width, generator=source)
         k = torch.randn(batch, k_heads, seq, width, generator=source)
-        return q.to(self.dtype), k.to(self.dtype)
+        return q.to(self.device, self.dtype), k.to(self.device, self.dtype)
 
 
 def compared(times: Times, measured: str, unit: str, goal: Goal | None) -> Finding:

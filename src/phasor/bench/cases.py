@@ -6,11 +6,12 @@ from .case import Case
 from .engines import ENGINES
 from .large import LARGE
 from .llama import LLAMA
+from .norm import NORM
 from .onnx import ONNX
 from .small import SMALL
 from .transformers import TRANSFORMERS
 
-CASES: tuple[Case, ...] = (*LARGE, *SMALL, *TRANSFORMERS, *ONNX, *ENGINES, *LLAMA)
+CASES: tuple[Case, ...] = (*LARGE, *SMALL, *TRANSFORMERS, *NORM, *ONNX, *ENGINES, *LLAMA)
 
 
 def named(names: Sequence[str]) -> tuple[Case, ...]:

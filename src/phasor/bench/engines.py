@@ -25,7 +25,11 @@ def library(engine: str) -> Path | None:
 
 
 def missing(engine: str) -> str:
-    if library(engine):
+    if path := library(engine):
+        try:
+            torch.ops.load_library(str(path))
+        except OSError as error:
+            return f"{path} cannot be loaded ({error.__cause__ or error}); build it again with this torch"
         return ""
     return f"no {engine}_rotary.so in the folder that {FOLDER} names; benchmarks/peers/README.md says how to build it"
 

@@ -89,7 +89,8 @@ class Row(Finding, Place):
 class Record:
     """One run: what was called, where, with which versions, its rows, and the cases that could not run, with why.
 
-    ``kernel`` is what ``--kernel`` named, ``kernels`` what `phasor.kernels.available` said.
+    ``kernel`` is what ``--kernel`` named, ``kernels`` what `phasor.kernels.available` said. ``device`` is what there is
+    to say of a GPU, where one was measured: its name, the rate of a copy, the versions of the libraries beside phasor.
     """
 
     command: str
@@ -106,6 +107,7 @@ class Record:
     kernels: dict[str, str]
     rows: tuple[Row, ...]
     skipped: dict[str, str]
+    device: dict[str, Any] | None = None
 
 
 def write(record: Record, path: Path) -> None:
@@ -120,7 +122,8 @@ def read(path: Path) -> Record:
     """The record that `write` wrote; ``ValueError`` for any other file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=keys_once)
-        if not isinstance(data, dict) or set(data) != {field.name for field in fields(Record)}:
+        known = {field.name for field in fields(Record)}
+        if not isinstance(data, dict) or set(data) | {"device"} != known:  # a run on a CPU need not have one
             raise ValueError("it has other keys")
         return Record(**data | {"rows": tuple(Row.from_dict(row) for row in data["rows"])})
     except (ValueError, TypeError, KeyError, IndexError) as error:

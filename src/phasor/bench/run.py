@@ -1,6 +1,7 @@
 """A whole run: one child process for each kind of memory, because an allocator reads its variables at the start."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ from ..kernels import check_name
 from . import machine
 from .case import Case
 from .cases import named
+from .gpu import CudaClock, run_on
 from .result import Record, Row
 from .text import HEAD, line
 
@@ -32,7 +34,13 @@ def run(
     Raises ``ValueError`` for an unknown case, kernel or device, and for more threads than cores.
     """
     if device != "cpu":
-        raise ValueError(f"--device must be cpu, the only one that is measured so far, got {device!r}")
+        if not re.fullmatch(r"cuda(:\d+)?", device):
+            raise ValueError(f"--device must be cpu, cuda or cuda:0, cuda:1 and so on, got {device!r}")
+        if threads != 1:
+            raise ValueError(f"--threads is for --device cpu, got {threads} with --device {device}")
+        return run_on(
+            CudaClock(device), cases, rounds=rounds, kernel=kernel, quick=quick, command=command, goals=goals, say=say
+        )
     chosen = named(cases)
     whole("--rounds", rounds)
     whole("--threads", threads)

@@ -14,13 +14,19 @@ def bench(
     out: Annotated[Path | None, typer.Option("--json", metavar="OUT", help="The file for the results.")] = None,
     against_goals: Annotated[bool, typer.Option("--against-goals", help="Print what each ratio should be.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes, two rounds: only to see that it runs.")] = False,
-    device: Annotated[str, typer.Option(help="Only cpu so far.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, or cuda for a GPU, with cases of its own.")] = "cpu",
+    plot: Annotated[Path | None, typer.Option(metavar="OUT", help="With cuda: the file for a picture.")] = None,
 ) -> None:
     """Measure what a rotation costs here, in units of a copy of the same bytes, and next to other libraries."""
     from ..bench import run, write
 
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise ValueError(f"--json must be a file in a folder that exists, got {str(out)!r}; make the folder first")
+    for option, path in (("--json", out), ("--plot", plot)):
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            raise ValueError(
+                f"{option} must be a file in a folder that exists, got {str(path)!r}; make the folder first"
+            )
+    if plot is not None and device == "cpu":
+        raise ValueError("--plot draws a run on a GPU; add --device cuda")
     record = run(
         [name.strip() for name in cases.split(",") if name.strip()],
         rounds=min(rounds, 2) if quick else rounds,
@@ -34,3 +40,7 @@ def bench(
     )
     if out is not None:
         write(record, out)
+    if plot is not None:
+        from ..bench.gpu.plot import plot as draw
+
+        draw(record, plot)

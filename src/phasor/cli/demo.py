@@ -13,7 +13,7 @@ def demo(
     """Read models that ship, explain each on a page, measure the relative law, and train small models."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out must be a folder, got the file {str(out)!r}; name another")
-    from ..demo import run
+    from ..apps.demo import run
 
     results = run(out, say=(lambda line: None) if as_json else print, train=train, progress=not as_json)
     if as_json:

@@ -1,6 +1,6 @@
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,19 +28,41 @@ def golden(
 
 
 def check(
-    vectors: Annotated[str, typer.Argument(metavar="VECTORS", help="The folder that phasor golden wrote.")],
-    against: Annotated[
-        str, typer.Option(metavar="OTHER", help="A safetensors file, or a folder of them, of the other implementation.")
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="The folder that phasor golden wrote, or a model as an ONNX file.")
     ],
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="OTHER", help="Of a folder: the other implementation, safetensors or a folder of them."),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(metavar="CONFIG", help="Of an ONNX file: the config.json whose rotations it must have."),
+    ] = None,
+    part: Annotated[str | None, typer.Option(help="With --config: the part of a composite config.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Compare another implementation with golden vectors: the first difference and its likely cause.
+    """Compare another implementation with golden vectors, or the rotations of an ONNX file with a config.
 
-    Exit code 0: equal, 1: different, 2: bad input.
+    Says the first difference and its likely cause; of an ONNX file node by node, and what could not be read.
+    Exit code 0: equal, 1: different or not read, 2: bad input.
     """
-    from ..golden import check as compare
+    if (against is None) == (config is None):
+        raise ValueError(
+            "check compares golden vectors --against another implementation, or an ONNX file with a --config; name one"
+        )
+    if part is not None and config is None:
+        raise ValueError("--part names a part of a --config, and there is none")
+    report: Any
+    if config is not None:
+        from ..onnx import check as look
 
-    report = compare(vectors, against)
+        report = look(what, config, part=part)
+    else:
+        from ..golden import check as compare
+
+        assert against is not None
+        report = compare(what, against)
     print(json.dumps(report.to_dict(), indent=2) if as_json else report.describe())
     if not report.equal:
         raise typer.Exit(1)

@@ -47,8 +47,8 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train one model per encoding and seed. Repeat a command that was killed: it goes on where it was."""
-    from ..lab import ModelConfig, RunConfig, read_text
-    from ..lab import train as train_one
+    from ..apps.lab import ModelConfig, RunConfig, read_text
+    from ..apps.lab import train as train_one
 
     torch.set_num_threads(threads)
     first = os.environ.get("RANK", "0") == "0"
@@ -100,9 +100,10 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Loss (of a task: accuracy) beyond the training length, written beside each run."""
-    from ..lab import checkpoint, load_model
-    from ..lab import evaluate as evaluate_one
-    from ..lab.results import EVALUATION, by_length, find_runs, gather
+    from ..apps.lab import evaluate as evaluate_one
+    from ..apps.lab import load_model
+    from ..apps.lab.results import EVALUATION, by_length, find_runs, gather
+    from ..apps.runs import checkpoint
 
     torch.set_num_threads(threads)
     chosen = _numbers("times", times)
@@ -134,9 +135,10 @@ def extend(
     as_json: Json = False,
 ) -> None:
     """Stretch trained rotary models without fine-tuning, with every scaling scheme."""
-    from ..lab import SCHEMES, checkpoint, load_model
-    from ..lab import extend as extend_one
-    from ..lab.results import EXTENSION, extensions, find_runs, gather
+    from ..apps.lab import SCHEMES, load_model
+    from ..apps.lab import extend as extend_one
+    from ..apps.lab.results import EXTENSION, extensions, find_runs, gather
+    from ..apps.runs import checkpoint
 
     torch.set_num_threads(threads)
     names = [name.strip() for name in schemes.split(",")] if schemes else list(SCHEMES)
@@ -167,8 +169,8 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a rotary run as a folder that transformers loads as LlamaForCausalLM."""
-    from ..lab import export as export_one
-    from ..lab import load_model
+    from ..apps.lab import export as export_one
+    from ..apps.lab import load_model
 
     with _library():
         folder = export_one(load_model(run)[0], out)
@@ -188,7 +190,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """One page with all figures, tables and protocols, with nothing outside it; figures and numbers beside it."""
-    from ..lab import report as write_report
+    from ..apps.lab import report as write_report
 
     with _library():
         numbers = write_report(runs, out)
@@ -206,8 +208,9 @@ def _library() -> Iterator[None]:
 
 def _text_of(folder: Path, given: list[Path] | None) -> Any:
     """The text that was named, or the one the run was trained on."""
-    from ..lab import checkpoint, read_text
-    from ..lab.train import RUN
+    from ..apps.lab import read_text
+    from ..apps.lab.train import RUN
+    from ..apps.runs import checkpoint
 
     about = checkpoint.read_json(folder / RUN)["about"]
     return read_text(given or about.get("paths", ()), glob=about.get("glob", "*"))
@@ -221,6 +224,6 @@ def _numbers(name: str, words: str) -> list[float]:
 
 
 def _print_table(title: str, table: dict[str, Any]) -> None:
-    from ..lab.quick import table_text
+    from ..apps.lab.quick import table_text
 
     print(table_text(title, table))

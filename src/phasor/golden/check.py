@@ -27,7 +27,7 @@ def check(vectors: str | os.PathLike[str], other: str | os.PathLike[str] | dict[
     _check_tensors(golden, theirs)
     findings: list[Finding] = []
     for kind in golden.kinds.values():
-        findings += _findings(golden, kind, compared(golden, theirs, kind))
+        findings += findings_of(golden, kind, compared(golden, theirs, kind))
     return Report(tuple(findings), tuple(theirs), len(golden.tensors) - len(theirs))
 
 
@@ -44,7 +44,8 @@ def _check_tensors(golden: Vectors, theirs: dict[str, Tensor]) -> None:
             raise ValueError(f"other: {name!r} must be the name of a tensor of the vectors{hint}")
 
 
-def _findings(golden: Vectors, kind: Kind, tensors: list[Comparison]) -> list[Finding]:
+def findings_of(golden: Vectors, kind: Kind, tensors: list[Comparison]) -> list[Finding]:
+    """What differs in the tensors of one kind, and what is worth knowing about those that do not."""
     notes = [n for c in tensors if (n := _other_arithmetic(golden, kind, c)) is not None]
     excused = {n.tensor for n in notes}
     wrong = [c for c in tensors if not c.right and c.short not in excused]

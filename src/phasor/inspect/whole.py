@@ -85,9 +85,9 @@ def whole_dict(whole: Whole, facts: Sequence[Sequence[SpecFacts]]) -> dict[str, 
 
 
 def _kernels() -> list[tuple[str, str]]:
-    """What turns plain tensors on this machine; and the native kernel, where it does not."""
-    known = list(available().items())
-    return known[:1] if not MISSING else [known[0], *(entry for entry in known if entry[0] == "eager")]
+    """What turns plain tensors on a CPU and on a GPU of this machine, or why the kernel for it does not."""
+    shown = ("native", "eager", "triton") if MISSING else ("native", "triton")
+    return [entry for entry in available().items() if entry[0] in shown]
 
 
 def _in_brief(what: ModelRotary | str) -> str:

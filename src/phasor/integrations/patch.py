@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..checks import flag
 from ..kernels import check_name
 from ..spec import Angles
 from .find import callers, rotary_modules, turning_methods
@@ -13,7 +14,9 @@ from .report import PatchReport, Row
 from .swap import dressed, original
 
 
-def patch(model: nn.Module, *, angles: Angles = "float32", compare: Any = None, kernel: str = "auto") -> PatchReport:
+def patch(
+    model: nn.Module, *, angles: Angles = "float32", compare: Any = None, kernel: str = "auto", fuse_norm: bool = False
+) -> PatchReport:
     """Let one transformers model form its rotary tables and turn its queries and keys with phasor.
 
     For every rotary module the spec is read from the model's config, and what phasor makes of it is compared with what
@@ -24,6 +27,12 @@ def patch(model: nn.Module, *, angles: Angles = "float32", compare: Any = None, 
     ``angles="float32"`` keeps the model's own angles, so its logits stay what they were. ``"exact"`` replaces them by
     exact ones; the report then says how far the logits of ``compare`` move (token ids, or a dictionary of keyword
     arguments), and ``report.logit_shift(inputs)`` tells it later. ``kernel`` as in `phasor.apply_rotary`.
+
+    ``fuse_norm`` lets RMSNorms of q and k that stand right before the rotation run together with it, in one pass
+    (`phasor.apply_qk_norm_rotary`). Each attention module is run both ways on random hidden states, and the row of its
+    norms says how well its results agree. Gradients are rounded elsewhere than the model's, and where torch adds
+    squares in another order, results are too: so it must be asked for. Compiled code, and norms that have hooks, stay
+    as they are.
 
     Only this instance changes, in place: some modules get a class of their own and keep everything else, so
     ``state_dict``, ``save_pretrained``, ``.to``, hooks, copies and pickles work as before. A model on the meta device
@@ -40,8 +49,11 @@ def patch(model: nn.Module, *, angles: Angles = "float32", compare: Any = None, 
     """
     _check(model, angles)
     check_name(kernel)
+    flag("fuse_norm", fuse_norm)
     with torch.device("cpu"):  # whatever device the caller makes tensors on, "meta" above all
         plan = _planned(model, angles, kernel)
+    if fuse_norm:
+        plan.fuse_norms()
     classes = tuple((m, type(m), dressed(type(m), recipe)) for m, recipe in plan.recipes.items())
     for module, _, after in classes:
         module.__class__ = after

@@ -15,6 +15,8 @@ from .agreement import Agreement
 from .calls import CALLS
 from .compare import NEAR_AND_FAR, Found, compare_tables, compare_turning, parameters_of
 from .find import Caller, nearest, part_of, taken
+from .fuse import FusedModule, Fusion, try_fusing
+from .norms import LeftNorm
 from .report import Row
 from .tables import Form, RotaryModule, Tables
 from .turning import TurningModule
@@ -97,6 +99,31 @@ class Plan:
         self.rows += [replace(row, reason=does) if row.reason == UNLIKE else row for row in rows]
         if turnings:
             self.recipes[caller.module] = TurningModule(tuple(turnings), caller.methods)
+
+    def fuse_norms(self) -> None:
+        """Plan for the norms of q and k in modules that turn with phasor. Not under a default device: that is a mode of
+        torch, which keeps the kernels away that will do the work.
+        """
+        for path, module in self.model.named_modules():
+            if isinstance(turning := self.recipes.get(module), TurningModule):
+                near = nearest(path, list(self.tables))
+                tables = tuple(dict.fromkeys(t for p in near for t in self.tables[p]))
+                fusion = try_fusing(module, turning, tables, self.dtypes)
+                if fusion is not None:
+                    self._fuse(path, module, turning, fusion)
+
+    def _fuse(self, path: str, module: nn.Module, turning: TurningModule, fusion: Fusion) -> None:
+        row = Row(path, fusion.what, reason=fusion.reason)
+        if fusion.norms is not None:
+            row = replace(row, spec=fusion.norms.describe())
+        if row.replaced:
+            assert fusion.norms is not None
+            row = replace(row, agreement=f"{fusion.agreement}, forwards", kernel="apply_qk_norm_rotary")
+            self.recipes[module] = FusedModule(turning, fusion.norms)
+            for name in fusion.norms.names:
+                self.recipes[getattr(module, name)] = LeftNorm()
+        last = max(i for i, other in enumerate(self.rows) if other.path == path)
+        self.rows.insert(last + 1, row)
 
     def _compared(self, function: Callable, tables: tuple[Tables, ...], specs: Sequence[RotarySpec]) -> Found:
         """`compare_turning`, once for all layers that are alike."""

@@ -58,14 +58,16 @@ class Turning:
             backwards=spec.reverse, sheared=spec.second is not None, kernel=kernel,
         )  # fmt: skip
 
-    def function(self) -> Callable:
-        """The stand-in: it takes and returns what the model's own function does."""
+    def function(self, fused: Any = None) -> Callable:
+        """The stand-in: it takes and returns what the model's own function does. ``fused`` normalises, too."""
         kernel = self.kernel
 
         def turn(
             q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, order: TensorFormat | None
         ) -> tuple[Tensor, Tensor | None]:
             order = order or order_of(cos, 1)
+            if fused is not None:
+                return fused.turn(q, k, self._rotation(cos, sin, q.shape[-1]), order, kernel)
             if k is not None and (k.dtype, k.shape[-1]) != (q.dtype, q.shape[-1]):
                 return turn(q, None, cos, sin, order)[0], turn(k, None, cos, sin, order)[0]
             return apply_rotary_qk(q, k, self._rotation(cos, sin, q.shape[-1]), tensor_format=order, kernel=kernel)
@@ -80,19 +82,20 @@ class Turning:
         now = (self, width, cos._version, sin._version)
         kept = getattr(cos, KEPT, None)
         if kept is None or kept[0] != now or kept[1] is not sin:
-            # copies, because a view would keep the tensor that keeps it
-            rotation = self._formed(cos, sin, width)._mapped(Tensor.clone)
-            kept = (now, sin, rotation)
+            kept = (now, sin, self._formed(cos, sin, width, kept=True))
             setattr(cos, KEPT, kept)
         made: Rotation = kept[2]
         return made
 
-    def _formed(self, cos: Tensor, sin: Tensor, width: int) -> Rotation:
+    def _formed(self, cos: Tensor, sin: Tensor, width: int, kept: bool = False) -> Rotation:
         whole = self.layout
         more: dict[str, Any] = {}
         if self.sheared:
             more["second"] = tuple(t[..., t.shape[-1] // 2 :] for t in (cos, sin))
         cos, sin = per_pair(cos, self.form, whole.blocks), per_pair(sin, self.form, whole.blocks)
+        if kept:  # copies, because a view would keep the tensor that keeps it
+            cos, sin = cos.clone(), sin.clone()
+            more = {name: tuple(t.clone() for t in tables) for name, tables in more.items()}
         if self.widened:
             cos, sin = cos.float(), sin.float()
         layout = whole if width == whole.head_dim else replace(whole, head_dim=width)  # heads may be cut before
@@ -121,8 +124,8 @@ class TurningModule:
     turnings: tuple[tuple[str, Turning], ...]  # name of the function -> how it turns
     names: tuple[str, ...]  # methods that call them
 
-    def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
-        changes = {name: turning.function() for name, turning in self.turnings}
+    def methods(self, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable]:
+        changes = {name: turning.function(fused) for name, turning in self.turnings}
         own = {name: staticmethod(function) for name, function in changes.items() if hasattr(cls, name)}
         return own | {name: _copied(cls, name, changes) for name in self.names}
 

@@ -4,34 +4,40 @@ from torch import Tensor
 
 from . import native
 from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair
+from .cache import Cache
 from .eager import Eager
 from .native import Native
+from .norm import Norm, Rounding
+from .onnx import Onnx
 from .operator import Operator
 from .reference import Reference
+from .triton import Triton
 
-KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Eager(), Reference())  # in the order in which they are asked
+# In the order in which they are asked: the reference turns everything, so what stands behind it is taken by name only.
+KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Triton(), Eager(), Reference(), Onnx())
 
 
 def available() -> dict[str, str]:
     """The kernels by name, in the order in which ``kernel="auto"`` asks them, each with what it is for.
 
     >>> list(available())
-    ['native', 'operator', 'eager', 'reference']
+    ['native', 'operator', 'triton', 'eager', 'reference', 'onnx']
     """
     return {kernel.name: kernel.about for kernel in KERNELS}
 
 
-def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles) -> Kernel:
+def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles, norm: Norm | None = None) -> Kernel:
     """The kernel of that name; for ``"auto"`` the first that can. ``ValueError`` if a named one cannot."""
     name = CHOSEN if name == "auto" else name
     for kernel in KERNELS:
         if name in ("auto", kernel.name):
-            if not (reason := kernel.why_not(q, k, angles)):
+            reason = kernel.why_not(q, k, angles) or ("" if norm is None else kernel.why_not_norm(q, k, norm))
+            if not reason:
                 return kernel
             if name != "auto":
                 raise ValueError(f"kernel={name!r} cannot turn these: {reason}; use kernel='reference'")
     check_name(name)
-    raise AssertionError("the last kernel of the table turns everything")
+    raise AssertionError("the reference turns everything")
 
 
 def check_name(name: str) -> None:
@@ -45,13 +51,18 @@ __all__ = [
     "KERNELS",
     "ORDERS",
     "Angles",
+    "Cache",
     "Eager",
     "Kernel",
     "Native",
+    "Norm",
+    "Onnx",
     "Operator",
     "Order",
     "Pair",
     "Reference",
+    "Rounding",
+    "Triton",
     "available",
     "check_name",
     "choose",

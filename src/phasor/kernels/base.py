@@ -5,14 +5,18 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+import torch
 from torch import Tensor
 
 from ..rotation import Rotation
 from ..tables import Phases
+from ..tracing import transformed
+from .cache import Cache
+from .norm import Norm, Pair, norm_and_turn
 
 Angles: TypeAlias = Rotation | Phases
-Pair: TypeAlias = tuple[Tensor, Tensor | None]
 
+PLAIN = (Tensor, torch.nn.Parameter)
 CHOSEN = os.environ.get("PHASOR_KERNEL") or "auto"  # what "auto" means: for reports of bugs
 
 
@@ -73,6 +77,49 @@ class Kernel(ABC):
 
         ``angles`` are tables, or phases of which a kernel may make tables (`tables_of`) or what it likes better.
         """
+
+    def why_not_norm(self, q: Tensor, k: Tensor | None, norm: Norm) -> str:
+        """The same of a norm, for a kernel that can turn these."""
+        return ""
+
+    def norm_and_turn(
+        self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
+    ) -> Pair:
+        """RMSNorm and `turn`: here the norm in plain PyTorch, as a step of its own."""
+        y, z = norm_and_turn(lambda a, b: self.turn(a, b, rotation, order, None), q, k, norm, order.heads)
+        if norm.rounding == "once":
+            dtype = torch.promote_types(q.dtype, rotation.cos.dtype) if rotation.promoted else q.dtype
+            y, z = y.to(dtype), None if z is None else z.to(dtype)
+        if out is None:
+            return y, z
+        return out[0].copy_(y), None if z is None or out[1] is None else out[1].copy_(z)
+
+    def turn_into_cache(
+        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
+    ) -> Tensor:
+        """q turned; k turned and v as it is in a cache: here as steps of their own."""
+        y, z = self.turn(q, k, rotation, order, None)
+        assert z is not None
+        cache.write(z, v, order)
+        return y if out is None else out.copy_(y)
+
+
+def unseen(q: Tensor, k: Tensor | None) -> str:
+    """Why what is no operation of torch cannot turn these: something would have to see operations."""
+    if transformed():
+        return "a compiler or a function transform is at work, and it has a graph of its own"
+    if not (type(q) in PLAIN and (k is None or type(k) in PLAIN)):
+        return f"it takes plain tensors, got {type(q).__name__}" + ("" if k is None else f" and {type(k).__name__}")
+    return ""
+
+
+def one_angle(angles: Angles) -> str:
+    """Why what turns pairs by given angles cannot use these."""
+    if angles.learns:
+        return "its gradients do not reach the tables, which need one"
+    if angles.second is not None:
+        return "it turns both members of a pair by one angle, and this rotation has second ones"
+    return ""
 
 
 def tables_of(angles: Angles) -> Rotation:

@@ -11,12 +11,10 @@ from torch import Tensor
 
 from ..layout import Layout
 from ..rotation import Rotation
-from ..tracing import transformed
 from . import reference
-from .base import Angles, Kernel, Order, Pair, tables_of
+from .base import Angles, Kernel, Order, Pair, one_angle, tables_of, unseen
 
 BLOCK = 2**17  # elements of x per block: 512 KiB once widened to float32
-PLAIN = (Tensor, torch.nn.Parameter)
 FEW = 2**17  # elements of q and k together below which launching operations costs more than moving data
 
 
@@ -27,14 +25,8 @@ class Eager(Kernel):
     about = "plain tensors in eager mode on a CPU, in blocks that fit its cache"
 
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
-        if transformed():
-            return "a compiler or a function transform is at work, and it has a graph of its own"
-        if not (type(q) in PLAIN and (k is None or type(k) in PLAIN)):
-            return f"it takes plain tensors, got {type(q).__name__}" + ("" if k is None else f" and {type(k).__name__}")
-        if angles.learns:
-            return "its gradients do not reach the tables, which need one"
-        if angles.second is not None:
-            return "it turns both members of a pair by one angle, and this rotation has second ones"
+        if reason := unseen(q, k) or one_angle(angles):
+            return reason
         if not q.is_cpu:
             return f"its blocks fit the cache of a CPU, and on {q.device} each would be a launch of its own"
         return ""

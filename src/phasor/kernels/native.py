@@ -20,8 +20,11 @@ from torch.autograd import forward_ad
 from ..rotation import Rotation
 from ..spec import RotarySpec, axis_steps
 from ..tables import Phases, spec_of
-from ..tracing import transformed, watched
-from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair, format_of, tables_of
+from ..tracing import watched
+from . import native_norm
+from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair, format_of, one_angle, tables_of, unseen
+from .cache import Cache
+from .norm import Norm
 from .reference import Reference
 
 try:
@@ -32,8 +35,8 @@ else:
     MISSING = ""
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-PLAIN = (Tensor, torch.nn.Parameter)
 MOST_PAIRS, MOST_AXES = 512, 7  # of its tables, and of a tensor
+MOST_CHANNELS = 8192  # of one mean
 NEW = (None, None)  # in place of given outputs
 LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
@@ -54,10 +57,8 @@ class Native(Kernel):
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
         if MISSING:
             return MISSING
-        if transformed():
-            return "a compiler or a function transform is at work, and it has a graph of its own"
-        if not (type(q) in PLAIN and (k is None or type(k) in PLAIN)):
-            return f"it takes plain tensors, got {type(q).__name__}" + ("" if k is None else f" and {type(k).__name__}")
+        if reason := unseen(q, k):
+            return reason
         if watched():
             return "a mode of torch intercepts operations, and would not see this one"
         if not q.is_cpu:
@@ -76,9 +77,42 @@ class Native(Kernel):
         if done is None:  # memory that only autograd knows, as that of lazy zeros
             return Reference().turn(q, k, angles, order, out)
         if out is not None:
-            torch.autograd.graph.increment_version([y for y in out if y is not None and not y.is_inference()])
+            _written(out)
         pair: Pair = done
         return pair
+
+    def why_not_norm(self, q: Tensor, k: Tensor | None, norm: Norm) -> str:
+        widths = [w.numel() for w in norm[:2] if w is not None] + [q.shape[-1]]
+        if max(widths) > MOST_CHANNELS:
+            return f"it takes means of at most {MOST_CHANNELS} channels, got {max(widths)}"
+        if any(w is not None and w.dtype == torch.float64 for w in norm[:2]):
+            return "it multiplies in float32, and these weights are float64"
+        return ""
+
+    def norm_and_turn(
+        self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
+    ) -> Pair:
+        done = _native.norm_and_turn(q, k, rotation, format_of(order), False, *(out or NEW), norm)
+        if done is None:  # batches of different shapes, or rarer ways to hold heads
+            return super().norm_and_turn(q, k, rotation, order, norm, out)
+        if out is not None:
+            _written(out)
+        pair: Pair = done
+        return pair
+
+    def turn_into_cache(
+        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
+    ) -> Tensor:
+        given = (q, k, rotation, format_of(order), False, out, None, v, *cache)
+        y: Tensor | None = _native.turn_into_cache(*given, "NHD", True)
+        if y is None:  # batches of different shapes, or rarer ways to hold heads
+            return super().turn_into_cache(q, k, v, rotation, order, cache, out)
+        _written((cache.k, cache.v) if out is None else (cache.k, cache.v, out))
+        return y
+
+
+def _written(out: tuple[Tensor | None, ...]) -> None:
+    torch.autograd.graph.increment_version([y for y in out if y is not None and not y.is_inference()])
 
 
 def unsuited(q: Tensor, angles: Angles) -> str:
@@ -89,10 +123,8 @@ def unsuited(q: Tensor, angles: Angles) -> str:
         return f"it takes tensors of at most {MOST_AXES} axes, got {q.ndim}"
     if angles.layout.pairs > MOST_PAIRS or angles.layout.blocks > MOST_PAIRS // 4:
         return f"it takes at most {MOST_PAIRS} pairs in {MOST_PAIRS // 4} blocks"
-    if angles.learns:
-        return "its gradients do not reach the tables, which need one"
-    if angles.second is not None:
-        return "it turns both members of a pair by one angle, and this rotation has second ones"
+    if reason := one_angle(angles):
+        return reason
     tables = angles.cos.dtype if isinstance(angles, Rotation) else None
     if tables == torch.float64 or (tables is None and angles.spec.tables == "float64"):  # type: ignore[union-attr]
         return "it multiplies in float32, and these tables are float64"
@@ -119,6 +151,30 @@ def rotate(
         return None
     pair: tuple[Tensor, Tensor | None] | None = _native.rotate(q, k, positions, tensor_format, False, None, None, plan)
     return pair
+
+
+def norm_and_turn(q: Tensor, k: Tensor | None, rotation: Rotation, norm: Norm, tensor_format: str) -> Pair | None:
+    """The short way for a norm and tables."""
+    if torch.compiler.is_compiling() or not OPEN:
+        return None
+    pair: Pair | None = _native.norm_and_turn(q, k, rotation, tensor_format, False, None, None, norm)
+    return pair
+
+
+def turn_into_cache(
+    q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, k_cache: Tensor, v_cache: Tensor, slots: Tensor,
+    kv_layout: str, tensor_format: str,
+) -> Tensor | None:  # fmt: skip
+    """The short way into a cache: q turned, or None, and then nothing was written."""
+    if torch.compiler.is_compiling() or not OPEN or not (type(k_cache) is type(v_cache) is Tensor):
+        return None
+    if not torch.is_inference_mode_enabled() and (k_cache.is_inference() or v_cache.is_inference()):
+        return None
+    given = (q, k, rotation, tensor_format, False, None, None, v, k_cache, v_cache, slots)
+    y: Tensor | None = _native.turn_into_cache(*given, kv_layout, False)
+    if y is not None:
+        _written((k_cache, v_cache))
+    return y
 
 
 def _call(
@@ -200,8 +256,10 @@ def _learn(
     q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transposed: bool, plan: Any
 ) -> tuple[Tensor, Tensor | None] | None:
     """What the extension calls where a gradient is wanted; None leaves what autograd cannot keep to the checks."""
-    if any(t.is_inference() for t in ((angles.cos, angles.sin) if plan is None else (angles,))):
+    if any(t.is_inference() for t in ((angles.cos, angles.sin) if isinstance(angles, Rotation) else (angles,))):
         return None
+    if isinstance(plan, Norm):
+        return native_norm.learn(q, k, angles, plan, tensor_format)
     pair: tuple[Tensor, Tensor | None] = _Turn.apply(q, k, angles, tensor_format, transposed, plan)
     return pair
 

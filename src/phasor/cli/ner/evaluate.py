@@ -22,9 +22,9 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Precision, recall and F1: overall, by label, nested spans apart; and which label is taken for which."""
-    from ...ner import evaluate as compare
-    from ...ner import labels_of, load, predict
-    from ...ner.report import page, to_dict
+    from ...apps.ner import evaluate as compare
+    from ...apps.ner import labels_of, load, predict
+    from ...apps.ner.report import page, to_dict
 
     prepare(threads, device)
     examples = reader(format, column, tag_names)(data)

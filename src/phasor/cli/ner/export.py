@@ -11,10 +11,10 @@ def export(
     out: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="File to write.")],
 ) -> None:
     """Write the scores as ONNX, with batch and length of any size. Needs onnx and onnxscript."""
-    from ...ner import load
+    from ...apps.ner import load
 
     try:
-        from ...ner.export import export as write
+        from ...apps.ner.export import export as write
 
         print(write(load(model).model, out))
     except ModuleNotFoundError as error:

@@ -29,7 +29,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
 def reader(format: str | None, columns: list[int] | None, tag_names: str | None) -> partial[list[Any]]:
-    from ...ner import read
+    from ...apps.ner import read
 
     return partial(read, format=format, columns=columns, tag_names=tag_names.split(",") if tag_names else None)
 

@@ -20,10 +20,10 @@ def predict_texts(
     threads: Threads = None,
 ) -> None:
     """Find spans: JSON lines {"text", "spans": [{"start", "end", "label", "score"}]}, which `evaluate` reads too."""
-    from ...lab.checkpoint import write_atomically
-    from ...ner import load, predict
-    from ...ner.data.lines import split_lines
-    from ...ner.view import page, terminal
+    from ...apps.ner import load, predict
+    from ...apps.ner.data.lines import split_lines
+    from ...apps.ner.view import page, terminal
+    from ...apps.runs.checkpoint import write_atomically
 
     prepare(threads, device)
     texts = split_lines(Path(file), sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())

@@ -54,10 +54,10 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model. Repeat a command that was killed: it goes on where it was."""
-    from ...ner import ModelConfig, TrainConfig, labels_of
-    from ...ner import train as train_one
-    from ...ner.model import new_model
-    from ...ner.setup import RECIPES, tokenizer_and_limits
+    from ...apps.ner import ModelConfig, TrainConfig, labels_of
+    from ...apps.ner import train as train_one
+    from ...apps.ner.model import new_model
+    from ...apps.ner.setup import RECIPES, tokenizer_and_limits
 
     prepare(threads, device)
     read = reader(format, column, tag_names)

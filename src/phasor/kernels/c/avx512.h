@@ -31,6 +31,14 @@ INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) {
   const __mmask32 more = _mm512_cmpgt_epu16_mask(or_odd, _mm512_set1_epi16((short)0x8000));
   NAME(write)(p, _mm512_mask_add_epi16(stays, more, stays, _mm512_set1_epi16(1)), nt);
 }
+INLINE void NAME(load_bf16_in_order)(const uint16_t *p, F *low, F *high) {
+  *low = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16));
+  *high = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p + 16))), 16));
+}
+INLINE void NAME(store_bf16_in_order)(uint16_t *p, F low, F high) {
+  const __m256i u = _mm512_cvtepi32_epi16(_mm512_srli_epi32(NAME(biased)(low), 16)), v = _mm512_cvtepi32_epi16(_mm512_srli_epi32(NAME(biased)(high), 16));
+  NAME(write)(p, _mm512_inserti64x4(_mm512_castsi256_si512(u), v, 1), 0);
+}
 INLINE F NAME(round_bf16)(F v) {
   return _mm512_castsi512_ps(_mm512_and_si512(NAME(biased)(v), _mm512_set1_epi32((int)0xffff0000)));
 }

@@ -12,6 +12,7 @@
 #endif
 
 #include "exchange.h"
+#include "half.h"
 #include "job.h"
 
 typedef int (*ParallelFor)(int64_t first, int64_t last, int64_t grain, void (*)(int64_t, int64_t, void *), void *);
@@ -260,6 +261,7 @@ static int read_phases(Job *job, PyObject *positions, const Plan *plan, int tran
 /* ---- The work ---- */
 
 static void part(int64_t first, int64_t last, void *job) { turn_tiles((const Job *)job, first, last); }
+static void pieces(int64_t first, int64_t last, void *job) { turn_pieces((const Job *)job, first, last); }
 
 /* Whether every row of the output begins and ends at 64 bytes, and is not its own input. */
 static int may_stream(const Job *job, const Tensor *of, int64_t size) {
@@ -273,8 +275,15 @@ static void run(Job *job, int fresh) {
   if (!job->batch || !job->tokens || !(job->of[0].heads + job->of[1].heads)) return; /* other sizes may be any */
   int64_t elements = 0, tiles = tiles_of(job), size = job->dtype == F32 ? 4 : 2;
   for (int m = 0; m < job->count; m++) elements += job->batch * job->tokens * job->of[m].heads * job->width;
+  if (job->norm.back) { /* its sums are the same on any number of threads */
+    Py_BEGIN_ALLOW_THREADS
+    if (torch.parallel_for && elements >= ALONE) torch.parallel_for(0, PIECES, 1, pieces, job);
+    else turn_pieces(job, 0, PIECES);
+    Py_END_ALLOW_THREADS
+    return;
+  }
   if (elements < ALONE) { turn_tiles(job, 0, tiles); return; }
-  job->streamed = elements * size >= STREAM && !job->through && (!fresh || torch.huge_pages);
+  job->streamed = !job->norm.rounding && !job->slots.of && elements * size >= STREAM && !job->through && (!fresh || torch.huge_pages);
   for (int m = 0; m < job->count; m++) {
     if (!may_stream(job, &job->of[m], size)) job->streamed = 0;
 #if defined(MADV_HUGEPAGE)
@@ -357,6 +366,9 @@ static PyObject *rotate(PyObject *self, PyObject *const *a, Py_ssize_t n) {
   return wanted(&call) ? learnt(a, a[7]) : turned(&job, &call);
 }
 
+#include "module_norm.h"
+#include "module_cache.h"
+
 static void drop_plan(PyObject *capsule) {
   Plan *plan = (Plan *)PyCapsule_GetPointer(capsule, "phasor.plan");
   Py_DECREF(plan->layout);
@@ -417,6 +429,9 @@ static PyObject *use(PyObject *self, PyObject *name) {
 static PyMethodDef methods[] = {
   {"apply", (PyCFunction)(void (*)(void))apply, METH_FASTCALL, NULL},
   {"rotate", (PyCFunction)(void (*)(void))rotate, METH_FASTCALL, NULL},
+  {"norm_and_turn", (PyCFunction)(void (*)(void))norm_and_turn, METH_FASTCALL, NULL},
+  {"back", (PyCFunction)(void (*)(void))back, METH_FASTCALL, NULL},
+  {"turn_into_cache", (PyCFunction)(void (*)(void))turn_into_cache, METH_FASTCALL, NULL},
   {"plan", plan, METH_VARARGS, NULL},
   {"bind", bind, METH_VARARGS, NULL},
   {"use", use, METH_O, NULL},

@@ -25,6 +25,14 @@ INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) {
   const uint32x4_t low = vshrq_n_u32(NAME(biased)(even), 16), high = NAME(biased)(odd);
   vst1q_u16(p, vreinterpretq_u16_u32(vbslq_u32(vdupq_n_u32(0xffff0000), high, low)));
 }
+INLINE void NAME(load_bf16_in_order)(const uint16_t *p, F *low, F *high) {
+  const uint16x8_t w = vld1q_u16(p);
+  *low = vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(w), 16));
+  *high = vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(w), 16));
+}
+INLINE void NAME(store_bf16_in_order)(uint16_t *p, F low, F high) {
+  vst1q_u16(p, vcombine_u16(vshrn_n_u32(NAME(biased)(low), 16), vshrn_n_u32(NAME(biased)(high), 16)));
+}
 INLINE F NAME(round_bf16)(F v) { return vreinterpretq_f32_u32(vandq_u32(NAME(biased)(v), vdupq_n_u32(0xffff0000))); }
 
 INLINE void NAME(load_f16)(const uint16_t *p, F *low, F *high) {

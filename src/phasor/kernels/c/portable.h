@@ -18,11 +18,18 @@ INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) {
   (void)nt;
   for (int i = 0; i < 4; i++) { p[2 * i] = to_bf16(even[i]); p[2 * i + 1] = to_bf16(odd[i]); }
 }
+INLINE void NAME(load_bf16_in_order)(const uint16_t *p, F *low, F *high) {
+  *low = (F){from_bf16(p[0]), from_bf16(p[1]), from_bf16(p[2]), from_bf16(p[3])};
+  *high = (F){from_bf16(p[4]), from_bf16(p[5]), from_bf16(p[6]), from_bf16(p[7])};
+}
+INLINE void NAME(store_bf16_in_order)(uint16_t *p, F low, F high) {
+  for (int i = 0; i < 4; i++) { p[i] = to_bf16(low[i]); p[4 + i] = to_bf16(high[i]); }
+}
 INLINE F NAME(round_bf16)(F v) { return (F){from_bf16(to_bf16(v[0])), from_bf16(to_bf16(v[1])), from_bf16(to_bf16(v[2])), from_bf16(to_bf16(v[3]))}; }
 
 INLINE void NAME(load_f16)(const uint16_t *p, F *low, F *high) {
-  *low = *high = (F){0};
-  for (int i = 0; i < 4; i++) { (*low)[i] = from_f16(p[i]); (*high)[i] = from_f16(p[4 + i]); }
+  *low = (F){from_f16(p[0]), from_f16(p[1]), from_f16(p[2]), from_f16(p[3])};
+  *high = (F){from_f16(p[4]), from_f16(p[5]), from_f16(p[6]), from_f16(p[7])};
 }
 INLINE void NAME(store_f16)(uint16_t *p, F low, F high, int nt) {
   (void)nt;

@@ -27,8 +27,9 @@ enum { AHEAD = 2048 };        /* bytes by which rows are fetched before they are
 
 /* The length of a staged table: whole registers, whichever are used. */
 static inline int64_t staged_of(int64_t pairs, int twice) { return ((twice ? 2 * pairs : pairs) + LANES - 1) / LANES * LANES; }
+static inline int dtype_of_rows(const Job *job) { return job->wide ? F32 : job->dtype; }
 static inline int64_t token_floats(const Job *job) {
-  return 2 * job->blocks * staged_of(job->pairs / job->blocks, job->interleaved && job->dtype != BF16);
+  return 2 * job->blocks * staged_of(job->pairs / job->blocks, job->interleaved && dtype_of_rows(job) != BF16);
 }
 static inline int64_t tile_tokens(const Job *job) {
   const int64_t fit = TILE_FLOATS / token_floats(job);
@@ -117,3 +118,12 @@ int choose_instructions(const char *wanted) {
 
 const char *instructions(void) { return name_of_chosen; }
 void turn_tiles(const Job *job, int64_t first, int64_t last) { chosen(job, first, last); }
+void turn_pieces(const Job *job, int64_t first, int64_t last) {
+  const int64_t tiles = tiles_of(job);
+  for (int64_t piece = first; piece < last; piece++) {
+    Job part = *job;
+    for (int m = 0; m < job->count; m++)
+      if (job->norm.sums[m]) part.norm.sums[m] += piece * job->width * (job->norm.across ? job->of[m].heads : 1);
+    chosen(&part, tiles * piece / PIECES, tiles * (piece + 1) / PIECES);
+  }
+}

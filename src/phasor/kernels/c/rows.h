@@ -147,7 +147,7 @@ static NOINLINE void NAME(stage)(float *restrict c, float *restrict s, const flo
 /* A run of rows, each with its own cos and sin if `next_table` is not 0. dtype, order of pairs, stores and rounding are
    constants inside: twenty loops from one text. */
 INLINE void NAME(run)(const Job *job, char *y, const char *x, const float *table, int64_t rows, int64_t next_y, int64_t next_x, int64_t next_table, int dtype, int interleaved, int nt, int rounded) {
-  const int64_t size = dtype == F32 ? 4 : 2, half_table = token_floats(job) / 2;
+  const int64_t size = dtype == F32 ? 4 : 2, half_table = token_floats(job) / 2; /* dtype: that of the rows */
   const int64_t blocks = job->blocks, per = job->pairs / blocks; /* read once: to a compiler y may be anywhere */
   const int64_t before = job->first * size, turning = 2 * job->pairs * size, after = job->width * size - before - turning;
   for (; rows > 0; rows--, x += next_x, y += next_y, table += next_table) {
@@ -171,7 +171,7 @@ static const NAME(Run) NAME(runs)[5][4] = {EVERY(0, 0), EVERY(1, 0), EVERY(1, 1)
 
 /* One row whose channels are strided, or written in the other order. */
 static void NAME(buffered)(const Job *job, const Job *row, NAME(Run) run, char *y, int64_t y_step, const char *x, int64_t x_step, const float *table) {
-  const int64_t size = job->dtype == F32 ? 4 : 2, before = job->first, turning = 2 * job->pairs, end = before + turning;
+  const int64_t size = dtype_of_rows(job) == F32 ? 4 : 2, before = job->first, turning = 2 * job->pairs, end = before + turning;
   char read[8 * MAX_PAIRS], turned[8 * MAX_PAIRS];
   if (y != x) {
     copy_channels(y, y_step, x, x_step, before, size);
@@ -203,10 +203,14 @@ static void NAME(heads)(const Job *job, const Tensor *of, NAME(Run) run, const f
     for (int64_t i = 0; i < tokens; i++) run(job, out + i * out_token, in + i * in_token, table + i * stride, heads, out_head, in_head, 0);
 }
 
+#include "norm.h"
+#include "slots.h"
+
 static void NAME(turn)(const Job *job, int64_t first, int64_t last) {
   float table[TILE_FLOATS] __attribute__((aligned(64))), cosine[MAX_PAIRS], sine[MAX_PAIRS];
-  const NAME(Run) run = NAME(runs)[job->dtype == F32 ? 0 : 2 * job->dtype - 1 + job->rounded][2 * job->interleaved + job->streamed];
-  const int order = job->interleaved ? (job->dtype == BF16 ? PLAIN : TWICE) : job->dtype == BF16 ? APART : PLAIN;
+  const int dtype = dtype_of_rows(job);
+  const NAME(Run) run = NAME(runs)[dtype == F32 ? 0 : 2 * dtype - 1 + job->rounded][2 * job->interleaved + job->streamed];
+  const int order = job->interleaved ? (dtype == BF16 ? PLAIN : TWICE) : dtype == BF16 ? APART : PLAIN;
   const int64_t stride = token_floats(job), per_tile = tile_tokens(job), per_entry = (job->tokens + per_tile - 1) / per_tile;
   const int64_t groups = job->per_head ? job->of[0].heads : 1;
   for (int64_t tile = first; tile < last; tile++) {
@@ -220,8 +224,12 @@ static void NAME(turn)(const Job *job, int64_t first, int64_t last) {
         else from_tables(cosine, sine, &job->tables, job->pairs, batch, g, start + i);
         NAME(stage)(table + i * stride, table + i * stride + stride / 2, cosine, sine, job->pairs, job->blocks, job->sign, order);
       }
-      for (int m = 0; m < job->count; m++)
-        NAME(heads)(job, &job->of[m], run, table, entry, start, tokens, g, job->per_head ? 1 : job->of[m].heads);
+      for (int m = 0; m < job->count; m++) {
+        const int64_t heads = job->per_head ? 1 : job->of[m].heads;
+        if (job->slots.of && m) NAME(to_slots)(job, run, table, entry, tile / per_entry, start, tokens);
+        else if (job->norm.rounding) NAME(norm_heads)(job, m, run, table, entry, start, tokens, g, heads);
+        else NAME(heads)(job, &job->of[m], run, table, entry, start, tokens, g, heads);
+      }
     }
   }
   NAME(fence)(job->streamed);

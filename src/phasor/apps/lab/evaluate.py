@@ -1,0 +1,172 @@
+"""How far a trained model reaches: loss by context length and by position, accuracy of the tasks by length."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...checks import whole
+from ...spec import RotarySpec
+from .data import Text, randomness
+from .model import Decoder
+from .run import RunConfig, check_text
+from .tasks import DEPTHS, TASKS, accuracy, passkey_rows
+
+TIMES = (1.0, 1.5, 2.0, 4.0, 8.0, 16.0)  # context lengths, in training lengths
+AT_ONCE = 8192  # tokens of one forward pass
+BINS = 64  # points of the curve over positions
+TASK_SEED = 2**31  # far from the seeds of training
+ROWS = 64  # questions of a task per length
+
+
+def lengths_of(trained: int, times: Sequence[float] = TIMES) -> list[int]:
+    """Context lengths as multiples of the training length.
+
+    >>> lengths_of(64, (1, 1.5, 2))
+    [64, 96, 128]
+    """
+    if not times or min(times) <= 0:
+        raise ValueError(f"times must be positive multiples of the training length, got {list(times)}")
+    return sorted({max(1, round(trained * t)) for t in times})
+
+
+def windows(text: Tensor, length: int, tokens: int, stride: int | None = None, longest: int = 0) -> Iterator[Tensor]:
+    """Batches of windows ``[n, length + 1]`` (inputs and targets, shifted by one) over the same scored tokens.
+
+    Without ``stride`` windows tile the first ``tokens`` bytes, and every token is scored. With it, a window starts
+    every ``stride`` bytes and only its last ``stride`` tokens are scored; all lengths score the ``tokens`` bytes that
+    follow the first ``longest - stride``.
+    """
+    step = stride or length
+    first = max(longest, length) - length if stride else 0
+    starts = torch.arange(first, first + tokens, step)
+    for some in starts.split(max(1, AT_ONCE // length)):
+        yield text[some[:, None] + torch.arange(length + 1)].long()
+
+
+@torch.no_grad()
+def token_losses(
+    model: Decoder,
+    text: Tensor,
+    length: int,
+    tokens: int,
+    *,
+    stride: int | None = None,
+    longest: int = 0,
+    rotary: RotarySpec | None = None,
+) -> Tensor:
+    """Loss in nats of every scored token, float64 ``[windows, length]``, or ``[windows, stride]``."""
+    losses = []
+    for rows in windows(text, length, tokens, stride, longest):
+        logits = model(rows[:, :-1], rotary=rotary)
+        loss = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), reduction="none").view(len(rows), -1)
+        losses.append(loss[:, -(stride or length) :].double())
+    return torch.cat(losses)
+
+
+def evaluate(
+    model: Decoder,
+    config: RunConfig,
+    text: Text | None = None,
+    *,
+    times: Sequence[float] = TIMES,
+    tokens: int = 65_536,
+    stride: int | None = None,
+) -> dict[str, Any]:
+    """Loss (or, for a task, accuracy) at ``times`` the training length, as plain JSON data with its protocol.
+
+    About ``tokens`` held-out bytes are scored, the same ones at every length. A length that an encoding cannot reach
+    (learned vectors end with the training length) has no number but a reason.
+    """
+    lengths = lengths_of(config.model.length, times)
+    if config.task != "text":
+        return _evaluate_task(model, config, lengths)
+    check_text(config, text)
+    assert text is not None
+    tokens = check_budget(text, lengths[-1], tokens, stride)
+    by_length: list[dict[str, Any]] = []
+    by_position = None
+    for length in lengths:
+        try:
+            losses = token_losses(model, text.held_out, length, tokens, stride=stride, longest=lengths[-1])
+        except ValueError as error:
+            by_length.append({"length": length, "loss": None, "reason": str(error)})
+            continue
+        by_length.append({"length": length, "loss": float(losses.mean())})
+        by_position = None if stride else {"length": length, **_binned(losses.mean(0), max(1, lengths[-1] // BINS))}
+    return {
+        "task": "text",
+        "protocol": protocol(tokens, stride),
+        "unit": "nats per byte",
+        "trained_length": config.model.length,
+        "tokens": tokens,
+        "by_length": by_length,
+        "by_position": by_position,
+    }
+
+
+def check_budget(text: Text, longest: int, tokens: int, stride: int | None = None) -> int:
+    """``tokens`` rounded so that windows of the longest length fit evenly and inside the held-out text."""
+    whole("tokens", tokens)
+    if stride is not None:
+        whole("stride", stride)
+    unit, lead = (stride, longest - stride) if stride else (longest, 0)
+    room = (len(text.held_out) - 1 - lead) // unit
+    if room < 1 or lead < 0:
+        raise ValueError(
+            f"the held-out text (the last tenth, {len(text.held_out)} bytes) must hold one window of {longest} bytes"
+            + (f" with a stride of at most that, got {stride}" if stride else "")
+            + "; give more text or smaller lengths"
+        )
+    return unit * min(room, max(1, tokens // unit))
+
+
+def protocol(tokens: int, stride: int | None) -> str:
+    """In words, what the numbers mean."""
+    how = (
+        f"windows of the context length start every {stride} bytes and their last {stride} bytes are scored"
+        if stride
+        else "windows of the context length do not overlap, and every byte is scored with what its window has before it"
+    )
+    return f"The same {tokens:,} held-out bytes (from the last tenth of the text) at every context length; {how}."
+
+
+def _binned(by_position: Tensor, size: int) -> dict[str, list[float]]:
+    bins = by_position.split(size)
+    return {
+        "position": [i * size + (len(b) - 1) / 2 for i, b in enumerate(bins)],
+        "loss": [float(b.mean()) for b in bins],
+    }
+
+
+@torch.no_grad()
+def _evaluate_task(model: Decoder, config: RunConfig, lengths: list[int]) -> dict[str, Any]:
+    results: list[dict[str, Any]] = []
+    for length in lengths:
+        try:
+            if config.task == "passkey":
+                results += [{"length": length, "depth": d, **_score(model, config.task, length, d)} for d in DEPTHS]
+            else:
+                results.append({"length": length, **_score(model, config.task, length)})
+        except ValueError as error:
+            results.append({"length": length, "accuracy": None, "exact": None, "reason": str(error)})
+    return {
+        "task": config.task,
+        "protocol": f"{ROWS} fresh questions per length"
+        + (" and depth" if config.task == "passkey" else "")
+        + "; accuracy is per answer byte, each given the true bytes before it; exact is whole answers.",
+        "unit": "share right",
+        "trained_length": config.model.length,
+        "by_length": results,
+    }
+
+
+def _score(model: Decoder, task: str, length: int, depth: float | None = None) -> dict[str, float]:
+    rng = randomness(TASK_SEED, length)
+    rows = TASKS[task](rng, ROWS, length) if depth is None else passkey_rows(rng, ROWS, length, depth)
+    each = max(1, AT_ONCE // length)
+    logits = torch.cat([model(tokens) for tokens in rows[0].split(each)])
+    per_byte, exact = accuracy(logits, rows[1])
+    return {"accuracy": per_byte, "exact": exact}

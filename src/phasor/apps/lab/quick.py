@@ -1,0 +1,74 @@
+"""The whole lab in a minute and a half: three encodings trained, evaluated, the rotary one extended, one page."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..runs import checkpoint
+from . import results
+from .data import Text, read_text
+from .evaluate import evaluate
+from .extend import extend
+from .model import ModelConfig
+from .parallel import threads
+from .report import report
+from .run import RunConfig
+from .train import load_model, train
+
+
+def quick(
+    out_dir: str | Path,
+    text: Sequence[str | Path] = (),
+    *,
+    encodings: Sequence[str] = ("sinusoidal", "rotary", "alibi"),
+    schemes: Sequence[str] = ("none", "linear", "ntk", "yarn"),
+    times: Sequence[float] = (1, 1.5, 2, 4, 8),
+    tokens: int = 600_000,
+    batch: int = 16,
+    scored: int = 16_384,
+    seed: int = 0,
+    progress: bool = True,
+    command: str = "",
+    say: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Train, evaluate, extend and report into ``out_dir``; returns the numbers of ``report.json``.
+
+    The text is the Python standard library's unless ``text`` names files. ``tokens`` is the budget of each model (the
+    time is nearly proportional), ``scored`` the held-out bytes of every evaluation. Killed and called again, it goes on
+    where it was.
+    """
+    out, source = Path(out_dir), read_text(text)
+    about = {"command": command, "text": ", ".join(source.names)}
+    folders = []
+    for encoding in encodings:
+        model_config = ModelConfig(encoding=encoding)
+        config = RunConfig(model=model_config, seed=seed, tokens=tokens, batch=batch, source=source.sha256)
+        folders.append(out / "runs" / config.name)
+        with threads(1):
+            train(config, folders[-1], source, progress=progress, about=about)
+            _measure(folders[-1], source, schemes, times, scored)
+    numbers = report(folders, out)
+    for name, section in numbers["sections"].items():
+        if name in ("loss_by_length", "extension_table"):
+            say(table_text(name, section["curves"]))
+    say(f"open {(out / 'report.html').resolve()}")
+    return numbers
+
+
+def _measure(folder: Path, text: Text, schemes: Sequence[str], times: Sequence[float], scored: int) -> None:
+    model, config = load_model(folder)
+    evaluation = evaluate(model, config, text, times=times, tokens=scored)
+    checkpoint.write_json(folder / results.EVALUATION, evaluation)
+    if config.model.encoding == "rotary" and schemes:
+        extension = extend(model, config, text, schemes=schemes, tokens=scored)
+        checkpoint.write_json(folder / results.EXTENSION, extension)
+
+
+def table_text(title: str, curves: dict[str, Any]) -> str:
+    """Curves as a table for a terminal: a row per name, a column per point, means over seeds."""
+    columns = sorted({x for curve in curves.values() for x, _ in curve})
+    lines = [f"{title.replace('_', ' '):<18}" + "".join(f"{x:>9g}" for x in columns)]
+    for name, curve in curves.items():
+        cells = {x: sum(v) / len(v) for x, v in curve if v}
+        lines.append(f"  {name:<16}" + "".join(f"{cells[x]:>9.3f}" if x in cells else f"{'–':>9}" for x in columns))
+    return "\n".join(lines) + "\n"

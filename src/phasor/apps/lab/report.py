@@ -1,0 +1,150 @@
+"""One page of results that needs nothing else: figures inside, numbers beside them, protocol and commands."""
+
+import base64
+import html
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from ..runs import checkpoint
+from . import results
+from .figures import Curve, curves, png
+
+CAPTIONS = {
+    "loss_by_length": "Up to the dotted line all have been trained. Beyond it a flat line is an encoding that reaches "
+    "further, a rising one an encoding that does not.",
+    "loss_by_position": "Loss of the byte at each position of the longest context: where a line turns upwards is how "
+    "far that encoding reaches.",
+    "extension_table": "Each scheme at the length that it was set up for, without fine-tuning: lower is better.",
+    "extension_curves": "Each scheme set up for the largest factor, at all lengths: what it costs on short contexts "
+    "is on the left.",
+    "copy": "Share of a copied string that is right, by the length of the whole sequence.",
+    "passkey": "Share of a hidden key that is found again, by the length of the text around it (mean of five depths).",
+}
+
+
+def report(folders: Sequence[str | Path], out: str | Path) -> dict[str, Any]:
+    """Write ``report.html``, the figures as PNG and ``report.json`` into ``out``; returns what the JSON says.
+
+    ``folders`` are runs or folders of runs. Several seeds of one encoding become a mean and a range. Raises
+    ``ValueError`` if nothing was evaluated yet, or if texts, training lengths or protocols differ.
+    """
+    runs = results.gather(folders)
+    out = Path(out)
+    data = _numbers(runs)
+    figures = {name: png(figure) for name, figure in _figures(data).items()}
+    for name, image in figures.items():
+        checkpoint.write_atomically(out / f"{name}.png", image)
+    checkpoint.write_json(out / "report.json", data)
+    checkpoint.write_atomically(out / "report.html", _page(data, figures).encode())
+    return data
+
+
+def _numbers(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    text, extended = results.of_task(runs, "text"), [run for run in runs if run["extension"]]
+    results.one_value([*text, *extended], "text", lambda r: r["run"]["source"])
+    trained = results.one_value(runs, "training length", lambda r: r["run"]["model"]["length"])
+    data: dict[str, Any] = {"trained_length": trained, "sections": {}}
+
+    def add(name: str, protocol: str | None, points: Mapping[str, Curve]) -> None:
+        if points:
+            data["sections"][name] = {"protocol": protocol, "curves": points}
+
+    measured = results.one_value(text, "protocol", lambda r: r["evaluation"]["protocol"])
+    add("loss_by_length", measured, results.by_length(runs, "text", "loss"))
+    add("loss_by_position", measured, results.by_position(runs))
+    stretched = results.one_value(extended, "extension protocol", lambda r: r["extension"]["protocol"])
+    add("extension_table", stretched, results.extensions(runs, "table", "factor"))
+    add("extension_curves", stretched, results.extensions(runs, "curves", "length"))
+    for task in ("copy", "passkey"):
+        asked = results.one_value(results.of_task(runs, task), "protocol", lambda r: r["evaluation"]["protocol"])
+        add(task, asked, results.by_length(runs, task, "accuracy"))
+    data["runs"] = [{"name": run["name"], **run["run"]} for run in runs]
+    data["commands"] = sorted({run["about"]["command"] for run in runs if run["about"].get("command")})
+    data["texts"] = sorted({run["about"]["text"] for run in runs if run["about"].get("text")})
+    return data
+
+
+def _figures(data: dict[str, Any]) -> dict[str, Any]:
+    trained, loss, length = data["trained_length"], "loss (nats per byte)", "context length (bytes)"
+    looks: dict[str, dict[str, Any]] = {
+        "loss_by_length": {"title": "Loss by context length", "xlabel": length, "ylabel": loss, "trained": trained},
+        "loss_by_position": {
+            "title": "Loss by position",
+            "xlabel": "position in the context (bytes)",
+            "ylabel": loss,
+            "trained": trained,
+            "log": False,
+            "markers": False,
+        },
+        "extension_table": {
+            "title": "Extension without fine-tuning",
+            "xlabel": "times the trained length",
+            "ylabel": loss,
+        },
+        "extension_curves": {
+            "title": "Set up for the largest factor, at all lengths",
+            "xlabel": length,
+            "ylabel": loss,
+            "trained": trained,
+        },
+    }
+    for task in ("copy", "passkey"):
+        looks[task] = {
+            "title": f"Task: {task}",
+            "xlabel": "sequence length (bytes)",
+            "ylabel": "answer bytes right (share)",
+            "trained": trained,
+            "share": True,
+        }
+    return {name: curves(section["curves"], **looks[name]) for name, section in data["sections"].items()}
+
+
+def _page(data: dict[str, Any], figures: dict[str, bytes]) -> str:
+    sections = []
+    for name, image in figures.items():
+        section = data["sections"][name]
+        source = "data:image/png;base64," + base64.b64encode(image).decode()
+        numbers = "" if name == "loss_by_position" else _table(section["curves"])
+        sections.append(
+            f'<section id="{name}"><figure><img src="{source}" alt="{html.escape(CAPTIONS[name])}">'
+            f"<figcaption>{html.escape(CAPTIONS[name])}</figcaption></figure>{numbers}"
+            f"<p><small>Protocol: {html.escape(section['protocol'] or '')}</small></p></section>"
+        )
+    template = Template((files(__package__) / "report.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        sections="\n".join(sections),
+        runs="\n".join(_run_row(run) for run in data["runs"]),
+        commands=html.escape("\n".join(data["commands"]) or "(called from Python)"),
+        texts=html.escape("; ".join(data["texts"]) or "made by the tasks"),
+        trained=data["trained_length"],
+    )
+
+
+def _table(points: Mapping[str, Curve]) -> str:
+    columns = sorted({x for curve in points.values() for x, _ in curve})
+    head = "".join(f"<th>{x:g}</th>" for x in columns)
+    rows = []
+    for name, curve in points.items():
+        cells = dict(curve)
+        rows.append(f"<tr><th>{html.escape(name)}</th>" + "".join(f"<td>{_cell(cells.get(x))}</td>" for x in columns))
+    head = f"<thead><tr><th></th>{head}</tr></thead>"
+    return f'<div class="scroll"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def _cell(values: Sequence[float] | None) -> str:
+    if not values:
+        return "–"
+    mean = f"{sum(values) / len(values):.3f}"
+    return mean if len(values) == 1 else f"{mean}<br><small>{min(values):.2f}–{max(values):.2f}</small>"
+
+
+def _run_row(run: dict[str, Any]) -> str:
+    model = run["model"]
+    shape = f"{model['layers']} layers, {model['dim']} wide, {model['heads']} heads of {model['dim'] // model['heads']}"
+    training = (
+        f"{run['tokens']:,} tokens, batch {run['batch']} × {model['length']}, lr {run['lr']:g}, seed {run['seed']}"
+    )
+    return f"<tr><th>{html.escape(run['name'])}</th><td>{shape}</td><td>{training}</td></tr>"

@@ -1,0 +1,98 @@
+"""RunConfig: everything that decides the weights a run ends with."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ...checks import number, whole
+from .data import Text
+from .model import ModelConfig
+from .tasks import SHORTEST, TASKS, copy_symbols
+
+KINDS = ("text", *TASKS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """One training run. Two runs with equal configs end with equal weights, to the bit on one machine.
+
+    ``tokens`` is the budget, rounded up to whole steps of ``batch * model.length`` tokens; ``source`` is the SHA-256 of
+    the text, "" for the tasks, which make their own data. The learning rate rises over ``warmup`` (a share of the
+    steps) to ``lr`` and falls to a tenth of it along a cosine.
+
+    >>> config = RunConfig(model=ModelConfig(length=64), tokens=100_000, batch=32)
+    >>> config.steps, config.name
+    (49, 'text-rotary-seed0')
+    """
+
+    model: ModelConfig
+    task: str = "text"
+    seed: int = 0
+    tokens: int = 1_433_600
+    batch: int = 32
+    lr: float = 3e-3
+    warmup: float = 0.05
+    weight_decay: float = 0.01
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.task not in KINDS:
+            raise ValueError(f"task must be one of {', '.join(KINDS)}, got {self.task!r}")
+        whole("seed", self.seed, at_least=0)
+        if self.seed >= 2**31:
+            raise ValueError(f"seed must be below 2**31, got {self.seed}")
+        whole("tokens", self.tokens)
+        whole("batch", self.batch)
+        number("lr", self.lr, above=0)
+        number("weight_decay", self.weight_decay, at_least=0)
+        number("warmup", self.warmup, at_least=0)
+        if self.warmup > 1:
+            raise ValueError(f"warmup must be at most 1 (a share of the steps), got {self.warmup}")
+        if self.task != "text" and self.model.length < SHORTEST[self.task]:
+            least = SHORTEST[self.task]
+            raise ValueError(f"length must be at least {least} for the task {self.task}, got {self.model.length}")
+        if self.task == "copy":
+            copy_symbols(self.model.length)
+
+    @property
+    def steps(self) -> int:
+        return -(-self.tokens // (self.batch * self.model.length))
+
+    @property
+    def name(self) -> str:
+        """The name of the run's folder."""
+        return f"{self.task}-{self.model.encoding}-seed{self.seed}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "RunConfig":
+        """Inverse of `to_dict`. Raises ``ValueError`` if the keys are not those of this version."""
+        flat = {**data, "model": data.get("model", {})}
+        for kind, keys in ((cls, flat), (ModelConfig, flat["model"])):
+            known = {f.name for f in fields(kind)}
+            if set(keys) != known:
+                raise ValueError(f"run must have the keys {sorted(known)}, got {sorted(keys)}: another version's?")
+        return cls(**{**flat, "model": ModelConfig(**flat["model"])})
+
+    def differences(self, other: "RunConfig") -> dict[str, tuple[Any, Any]]:
+        """``{field: (mine, other's)}`` of all that differs.
+
+        >>> RunConfig(model=ModelConfig()).differences(RunConfig(model=ModelConfig(encoding="alibi"), seed=1))
+        {'encoding': ('rotary', 'alibi'), 'seed': (0, 1)}
+        """
+        mine, theirs = ({**c.to_dict()["model"], **c.to_dict()} for c in (self, other))
+        return {key: (mine[key], theirs[key]) for key in mine if key != "model" and mine[key] != theirs[key]}
+
+
+def check_text(config: RunConfig, text: Text | None) -> None:
+    """Raise ``ValueError`` unless ``text`` is the run's text: present if the task needs it, and the same bytes."""
+    if config.task != "text":
+        return
+    if text is None:
+        raise ValueError("text must be given for the task 'text', got None; read one with read_text")
+    if text.sha256 != config.source:
+        raise ValueError(
+            f"text must be the one of the run (sha256 {config.source[:12]}…), got {', '.join(text.names)} "
+            f"with {text.sha256[:12]}…; give the files it was trained on"
+        )

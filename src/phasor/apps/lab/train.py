@@ -1,0 +1,179 @@
+"""Training: batches are a function of (seed, step), so a run that was killed goes on as if nothing had happened."""
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..runs import checkpoint
+from ..runs.progress import Progress
+from .data import Text
+from .log import Log
+from .model import Decoder
+from .parallel import Group, averaging, process_group
+from .run import RunConfig, check_text
+from .tasks import IGNORE, task_batch
+
+CHECKPOINT, METRICS, RUN = "checkpoint.pt", "metrics.jsonl", "run.json"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run: its folder, the loss of its last step in nats per scored token, and its speed here."""
+
+    folder: Path
+    config: RunConfig
+    resumed_at: int
+    loss: float
+    tokens_per_second: float
+
+
+def train(
+    config: RunConfig,
+    folder: str | Path,
+    text: Text | None = None,
+    *,
+    checkpoint_every: int = 100,
+    about: dict[str, Any] | None = None,
+    progress: bool = False,
+) -> Trained:
+    """Train in ``folder``, or go on from its checkpoint: the final weights are the same to the bit.
+
+    Writes ``checkpoint.pt`` (weights, optimizer, step) every ``checkpoint_every`` steps, ``metrics.jsonl`` (one line a
+    step) and ``run.json`` (the config and ``about``). Under torchrun every process takes its share of each batch, and
+    the losses are those of one process to float rounding.
+
+    Raises ``ValueError`` if the folder holds a run with another config, naming what differs, and ``OSError`` if the
+    disk is full; the last checkpoint stays.
+    """
+    folder = Path(folder)
+    check_text(config, text)
+    with process_group() as group:
+        if config.batch % group.size:
+            raise ValueError(f"batch must be a multiple of the {group.size} processes, got {config.batch}")
+        session = _Session(config, text, group)
+        first = session.resume(folder / CHECKPOINT)
+        group.barrier()  # nobody writes before everybody has read
+        if group.first:
+            for partial in folder.glob(f"*{checkpoint.PARTIAL}"):
+                partial.unlink()
+            checkpoint.write_json(folder / RUN, {"run": config.to_dict(), "about": about or {}})
+        speed, start = 0.0, time.perf_counter()
+        with (
+            Log(folder / METRICS, first, group.first) as log,
+            Progress(config.name, first, config.steps, progress and group.first) as bar,
+        ):
+            for step in range(first, config.steps):
+                loss = session.step(step)
+                speed = (step + 1 - first) * config.batch * config.model.length / (time.perf_counter() - start)
+                bar.advance(loss, speed)
+                log.add(step, loss, speed)
+                if group.first and ((step + 1) % checkpoint_every == 0 or step + 1 == config.steps):
+                    log.sync()
+                    checkpoint.save(folder / CHECKPOINT, session.state(step + 1))
+        return Trained(folder, config, first, log.last_loss, speed)
+
+
+class _Session:
+    """The model and its optimizer between two steps."""
+
+    def __init__(self, config: RunConfig, text: Text | None, group: Group) -> None:
+        self.config, self.text, self.group = config, text, group
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            self.model = Decoder(config.model)
+        self.parallel = averaging(self.model, group)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=config.weight_decay, fused=True
+        )
+
+    def step(self, step: int) -> float:
+        """One update. Returns the mean loss over the scored tokens of the whole batch."""
+        config, group = self.config, self.group
+        tokens, targets = batch(config, self.text, step)
+        scored = int((targets != IGNORE).sum())
+        for options in self.optimizer.param_groups:
+            options["lr"] = learning_rate(config, step)
+        logits = self.parallel(group.share(tokens))
+        # Gradients are averaged over processes, so each divides the sum of its rows by its share of all scored tokens.
+        loss = summed_loss(logits, group.share(targets)) / scored
+        (loss * group.size).backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        value = float(group.total(loss.detach()))
+        if not math.isfinite(value):
+            raise ValueError(
+                f"lr must let the training converge, got lr={config.lr:g} and a loss of {value} at {step=}"
+            )
+        return value
+
+    def state(self, step: int) -> dict[str, Any]:
+        weights = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return {"run": self.config.to_dict(), "step": step, **weights}
+
+    def resume(self, path: Path) -> int:
+        """The step to go on with: 0 if there is no checkpoint."""
+        if not path.exists():
+            return 0
+        state = checkpoint.load(path)
+        if differences := self.config.differences(RunConfig.from_dict(state["run"])):
+            told = "; ".join(f"{key} {theirs!r}, now {mine!r}" for key, (mine, theirs) in differences.items())
+            raise ValueError(
+                f"{path} must be of the same run, got one with {told}; "
+                "choose another folder, or delete it to start over"
+            )
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        return int(state["step"])
+
+
+def batch(config: RunConfig, text: Text | None, step: int) -> tuple[Tensor, Tensor]:
+    """The global batch of a step."""
+    if text is not None and config.task == "text":
+        return text.batch(config.seed, step, config.batch, config.model.length)
+    return task_batch(config.task, config.seed, step, config.batch, config.model.length)
+
+
+def summed_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
+
+
+def learning_rate(config: RunConfig, step: int) -> float:
+    """Linear warmup, then a cosine down to a tenth.
+
+    >>> from .model import ModelConfig
+    >>> config = RunConfig(model=ModelConfig(length=1), batch=1, tokens=100, lr=1.0, warmup=0.1)
+    >>> learning_rate(config, 0), learning_rate(config, 9), round(learning_rate(config, 99), 3)
+    (0.1, 1.0, 0.1)
+    """
+    warm = max(1, round(config.warmup * config.steps))
+    if step < warm:
+        return config.lr * (step + 1) / warm
+    done = (step + 1 - warm) / max(1, config.steps - warm)
+    return config.lr * (0.55 + 0.45 * math.cos(math.pi * done))
+
+
+def load_model(folder: str | Path) -> tuple[Decoder, RunConfig]:
+    """The model of a finished run, ready to be evaluated.
+
+    Raises ``ValueError`` if there is no checkpoint or the run is not finished.
+    """
+    path = Path(folder) / CHECKPOINT
+    if not path.is_file():
+        raise ValueError(f"run must be a folder with {CHECKPOINT}, as `phasor lab train` makes it, got {str(folder)!r}")
+    state = checkpoint.load(path)
+    config = RunConfig.from_dict(state["run"])
+    if state["step"] < config.steps:
+        raise ValueError(
+            f"run must be finished, got {str(folder)!r} at step {state['step']} of {config.steps}; "
+            "repeat its `phasor lab train` command to go on"
+        )
+    model = Decoder(config.model)
+    model.load_state_dict(state["model"])
+    return model.eval(), config

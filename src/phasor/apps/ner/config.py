@@ -1,0 +1,122 @@
+"""What decides a span model, and what decides its training."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from ...checks import flag, number, whole
+from ...heads import EfficientGlobalPointer, GlobalPointer
+from .data.merge import Mode
+
+HEADS = {"efficient": EfficientGlobalPointer, "global-pointer": GlobalPointer}
+ENCODERS = ("bilstm", "transformer", "pretrained")
+POSITIONS = ("rotary", "none")
+
+
+class _Settings:
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)  # type: ignore[call-overload]
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Inverse of `to_dict`. Raises ``ValueError`` if the keys are not those of this version."""
+        known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+        if set(data) != known:
+            raise ValueError(f"settings must have the keys {sorted(known)}, got {sorted(data)}: another version's?")
+        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in data.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(_Settings):
+    """The architecture. ``labels`` in the order of the head's types; ``vocab`` tokens.
+
+    ``encoder`` is ``"bilstm"`` or ``"transformer"``, ``layers`` layers of width ``dim`` (``heads`` of them attend), on
+    embeddings of tokens. ``"pretrained"`` is a transformers encoder, which has all these settings in a config of its
+    own. ``encoder_positions="none"`` leaves a transformer without any knowledge of order. Longer texts than
+    ``max_length`` tokens are cut into windows that overlap by ``overlap``.
+
+    >>> ModelConfig(labels=("name",), vocab=100).encoder
+    'bilstm'
+    """
+
+    labels: tuple[str, ...]
+    vocab: int
+    encoder: str = "bilstm"
+    encoder_positions: str = "rotary"
+    dim: int = 192
+    layers: int = 2
+    heads: int = 4
+    dropout: float = 0.2
+    head: str = "efficient"
+    head_dim: int = 64
+    rotary: bool = True
+    max_length: int = 256
+    overlap: int = 64
+
+    def __post_init__(self) -> None:
+        if not self.labels:
+            raise ValueError("labels must name at least one type, got none: are there entities in the training data?")
+        for name, value, known in (
+            ("encoder", self.encoder, ENCODERS),
+            ("encoder_positions", self.encoder_positions, POSITIONS),
+            ("head", self.head, tuple(HEADS)),
+        ):
+            if value not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        for name in ("vocab", "dim", "layers", "heads", "head_dim", "max_length"):
+            whole(name, getattr(self, name))
+        flag("rotary", self.rotary)
+        whole("overlap", self.overlap, at_least=0)
+        if self.overlap >= self.max_length:
+            raise ValueError(f"overlap must be below max_length = {self.max_length}, got {self.overlap}")
+        number("dropout", self.dropout, at_least=0)
+        if self.dropout >= 1:
+            raise ValueError(f"dropout must be below 1, got {self.dropout}")
+        if self.dim % (2 * self.heads):
+            raise ValueError(f"dim must be a multiple of 2 heads = {2 * self.heads}, got {self.dim}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(_Settings):
+    """The training. Two runs with equal configs on equal data end with equal weights, to the bit on one machine.
+
+    The learning rate rises over ``warmup`` (a share of the steps) to ``lr`` and falls to 0 along a cosine; that of the
+    head peaks at ``head_lr`` (default: 0.001 on a pretrained encoder, whose ``lr`` is too small for it, else ``lr``).
+    What is evaluated and saved is the running mean of the weights with ``average`` as its decay (0: the last weights).
+    Training stops early when dev F1, once above 0, has not improved for ``patience`` epochs (0: never).
+    """
+
+    seed: int = 0
+    epochs: int = 10
+    batch: int = 32
+    lr: float = 3e-3
+    head_lr: float | None = None
+    warmup: float = 0.05
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    average: float = 0.99
+    patience: int = 5
+    threshold: float = 0.5
+    mode: Mode = "nested"
+    bfloat16: bool = False
+
+    def __post_init__(self) -> None:
+        whole("seed", self.seed, at_least=0)
+        if self.seed >= 2**31:
+            raise ValueError(f"seed must be below 2**31, got {self.seed}")
+        whole("epochs", self.epochs)
+        whole("batch", self.batch)
+        whole("patience", self.patience, at_least=0)
+        number("lr", self.lr, above=0)
+        if self.head_lr is not None:
+            number("head_lr", self.head_lr, above=0)
+        number("clip", self.clip, above=0)
+        number("weight_decay", self.weight_decay, at_least=0)
+        flag("bfloat16", self.bfloat16)
+        for name in ("warmup", "threshold", "average"):
+            number(name, getattr(self, name), at_least=0)
+            if getattr(self, name) > 1:
+                raise ValueError(f"{name} must be at most 1, got {getattr(self, name)}")
+        if self.average == 1:
+            raise ValueError("average must be below 1, or the mean stays at the random start, got 1")
+        if self.mode not in ("all", "nested", "flat"):
+            raise ValueError(f"mode must be one of all, nested, flat, got {self.mode!r}")

@@ -1,0 +1,168 @@
+"""Entities laid on the tokens of a tokenizer, long texts in windows; what cannot be laid is counted."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+from unicodedata import category
+
+from ....checks import whole
+from .encoded import Encoded, Report
+from .example import Entity, Example
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+
+def align(
+    examples: Sequence[Example],
+    tokenizer: "Tokenizer",
+    labels: Sequence[str],
+    *,
+    max_length: int | None = None,
+    stride: int | None = None,
+) -> tuple[list[Encoded], Report]:
+    """The windows of all examples in order, with their entities as spans of tokens, and a count of what was lost.
+
+    ``max_length``: tokens of a window, special ones included; None: one window a text. ``stride``: the tokens that
+    two neighbouring windows share (default: half of those that are not special). Every entity of up to ``stride + 1``
+    tokens lies in at least one window, and is a span of each that holds it. A text without tokens gives no window.
+    The tokenizer's own truncation and padding are not used.
+    """
+    types = {label: i for i, label in enumerate(labels)}
+    size, stride = _window(tokenizer, max_length, stride)
+    windows: list[Encoded] = []
+    lost: list[tuple[str, Entity, str]] = []
+    for index, (example, encoding) in enumerate(zip(examples, _encode(tokenizer, examples), strict=True)):
+        tokens = _all_tokens(example.text, encoding, index)
+        spans, misaligned = _spans(tokens, example, types)
+        cut = list(_cut(tokens, _content(encoding), size, stride, spans))
+        windows += cut
+        held = {(t, i + w.shift, j + w.shift) for w in cut for t, i, j in w.spans}
+        lost += [(example.source, entity, "misaligned") for entity in misaligned]
+        lost += [(example.source, entity, "truncated") for span, entity in spans.items() if span not in held]
+    count = Counter(reason for *_, reason in lost)
+    entities = sum(len(example.entities) for example in examples)
+    return windows, Report(
+        entities=entities,
+        kept=entities - len(lost),
+        misaligned=count["misaligned"],
+        truncated=count["truncated"],
+        crossing=sum(_crossing(example.entities) for example in examples),
+        lost=tuple(lost),
+    )
+
+
+def _window(tokenizer: "Tokenizer", max_length: int | None, stride: int | None) -> tuple[int | None, int]:
+    """The tokens of a window that are not special, and those that two share."""
+    if max_length is None:
+        return None, 0
+    special = tokenizer.num_special_tokens_to_add(False)
+    whole("max_length", max_length, at_least=special + 1)
+    size = max_length - special
+    if stride is None:
+        return size, size // 2
+    whole("stride", stride, at_least=0)
+    if stride >= size:
+        raise ValueError(f"stride must be below max_length less the special tokens, {size} here, got {stride}")
+    return size, stride
+
+
+def _encode(tokenizer: "Tokenizer", examples: Sequence[Example]) -> "list[Encoding]":
+    truncation, padding = tokenizer.truncation, tokenizer.padding
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    try:
+        return tokenizer.encode_batch([example.text for example in examples])
+    finally:
+        if truncation:
+            tokenizer.enable_truncation(**truncation)
+        if padding:
+            tokenizer.enable_padding(**padding)
+
+
+def _all_tokens(text: str, encoding: "Encoding", example: int) -> Encoded:
+    covered = bytearray(len(text))
+    for start, end in encoding.offsets:
+        covered[start:end] = b"\1" * (end - start)
+    offsets = [_characters(text, covered, start, end) for start, end in encoding.offsets]
+    special = [bool(s) or i == j for s, (i, j) in zip(encoding.special_tokens_mask, offsets, strict=True)]
+    return Encoded(encoding.ids, offsets, special, example, [])
+
+
+def _characters(text: str, covered: bytearray, start: int, end: int) -> tuple[int, int]:
+    """The characters of a token as people see them.
+
+    Without the white space that many tokenizers put before a word (a token of white space alone keeps it), and with
+    the combining marks after it that normalization took away or joined to its last letter.
+    """
+    if text[start:end].strip():
+        while text[start].isspace():
+            start += 1
+        while text[end - 1].isspace():
+            end -= 1
+        while end < len(text) and not covered[end] and category(text[end]).startswith("M"):
+            end += 1
+    return start, end
+
+
+def _spans(
+    tokens: Encoded, example: Example, types: dict[str, int]
+) -> tuple[dict[tuple[int, int, int], Entity], list[Entity]]:
+    """The entities by (type, first token, last token), and those that do not begin and end with tokens."""
+    begins: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    for token, ((start, end), special) in enumerate(zip(tokens.offsets, tokens.special, strict=True)):
+        if not special:
+            begins.setdefault(start, token)
+            ends[end] = token
+    spans, misaligned = {}, []
+    for entity in example.entities:
+        if entity.label not in types:
+            raise ValueError(
+                f"labels must hold every label, got {entity.label!r} at {example.source} beside {list(types)}"
+            )
+        first, last = begins.get(entity.start), ends.get(entity.end)
+        if first is None or last is None or first > last:
+            misaligned.append(entity)
+        else:
+            spans[types[entity.label], first, last] = entity
+    return spans, misaligned
+
+
+def _content(encoding: "Encoding") -> range:
+    """The tokens between those that the tokenizer puts around every text."""
+    content = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
+    return range(content[0], content[-1] + 1) if content else range(0)
+
+
+def _cut(
+    tokens: Encoded, content: range, size: int | None, stride: int, spans: Collection[tuple[int, int, int]]
+) -> Iterator[Encoded]:
+    if all(tokens.special):
+        return
+    first, last = content.start, content.stop
+    size = size or len(content)
+    for start in [*range(first, last - size, size - stride), max(first, last - size)]:
+        stop = min(start + size, last)
+        pick = [*range(first), *range(start, stop), *range(last, len(tokens.ids))]
+        yield Encoded(
+            [tokens.ids[i] for i in pick],
+            [tokens.offsets[i] for i in pick],
+            [tokens.special[i] for i in pick],
+            tokens.example,
+            [(t, i - start + first, j - start + first) for t, i, j in spans if start <= i and j < stop],
+            shift=start - first,
+        )
+
+
+def _crossing(entities: Sequence[Entity]) -> int:
+    crossed = set()
+    ordered = sorted(entities)
+    for i, a in enumerate(ordered):
+        for j in range(i + 1, len(ordered)):
+            b = ordered[j]
+            if b.start >= a.end:  # and so do all that follow
+                break
+            if a.start < b.start and a.end < b.end:
+                crossed |= {i, j}
+    return len(crossed)

@@ -1,0 +1,73 @@
+"""From texts to predictions: windows, scores, spans, and the windows of a text merged."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ...heads import Span, decode
+from .batches import by_length, collate
+from .data import Example
+from .data.align import Encoded, align
+from .data.merge import Mode, Prediction, merge
+from .model import Saved, SpanModel
+
+
+def predict(
+    saved: Saved, texts: Sequence[str], *, threshold: float | None = None, mode: Mode | None = None, batch: int = 32
+) -> list[list[Prediction]]:
+    """The entities of each text as half-open character spans with probabilities, in the order of the text.
+
+    ``threshold`` (a probability) and ``mode`` are by default those of the training. Texts of any length: longer ones
+    than the model's windows are cut and merged.
+    """
+    config, about = saved.model.config, saved.about["train"]
+    examples = [Example(text, (), f"text {i + 1}") for i, text in enumerate(texts)]
+    windows, _ = align(examples, saved.tokenizer, config.labels, max_length=config.max_length, stride=config.overlap)
+    return predict_windows(
+        saved.model,
+        windows,
+        len(texts),
+        threshold=about["threshold"] if threshold is None else threshold,
+        mode=mode or about["mode"],
+        batch=batch,
+    )
+
+
+@torch.no_grad()
+def predict_windows(
+    model: SpanModel,
+    windows: Sequence[Encoded],
+    examples: int,
+    *,
+    threshold: float,
+    mode: Mode,
+    batch: int = 32,
+    most: int | None = None,
+) -> list[list[Prediction]]:
+    """`predict` for texts that are cut already: ``windows`` of ``examples`` texts, as `align` gives them.
+
+    ``most``: spans per token that are looked at, the best ones. A model that has just begun calls half of all cells
+    entities, which is millions.
+    """
+    device = next(model.parameters()).device
+    model.eval()
+    found: list[list[Span]] = [[] for _ in windows]
+    for indices in by_length(windows, batch):
+        inputs = collate([windows[i] for i in indices]).to(device)
+        scores = model(inputs.ids, inputs.mask, inputs.content)
+        scores = (scores if most is None else _best(scores, most * scores.shape[-1])).cpu()
+        for i, spans in zip(indices, decode(scores, threshold=threshold, mode="all"), strict=True):
+            found[i] = spans
+    return merge(windows, found, model.config.labels, examples=examples, mode=mode)
+
+
+def _best(scores: Tensor, count: int) -> Tensor:
+    """``scores`` with -inf below the ``count`` best of each window.
+
+    >>> _best(torch.tensor([[[[3.0, 1.0], [0.0, 2.0]]]]), 2).tolist()
+    [[[[3.0, -inf], [-inf, 2.0]]]]
+    """
+    flat = scores.flatten(1)
+    least = flat.topk(min(count, flat.shape[1])).values[:, -1]
+    return scores.masked_fill(scores < least[:, None, None, None], float("-inf"))

@@ -1,0 +1,145 @@
+"""Norms of q and k that run together with the rotation behind them, in one pass."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..apply import TensorFormat, apply_qk_norm_rotary
+from ..kernels import Norm, Rounding
+from ..kernels.norm import normed
+from ..rotation import Rotation
+from ..tracing import watched
+from .agreement import NONE, Agreement, worst
+from .swap import original
+
+NAMES = (("q_norm", "k_norm"), ("q_layernorm", "k_layernorm"), ("query_layernorm", "key_layernorm"))
+EPS = ("variance_epsilon", "eps")
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+ROUNDINGS: tuple[Rounding, ...] = ("between", "before_weight")
+
+
+@dataclass(frozen=True)
+class Fused:
+    """How the norms of an attention module compute; plain data, equal for layers that are alike."""
+
+    names: tuple[str, str]
+    eps: float
+    unit_offset: bool
+    rounding: Rounding
+
+    def describe(self) -> str:
+        weight = "1 + weight" if self.unit_offset else "weight"
+        return f"RMSNorm, eps={self.eps:g}, {weight}, rounding={self.rounding!r}"
+
+    def turn(
+        self, q: Tensor, k: Tensor | None, rotation: Rotation, tensor_format: TensorFormat, kernel: str
+    ) -> tuple[Tensor, Tensor]:
+        """q and k, which the norms left as they were, normalised and turned."""
+        of_q, of_k = HELD.take(k is not None)
+        return apply_qk_norm_rotary(
+            q, k, rotation, of_q, of_k, eps=self.eps, unit_offset=self.unit_offset, rounding=self.rounding,
+            across_heads=of_q is not None and len(of_q) != q.shape[-1], tensor_format=tensor_format, kernel=kernel,
+        )  # fmt: skip
+
+
+class Held(threading.local):
+    """The norms that are to leave their input as it is, while an attention module runs, and those that have."""
+
+    norms: tuple[nn.Module, ...] = ()
+    left: tuple[nn.Module, ...] = ()
+
+    @contextmanager
+    def holding(self, norms: tuple[nn.Module, ...]) -> Iterator[None]:
+        before = self.norms, self.left
+        self.norms, self.left = norms, ()
+        try:
+            yield
+            if self.left:
+                raise AssertionError("a norm was left to the rotation, and the model's code did not rotate")
+        finally:
+            self.norms, self.left = before
+
+    def leave(self, norm: nn.Module) -> bool:
+        if not any(norm is held for held in self.norms):
+            return False
+        self.left += (norm,)
+        return True
+
+    def take(self, both: bool) -> tuple[Tensor | None, Tensor | None]:
+        """The weights of the norms that left q and k as they were."""
+        left, self.left = self.left, ()
+        if len(left) != 1 + both:
+            raise AssertionError(f"{1 + both} norms must have been left to the rotation, and {len(left)} were")
+        weights = {id(norm): getattr(norm, "weight", None) for norm in left}
+        return (weights[id(self.norms[0])], weights[id(self.norms[1])]) if both else (weights[id(left[0])], None)
+
+
+HELD = Held()
+
+
+@dataclass(frozen=True)
+class LeftNorm:
+    """Methods for a norm: it leaves its input as it is where a rotation has taken over what it does."""
+
+    def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
+        def forward(self: nn.Module, *given: Any, **more: Any) -> Any:
+            return given[0] if HELD.leave(self) else cls.forward(self, *given, **more)
+
+        return {"forward": forward}
+
+
+def fusing(names: tuple[str, str], fused: Callable, plain: Callable) -> Callable:
+    """A forward pass that holds the norms; ``plain`` where something watches them, or compiles."""
+
+    def forward(self: nn.Module, *given: Any, **more: Any) -> Any:
+        norms = tuple(getattr(self, name) for name in names)
+        if watched() or any(_seen(norm) for norm in norms):
+            return plain(self, *given, **more)
+        with HELD.holding(norms):
+            return fused(self, *given, **more)
+
+    return forward
+
+
+def _seen(norm: nn.Module) -> bool:
+    """Whether something else looks at what a norm gives, or has changed it since."""
+    return original(norm) is None or "forward" in vars(norm) or any(getattr(norm, name) for name in HOOKS)
+
+
+def norms_of(module: nn.Module) -> tuple[str, str] | None:
+    """The names of its norms of q and k, if it has both."""
+    return next((n for n in NAMES if all(isinstance(getattr(module, m, None), nn.Module) for m in n)), None)
+
+
+def compare_norm(norm: nn.Module, names: tuple[str, str], dtypes: tuple[torch.dtype, ...]) -> tuple[Any, Agreement]:
+    """The `Fused` that agrees best with what a norm does, with random weights in its place."""
+    eps = next((value for name in EPS if isinstance(value := getattr(norm, name, None), float)), None)
+    weight = getattr(norm, "weight", None)
+    if eps is None or len(list(norm.parameters())) > 1 or weight is None or weight.ndim != 1:
+        return None, NONE
+    random = torch.Generator().manual_seed(0)
+    values, x = (torch.randn(*size, len(weight), generator=random, device="cpu") for size in ((), (2, 5)))
+    probe: Any = deepcopy(norm).to_empty(device="cpu")
+    best: tuple[Any, Agreement] = None, NONE
+    for unit_offset, rounding in product((False, True), ROUNDINGS):
+        found = []
+        for dtype in dtypes:
+            probe = probe.to(dtype)
+            with torch.no_grad():
+                probe.weight.copy_(values)
+                try:
+                    theirs = probe.forward(x.to(dtype))
+                except Exception:
+                    return None, NONE
+            asked = Norm(None, None, eps, unit_offset, False, False, rounding)
+            found.append(Agreement.of(theirs, normed(x.to(dtype), probe.weight.detach(), asked, -3, dtype)))
+        if worst(found).steps < best[1].steps:
+            best = Fused(names, eps, unit_offset, rounding), worst(found)
+    return best

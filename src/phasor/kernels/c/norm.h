@@ -1,0 +1,234 @@
+/* RMSNorm of heads with the rotation, and its way back. Part of rows.h.
+
+   Squares are added in the order of torch's kernels on x86-64, with every set of instructions: the bits of the plain
+   expression there. Half precision is widened first; what is rounded between the steps is what job.h says. */
+
+/* Some blocks of 32 products, in 32 running sums. */
+INLINE void NAME(columns)(float *sum, const float *a, const float *b, int64_t blocks) {
+  enum { W = NAME(W), PARTS = 32 / W };
+  F part[PARTS];
+  for (int v = 0; v < PARTS; v++) part[v] = NAME(load)(a + v * W) * NAME(load)(b + v * W);
+  for (int64_t i = 1; i < blocks; i++)
+    for (int v = 0; v < PARTS; v++) part[v] += NAME(load)(a + 32 * i + v * W) * NAME(load)(b + 32 * i + v * W);
+  for (int v = 0; v < PARTS; v++) NAME(store)(sum + v * W, part[v], 0);
+}
+/* Many of them: sums of 16 blocks are summed, and sums of 16 such sums. */
+static NOINLINE void NAME(many_columns)(float *sum, const float *a, const float *b, int64_t blocks) {
+  enum { LEVELS = 4, EACH = 16 };
+  float of[LEVELS][32] = {{0}};
+  for (int64_t i = 0; i < blocks;) {
+    const int64_t now = blocks - i < EACH ? blocks - i : EACH;
+    NAME(columns)(of[0], a + 32 * i, b + 32 * i, now);
+    i += now;
+    for (int level = 1; now == EACH && level < LEVELS; level++) {
+      for (int c = 0; c < 32; c++) { of[level][c] += of[level - 1][c]; of[level - 1][c] = 0; }
+      if (i >> 4 * level & 15) break;
+    }
+  }
+  for (int c = 0; c < 32; c++) sum[c] = of[0][c] + of[1][c] + of[2][c] + of[3][c];
+}
+/* The sum of a[i] b[i]: what fills no block goes to the first eight sums, what fills no eight comes first in the end. */
+static NOINLINE float NAME(dot)(const float *a, const float *b, int64_t n) {
+  float sum[32] __attribute__((aligned(64))) = {0}, total = 0;
+  const int64_t blocks = n / 32;
+  if (blocks && blocks < 16) NAME(columns)(sum, a, b, blocks);
+  else if (blocks) NAME(many_columns)(sum, a, b, blocks);
+  int64_t j = 32 * blocks;
+  for (; j + 8 <= n; j += 8) for (int c = 0; c < 8; c++) sum[c] += a[j + c] * b[j + c];
+  for (; j < n; j++) total += a[j] * b[j];
+  for (int c = 0; c < 8; c++) sum[c] = sum[c] + sum[8 + c] + sum[16 + c] + sum[24 + c];
+  for (int c = 0; c < 8; c++) total += sum[c];
+  return total;
+}
+
+/* One head as floats, and back, rounded to its dtype. */
+INLINE void NAME(get)(float *restrict to, const char *from, int64_t step, int64_t n, int dtype) {
+  enum { W = NAME(W) };
+  const uint16_t *x = (const uint16_t *)from;
+  int64_t i = 0;
+  if (dtype == F32) {
+    for (; step == 1 && i + W <= n; i += W) NAME(store)(to + i, NAME(load)((const float *)from + i), 0);
+    for (; i < n; i++) to[i] = ((const float *)from)[i * step];
+    return;
+  }
+  for (; step == 1 && i + 2 * W <= n; i += 2 * W) {
+    F low, high;
+    if (dtype == BF16) NAME(load_bf16_in_order)(x + i, &low, &high);
+    else NAME(load_f16)(x + i, &low, &high);
+    NAME(store)(to + i, low, 0);
+    NAME(store)(to + i + W, high, 0);
+  }
+  for (; i < n; i++) to[i] = dtype == BF16 ? from_bf16(x[i * step]) : from_f16(x[i * step]);
+}
+INLINE void NAME(put)(char *to, int64_t step, const float *restrict from, int64_t n, int dtype) {
+  enum { W = NAME(W) };
+  uint16_t *y = (uint16_t *)to;
+  int64_t i = 0;
+  if (dtype == F32) {
+    for (; step == 1 && i + W <= n; i += W) NAME(store)((float *)to + i, NAME(load)(from + i), 0);
+    for (; i < n; i++) ((float *)to)[i * step] = from[i];
+    return;
+  }
+  for (; step == 1 && i + 2 * W <= n; i += 2 * W) {
+    const F low = NAME(load)(from + i), high = NAME(load)(from + i + W);
+    if (dtype == BF16) NAME(store_bf16_in_order)(y + i, low, high);
+    else NAME(store_f16)(y + i, low, high, 0);
+  }
+  for (; i < n; i++) y[i * step] = dtype == BF16 ? to_bf16(from[i]) : to_f16(from[i]);
+}
+
+INLINE F NAME(all)(float value) {
+  float same[NAME(W)];
+  for (int i = 0; i < NAME(W); i++) same[i] = value;
+  return NAME(load)(same);
+}
+
+/* 1 / sqrt(mean of squares + eps) */
+INLINE float NAME(root)(const float *x, int64_t n, float eps) {
+  return 1.0f / __builtin_sqrtf(NAME(dot)(x, x, n) / (float)n + eps);
+}
+
+/* Some heads: all of one token, or one of some tokens. `next` is from one to the next in bytes; a mean is of each, or of
+   all together. In the buffers they lie `pitch` apart, in whole registers if each has a mean of its own. */
+typedef struct {
+  const Job *job, *row;
+  const Tensor *of;
+  NAME(Run) run;
+  const float *table, *weight;
+  const char *in, *kept;
+  char *out;
+  int64_t heads, next_in, next_kept, next_out, next_table, pitch;
+} NAME(Group);
+enum { NAME(ROOM) = MAX_NORM + LANES + 512 }; /* two buffers do not lie a multiple of a page apart */
+typedef float NAME(Buffer)[NAME(ROOM)] __attribute__((aligned(64)));
+
+INLINE void NAME(turn_group)(const NAME(Group) *g, char *y, int64_t next_y, int64_t y_step, const char *x, int64_t next_x, int64_t x_step) {
+  if (!g->job->through) { g->run(g->job, y, x, g->table, g->heads, next_y, next_x, g->next_table); return; }
+  for (int64_t h = 0; h < g->heads; h++)
+    NAME(buffered)(g->job, g->row, g->run, y + h * next_y, y_step, x + h * next_x, x_step, g->table + h * g->next_table);
+}
+INLINE void NAME(get_group)(const NAME(Group) *g, float *x, const char *from, int64_t next, int64_t step) {
+  const int64_t width = g->job->width;
+  for (int64_t h = 0; h < g->heads; h++) {
+    for (int64_t z = 0; z < 4 * width; z += 64) __builtin_prefetch(from + (h + 8) * next + z, 0, 3);
+    NAME(get)(x + h * g->pitch, from + h * next, step, width, g->job->dtype);
+  }
+}
+/* How many channels have one mean, and how many such means there are. What follows them in a buffer becomes zero. */
+INLINE int64_t NAME(means)(const NAME(Group) *g, float *x, int64_t *channels) {
+  const int across = g->job->norm.across;
+  const int64_t n = *channels = across ? g->heads * g->job->width : g->job->width, count = across ? 1 : g->heads;
+  for (int64_t i = 0; i < count && n % LANES; i++) memset(x + i * g->pitch + n, 0, (size_t)(LANES - n % LANES) * sizeof *x);
+  return count;
+}
+
+static NOINLINE void NAME(norm_group)(const NAME(Group) *g) {
+  NAME(Buffer) x, y;
+  const Job *job = g->job;
+  const int64_t width = job->width, from = g->of->in_channel, to = g->of->out_channel, pitch = g->pitch;
+  const int dtype = job->dtype, rows = dtype_of_rows(job), after = job->norm.after;
+  const int64_t size = rows == F32 ? 4 : 2;
+  if (!after) NAME(get_group)(g, x, g->in, g->next_in, from);
+  else if (rows == dtype) {
+    NAME(turn_group)(g, (char *)y, size * pitch, 1, g->in, g->next_in, from);
+    NAME(get_group)(g, x, (char *)y, size * pitch, 1);
+  } else {
+    NAME(get_group)(g, y, g->in, g->next_in, from);
+    NAME(turn_group)(g, (char *)x, 4 * pitch, 1, (char *)y, 4 * pitch, 1);
+  }
+  int64_t n;
+  const int64_t means = NAME(means)(g, x, &n);
+  float roots[MAX_NORM / LANES + 1];
+  for (int64_t i = 0; i < means; i++) roots[i] = NAME(root)(x + i * pitch, n, job->norm.eps);
+  const int rounded = job->norm.rounding == BEFORE_WEIGHT ? dtype : F32;
+  for (int64_t i = 0; i < means; i++) {
+    const F r = NAME(all)(roots[i]);
+    float *head = x + i * pitch;
+    for (int64_t j = 0; j < n; j += NAME(W)) {
+      F v = NAME(load)(head + j) * r;
+      if (rounded != F32) v = rounded == BF16 ? NAME(round_bf16)(v) : NAME(round_f16)(v);
+      if (g->weight) v = v * NAME(load)(g->weight + j);
+      NAME(store)(head + j, v, 0);
+    }
+  }
+  if (!after && rows == F32) {
+    const int there = dtype == F32;
+    NAME(turn_group)(g, there ? g->out : (char *)y, there ? g->next_out : 4 * pitch, there ? to : 1, (char *)x, 4 * pitch, 1);
+    if (there) return;
+  } else if (!after) {
+    for (int64_t h = 0; h < g->heads; h++) NAME(put)((char *)y + h * 2 * pitch, 1, x + h * pitch, width, dtype);
+    NAME(turn_group)(g, g->out, g->next_out, to, (char *)y, 2 * pitch, 1);
+    return;
+  }
+  for (int64_t h = 0; h < g->heads; h++) NAME(put)(g->out + h * g->next_out, to, (after ? x : y) + h * pitch, width, dtype);
+}
+
+/* From the gradient of what a group gave to that of what it was given, and what it adds to that of the weights. */
+static NOINLINE void NAME(norm_back)(const NAME(Group) *g, float *sums) {
+  NAME(Buffer) x, d, y;
+  const Job *job = g->job;
+  const int64_t pitch = g->pitch;
+  NAME(get_group)(g, x, g->kept, g->next_kept, g->of->kept_channel);
+  NAME(get_group)(g, y, g->in, g->next_in, g->of->in_channel);
+  NAME(turn_group)(g, (char *)d, 4 * pitch, 1, (char *)y, 4 * pitch, 1);
+  int64_t n;
+  NAME(means)(g, d, &n);
+  const int64_t means = NAME(means)(g, x, &n);
+  float roots[MAX_NORM / LANES + 1];
+  for (int64_t i = 0; i < means; i++) roots[i] = NAME(root)(x + i * pitch, n, job->norm.eps);
+  for (int64_t i = 0; i < means; i++) {
+    const F r = NAME(all)(roots[i]);
+    float *normal = x + i * pitch, *up = d + i * pitch;
+    for (int64_t j = 0; j < n; j += NAME(W)) {
+      const F v = NAME(load)(normal + j) * r, u = NAME(load)(up + j);
+      NAME(store)(normal + j, v, 0);
+      if (sums) NAME(store)(sums + j, NAME(load)(sums + j) + u * v, 0);
+      if (g->weight) NAME(store)(up + j, u * NAME(load)(g->weight + j), 0);
+    }
+    const F mean = NAME(all)(NAME(dot)(up, normal, n) / (float)n);
+    for (int64_t j = 0; j < n; j += NAME(W)) NAME(store)(up + j, (NAME(load)(up + j) - NAME(load)(normal + j) * mean) * r, 0);
+  }
+  for (int64_t h = 0; h < g->heads; h++) NAME(put)(g->out + h * g->next_out, g->of->out_channel, d + h * pitch, job->width, job->dtype);
+}
+
+/* Some heads of one tensor in one tile, walked in the order in which the results lie in memory. Few products are summed
+   in float32 before the sum goes on in float64. */
+static void NAME(norm_heads)(const Job *job, int m, NAME(Run) run, const float *table, const int64_t *entry, int64_t start, int64_t tokens, int64_t head, int64_t heads) {
+  enum { FEW = 16 };
+  if (!heads) return;
+  const Tensor *of = &job->of[m];
+  const int across = job->norm.across, by_head = !across && of->out_head > of->out_token;
+  const int64_t size = job->dtype == F32 ? 4 : 2, stride = token_floats(job);
+  const int64_t pitch = across ? job->width : (job->width + LANES - 1) / LANES * LANES, channels = across ? heads * job->width : job->width;
+  const int64_t inner = by_head ? tokens : heads, outer = by_head ? heads : tokens, fit = MAX_NORM / pitch;
+  const int64_t most = across ? heads : fit < FEW ? fit : FEW;
+  Job row = *job;
+  row.first = 0;
+  row.width = 2 * job->pairs;
+  const int64_t in_token = size * of->in_token, kept_token = size * of->kept_token, out_token = size * of->out_token;
+  const int64_t in_head = size * of->in_head, kept_head = size * of->kept_head, out_head = size * of->out_head;
+  NAME(Group) g = {
+    .job = job, .row = &row, .of = of, .run = run, .weight = job->norm.weight[m], .pitch = pitch, .next_table = by_head ? stride : 0,
+    .next_in = by_head ? in_token : in_head, .next_kept = by_head ? kept_token : kept_head, .next_out = by_head ? out_token : out_head,
+  };
+  int64_t in = head * in_head + start * in_token, kept = head * kept_head + start * kept_token, out = head * out_head + start * out_token;
+  for (int i = 0; i < job->lead; i++) {
+    in += size * entry[i] * of->in_lead[i];
+    kept += size * entry[i] * of->kept_lead[i];
+    out += size * entry[i] * of->out_lead[i];
+  }
+  float sums[MAX_NORM + LANES] __attribute__((aligned(64)));
+  double *total = job->norm.back ? job->norm.sums[m] : NULL;
+  for (int64_t o = 0; o < outer; o++)
+    for (int64_t i = 0; i < inner; i += most) {
+      g.heads = inner - i < most ? inner - i : most;
+      g.table = table + stride * (by_head ? i : o);
+      g.in = of->in + in + o * (by_head ? in_head : in_token) + i * g.next_in;
+      g.out = of->out + out + o * (by_head ? out_head : out_token) + i * g.next_out;
+      if (!job->norm.back) { NAME(norm_group)(&g); continue; }
+      g.kept = of->kept + kept + o * (by_head ? kept_head : kept_token) + i * g.next_kept;
+      if (total) memset(sums, 0, (size_t)(channels + LANES) * sizeof *sums);
+      NAME(norm_back)(&g, total ? sums : NULL);
+      if (total) for (int64_t j = 0; j < channels; j++) total[j] += (double)sums[j];
+    }
+}

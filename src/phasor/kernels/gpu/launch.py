@@ -1,0 +1,122 @@
+"""Where the programs run: sizes and strides of q and k, and the grid, as numbers."""
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from triton import cdiv
+
+from ...layout import Layout
+from ..base import Order
+from .source import turn_heads
+
+TILE = 2048 if torch.version.hip else 1024  # pairs of one head that a program turns at once: eight for each thread
+HEADS = 8  # of q or of k that share the cosines of a program, at most
+
+
+class Angles(NamedTuple):
+    """What a launch needs to know of positions and steps, or of tables."""
+
+    tensors: tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]  # positions, steps, cos, sin
+    strides: tuple[int, int, int, int]  # of batch, head and token; and of pairs, or, of positions, of axes
+    batches: int
+    axes: int = 0  # none: tables
+    per_head: bool = False
+    factor: float = 1.0
+
+
+def of_positions(positions: tuple[Tensor, ...], steps: Tensor, factor: float) -> Angles:
+    """Positions of each axis, views of one tensor, ``[(B,) S]``; steps ``[axes, P]``."""
+    first = positions[0]
+    apart = int(positions[1].storage_offset() - first.storage_offset()) if len(positions) > 1 else 0
+    batched = first.ndim == 2 and first.shape[0] != 1
+    strides = (first.stride(0) if batched else 0, 0, first.stride(-1), apart)
+    return Angles((first, steps, None, None), strides, first.shape[0] if batched else 1, len(positions), factor=factor)
+
+
+def of_tables(cos: Tensor, sin: Tensor, per_head: bool) -> Angles:
+    """Tables ``[(B,) (H,) S, P]``."""
+    if cos.stride() != sin.stride():
+        cos, sin = cos.contiguous(), sin.contiguous()
+    batched = cos.ndim == 3 + per_head and cos.shape[0] != 1
+    strides = (cos.stride(0) if batched else 0, cos.stride(-3) if per_head else 0, cos.stride(-2), cos.stride(-1))
+    return Angles((None, None, cos, sin), strides, cos.shape[0] if batched else 1, per_head=per_head)
+
+
+@lru_cache(maxsize=512)
+def about(layout: Layout, tile: int) -> dict[str, Any]:
+    """The constants of a layout, and how many rows make a tile of it."""
+    rest = layout.head_dim - layout.rotary_dim
+    wide, rest_wide = _power_of_two(layout.pairs), _power_of_two(rest)
+    return {
+        "PAIRS": layout.pairs, "WIDE": wide, "BLOCKS": layout.blocks,
+        "READ_TWINS": layout.interleaved, "WRITE_TWINS": layout.interleaved != layout.permuted,
+        "FIRST": layout.turning.start, "REST": rest, "REST_WIDE": rest_wide, "REST_FIRST": layout.passing.start,
+        "ROWS": max(1, tile // max(wide, rest_wide // 2)),
+    }  # fmt: skip
+
+
+def grid(rows: int, of_q: int, of_k: int, tile_rows: int) -> tuple[tuple[int, int], int, int]:
+    """The numbers of programs, ``(tiles, groups)``; how many groups are of q; and how many heads are in a group."""
+    most = max(1, of_q, of_k)
+    heads = cdiv(most, cdiv(most, HEADS))  # groups of one size
+    q_groups = cdiv(of_q, heads)
+    return (cdiv(rows, tile_rows), q_groups + cdiv(of_k, heads)), q_groups, heads
+
+
+def turn(
+    q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, layout: Layout, order: Order,
+    negate: bool, rounded: bool,
+) -> None:  # fmt: skip
+    """Writes q and k, turned, to y and z, which may be q and k themselves. k has the batch of q."""
+    *x_strides, batch, of_q, tokens = axes_of(q, order)
+    *y_strides, _, _, _ = axes_of(y, order)
+    *k_strides, _, of_k, _ = axes_of(k, order) if k is not None else (0, 0, 0, 1, 1, 0, 1)
+    *z_strides, _, _, _ = axes_of(z, order) if z is not None else (0, 0, 0, 1, 1, 0, 1)
+    rows, constants = batch * tokens, about(layout, TILE)
+    programs, q_groups, heads = grid(rows, of_q, of_k, constants["ROWS"])
+    if 0 in programs:
+        return
+    strides = [*x_strides, *k_strides, *y_strides, *z_strides]
+    with _device_of(q):
+        turn_heads[programs](
+            q, q if k is None else k, y, y if z is None else z, *angles.tensors, angles.factor,
+            rows, tokens, of_q, of_k, q_groups, angles.batches, *strides, *angles.strides,
+            AXES=angles.axes, PER_HEAD=angles.per_head, NEGATE=negate, SCALED=angles.factor != 1, ROUNDED=rounded,
+            **constants | ({"REST": 0} if y is q and z is k else {}),
+            HEADS=heads, EVEN=of_q % heads == 0 and of_k % heads == 0, ONE_BATCH=batch == 1,
+            AT_REPEATS=angles.batches not in (1, batch), UNIT=strides[3::4] == [1, 1, 1, 1],
+            num_warps=4, enable_fp_fusion=False,
+        )  # fmt: skip
+
+
+def axes_of(x: Tensor, order: Order) -> tuple[int, int, int, int, int, int, int]:
+    """Strides of batch, head, token and channel; sizes of batch, heads and tokens. The batch must be one axis."""
+    shape, strides = x.shape, x.stride()
+    per, batch = batch_of(shape, strides, order)
+    assert per is not None
+    return per, strides[order.heads], strides[order.tokens], strides[-1], batch, shape[order.heads], shape[order.tokens]
+
+
+def batch_of(shape: Any, strides: Any, order: Order) -> tuple[int | None, int]:
+    """The stride of all batch axes taken as one, or None if no stride is; and its size."""
+    if order.batch is not None:
+        return strides[order.batch], shape[order.batch]
+    stride, size = 0, 1
+    for n, step in zip(reversed(shape[:-3]), reversed(strides[:-3]), strict=True):
+        if n != 1 and size == 1:
+            stride = step
+        elif n != 1 and step != stride * size:
+            return None, size
+        size *= n
+    return stride, size
+
+
+def _device_of(q: Tensor) -> AbstractContextManager[Any]:
+    return torch.cuda.device_of(q) if q.is_cuda else nullcontext()
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << max(0, n - 1).bit_length()

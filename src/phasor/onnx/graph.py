@@ -1,0 +1,154 @@
+"""A graph as read: who makes each value, what is constant, what follows from positions alone, what only moves."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .library import library
+
+# Nodes that put the elements of their first input (of all, for Concat) elsewhere, or turn their signs.
+MOVING = {
+    "Cast", "CastLike", "Concat", "Expand", "Flatten", "Gather", "Identity", "Neg", "Reshape", "Slice", "Split",
+    "Squeeze", "Transpose", "Unsqueeze",
+}  # fmt: skip
+# Nodes whose results no table of angles goes through: what comes out of them is data.
+DATA = {
+    "Attention", "BatchNormalization", "Conv", "Erf", "FusedMatMul", "Gelu", "Gemm", "GroupNormalization",
+    "GroupQueryAttention", "InstanceNormalization", "LayerNormalization", "MatMulInteger", "MatMulNBits",
+    "MultiHeadAttention", "QLinearMatMul", "QuickGelu", "RMSNormalization", "RotaryEmbedding", "Sigmoid",
+    "SimplifiedLayerNormalization", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "Softmax",
+}  # fmt: skip
+INTEGERS = (6, 7, 12, 13)  # int32, int64, uint32, uint64 in TensorProto.DataType
+
+
+class Graph:
+    """``nodes`` in order; ``makers``: value -> index of its node; ``users``: value -> indices of nodes that read it.
+
+    ``shapes``: value -> sizes, a number or the name of one that is free (None where nothing is known of it);
+    ``kinds``: value -> element type; ``inputs``: the names of those of the graph that are no constants.
+    """
+
+    def __init__(self, model: Any, folder: Path, typed: Any) -> None:
+        graph = model.graph
+        self.opsets, self.folder, self.ir_version = list(model.opset_import), folder, model.ir_version
+        self.nodes: list[Any] = list(graph.node)
+        self.tensors: dict[str, Any] = {t.name: t for t in graph.initializer}
+        for node in self.nodes:
+            if node.op_type == "Constant":
+                for value in (a.t for a in node.attribute if a.name == "value"):
+                    self.tensors[node.output[0]] = value
+        self.makers = {name: i for i, node in enumerate(self.nodes) for name in node.output if name}
+        self.users: dict[str, list[int]] = {}
+        for i, node in enumerate(self.nodes):
+            for name in dict.fromkeys(inputs_of(node)):
+                self.users.setdefault(name, []).append(i)
+                if self.makers.get(name, -1) >= i:
+                    raise ValueError(f"{name!r} is read before it is made")
+        self.inputs = [v.name for v in graph.input if v.name not in self.tensors]
+        self.shapes: dict[str, tuple[int | str | None, ...]] = {}
+        self.kinds: dict[str, int] = {}
+        for value in (*typed.input, *typed.value_info, *typed.output):
+            of = value.type.tensor_type
+            self.kinds[value.name] = of.elem_type
+            if of.HasField("shape"):
+                self.shapes[value.name] = tuple(map(_size, of.shape.dim))
+        self._positional: dict[str, bool] = {}
+
+    def array(self, name: str) -> np.ndarray:
+        """The values of a constant."""
+        found: np.ndarray = library().numpy_helper.to_array(self.tensors[name], str(self.folder))
+        return found
+
+    def positional(self, name: str) -> bool:
+        """Whether a value follows from constants, shapes and integer inputs alone."""
+        waiting = [name]
+        while waiting:  # a stack of our own: graphs are deeper than Python's
+            value = waiting[-1]
+            if value in self._positional:
+                waiting.pop()
+                continue
+            maker = self.makers.get(value)
+            if value in self.tensors or maker is None:
+                self._positional[value] = value in self.tensors or self.kinds.get(value) in INTEGERS
+                continue
+            node = self.nodes[maker]
+            if node.op_type in ("Constant", "Shape", "Size"):
+                self._positional[value] = True
+            elif node.op_type in DATA or self._weighs(node):
+                self._positional[value] = False
+            else:
+                unknown = [n for n in inputs_of(node) if n not in self._positional]
+                if unknown:
+                    waiting += unknown
+                    continue
+                self._positional[value] = all(self._positional[n] for n in inputs_of(node))
+        return self._positional[name]
+
+    def _weighs(self, node: Any) -> bool:
+        """Whether it is a product with a matrix of weights; that with a row of frequencies is none."""
+        tensors = [self.tensors[n] for n in node.input if n in self.tensors]
+        return node.op_type == "MatMul" and any(len(t.dims) == 2 and min(t.dims) > 3 for t in tensors)
+
+    def sources(self, name: str) -> dict[str, int]:
+        """The values from which this one comes by moving alone, itself among them -> the index of their nodes."""
+        found: dict[str, int] = {}
+        waiting = [name]
+        while waiting:
+            value = waiting.pop()
+            if value in found:
+                continue
+            found[value] = self.makers.get(value, -1)
+            node = self.nodes[found[value]] if found[value] >= 0 else None
+            if node is not None and node.op_type in MOVING:
+                data = node.input if node.op_type == "Concat" else node.input[:1]
+                waiting += [n for n in data if n not in self.tensors]
+        return found
+
+    def targets(self, name: str) -> dict[str, int]:
+        """The values that come from this one by moving alone, itself among them -> the index of their nodes."""
+        found: dict[str, int] = {}
+        waiting = [name]
+        while waiting:
+            value = waiting.pop()
+            if value in found:
+                continue
+            found[value] = self.makers.get(value, -1)
+            for i in self.users.get(value, []):
+                node = self.nodes[i]
+                if node.op_type in MOVING and value in (node.input if node.op_type == "Concat" else node.input[:1]):
+                    waiting += node.output
+        return found
+
+    def hidden(self) -> list[Any]:
+        """The nodes inside branches and loops, which are not looked into."""
+        return [inner for node in self.nodes for inner in _inside(node)]
+
+
+def inputs_of(node: Any) -> list[str]:
+    """What a node reads, what its branches read from outside included."""
+    own = [name for name in node.input if name]
+    for body in _bodies(node):
+        made = {n for inner in body.node for n in inner.output} | {t.name for t in body.initializer}
+        made |= {v.name for v in body.input}
+        own += [name for inner in body.node for name in inputs_of(inner) if name not in made]
+    return own
+
+
+def _bodies(node: Any) -> Iterable[Any]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _inside(node: Any) -> Iterator[Any]:
+    for body in _bodies(node):
+        for inner in body.node:
+            yield inner
+            yield from _inside(inner)
+
+
+def _size(dim: Any) -> int | str | None:
+    return dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None

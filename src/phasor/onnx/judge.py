@@ -1,0 +1,130 @@
+"""One rotation of a graph against the spec of its layer: fed with golden inputs, compared with golden results."""
+
+import dataclasses
+import re
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..configs import ModelRotary
+from ..golden.check import findings_of
+from ..golden.compare import compared
+from ..golden.files import Vectors
+from ..golden.kinds import Kind
+from ..golden.report import Finding
+from ..golden.tensors import TABLE, WIDEST, Tolerance, tensors_of
+from .asked import Asked, asked
+from .find import Place
+from .graph import Graph
+from .library import library
+from .run import Sizes, Unread, run
+
+END = re.compile(r"out of bounds for axis \d+ with size (\d+)")
+ROUNDING = {10: 2.0**-11, 16: 2.0**-8}  # half a step of float16 and bfloat16, as TensorProto.DataType numbers them
+NAME = "model.float32.k_out"
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """``finding``: the error, if there is one; ``notes``: what is worth knowing."""
+
+    finding: Finding | None
+    notes: tuple[str, ...]
+
+
+class Judge:
+    """Judges places of one graph by the kinds of layers of one model. Equal results are diagnosed once."""
+
+    def __init__(self, graph: Graph, model: ModelRotary) -> None:
+        self.graph, self.model = graph, model
+        self.done: dict[Any, list[Finding]] = {}
+
+    def judge(self, place: Place, kind: Kind) -> Judged:
+        """`Unread` where the place cannot be run by itself."""
+        assert kind.exact is not None
+        if place.fault:
+            raise Unread(place.fault)
+        if kind.exact.learned:
+            raise Unread("its frequencies are trained, and no config has them")
+        try:
+            return self._judged(place, kind, None)
+        except Unread as error:
+            if not (found := END.search(str(error))):
+                raise
+            rows = int(found[1])
+            judged = self._judged(place, kind, rows)
+            return dataclasses.replace(judged, notes=(*judged.notes, f"its tables end at position {rows - 1:,}"))
+
+    def _judged(self, place: Place, kind: Kind, rows: int | None) -> Judged:
+        runs = asked(self.graph, self.model, place, kind, rows)
+        positions = torch.cat([one.positions for one in runs], dim=-1)
+        golden = _vectors(kind, positions, self._half(place))
+        heads = golden.tensors[f"{kind.name}.k_in"][0, 0].split([one.positions.shape[-1] for one in runs])
+        y = torch.cat([self._turned(place, kind, head, one) for head, one in zip(heads, runs, strict=True)])
+        key = kind.name, tuple(positions.flatten().tolist()), y.numpy().tobytes(), self._half(place)
+        if key not in self.done:
+            other = {f"{kind.name}.{NAME}": y[None, None]}
+            self.done[key] = findings_of(golden, kind, compared(golden, other, kind))
+        found = self.done[key]
+        notes = [f.says for f in found if not f.error]
+        if self._half(place):
+            notes.append("its tables and products are in half precision")
+        return Judged(next((f for f in found if f.error), None), tuple(notes))
+
+    def _half(self, place: Place) -> float:
+        return ROUNDING.get(self.graph.kinds.get(place.before, 1), 0.0)
+
+    def _turned(self, place: Place, kind: Kind, head: Tensor, given: Asked) -> Tensor:
+        """``[S, D]``: what comes of ``head`` ``[S, D]``, put into every one of the graph."""
+        assert kind.exact is not None
+        layout, graph, sizes, tokens = kind.exact.layout, self.graph, given.sizes, given.sizes.tokens
+        row = torch.zeros(tokens, head.shape[-1])
+        row[given.rows] = head
+        shape = sizes.shape(graph.shapes.get(place.before))
+        if shape is None or len(shape) < 3:
+            raise Unread(f"the shape of what it turns, {place.before!r}, is not in the file")
+        axis = _token_axis(graph.shapes[place.before], shape, sizes, tokens)
+        whole, part, flat = layout.head_dim, layout.rotary_dim, len(shape) == 3
+        if shape[-1] == whole or (flat and shape[-1] % whole == 0):
+            fed = row
+        elif shape[-1] == part or (flat and shape[-1] % part == 0):
+            fed = layout.turned(row)
+        else:
+            raise Unread(f"its heads have {shape[-1]} channels, and those of the config {whole}")
+        heads = shape[-1] // fed.shape[-1]
+        spread = [1] * len(shape)
+        spread[axis], spread[-1] = tokens, shape[-1]
+        kind_of = library().helper.tensor_dtype_to_np_dtype(graph.kinds.get(place.before, 1))
+        x = np.broadcast_to(np.tile(fed.numpy(), heads).reshape(spread), shape).astype(kind_of)
+        y = run(graph, place.after, {place.before: x, **given.inputs}, sizes).astype(np.float64)
+        if y.shape != shape:
+            raise Unread(f"its result has the shape {list(y.shape)}, and what it turns {list(shape)}")
+        lines: np.ndarray = np.moveaxis(y, axis, -2).reshape(-1, tokens, heads, fed.shape[-1]).swapaxes(1, 2)
+        lines = lines.reshape(-1, tokens, fed.shape[-1])
+        if not (lines == lines[:1]).all() and not np.isnan(lines).any():
+            raise Unread("its heads are not turned alike")
+        got = torch.from_numpy(lines[0].copy())[given.rows]
+        return got if fed.shape == row.shape else layout.within(head.double(), got)
+
+
+def _token_axis(names: tuple[Any, ...], shape: tuple[int, ...], sizes: Sizes, tokens: int) -> int:
+    found = [a for a in range(len(shape) - 1) if shape[a] == tokens]
+    free = [a for a in found if isinstance(names[a], str)]
+    if not found:
+        raise Unread(f"what it turns has the shape {list(shape)}, and none of its axes the {tokens} tokens")
+    return next((a for a in (len(shape) - 2, 1, 0) if a in (free or found)), found[0])
+
+
+def _vectors(kind: Kind, positions: Tensor, half: float) -> Vectors:
+    """Golden vectors of one kind at these positions, k alone; with ``half`` a step wider, as half precision rounds."""
+    goldens = {f"{kind.name}.{n}": g for n, g in tensors_of(kind, positions, ("k",), 0).items()}
+    name = f"{kind.name}.{NAME}"
+    if half:
+        allowed = goldens[name].tolerance
+        wider = Tolerance(WIDEST * (TABLE + half) + allowed.absolute, 2 * half, allowed.per_radian)
+        goldens[name] = dataclasses.replace(goldens[name], tolerance=wider)
+    about = {n: {"kind": kind.name, "tolerance": dataclasses.asdict(g.tolerance)} for n, g in goldens.items()}
+    data = {"targets": ["k"], "softmax_factor": 1.0, "tensors": about}
+    return Vectors({kind.name: kind}, {n: g.tensor for n, g in goldens.items()}, data)

@@ -1,0 +1,86 @@
+"""What com.microsoft's operators mean: RotaryEmbedding, with other inputs than the standard one, and the one inside of
+GroupQueryAttention, which is taken apart.
+
+Source: onnxruntime, docs/ContribOperators.md, and contrib_ops/cpu/bert/rotary_embedding.cc.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from .library import library
+
+
+@lru_cache(maxsize=1)
+def operators() -> list[Any]:
+    library()
+    from onnx.reference.op_run import OpRun
+
+    class RotaryEmbedding(OpRun):
+        op_domain = "com.microsoft"
+
+        def _run(self, x: Any, ids: Any, cos: Any, sin: Any, **marks: Any) -> tuple[Any]:
+            return (turned(x, ids, cos, sin, **{name: value or 0 for name, value in marks.items()}),)
+
+    return [RotaryEmbedding]
+
+
+def apart(node: Any) -> list[Any]:
+    """What a GroupQueryAttention does to q and k, as nodes; to both at once where they come in one tensor.
+
+    Its tables are gathered by the order of the tokens, so they are looked at from position 0.
+    """
+    onnx = library()
+    marks = {a.name: a.i for a in node.attribute}
+    query, key, *_, cos, sin, ids = [*node.input, *[""] * 10][:10]
+    heads, kv = marks.get("num_heads", 0), marks.get("kv_num_heads", 0)
+    name, first = node.name or node.output[0], f"{node.output[0]}/first"
+    found = [onnx.helper.make_node("Constant", [], [first], value=onnx.numpy_helper.from_array(np.zeros(1, np.int64)))]
+    for value, count in ((query, heads if key else heads + 2 * kv), (key, kv)):
+        if value:
+            found.append(
+                onnx.helper.make_node(
+                    "RotaryEmbedding",
+                    [value, ids or first, cos, sin],
+                    [f"{node.output[0]}/{value}"],
+                    name=name,
+                    domain="com.microsoft",
+                    interleaved=marks.get("rotary_interleaved", 0),
+                    num_heads=count,
+                )
+            )
+    return found
+
+
+def turned(
+    x: np.ndarray,
+    ids: np.ndarray,
+    cos: np.ndarray,
+    sin: np.ndarray,
+    *,
+    interleaved: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+    is_packed_batching: int = 0,
+) -> np.ndarray:
+    """``x`` ``[B, S, heads * D]`` or ``[B, heads, S, D]``; tables ``[max, pairs]``; ``ids`` ``[B, S]``, or one."""
+    pairs = cos.shape[-1]
+    heads = x.swapaxes(1, 2) if x.ndim == 4 else x.reshape(*x.shape[:2], num_heads or x.shape[-1] // (2 * pairs), -1)
+    width = rotary_embedding_dim or heads.shape[-1]
+    if width != 2 * pairs:
+        raise ValueError(f"it turns {width} channels by tables of {pairs} pairs")
+    if scale not in (0.0, 1.0):
+        raise ValueError(f"it has the scale {scale:g}, which onnxruntime does not use")
+    rows = ids.reshape(-1)[0] + np.arange(heads.shape[1]) if ids.size == 1 else ids.reshape(heads.shape[:2])
+    c, s = (np.broadcast_to(t[rows], (*heads.shape[:2], pairs))[:, :, None] for t in (cos, sin))
+    turning = heads[..., :width]
+    a, b = (turning[..., 0::2], turning[..., 1::2]) if interleaved else (turning[..., :pairs], turning[..., pairs:])
+    y = np.concatenate((heads, np.zeros_like(heads[..., :0])), -1)
+    first, second = a * c - b * s, b * c + a * s
+    if interleaved:
+        y[..., 0:width:2], y[..., 1:width:2] = first, second
+    else:
+        y[..., :pairs], y[..., pairs:width] = first, second
+    return y.swapaxes(1, 2) if x.ndim == 4 else y.reshape(x.shape)

@@ -1,0 +1,104 @@
+"""Reading an ONNX file as data: nothing in it is run, and no file beside it is opened but those it may name."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from .graph import Graph
+from .library import library
+from .microsoft import apart
+
+LARGEST = 2**31  # bytes: no protobuf message can be longer
+INLINE = 2**16  # elements of a constant that shape inference may want to look at
+
+
+def read_graph(source: str | os.PathLike[str]) -> Graph:
+    """The graph of a file, its local functions written out, or ``ValueError`` in one line."""
+    path = Path(source)
+    if not path.is_file():
+        raise ValueError(f"the ONNX file must exist, got {str(source)!r}, which is absent or a folder")
+    if path.stat().st_size >= LARGEST:
+        raise ValueError(
+            f"{path} is longer than 2 GiB, which no ONNX file can be; its weights belong in files beside it"
+        )
+    onnx = library()
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(path.read_bytes())
+    except Exception as error:  # protobuf has classes of its own for every fault
+        raise ValueError(f"{path} is not an ONNX file, or is damaged ({_brief(error)})") from None
+    if not model.graph.node or not model.opset_import:
+        raise ValueError(f"{path} is not an ONNX file, or is damaged (it holds no graph with nodes and opsets)")
+    for tensor in _tensors(model):
+        _check_external(onnx, path, tensor)
+    try:
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
+        _take_apart(model)
+        return Graph(model, path.resolve().parent, _with_shapes(onnx, model))
+    except Exception as error:
+        raise ValueError(f"{path} is damaged ({_brief(error)})") from None
+
+
+def _take_apart(model: Any) -> None:
+    """The rotations inside of attention operators as nodes of their own, in front of them."""
+    nodes = list(model.graph.node)
+    del model.graph.node[:]
+    for node in nodes:
+        if node.op_type == "GroupQueryAttention" and any(a.name == "do_rotary" and a.i for a in node.attribute):
+            model.graph.node.extend(apart(node))
+            node.attribute.remove(next(a for a in node.attribute if a.name == "do_rotary"))
+        model.graph.node.append(node)
+    if "com.microsoft" not in {entry.domain for entry in model.opset_import}:
+        model.opset_import.add(domain="com.microsoft", version=1)
+
+
+def _tensors(model: Any) -> list[Any]:
+    inside = [a.t for node in model.graph.node for a in node.attribute if a.HasField("t")]
+    return [*model.graph.initializer, *inside]
+
+
+def _check_external(onnx: Any, path: Path, tensor: Any) -> None:
+    """A tensor that lies in another file must lie beside this one, whole."""
+    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+        return
+    info = {entry.key: entry.value for entry in tensor.external_data}
+    place, folder = info.get("location", ""), path.resolve().parent
+    file = (folder / place).resolve()
+    if not place or Path(place).is_absolute() or not file.is_relative_to(folder):
+        raise ValueError(
+            f"{path} keeps {tensor.name!r} in {place!r}, which is not in its folder; nothing else is opened"
+        )
+    if not file.is_file():
+        raise ValueError(f"{path} keeps {tensor.name!r} in {place!r}, which is absent; put that file beside it")
+    try:
+        start, length = int(info.get("offset", 0)), int(info.get("length", 0))
+    except ValueError:
+        start, length = -1, 0
+    if start < 0 or length < 0 or start + length > file.stat().st_size:
+        raise ValueError(f"{path} keeps {tensor.name!r} beyond the end of {place!r}; one of the two files is cut short")
+
+
+def _with_shapes(onnx: Any, model: Any) -> Any:
+    """The graph with the shapes that can be inferred, large constants left out; the graph as it is where that fails."""
+    light = onnx.ModelProto()
+    light.CopyFrom(model)
+    large = [t for t in light.graph.initializer if _size(t) > INLINE]
+    for tensor in large:
+        light.graph.initializer.remove(tensor)
+        light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+    try:
+        return onnx.shape_inference.infer_shapes(light, data_prop=True).graph
+    except Exception:  # it has no class for its errors; what it would have told is then unknown
+        return model.graph
+
+
+def _size(tensor: Any) -> int:
+    count = 1
+    for dim in tensor.dims:
+        count *= dim
+    return count
+
+
+def _brief(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,0 +1,284 @@
+"""The benchmark of a GPU, with a clock that only stands in for one: all but the device's time is the same."""
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from phasor.bench import read, run, write
+from phasor.bench.case import DTYPES, Setting
+from phasor.bench.gpu import CASES, Clock, CudaClock, run_on
+from phasor.bench.gpu.cases import decoded, named
+from phasor.bench.gpu.given import text
+from phasor.bench.gpu.peers import PEERS
+from phasor.bench.gpu.plot import plot, shares
+from phasor.bench.gpu.run import measure
+
+from .fakes import install
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+import performance
+
+
+class StandIn(Clock):
+    """A clock of this machine's CPU that moves by itself: each instant is a second later than the last."""
+
+    device = "cpu"
+
+    def __init__(self):
+        self.moment, self.waits, self.graphs = 0.0, 0, []
+
+    def about(self):
+        return {"name": "a stand-in", "capability": "0.0"}
+
+    def now(self):
+        self.moment += 1.0
+        return self.moment
+
+    def before(self):
+        self.waits += 1
+
+    def captured(self, call, times):
+        self.graphs.append(times)
+        return lambda: [call() for _ in range(times)]
+
+
+@pytest.fixture
+def no_peers(monkeypatch):
+    """Only transformers and torch: the compiler takes long."""
+    monkeypatch.setattr("phasor.bench.gpu.cases.PEERS", PEERS[:1])
+    monkeypatch.setattr("phasor.bench.gpu.run.PEERS", PEERS[:1])
+
+
+CELLS = [(case, dtype, layout) for case in CASES for dtype in case.dtypes for layout in case.layouts]
+IDS = [f"{case.name}-{dtype}-{layout}" for case, dtype, layout in CELLS]
+
+
+@pytest.mark.parametrize("case, dtype, layout", CELLS, ids=IDS)
+def test_peers_called_as_documented_do_what_phasor_does(monkeypatch, case, dtype, layout):
+    """One rounding apart; those that round their tables to the dtype of q, two more."""
+    install(monkeypatch)
+    monkeypatch.setattr("phasor.bench.gpu.cases.PEERS", PEERS[:-1])  # the compiler has a test of its own
+    with torch.set_grad_enabled(case.gradient):
+        calls = case.make(Setting(DTYPES[dtype], layout == "interleaved", quick=True))
+        expected = calls.pop("phasor")()
+        calls.pop("copy_")
+        due = {peer.name for peer in PEERS[:-1] if peer.gradient or not case.gradient}
+        assert set(calls) == due - ({"Liger"} if layout == "interleaved" else set())
+        eps = torch.finfo(DTYPES[dtype]).eps
+        for name, call in calls.items():
+            if case.gradient:  # gradients of random numbers: the same shapes, all finite
+                assert sorted(g.numel() for g in call()) == sorted(g.numel() for g in expected)
+                continue
+            for got, right in zip(call(), expected, strict=True):
+                right = right if name in ("transformers", "Liger") else right.transpose(1, 2)
+                torch.testing.assert_close(
+                    got.reshape(right.shape), right, rtol=0, atol=16 * eps, msg=lambda m, n=name: f"{n}: {m}"
+                )
+
+
+def test_the_gradients_of_peers_are_transposed_rotations(monkeypatch):
+    """Of ones, so that all are of the same vector, whichever order of axes it has."""
+    install(monkeypatch)
+    monkeypatch.setattr(torch, "randn", lambda *shape, **more: torch.ones(*shape[0] if len(shape) == 1 else shape))
+    monkeypatch.setattr("phasor.bench.gpu.cases.PEERS", PEERS[:-1])
+    case = next(case for case in CASES if case.gradient)
+    calls = case.make(Setting(torch.float32, quick=True))
+    expected = calls["phasor"]()
+    for name in ("transformers", "flash-attn", "Liger", "TransformerEngine"):
+        for got, right in zip(calls[name](), expected, strict=True):
+            right = right if name == "transformers" else right.transpose(1, 2)
+            torch.testing.assert_close(got.reshape(right.shape), right, rtol=0, atol=1e-5)
+
+
+def test_every_peer_states_its_package():
+    assert {"transformers", "torch.compile"} <= {peer.name for peer in PEERS if not peer.missing()}
+    absent = dataclasses.replace(PEERS[1], module="no_such_library")
+    assert absent.missing() == "flash-attn is not installed; pip install flash-attn" and absent.version()
+
+
+def test_decoded_rows_have_positions_of_their_own():
+    given = text(Setting(torch.float32), 3, 1)
+    assert given.positions.tolist() == [[4096], [4157], [4218]] and given.q.shape == (3, 32, 1, 128)
+    whole = text(Setting(torch.float32), 1, 5)
+    assert whole.counted and whole.positions.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_run(no_peers, tmp_path):
+    clock, said = StandIn(), []
+    record = run_on(clock, ["decode-1", "prefill-8192"], rounds=2, quick=True, command="phasor bench", say=said.append)
+    assert said[0].startswith("a stand-in: a copy reads and writes ")
+    assert record.device["name"] == "a stand-in" and record.device["peers"]["transformers"]
+    assert {row.case for row in record.rows} == {"decode-1", "prefill-8192"}
+    assert {row.memory for row in record.rows} == {"device"}
+    measured = [row.measured for row in record.rows if row.case == "decode-1"]
+    assert measured == ["phasor", "phasor - copy_", "transformers"]
+    ours = next(row for row in record.rows if (row.case, row.measured) == ("decode-1", "phasor"))
+    assert (ours.us, ours.ratio) == (1e6 / 20, 1.0)  # a second between two instants, for the 20 calls of a graph
+    assert clock.graphs == [20] * 3 and clock.waits == 3 + 5 + (2 + 1) * (3 + 4 * 3)  # a wait ahead of every run
+    write(record, tmp_path / "gpu.json")
+    assert read(tmp_path / "gpu.json") == record
+
+
+def test_what_a_step_may_take_more_than_a_copy():
+    case = named(["decode-64"])[0]
+    times = {"phasor": [5e-6, 6e-6, 9e-6], "copy_": [4e-6, 5e-6, 5e-6], "peer": [8e-6] * 3}
+    ratio, extra, peer = decoded(case, "bfloat16", times)
+    assert extra.us == pytest.approx(1.0) and extra.goal.met(extra.ratio, None)
+    assert not extra.goal.met(decoded(case, "bfloat16", {**times, "phasor": [8e-6] * 3})[1].ratio, None)
+    assert ratio.goal is None and peer.goal is None and (peer.measured, peer.unit) == ("peer", "phasor")
+
+
+def test_a_peer_that_fails_is_told_and_the_others_go_on(no_peers, monkeypatch):
+    def broken(given):
+        def call():
+            raise RuntimeError("no kernel image\nfor this device")
+
+        return call, (given.q, given.k)
+
+    peers = (dataclasses.replace(PEERS[0], make=broken),)
+    monkeypatch.setattr("phasor.bench.gpu.cases.PEERS", peers)
+    case = named(["vision"])[0]
+    rows, failed = measure(case, "bfloat16", "halves", StandIn(), rounds=1, quick=True)
+    assert [row.measured for row in rows] == ["phasor"]
+    assert failed == {"transformers": "RuntimeError: no kernel image for this device"}
+    with pytest.raises(ValueError, match="kernel='onnx' cannot turn these: the operator has no float64"):
+        measure(dataclasses.replace(case, make=_double), "bfloat16", "halves", StandIn(), rounds=1, kernel="onnx")
+
+
+def _double(setting):
+    from phasor.bench.gpu.cases import _calls
+
+    return _calls(text(dataclasses.replace(setting, dtype=torch.float64), 1, 4))
+
+
+@pytest.mark.parametrize(
+    "cuda, available, device, says",
+    [
+        (None, False, "cuda", r"--device cuda needs a GPU, and torch .* was built for none"),
+        ("13.0", False, "cuda", "--device cuda needs a GPU, and torch finds none on this machine"),
+        ("13.0", True, "cuda:2", "--device must be cuda:0 to cuda:0, got 'cuda:2'"),
+    ],
+)
+def test_without_a_gpu_it_is_one_clear_line(monkeypatch, cuda, available, device, says):
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match=says):
+        run(["vision"], device=device)
+
+
+def test_the_clock_of_cuda_by_what_it_calls(monkeypatch):
+    log = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            log.append("record")
+
+        def synchronize(self):
+            log.append("wait")
+
+        def elapsed_time(self, later):
+            return 250.0  # milliseconds
+
+    class Inside:
+        def __init__(self, *about):
+            self.about = about
+
+        def __enter__(self):
+            log.append("in")
+
+        def __exit__(self, *error):
+            log.append("out")
+
+    stream = SimpleNamespace(wait_stream=lambda other: log.append("order"))
+    fakes = {
+        "is_available": lambda: True, "device_count": lambda: 1, "set_device": lambda index: None, "Event": Event,
+        "synchronize": lambda: log.append("idle"), "_sleep": lambda cycles: log.append("sleep"), "graph": Inside,
+        "Stream": lambda: stream, "current_stream": lambda: stream, "stream": Inside,
+        "CUDAGraph": lambda: SimpleNamespace(replay=lambda: log.append("replay")),
+    }  # fmt: skip
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake, raising=False)
+    clock = CudaClock()
+    assert clock.device == "cuda:0"
+    clock.before()
+    start = clock.now()
+    assert clock.now() - start == 0.25
+    assert log == ["idle", "sleep", "record", "record", "wait"]
+    log.clear()
+    replay = clock.captured(lambda: log.append("call"), 2)
+    assert log == ["order", "in", "call", "call", "call", "out", "order", "in", "call", "call", "out"]
+    replay()
+    assert log[-1] == "replay"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_the_command_without_a_gpu(monkeypatch, capsys):
+    pytest.importorskip("typer")
+    from phasor.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["phasor", "bench", "--device", "cuda"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    out, err = capsys.readouterr()
+    assert stopped.value.code == 2 and not out
+    assert err.startswith("phasor: --device cuda needs a GPU, and torch ") and err.count("\n") == 1
+
+
+def test_names_of_cases():
+    with pytest.raises(ValueError, match=r"--cases must be names out of decode-1, .* on a GPU, .* got 'prefill'"):
+        named(["prefill"])
+
+
+def test_the_picture(no_peers, tmp_path):
+    pytest.importorskip("matplotlib")
+    record = run_on(StandIn(), ["vision", "prefill-8192"], rounds=1, quick=True)
+    bars = shares(record)
+    assert bars["vision, bfloat16, halves"] == {"phasor": 1.0, "transformers": 1.0}
+    slow = [dataclasses.replace(row, ratio=2.0) for row in record.rows]
+    assert shares(dataclasses.replace(record, rows=tuple(slow)))["vision, bfloat16, halves"] == {
+        "phasor": 0.5, "transformers": 0.25,
+    }  # fmt: skip
+    plot(record, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_says_what_was_measured_on_a_gpu_and_what_was_not(no_peers):
+    empty = performance.page([])
+    assert "**Nothing on this page was measured on a GPU.**" in empty
+    for case in CASES:
+        (line,) = re.findall(rf"^\| `{re.escape(case.name)}` \|.*$", empty, re.MULTILINE)
+        assert case.about in line
+    record = run_on(StandIn(), ["vision"], rounds=1, quick=True, command="phasor bench --device cuda")
+    text = performance.page([record])
+    assert (
+        "Measured on: a stand-in." in text
+        and "## a stand-in, beside" in text
+        and "`phasor bench --device cuda`" in text
+    )
+    assert (
+        "Nothing on this page" not in text
+        and "Not measured: `decode-1`" in text
+        and text.endswith(performance.NONE_YET)
+    )
+    assert performance.figures([record]) == performance.NONE_YET  # the README's figures are those of a CPU
+
+
+@pytest.mark.slow
+def test_compiled_code_turns_alike():
+    given = text(Setting(torch.float32), 1, 16)
+    call, _ = PEERS[-1].make(given)
+    from phasor import rotate
+
+    for got, right in zip(call(), rotate(given.q, given.k, given.positions, given.spec), strict=True):
+        torch.testing.assert_close(got, right, rtol=0, atol=2e-6)

@@ -1,0 +1,249 @@
+"""Keys rotated into a KV cache: every layout, against a loop that writes one head at a time; and what is refused."""
+
+import random
+
+import pytest
+import torch
+
+from phasor import (
+    RotarySpec,
+    Rotation,
+    apply_rotary,
+    apply_rotary_qk,
+    apply_rotary_to_cache,
+    cache_slots,
+    page_slots,
+)
+
+from .conftest import NATIVE, needs_native
+from .test_native import a_case
+
+# Rows [batch, tokens, heads, channels] of each order of axes.
+ROWS = {
+    "bhsd": lambda x: x.transpose(-3, -2),
+    "bshd": lambda x: x,
+    "sbhd": lambda x: x.transpose(0, 1),
+    "thd": lambda x: x,
+}
+
+
+def looped(cache, rows, slots, kv_layout):
+    """What vLLM's `reshape_and_cache_flash` does, one token at a time, as its csrc/cache_kernels.cu says (002a0ba):
+    block ``slot / block_size``, place ``slot % block_size``, a slot below 0 is padding. HND is FlashInfer's other order
+    (flashinfer/page.py, 0478a48).
+    """
+    for row, slot in zip(rows.reshape(-1, *rows.shape[-2:]), slots.flatten().tolist(), strict=True):
+        if slot < 0:
+            continue
+        for head in range(row.shape[0]):
+            if kv_layout == "NHD":
+                block_size = cache.shape[1]
+                cache[slot // block_size, slot % block_size, head] = row[head]
+            else:
+                block_size = cache.shape[2]
+                cache[slot // block_size, head, slot % block_size] = row[head]
+
+
+def a_cache(rng, blocks, block_size, heads, width, kv_layout, dtype):
+    """Contiguous, with gaps, or the half of a tensor that holds keys and values."""
+    shape = (blocks, block_size, heads, width) if kv_layout == "NHD" else (blocks, heads, block_size, width)
+    kind = rng.choice(["plain", "gaps", "halves", "strided"])
+    if kind == "gaps":
+        return torch.randn(*shape[:-1], width + 3).to(dtype)[..., :width]
+    if kind == "halves":
+        return torch.randn(blocks, 2, *shape[1:]).to(dtype)[:, 1]
+    if kind == "strided":
+        return torch.randn(*shape[:-1], 2 * width).to(dtype)[..., ::2]
+    return torch.randn(shape).to(dtype)
+
+
+def slots_of(rng, count, room):
+    slots = rng.sample(range(room), count)
+    return torch.tensor([-1 if rng.random() < 0.2 else s for s in slots], dtype=rng.choice([torch.int64, torch.int32]))
+
+
+@pytest.mark.parametrize("kernel", ["auto", "native", "reference"])
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_the_loop_in_every_layout(seed, kernel):
+    if kernel == "native" and NATIVE is None:
+        pytest.skip("the native kernel was not built: there is no C compiler")
+    rng = random.Random(seed)
+    for _ in range(25):
+        spec, positions, q, k, tensor_format = a_case(rng)
+        if q.shape[:-3] != k.shape[:-3]:
+            continue
+        rotation, kv_layout = Rotation.at(spec, positions, dtype=q.dtype), rng.choice(["NHD", "HND"])
+        v = torch.randn(*k.shape[:-1], rng.choice([k.shape[-1], 24])).to(k.dtype)
+        y, z = apply_rotary_qk(q, k, rotation, tensor_format=tensor_format, kernel="reference")
+        rows = ROWS[tensor_format](z)
+        *batch, tokens, heads, width = rows.shape
+        count, block_size = rows[..., 0, 0].numel(), rng.choice([1, 3, 16])
+        blocks = count // block_size + 2
+        slots = slots_of(rng, count, blocks * block_size).view(*batch, tokens)
+        caches = [a_cache(rng, blocks, block_size, heads, w, kv_layout, q.dtype) for w in (width, v.shape[-1])]
+        expected = [c.clone() for c in caches]
+        looped(expected[0], rows, slots, kv_layout)
+        looped(expected[1], ROWS[tensor_format](v), slots, kv_layout)
+        versions = [c._version for c in caches]
+        got = apply_rotary_to_cache(
+            q, k, v, rotation, *caches, slots, kv_layout=kv_layout, tensor_format=tensor_format, kernel=kernel
+        )
+        assert torch.equal(got, y) and got.is_contiguous()
+        assert all(torch.equal(a, b) for a, b in zip(caches, expected, strict=True))
+        assert all(c._version > before for c, before in zip(caches, versions, strict=True))
+
+
+@needs_native
+def test_the_short_way_takes_plain_caches_and_both_halves_of_one(monkeypatch, instructions):
+    """Nothing else may have to be called: the checks that word errors stay out of a decoding step."""
+    monkeypatch.setattr("phasor.apply.cached.check_fits", None)
+    q, k, v, kv = torch.randn(4, 4, 64), torch.randn(4, 2, 64), torch.randn(4, 2, 64), torch.zeros(3, 2, 16, 2, 64)
+    rotation, slots = Rotation.at(RotarySpec(head_dim=64), torch.arange(4)), torch.tensor([0, 17, -1, 47])
+    apply_rotary_to_cache(q, k, v, rotation, kv[:, 0], kv[:, 1], slots, tensor_format="thd")
+    z = apply_rotary(k, rotation, tensor_format="thd", kernel="reference")
+    expected = torch.zeros(2, 48, 2, 64)
+    for t, slot in ((0, 0), (1, 17), (3, 47)):
+        expected[0, slot], expected[1, slot] = z[t], v[t]
+    assert torch.equal(kv.transpose(0, 1).reshape(2, 48, 2, 64), expected)
+
+
+def test_contiguous_caches_of_both_orders():
+    """[B, H, S_max, D] and [B, S_max, H, D]: a block for each sequence, slots from positions."""
+    rotation = Rotation.at(RotarySpec(head_dim=16), positions := torch.tensor([[3, 4], [0, 1]]))
+    q, k, v = torch.randn(2, 4, 2, 16), torch.randn(2, 2, 2, 16), torch.randn(2, 2, 2, 16)
+    k_cache, v_cache = torch.zeros(2, 2, 8, 16), torch.zeros(2, 2, 8, 16)
+    apply_rotary_to_cache(q, k, v, rotation, k_cache, v_cache, cache_slots(positions, 8), kv_layout="HND")
+    z = apply_rotary(k, rotation)
+    for b, at in enumerate(positions.tolist()):
+        assert torch.equal(k_cache[b, :, at], z[b]) and torch.equal(v_cache[b, :, at], v[b])
+    assert k_cache.count_nonzero() == z.numel()
+    other = [torch.zeros(2, 8, 2, 16) for _ in range(2)]
+    apply_rotary_to_cache(q, k, v, rotation, *other, cache_slots(positions, 8))
+    assert torch.equal(other[0].transpose(1, 2), k_cache) and torch.equal(other[1].transpose(1, 2), v_cache)
+
+
+def test_slots_of_a_block_table_and_of_pages_agree():
+    """One layout of two sequences in blocks of 4, as vLLM and as FlashInfer write it down."""
+    positions = torch.tensor([[0, 3, 4, 9], [2, 5, 6, 7]])
+    table = torch.tensor([[6, 1, 3], [0, 5, 2]])
+    slots = cache_slots(positions, 4, table)
+    assert slots.tolist() == [[24, 27, 4, 13], [2, 21, 22, 23]]
+    rows = torch.arange(2).repeat_interleave(4)
+    pages = page_slots(rows, positions.flatten(), table.flatten(), torch.tensor([0, 3, 6]), 4)
+    assert torch.equal(pages, slots.flatten())
+
+
+def test_given_result_and_empty_calls():
+    rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(2))
+    q, k, cache = torch.randn(1, 4, 2, 16), torch.randn(1, 2, 2, 16), torch.zeros(1, 8, 2, 16)
+    slots = torch.tensor([[1, 5]])
+    out = torch.empty_like(q)
+    assert apply_rotary_to_cache(q, k, k, rotation, cache, cache.clone(), slots, out=out) is out
+    assert torch.equal(out, apply_rotary(q, rotation))
+    apply_rotary_to_cache(q, k, k, rotation, cache, cache.clone(), torch.full((1, 2), -1))
+    none = Rotation.at(RotarySpec(head_dim=16), torch.arange(0))
+    before = cache.clone()
+    for kernel in ("auto", "reference"):
+        got = apply_rotary_to_cache(
+            q[..., :0, :], k[..., :0, :], k[..., :0, :], none, cache, cache.clone(), slots[:, :0], kernel=kernel
+        )
+        assert got.shape == (1, 4, 0, 16) and torch.equal(cache, before)
+
+
+def test_the_plain_expression_reads_nothing_back():
+    """On the meta device there is nothing to read: whatever looked at a value would raise."""
+    rotation = Rotation(
+        cos=torch.ones(2, 8, device="meta"), sin=torch.ones(2, 8, device="meta"), layout=RotarySpec(head_dim=16).layout
+    )
+    q, cache = torch.randn(1, 4, 2, 16, device="meta"), torch.zeros(3, 8, 4, 16, device="meta")
+    slots = torch.zeros(1, 2, dtype=torch.int64, device="meta")
+    assert apply_rotary_to_cache(q, q, q, rotation, cache, cache.clone(), slots).shape == q.shape
+
+
+ROTATION = Rotation.at(RotarySpec(head_dim=16), torch.arange(2))
+Q, K, CACHE, SLOTS = (
+    torch.randn(1, 4, 2, 16),
+    torch.randn(1, 2, 2, 16),
+    torch.zeros(3, 8, 2, 16),
+    torch.tensor([[1, 9]]),
+)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"slot_mapping": torch.tensor([[1, 24]])}, r"-1 \(skip\), or from 0 to 23 \(3 blocks of 8\), got 24"),
+        ({"slot_mapping": torch.tensor([[-2, 1]])}, r"-1 \(skip\), or from 0 to 23 \(3 blocks of 8\), got -2"),
+        ({"slot_mapping": torch.tensor([[5, 5]])}, "every token a slot of its own, got 5 twice"),
+        (
+            {"slot_mapping": torch.tensor([1, 9])},
+            r"slot_mapping must be integers \(1, 2\), one for every token of k, got",
+        ),
+        ({"slot_mapping": SLOTS.float()}, r"slot_mapping must be integers \(1, 2\).*got torch.float32"),
+        ({"slot_mapping": [[1, 9]]}, r"slot_mapping must be integers \(1, 2\).*got list"),
+        ({"slot_mapping": SLOTS.to("meta")}, "slot_mapping and k must be on the same device, got meta and cpu"),
+        ({"k_cache": CACHE.bfloat16()}, "k_cache must be torch.float32 on cpu, as what is written, got torch.bfloat16"),
+        (
+            {"v_cache": CACHE.to("meta")},
+            "v_cache must be torch.float32 on cpu, as what is written, got torch.float32, meta",
+        ),
+        ({"k_cache": CACHE[..., :8]}, r"k_cache must be \[blocks, block_size, kv_heads, 16\] with 2 heads"),
+        ({"k_cache": CACHE.transpose(1, 2)}, r"got shape \(3, 2, 8, 16\); did you mean kv_layout='HND'\?"),
+        ({"v_cache": CACHE[:2].clone()}, r"must have the same blocks and block_size, got \(3, 8\) and \(2, 8\)"),
+        ({"k_cache": CACHE.clone().requires_grad_()}, "caches must need no gradient"),
+        ({"q": Q.clone().requires_grad_()}, "caches must need no gradient"),
+        ({"v_cache": CACHE}, "k_cache and v_cache must not overlap"),
+        ({"k_cache": torch.zeros(1, 8, 2, 16).expand(3, 8, 2, 16)}, "k_cache must not overlap itself, got strides"),
+        ({"v": K[..., :1, :]}, "v must be torch.float32"),
+        ({"v": None}, "v must be a torch tensor, got builtins.NoneType"),
+        ({"k": K.bfloat16()}, "q and k must have the same dtype"),
+        ({"kv_layout": "NDH"}, "kv_layout must be 'NHD' or 'HND', got 'NDH'"),
+        ({"rotation": RotarySpec(head_dim=16)}, "rotation must be a Rotation, got RotarySpec"),
+    ],
+)
+@pytest.mark.parametrize("kernel", ["auto", "reference"])
+def test_mistakes_are_named_and_nothing_is_written(changes, message, kernel):
+    given = {
+        "q": Q, "k": K, "v": K.clone(), "rotation": ROTATION, "k_cache": CACHE, "v_cache": CACHE.clone(),
+        "slot_mapping": SLOTS,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        apply_rotary_to_cache(**given | changes, kernel=kernel)
+    assert not CACHE.any()
+
+
+@pytest.mark.parametrize("kernel", ["auto", "reference"])
+def test_a_cache_must_not_be_what_is_read(kernel):
+    whole = torch.zeros(3, 8, 2, 16)
+    k = whole[:1, :2].transpose(1, 2)
+    with pytest.raises(ValueError, match="k_cache must not overlap k"):
+        apply_rotary_to_cache(Q, k, K, ROTATION, whole, CACHE.clone(), SLOTS, kernel=kernel)
+    with torch.inference_mode():
+        made = torch.zeros(3, 8, 2, 16)
+    with pytest.raises(ValueError, match=r"v_cache was made in torch\.inference_mode"):
+        apply_rotary_to_cache(Q, K, K, ROTATION, CACHE.clone(), made, SLOTS, kernel=kernel)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (
+            lambda: cache_slots(torch.tensor([[8]]), 8),
+            r"positions must be below 8 \(1 blocks of 8 per sequence\), got 8",
+        ),
+        (lambda: cache_slots(torch.tensor([1]), 8), "positions must be integers with 2 dimensions, got torch.int64"),
+        (lambda: cache_slots(torch.tensor([[1]]), 0), "block_size must be an integer of at least 1, got 0"),
+        (lambda: cache_slots(torch.tensor([[1]]), 8, torch.zeros(2, 1).long()), "a row for each of 1 sequences"),
+        (
+            lambda: page_slots(torch.tensor([0]), torch.tensor([4]), torch.tensor([7]), torch.tensor([0, 1]), 4),
+            "positions must be on a page of their sequence",
+        ),
+        (
+            lambda: page_slots(torch.tensor([0, 0]), torch.tensor([4]), torch.tensor([7]), torch.tensor([0, 1]), 4),
+            "must have one entry per token",
+        ),
+    ],
+)
+def test_mistakes_about_slots(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

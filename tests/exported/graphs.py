@@ -1,0 +1,152 @@
+"""ONNX graphs of one layer that turns q and k, by hand, as exporters write them, with one thing wrong if asked."""
+
+import math
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+HEADS, HEAD, ROWS = 2, 16, 512
+SIZES = {"hidden_size": 32, "num_attention_heads": HEADS, "num_hidden_layers": 1, "max_position_embeddings": ROWS}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "halves": {"model_type": "llama", **SIZES, "rope_theta": 500000.0},
+    "partial": {"model_type": "gpt_neox", **SIZES, "rotary_pct": 0.5, "rotary_emb_base": 10000},
+    "interleaved": {"model_type": "cohere", **SIZES, "rope_theta": 10000.0},
+    "linear": {
+        "model_type": "llama", **SIZES, "rope_theta": 10000.0, "rope_scaling": {"type": "linear", "factor": 4.0},
+    },
+    "yarn": {
+        "model_type": "qwen2", **SIZES, "rope_theta": 10000.0,
+        "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128},
+    },
+}  # fmt: skip
+WIDTHS = {name: HEAD // 2 if name == "partial" else HEAD for name in CONFIGS}
+FACTOR = 0.1 * math.log(4.0) + 1  # YaRN's, arXiv:2309.00071, equation 22
+
+
+def frequencies(name: str, base: float | None = None, scaled: bool = True) -> np.ndarray:
+    """Radians per position of each pair, by the closed formulas.
+
+    YaRN's ramp ends at pair ceil(16 ln(128 / 2 pi) / (2 ln 10000)) = 3, and begins below 0.
+    """
+    base = base or (500000.0 if name == "halves" else 10000.0)
+    width = WIDTHS[name]
+    ladder = np.array([base ** (-2 * i / width) for i in range(width // 2)])
+    ramp = np.clip(np.arange(width // 2) / 3, 0, 1) if name == "yarn" else 1.0
+    return ladder * (1 - ramp) + ladder / 4 * ramp if name in ("linear", "yarn") and scaled else ladder
+
+
+def tables(name: str, rows: int = ROWS, factor: float | None = None, **wrong: Any) -> tuple[np.ndarray, np.ndarray]:
+    angles = np.arange(rows)[:, None] * frequencies(name, **wrong)
+    scale = (FACTOR if name == "yarn" else 1.0) if factor is None else factor
+    return (scale * np.cos(angles)).astype(np.float32), (scale * np.sin(angles)).astype(np.float32)
+
+
+def info(name: str, kind: int, *shape: Any) -> Any:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def model(nodes: list[Any], constants: dict[str, np.ndarray], extra: list[Any] = (), half: bool = False) -> Any:
+    """q and k ``[batch, heads, seq, 16]`` and positions go in, both come out turned."""
+    kind = TensorProto.FLOAT16 if half else TensorProto.FLOAT
+    heads = [info(n, kind, "batch", HEADS, "seq", HEAD) for n in ("q", "k")]
+    inputs = [*heads, info("positions", TensorProto.INT64, "batch", "seq"), *extra]
+    outputs = [info(f"{n}_turned", kind, "batch", HEADS, "seq", HEAD) for n in ("q", "k")]
+    tensors = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "layer", inputs, outputs, tensors)
+    opsets = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def operators(name: str, cos: np.ndarray, sin: np.ndarray, domain: str = "", shift: int = 0, **marks: Any) -> Any:
+    """A RotaryEmbedding for each, by tables and positions."""
+    nodes, ids = [], "positions"
+    named = {"domain": domain, "interleaved": int(name == "interleaved")}
+    if shift:
+        nodes, ids = [helper.make_node("Add", ["positions", "shift"], ["shifted"])], "shifted"
+    if name == "partial":
+        named |= {"rotary_embedding_dim": WIDTHS[name], "num_heads": HEADS}
+    for x in ("q", "k"):
+        order = [x, ids, "cos", "sin"] if domain else [x, "cos", "sin", ids]
+        nodes.append(helper.make_node("RotaryEmbedding", order, [f"{x}_turned"], f"turn_{x}", **named | marks))
+    constants = {"cos": cos, "sin": sin} | ({"shift": np.array(shift)} if shift else {})
+    return model(nodes, constants, half=cos.dtype == np.float16)
+
+
+def plain(name: str, inv_freq: np.ndarray, factor: float = 1.0, shift: int = 0, wrong: str = "") -> Any:
+    """The nodes of transformers' code: a product of frequencies and positions, cos and sin, rotate_half."""
+    n, width = helper.make_node, WIDTHS[name]
+    interleaved = (name == "interleaved") != (wrong == "layout")
+    repeated = np.repeat(inv_freq, 2) if interleaved else np.tile(inv_freq, 2)
+    numbers = {"zero": 0, "one": 1, "two": 2, "half": width // 2, "width": width, "end": HEAD, "axis": -1}
+    constants = {
+        **{name: np.array([number]) for name, number in numbers.items()},
+        "frequencies": repeated.astype(np.float32), "factor": np.float32(factor), "shift": np.array(shift),
+        "pairs": np.array([0, 0, 0, -1, 2]), "flat": np.array([0, 0, 0, -1]),
+    }  # fmt: skip
+    nodes = [
+        n("Add", ["positions", "shift"], ["at"]),
+        n("Cast", ["at"], ["real"], to=TensorProto.FLOAT),
+        n("Unsqueeze", ["real", "axis"], ["column"]),
+        n("Mul", ["column", "frequencies"], ["angles"]),
+    ]
+    for table in ("Cos", "Sin"):
+        nodes += [
+            n(table, ["angles"], [f"{table}_of"]),
+            n("Mul", [f"{table}_of", "factor"], [f"{table}_times"]),
+            n("Unsqueeze", [f"{table}_times", "one"], [table]),
+        ]
+    turn = _interleaved if interleaved else _halves
+    for x in ("q", "k"):
+        if width == HEAD:
+            nodes += turn(x, f"{x}_turned", wrong == "direction")
+        else:
+            nodes += [n("Slice", [x, "zero", "width", "axis"], [f"{x}_rot"])]
+            nodes += [n("Slice", [x, "width", "end", "axis"], [f"{x}_pass"])]
+            nodes += turn(f"{x}_rot", f"{x}_part", wrong == "direction")
+            nodes += [n("Concat", [f"{x}_part", f"{x}_pass"], [f"{x}_turned"], axis=-1)]
+    return model(nodes, constants)
+
+
+def _halves(x: str, y: str, backwards: bool) -> list[Any]:
+    n = helper.make_node
+    cut = [n("Slice", [x, "zero", "half", "axis"], [f"{x}_a"]), n("Slice", [x, "half", "width", "axis"], [f"{x}_b"])]
+    return [*cut, *_joined(x, backwards), *_summed(x, f"{x}_joined", y)]
+
+
+def _interleaved(x: str, y: str, backwards: bool) -> list[Any]:
+    n, p = helper.make_node, f"{x}_pairs"
+    cut = [n("Slice", [p, "zero", "one", "axis"], [f"{x}_a"]), n("Slice", [p, "one", "two", "axis"], [f"{x}_b"])]
+    flat = n("Reshape", [f"{x}_joined", "flat"], [f"{x}_flat"])
+    return [n("Reshape", [x, "pairs"], [p]), *cut, *_joined(x, backwards), flat, *_summed(x, f"{x}_flat", y)]
+
+
+def _joined(x: str, backwards: bool) -> list[Any]:
+    """``(-b, a)``, or ``(b, -a)``."""
+    a, b = (f"{x}_b", f"{x}_a") if backwards else (f"{x}_a", f"{x}_b")
+    parts = [a, f"{x}_minus"] if backwards else [f"{x}_minus", a]
+    return [
+        helper.make_node("Neg", [b], [f"{x}_minus"]),
+        helper.make_node("Concat", parts, [f"{x}_joined"], axis=-1),
+    ]
+
+
+def _summed(x: str, half: str, y: str) -> list[Any]:
+    n = helper.make_node
+    products = [n("Mul", [x, "Cos"], [f"{x}_c"]), n("Mul", [half, "Sin"], [f"{x}_s"])]
+    return [*products, n("Add", [f"{x}_c", f"{x}_s"], [y], f"turn_{x}")]
+
+
+def grouped(cos: np.ndarray, sin: np.ndarray, **marks: Any) -> Any:
+    """onnxruntime's GroupQueryAttention, which turns q and k itself."""
+    flat = [info(x, TensorProto.FLOAT, "batch", "seq", HEADS * HEAD) for x in ("query", "key", "value")]
+    lengths = [info("seqlens_k", TensorProto.INT32, "batch"), info("total", TensorProto.INT32, 1)]
+    names = ["query", "key", "value", "", "", "seqlens_k", "total", "cos", "sin"]
+    about = {"num_heads": HEADS, "kv_num_heads": HEADS, "do_rotary": 1, "rotary_interleaved": 0, **marks}
+    node = helper.make_node("GroupQueryAttention", names, ["out"], "attention", domain="com.microsoft", **about)
+    tensors = [numpy_helper.from_array(cos, "cos"), numpy_helper.from_array(sin, "sin")]
+    graph = helper.make_graph(
+        [node], "layer", [*flat, *lengths], [info("out", TensorProto.FLOAT, "batch", "seq", HEADS * HEAD)], tensors
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)

@@ -1,0 +1,367 @@
+"""`phasor check` of ONNX files: what is right is right, every mistake has its name, and what is not read is said."""
+
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from phasor.cli import main  # noqa: E402
+from phasor.onnx import check  # noqa: E402
+
+from .graphs import CONFIGS, FACTOR, HEAD, HEADS, frequencies, grouped, info, model, operators, plain, tables  # noqa: E402
+
+
+@pytest.fixture
+def look(tmp_path):
+    """The report of a graph against a config, by way of a file."""
+
+    def of(made, name):
+        path = tmp_path / "model.onnx"
+        onnx.save(made, path)
+        return check(path, CONFIGS[name])
+
+    return of
+
+
+def causes(report):
+    return {site.cause for site in report.sites if site.verdict == "wrong"}
+
+
+def factor_of(name):
+    return FACTOR if name == "yarn" else 1.0
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("domain", ["", "com.microsoft"])
+def test_operators_that_are_right(look, name, domain):
+    report = look(operators(name, *tables(name), domain=domain), name)
+    assert report.equal, report.describe()
+    assert [(site.layer, site.node) for site in report.sites] == [(0, "turn_q"), (0, "turn_k")]
+    assert all("its tables end at position 511" in site.notes for site in report.sites)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_plain_nodes_that_are_right(look, name):
+    report = look(plain(name, frequencies(name), factor_of(name)), name)
+    assert report.equal, report.describe()
+    assert [site.words for site in report.sites] == ["plain nodes up to 'q_turned'", "plain nodes up to 'k_turned'"]
+
+
+def test_the_graphs_themselves_run_and_agree():
+    """Both forms and onnxruntime: otherwise the tests above would prove little."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    given = {x: rng.standard_normal((1, HEADS, 3, HEAD)).astype(np.float32) for x in ("q", "k")}
+    given["positions"] = np.array([[0, 7, 300]])
+    for name in CONFIGS:
+        pair = operators(name, *tables(name)), plain(name, frequencies(name), factor_of(name))
+        a, b = (onnxruntime.InferenceSession(m.SerializeToString()).run(None, given)[0] for m in pair)
+        np.testing.assert_allclose(a, b, atol=2e-4)  # angles of 300 radians in float32
+
+
+MISTAKES = {
+    "base": ("halves", lambda: tables("halves", base=10000.0), {}),
+    "scaling": ("linear", lambda: tables("linear", scaled=False), {}),
+    "attention_factor": ("yarn", lambda: tables("yarn", factor=1.0), {}),
+    "layout": ("halves", lambda: tables("halves"), {"interleaved": 1}),
+    "positions": ("halves", lambda: tables("halves"), {"shift": 1}),
+    "direction": ("halves", lambda: (tables("halves")[0], -tables("halves")[1]), {}),
+    "low_precision": ("halves", lambda: tuple(t.astype(np.float16).astype(np.float32) for t in tables("halves")), {}),
+}
+
+
+@pytest.mark.parametrize("domain", ["", "com.microsoft"])
+@pytest.mark.parametrize("cause", MISTAKES)
+def test_mistakes_of_operators_have_names(look, cause, domain):
+    name, made, marks = MISTAKES[cause]
+    report = look(operators(name, *made(), domain=domain, **marks), name)
+    assert not report.equal and causes(report) == {cause}, report.describe()
+
+
+def test_the_sentence_of_a_mistake(look):
+    report = look(operators("halves", *tables("halves", base=10000.0)), "halves")
+    assert "the base is 10000, and must be 500000 (channel 1 at position 1: " in report.sites[0].says
+    assert report.describe().endswith("not right: 2 wrong")
+    low = look(operators("halves", *MISTAKES["low_precision"][1]()), "halves")
+    assert "cos and sin were rounded to float16" in low.sites[0].says
+
+
+def test_a_wrong_rotary_embedding_dim(look):
+    """All 16 channels by a ladder of 16, where the first 8 must turn by a ladder of 8."""
+    angles = np.arange(512)[:, None] * np.array([10000.0 ** (-2 * i / 16) for i in range(8)])
+    cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    report = look(operators("partial", cos, sin, rotary_embedding_dim=16), "partial")
+    assert causes(report) == {"rotary_dim"} and "only 8 must be" in report.sites[0].says
+    report = look(operators("partial", *tables("partial"), rotary_embedding_dim=16), "partial")  # cannot even run
+    assert {site.verdict for site in report.sites} == {"not read"} and not report.equal
+
+
+def test_half_precision_tables_of_half_precision_heads_are_a_note(look):
+    half = tuple(t.astype(np.float16) for t in tables("halves"))
+    report = look(operators("halves", *half), "halves")
+    assert report.equal and "its tables and products are in half precision" in report.sites[0].notes
+    wrong = tuple(t.astype(np.float16) for t in tables("halves", base=400000.0))
+    assert causes(look(operators("halves", *wrong), "halves")) == {"base"}
+
+
+@pytest.mark.parametrize(
+    "cause, name, made",
+    [
+        ("base", "halves", lambda: plain("halves", frequencies("halves", base=10000.0))),
+        ("scaling", "linear", lambda: plain("linear", frequencies("linear", scaled=False))),
+        ("attention_factor", "yarn", lambda: plain("yarn", frequencies("yarn"))),
+        ("layout", "halves", lambda: plain("halves", frequencies("halves"), wrong="layout")),
+        ("layout", "interleaved", lambda: plain("interleaved", frequencies("interleaved"), wrong="layout")),
+        ("positions", "partial", lambda: plain("partial", frequencies("partial"), shift=2)),
+        ("direction", "partial", lambda: plain("partial", frequencies("partial"), wrong="direction")),
+    ],
+)
+def test_mistakes_of_plain_nodes_have_names(look, cause, name, made):
+    report = look(made(), name)
+    assert not report.equal and causes(report) == {cause}, report.describe()
+
+
+def test_attention_that_rotates_inside(look):
+    report = look(grouped(*tables("halves")), "halves")
+    assert report.equal and len(report.sites) == 2, report.describe()
+    assert causes(look(grouped(*tables("halves"), rotary_interleaved=1), "halves")) == {"layout"}
+    assert causes(look(grouped(*tables("halves", base=1e6)), "halves")) == {"base"}
+
+
+def one_rotation():
+    made = operators("halves", *tables("halves"))
+    del made.graph.node[1]
+    made.graph.node.append(helper.make_node("Identity", ["k"], ["k_turned"]))
+    return made
+
+
+def test_a_rotation_that_is_missing_is_counted(look):
+    report = look(one_rotation(), "halves")
+    assert not report.equal and report.sites[0].verdict == "right"
+    assert "the config has 2 rotations, and 1 were found in the graph" in report.describe()
+
+
+def test_nothing_that_turns(look):
+    nodes = [helper.make_node("Identity", [x], [f"{x}_turned"]) for x in ("q", "k")]
+    report = look(model(nodes, {}), "halves")
+    assert not report.equal and report.describe().endswith("not right: nothing that turns was found")
+
+
+def test_tables_from_data_are_not_read(look):
+    made = operators("halves", *tables("halves"))
+    del made.graph.initializer[:]
+    made.graph.input.extend(info(n, TensorProto.FLOAT, 512, 8) for n in ("cos", "sin"))
+    report = look(made, "halves")
+    assert not report.equal and {site.verdict for site in report.sites} == {"not read"}
+    assert "it depends on the input 'cos', which holds no integers" in report.sites[0].says
+
+
+def test_two_inputs_that_may_be_positions_are_not_guessed(look):
+    made = operators("halves", *tables("halves"), shift=1)
+    del made.graph.initializer[2]
+    made.graph.input.append(info("shift", TensorProto.INT64))
+    report = look(made, "halves")
+    assert not report.equal and {site.verdict for site in report.sites} == {"not read"}
+    assert "it depends on the inputs 'positions', 'shift': which of them are positions?" in report.sites[0].says
+
+
+def test_one_first_position_for_all_tokens(look):
+    """com.microsoft's operator takes it; which number it is, is not known, so 0 is taken."""
+    made = operators("halves", *tables("halves"), domain="com.microsoft")
+    made.graph.input[2].CopyFrom(info("positions", TensorProto.INT64, 1))
+    assert look(made, "halves").equal
+
+
+def fixed(made, tokens):
+    """The same graph for so many tokens and no others."""
+    for value in (*made.graph.input, *made.graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param == "seq":
+                dim.dim_value = tokens
+    return made
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 100])
+def test_a_graph_of_fixed_length_is_asked_as_often_as_it_takes(look, tokens):
+    """A graph for decoding has one token: at position 0 alone, everything would be right."""
+    assert look(fixed(operators("halves", *tables("halves")), tokens), "halves").equal
+    wrong = look(fixed(operators("halves", *tables("halves", base=1e6)), tokens), "halves")
+    assert causes(wrong) == {"base"}
+
+
+def test_position_0_alone_proves_nothing(look):
+    report = look(fixed(grouped(*tables("halves", base=1e6)), 1), "halves")
+    assert {site.verdict for site in report.sites} == {"not read"}
+    assert "it can be looked at in position 0 only, where nothing turns" in report.sites[0].says
+
+
+def test_tables_that_would_fill_the_memory_are_not_formed(look):
+    made = operators("halves", *tables("halves"))
+    made.graph.node.insert(0, helper.make_node("Expand", ["cos", "shape"], ["wide"]))
+    made.graph.node.insert(1, helper.make_node("Slice", ["wide", "zero", "rows"], ["narrow"]))
+    constants = {"shape": [2**40, 512, 8], "zero": [0], "rows": [1]}
+    made.graph.initializer.extend(numpy_helper.from_array(np.array(v), n) for n, v in constants.items())
+    made.graph.node[2].input[1] = "narrow"
+    report = look(made, "halves")
+    assert "'wide' is too large for a table" in report.sites[0].says and report.sites[1].verdict == "right"
+
+
+def test_cos_and_sin_that_belong_to_nothing_are_said(look):
+    made = plain("halves", frequencies("halves"))
+    made.graph.node.extend([helper.make_node("Sin", ["angles"], ["other"], "lonely")])
+    report = look(made, "halves")
+    assert not report.equal and report.stray == ("lonely",)
+    assert "1 nodes that form cos or sin belong to no rotation that was found: lonely" in report.describe()
+
+
+def test_what_stands_in_a_branch_is_said(look):
+    inner = helper.make_node("RotaryEmbedding", ["q", "cos", "sin", "positions"], ["y"], "hidden")
+    body = helper.make_graph([inner], "body", [], [info("y", TensorProto.FLOAT, None)])
+    made = operators("halves", *tables("halves"))
+    made.graph.initializer.append(numpy_helper.from_array(np.array(True), "yes"))
+    made.graph.node.append(helper.make_node("If", ["yes"], ["z"], "if", then_branch=body, else_branch=body))
+    report = look(made, "halves")
+    assert not report.equal and [s.says for s in report.sites if s.node == "hidden"] == ["it stands in a branch"] * 2
+
+
+def test_an_operator_that_the_opset_of_the_file_has_not(look):
+    """What torch.onnx.export writes without a word if it is asked for opset 26."""
+    made = operators("halves", *tables("halves"))
+    made.opset_import[0].version = 18
+    report = look(made, "halves")
+    assert not report.equal and "opset 18 has no such operator (it came with 23)" in report.sites[0].says
+
+
+def test_local_functions_are_looked_into(look):
+    made = operators("halves", *tables("halves"))
+    node = made.graph.node[0]
+    inner = helper.make_node("RotaryEmbedding", ["a", "b", "c", "d"], ["y"])
+    opset = [helper.make_opsetid("", 23)]
+    made.functions.append(helper.make_function("mine", "Turn", ["a", "b", "c", "d"], ["y"], [inner], opset))
+    made.opset_import.append(helper.make_opsetid("mine", 1))
+    made.graph.node[0].CopyFrom(helper.make_node("Turn", list(node.input), list(node.output), "call", domain="mine"))
+    assert look(made, "halves").equal
+
+
+@pytest.fixture
+def phasor(monkeypatch, capsys):
+    """Run the command line in this process: exit code, output, errors."""
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["phasor", *map(str, args)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIGS["halves"]))
+    return path
+
+
+def test_exit_codes(phasor, tmp_path, config):
+    path = tmp_path / "model.onnx"
+    onnx.save(operators("halves", *tables("halves")), path)
+    code, said, _ = phasor("check", path, "--config", config)
+    assert code == 0 and "right    layer 0, turn_q: RotaryEmbedding of ai.onnx, interleaved=0" in said
+    onnx.save(operators("halves", *tables("halves"), shift=1), path)
+    code, said, _ = phasor("check", path, "--config", config, "--json")
+    found = json.loads(said)
+    assert code == 1 and found["equal"] is False and {s["cause"] for s in found["sites"]} == {"positions"}
+    for wrong in (("check", path), ("check", path, "--config", config, "--against", path)):
+        code, _, err = phasor(*wrong)
+        assert code == 2 and "name one" in err and len(err.splitlines()) == 1
+    assert phasor("check", path, "--against", path, "--part", "x")[0] == 2
+
+
+def saved_apart(path):
+    made = operators("halves", *tables("halves"))
+    onnx.save(made, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    return onnx.load(path, load_external_data=False)
+
+
+def elsewhere(place):
+    def change(path):
+        made = saved_apart(path)
+        for tensor in made.graph.initializer:
+            tensor.external_data[0].value = place
+        onnx.save(made, path)
+
+    return change
+
+
+def absent(path):
+    saved_apart(path)
+    (path.parent / "weights.bin").unlink()
+
+
+def cut(path):
+    saved_apart(path)
+    os.truncate(path.parent / "weights.bin", 100)
+
+
+def linked(path):
+    saved_apart(path)
+    (path.parent / "weights.bin").unlink()
+    (path.parent / "weights.bin").symlink_to("/etc/passwd")
+
+
+def huge(path):
+    with path.open("wb") as file:
+        file.truncate(2**31)  # a hole: it takes no room
+
+
+def truncated(path):
+    onnx.save(operators("halves", *tables("halves")), path)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def cyclic(path):
+    made = operators("halves", *tables("halves"), shift=1)
+    made.graph.node[0].input[0] = "q_turned"
+    onnx.save(made, path)
+
+
+@pytest.mark.parametrize(
+    "make, says",
+    [
+        (lambda path: None, "the ONNX file must exist"),
+        (lambda path: path.mkdir(), "which is absent or a folder"),
+        (lambda path: path.write_bytes(b""), "is not an ONNX file, or is damaged"),
+        (lambda path: path.write_bytes(b"{}"), "is not an ONNX file, or is damaged"),
+        (lambda path: path.write_bytes(bytes(range(256)) * 50), "is not an ONNX file, or is damaged"),
+        (truncated, "is damaged"),
+        (cyclic, "is read before it is made"),
+        (huge, "longer than 2 GiB"),
+        (absent, "keeps 'cos' in 'weights.bin', which is absent; put that file beside it"),
+        (cut, "beyond the end of 'weights.bin'"),
+        (linked, "which is not in its folder; nothing else is opened"),
+        (elsewhere("/etc/passwd"), "which is not in its folder; nothing else is opened"),
+        (elsewhere("../weights.bin"), "which is not in its folder; nothing else is opened"),
+    ],
+)
+def test_files_that_cannot_be_read_are_one_line(phasor, tmp_path, config, make, says):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    make(folder / "model.onnx")
+    code, said, err = phasor("check", folder / "model.onnx", "--config", config)
+    assert (code, said) == (2, "") and says in err and len(err.splitlines()) == 1, err
+
+
+def test_tables_beside_the_file_are_read(phasor, tmp_path, config):
+    saved_apart(tmp_path / "model.onnx")
+    assert phasor("check", tmp_path / "model.onnx", "--config", config)[0] == 0

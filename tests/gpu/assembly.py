@@ -1,0 +1,116 @@
+"""What Triton makes of a launch for a GPU that is not here: a launch is recorded on the meta device, then compiled."""
+
+import os
+import re
+import subprocess
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from phasor.kernels import ORDERS, Triton
+from phasor.kernels.gpu import launch, source
+
+TARGETS = {
+    "sm_80": GPUTarget("cuda", 80, 32),
+    "sm_90": GPUTarget("cuda", 90, 32),
+    "sm_100": GPUTarget("cuda", 100, 32),
+    "gfx942": GPUTarget("hip", "gfx942", 64),
+}
+POINTERS = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int64: "*i64"}
+TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
+
+
+class Launches:
+    """In place of the kernel: keeps what it is launched with."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __getitem__(self, grid):
+        return lambda *values, **named: self.seen.append((grid, values, named))
+
+
+def recorded(q, k, angles, tensor_format="bhsd", out=None):
+    """Grid, arguments and constants of the one launch that turns q and k."""
+    launches = Launches()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "turn_heads", launches)
+        Triton().turn(q, k, angles, ORDERS[tensor_format], out)
+    (only,) = launches.seen
+    return only
+
+
+@dataclass
+class Assembly:
+    instructions: Counter  # without those that only fill space
+    memory: Counter  # the full names of loads and stores
+    spilled: int  # bytes of local memory and stack
+    shared: int
+    barriers: int
+    ttir: str
+    ptx: str = field(repr=False)
+
+    @property
+    def count(self) -> int:
+        return self.instructions.total()
+
+
+def compiled(launched, target):
+    """As Triton compiles it when it is called: a 1 is a constant, and multiples of 16 are known to be such."""
+    _, values, named = launched
+    names = source.turn_heads.arg_names
+    options = {name: value for name, value in named.items() if name not in names}
+    given = dict(zip(names, values, strict=False)) | {n: v for n, v in named.items() if n in names}
+    signature, constants, attributes = {}, {}, {}
+    for i, name in enumerate(names):
+        value = given[name]
+        if i >= len(values) or value is None or (type(value) is int and value == 1):
+            signature[name], constants[name] = "constexpr", value
+            continue
+        if isinstance(value, torch.Tensor):
+            signature[name], whole = POINTERS[value.dtype], True  # allocations begin at multiples of 256 bytes
+        elif isinstance(value, int):
+            signature[name], whole = ("i32" if -(2**31) <= value < 2**31 else "i64"), value % 16 == 0
+        else:
+            signature[name], whole = "fp32", False
+        if whole:
+            attributes[(i,)] = [["tt.divisibility", 16]]
+    made = triton.compile(ASTSource(source.turn_heads, signature, constants, attributes), target, options)
+    return _of_amd(made) if target.backend == "hip" else _of_nvidia(made)
+
+
+def _of_nvidia(made):
+    cubin = Path(os.environ.get("TMPDIR", "/tmp")) / f"{made.hash}.cubin"
+    cubin.write_bytes(made.asm["cubin"])
+    try:
+        usage = subprocess.run([TOOLS / "cuobjdump", "-res-usage", cubin], capture_output=True, text=True, check=True)
+        listing = subprocess.run([TOOLS / "nvdisasm", "-c", cubin], capture_output=True, text=True, check=True).stdout
+    finally:
+        cubin.unlink()
+    numbers = {k: int(n) for k, n in re.findall(r"\b([A-Z]+):(\d+)", usage.stdout + usage.stderr)}
+    names = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+\s+)?([A-Z][A-Z0-9_.]*)", listing)
+    body = names[: len(names) - 1 - next(i for i, n in enumerate(reversed(names)) if n == "EXIT")]
+    instructions = Counter(name.split(".")[0] for name in body if name != "NOP")
+    memory = Counter(name for name in body if name.startswith(("LDG", "STG", "LDL", "STL", "ATOM")))
+    return Assembly(
+        instructions, memory, numbers["STACK"] + numbers["LOCAL"], numbers["SHARED"], instructions["BAR"],
+        made.asm["ttir"], made.asm["ptx"],
+    )  # fmt: skip
+
+
+def _of_amd(made):
+    text = made.asm["amdgcn"]
+    names = re.findall(r"^\s+([a-z]+_[a-z0-9_]+)", text.split("s_endpgm")[0], re.MULTILINE)
+    instructions = Counter(name for name in names if not name.startswith("s_nop"))
+    memory = Counter(name for name in names if name.startswith(("global_", "buffer_", "scratch_", "flat_")))
+    bytes_of = {key: int(n) for key, n in re.findall(r"\.(\w+):\s+(\d+)", text)}
+    return Assembly(
+        instructions, memory, bytes_of["private_segment_fixed_size"] + bytes_of["vgpr_spill_count"],
+        bytes_of["group_segment_fixed_size"], instructions["s_barrier"], made.asm["ttir"], text,
+    )  # fmt: skip

@@ -1,0 +1,22 @@
+"""The Triton kernel: on a GPU where there is one; else in Triton's interpreter, in a process of its own."""
+
+import os
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
+
+# Whether Triton compiles or interprets is settled when its source is imported: test_interpreted.py starts these.
+collect_ignore = [] if INTERPRETED or DEVICE == "cuda" else ["test_bits.py"]
+if find_spec("triton") is None:  # there is none for this system
+    collect_ignore += ["assembly.py", "inductor.py", "test_compiled.py"]
+
+
+@pytest.fixture
+def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter takes as long for a program of one row as for one of a thousand."""
+    if INTERPRETED:
+        monkeypatch.setattr("phasor.kernels.gpu.launch.TILE", 2**14)

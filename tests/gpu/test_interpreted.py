@@ -1,0 +1,31 @@
+"""Where there is no GPU, Triton's interpreter runs the kernel: in a process of its own, where it is settled so."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="triton is not installed; it is for Linux only")
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments):
+    env = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        cwd=ROOT, env=env, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout
+
+
+def test_the_bits_of_the_reference():
+    run("tests/gpu/test_bits.py")
+
+
+@pytest.mark.slow
+def test_the_bits_of_the_reference_many_times():
+    run("tests/gpu/test_bits.py", "-m", "slow")
