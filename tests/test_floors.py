@@ -26,8 +26,8 @@ FLOORS = {
             "encodings attention heads reading",
             "models",
             "configs",
-            "inspect integrations golden bench onnx apps/runs",
-            "apps/lab apps/ner",
+            "engines inspect integrations golden bench onnx apps/runs",
+            "planner apps/lab apps/ner",
             "apps/demo",
             "cli __main__",
         ]

@@ -29,11 +29,13 @@ from .spec import RotarySpec
 if TYPE_CHECKING:
     from .configs import ModelRotary, read_config, read_parts, read_rule, write_config
     from .integrations import patch, unpatch
+    from .planner import plan
 
 # What reads configs and patches models is imported when it is first asked for: whoever rotates alone need not wait.
 LATER = {
     **dict.fromkeys(("ModelRotary", "read_config", "read_parts", "read_rule", "write_config"), "configs"),
     **dict.fromkeys(("patch", "unpatch"), "integrations"),
+    "plan": "planner",
 }
 
 try:
@@ -45,7 +47,7 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 def __getattr__(name: str) -> Any:
     if name in LATER:
         return getattr(import_module(f".{LATER[name]}", __name__), name)
-    if name in ("configs", "integrations", "onnx", "prefixes", "weights"):
+    if name in ("configs", "engines", "integrations", "onnx", "planner", "prefixes", "weights"):
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -75,6 +77,7 @@ __all__ = [
     "matrix",
     "page_slots",
     "patch",
+    "plan",
     "positions",
     "read_config",
     "read_parts",

@@ -20,6 +20,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "src" / "phasor"
 WORDS = {  # that are called as some model type is, and mean something else
     "align": "a function of phasor.apps.ner.data",
     "clip": "a setting of training",
+    "mamba": "a kind of layer",
     "new": "a parameter, and a folder",
     "t5": "an encoding of the lab",
     "transformer_xl": "an encoding of the lab",

@@ -1,4 +1,4 @@
-"""The command line: `phasor inspect`, `demo`, `bench`, `golden`, `check`, `lab`, `ner`. One file per command, thin."""
+"""The command line: `phasor inspect`, `plan`, `demo`, `bench`, `golden`, `check`, `lab`, `ner`. One file each, thin."""
 
 import os
 import signal

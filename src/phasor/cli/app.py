@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from . import bench, demo, golden, inspect, lab, ner
+from . import bench, demo, golden, inspect, lab, ner, plan
 
 
 def _version(asked: bool) -> None:
@@ -32,6 +32,7 @@ def phasor(
 
 
 app.command("inspect")(inspect.inspect)
+app.command("plan")(plan.plan)
 app.command("demo")(demo.demo)
 app.command("bench")(bench.bench)
 app.add_typer(lab.app, name="lab")

@@ -22,6 +22,12 @@ def inspect(
     compare: Annotated[
         bool, typer.Option("--diff", help="Say where two configs disagree, and from which position.")
     ] = False,
+    engine: Annotated[
+        str | None, typer.Option("--as", metavar="ENGINE", help="What this engine makes of it, beside the model's own.")
+    ] = None,
+    flags: Annotated[
+        str | None, typer.Option(metavar="LINE", help="With --as: the engine's command line, or its flags.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show what a model's config makes of its positions: layers, wavelengths, scaling, decay, exactness.
@@ -30,6 +36,9 @@ def inspect(
     rotate, all parts that do are shown; where it could not be read, they are too, with the reason and exit code 2.
     With --diff the exit code is 0 if both rotate alike, and 1 if they differ.
     """
+    if engine is not None or flags is not None:
+        _as(configs, engine, flags or "", as_json)
+        return
     if compare:
         if len(configs) != 2:
             raise ValueError(f"--diff compares two configs, got {len(configs)}; name both: phasor inspect --diff A B")
@@ -56,6 +65,21 @@ def inspect(
     if figures and not as_json:
         show("\nfigures\n" + "\n".join(f"  {path}" for path in figures))
     _refuse(view)
+
+
+def _as(configs: list[str], engine: str | None, flags: str, as_json: bool) -> None:
+    """What an engine makes of one config, beside the model's own code."""
+    from ..planner.beside import beside, beside_lines
+
+    if engine is None:
+        raise ValueError("--flags are those of an engine; name it with --as")
+    if len(configs) != 1:
+        raise ValueError(f"--as shows one config, got {len(configs)}")
+    found = beside(configs[0], engine, flags)
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        show("\n".join(beside_lines(found)))
 
 
 def _refuse(*views: ConfigView) -> None:

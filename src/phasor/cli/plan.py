@@ -1,0 +1,44 @@
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def plan(
+    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A config.json or a folder that holds one.")],
+    length: Annotated[int, typer.Option(min=1, max=2**31, help="How many positions are wanted.")],
+    engine: Annotated[
+        list[str] | None, typer.Option(help="The engine; may be given several times (default: all that are known).")
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="auto, yarn, linear, ntk, dynamic or none (auto: what the model has, else yarn).")
+    ] = "auto",
+    original: Annotated[
+        int | None, typer.Option(min=1, help="The trained length, where the config declares more.")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="Of the cache: float32, bfloat16, float16, fp8 or int8.")] = "bfloat16",
+    tensor_parallel: Annotated[int, typer.Option("--tp", min=1, help="Devices that share the heads.")] = 1,
+    write: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the settings into a new folder, never over the source.")
+    ] = None,
+    gguf: Annotated[Path | None, typer.Option(metavar="FILE", help="With --write: the GGUF file to change.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Settings for a longer context, per engine: read back and proven equal, or refused with the reason.
+
+    Exit code 0: every engine can, 1: at least one cannot say it, 2: bad input.
+    """
+    from ..engines import ENGINES
+    from ..planner import plan as make
+    from ..planner.write import write as put
+
+    made = [make(config, length=length, engine=e, method=method, original=original) for e in engine or ENGINES]
+    if as_json:
+        print(json.dumps([one.to_dict(dtype, tensor_parallel) for one in made], indent=2))
+    else:
+        print("\n\n".join(one.explain(dtype, tensor_parallel) for one in made))
+    for path in put(made, write, gguf) if write is not None else ():
+        print(f"wrote {path}")
+    if any(one.settings is None for one in made):
+        raise typer.Exit(1)

@@ -1,0 +1,51 @@
+"""Settings for llama.cpp: flags where they reach every layer, else keys of the GGUF file."""
+
+import math
+
+from ..configs import ModelRotary
+from ..scaling import Linear, LongRoPE, YaRN
+from .base import CannotSayError, Settings
+from .gguf import ATTENTION, BASE, FACTOR, LENGTH, ORIGINAL, TYPE, arch_of, global_spec
+from .seen import Seen
+
+
+def written(seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
+    """Flags, then keys; whether they give what is wanted is for the reader to say."""
+    arch = arch_of(seen)
+    own, spec = global_spec(seen), global_spec(Seen(seen.data, seen.path, wanted, seen.kinds))
+    lengthened = {"--override-kv": f"{arch.name}.{LENGTH}=int:{length}"} if length > (wanted_length(seen)) else {}
+    if spec == own:
+        return [Settings(flags={"-c": length, **lengthened}), Settings(flags={"-c": length}, gguf={LENGTH: length})]
+    scaling = spec.scaling
+    flags: dict[str, object] = {"-c": length}
+    keys: dict[str, object] = {LENGTH: length}
+    if spec.base != own.base:
+        flags["--rope-freq-base"] = spec.base
+        keys[BASE] = spec.base
+    if isinstance(scaling, YaRN):
+        if not scaling.truncate:
+            raise CannotSayError("llama.cpp rounds the ends of YaRN's ramp: truncate false is lost, at any length")
+        factor = float(scaling.factor)
+        flags |= {"--rope-scaling": "yarn", "--rope-scale": factor, "--yarn-orig-ctx": scaling.original_max_position}
+        keys |= {TYPE: "yarn", FACTOR: factor, ORIGINAL: scaling.original_max_position}
+        for name, value, usual in (("fast", scaling.beta_fast, 32.0), ("slow", scaling.beta_slow, 1.0)):
+            if value != usual:
+                flags[f"--yarn-beta-{name}"] = value
+        implied = 1.0 if factor <= 1 else 0.1 * math.log(factor) + 1
+        if not math.isclose(scaling.attention_factor(), implied, rel_tol=1e-9):
+            keys[ATTENTION] = scaling.attention_factor() / implied
+    elif isinstance(scaling, Linear):
+        flags |= {"--rope-scaling": "linear", "--rope-scale": float(scaling.factor), **lengthened}
+        keys |= {TYPE: "linear", FACTOR: float(scaling.factor)}
+    elif scaling is None:
+        flags |= lengthened
+    elif type(scaling) is not type(own.scaling) or scaling != own.scaling:
+        rest = (
+            "its factors are tensors of the GGUF file" if isinstance(scaling, LongRoPE) else "convert the model again"
+        )
+        raise CannotSayError(f"llama.cpp has no flag and no key for {scaling.name} scaling: {rest}")
+    return [Settings(flags=flags), Settings(flags={"-c": length}, gguf=keys)]
+
+
+def wanted_length(seen: Seen) -> int:
+    return seen.model.max_position or 0

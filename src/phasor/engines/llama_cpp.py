@@ -1,0 +1,198 @@
+"""llama.cpp b11549: the file's keys, then flags, then one formula for all architectures."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ..configs import ModelRotary
+from ..scaling import Linear, LongRoPE, Scaling, YaRN
+from ..spec import RotarySpec
+from .base import Engine, Flags, Reading, Rule, Settings
+from .flags import length, real
+from .gguf import ATTENTION, BASE, BASE_SWA, CONVERTER, FACTOR, LENGTH, LOG, ORIGINAL, TYPE, Metadata, converted
+from .gguf_write import written
+from .seen import Seen
+
+CONTEXT = "src/llama-context.cpp: llama_context"
+
+
+@dataclass(frozen=True)
+class Context:
+    """What llama.cpp's context holds: the names of its own ``cparams``."""
+
+    base: float
+    scale: float
+    ext: float
+    attn: float
+    fast: float
+    slow: float
+    orig: int
+    trained: int
+
+
+class LlamaCpp(Engine):
+    name = "llama.cpp"
+    version = "b11549"
+    flags: ClassVar = {
+        "-c": length, "--ctx-size": length, "--rope-scaling": str, "--rope-scale": real, "--rope-freq-base": real,
+        "--rope-freq-scale": real, "--yarn-orig-ctx": length, "--yarn-ext-factor": real, "--yarn-attn-factor": real,
+        "--yarn-beta-slow": real, "--yarn-beta-fast": real, "--override-kv": str,
+    }  # fmt: skip
+
+    def read(self, seen: Seen, flags: Flags) -> Reading:
+        meta = converted(seen)
+        rules = [Rule("what the converter writes of config.json", CONVERTER)]
+        if any(isinstance(spec.scaling, YaRN) and not spec.scaling.truncate for spec in seen.model.distinct):
+            rules.append(Rule("truncate is not read: the ends of YaRN's ramp are rounded", "ggml-cpu/ops.cpp", True))
+        return self.read_file(seen, meta, flags, rules)
+
+    def read_file(self, seen: Seen, meta: Metadata, flags: Flags, rules: list[Rule]) -> Reading:
+        """The rotation of a GGUF file with these keys; ``seen`` gives the geometry of the model."""
+        flags = {"--ctx-size" if key == "-c" else key: value for key, value in flags.items()}
+        meta = replace(meta, keys={**meta.keys, **overridden(meta, flags)})
+        context = context_of(meta, flags, rules)
+        asked = flags.get("--ctx-size") or context.trained
+        if asked > context.trained:
+            text = f"llama-server caps -c {asked} at {context.trained}, the training length"
+            rules.append(Rule(text, "tools/server/server-context.cpp"))
+        model = seen.model
+        made: dict[tuple[RotarySpec, bool], RotarySpec] = {}
+        layers = []
+        for word, spec in zip(model.layer_types, model.layers, strict=True):
+            sliding = "sliding" in word
+            if spec is not None and (spec, sliding) not in made:
+                base, scaling = rotation(spec, meta, context, sliding, asked)
+                made[spec, sliding] = spec.replace(base=base, scaling=scaling, frequencies=None)
+            layers.append(None if spec is None else made[spec, sliding])
+        return Reading(
+            engine=self.name, version=self.version, length=min(asked, context.trained), rules=tuple(rules),
+            model=replace(model, layers=tuple(layers), max_position=context.trained),
+        )  # fmt: skip
+
+    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
+        return written(seen, wanted, length)
+
+    def read_back(self, seen: Seen, settings: Settings) -> Reading:
+        meta = converted(seen)
+        return self.read_file(seen, replace(meta, keys={**meta.keys, **(settings.gguf or {})}), settings.flags, [])
+
+
+def overridden(meta: Metadata, flags: Flags) -> dict[str, Any]:
+    """--override-kv KEY=TYPE:VALUE, for keys of this architecture."""
+    found: dict[str, Any] = {}
+    for entry in filter(None, str(flags.get("--override-kv") or "").split(",")):
+        key, equals, value = entry.partition("=")
+        kind, colon, text = value.partition(":")
+        reads: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str, "bool": "true".__eq__}
+        if not equals or not colon or kind not in reads:
+            raise ValueError(f"--override-kv must be KEY=TYPE:VALUE with type int, float, bool or str, got {entry!r}")
+        arch, dot, inner = key.partition(".")
+        if arch == meta.arch.name and dot:
+            found[inner] = reads[kind](text)
+    return found
+
+
+def context_of(meta: Metadata, flags: Flags, rules: list[Rule]) -> Context:
+    keys = meta.keys
+    trained = int(keys.get(LENGTH) or 0)
+    if "--rope-scale" in flags and "--rope-freq-scale" in flags:
+        raise ValueError("--rope-scale and --rope-freq-scale say the same thing, one as 1/N of the other; keep one")
+    factor = float(keys.get(FACTOR) or 0.0)
+    given = 1 / flags["--rope-scale"] if "--rope-scale" in flags else flags.get("--rope-freq-scale")
+    scale = float(given if given else 1 / factor if factor else 1.0)
+    kind = flags.get("--rope-scaling") or keys.get(TYPE) or "linear"
+    if kind not in ("none", "linear", "yarn", "longrope"):
+        raise ValueError(f"--rope-scaling must be none, linear or yarn, got {kind!r}")
+    if kind == "none":
+        scale = 1.0
+    orig = int(flags.get("--yarn-orig-ctx") or keys.get(ORIGINAL) or trained)
+    asked = flags.get("--yarn-ext-factor", -1.0)
+    ext = asked if asked >= 0 else 1.0 if kind == "yarn" else 0.0
+    attn = flags.get("--yarn-attn-factor", -1.0)
+    attn = attn if attn >= 0 else 1.0
+    stretch = 1 / scale
+    if ext:
+        if "--yarn-attn-factor" in flags:
+            rules.append(
+                Rule(f"--yarn-attn-factor {attn:g} is overwritten: the factor follows from the stretch", CONTEXT, True)
+            )
+        attn = own_factor(meta, stretch) / (1 + 0.1 * math.log(stretch))
+    if given and kind == "yarn" and scale < 1:
+        trained = int(orig / scale)
+        rules.append(Rule(f"YaRN flags raise the training length to {orig} x {stretch:g} = {trained}", CONTEXT, True))
+    return Context(
+        base=float(flags.get("--rope-freq-base") or keys.get(BASE) or 10_000.0), scale=scale, ext=ext,
+        attn=attn * float(keys.get(ATTENTION) or 1.0), fast=positive(flags, "--yarn-beta-fast", 32.0),
+        slow=positive(flags, "--yarn-beta-slow", 1.0), orig=orig, trained=trained,
+    )  # fmt: skip
+
+
+def positive(flags: Flags, name: str, default: float) -> float:
+    return float(flags[name]) if flags.get(name, -1.0) >= 0 else default
+
+
+def own_factor(meta: Metadata, stretch: float) -> float:
+    """YaRN's factor on cos and sin; with a log multiplier the ratio of two, as DeepSeek states them."""
+
+    def mscale(m: float) -> float:
+        return 1.0 if stretch <= 1 else 0.1 * m * math.log(stretch) + 1
+
+    log = float(meta.keys.get(LOG) or 0.0) / (0.1 if meta.arch.name == "deepseek2" else 1.0)
+    if not log:
+        return mscale(1.0)
+    return mscale(log if meta.arch.name == "deepseek2" and log != 1 else 1.0) / mscale(log)
+
+
+def rotation(
+    spec: RotarySpec, meta: Metadata, context: Context, sliding: bool, asked: int
+) -> tuple[float, Scaling | None]:
+    """Base and scaling of the layers that have this spec."""
+    base, scale = context.base, context.scale
+    if sliding and meta.arch.sliding == "own":
+        base, scale = float(meta.keys.get(BASE_SWA) or 10_000.0), 1.0
+    elif sliding and meta.arch.sliding == "trained":
+        base, scale = float(meta.keys.get(BASE) or 10_000.0), 1 / float(meta.keys.get(FACTOR) or 1.0)
+    stretch = 1 / scale
+    attention = context.attn * (1 + 0.1 * math.log(stretch) if context.ext else 1.0)
+    divisors = meta.freqs if not (sliding and meta.arch.sliding == "own") else ()
+    if meta.long:
+        divisors = meta.long if asked > context.orig else meta.short
+    if (
+        divisors == meta.freqs
+        and spec.scaling is not None
+        and divisors
+        and (scale, context.ext, attention) == (1, 0, 1)
+    ):
+        return base, spec.scaling
+    if context.ext == 1 and not divisors and stretch >= 1:
+        return base, YaRN(
+            factor=stretch, original_max_position=context.orig, beta_fast=context.fast, beta_slow=context.slow,
+            attention=attention,
+        )  # fmt: skip
+    if not context.ext and not divisors and attention == 1:
+        return base, Linear(stretch) if stretch != 1 else None
+    return base, by_pair(spec, base, scale, context, divisors, attention)
+
+
+def by_pair(
+    spec: RotarySpec, base: float, scale: float, context: Context, divisors: tuple[float, ...], attention: float
+) -> Scaling:
+    """ggml's formula, pair by pair, as a list of divisors: ``theta / divisor``, then YaRN between it and the scaled."""
+    dim = spec.rotary_dim
+    low, high = (
+        dim * math.log(context.orig / (beta * 2 * math.pi)) / (2 * math.log(base))
+        for beta in (context.fast, context.slow)
+    )
+    start, end = max(0.0, math.floor(low)), min(dim - 1.0, math.ceil(high))
+    found = []
+    for i in range(dim // 2):
+        ramp = 1 - min(1.0, max(0.0, (i - start) / max(0.001, end - start)))
+        keep = ramp * context.ext
+        divisor = divisors[i] if divisors else 1.0
+        found.append(divisor / (scale * (1 - keep) + keep))
+    both = tuple(found)
+    return LongRoPE(
+        short_factor=both, long_factor=both, original_max_position=max(context.orig, 2), factor=1.0,
+        attention=attention, attention_short=attention,
+    )  # fmt: skip

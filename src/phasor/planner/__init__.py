@@ -1,0 +1,50 @@
+"""A longer context on a given engine: the rotation, the settings that give it, the proof, and what it costs."""
+
+from typing import Any
+
+from ..engines import engine_of, look
+from .case import Trap
+from .choose import METHODS, choose
+from .cost import Cost, costs
+from .kv import Memory, Store, memory
+from .proof import prove
+from .result import Plan
+from .traps import traps
+from .traps_beside import draft_traps, file_traps, loaded_traps, runtime_traps
+
+__all__ = [
+    "METHODS", "Cost", "Memory", "Plan", "Store", "Trap", "draft_traps", "file_traps", "loaded_traps", "memory", "plan",
+    "runtime_traps", "traps",
+]  # fmt: skip
+
+
+def plan(
+    config: Any, *, length: int, engine: str = "transformers", method: str = "auto", original: int | None = None
+) -> Plan:
+    """The settings with which ``engine`` runs a model at ``length`` positions, read back and compared.
+
+    ``config`` as ``source`` in `phasor.read_config`. ``method``: ``"yarn"``, ``"linear"``, ``"ntk"``, ``"dynamic"``,
+    ``"none"``; by default the scaling that the model has is stretched further, and YaRN taken where it has none.
+    ``original``: the length it was trained with, where the config declares more (Qwen3: 32768 of 40960).
+
+    The settings are read back by the engine's reader (`phasor.engines`), and given only if every layer turns as
+    planned to 1e-6; else ``settings`` is None and ``refused`` says why. Raises ``ValueError`` for a length below the
+    trained one, an unknown engine or method, a config that is not understood, and rope parameters without a base.
+
+    >>> config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
+    ...           "max_position_embeddings": 4096}
+    >>> made = plan(config, length=16384, engine="llama.cpp")
+    >>> made.settings.flags
+    {'-c': 16384, '--rope-scaling': 'yarn', '--rope-scale': 4.0, '--yarn-orig-ctx': 4096}
+    >>> round(made.spec.attention_factor(), 4)
+    1.1386
+    """
+    chosen, seen = engine_of(engine), look(config)
+    choice = choose(seen, length, method, original)
+    settings, reading, refused = prove(chosen, seen, choice.wanted, length)
+    return Plan(
+        engine=engine, version=chosen.version, length=length, trained=choice.trained, factor=choice.factor, seen=seen,
+        wanted=choice.wanted, settings=settings, refused=refused, reading=reading, why=choice.why,
+        costs=tuple(costs(seen.model, choice.wanted, choice.trained, length)),
+        warnings=tuple(str(trap) for trap in traps(config, engine, settings.flags if settings else {})),
+    )  # fmt: skip

@@ -1,0 +1,49 @@
+"""Every reader against what the engine's own code gave, and the engine's refusals against the reader's."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from phasor.engines import ENGINES, read_as
+
+from .cases import RESULTS, configs
+
+ENGINE_OF = {"llama_cpp": "llama.cpp", "mlx_lm": "mlx-lm"}
+RUNS = {ENGINE_OF.get(path.stem, path.stem): json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+CASES = [(engine, case) for engine, run in RUNS.items() for case in run["cases"]]
+
+
+def called(engine: str, case: dict[str, Any]) -> str:
+    return f"{engine} {case['config']} {json.dumps(case['flags'])} {json.dumps(case.get('changes', ''))}"[:150]
+
+
+@pytest.mark.parametrize("engine, case", CASES, ids=[called(*case) for case in CASES])
+def test_a_reader_agrees_with_the_engines_own_code(engine: str, case: dict[str, Any]) -> None:
+    if case.get("elsewhere"):  # the engine has no code of its own for this model
+        return
+    config = {**configs()[case["config"]], **case.get("changes", {})}
+    config = {key: value for key, value in config.items() if value is not None}
+    if "error" in case:
+        with pytest.raises(ValueError, match=r"must be written as|is missing"):
+            read_as(config, engine, case["flags"])
+        return
+    reading = read_as(config, engine, case["flags"])
+    assert reading.version == RUNS[engine]["version"]
+    assert reading.length == case["length"]
+    for index, theirs in case["layers"].items():
+        spec = reading.model.layers[int(index)]
+        if spec is None:  # the engine makes tables that such a layer never uses
+            continue
+        seq_len = reading.seq_len if reading.seq_len is not None else reading.length
+        ours = spec.inv_freq(seq_len)
+        torch.testing.assert_close(ours, torch.tensor(theirs["inv_freq"], dtype=torch.float64), rtol=3e-6, atol=1e-12)
+        assert spec.attention_factor(seq_len) == pytest.approx(theirs["factor"], rel=1e-6)
+
+
+def test_every_engine_was_run() -> None:
+    assert set(RUNS) <= set(ENGINES)
+    assert all((Path(__file__).parent / f"run_{re.sub('[.-]', '_', engine)}.py").is_file() for engine in RUNS)

@@ -1,0 +1,100 @@
+"""Bytes of keys and values against the caches that transformers allocates, and published numbers."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tests.conformance.tiny import tiny_model
+
+from phasor.engines import look
+from phasor.planner import memory
+
+FAMILIES = [
+    "llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3n_text",
+    "gemma4_text", "gpt_oss", "phi", "phi3", "deepseek_v2", "deepseek_v3", "glm", "glm4", "glm4_moe", "cohere",
+    "cohere2", "olmo2", "olmo3", "exaone4", "smollm3", "granite", "llama4_text", "qwen3_next", "qwen3_5_text",
+    "lfm2", "starcoder2", "stablelm", "minimax_m2", "ernie4_5", "hunyuan_v1_dense", "arcee", "apertus", "seed_oss",
+    "nemotron", "gpt_neox", "falcon", "persimmon", "helium",
+]  # fmt: skip
+TOKENS = 23  # above the windows of the tiny models
+
+
+def elements(layer: object, window: bool) -> int:
+    """The numbers that one layer of a cache holds; windows keep room for the token to come."""
+    found = 0
+    for name in ("keys", "values"):
+        if isinstance(held := getattr(layer, name, None), torch.Tensor):
+            found += held.numel() // held.shape[-2] * (held.shape[-2] + (window and held.shape[-2] < TOKENS))
+    for name in ("conv_states", "recurrent_states"):
+        held = getattr(layer, name, None)
+        several = held.values() if isinstance(held, dict) else held if isinstance(held, list) else [held]
+        found += sum(one.numel() for one in several if isinstance(one, torch.Tensor))
+    return found
+
+
+QUICK = ("qwen3", "gemma3_text", "deepseek_v3", "qwen3_next")
+EVERY = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FAMILIES]
+
+
+@pytest.mark.parametrize("family", EVERY)
+def test_the_caches_of_transformers(family: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    model = tiny_model(family)
+    cache = transformers.DynamicCache(config=model.config)
+    with torch.no_grad():
+        model(input_ids=torch.zeros(1, TOKENS, dtype=torch.long), past_key_values=cache, use_cache=True)
+    held = sum(elements(layer, getattr(layer, "is_sliding", False)) for layer in cache.layers)
+    seen = look(model.config)
+    assert memory(seen, "transformers", TOKENS, dtype="int8").total == held
+    assert memory(seen, "transformers", TOKENS, dtype="bfloat16", batch=3).total == 6 * held
+
+
+def test_gpt_oss(shared_data: Path) -> None:
+    """73,728 bytes a token in vLLM (alvarobartt/hf-mem#60); in transformers, half of that beyond the window of 128."""
+    seen = look(shared_data / "configs/full/openai__gpt-oss-120b.json")
+    for n in (1, 100, 128, 129, 5000, 131072):
+        assert memory(seen, "vllm", n).total == 73_728 * n
+        assert memory(seen, "transformers", n).total == 73_728 * min(n, 128) + 36_864 * max(0, n - 128)
+    assert memory(seen, "vllm", 1000, tensor_parallel=8).total == 73_728 * 1000 // 8
+    assert memory(seen, "vllm", 1000, tensor_parallel=16).total == 73_728 * 1000 // 8  # eight heads: then repeated
+
+
+@pytest.mark.parametrize(
+    "name, length, gigabytes",
+    [
+        ("google__gemma-3-27b-it", 131072, 10.41),
+        ("Qwen__Qwen3.5-27B", 262144, 16.00),
+        ("deepseek-ai__DeepSeek-V3", 163840, 10.72),
+        ("zai-org__GLM-5", 202752, 17.18),
+        ("moonshotai__Kimi-K2-Instruct", 262144, 17.16),
+        ("Qwen__Qwen3-0.6B", 40960, 4.38),
+    ],
+)
+def test_published_sizes(shared_data: Path, name: str, length: int, gigabytes: float) -> None:
+    """The column "correct estimate" of unslothai/unsloth#4757, in GiB; GLM-5's counts its draft layer."""
+    found = memory(look(shared_data / f"configs/full/{name}.json"), "llama.cpp", length)
+    states = sum(size for store, size in found.stores if store.state)
+    draft = found.draft if "GLM" in name else 0
+    assert (found.total - states + draft) / 2**30 == pytest.approx(gigabytes, rel=0.01)
+
+
+def test_latent_attention_is_not_split(shared_data: Path) -> None:
+    """DeepSeek-V3 keeps 512 + 64 values a token and layer, on every device: 70,272 bytes a token."""
+    seen = look(shared_data / "configs/full/deepseek-ai__DeepSeek-V3.json")
+    assert memory(seen, "vllm", 1).total == memory(seen, "vllm", 1, tensor_parallel=8).total == 61 * 576 * 2
+    assert memory(seen, "vllm", 10).draft == 576 * 2 * 10
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"dtype": "int4"}, "dtype must be"),
+        ({"tensor_parallel": 0}, "tensor_parallel must be"),
+        ({"batch": 0}, "batch must"),
+    ],
+)
+def test_bad_input(change: dict[str, object], message: str) -> None:
+    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1}
+    with pytest.raises(ValueError, match=message):
+        memory(look(json.loads(json.dumps(config))), "vllm", 8, **change)  # type: ignore[arg-type]
