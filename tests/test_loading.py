@@ -56,7 +56,7 @@ def test_the_places_that_load_are_seen():
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and (node.attr in SAID or ast.unparse(node) == "torch.load")
     ]
-    assert {"from_pretrained", "from_config", "load"} == set(named)
+    assert {"from_pretrained", "from_config"} == set(named)  # and no torch.load: no file of ours is a pickle
 
 
 @pytest.mark.parametrize(

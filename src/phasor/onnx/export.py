@@ -35,8 +35,8 @@ def export(
 
     Rotations are plain nodes, with exact phases as int64, in every opset from 18. With ``kernel="onnx"`` (`rotate`,
     `apply_rotary_qk`, `Rotary`, `patch`) each is one node RotaryEmbedding, which opset 23 brought. Weights of more than
-    2 GB stand beside the file. ``documentation`` says what inputs and outputs are, by name, and ``metadata`` are words of
-    the file's own: a reader finds both in it. Nothing is left of a file that could not be written or is not valid.
+    2 GB stand beside the file. ``documentation`` says what inputs and outputs are, by name, and ``metadata`` more, for
+    whoever has only the file. Nothing is left of a file that could not be written or is not valid.
 
     Raises ``ValueError`` for an opset that torch did not write: asked for one that cannot hold the nodes, or that it
     does not know, torch says nothing and writes a file of another. Needs onnx and onnxscript.

@@ -1,5 +1,6 @@
 """The libraries of ONNX, which are an extra."""
 
+from importlib import import_module
 from typing import Any
 
 
@@ -14,7 +15,7 @@ def library(*more: str) -> Any:
         import onnx.shape_inference
 
         for name in more:
-            __import__(name)
+            import_module(name)
     except ModuleNotFoundError as error:
         raise ValueError(f"ONNX needs {error.name}; install it with: pip install 'phasor[onnx]'") from None
     return onnx

@@ -15,8 +15,4 @@ def export(
     from ...apps.ner.export import export as write
 
     prepare(None, "cpu")
-    saved = load(model).model
-    try:
-        print(write(saved, out))
-    except ModuleNotFoundError as error:
-        raise ValueError(f"export needs {error.name}; install it with: pip install 'phasor[onnx]'") from None
+    print(write(load(model).model, out))
