@@ -26,7 +26,7 @@ FLOORS = {
             "encodings attention heads reading",
             "models",
             "configs",
-            "inspect integrations golden bench onnx apps/runs",
+            "inspect integrations golden bench onnx checkpoints apps/runs",
             "apps/lab apps/ner",
             "apps/demo",
             "cli __main__",
@@ -50,6 +50,7 @@ SAME_FLOOR = {
     ("attention", "encodings"),
     ("onnx", "golden"),
     ("bench", "integrations"),
+    ("checkpoints", "apps/runs"),
     ("__main__", "cli"),
 }
 
