@@ -7,14 +7,14 @@
 - With ``token_ids``, the logits of the model that transformers builds are equal.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .finite import not_finite
-from .following import Move
+from .following import Following, Move
 from .formats import read
 from .opening import opened, read_at
 from .output import Reordered
@@ -45,7 +45,7 @@ def prove(plan: Plan, folder: Path, *, token_ids: list[int] | None = None) -> di
         "to": {"format": plan.format, "layout": plan.layouts[1]},
         "tensors": {"byte_identical": len(source.tensors) - len(plan.moves), "moved": len(plan.moves)},
         "not_finite": wild,
-        "scores": _check_scores(plan, result, folder),
+        "scores": check_scores(plan.found, plan.layouts, source.tensors, result.tensors, folder),
         "moved": {name: move.what for name, move in plan.moves.items()},
     }
     if token_ids is not None:
@@ -106,14 +106,19 @@ def _runs(tensor: Tensor) -> Iterator[Bytes]:
             yield np.frombuffer(read_at(fd, tensor.offset + at, size, tensor.file), np.uint8)
 
 
-def _check_scores(plan: Plan, result: Source, folder: Path) -> dict[str, Any]:
+def check_scores(
+    following: Following,
+    layouts: Sequence[str],
+    source: Mapping[str, Tensor],
+    result: Mapping[str, Tensor],
+    folder: Path,
+) -> dict[str, Any]:
     """The largest difference of scores in every attention, as a share of its largest score."""
     found: dict[str, float] = {}
     left_out: list[str] = []
-    for attention in plan.found.attentions:
-        before, after = (in_words(attention.spec.layout, word) for word in plan.layouts)
-        sides = (plan.source.tensors, before), (result.tensors, after)
-        difference = score_difference(attention, *sides)
+    for attention in following.attentions:
+        before, after = (in_words(attention.spec.layout, word) for word in layouts)
+        difference = score_difference(attention, (source, before), (result, after))
         if difference is None:
             left_out.append(attention.name)
         elif not difference <= TOLERANCE:

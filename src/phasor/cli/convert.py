@@ -1,11 +1,9 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from ..checkpoints.stream import Tell
 
 
 def convert(
@@ -22,6 +20,9 @@ def convert(
     ] = None,
     part: Annotated[str | None, typer.Option(help="The part of a composite model (default: its text model).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Write into SRC's own files, behind a journal; no DST.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace DST.")] = False,
     allow_pickle: Annotated[
         bool, typer.Option("--allow-pickle", help="Read .bin and .pth files, through torch's weights_only.")
@@ -37,10 +38,16 @@ def convert(
     is proved before it is put in place, in DST/phasor-proof.json. A run that was killed goes on when called again.
     """
     from ..checkpoints import convert as run
-    from ..checkpoints import make_plan
+    from ..checkpoints import convert_in_place, make_plan
 
     if not to:
         raise ValueError("--to is missing; name a layout (halves, interleaved, native) or a format (transformers, …)")
+    if in_place:
+        if target is not None or dry_run:
+            raise ValueError("--in-place has neither a DST nor a --dry-run; plan with --dry-run alone first")
+        scores = convert_in_place(source, to=to, source_layout=source_layout, part=part)["scores"]
+        print(f"proved   scores equal within {scores['largest_difference']:.1e} of the largest\nwritten  {source}")
+        return
     plan = make_plan(source, to, source_layout=source_layout, part=part, allow_pickle=allow_pickle)
     print(plan.describe())
     if dry_run:
@@ -54,7 +61,7 @@ def convert(
 
 
 @contextmanager
-def _bar(total: int) -> Iterator[Tell]:
+def _bar(total: int) -> Iterator[Callable[[int], None]]:
     """Bytes, speed and time left, on stderr; nothing where that is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn

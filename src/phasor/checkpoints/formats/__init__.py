@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..source import Source
+from ..undo import JOURNAL
 from . import transformers
 
 FORMATS: Mapping[str, Any] = {"transformers": transformers}
@@ -17,6 +18,8 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     """
     if not path.exists():
         raise ValueError(f"{path}: there is no such file or folder")
+    if (path / JOURNAL).exists():
+        raise ValueError(f"{path}: a conversion in place was interrupted here; call it again to finish it: --in-place")
     for form in FORMATS.values():
         if form.recognised(path):
             found: Source = form.read(path, allow_pickle=allow_pickle)

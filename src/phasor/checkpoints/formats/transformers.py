@@ -102,10 +102,13 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
     same = source.format == "transformers" and config == source.config
     found.append(Output(CONFIG, (whole_file(source.path / CONFIG) if same else as_json(config),)))
     if mark:
-        found.append(
-            Output(MARK, (as_json({"layout": mark, "why": "pairs are not as the model's own code reads them"}),))
-        )
+        found.append(Output(MARK, (mark_file(mark),)))
     return found
+
+
+def mark_file(layout: str) -> bytes:
+    """What stands beside weights that the model's own code would read wrongly."""
+    return as_json({"layout": layout, "why": "the pairs of q and k are not as the model's own code reads them"})
 
 
 def _same(source: Source, moves: Mapping[str, Move]) -> list[Output]:

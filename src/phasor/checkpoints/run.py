@@ -62,7 +62,11 @@ def convert(
             if staging.missing(plan.outputs):
                 raise ValueError(f"{staging.files}: lacks files that another process was to write; run it again")
             _check_unchanged(plan, staging)
-            report = prove(plan, staging.files, token_ids=token_ids) if proof else {}
+            try:
+                report = prove(plan, staging.files, token_ids=token_ids) if proof else {}
+            except ValueError:  # what is wrong must not be taken up by the next run
+                staging.clear()
+                raise
             if report:
                 write_file(staging.files / PROOF, (json.dumps(report, indent=1) + "\n").encode())
             staging.commit()
