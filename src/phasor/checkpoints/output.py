@@ -1,6 +1,6 @@
 """What is to be written: files as rows of segments: bytes at hand, a range to copy, or a tensor to reorder."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +37,11 @@ Segment = bytes | Range | Reordered
 
 @dataclass(frozen=True)
 class Output:
-    """One file to write."""
+    """One file to write; ``finish`` puts in what its bytes decide, once they are there."""
 
     name: str
     segments: tuple[Segment, ...]
+    finish: Callable[[int], None] | None = None
 
     @property
     def size(self) -> int:

@@ -55,5 +55,5 @@ def others(folder: Path, own: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[s
             relative = str(path.relative_to(folder))
             if relative in own or relative in OURS or name.startswith(".") or not path.is_file():
                 continue
-            (left if name.endswith(WEIGHTS) else copied).append(relative)
+            (left if name.endswith(WEIGHTS) and not name.startswith("tok") else copied).append(relative)
     return tuple(copied), tuple(left)

@@ -78,11 +78,13 @@ class Staging:
                 path = self.files / output.name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 fd = os.open(
-                    f"{path}.partial", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
+                    f"{path}.partial", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
                 )
                 try:
                     for segment in output.segments:
                         write_segment(fd, segment, tell)
+                    if output.finish is not None:
+                        output.finish(fd)
                     if (size := os.fstat(fd).st_size) != output.size:
                         raise ValueError(f"{path}: must have {output.size} bytes, got {size}; a file changed meanwhile")
                 except BaseException as error:

@@ -6,9 +6,11 @@ from typing import Any
 
 from ..source import Source
 from ..undo import JOURNAL
-from . import transformers
+from . import llama2c, meta, mistral, transformers
 
-FORMATS: Mapping[str, Any] = {"transformers": transformers}
+FORMATS: Mapping[str, Any] = {
+    "transformers": transformers, "meta": meta, "mistral": mistral, "llama2c": llama2c,
+}  # fmt: skip
 
 
 def read(path: Path, *, allow_pickle: bool = False) -> Source:
