@@ -108,6 +108,16 @@ class Weights:
     source: Literal["run", "read"] = "run"
 
 
+class Gguf(NamedTuple):
+    """How llama.cpp knows a model: the name of its architecture, and whether its rope type turns interleaved pairs.
+
+    Its source calls that type NORM, and the one of halves NEOX (``llama_model_rope_type``).
+    """
+
+    arch: str
+    interleaved: bool
+
+
 class Piece(NamedTuple):
     """Where one tensor holds the channels that turn: ``width`` indices along ``axis`` from each of ``starts``.
 

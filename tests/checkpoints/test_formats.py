@@ -128,8 +128,8 @@ def test_pickles_of_transformers(weights, tmp_path):
 # llama2.c, doc/stories260K.md: ./run stories260K.bin -t 0.0
 STORY = (
     "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, she saw a "
-    "big, red ball. She wanted to play with it, but it was too high.\nLily's mom said, \"Lily, let's go to the park.\" Lily "
-    "was sad and didn't know what to do."
+    "big, red ball. She wanted to play with it, but it was too high.\nLily's mom said, \"Lily, let's go to the park.\" "
+    "Lily was sad and didn't know what to do."
 )
 
 

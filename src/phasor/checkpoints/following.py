@@ -15,7 +15,7 @@ from ..spec import RotarySpec
 from ..weights import Piece, Weights, pieces
 from .permutation import Order, in_words, order_of
 from .quantized import SCALES, refuse_quantized, scales_of
-from .stored import FLOATS, Tensor
+from .stored import BLOCKS, FLOATS, Tensor
 
 
 class Attention(NamedTuple):
@@ -104,7 +104,7 @@ def _weights(config: dict[str, Any], part: str) -> tuple[Any, list[Weights]]:
 def _check_dtypes(folder: Path, found: list[Attention], tensors: Mapping[str, Tensor]) -> None:
     for piece in (piece for attention in found for piece in attention.pieces):
         tensor = tensors[piece.tensor]
-        if tensor.dtype not in FLOATS:
+        if tensor.dtype not in FLOATS and not tensor.dtype.startswith(BLOCKS):
             raise ValueError(
                 f"{folder}: {piece.tensor}: must have a dtype of {', '.join(FLOATS)} to hold q and k, "
                 f"got {tensor.dtype}; convert the checkpoint before it is quantized"

@@ -15,6 +15,7 @@ from .opening import opened
 from .output import Output, Range, Reordered, whole_file
 from .permutation import in_words, word_of
 from .source import Source
+from .stored import BITS, BLOCKS
 from .words import counted, in_units
 
 LAYOUTS = ("halves", "interleaved", "native")
@@ -126,12 +127,9 @@ def make_plan(
         source = _told(source, source_layout)
     found = following(source.folder, source.config, source.tensors, part)
     form = source.format if to in LAYOUTS else to
-    if to in LAYOUTS and source.format not in ("transformers", "gguf"):
-        raise ValueError(
-            f"{source.path}: the format {source.format} holds interleaved pairs only; write another format: "
-            "--to transformers"
-        )
-    target = to if to in LAYOUTS else FORMATS[form].layout_for(found)
+    target = to if to in LAYOUTS and form == "transformers" else FORMATS[form].layout_for(found)
+    if to in LAYOUTS and to not in ("native", target):
+        raise ValueError(f"{source.path}: the format {form} is read in {target}, and has no place to say {to}")
     before, after = (plain_word(found, word) for word in (source.layout, target))
     if before == after and form == source.format and source.keep.get("safe", True):
         raise ValueError(f"{source.path}: is {form} in {before} already ({source.why}); there is nothing to convert")
@@ -140,9 +138,21 @@ def make_plan(
     config = _config_for(source.config, found, after) if form == "transformers" else source.config
     mark = marked(found, form, after)
     written = list(FORMATS[form].outputs(source, moved, config, mark, **(options or {})))
-    taken = {output.name for output in written}
+    if form != source.format:
+        _check_types(source)
+        written += [Output(name, (data,)) for name, data in source.along.items()]
+    taken = {output.name for output in written} | {*getattr(FORMATS[form], "ABSORBED", ())}
     beside = [Output(name, (whole_file(source.folder / name),)) for name in source.beside if name not in taken]
     return Plan(source, found, form, (before, after), moved, (*written, *beside))
+
+
+def _check_types(source: Source) -> None:
+    for name, tensor in source.tensors.items():
+        if tensor.dtype not in BITS:
+            raise ValueError(
+                f"{source.path}: {name}: blocks of {tensor.dtype.removeprefix(BLOCKS)} have no place outside GGUF; "
+                "convert the file from before it was quantized"
+            )
 
 
 def plain_word(found: Following, word: str) -> str:
@@ -160,7 +170,7 @@ def marked(found: Following, form: str, layout: str) -> str:
 def _told(source: Source, layout: str) -> Source:
     if layout not in LAYOUTS:
         raise ValueError(f"source layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
-    if source.format != "transformers":
+    if source.format not in ("transformers", "gguf"):
         raise ValueError(f"source layout is what the format {source.format} says, {source.layout}; leave it out")
     return replace(source, layout=layout, why="as you said")
 

@@ -87,7 +87,7 @@ def _check_unchanged(plan: Plan, staging: Staging) -> None:
 
 def check_target(plan: Plan, target: Path, force: bool) -> None:
     """Raises ``ValueError`` for a target that must not be written."""
-    source = plan.source.folder.resolve()
+    source = plan.source.path.resolve()
     there = target.resolve()
     if target.is_symlink():
         raise ValueError(f"{target}: is a link, which is never written through; name the folder itself")

@@ -17,7 +17,7 @@ from .following import Attention
 from .opening import opened, read_at
 from .permutation import turned
 from .quantized import ROW_SCALES
-from .stored import Stored, Tensor
+from .stored import BLOCKS, Stored, Tensor
 from .stream import load
 
 TORCH = {
@@ -137,4 +137,8 @@ def as_floats(data: npt.NDArray[np.uint8], dtype: str) -> Floats:
     """Raw bytes as numbers in float64."""
     if not data.size:
         return np.empty(0)
+    if dtype.startswith(BLOCKS):
+        from gguf import GGMLQuantizationType, dequantize
+
+        return dequantize(data, GGMLQuantizationType[dtype.removeprefix(BLOCKS)]).astype(np.float64)
     return torch.from_numpy(np.array(data)).view(TORCH[dtype]).double().numpy()

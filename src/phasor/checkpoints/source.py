@@ -10,6 +10,7 @@ from .stored import Tensor
 
 WEIGHTS = (".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".gguf", ".ggml", ".h5", ".msgpack", ".onnx", ".npz",
     ".safetensors.index.json", ".bin.index.json", ".tflite", ".ot", ".onnx_data", ".mar", ".partial")  # fmt: skip
+METADATA = "metadata.gguf"  # of a GGUF file that was converted
 OURS = ("phasor.json", "phasor-proof.json")
 
 
@@ -22,6 +23,7 @@ class Source:
     - ``layout``: how the pairs lie (`phasor.checkpoints.permutation.WORDS`), and ``why`` that is believed.
     - ``files``: every file that holds weights; ``beside``: the others, which are copied; ``left_out``: weights in other
       formats, which are not.
+    - ``along``: name -> bytes of a file that goes along into other formats.
     - ``keep``: what its own format wrote that transformers' names and keys have no place for.
     """
 
@@ -34,6 +36,7 @@ class Source:
     files: tuple[Path, ...]
     beside: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    along: Mapping[str, bytes] = field(default_factory=dict)
     keep: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -55,5 +58,6 @@ def others(folder: Path, own: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[s
             relative = str(path.relative_to(folder))
             if relative in own or relative in OURS or name.startswith(".") or not path.is_file():
                 continue
-            (left if name.endswith(WEIGHTS) and not name.startswith("tok") else copied).append(relative)
+            weights = name.endswith(WEIGHTS) and name != METADATA and not name.startswith("tok")
+            (left if weights else copied).append(relative)
     return tuple(copied), tuple(left)

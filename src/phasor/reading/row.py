@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..positions import Rule
-from ..weights import Weights
+from ..weights import Gguf, Weights
 from .keys import Keys
 from .model import ModelRotary
 
@@ -28,6 +28,7 @@ class Row(ABC):
     - ``frame``: its configs may also be no more than a frame around their parts.
     - ``weights``: the names of the tensors that hold q and k, in the state dict of transformers' model, or why there
       are none; ``published``: those of the published files, where they differ.
+    - ``gguf``: its architecture in GGUF files, where those hold the same tensors in another layout at most.
     - ``positions``: how it numbers images, video and sound among its text (`phasor.positions`).
     """
 
@@ -40,6 +41,7 @@ class Row(ABC):
     positions: Rule | None = None
     weights: Weights | str = Weights()  # noqa: RUF009 (frozen)
     published: Weights | None = None
+    gguf: Gguf | None = None
 
     @abstractmethod
     def read(self, name: str, data: dict[str, Any], path: str, above: dict[str, Any]) -> tuple[ModelRotary, Keys]:

@@ -6,10 +6,10 @@ from typing import Any
 
 from ..source import Source
 from ..undo import JOURNAL
-from . import llama2c, meta, mistral, transformers
+from . import gguf, llama2c, meta, mistral, transformers
 
 FORMATS: Mapping[str, Any] = {
-    "transformers": transformers, "meta": meta, "mistral": mistral, "llama2c": llama2c,
+    "transformers": transformers, "meta": meta, "mistral": mistral, "llama2c": llama2c, "gguf": gguf,
 }  # fmt: skip
 
 

@@ -41,7 +41,14 @@ class _Tensor:
         strides = [1]
         for size in reversed(shape[1:]):
             strides.append(strides[-1] * max(size, 1))
-        self.arguments = (storage, 0, shape, tuple(reversed(strides))[: len(shape)], False, OrderedDict())
+        self.arguments: tuple[Any, ...] = (
+            storage,
+            0,
+            shape,
+            tuple(reversed(strides))[: len(shape)],
+            False,
+            OrderedDict(),
+        )
 
     def __reduce__(self) -> Any:
         return torch._utils._rebuild_tensor_v2, self.arguments
