@@ -78,6 +78,8 @@ def following(folder: Path, config: dict[str, Any], tensors: Mapping[str, Tensor
             errors.append(error)
             continue
         _check_dtypes(folder, found, tensors)
+        if not weights.uneven:
+            _check_heads(folder, found, rotary)
         return Following(rotary, row, weights, prefix, tuple(found))
     raise ValueError(f"{folder}: {errors[0]}") from None
 
@@ -113,6 +115,19 @@ def _check_dtypes(folder: Path, found: list[Attention], tensors: Mapping[str, Te
             raise ValueError(f"{folder}: {piece.tensor}: must be a matrix, got shape {list(tensor.shape)}")
         if piece.role == "bias" and len(tensor.shape) != 1:
             raise ValueError(f"{folder}: {piece.tensor}: must have one axis, got shape {list(tensor.shape)}")
+
+
+def _check_heads(folder: Path, found: list[Attention], rotary: ModelRotary) -> None:
+    """As many heads as the config says: else its heads have another width, and every order would be wrong."""
+    for attention in found:
+        for kind, wanted in (("q", rotary.num_heads), ("k", rotary.num_kv_heads)):
+            shared = kind == "k" and attention.spec.trailing  # latent attention: one key head for all
+            held = [p for p in attention.pieces if p.kind == kind and p.role == "weight" and p.axis == 0]
+            if held and len(held[0].starts) not in (wanted, 1 if shared else wanted):
+                raise ValueError(
+                    f"{folder}: {attention.name}: must have {wanted} heads of {kind}, as its config says, got "
+                    f"{len(held[0].starts)} of {attention.spec.head_dim} channels"
+                )
 
 
 def moves(

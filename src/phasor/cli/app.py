@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from . import bench, convert, demo, golden, inspect, lab, ner
+from . import bench, convert, demo, detect, golden, inspect, lab, ner
 
 
 def _version(asked: bool) -> None:
@@ -35,6 +35,7 @@ app.command("inspect")(inspect.inspect)
 app.command("demo")(demo.demo)
 app.command("bench")(bench.bench)
 app.command("convert")(convert.convert)
+app.command("detect")(detect.detect)
 app.add_typer(lab.app, name="lab")
 app.add_typer(ner.app, name="ner")
 app.command("golden")(golden.golden)

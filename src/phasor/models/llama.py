@@ -123,7 +123,7 @@ ROWS: dict[str, Row] = {
     "mllama_text_model": Text("MllamaTextConfig", 500_000.0, (4096, 32, 8, 40, None, 131_072),
         layers=Layers(between_cross, kinds=("cross_attention",))),
     "nemotron-nas": Text("DeciLMConfig", 10_000.0, names=ANY_NAMES,
-        layers=Layers(by_blocks, kinds=("linear", "no_op")), weights=Weights(source="read")),
+        layers=Layers(by_blocks, kinds=("linear", "no_op")), weights=Weights(source="read", uneven=True)),
     "perception_lm": Frame(parts={"text_config": PartOf("llama")}),
     "seed_oss": Text("SeedOssConfig", 10_000.0, (4096, 80, 8, 64, 128, 524_288)),
     "smollm3": Text("SmolLM3Config", 2_000_000.0, (2048, 16, 4, 36, None, 32_768), layers=LISTED,

@@ -60,6 +60,11 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     if file.metadata.get("split.count", 1) > 1:
         raise ValueError(f"{at}: is one of {file.metadata['split.count']} parts; join them with llama-gguf-split first")
     row = rows[model_type]
+    blocks = file.metadata.get(f"{arch}.block_count")
+    if not isinstance(blocks, int) or not 1 <= blocks <= len(file.tensors):
+        raise ValueError(
+            f"{at}: {arch}.block_count must be a number that {len(file.tensors)} tensors make, got {blocks!r}"
+        )
     config = config_of(at, file.metadata, row, model_type, _factors(file))
     names = {theirs: ours for ours, theirs in _names(row.arch, config["num_hidden_layers"]).items()}
     if unknown := sorted(file.tensors.keys() - names.keys() - {FACTORS}):

@@ -4,6 +4,7 @@ Source: github.com/karpathy/llama2.c, ``run.c`` (``memory_map_weights``) and ``e
 is 10000 and its epsilon 1e-5, in the code; pairs are interleaved. Its tables of cos and sin are not read any more.
 """
 
+import math
 import os
 import struct
 from collections.abc import Mapping
@@ -52,20 +53,21 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     key = kv_heads * (dim // heads)
     shapes = dict(zip(KINDS, ((vocab, dim), (dim,), (dim, dim), (key, dim), (key, dim), (dim, dim), (dim,),
         (hidden, dim), (dim, hidden), (hidden, dim), (dim,)), strict=True))  # fmt: skip
+    sizes = {kind: (layers if "{}" in kind else 1) * math.prod(shape) for kind, shape in shapes.items()}
+    wanted = HEADER.size + 4 * (sum(sizes.values()) + length * (dim // heads) + (0 if shared else vocab * dim))
+    if (size := size_of(file)) != wanted:
+        raise ValueError(f"{file}: must have the {wanted} bytes that its sizes ask for, got {size}")
     tensors: dict[str, Tensor] = {}
     at = HEADER.size
     for kind, shape in shapes.items():
         for i in range(layers if "{}" in kind else 1):
-            size = 4 * int(np.prod(shape))
+            size = 4 * math.prod(shape)
             tensors[kind.format(i)] = Stored("F32", shape, file, at, size)
             at += size
     table = 4 * length * (dim // heads // 2)
     tables, at = at, at + 2 * table
     if not shared:
         tensors[TIED] = Stored("F32", (vocab, dim), file, at, 4 * vocab * dim)
-        at += 4 * vocab * dim
-    if (size := size_of(file)) != at:
-        raise ValueError(f"{file}: must have the {at} bytes that its sizes ask for, got {size}")
     _check_tables(file, tables, length, dim // heads)
     config = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": dim, "intermediate_size": hidden,

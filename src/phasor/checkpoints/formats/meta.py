@@ -16,7 +16,7 @@ from ..source import Source, others
 from ..stored import Stored, Tensor, join
 from ..stream import load
 from .archive import archive
-from .names import META, check_plain, of_layers
+from .names import META, check_plain, of_layers, own_names
 from .params import config_of, params_of
 from .pickled import read_pickled
 from .transformers import as_json
@@ -51,10 +51,9 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     for file, share in zip(files, shares, strict=True):
         if lost := sorted(share.keys() ^ shares[0].keys()):
             raise ValueError(f"{file}: {lost[0]}: must be in every share, and is not")
-    layers = params.get("n_layers")
-    names = {theirs: ours for ours, theirs in of_layers(META, layers if isinstance(layers, int) else 0).items()}
+    names = own_names(path / PARAMS, params.get("n_layers"), shares[0])
     if unknown := sorted(shares[0].keys() - names.keys()):
-        raise ValueError(f"{files[0]}: {unknown[0]}: is no tensor of a Llama of {layers} layers")
+        raise ValueError(f"{files[0]}: {unknown[0]}: is no tensor of a Llama of {params['n_layers']} layers")
     tensors = {
         names[name]: _joined(name, [share[name] for share in shares], params.get("dim"))
         for name in sorted(shares[0], key=list(names).index)

@@ -11,7 +11,7 @@ from ..following import Move
 from ..opening import read_json
 from ..output import Output
 from ..source import Source, others
-from .names import META, check_plain, of_layers
+from .names import META, check_plain, of_layers, own_names
 from .params import config_of, params_of
 from .safetensors_file import read_header
 from .transformers import as_json, safetensors_output
@@ -26,10 +26,9 @@ def recognised(path: Path) -> bool:
 def read(path: Path, *, allow_pickle: bool = False) -> Source:
     """Raises ``ValueError`` for tensors that no plain Mistral has, such as experts."""
     params, held = read_json(path / PARAMS), read_header(path / FILE).tensors
-    layers = params.get("n_layers")
-    names = {theirs: ours for ours, theirs in of_layers(META, layers if isinstance(layers, int) else 0).items()}
+    names = own_names(path / PARAMS, params.get("n_layers"), held)
     if unknown := sorted(held.keys() - names.keys()):
-        raise ValueError(f"{path / FILE}: {unknown[0]}: is no tensor of a dense Mistral of {layers} layers")
+        raise ValueError(f"{path / FILE}: {unknown[0]}: is no tensor of a dense Mistral of {params['n_layers']} layers")
     tensors = {names[name]: tensor for name, tensor in held.items()}
     config = config_of(path / PARAMS, params, {n: t.shape for n, t in tensors.items()}, "mistral")
     config.setdefault("sliding_window", None)

@@ -1,6 +1,6 @@
 """Names of a plain Llama's tensors: transformers' own, and those of formats that have others."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,15 @@ def of_layers(names: Mapping[str, str], layers: int) -> dict[str, str]:
         for ours, theirs in names.items()
         for i in range(layers if "{}" in ours else 1)
     }  # fmt: skip
+
+
+def own_names(path: Path, layers: Any, tensors: Collection[str]) -> dict[str, str]:
+    """Meta's name -> transformers' for a model of so many layers, which the tensors must be enough for."""
+    if not isinstance(layers, int) or isinstance(layers, bool) or not 1 <= layers <= len(tensors):
+        raise ValueError(
+            f"{path}: n_layers must be a number of layers that {len(tensors)} tensors make, got {layers!r}"
+        )
+    return {theirs: ours for ours, theirs in of_layers(META, layers).items()}
 
 
 def check_plain(
