@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As transformers loads it, in halves: 120 steps on a few of Python's own modules, byte by byte."""
+    """As transformers loads it, in halves: 200 steps on a few of Python's own modules, byte by byte."""
     from phasor.lab import ModelConfig, RunConfig, read_text, train
     from phasor.lab.export import export
     from phasor.lab.train import load_model
@@ -16,5 +16,5 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = read_text([Path(asyncio.__file__).parent], glob="*.py")
     model = ModelConfig(dim=64, heads=2, layers=3, length=64)
     folder = tmp_path_factory.mktemp("trained")
-    train(RunConfig(model=model, tokens=120 * 8 * 64, batch=8, source=text.sha256), folder / "run", text)
+    train(RunConfig(model=model, tokens=200 * 8 * 64, batch=8, source=text.sha256), folder / "run", text)
     return export(load_model(folder / "run")[0], folder / "model")

@@ -51,13 +51,28 @@ def test_a_mark_is_believed_and_checked(trained, twin):
     assert (found.said, found.weights, found.contradicts) == ("interleaved", "interleaved", False)
 
 
-def test_a_text_decides(trained, twin):
+def test_a_text_is_read_as_bytes_where_there_is_no_tokenizer(trained):
     pytest.importorskip("transformers")
-    text = Path(json.__file__).read_text()[2000:3024]
-    assert detect(trained, text=text).text["layout"] == "halves"
-    found = detect(twin, text=text)
-    assert found.text["layout"] == "interleaved" and found.text["tokens"] == 1024
-    assert found.text["loss"]["interleaved"] < found.text["loss"]["halves"] - 0.02
+    found = detect(trained, text="def f(x):\n    return x\n" * 9).text
+    assert found["tokens"] == 9 * 23 and found["loss"].keys() == {"halves", "interleaved"}
+    assert found["layout"] in ("", "halves")  # a model that learned so little may not tell
+
+
+def test_a_text_decides(shared_data, tmp_path):
+    """The trained stories260K on its own story: 0.4 nats in its layout, 3.0 in the other."""
+    pytest.importorskip("transformers")
+    from transformers import AutoModelForCausalLM
+
+    from phasor.checkpoints.following import following
+    from phasor.checkpoints.formats import read
+    from phasor.checkpoints.logits import losses_on
+
+    source = read(shared_data / "checkpoints/stories260K/stories260K.bin")
+    convert(source.path, tmp_path / "hf", to="transformers")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "hf", attn_implementation="eager").eval()
+    story = model.generate(torch.tensor([[1]]), max_new_tokens=60, do_sample=False, pad_token_id=0)
+    told = losses_on(source, following(source.folder, source.config, source.tensors, None), story)
+    assert told["layout"] == "interleaved" and told["loss"]["halves"] > told["loss"]["interleaved"] + 1
 
 
 def test_greedy_text_of_a_trained_model_before_and_after(trained, tmp_path, monkeypatch):

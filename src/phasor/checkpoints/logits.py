@@ -56,7 +56,15 @@ def losses_of(source: Source, found: Following, text: str) -> dict[str, Any]:
     Raises ``ValueError`` if transformers does not build the model, or there is no tokenizer for it.
     """
     try:
-        tokens = _tokens(source, text)[:, :LONGEST]
+        tokens = _tokens(source, text)
+    except (KeyError, ImportError, OSError) as error:
+        raise ValueError(f"{source.path}: has no tokenizer that works: {str(error).splitlines()[0]:.200}") from None
+    return losses_on(source, found, tokens[:, :LONGEST])
+
+
+def losses_on(source: Source, found: Following, tokens: torch.Tensor) -> dict[str, Any]:
+    """`losses_of` of tokens ``[1, n]``. The layouts are compared token by token, so that few of them suffice."""
+    try:
         means, each = {}, []
         for word in ("halves", "interleaved"):
             model = build(source.config, native_state(found, source.tensors, word))
