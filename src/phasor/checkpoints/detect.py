@@ -99,7 +99,8 @@ def _by_weights(source: Source, found: Following) -> tuple[dict[str, dict[str, f
             if told := verdict(z):
                 single[f"{kind} of {attention.name}"] = told
         layers["q and k"].append(together(both))
-    z = {kind: summed for kind, zs in layers.items() if (summed := together(zs))}
+    sums = {kind: together(zs) for kind, zs in layers.items()}
+    z = {kind: summed for kind, summed in sums.items() if summed}
     apart = {kind: told for kind in ("q", "k") if (told := verdict(z.get(kind, {})))}
     if len(set(apart.values())) > 1:
         return z, tuple(f"{kind}: {told}" for kind, told in apart.items())

@@ -23,6 +23,7 @@ def convert_in_place(
     to: str,
     source_layout: str | None = None,
     part: str | None = None,
+    proof: bool = True,
     tell: Tell = lambda done: None,
 ) -> dict[str, Any]:
     """Move the pairs of a transformers checkpoint to another layout in its own safetensors files. Returns the proof.
@@ -46,11 +47,11 @@ def convert_in_place(
                     f"{folder}: a conversion to {about['to']!r} was interrupted here; finish it first: --in-place --to "
                     f"{about['to']}"
                 )
-            return _finish(folder, tell)
+            return _finish(folder, proof, tell)
         plan = make_plan(folder, to, source_layout=source_layout, part=part)
         _check(plan)
         _keep(plan, to, tell)
-        return _finish(folder, tell)
+        return _finish(folder, proof, tell)
 
 
 def _check(plan: Plan) -> None:
@@ -79,7 +80,7 @@ def _keep(plan: Plan, to: str, tell: Tell) -> None:
     write_journal(plan.source.path, about, stored, tell)
 
 
-def _finish(folder: Path, tell: Tell) -> dict[str, Any]:
+def _finish(folder: Path, proof: bool, tell: Tell) -> dict[str, Any]:
     """All that is left to do once the journal is whole; may be called again and again."""
     about, changes = read_journal(folder)
     if not (folder / ASIDE).exists():
@@ -87,7 +88,7 @@ def _finish(folder: Path, tell: Tell) -> dict[str, Any]:
         sync_folder(folder)
     apply(changes, tell)
     try:
-        scores = _proved(folder, about, changes)
+        scores = _proved(folder, about, changes) if proof else None
     except ValueError:
         apply(changes, tell, back=True)
         os.rename(folder / ASIDE, folder / CONFIG)
@@ -98,7 +99,10 @@ def _finish(folder: Path, tell: Tell) -> dict[str, Any]:
     else:
         (folder / MARK).unlink(missing_ok=True)
     report = {"in_place": True, "layouts": about["layouts"], "moved": sorted(changes), "scores": scores}
-    write_file(folder / PROOF, as_json(report))
+    if proof:
+        write_file(folder / PROOF, as_json(report))
+    else:  # one of an earlier conversion would be of other weights
+        (folder / PROOF).unlink(missing_ok=True)
     write_file(folder / CONFIG, about["config"].encode())
     (folder / ASIDE).unlink(missing_ok=True)
     (folder / JOURNAL).unlink()

@@ -78,6 +78,7 @@ def plain_name(name: Any, where: Path) -> str:
     >>> plain_name("model-00001-of-00002.safetensors", Path("index.json"))
     'model-00001-of-00002.safetensors'
     """
-    if not isinstance(name, str) or not name or name in (".", "..") or not name.isprintable() or {*"/\\"} & {*name}:
+    plain = isinstance(name, str) and name.isprintable() and not {*"/\\"} & {*name} and 0 < len(name.encode()) < 256
+    if not plain or name in (".", ".."):
         raise ValueError(f"{where}: must name plain files of its own folder, got {name!r:.80}")
     return name

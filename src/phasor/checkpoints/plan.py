@@ -133,7 +133,8 @@ def make_plan(
     before, after = (plain_word(found, word) for word in (source.layout, target))
     if before == after and form == source.format and source.keep.get("safe", True):
         raise ValueError(f"{source.path}: is {form} in {before} already ({source.why}); there is nothing to convert")
-    blocks = (source.config.get("quantization_config") or {}).get("weight_block_size")
+    quantized = source.config.get("quantization_config")
+    blocks = quantized.get("weight_block_size") if isinstance(quantized, dict) else None
     moved = moves(source.folder, found, source.tensors, before, after, blocks)
     config = _config_for(source.config, found, after) if form == "transformers" else source.config
     mark = marked(found, form, after)

@@ -91,7 +91,10 @@ def _formed(piece: Piece, tensors: Mapping[str, Tensor]) -> Floats:
     found = []
     for start in piece.starts:
         rows = slice(start, start + piece.width)
-        found.append((read(rows).reshape(piece.width, columns) * _spread(scales, rows, columns) @ x).T)
+        weight = read(rows).reshape(piece.width, columns)
+        if scales is not None:
+            weight = weight * _spread(*scales, rows, columns)
+        found.append((weight @ x).T)
     return np.stack(found)
 
 
@@ -108,11 +111,8 @@ def _scales(name: str, tensors: Mapping[str, Tensor]) -> tuple[Floats, int] | No
     return None
 
 
-def _spread(scales: tuple[Floats, int] | None, rows: slice, columns: int) -> Floats:
-    """A scale for each of some rows and columns."""
-    if scales is None:
-        return np.ones((1, 1))
-    values, count = scales
+def _spread(values: Floats, count: int, rows: slice, columns: int) -> Floats:
+    """A scale for each of some rows and columns, of ``count`` rows in all."""
     values = values.reshape(len(values), -1)
     side = -(-count // len(values))  # one for all, one for each, or one for each block
     wide = -(-columns // values.shape[1])

@@ -45,8 +45,10 @@ def convert(
     if in_place:
         if target is not None or dry_run:
             raise ValueError("--in-place has neither a DST nor a --dry-run; plan with --dry-run alone first")
-        scores = convert_in_place(source, to=to, source_layout=source_layout, part=part)["scores"]
-        print(f"proved   scores equal within {scores['largest_difference']:.1e} of the largest\nwritten  {source}")
+        report = convert_in_place(source, to=to, source_layout=source_layout, part=part, proof=proof)
+        if proof:
+            print(f"proved   scores equal within {report['scores']['largest_difference']:.1e} of the largest")
+        print(f"written  {source}")
         return
     plan = make_plan(source, to, source_layout=source_layout, part=part, allow_pickle=allow_pickle)
     print(plan.describe())
