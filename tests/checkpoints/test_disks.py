@@ -112,6 +112,17 @@ def test_links_are_read_and_never_written_through(source, tmp_path):
     assert contents(blobs) == contents(hard) == contents(source)
 
 
+def test_another_conversion_does_not_replace_one_that_was_killed_at_the_end(source, tmp_path):
+    """A journal without files says that its own conversion is complete, and nothing about others."""
+    convert(source, tmp_path / "out", to="interleaved")
+    first, left = contents(tmp_path / "out"), tmp_path / "out.phasor-partial"
+    left.mkdir()
+    (left / "journal.json").write_text('{"plan": "of another conversion"}')
+    with pytest.raises(ValueError, match="exists; choose another name"):
+        convert(source, tmp_path / "out", to="mistral")
+    assert contents(tmp_path / "out") == first
+
+
 def test_two_at_once(source, tmp_path):
     from phasor.checkpoints.staging import Staging
 

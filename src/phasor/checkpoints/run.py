@@ -8,7 +8,7 @@ from typing import Any
 from ..lab.parallel import Group, process_group
 from .plan import Plan, make_plan
 from .proof import PROOF, prove
-from .staging import FILES, JOURNAL, Staging, check_room, write_file
+from .staging import JOURNAL, Staging, check_room, write_file
 from .stream import Tell
 
 
@@ -98,8 +98,7 @@ def check_target(plan: Plan, target: Path, force: bool) -> None:
     if not target.is_dir():
         raise ValueError(f"{target}: must be a new folder, and is a file; name another")
     held = {str(p.relative_to(target)) for p in target.rglob("*") if not p.is_dir() or p.is_symlink()}
-    partial = target.with_name(target.name + ".phasor-partial")
-    if not held or ((partial / JOURNAL).exists() and not (partial / FILES).exists()):
+    if not held or Staging(target).committed(plan.fingerprint()):
         return
     if not force:
         raise ValueError(f"{target}: exists; choose another name, or replace it with --force (force=True)")

@@ -42,6 +42,12 @@ class Staging:
                 raise ValueError(f"{self.folder}: another process converts into it now; wait for it") from None
             yield
 
+    def committed(self, fingerprint: str) -> bool:
+        """Whether a run of the same plan was killed after its last step, before it removed its journal."""
+        journal = self.folder / JOURNAL
+        done = journal.exists() and not self.files.exists() and self.target.exists()
+        return done and read_json(journal).get("plan") == fingerprint
+
     def prepare(self, fingerprint: str) -> bool:
         """Take up what an earlier run of the same plan left, or begin anew. Returns whether all is committed already.
 
@@ -54,11 +60,10 @@ class Staging:
         journal = self.folder / JOURNAL
         if {entry.name for entry in self.folder.iterdir()} - {JOURNAL, FILES, OLD, LOCK, f"{JOURNAL}.partial"}:
             raise ValueError(f"{self.folder}: is in the way, and not what a conversion left; move it elsewhere")
-        if journal.exists() and read_json(journal).get("plan") == fingerprint:
-            if self.files.exists() or not self.target.exists():
-                self.files.mkdir(exist_ok=True)
-                return False
+        if self.committed(fingerprint):
             return True
+        if journal.exists() and self.files.exists() and read_json(journal).get("plan") == fingerprint:
+            return False
         journal.unlink(missing_ok=True)
         if self.files.exists():
             shutil.rmtree(self.files)

@@ -23,6 +23,9 @@ def convert(
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Write into SRC's own files, behind a journal; no DST.")
     ] = False,
+    files: Annotated[
+        int | None, typer.Option(min=1, help="Into how many files Meta's format is cut, one for each process.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace DST.")] = False,
     allow_pickle: Annotated[
         bool, typer.Option("--allow-pickle", help="Read .bin and .pth files, through torch's weights_only.")
@@ -50,7 +53,10 @@ def convert(
             print(f"proved   scores equal within {report['scores']['largest_difference']:.1e} of the largest")
         print(f"written  {source}")
         return
-    plan = make_plan(source, to, source_layout=source_layout, part=part, allow_pickle=allow_pickle)
+    if files is not None and to != "meta":
+        raise ValueError(f"--files is for --to meta, got --to {to}; leave it out")
+    options = None if files is None else {"files": files}
+    plan = make_plan(source, to, source_layout=source_layout, part=part, allow_pickle=allow_pickle, options=options)
     print(plan.describe())
     if dry_run:
         return

@@ -7,6 +7,7 @@ has no tokenizer.
 
 from collections.abc import Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     """Raises ``ValueError`` for architectures without a row, and for tensors and keys that are not known."""
     at = _file(path)
     assert at is not None
+    _check_package()
     file = read_header(at)
     arch = file.metadata.get("general.architecture")
     rows = {name: row.gguf for name, row in ROWS.items() if isinstance(row, Row) and row.gguf}
@@ -83,6 +85,11 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
         why=f"llama.cpp turns architecture {arch} so", files=(at,), beside=copied, left_out=left,
         keep={"file": file, "arch": row}, along={METADATA: write_header(file.pairs, file.count, [], file.alignment)},
     )  # fmt: skip
+
+
+def _check_package() -> None:
+    if find_spec("gguf") is None:
+        raise ValueError("GGUF files need the package gguf; install it with: pip install 'phasor[gguf]'")
 
 
 def _factors(file: File) -> Any:
@@ -124,6 +131,7 @@ def layout_for(found: Any) -> str:
 
 def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str) -> list[Output]:
     """One file. Raises ``ValueError`` for tensors and scalings that it has no place for."""
+    _check_package()
     name = source.config["model_type"]
     made = ROWS[name]
     row: Gguf | None = source.keep.get("arch") or (made.gguf if isinstance(made, Row) else None)
