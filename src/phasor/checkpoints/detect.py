@@ -93,10 +93,10 @@ def _by_weights(source: Source, found: Following) -> tuple[dict[str, dict[str, f
         both = []
         for kind in ("q", "k"):
             channels = energies(attention, source.tensors, kind)
-            z = {} if channels is None else z_of(attention, channels)
-            layers[kind].append(z)
-            both.append(z)
-            if told := verdict(z):
+            own = {} if channels is None else z_of(attention, channels)
+            layers[kind].append(own)
+            both.append(own)
+            if told := verdict(own):
                 single[f"{kind} of {attention.name}"] = told
         layers["q and k"].append(together(both))
     sums = {kind: together(zs) for kind, zs in layers.items()}
