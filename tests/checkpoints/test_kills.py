@@ -114,7 +114,7 @@ def test_killed_at_random_moments(zygote, source, whole, tmp_path):
 
 @pytest.mark.slow
 def test_killed_at_two_hundred_random_moments(zygote, source, whole, tmp_path):
-    assert kill_at_random(zygote, source, whole, tmp_path, 100) >= 200
+    assert kill_at_random(zygote, source, whole, tmp_path, 70) >= 200
 
 
 @pytest.mark.parametrize("step", EVERY)
