@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...models.mistral import MISTRAL
 from ..source import Source
 from ..undo import JOURNAL
 from . import gguf, llama2c, meta, mistral, transformers
 
 FORMATS: Mapping[str, Any] = {
-    "transformers": transformers, "meta": meta, "mistral": mistral, "llama2c": llama2c, "gguf": gguf,
+    "transformers": transformers, "meta": meta, MISTRAL: mistral, "llama2c": llama2c, "gguf": gguf,
 }  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     if embedding is None:
         raise ValueError(f"{at}: token_embd.weight: must be there, and is not")
     config |= {"vocab_size": embedding.shape[0], "tie_word_embeddings": TIED not in tensors}
-    if "model.layers.0.self_attn.q_proj.bias" in tensors and model_type == "llama":
+    if "model.layers.0.self_attn.q_proj.bias" in tensors:
         config["attention_bias"] = True
     copied, left = others(path, (at.name, METADATA)) if path.is_dir() else ((), ())
     layout = layout_of(row)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...models.llama import LLAMA
 from ..following import Move
 from ..opening import opened, read_at, size_of
 from ..output import Output, merged, segment
@@ -70,7 +71,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
         tensors[TIED] = Stored("F32", (vocab, dim), file, at, 4 * vocab * dim)
     _check_tables(file, tables, length, dim // heads)
     config = {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": dim, "intermediate_size": hidden,
+        "architectures": ["LlamaForCausalLM"], "model_type": LLAMA, "hidden_size": dim, "intermediate_size": hidden,
         "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv_heads,
         "hidden_act": "silu",
         "vocab_size": vocab, "max_position_embeddings": length, "rms_norm_eps": EPSILON, "rope_theta": BASE,
@@ -92,7 +93,7 @@ def layout_for(found: Any) -> str:
 def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str) -> list[Output]:
     """One file. Raises ``ValueError`` for what llama2.c's code cannot run: other bases, scaling, biases, data types."""
     layers = config["num_hidden_layers"]
-    check_plain(source.path, config, source.tensors, of_layers(META, layers), ("llama",))
+    check_plain(source.path, config, source.tensors, of_layers(META, layers), (LLAMA,))
     dim, heads = config["hidden_size"], config["num_attention_heads"]
     rope = config.get("rope_parameters") or config
     for name, value, wanted in (

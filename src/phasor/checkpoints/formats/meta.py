@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...models.llama import LLAMA
 from ..following import Move
 from ..opening import read_json
 from ..output import Output, Reordered, Segment, segment
@@ -58,7 +59,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
         names[name]: _joined(name, [share[name] for share in shares], params.get("dim"))
         for name in sorted(shares[0], key=list(names).index)
     }  # fmt: skip
-    config = config_of(path / PARAMS, params, {n: t.shape for n, t in tensors.items()}, "llama")
+    config = config_of(path / PARAMS, params, {n: t.shape for n, t in tensors.items()}, LLAMA)
     copied, left = others(path, (*(file.name for file in files), PARAMS))
     return Source(
         format="meta", path=path, tensors=tensors, config=config, layout="interleaved",
@@ -96,7 +97,7 @@ def outputs(
 ) -> list[Output]:
     """``files`` shares, and ``params.json``. Raises ``ValueError`` for what is no plain Llama, or cannot be cut so."""
     names = of_layers(META, config["num_hidden_layers"])
-    check_plain(source.path, config, source.tensors, names, ("llama",))
+    check_plain(source.path, config, source.tensors, names, (LLAMA,))
     params = params_of(source.path, config, mistral=False)
     if files < 1 or params["n_kv_heads"] % files:
         raise ValueError(f"files must divide the {params['n_kv_heads']} heads of k, got {files}")

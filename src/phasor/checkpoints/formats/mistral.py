@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...models.llama import LLAMA
+from ...models.mistral import MISTRAL
 from ..following import Move
 from ..opening import read_json
 from ..output import Output
@@ -30,11 +32,11 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     if unknown := sorted(held.keys() - names.keys()):
         raise ValueError(f"{path / FILE}: {unknown[0]}: is no tensor of a dense Mistral of {params['n_layers']} layers")
     tensors = {names[name]: tensor for name, tensor in held.items()}
-    config = config_of(path / PARAMS, params, {n: t.shape for n, t in tensors.items()}, "mistral")
+    config = config_of(path / PARAMS, params, {n: t.shape for n, t in tensors.items()}, MISTRAL)
     config.setdefault("sliding_window", None)
     copied, left = others(path, (FILE, PARAMS))
     return Source(
-        format="mistral", path=path, tensors=tensors, config=config, layout="interleaved",
+        format=MISTRAL, path=path, tensors=tensors, config=config, layout="interleaved",
         why="Mistral's code turns pairs (2i, 2i + 1), as complex numbers", files=(path / FILE,), beside=copied,
         left_out=left,
     )  # fmt: skip
@@ -48,7 +50,7 @@ def layout_for(found: Any) -> str:
 def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str) -> list[Output]:
     """One file, and ``params.json``. Raises ``ValueError`` for what is no plain Mistral or Llama."""
     names = of_layers(META, config["num_hidden_layers"])
-    check_plain(source.path, config, source.tensors, names, ("mistral", "llama"))
+    check_plain(source.path, config, source.tensors, names, (MISTRAL, LLAMA))
     params = params_of(source.path, config, mistral=True)
     tensors = {names[ours]: tensor for ours, tensor in source.tensors.items()}
     moved = {names[ours]: move for ours, move in moves.items()}

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ...checks import number, whole
+from ...models.llama import LLAMA
+from ...models.mistral import MISTRAL
 
 SIZES = {"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads"}
 SAME = {
@@ -48,7 +50,7 @@ def config_of(
         if name not in shapes or len(shapes[name]) != 2 or shapes[name][1] != dim:
             raise ValueError(f"{path}: dim {dim} must be the width of {name}, got {list(shapes.get(name, ()))}")
     config: dict[str, Any] = {
-        "architectures": [{"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM"}[model_type]],
+        "architectures": [{LLAMA: "LlamaForCausalLM", MISTRAL: "MistralForCausalLM"}[model_type]],
         "model_type": model_type, "hidden_act": "silu", "num_key_value_heads": kv_heads,
         "vocab_size": shapes[embedding][0], "intermediate_size": shapes[gate][0],
         "tie_word_embeddings": "lm_head.weight" not in shapes, "rms_norm_eps": 1e-5, "rope_theta": 10_000.0,
