@@ -12,11 +12,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from phasor.apps.lab import ModelConfig, read_text
+from phasor.apps.lab.export import export
+from phasor.apps.lab.run import RunConfig
+from phasor.apps.lab.train import _Session
 from phasor.checkpoints import convert, detect
-from phasor.lab import ModelConfig, read_text
-from phasor.lab.export import export
-from phasor.lab.run import RunConfig
-from phasor.lab.train import _Session
 from phasor.spec import RotarySpec
 
 STEPS = (0, 25, 50, 100, 200)
@@ -96,7 +96,7 @@ def main(out: str) -> None:
 
 
 def _alone():
-    from phasor.lab.parallel import Group
+    from phasor.apps.lab.parallel import Group
 
     return Group()
 

@@ -50,7 +50,6 @@ SAME_FLOOR = {
     ("attention", "encodings"),
     ("onnx", "golden"),
     ("bench", "integrations"),
-    ("checkpoints", "apps/runs"),
     ("__main__", "cli"),
 }
 

@@ -119,7 +119,7 @@ def test_another_conversion_does_not_replace_one_that_was_killed_at_the_end(sour
     left.mkdir()
     (left / "journal.json").write_text('{"plan": "of another conversion"}')
     with pytest.raises(ValueError, match="exists; choose another name"):
-        convert(source, tmp_path / "out", to="mistral")
+        convert(source, tmp_path / "out", to="interleaved")
     assert contents(tmp_path / "out") == first
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..lab.parallel import Group, process_group
 from .plan import Plan, make_plan
+from .processes import Group, process_group
 from .proof import PROOF, prove
 from .staging import JOURNAL, Staging, check_room, write_file
 from .stream import Tell
@@ -44,7 +44,7 @@ def convert(
     check_target(plan, at, force)
     with process_group() as group:
         staging = Staging(at)
-        if not group.first:
+        if group.rank:
             group.barrier()
             _write_share(staging, plan, group, tell)
             group.barrier()
