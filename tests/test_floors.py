@@ -26,7 +26,7 @@ FLOORS = {
             "encodings attention heads reading",
             "models",
             "configs",
-            "engines inspect integrations golden bench onnx apps/runs",
+            "engines inspect integrations golden bench onnx checkpoints apps/runs",
             "planner apps/lab apps/ner",
             "apps/demo",
             "cli __main__",

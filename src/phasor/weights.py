@@ -92,6 +92,7 @@ class Weights:
       heads share it, or all heads; or there is one for each head, with ``{}`` for its number.
     - ``may_lack``: the kinds that some layers take from others, and have no tensors for: ``("k",)``.
     - ``frequencies``: the tensor of learned frequencies, from where ``attention`` starts.
+    - ``uneven``: layers may have other numbers of heads than the config says for all.
     - ``source``: ``"run"``: tested on a model of transformers; ``"read"``: from the published code and checkpoints.
 
     >>> Weights().attention[0].format(3)
@@ -105,7 +106,18 @@ class Weights:
     stacks: Literal["each", "after", "loop"] = "each"
     may_lack: tuple[Kind, ...] = ()
     frequencies: str = ""
+    uneven: bool = False
     source: Literal["run", "read"] = "run"
+
+
+class Gguf(NamedTuple):
+    """How llama.cpp knows a model: the name of its architecture, and whether its rope type turns interleaved pairs.
+
+    Its source calls that type NORM, and the one of halves NEOX (``llama_model_rope_type``).
+    """
+
+    arch: str
+    interleaved: bool
 
 
 class Piece(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from . import bench, demo, golden, inspect, lab, ner, plan
+from . import bench, convert, demo, detect, golden, inspect, lab, ner, plan
 
 
 def _version(asked: bool) -> None:
@@ -35,6 +35,8 @@ app.command("inspect")(inspect.inspect)
 app.command("plan")(plan.plan)
 app.command("demo")(demo.demo)
 app.command("bench")(bench.bench)
+app.command("convert")(convert.convert)
+app.command("detect")(detect.detect)
 app.add_typer(lab.app, name="lab")
 app.add_typer(ner.app, name="ner")
 app.command("golden")(golden.golden)

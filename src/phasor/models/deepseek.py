@@ -162,7 +162,7 @@ ROWS: dict[str, Row] = {
         scale=not_proportional,
         interleaved=True, permuted=True, notes=("layers of different types have different numbers of heads",),
         inner={"indexer": Indexer(128, 64, interleaved=True, permuted=True, weights=LIGHTNING)},
-            weights=Weights(rows=LATENT, k_norms=("k_rope_only_layernorm",))),
+            weights=Weights(rows=LATENT, k_norms=("k_rope_only_layernorm",), uneven=True)),
     "kimi_k25": Frame(parts={"text_config": PartOf("deepseek_v3")}),
     "longcat_flash": Text("LongcatFlashConfig", 10_000_000.0, (6144, 64, None, None, None, 131_072),
         names=Names(layers=("num_hidden_layers", "num_layers")), mla=(128, 64), interleaved=True, permuted=True,

@@ -9,6 +9,7 @@ from ..reading.rope import refuse_gaps
 from ..reading.row import PartOf, Row
 from ..reading.text import Text
 from ..reading.without import Frame
+from ..weights import Weights
 from .tensors import LAYERNORM
 
 LFM3 = {
@@ -71,7 +72,7 @@ ROWS: dict[str, Row] = {
     "mimo_v2_flash": Text("MiMoV2FlashConfig", MIMO_V2_FLASH, (4096, 64, 4, 48, 192, 131_072),
         layers=Layers(first_and_every_sixth, {**BY_NAME, "hybrid_layer_pattern": {0: "full_attention",
             1: "sliding_attention"}}),
-        partial=1.0, shares=(), before=mimo),
+        partial=1.0, shares=(), before=mimo, weights=Weights(uneven=True)),
     "step3p5": Text("Step3p7TextConfig", STEP3P5, (4096, 64, 8, 45, 128, 128_000),
         names=Names(kv_heads=("num_key_value_heads", "num_attention_groups")), bases="rope_theta",
         reads={"yarn_only_types": "rope_scaling holds for full attention only"},

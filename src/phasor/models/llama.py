@@ -21,7 +21,7 @@ from ..reading.row import PartOf, Row
 from ..reading.text import Text
 from ..reading.without import ALIBI, Frame, no_rotary
 from ..temperature import LogFloor
-from ..weights import Rows, Weights
+from ..weights import Gguf, Rows, Weights
 
 LLAMA = "llama"  # for whoever writes a config of this type
 APERTUS = Rope(
@@ -112,7 +112,7 @@ ROWS: dict[str, Row] = {
     "jais2": Text("Jais2Config", 10_000.0, (3328, 26, None, 32, None, 8192)),
     "janus": Frame(parts={"text_config": PartOf("llama")}),
     LLAMA: Text("LlamaConfig", 10_000.0, (4096, 32, None, 32, None, 2048), spelled={"mrope": "default"},
-        axes=sections()),
+        axes=sections(), gguf=Gguf("llama", interleaved=True)),
     "llama4_text": Text("Llama4TextConfig", 500_000.0, (5120, 40, 8, 48, 128, 131_072),
         layers=Layers(chunks, BY_NAME, kinds=("chunked_attention",)), turns=by_no_rope_layers, interleaved=True,
         tables="float32", after=temperatures,
@@ -123,7 +123,7 @@ ROWS: dict[str, Row] = {
     "mllama_text_model": Text("MllamaTextConfig", 500_000.0, (4096, 32, 8, 40, None, 131_072),
         layers=Layers(between_cross, kinds=("cross_attention",))),
     "nemotron-nas": Text("DeciLMConfig", 10_000.0, names=ANY_NAMES,
-        layers=Layers(by_blocks, kinds=("linear", "no_op")), weights=Weights(source="read")),
+        layers=Layers(by_blocks, kinds=("linear", "no_op")), weights=Weights(source="read", uneven=True)),
     "perception_lm": Frame(parts={"text_config": PartOf("llama")}),
     "seed_oss": Text("SeedOssConfig", 10_000.0, (4096, 80, 8, 64, 128, 524_288)),
     "smollm3": Text("SmolLM3Config", 2_000_000.0, (2048, 16, 4, 36, None, 32_768), layers=LISTED,

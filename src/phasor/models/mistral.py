@@ -13,9 +13,10 @@ from ..reading.schemes import ORIGINAL
 from ..reading.text import Text
 from ..reading.without import Frame
 from ..temperature import LearnedLog, LogFloor, Temperature
-from ..weights import Weights
+from ..weights import Gguf, Weights
 from .tensors import LATENT, LIGHTNING
 
+MISTRAL = "mistral"  # for whoever writes a config of this type
 YARN = {
     "rope_type": "yarn", "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
     "llama_4_scaling_beta": 0.1,
@@ -78,7 +79,8 @@ ROWS: dict[str, Row] = {
     "ministral": Text("MinistralConfig", 10_000.0, (4096, 32, 8, 32, None, 131_072), layers=LISTED),
     "ministral3": Text("Ministral3Config", MINISTRAL3, (4096, 32, 8, 34, 128, 262_144), temperature=by_beta,
         write=into_beta),
-    "mistral": Text("MistralConfig", 10_000.0, (4096, 32, 8, 32, None, 131_072), layers=WINDOWED),
+    MISTRAL: Text("MistralConfig", 10_000.0, (4096, 32, 8, 32, None, 131_072), layers=WINDOWED,
+        gguf=Gguf("llama", interleaved=True)),
     "mistral3": Frame(parts={"text_config": PartOf("mistral"), "vision_config": PartOf("pixtral")}),
     "mistral4": Text("Mistral4Config", MISTRAL4, (4096, 32, 32, 36, None, 1_048_576), mla=(64, 64),
         interleave_key=True, interleaved=True, permuted=True, temperature=by_beta, write=into_beta, before=whole_heads,

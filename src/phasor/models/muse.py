@@ -11,6 +11,7 @@ from ..reading.model import ModelRotary
 from ..reading.row import Row
 from ..reading.text import Text
 from ..temperature import Power
+from ..weights import Weights
 
 BEAM = {
     "sliding_attention": Rope(10_000.0, top=()),
@@ -71,7 +72,7 @@ ROWS: dict[str, Row] = {
     "beam": Text("BeamConfig", BEAM, (5120, 48, 8, 52, 128, 8192), dicts=("rope_parameters",),
         layers=Layers(with_last_full(every(6)), BY_NAME), tables="float32", after=power),
     "laguna": Text("LagunaConfig", LAGUNA, (2048, 48, 8, 40, 128, 131_072), dicts=("rope_parameters",),
-        layers=Layers(alike("full_attention"), BY_NAME), partial=1.0),
+        layers=Layers(alike("full_attention"), BY_NAME), partial=1.0, weights=Weights(uneven=True)),
     "mellum": Text("MellumConfig", MELLUM, (2304, 32, 4, 28, 128, 131_072), shares=(), dicts=("rope_parameters",),
         layers=Layers(alike("full_attention"), BY_NAME), partial=1.0),
     "muse_glimmer_assistant": Text("MuseGlimmerAssistantConfig", 500_000.0, (6656, 32, 8, 5, 128, 131_072),

@@ -8,7 +8,7 @@ from ..reading.layers import BY_NAME, Layers, every
 from ..reading.model import ModelRotary
 from ..reading.row import Row
 from ..reading.text import Text
-from ..weights import Rows, Weights
+from ..weights import Gguf, Rows, Weights
 
 OLMO3 = {
     "sliding_attention": Rope(500_000.0, top=()),  # its class hands rope_theta to the other kind alone
@@ -35,7 +35,8 @@ ROWS: dict[str, Row] = {
     "molmo2_text": Text("Molmo2TextConfig", 10_000.0, (4096, 32, 8, 36, 128, 36_864), after=some_unscaled,
         published=Weights(attention=("blocks.{}.self_attn",), rows=(Rows("att_proj", "qkv"),), source="read")),
     "olmo": Text("OlmoConfig", 10_000.0, (4096, 32, None, 32, None, 2048), tables="float32"),
-    "olmo2": Text("Olmo2Config", 10_000.0, (4096, 32, None, 32, None, 2048), tables="float32"),
+    "olmo2": Text("Olmo2Config", 10_000.0, (4096, 32, None, 32, None, 2048), tables="float32",
+        gguf=Gguf("olmo2", interleaved=False)),
     "olmo3": Text("Olmo3Config", OLMO3, (4096, 32, None, 32, None, 2048), fills=True,
         layers=Layers(every(4), BY_NAME),
         tables="float32"),

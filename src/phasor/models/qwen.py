@@ -15,7 +15,7 @@ from ..reading.row import PartOf, Row
 from ..reading.text import Text
 from ..reading.without import Frame
 from ..scaling import Scaling, SteppedNTK
-from ..weights import Rows, Weights
+from ..weights import Gguf, Rows, Weights
 from .tensors import GATED
 
 FRAMES = Rule(per_frame=True)
@@ -70,7 +70,8 @@ ROWS: dict[str, Row] = {
         partial=1.0, tables="float32", scale=stepped, after=logn, write=into_flags,
             weights=Weights(attention=("h.{}.attn",),
             rows=(Rows("c_attn", "qkv"),), source="read")),
-    "qwen2": Text("Qwen2Config", 10_000.0, (4096, 32, 32, 32, None, 32_768), layers=LISTED),
+    "qwen2": Text("Qwen2Config", 10_000.0, (4096, 32, 32, 32, None, 32_768), layers=LISTED,
+        gguf=Gguf("qwen2", interleaved=False)),
     "qwen2_5_omni": Frame(parts={"talker_config": PartOf("qwen2_5_omni_talker")},
         positions=Rule(after="largest", time="clock", rate=25, mix="chunks", shared_marks=True, padding=1)),
     "qwen2_5_omni_talker": Text("Qwen2_5OmniTalkerConfig", 1_000_000.0, (3584, 28, 4, 28, 128, 32_768),
@@ -88,7 +89,8 @@ ROWS: dict[str, Row] = {
     "qwen2_vl": Frame(positions=Rule()),
     "qwen2_vl_text": Text("Qwen2VLTextConfig", 1_000_000.0, (8192, 64, 8, 80, None, 32_768),
         spelled={"mrope": "default"}, layers=LISTED, axes=sections(16, 24, 24)),
-    "qwen3": Text("Qwen3Config", 10_000.0, (4096, 32, 32, 32, 128, 32_768), layers=LISTED),
+    "qwen3": Text("Qwen3Config", 10_000.0, (4096, 32, 32, 32, 128, 32_768), layers=LISTED,
+        gguf=Gguf("qwen3", interleaved=False)),
     "qwen3_5": Frame(positions=FRAMES),
     "qwen3_5_moe": Frame(positions=FRAMES),
     "qwen3_5_moe_text": Text("Qwen3_5MoeTextConfig", 10_000.0, (2048, 16, 2, 40, 256, 32_768),

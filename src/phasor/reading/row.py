@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..positions import Rule
-from ..weights import Weights
+from ..weights import Gguf, Weights
 from .keys import Keys
 from .model import ModelRotary
 
@@ -29,6 +29,7 @@ class Row(ABC):
     - ``weights``: the names of the tensors that hold q and k, in the state dict of transformers' model, or why there
       are none; ``published``: those of the published files, where they differ.
     - ``argued``: words of a difference from what transformers computes of its configs -> why it is right to differ.
+    - ``gguf``: its architecture in GGUF files, where those hold the same tensors in another layout at most.
     - ``positions``: how it numbers images, video and sound among its text (`phasor.positions`).
     """
 
@@ -42,6 +43,7 @@ class Row(ABC):
     positions: Rule | None = None
     weights: Weights | str = Weights()  # noqa: RUF009 (frozen)
     published: Weights | None = None
+    gguf: Gguf | None = None
 
     @abstractmethod
     def read(self, name: str, data: dict[str, Any], path: str, above: dict[str, Any]) -> tuple[ModelRotary, Keys]:

@@ -1,0 +1,112 @@
+"""``params.json``, as Meta's and Mistral's code reads it, and transformers' config for the same model."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...checks import number, whole
+from ...models.llama import LLAMA
+from ...models.mistral import MISTRAL
+
+SIZES = {"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads"}
+SAME = {
+    "norm_eps": "rms_norm_eps",
+    "rope_theta": "rope_theta",
+    "head_dim": "head_dim",
+    "sliding_window": "sliding_window",
+}
+# known keys that say nothing here: widths follow from the tensors, the others are about serving
+IDLE = ("multiple_of", "ffn_dim_multiplier", "hidden_dim", "vocab_size", "max_batch_size", "max_seq_len", "causal",
+    "_model_type", "max_position_embeddings", "model_max_length", "tied_embeddings")  # fmt: skip
+SCALED = {"use_scaled_rope", "rope_scaling_factor"}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+
+
+def config_of(
+    path: Path, params: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], model_type: str
+) -> dict[str, Any]:
+    """transformers' config. Raises ``ValueError`` for keys that are not known, and sizes that the tensors contradict.
+
+    ``shapes``: by transformers' names.
+    """
+    known = {*SIZES, *SAME, *IDLE, *SCALED, "n_kv_heads"}
+    for key, value in params.items():
+        if key not in known and value not in (None, False, {}, []):
+            raise ValueError(f"{path}: {key} is not known, and may change the model, got {value!r:.80}")
+    for key in SIZES:
+        whole(f"{path}: {key}", params.get(key))
+    for key in ("norm_eps", "rope_theta"):
+        if params.get(key) is not None:
+            number(f"{path}: {key}", params[key], above=0)
+    dim, heads = params["dim"], params["n_heads"]
+    kv_heads = params.get("n_kv_heads") or heads
+    embedding, gate = "model.embed_tokens.weight", "model.layers.0.mlp.gate_proj.weight"
+    for name in (embedding, gate):
+        if name not in shapes or len(shapes[name]) != 2 or shapes[name][1] != dim:
+            raise ValueError(f"{path}: dim {dim} must be the width of {name}, got {list(shapes.get(name, ()))}")
+    config: dict[str, Any] = {
+        "architectures": [{LLAMA: "LlamaForCausalLM", MISTRAL: "MistralForCausalLM"}[model_type]],
+        "model_type": model_type, "hidden_act": "silu", "num_key_value_heads": kv_heads,
+        "vocab_size": shapes[embedding][0], "intermediate_size": shapes[gate][0],
+        "tie_word_embeddings": "lm_head.weight" not in shapes, "rms_norm_eps": 1e-5, "rope_theta": 10_000.0,
+    }  # fmt: skip
+    config |= {theirs: params[ours] for ours, theirs in {**SIZES, **SAME}.items() if params.get(ours) is not None}
+    length = params.get("max_seq_len") or params.get("max_position_embeddings") or params.get("model_max_length")
+    if length:
+        config["max_position_embeddings"] = length
+    if params.get("use_scaled_rope"):
+        if params.get("rope_scaling_factor") is None:
+            raise ValueError(
+                f"{path}: use_scaled_rope needs rope_scaling_factor, which Meta's code held: 8 in Llama 3.1, 32 in "
+                "Llama 3.2; add it"
+            )
+        config["rope_scaling"] = {**LLAMA3, "factor": float(params["rope_scaling_factor"])}
+    return config
+
+
+def params_of(path: Path, config: Mapping[str, Any], mistral: bool) -> dict[str, Any]:
+    """The same the other way. Raises ``ValueError`` for a scaling that ``params.json`` cannot say."""
+    rope = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
+    params = {ours: config[theirs] for ours, theirs in SIZES.items()}
+    params["n_kv_heads"] = config.get("num_key_value_heads") or config["num_attention_heads"]
+    params["norm_eps"] = config.get("rms_norm_eps", 1e-6)
+    params["rope_theta"] = rope.get("rope_theta", config.get("rope_theta", 10_000.0))
+    params["vocab_size"] = config["vocab_size"]
+    head_dim = config.get("head_dim") or params["dim"] // params["n_heads"]
+    if mistral:
+        params |= {"head_dim": head_dim, "hidden_dim": config["intermediate_size"]}
+        if config.get("sliding_window"):
+            params["sliding_window"] = config["sliding_window"]
+    elif head_dim * params["n_heads"] != params["dim"]:
+        raise ValueError(f"{path}: head_dim must be hidden_size / heads for Meta's code, got {head_dim}")
+    else:
+        params |= _width(params["dim"], config["intermediate_size"])
+    scheme = rope.get("rope_type", rope.get("type", "default"))
+    if scheme == "llama3" and not mistral and all(rope.get(k) == v for k, v in LLAMA3.items()):
+        params |= {"use_scaled_rope": True, "rope_scaling_factor": rope["factor"]}
+    elif scheme != "default":
+        raise ValueError(f"{path}: {scheme} scaling cannot be said in params.json")
+    return params
+
+
+def _width(dim: int, hidden: int) -> dict[str, Any]:
+    """``multiple_of`` and ``ffn_dim_multiplier`` from which Meta's code forms this width: ``8/3 dim``, times the
+    multiplier, rounded up.
+
+    >>> _width(4096, 11008)
+    {'multiple_of': 256}
+    >>> _width(4096, 14336)["multiple_of"]
+    1024
+    """
+    plain = int(8 * dim / 3)
+    for multiplier in (None, 1.3):
+        width = plain if multiplier is None else int(multiplier * plain)
+        for multiple in (256, 1024, 4096, 32, 8, 4):
+            if -(-width // multiple) * multiple == hidden:
+                return {"multiple_of": multiple} | ({"ffn_dim_multiplier": multiplier} if multiplier else {})
+    return {"multiple_of": 1, "ffn_dim_multiplier": (hidden + 0.5) / plain}

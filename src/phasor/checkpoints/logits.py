@@ -1,0 +1,109 @@
+"""The logits of both sides, in the model that transformers builds from the config, on given tokens."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from .following import Following
+from .permutation import in_words, order_of, reorder
+from .plan import Plan
+from .scores import TORCH
+from .smooth import SURE
+from .source import Source
+from .stored import Tensor
+from .stream import load
+
+LONGEST = 1024  # tokens of a text that are read
+
+
+def compare_logits(plan: Plan, result: Source, token_ids: list[int]) -> dict[str, Any]:
+    """The largest difference of the logits; a sentence where transformers does not build the model.
+
+    The tensors of each side are brought to the layout that the model reads, in memory. Raises ``ValueError`` if the
+    logits differ.
+    """
+    logits = []
+    for tensors, word in ((plan.source.tensors, plan.layouts[0]), (result.tensors, plan.layouts[1])):
+        try:
+            model = build(plan.source.config, native_state(plan.found, tensors, word))
+        except (ValueError, KeyError, ImportError, RuntimeError) as error:
+            return {"compared": False, "why": f"transformers does not build it: {str(error).splitlines()[0]:.200}"}
+        with torch.no_grad():
+            logits.append(model(torch.tensor([token_ids])).logits.double())
+    difference = float((logits[0] - logits[1]).abs().max())
+    if not torch.equal(logits[0].nan_to_num(), logits[1].nan_to_num()):
+        raise ValueError(f"logits of both sides must be equal, got a difference of {difference:.3g}")
+    return {"compared": True, "token_ids": token_ids, "largest_difference": difference}
+
+
+def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
+    """The model that transformers builds from a config, with these tensors; ``ValueError`` if they are not all."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    made = AutoConfig.for_model(**config)
+    with torch.device("meta"):
+        kind = type(AutoModelForCausalLM.from_config(made))
+    model, report = kind.from_pretrained(None, config=made, state_dict=state, output_loading_info=True)
+    if missing := sorted(report["missing_keys"]):  # it would make them up
+        raise ValueError(f"{missing[0]} is missing")
+    return model.eval()
+
+
+def losses_of(source: Source, found: Following, text: str) -> dict[str, Any]:
+    """The mean loss of the model on a text in each layout, and the layout that decides, ``""`` if none does.
+
+    Raises ``ValueError`` if transformers does not build the model, or there is no tokenizer for it.
+    """
+    try:
+        tokens = _tokens(source, text)
+    except (KeyError, ImportError, OSError) as error:
+        raise ValueError(f"{source.path}: has no tokenizer that works: {str(error).splitlines()[0]:.200}") from None
+    return losses_on(source, found, tokens[:, :LONGEST])
+
+
+def losses_on(source: Source, found: Following, tokens: torch.Tensor) -> dict[str, Any]:
+    """`losses_of` of tokens ``[1, n]``. The layouts are compared token by token, so that few of them suffice."""
+    try:
+        means, each = {}, []
+        for word in ("halves", "interleaved"):
+            model = build(source.config, native_state(found, source.tensors, word))
+            with torch.no_grad():
+                logits = model(tokens).logits[0, :-1].double()
+            each.append(torch.nn.functional.cross_entropy(logits, tokens[0, 1:], reduction="none"))
+            means[word] = float(each[-1].mean())
+    except (KeyError, ImportError, OSError) as error:
+        raise ValueError(f"{source.path}: cannot be run by transformers: {str(error).splitlines()[0]:.200}") from None
+    ahead = each[1] - each[0]
+    z = float(ahead.mean() / (ahead.std() / len(ahead) ** 0.5).clamp(min=1e-12))
+    layout = "" if not abs(z) > SURE else "halves" if z > 0 else "interleaved"
+    return {"tokens": tokens.shape[1], "loss": means, "z": z, "layout": layout}
+
+
+def _tokens(source: Source, text: str) -> torch.Tensor:
+    """By the tokenizer in the folder; by bytes for a model of 256 tokens that has none."""
+    from transformers import AutoTokenizer
+
+    if source.config.get("vocab_size") == 256 and not (source.folder / "tokenizer.json").exists():
+        return torch.tensor([list(text.encode()[:LONGEST])])
+    found: torch.Tensor = AutoTokenizer.from_pretrained(source.folder)(text, return_tensors="pt").input_ids
+    return found
+
+
+def native_state(found: Following, tensors: Any, word: str) -> dict[str, torch.Tensor]:
+    """All tensors of one side, in the layout that the model's own code reads."""
+    state = {name: as_torch(tensor) for name, tensor in tensors.items()}
+    for attention in found.attentions:
+        layout = attention.spec.layout
+        for name in {piece.tensor for piece in attention.pieces}:
+            held = [piece for piece in attention.pieces if piece.tensor == name]
+            axis = held[0].axis
+            order = order_of(held, state[name].shape[axis], in_words(layout, word), in_words(layout, "native"))
+            state[name] = reorder(state[name], order, axis)
+    return state
+
+
+def as_torch(tensor: Tensor) -> torch.Tensor:
+    """A whole tensor."""
+    data = np.array(load(tensor).reshape(-1))
+    return torch.from_numpy(data).view(TORCH[tensor.dtype]).reshape(tensor.shape)

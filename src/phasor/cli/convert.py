@@ -1,0 +1,110 @@
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="A folder or a file with a checkpoint.")],
+    target: Annotated[Path | None, typer.Argument(metavar="DST", help="A new folder.")] = None,
+    to: Annotated[
+        str,
+        typer.Option(
+            help="A layout (halves, interleaved, native) or a format (transformers, meta, mistral, llama2c, gguf)."
+        ),
+    ] = "",
+    source_layout: Annotated[
+        str | None, typer.Option("--from", metavar="LAYOUT", help="How the pairs lie, where you know it better.")
+    ] = None,
+    part: Annotated[str | None, typer.Option(help="The part of a composite model (default: its text model).")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Write into SRC's own files, behind a journal; no DST.")
+    ] = False,
+    files: Annotated[
+        int | None, typer.Option(min=1, help="Into how many files Meta's format is cut, one for each process.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace DST.")] = False,
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Read .bin and .pth files, through torch's weights_only.")
+    ] = False,
+    proof: Annotated[bool, typer.Option("--proof/--no-proof", help="Read both sides again and compare them.")] = True,
+    token_ids: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Also compare the logits on these tokens, as in 1,403,263.")
+    ] = None,
+) -> None:
+    """Write a checkpoint in another layout of its rotary pairs, or in another format.
+
+    Every tensor that holds q or k follows, all others stay byte for byte. The source is never changed. What was written
+    is proved before it is put in place, in DST/phasor-proof.json. A run that was killed goes on when called again.
+    """
+    from ..checkpoints import convert as run
+    from ..checkpoints import convert_in_place, make_plan
+
+    if not to:
+        raise ValueError("--to is missing; name a layout (halves, interleaved, native) or a format (transformers, …)")
+    if in_place:
+        if target is not None or dry_run:
+            raise ValueError("--in-place has neither a DST nor a --dry-run; plan with --dry-run alone first")
+        report = convert_in_place(source, to=to, source_layout=source_layout, part=part, proof=proof)
+        if proof:
+            print(f"proved   scores equal within {report['scores']['largest_difference']:.1e} of the largest")
+        print(f"written  {source}")
+        return
+    if files is not None and to != "meta":
+        raise ValueError(f"--files is for --to meta, got --to {to}; leave it out")
+    options = None if files is None else {"files": files}
+    plan = make_plan(source, to, source_layout=source_layout, part=part, allow_pickle=allow_pickle, options=options)
+    print(plan.describe())
+    if dry_run:
+        return
+    if target is None:
+        raise ValueError("DST is missing; name a new folder")
+    tokens = None if token_ids is None else _tokens(token_ids)
+    with _bar(plan.size) as tell:
+        report = run(source, target, to=to, force=force, proof=proof, token_ids=tokens, plan=plan, tell=tell)
+    print(_said(report, target))
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[int], None]]:
+    """Bytes, speed and time left, on stderr; nothing where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda done: None
+        return
+    columns = BarColumn(bar_width=20), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda done: bar.update(task, advance=done)
+
+
+def _said(report: dict[str, Any], target: Path) -> str:
+    """The proof in a few lines."""
+    if not report:
+        return f"written  {target}"
+    tensors, scores = report["tensors"], report["scores"]
+    lines = [
+        f"proved   {tensors['byte_identical']} tensors byte for byte, {tensors['moved']} moved and back; scores of "
+        f"{len(scores['attentions'])} attentions equal within {scores['largest_difference']:.1e} of the largest"
+    ]
+    if report["not_finite"]:
+        lines.append(f"  not finite: {sum(report['not_finite'].values())} values, kept as they were")
+    if scores["left_out"]:
+        lines.append(f"  no scores: {', '.join(scores['left_out'][:4])} (without keys of its own, or not finite)")
+    if "logits" in report:
+        found = report["logits"]
+        lines.append("  logits equal" if found["compared"] else f"  logits not compared: {found['why']}")
+    return "\n".join([*lines, f"written  {target}"])
+
+
+def _tokens(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--token-ids must be numbers with commas, got {text!r}") from None

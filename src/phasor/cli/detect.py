@@ -1,0 +1,30 @@
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def detect(
+    path: Annotated[Path, typer.Argument(metavar="DIR", help="A folder or a file with a checkpoint.")],
+    part: Annotated[str | None, typer.Option(help="The part of a composite model (default: its text model).")] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Run the model on this text in both layouts, and let that decide."),
+    ] = None,
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Read .bin and .pth files, through torch's weights_only.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Say in which layout the rotary pairs of a checkpoint are: by its format, by its weights, by running it.
+
+    Exit code 0: nothing speaks against what the format says, 1: the weights do, 2: bad input.
+    """
+    from ..checkpoints import detect as find
+
+    words = None if text is None else text.read_text(encoding="utf-8", errors="replace")
+    found = find(path, part=part, allow_pickle=allow_pickle, text=words)
+    print(json.dumps(found.to_dict(), indent=2) if as_json else found.describe())
+    if found.contradicts:
+        raise typer.Exit(1)

@@ -1,0 +1,323 @@
+"""Damaged and malicious checkpoints: each is refused in one line that names file, key and rule, and nothing is written."""
+# ruff: noqa: E501 (one defect a line)
+
+import json
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from phasor.checkpoints import convert, make_plan
+
+from . import synthetic
+
+SIZES = {"layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "wide": 96, "per_shard": 1}
+FIRST, SECOND, INDEX = (
+    "model-00001-of-00002.safetensors",
+    "model-00002-of-00002.safetensors",
+    "model.safetensors.index.json",
+)
+Q = "model.layers.0.self_attn.q_proj.weight"
+K = "model.layers.0.self_attn.k_proj.weight"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return synthetic.write(tmp_path / "model", **SIZES)
+
+
+def head_of(path: Path) -> tuple[dict[str, Any], bytes]:
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    return json.loads(data[8 : 8 + size]), data[8 + size :]
+
+
+def put(path: Path, head: Any, body: bytes) -> None:
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + body)
+
+
+def header(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    """The header of the first shard, changed."""
+
+    def spoil(folder: Path) -> None:
+        head, body = head_of(folder / FIRST)
+        put(folder / FIRST, change(head) or head, body)
+
+    return spoil
+
+
+def entry(**changes: Any) -> Callable[[Path], None]:
+    return header(lambda head: head[Q].update(changes))
+
+
+def index(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        data = json.loads((folder / INDEX).read_text())
+        change(data)
+        (folder / INDEX).write_text(json.dumps(data))
+
+    return spoil
+
+
+def config(**changes: Any) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        data = {**json.loads((folder / "config.json").read_text()), **changes}
+        (folder / "config.json").write_text(json.dumps({k: v for k, v in data.items() if v != "gone"}))
+
+    return spoil
+
+
+def file(name: str, data: bytes) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes(data) and None
+
+
+def replaced(make: Callable[[Path], Any]) -> Callable[[Path], None]:
+    """The first shard is something else."""
+
+    def spoil(folder: Path) -> None:
+        (folder / FIRST).unlink()
+        make(folder / FIRST)
+
+    return spoil
+
+
+def tensors(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path], None]:
+    """Other tensors in one file instead of the shards."""
+
+    def spoil(folder: Path) -> None:
+        from safetensors.torch import load_file, save_file
+
+        shards = sorted(folder.glob("model*.safetensors"))
+        held = {name: tensor.clone() for shard in shards for name, tensor in load_file(shard).items()}
+        change(held)
+        for path in (*shards, folder / INDEX):
+            path.unlink(missing_ok=True)
+        save_file(held, folder / "model.safetensors")
+
+    return spoil
+
+
+def cut(name: str, size: int) -> Callable[[Path], None]:
+    return lambda folder: os.truncate(folder / name, size)
+
+
+def shifted(head: dict[str, Any]) -> None:
+    begin, end = head[K]["data_offsets"]
+    head[K]["data_offsets"] = [begin - 2, end - 2]
+
+
+def twice(head: dict[str, Any]) -> bytes:
+    return json.dumps(head)[:-1].encode() + b"," + json.dumps({Q: head[Q]})[1:].encode()
+
+
+BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "empty": (file(FIRST, b""), f"{FIRST}: must have at least 8 bytes to be a safetensors file, got 0"),
+    "short": (file(FIRST, b"1234"), "must have at least 8 bytes"),
+    "length 2^60": (file(FIRST, (2**60).to_bytes(8, "little") + b"{}"), r"got a length of 1152921504606846976 in 10"),
+    "length beyond": (file(FIRST, (3).to_bytes(8, "little") + b"{}"), "header must end inside the file"),
+    "no json": (lambda f: put(f / FIRST, b"{nonsense", b""), f"{FIRST}: is not JSON in UTF-8"),
+    "no utf-8": (lambda f: put(f / FIRST, b"\xff\xfe{}", b""), "is not JSON in UTF-8"),
+    "a list": (lambda f: put(f / FIRST, b"[]", b""), "must hold a JSON object, got list"),
+    "deep": (lambda f: put(f / FIRST, b'{"a":' * 10**5, b""), "nested too deeply|is not JSON"),
+    "a number of many digits": (lambda f: put(f / FIRST, b'{"a":' + b"1" * 9999 + b"}", b""), "is not JSON"),
+    "a tensor twice": (header(twice), "stands twice in one object"),
+    "no dtype": (header(lambda h: h[Q].pop("dtype") and None), f"{Q}: must have dtype, shape and data_offsets"),
+    "a fourth key": (entry(more=1), "must have dtype, shape and data_offsets"),
+    "no object": (header(lambda h: h.update({Q: 7})), "must have dtype, shape and data_offsets, got 7"),
+    "unknown dtype": (entry(dtype="F7"), f"{Q}: dtype must be one of BOOL, .* got 'F7'"),
+    "dtype a list": (entry(dtype=[]), "dtype must be one of"),
+    "negative shape": (entry(shape=[-64, 64]), "shape must be a list of sizes from 0"),
+    "a shape of floats": (entry(shape=[64.0, 64]), "shape must be a list of sizes from 0"),
+    "a shape of truths": (entry(shape=[True, 64]), "shape must be a list of sizes from 0"),
+    "huge shape": (entry(shape=[2**62, 2**62]), "needs .* bytes, and its data_offsets hold 8192"),
+    "a thousand axes": (entry(shape=[1] * 1000), "shape must be a list of sizes from 0"),
+    "other shape": (entry(shape=[64, 63]), r"BF16 \[64, 63\] needs 8064 bytes, and its data_offsets hold 8192"),
+    "reversed offsets": (entry(data_offsets=[8192, 0]), r"data_offsets must be \[begin, end\] inside the file"),
+    "offsets beyond": (entry(data_offsets=[0, 2**50]), r"data_offsets must be \[begin, end\] inside the file"),
+    "three offsets": (entry(data_offsets=[0, 1, 2]), r"data_offsets must be \[begin, end\]"),
+    "overlap": (header(shifted), f"{K}: its bytes must not overlap the one before"),
+    "a hole": (header(lambda h: h.pop(K) and None), "v_proj.weight: its bytes must follow the one before without a hole"),
+    "bytes at the end": (lambda f: (f / FIRST).write_bytes((f / FIRST).read_bytes() + b"x"), "must end with its last tensor"),
+    "cut off": (cut(FIRST, 20_000), r"data_offsets must be \[begin, end\] inside the file"),
+    "cut in the header": (cut(FIRST, 100), "header must end inside the file"),
+    "metadata no words": (header(lambda h: h.update(__metadata__={"a": 1})), "__metadata__ must map words to words"),
+    "a pipe": (replaced(os.mkfifo), f"{FIRST}: must be a regular file"),
+    "a folder": (replaced(Path.mkdir), "must be a regular file"),
+    "a device": (replaced(lambda p: p.symlink_to("/dev/zero")), "must be a regular file"),
+    "a broken link": (replaced(lambda p: p.symlink_to("nowhere")), f"{INDEX}: .*q_proj.weight: must be in a file that exists"),
+    "a link to itself": (replaced(lambda p: p.symlink_to(p)), "must be in a file that exists|cannot be opened"),
+    "index: absent file": (index(lambda d: d["weight_map"].update({Q: "model-3.safetensors"})), f"{INDEX}: {Q}: must be in a file that exists, got 'model-3.safetensors'"),
+    "index: ../": (index(lambda d: d["weight_map"].update({Q: "../x.safetensors"})), f"{INDEX}: must name plain files of its own folder, got '../x.safetensors'"),
+    "index: absolute": (index(lambda d: d["weight_map"].update({Q: "/etc/hostname"})), "must name plain files"),
+    "index: backslash": (index(lambda d: d["weight_map"].update({Q: "..\\x"})), "must name plain files"),
+    "index: NUL": (index(lambda d: d["weight_map"].update({Q: "a\0b"})), "must name plain files"),
+    "index: dots": (index(lambda d: d["weight_map"].update({Q: ".."})), "must name plain files"),
+    "index: a number": (index(lambda d: d["weight_map"].update({Q: 3})), "must name plain files of its own folder, got 3"),
+    "index: no map": (index(lambda d: d.pop("weight_map")), "weight_map must map tensors to files, got None"),
+    "index: empty": (index(lambda d: d.update(weight_map={})), "weight_map must map tensors to files"),
+    "index: a list": (index(lambda d: d.update(weight_map=[Q])), "weight_map must map tensors to files"),
+    "index: no json": (file(INDEX, b"weights"), f"{INDEX}: is not JSON in UTF-8"),
+    "index: a key twice": (file(INDEX, b'{"weight_map": {"a": "b", "a": "c"}}'), "the key 'a' stands twice"),
+    "index: unlisted tensor": (index(lambda d: d["weight_map"].pop(Q)), f"{Q}: must name '{FIRST}', which holds it, and names no file"),
+    "index: absent tensor": (index(lambda d: d["weight_map"].update(other=FIRST)), f"other: must be in {FIRST}, and is not"),
+    "index: other shard": (index(lambda d: d["weight_map"].update({Q: SECOND})), f"{Q}: must name '{FIRST}', which holds it, and names '{SECOND}'"),
+    "in two shards": (lambda f: (f / SECOND).write_bytes((f / FIRST).read_bytes()), f"{SECOND}: .*: is in {FIRST} as well; remove one"),
+    "single and index": (file("model.safetensors", b""), f"has model.safetensors and {INDEX}; remove the one"),
+    "a wrong mark": (file("phasor.json", b'{"layout": "neox"}'), "phasor.json: layout must be 'halves' or 'interleaved', got 'neox'"),
+    "int64": (tensors(lambda t: t.update({Q: t[Q].long()})), f"{Q}: must have a dtype of .* to hold q and k, got I64"),
+    "int8 without scale": (tensors(lambda t: t.update({Q: t[Q].to(torch.int8)})), f"{Q}: must have a dtype of .*, got I8"),
+    "no k": (tensors(lambda t: t.pop(K)), "q and k of all 2 layers that rotate, and .*k_proj.weight is missing"),
+    "no whole heads": (tensors(lambda t: t.update({Q: t[Q][:60].clone()})), "q_proj must have rows of q for heads of 16 channels .* got 60 rows"),
+    "fewer heads": (tensors(lambda t: t.update({Q: t[Q][:32].clone()})), "layers.0.self_attn: must have 4 heads of q, .* got 2"),
+    "more heads of k": (tensors(lambda t: t.update({K: t[Q].clone()})), "layers.0.self_attn: must have 2 heads of k, .* got 4"),
+    "a vector": (tensors(lambda t: t.update({Q: t[Q][:, 0].clone()})), f"{Q}: must be a matrix"),
+    "a short bias": (tensors(lambda t: t.update({Q.replace("weight", "bias"): torch.zeros(8)})), "rows of q .* got 8 rows"),
+    "a layer too few": (config(num_hidden_layers=3), "layers.2.self_attn.q_proj.weight is missing"),
+    "config: other heads": (config(num_attention_heads=8), r"self_attn: must have 2 heads of k, as its config says, got 4"),
+    "config: gone": (lambda f: (f / "config.json").unlink(), r"config.json: cannot be opened \(No such file"),
+    "config: no json": (file("config.json", b"{"), "config.json: is not JSON"),
+    "config: unknown model": (config(model_type="llamma"), "model_type 'llamma' is not known"),
+    "config: no model": (config(model_type="gone"), "model_type is missing"),
+    "config: two bases": (config(rope_theta=1e4, rope_parameters={"rope_theta": 1e6, "rope_type": "default"}), "contradict"),
+    "config: NaN": (config(rope_theta=float("nan")), "rope_theta must be a finite number"),
+    "config: odd heads": (config(head_dim=15), "rotary_dim must be a positive even number"),
+    "config: no rotation": (config(model_type="gpt2", n_head=4), "position"),
+    "GPTQ": (tensors(lambda t: t.update({Q.replace("weight", "qweight"): torch.zeros(8, 64, dtype=torch.int32)}) or t.pop(Q)), "qweight: the rows of a quantized weight must be rows of bytes .* GPTQ or AWQ"),
+    "bitsandbytes": (tensors(lambda t: t.update({f"{Q}.absmax": torch.zeros(8)})), "absmax: .* bitsandbytes: blocks run across rows"),
+    "an adapter": (tensors(lambda t: t.update({Q.replace("weight", "lora_A.weight"): torch.zeros(4, 64)})), "quantized or adapted weights; merge them first"),
+    "scales that straddle": (tensors(lambda t: t.update({Q.replace("weight", "weight_scale_inv"): torch.ones(6, 1)})), "must be one scale, one for each of 64 rows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_refused(name, folder):
+    spoil, message = BAD[name]
+    spoil(folder)
+    with pytest.raises(ValueError, match=message) as error:
+        make_plan(folder, "interleaved")
+    assert len(str(error.value)) < 1000 and str(error.value).isprintable()
+
+
+def test_blocks_that_straddle_heads(folder):
+    """Blocks of 24 rows share a scale, and heads have 16."""
+    tensors(lambda t: t.update({Q.replace("weight", "weight_scale_inv"): torch.ones(3, 1)}))(folder)
+    config(quantization_config={"weight_block_size": [24, 64]})(folder)
+    with pytest.raises(ValueError, match="every row must stay in its block of 24 rows that share a scale"):
+        make_plan(folder, "interleaved")
+
+
+@pytest.mark.parametrize("shape, block", [((), None), ((64, 1), None), ((64,), None), ((4, 1), [16, 64])])
+def test_scales_follow_their_rows(shape, block, folder, tmp_path):
+    scale = Q.replace("weight", "weight_scale_inv")
+    values = torch.rand(shape)
+    tensors(lambda t: t.update({Q: t[Q].to(torch.float8_e4m3fn), scale: values}))(folder)
+    if block:
+        config(quantization_config={"weight_block_size": block})(folder)
+    report = convert(folder, tmp_path / "out", to="interleaved")
+    assert report["scores"]["largest_difference"] < 1e-12 and len(report["scores"]["attentions"]) == 2
+    from safetensors.torch import load_file
+
+    before, after = load_file(folder / "model.safetensors"), load_file(tmp_path / "out/model.safetensors")
+    spread = values.reshape(-1, 1).repeat_interleave(64 // max(values.numel(), 1), 0) if values.numel() else values
+    there = after[scale].reshape(-1, 1).repeat_interleave(64 // max(values.numel(), 1), 0)
+    order = [16 * h + c // 2 + 8 * (c % 2) for h in range(4) for c in range(16)]
+    assert torch.equal((before[Q].double() * spread)[order], after[Q].double() * there)
+
+
+class Evil:
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {self.marker}",)
+
+
+def pickled(folder: Path, make: Callable[[Path], Any]) -> None:
+    for name in (FIRST, SECOND, INDEX):
+        (folder / name).unlink()
+    make(folder / "pytorch_model.bin")
+
+
+def bomb(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", b"\0" * 10**7)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda p: torch.save({"a": Evil(p.with_name("marker"))}, p), "cannot be read through torch's weights_only"),
+        (lambda p: p.write_bytes(pickle.dumps(Evil(p.with_name("marker")))), "must be an archive as torch.save"),
+        (lambda p: torch.save({"a": torch.ones(2)}, p, _use_new_zipfile_serialization=False), "must be an archive"),
+        (lambda p: torch.save([torch.ones(2)], p), "must hold a dictionary of tensors, got list"),
+        (lambda p: torch.save({"a": 3}, p), "a: must be a tensor under a name, got int"),
+        (lambda p: torch.save({3: torch.ones(2)}, p), "3: must be a tensor under a name"),
+        (lambda p: torch.save({"a": torch.ones(2, 3).T}, p), "must be a plain tensor stored row by row"),
+        (lambda p: torch.save({"a": torch.ones(2).to_sparse()}, p), "must be a plain tensor stored row by row|weights_only"),
+        (bomb, "must be stored without compression"),
+        (lambda p: p.write_bytes(b"PK\3\4 no zip"), "must be an archive"),
+    ],
+)  # fmt: skip
+def test_pickles_that_are_refused(make, message, folder):
+    pickled(folder, make)
+    with pytest.raises(ValueError, match=r"pytorch_model.bin: is a pickle, which can run code when it is opened"):
+        make_plan(folder, "interleaved")
+    with pytest.raises(ValueError, match=message):
+        make_plan(folder, "interleaved", allow_pickle=True)
+    assert not (folder / "marker").exists()
+
+
+def test_code_files_are_copied_and_not_run(folder, tmp_path):
+    (folder / "modeling_mine.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')")
+    config(auto_map={"AutoModel": "modeling_mine.Mine"})(folder)
+    report = convert(folder, tmp_path / "out", to="interleaved", token_ids=[1, 2])
+    assert "is missing" in report["logits"]["why"]  # the embedding is; transformers would make one up
+    assert (tmp_path / "out/modeling_mine.py").read_bytes() == (folder / "modeling_mine.py").read_bytes()
+    assert not (tmp_path / "marker").exists()
+
+
+def test_the_command_line_says_it_in_one_line(folder, tmp_path):
+    (folder / FIRST).write_bytes((2**60).to_bytes(8, "little") + b"{}")
+    before = sorted(tmp_path.rglob("*"))
+    command = [sys.executable, "-m", "phasor", "convert", str(folder), str(tmp_path / "out"), "--to", "interleaved"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert ended.returncode == 2 and ended.stdout == "" and sorted(tmp_path.rglob("*")) == before
+    assert ended.stderr.startswith(f"phasor: {folder / FIRST}: header must end") and ended.stderr.count("\n") == 1
+
+
+LLAMA2C = struct.Struct("<7i")
+
+
+@pytest.mark.parametrize(
+    "head, message",
+    [((64, 172, 5, 8, 4, 512, 512), "must have the .* bytes that its sizes ask for"), ((63, 172, 5, 8, 4, 512, 512), "sizes must be"),
+     ((64, 172, 5, 8, 3, 512, 512), "sizes must be those of a model"), ((2**23, 2**23, 2**23, 8, 4, 512, 512), "bytes that its sizes ask|sizes")],
+)  # fmt: skip
+def test_files_of_llama2c(head, message, tmp_path):
+    path = tmp_path / "model.bin"
+    path.write_bytes(LLAMA2C.pack(*head) + b"\0" * 1000)
+    with pytest.raises(ValueError, match=message):
+        make_plan(path, "transformers")
+
+
+@pytest.mark.parametrize("to", ["neox", "", "gguf2"])
+def test_an_unknown_target(to, folder):
+    with pytest.raises(ValueError, match=r"to must be a layout .* or a format"):
+        make_plan(folder, to)
+
+
+def test_folders_without_a_checkpoint(tmp_path):
+    with pytest.raises(ValueError, match="must hold a checkpoint of transformers, meta, mistral, llama2c, gguf"):
+        make_plan(tmp_path, "halves")
+    with pytest.raises(ValueError, match="there is no such file or folder"):
+        make_plan(tmp_path / "gone", "halves")

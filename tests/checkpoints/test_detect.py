@@ -1,0 +1,120 @@
+"""Detection: honest about weights that tell nothing, sure about those that do, and loud where they contradict."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from phasor.checkpoints import convert, detect
+from phasor.checkpoints.smooth import together, verdict
+
+from . import synthetic
+from .models import tensors_of, use_other_pairs, write_folder
+
+
+@pytest.fixture
+def untrained(tmp_path):
+    return synthetic.write(tmp_path / "model", layers=4, hidden=256, heads=4, kv_heads=2, wide=64)
+
+
+def test_untrained_weights_cannot_tell(untrained):
+    found = detect(untrained)
+    assert (found.said, found.weights, found.odd, found.contradicts) == ("halves", "", (), False)
+    assert "cannot tell" in found.describe() and found.z["q and k"].keys() == {"halves", "interleaved"}
+
+
+@pytest.fixture
+def twin(trained, tmp_path):
+    """The trained model in the other layout, with no word about it."""
+    convert(trained, tmp_path / "twin", to="interleaved")
+    (tmp_path / "twin/phasor.json").unlink()
+    return tmp_path / "twin"
+
+
+def test_trained_weights_tell(trained, twin):
+    found, other = detect(trained), detect(twin)
+    assert (found.weights, found.contradicts) == ("halves", False) and "caution" not in found.describe()
+    assert (other.weights, other.contradicts) == ("interleaved", True) and "caution" in other.describe()
+
+
+def test_a_conversion_that_was_half_done(trained, twin, tmp_path):
+    ours, theirs = tensors_of(trained), tensors_of(twin)
+    mixed = {name: theirs[name] if "q_proj" in name else tensor for name, tensor in ours.items()}
+    found = detect(write_folder(tmp_path / "mixed", json.loads((trained / "config.json").read_text()), mixed))
+    assert found.odd == ("q: interleaved", "k: halves") and found.weights == "" and found.contradicts
+
+
+def test_a_mark_is_believed_and_checked(trained, twin):
+    (twin / "phasor.json").write_text('{"layout": "interleaved"}')
+    found = detect(twin)
+    assert (found.said, found.weights, found.contradicts) == ("interleaved", "interleaved", False)
+
+
+def test_a_text_is_read_as_bytes_where_there_is_no_tokenizer(trained):
+    pytest.importorskip("transformers")
+    found = detect(trained, text="def f(x):\n    return x\n" * 9).text
+    assert found["tokens"] == 9 * 23 and found["loss"].keys() == {"halves", "interleaved"}
+    assert found["layout"] in ("", "halves")  # a model that learned so little may not tell
+
+
+def test_a_text_decides(shared_data, tmp_path):
+    """The trained stories260K on its own story: 0.4 nats in its layout, 3.0 in the other."""
+    pytest.importorskip("transformers")
+    from transformers import AutoModelForCausalLM
+
+    from phasor.checkpoints.following import following
+    from phasor.checkpoints.formats import read
+    from phasor.checkpoints.logits import losses_on
+
+    source = read(shared_data / "checkpoints/stories260K/stories260K.bin")
+    convert(source.path, tmp_path / "hf", to="transformers")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "hf", attn_implementation="eager").eval()
+    story = model.generate(torch.tensor([[1]]), max_new_tokens=60, do_sample=False, pad_token_id=0)
+    told = losses_on(source, following(source.folder, source.config, source.tensors, None), story)
+    assert told["layout"] == "interleaved" and told["loss"]["halves"] > told["loss"]["interleaved"] + 1
+
+
+def test_greedy_text_of_a_trained_model_before_and_after(trained, tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+
+    def greedy(folder: Path) -> bytes:
+        from transformers import AutoModelForCausalLM
+
+        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+        prompt = torch.tensor([list(b"def __init__(self")])
+        return bytes(model.generate(prompt, max_new_tokens=64, do_sample=False, pad_token_id=0)[0].tolist())
+
+    before = greedy(trained)
+    convert(trained, tmp_path / "other", to="interleaved")
+    convert(tmp_path / "other", tmp_path / "back", to="native")
+    assert greedy(tmp_path / "back") == before
+    use_other_pairs(monkeypatch, "llama", interleaved=True)
+    assert greedy(tmp_path / "other") == before != greedy(trained)
+
+
+def test_verdicts_need_both_bars():
+    assert (
+        verdict({"halves": 3.9, "interleaved": -9.0})
+        == verdict({"halves": 9.0, "interleaved": 7.1})
+        == verdict({})
+        == ""
+    )
+    assert verdict({"halves": 4.1, "interleaved": 2.0}) == "halves"
+    assert together([{}, {}]) == {}
+
+
+def test_few_pairs_cannot_tell(tmp_path):
+    folder = synthetic.write(tmp_path / "model", layers=1, hidden=24, heads=4, kv_heads=4, wide=8)
+    assert detect(folder).z == {} and detect(folder).weights == ""
+
+
+def test_the_command_line(twin, capsys, monkeypatch):
+    import sys
+
+    from phasor.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["phasor", "detect", str(twin), "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1 and json.loads(capsys.readouterr().out)["weights"] == "interleaved"

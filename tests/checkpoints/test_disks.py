@@ -1,0 +1,179 @@
+"""A disk that is full or cannot be written, a target in the way: one clear error, and nothing is lost."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from phasor.checkpoints import convert, convert_in_place
+
+from . import synthetic
+from .models import contents
+
+SIZES = {"layers": 2, "hidden": 128, "heads": 4, "kv_heads": 2, "wide": 256, "per_shard": 1}  # 590 kB
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return synthetic.write(tmp_path_factory.mktemp("disks") / "source", **SIZES)
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A small file system of its own in memory."""
+    at = tmp_path / "disk"
+    at.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", at], capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small tmpfs")
+    yield at
+    subprocess.run(["umount", at], check=True)
+
+
+def test_a_disk_that_is_too_small_is_told_before_anything_is_written(source, disk):
+    with pytest.raises(OSError, match=r"cannot hold .* kB more, .* kB are free; make room first"):
+        convert(source, disk / "out", to="interleaved")
+    assert not (disk / "out").exists()
+
+
+def test_a_disk_that_fills_up(source, disk, monkeypatch):
+    monkeypatch.setattr("phasor.checkpoints.run.check_room", lambda folder, needed: None)
+    with pytest.raises(OSError, match=r"cannot write \(No space left on device\); .*out is untouched; make room"):
+        convert(source, disk / "out", to="interleaved")
+    assert not (disk / "out").exists() and not list(disk.rglob("*.partial"))
+    subprocess.run(["mount", "-o", "remount,size=4m", disk], check=True)
+    convert(source, disk / "out", to="interleaved")  # goes on
+    convert(source, disk / "again", to="interleaved")
+    assert contents(disk / "out") == contents(disk / "again") and not list(disk.glob("*partial*"))
+
+
+def test_a_disk_that_fills_up_in_place(source, disk, monkeypatch):
+    subprocess.run(["mount", "-o", "remount,size=640k", disk], check=True)
+    folder = synthetic.copy(source, disk / "model")
+    before = contents(folder)
+    with pytest.raises(OSError, match="cannot hold"):
+        convert_in_place(folder, to="interleaved")
+    monkeypatch.setattr("phasor.checkpoints.in_place.check_room", lambda folder, needed: None)
+    with pytest.raises(OSError, match="No space left on device"):
+        convert_in_place(folder, to="interleaved")
+    assert contents(folder) == before
+
+
+def test_a_target_that_is_read_only(source, disk):
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    with pytest.raises(OSError, match="Read-only file system"):
+        convert(source, disk / "out", to="interleaved")
+
+
+def test_targets_that_are_refused(source, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/thesis.txt").write_text("mine")
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "busy.phasor-partial").mkdir()
+    (tmp_path / "busy.phasor-partial/other").write_text("")
+    for name, force, message in [
+        ("full", False, "exists; choose another name, or replace it with --force"),
+        ("full", True, "holds thesis.txt, which this conversion does not write"),
+        ("file", True, "must be a new folder, and is a file"),
+        ("link", True, "is a link, which is never written through"),
+        ("busy", False, "is in the way, and not what a conversion left"),
+        ("../" + source.parent.name + "/source/inside", False, "must not be the source, inside it or around it"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            convert(source, tmp_path / name, to="interleaved", force=force)
+    with pytest.raises(ValueError, match="must not be the source"):
+        convert(source, source, to="interleaved", force=True)
+    assert (tmp_path / "full/thesis.txt").read_text() == "mine" and not (tmp_path / "elsewhere").exists()
+
+
+def test_an_empty_folder_is_filled_and_an_older_conversion_replaced(source, tmp_path):
+    (tmp_path / "out").mkdir()
+    convert(source, tmp_path / "out", to="interleaved")
+    first = contents(tmp_path / "out")
+    convert(source, tmp_path / "out", to="interleaved", force=True)
+    assert contents(tmp_path / "out") == first
+
+
+def test_links_are_read_and_never_written_through(source, tmp_path):
+    """A hub's cache: snapshots of links to blobs."""
+    blobs, snapshot = synthetic.copy(source, tmp_path / "blobs"), tmp_path / "snapshot"
+    snapshot.mkdir()
+    for path in blobs.iterdir():
+        (snapshot / path.name).symlink_to(path)
+    convert(snapshot, tmp_path / "out", to="interleaved")
+    assert contents(blobs) == contents(source) and not any(p.is_symlink() for p in (tmp_path / "out").iterdir())
+    with pytest.raises(ValueError, match="is a link or has several names, and is never written through"):
+        convert_in_place(snapshot, to="interleaved")
+    hard = synthetic.copy(source, tmp_path / "hard")
+    os.link(hard / "model-00001-of-00002.safetensors", tmp_path / "second name")
+    with pytest.raises(ValueError, match="is a link or has several names"):
+        convert_in_place(hard, to="interleaved")
+    assert contents(blobs) == contents(hard) == contents(source)
+
+
+def test_another_conversion_does_not_replace_one_that_was_killed_at_the_end(source, tmp_path):
+    """A journal without files says that its own conversion is complete, and nothing about others."""
+    convert(source, tmp_path / "out", to="interleaved")
+    first, left = contents(tmp_path / "out"), tmp_path / "out.phasor-partial"
+    left.mkdir()
+    (left / "journal.json").write_text('{"plan": "of another conversion"}')
+    with pytest.raises(ValueError, match="exists; choose another name"):
+        convert(source, tmp_path / "out", to="interleaved")
+    assert contents(tmp_path / "out") == first
+
+
+def test_two_at_once(source, tmp_path):
+    from phasor.checkpoints.staging import Staging
+
+    with Staging(tmp_path / "out").locked(), pytest.raises(ValueError, match="another process converts into it now"):
+        convert(source, tmp_path / "out", to="interleaved")
+
+
+def test_a_source_that_changes_meanwhile(source, tmp_path):
+    folder = synthetic.copy(source, tmp_path / "source")
+    shard = folder / "model-00002-of-00002.safetensors"
+
+    def touch(done: int) -> None:
+        os.utime(shard, (1, 1))
+
+    with pytest.raises(ValueError, match="changed while it was converted; run it again"):
+        convert(folder, tmp_path / "out", to="interleaved", tell=touch)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_wrong_conversion_is_not_put_in_place(source, tmp_path, monkeypatch):
+    """The proof is what decides: bytes of the staged files are changed before it runs."""
+    import phasor.checkpoints.run as module
+
+    def spoil(at: int) -> None:
+        def first(plan, folder: Path, **options):
+            with open(folder / "model-00001-of-00002.safetensors", "r+b") as file:
+                file.seek(at, 2 if at < 0 else 0)
+                byte = file.read(1)
+                file.seek(-1, 1)
+                file.write(bytes([byte[0] ^ 1]))
+            return proved(plan, folder, **options)
+
+        monkeypatch.setattr(module, "prove", first)
+
+    proved = module.prove
+    for at, name in ((2000, "q_proj"), (-5, "down_proj")):
+        spoil(at)
+        with pytest.raises(ValueError, match=f"{name}.weight: its bytes are not those of the source"):
+            convert(source, tmp_path / "out", to="interleaved")
+        assert not (tmp_path / "out").exists()
+
+
+def test_the_scores_alone_find_a_wrong_order(source, tmp_path, monkeypatch):
+    """The order of halves for interleaved pairs, and back by its own inverse: only the scores can tell."""
+    from phasor.layout import Layout
+
+    right = Layout.permutation
+    monkeypatch.setattr(Layout, "permutation", lambda self, target: right(target, self))
+    with pytest.raises(ValueError, match="attention scores of both sides must agree"):
+        convert(source, tmp_path / "out", to="interleaved")
+    folder = synthetic.copy(source, tmp_path / "in place")
+    with pytest.raises(ValueError, match="attention scores of both sides must agree"):
+        convert_in_place(folder, to="interleaved")
+    assert contents(folder) == contents(source)

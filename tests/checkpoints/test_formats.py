@@ -1,0 +1,173 @@
+"""Formats of others: read, run by transformers with the logits of the plain code, written back to the bit."""
+
+import json
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import torch
+from safetensors.torch import save_file
+
+from phasor.checkpoints import convert, make_plan
+
+from . import plain
+from .models import contents, save_model, tensors_of
+
+TOKENS = torch.tensor([1, 5, 9, 33, 60, 7, 7, 12])
+SIZES = {"layers": 2, "dim": 32, "heads": 4, "kv_heads": 2, "hidden": 96, "vocab": 64}
+PARAMS = {
+    "dim": 32,
+    "n_layers": 2,
+    "n_heads": 4,
+    "n_kv_heads": 2,
+    "norm_eps": 1e-5,
+    "rope_theta": 5e5,
+    "vocab_size": -1,
+}
+ROWS = ("wq", "wk", "wv", "w1", "w3", "output", "tok_embeddings")  # cut by rows among processes; wo and w2 by columns
+
+
+def their_logits(folder: Path, tokens: torch.Tensor = TOKENS) -> torch.Tensor:
+    from transformers import AutoModelForCausalLM
+
+    with torch.no_grad():
+        return AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()(tokens[None]).logits[0]
+
+
+def cut(weights, share, shares):
+    def part(name, w):
+        word = name.removesuffix(".weight").rpartition(".")[2]
+        if w.ndim == 1:
+            return w
+        return w.chunk(shares, 0 if word in ROWS else 1)[share].clone()
+
+    return {name: part(name, w) for name, w in weights.items()}
+
+
+@pytest.fixture
+def weights():
+    return plain.random_weights(**SIZES)
+
+
+def meta(folder: Path, weights, shares: int = 1) -> Path:
+    folder.mkdir()
+    for i in range(shares):
+        torch.save({**cut(weights, i, shares), "rope.freqs": torch.ones(4)}, folder / f"consolidated.{i:02d}.pth")
+    (folder / "params.json").write_text(json.dumps(PARAMS))
+    (folder / "tokenizer.model").write_bytes(b"words")
+    return folder
+
+
+@pytest.mark.parametrize("shares", [1, 2])
+def test_meta(shares, weights, tmp_path):
+    source = meta(tmp_path / "meta", weights, shares)
+    with pytest.raises(ValueError, match=r"consolidated.00.pth: is a pickle, .* add --allow-pickle"):
+        convert(source, tmp_path / "no", to="transformers")
+    report = convert(source, tmp_path / "hf", to="transformers", allow_pickle=True, token_ids=[1, 2, 3])
+    assert report["tensors"] == {"byte_identical": 17, "moved": 4} and report["logits"]["compared"]
+    expected = plain.forward(weights, TOKENS, heads=4, kv_heads=2, base=5e5)
+    torch.testing.assert_close(their_logits(tmp_path / "hf"), expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
+    convert(tmp_path / "hf", tmp_path / "back", to="meta", options={"files": shares})
+    for i in range(shares):
+        file = tmp_path / f"back/consolidated.{i:02d}.pth"
+        back, wanted = torch.load(file, weights_only=True), cut(weights, i, shares)
+        assert back.keys() == wanted.keys() and all(torch.equal(back[n], w) for n, w in wanted.items())
+        assert zipfile.ZipFile(file).testzip() is None  # checksums are right, too
+    assert (tmp_path / "back/tokenizer.model").read_bytes() == b"words"
+    width = json.loads((tmp_path / "back/params.json").read_text())
+    assert width["multiple_of"] * -(-int(8 * 32 / 3) // width["multiple_of"]) == 96
+
+
+def test_shares_must_fit(weights, tmp_path):
+    source = meta(tmp_path / "meta", weights, 2)
+    broken = torch.load(source / "consolidated.01.pth", weights_only=True)
+    torch.save({**broken, "norm.weight": broken["norm.weight"] + 1}, source / "consolidated.01.pth")
+    with pytest.raises(ValueError, match=r"01.pth: norm.weight: must be the same in every share"):
+        make_plan(source, "transformers", allow_pickle=True)
+    (source / "consolidated.00.pth").unlink()
+    with pytest.raises(ValueError, match=r"must have consolidated.00.pth, .01 and so on"):
+        make_plan(source, "transformers", allow_pickle=True)
+
+
+def test_mistral(weights, tmp_path):
+    source = tmp_path / "mistral"
+    source.mkdir()
+    save_file(weights, source / "consolidated.safetensors")
+    params = {**PARAMS, "head_dim": 8, "hidden_dim": 96, "vocab_size": 64, "sliding_window": None}
+    (source / "params.json").write_text(json.dumps(params))
+    convert(source, tmp_path / "hf", to="transformers")
+    expected = plain.forward(weights, TOKENS, heads=4, kv_heads=2, base=5e5)
+    torch.testing.assert_close(their_logits(tmp_path / "hf"), expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
+    convert(tmp_path / "hf", tmp_path / "back", to="mistral")
+    back = tensors_of(tmp_path / "back")
+    assert back.keys() == weights.keys() and all(torch.equal(back[name], w) for name, w in weights.items())
+    convert(tmp_path / "back", tmp_path / "again", to="transformers")
+    assert contents(tmp_path / "again") == contents(tmp_path / "hf")
+
+
+def test_pickles_of_transformers(weights, tmp_path):
+    model = save_model("llama", tmp_path / "safe", num_key_value_heads=2)
+    old = tmp_path / "old"
+    old.mkdir()
+    torch.save(model.state_dict(), old / "pytorch_model.bin")
+    (old / "config.json").write_bytes((tmp_path / "safe/config.json").read_bytes())
+    with pytest.raises(ValueError, match=r"pytorch_model.bin: is a pickle"):
+        convert(old, tmp_path / "no", to="native")
+    convert(old, tmp_path / "new", to="native", allow_pickle=True)
+    ours, theirs = tensors_of(tmp_path / "new"), tensors_of(tmp_path / "safe")
+    assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items())
+    convert(old, tmp_path / "other", to="interleaved", allow_pickle=True)
+    convert(tmp_path / "other", tmp_path / "back", to="halves")
+    assert all(torch.equal(tensors_of(tmp_path / "back")[name], tensor) for name, tensor in theirs.items())
+
+
+# llama2.c, doc/stories260K.md: ./run stories260K.bin -t 0.0
+STORY = (
+    "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, she saw a "
+    "big, red ball. She wanted to play with it, but it was too high.\nLily's mom said, \"Lily, let's go to the park.\" "
+    "Lily was sad and didn't know what to do."
+)
+
+
+def test_a_trained_model_of_llama2c(shared_data, tmp_path):
+    folder = shared_data / "checkpoints/stories260K"
+    source = folder / "stories260K.bin"
+    convert(source, tmp_path / "hf", to="transformers")
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "hf", attn_implementation="eager").eval()
+    tokens = model.generate(torch.tensor([[1]]), max_new_tokens=110, do_sample=False, pad_token_id=0)[0]
+    words = vocabulary((folder / "tok512.bin").read_bytes())
+    assert b"".join(words[t] for t in tokens[1:]).replace(b"<0x0A>", b"\n").decode().strip().startswith(STORY)
+    expected = plain.forward(plain.llama2c_weights(source), tokens, heads=8, kv_heads=4)
+    assert (their_logits(tmp_path / "hf", tokens) - expected).abs().max() <= 1e-4
+    convert(tmp_path / "hf", tmp_path / "back", to="llama2c")
+    assert (tmp_path / "back/model.bin").read_bytes() == source.read_bytes()
+    assert (tmp_path / "back/tok512.bin").read_bytes() == (folder / "tok512.bin").read_bytes()
+
+
+def vocabulary(data: bytes) -> list[bytes]:
+    at, words = 4, []
+    while at < len(data):
+        (size,) = struct.unpack_from("<i", data, at + 4)
+        words.append(data[at + 8 : at + 8 + size])
+        at += 8 + size
+    return words
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"rope_theta": 5e5}, "rope_theta must be 10000.0, which stands in llama2.c's code, got 500000.0"),
+        ({"num_key_value_heads": 2, "attention_bias": True}, "attention_bias must be False for this format, got True"),
+        ({"head_dim": 32}, "head_dim must be 16"),
+    ],
+)
+def test_what_llama2c_cannot_say(changes, message, tmp_path):
+    save_model("llama", tmp_path / "source", **{"rms_norm_eps": 1e-5, **changes})
+    with pytest.raises(ValueError, match=message):
+        make_plan(tmp_path / "source", "llama2c")

@@ -1,0 +1,159 @@
+"""Killed at any moment: the source is what it was, the target is whole or not there, and the next run ends the same."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from . import synthetic
+from .models import contents
+
+SIZES = {"layers": 2, "hidden": 128, "heads": 4, "kv_heads": 2, "wide": 256, "per_shard": 1}
+
+
+class Zygote:
+    """A process that has imported phasor, and forks a conversion on request."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("child.py"))]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+        )
+        assert self._line() == "ready"
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def run(self, after: float = 0.0, **request: Any) -> int:
+        """The exit code of one conversion; killed ``after`` so many seconds if that is not 0."""
+        assert self.process.stdin is not None
+        print(json.dumps({key: str(v) if isinstance(v, Path) else v for key, v in {**request, "after": after}.items()}),
+            file=self.process.stdin, flush=True)  # fmt: skip
+        return int(self._line())
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    found = Zygote()
+    yield found
+    assert found.process.stdin is not None
+    found.process.stdin.close()
+    found.process.wait()
+    for pipe in (found.process.stdout, found.process.stderr):
+        assert pipe is not None
+        pipe.close()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthetic.write(tmp_path_factory.mktemp("kills") / "source", **SIZES)
+
+
+@pytest.fixture(scope="module")
+def whole(zygote: Zygote, source: Path) -> tuple[dict[str, bytes], float]:
+    """What an undisturbed run writes, its proof too, and how long it takes."""
+    started = time.perf_counter()
+    assert zygote.run(source=source, target=source.with_name("whole"), to="interleaved") == 0
+    return everything(source.with_name("whole")), time.perf_counter() - started
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def check(zygote: Zygote, source: Path, target: Path, before: dict[str, bytes], whole: dict[str, bytes]) -> None:
+    """After a kill: nothing half, and the next run ends as if nothing had been."""
+    assert contents(source) == before
+    assert not target.exists() or everything(target) == whole
+    code = zygote.run(source=source, target=target, to="interleaved")
+    assert code == 0 or (code == 2 and target.exists())  # it exists: the kill came after the last step
+    assert everything(target) == whole
+    assert not list(target.parent.glob(f"{target.name}.phasor-partial/files"))
+
+
+EVERY = [pytest.param(5, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("step", EVERY)
+def test_killed_before_every_call_that_changes_something(step, zygote, source, whole, tmp_path):
+    before = contents(source)
+    for at in range(1, 1000, step):
+        target = tmp_path / f"at{at}"
+        code = zygote.run(source=source, target=target, to="interleaved", at=at)
+        check(zygote, source, target, before, whole[0])
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+    assert at > 25  # or the calls were not counted
+
+
+def kill_at_random(zygote, source, whole, folder, times):
+    before, made, struck = contents(source), random.Random(0), 0
+    for i in range(times):
+        target = folder / f"random{i}"
+        while made.random() < 0.8:  # several kills one after the other, too
+            code = zygote.run(after=made.uniform(0.001, 1.1 * whole[1]), source=source, target=target, to="interleaved")
+            struck += code == -signal.SIGKILL
+        check(zygote, source, target, before, whole[0])
+    return struck
+
+
+def test_killed_at_random_moments(zygote, source, whole, tmp_path):
+    assert kill_at_random(zygote, source, whole, tmp_path, 10) >= 5
+
+
+@pytest.mark.slow
+def test_killed_at_two_hundred_random_moments(zygote, source, whole, tmp_path):
+    assert kill_at_random(zygote, source, whole, tmp_path, 70) >= 200
+
+
+@pytest.mark.parametrize("step", EVERY)
+def test_killed_while_it_replaces(step, zygote, source, whole, tmp_path):
+    """With --force, what was there before is there until the new files are."""
+    for at in range(3, 400, step):
+        target = tmp_path / f"at{at}"
+        target.mkdir()
+        (target / "config.json").write_text("old")
+        code = zygote.run(source=source, target=target, to="interleaved", force=True, at=at, names_only=True)
+        held = everything(target) if target.exists() else {}
+        assert (
+            held in (whole[0], {"config.json": b"old"})
+            or (target.with_name(f"at{at}.phasor-partial") / "replaced").exists()
+        )
+        assert zygote.run(source=source, target=target, to="interleaved", force=True) == 0
+        assert everything(target) == whole[0]
+        if code == 0:
+            break
+    assert at > 5
+
+
+@pytest.mark.parametrize("step", EVERY)
+def test_killed_in_place(step, zygote, source, whole, tmp_path):
+    """A folder that is half of each has no config.json; the next run ends it, to the same bytes."""
+    plain, expected = contents(source), {n: d for n, d in whole[0].items() if n != "phasor-proof.json"}
+    for at in range(2, 400, step):
+        folder = tmp_path / f"at{at}"
+        synthetic.copy(source, folder)
+        code = zygote.run(source=folder, target="", to="interleaved", at=at)
+        held = {n: d for n, d in contents(folder).items() if not n.startswith("phasor-in-place")}
+        weights = {n: d for n, d in held.items() if n.endswith(".safetensors")}
+        if "config.json" in held and "phasor.json" not in held:
+            assert all(plain[name] == data for name, data in weights.items())
+        elif "config.json" in held:
+            assert all(expected[name] == data for name, data in weights.items())
+        again = zygote.run(source=folder, target="", to="interleaved")
+        assert again == 0 or (again == 2 and not (folder / "phasor-in-place.journal").exists())
+        assert {n: d for n, d in contents(folder).items() if not n.endswith(".partial")} == expected
+        if code == 0:
+            break
+    assert at > 20
