@@ -39,7 +39,7 @@ def complaints(source: str) -> Iterator[str]:
         words = said(calls.get(id(node)))
         if any(words.get(name) is not value for name, value in needed.items()):
             yield f"{node.lineno}: {node.attr} without {needed}"
-        if owner in UNPICKLERS and not node.attr.endswith("Error"):
+        if owner in UNPICKLERS and node.attr != "Pickler" and not node.attr.endswith("Error"):  # writing runs nothing
             yield f"{node.lineno}: {owner}.{node.attr}"
 
 
@@ -50,13 +50,13 @@ def test_nothing_in_the_package_can_run_a_file():
 
 def test_the_places_that_load_are_seen():
     """Without them the test above would find nothing, whatever it looked for."""
-    named = [
-        node.attr
+    named = {
+        (node.attr, path.stem if node.attr == "load" else "")
         for path in PACKAGE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and (node.attr in SAID or ast.unparse(node) == "torch.load")
-    ]
-    assert {"from_pretrained", "from_config"} == set(named)  # and no torch.load: no file of ours is a pickle
+    }
+    assert named == {("from_pretrained", ""), ("from_config", ""), ("load", "pickled")}  # pickles of others, if asked
 
 
 @pytest.mark.parametrize(

@@ -97,24 +97,26 @@ def test_killed_before_every_call_that_changes_something(step, zygote, source, w
     assert at > 25  # or the calls were not counted
 
 
-def kill_at_random(zygote, source, whole, folder, times):
+def kill_at_random(zygote, source, whole, folder, kills):
     before, made, struck = contents(source), random.Random(0), 0
-    for i in range(times):
+    for i in range(100 * kills):  # some come too late, on a fast machine most
+        if struck >= kills:
+            return
         target = folder / f"random{i}"
         while made.random() < 0.8:  # several kills one after the other, too
             code = zygote.run(after=made.uniform(0.001, 1.1 * whole[1]), source=source, target=target, to="interleaved")
             struck += code == -signal.SIGKILL
         check(zygote, source, target, before, whole[0])
-    return struck
+    raise AssertionError(f"of {100 * kills} runs {struck} were killed in time")
 
 
 def test_killed_at_random_moments(zygote, source, whole, tmp_path):
-    assert kill_at_random(zygote, source, whole, tmp_path, 10) >= 5
+    kill_at_random(zygote, source, whole, tmp_path, 5)
 
 
 @pytest.mark.slow
 def test_killed_at_two_hundred_random_moments(zygote, source, whole, tmp_path):
-    assert kill_at_random(zygote, source, whole, tmp_path, 70) >= 200
+    kill_at_random(zygote, source, whole, tmp_path, 200)
 
 
 @pytest.mark.parametrize("step", EVERY)

@@ -43,8 +43,10 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
 
     made = AutoConfig.for_model(**config)
     with torch.device("meta"):
-        kind = type(AutoModelForCausalLM.from_config(made))
-    model, report = kind.from_pretrained(None, config=made, state_dict=state, output_loading_info=True)
+        kind = type(AutoModelForCausalLM.from_config(made, trust_remote_code=False))
+    model, report = kind.from_pretrained(
+        None, config=made, state_dict=state, output_loading_info=True, trust_remote_code=False, local_files_only=True
+    )
     if missing := sorted(report["missing_keys"]):  # it would make them up
         raise ValueError(f"{missing[0]} is missing")
     return model.eval()
@@ -86,7 +88,8 @@ def _tokens(source: Source, text: str) -> torch.Tensor:
 
     if source.config.get("vocab_size") == 256 and not (source.folder / "tokenizer.json").exists():
         return torch.tensor([list(text.encode()[:LONGEST])])
-    found: torch.Tensor = AutoTokenizer.from_pretrained(source.folder)(text, return_tensors="pt").input_ids
+    tokenizer = AutoTokenizer.from_pretrained(source.folder, trust_remote_code=False, local_files_only=True)
+    found: torch.Tensor = tokenizer(text, return_tensors="pt").input_ids
     return found
 
 
