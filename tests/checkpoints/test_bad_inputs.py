@@ -161,6 +161,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "index: backslash": (index(lambda d: d["weight_map"].update({Q: "..\\x"})), "must name plain files"),
     "index: NUL": (index(lambda d: d["weight_map"].update({Q: "a\0b"})), "must name plain files"),
     "index: dots": (index(lambda d: d["weight_map"].update({Q: ".."})), "must name plain files"),
+    "index: a name too long": (index(lambda d: d["weight_map"].update({Q: "x" * 300})), "must name plain files"),
     "index: a number": (index(lambda d: d["weight_map"].update({Q: 3})), "must name plain files of its own folder, got 3"),
     "index: no map": (index(lambda d: d.pop("weight_map")), "weight_map must map tensors to files, got None"),
     "index: empty": (index(lambda d: d.update(weight_map={})), "weight_map must map tensors to files"),

@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,21 +85,39 @@ def read_journal(folder: Path) -> tuple[dict[str, Any], dict[str, Change]]:
 
 def apply(changes: Mapping[str, Change], tell: Tell, *, back: bool = False) -> None:
     """Write every tensor from its original bytes, reordered, or as it was; on the disk when this returns."""
-    files = {change.here.file for change in changes.values()}
-    for file in sorted(files):
-        fd = os.open(file, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            for change in (c for c in changes.values() if c.here.file == file):
-                os.lseek(fd, change.here.offset, os.SEEK_SET)
-                if back:
-                    with opened(change.before.file) as journal:
-                        copy(journal, change.before.offset, fd, change.before.size, file, tell)
-                else:
-                    for block in blocks(Reordered(change.before, change.move)):
-                        write_all(fd, block.data, tell)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    with ThreadPoolExecutor(1) as disk:  # one file is synced while the next is written
+        synced = [disk.submit(_settle, _written(changes, file, tell, back)) for file in _files(changes)]
+    for each in synced:
+        each.result()
+
+
+def _files(changes: Mapping[str, Change]) -> list[Path]:
+    return sorted({change.here.file for change in changes.values()})
+
+
+def _written(changes: Mapping[str, Change], file: Path, tell: Tell, back: bool) -> int:
+    """The file, open, with its tensors written and nothing synced."""
+    fd = os.open(file, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        for change in (c for c in changes.values() if c.here.file == file):
+            os.lseek(fd, change.here.offset, os.SEEK_SET)
+            if back:
+                with opened(change.before.file) as journal:
+                    copy(journal, change.before.offset, fd, change.before.size, file, tell)
+            else:
+                for block in blocks(Reordered(change.before, change.move)):
+                    write_all(fd, block.data, tell)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _settle(fd: int) -> None:
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 @contextmanager
