@@ -100,8 +100,8 @@ def _width(dim: int, hidden: int) -> dict[str, Any]:
 
     >>> _width(4096, 11008)
     {'multiple_of': 256}
-    >>> _width(4096, 14336)["multiple_of"]
-    1024
+    >>> _width(4096, 14336)
+    {'multiple_of': 256, 'ffn_dim_multiplier': 1.3}
     """
     plain = int(8 * dim / 3)
     for multiplier in (None, 1.3):
