@@ -224,6 +224,15 @@ def test_a_cache_must_not_be_what_is_read(kernel):
         apply_rotary_to_cache(Q, K, K, ROTATION, CACHE.clone(), made, SLOTS, kernel=kernel)
 
 
+def flat(*lists):
+    return [torch.tensor(values, dtype=torch.int64) for values in lists]
+
+
+def test_slots_of_padding_alone_where_nothing_is_allocated():
+    assert cache_slots(torch.tensor([[-1]]), 4, torch.zeros(1, 0, dtype=torch.int64)).tolist() == [[-1]]
+    assert page_slots(*flat([0], [-1], [], [0, 0]), 16).tolist() == [-1]
+
+
 @pytest.mark.parametrize(
     "make, message",
     [
@@ -234,6 +243,10 @@ def test_a_cache_must_not_be_what_is_read(kernel):
         (lambda: cache_slots(torch.tensor([1]), 8), "positions must be integers with 2 dimensions, got torch.int64"),
         (lambda: cache_slots(torch.tensor([[1]]), 0), "block_size must be an integer of at least 1, got 0"),
         (lambda: cache_slots(torch.tensor([[1]]), 8, torch.zeros(2, 1).long()), "a row for each of 1 sequences"),
+        (lambda: cache_slots(torch.tensor([[3]]), 4, torch.tensor([[-1]])), "block_table must have a block for every"),
+        (lambda: page_slots(*flat([0], [15], [-1], [0, 1]), 16), "kv_indices must have a block for every position"),
+        (lambda: page_slots(*flat([0], [40], [4, 2], [0, 3]), 16), "kv_indptr must end at the number of pages"),
+        (lambda: page_slots(*flat([2], [0], [4, 2, 9], [0, 2, 3]), 16), "batch_indices must be sequences 0 to 1"),
         (
             lambda: page_slots(torch.tensor([0]), torch.tensor([4]), torch.tensor([7]), torch.tensor([0, 1]), 4),
             "positions must be on a page of their sequence",

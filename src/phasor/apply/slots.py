@@ -14,7 +14,8 @@ def cache_slots(positions: Tensor, block_size: int, block_table: Tensor | None =
     ``block_table`` ``[batch, blocks per sequence]`` (vLLM) position ``p`` is in block ``table[b, p // block_size]``.
     Positions below 0 are padding, and get -1.
 
-    Raises ``ValueError`` for positions beyond the blocks of a sequence.
+    Raises ``ValueError`` for positions beyond the blocks of a sequence, and in a block that the table marks as absent
+    (below 0).
 
     >>> cache_slots(torch.tensor([[0, 5], [-1, 2]]), 4, torch.tensor([[7, 3], [0, 0]])).tolist()
     [[28, 13], [-1, 2]]
@@ -33,9 +34,12 @@ def cache_slots(positions: Tensor, block_size: int, block_table: Tensor | None =
             f"positions must be below {room} ({block_table.shape[1]} blocks of {block_size} per sequence), "
             f"got {int(positions.max())}"
         )
+    if not room:  # only padding
+        return torch.full_like(positions, -1, dtype=torch.int64)
     at = positions.clamp(min=0).long()
-    slots = block_table.long().gather(1, at // block_size) * block_size + at % block_size
-    return torch.where(positions < 0, -1, slots)
+    block = block_table.long().gather(1, at // block_size)
+    _check_kept("block_table", block, positions)
+    return torch.where(positions < 0, -1, block * block_size + at % block_size)
 
 
 def page_slots(
@@ -46,7 +50,8 @@ def page_slots(
     Token ``t`` is at position ``positions[t]`` of sequence ``batch_indices[t]``, whose pages are
     ``kv_indices[kv_indptr[b] : kv_indptr[b + 1]]``. Positions below 0 are padding, and get -1.
 
-    Raises ``ValueError`` for positions beyond the pages of a sequence.
+    Raises ``ValueError`` for positions beyond the pages of a sequence, sequences that ``kv_indptr`` does not have, bounds
+    beyond the pages, and pages below 0.
 
     >>> pages, starts = torch.tensor([4, 2, 9]), torch.tensor([0, 2, 3])
     >>> page_slots(torch.tensor([0, 0, 1]), torch.tensor([15, 16, 3]), pages, starts, 16).tolist()
@@ -61,13 +66,32 @@ def page_slots(
             f"batch_indices and positions must have one entry per token, "
             f"got {tuple(batch_indices.shape)} and {tuple(positions.shape)}"
         )
+    pages = len(kv_indices)
+    if not pages:  # only padding, or the check below says what is beyond
+        kv_indices = kv_indices.new_zeros(1)
+    if readable(batch_indices) and batch_indices.is_cpu and batch_indices.numel():
+        low, high = (int(b) for b in batch_indices.aminmax())
+        if low < 0 or high >= len(kv_indptr) - 1:
+            raise ValueError(
+                f"batch_indices must be sequences 0 to {len(kv_indptr) - 2} (kv_indptr), got {low if low < 0 else high}"
+            )
     at, starts, row = positions.clamp(min=0).long(), kv_indptr.long(), batch_indices.long()
     page = starts[row] + at // page_size
     if readable(page) and page.is_cpu and bool(((page >= starts[row + 1]) & (positions >= 0)).any()):
         worst = int(positions[page >= starts[row + 1]].max())
         raise ValueError(f"positions must be on a page of their sequence (kv_indptr), got {worst}, which is beyond")
-    slots = kv_indices.long()[page.clamp(max=max(len(kv_indices) - 1, 0))] * page_size + at % page_size
-    return torch.where(positions < 0, -1, slots)
+    if readable(page) and page.is_cpu and bool(((page >= pages) & (positions >= 0)).any()):
+        raise ValueError(f"kv_indptr must end at the number of pages in kv_indices, {pages}, got {int(starts[-1])}")
+    found = kv_indices.long()[page.clamp(max=len(kv_indices) - 1)]
+    _check_kept("kv_indices", found, positions)
+    return torch.where(positions < 0, -1, found * page_size + at % page_size)
+
+
+def _check_kept(name: str, block: Tensor, positions: Tensor) -> None:
+    """A block below 0 is absent: its last place would be slot -1, which a cache takes for padding and skips."""
+    if readable(block) and block.is_cpu and bool(((block < 0) & (positions >= 0)).any()):
+        worst = int(positions[(block < 0) & (positions >= 0)][0])
+        raise ValueError(f"{name} must have a block for every position, got {int(block.min())} for position {worst}")
 
 
 def _check_integers(name: str, x: Tensor, rank: int) -> None:
