@@ -50,8 +50,8 @@ def page_slots(
     Token ``t`` is at position ``positions[t]`` of sequence ``batch_indices[t]``, whose pages are
     ``kv_indices[kv_indptr[b] : kv_indptr[b + 1]]``. Positions below 0 are padding, and get -1.
 
-    Raises ``ValueError`` for positions beyond the pages of a sequence, sequences that ``kv_indptr`` does not have, bounds
-    beyond the pages, and pages below 0.
+    Raises ``ValueError`` for positions beyond the pages of a sequence, sequences that ``kv_indptr`` does not have,
+    bounds beyond the pages, and pages below 0.
 
     >>> pages, starts = torch.tensor([4, 2, 9]), torch.tensor([0, 2, 3])
     >>> page_slots(torch.tensor([0, 0, 1]), torch.tensor([15, 16, 3]), pages, starts, 16).tolist()

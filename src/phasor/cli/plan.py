@@ -33,6 +33,8 @@ def plan(
     from ..planner import plan as make
     from ..planner.write import write as put
 
+    if gguf is not None and write is None:
+        raise ValueError("--gguf names the file to change, which --write DIR writes changed; add --write")
     made = [make(config, length=length, engine=e, method=method, original=original) for e in engine or ENGINES]
     if as_json:
         print(json.dumps([one.to_dict(dtype, tensor_parallel) for one in made], indent=2))

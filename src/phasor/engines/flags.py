@@ -1,5 +1,6 @@
 """Flags of engines as they are typed: read from text, and refused where they cannot be."""
 
+import difflib
 import json
 import shlex
 from collections.abc import Callable, Mapping
@@ -13,7 +14,8 @@ def json_object(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text, object_pairs_hook=keys_once)
     except ValueError as error:
-        raise ValueError(f"must be a JSON object: {error}") from None
+        way_out = "; inside quoted flags, put single quotes around it" if '"' not in text else ""
+        raise ValueError(f"must be a JSON object: {error}{way_out}") from None
     if not isinstance(found, dict):
         raise ValueError(f"must be a JSON object, got {text!r:.80}")
     return found
@@ -40,7 +42,7 @@ def real(text: str) -> float:
 
 
 def parse(line: str, known: Mapping[str, Callable[[str], Any]], gone: Mapping[str, str], engine: str) -> dict[str, Any]:
-    """The flags in a command line that bear on positions; others are left alone.
+    """The flags in a command line that bear on positions; others are left alone, unless they are nearly one of these.
 
     >>> parse("vllm serve M -tp 2 --max-model-len 131072", {"--max-model-len": length}, {}, "vllm")
     {'--max-model-len': 131072}
@@ -57,6 +59,8 @@ def parse(line: str, known: Mapping[str, Callable[[str], Any]], gone: Mapping[st
         if name in gone:
             raise ValueError(f"{name} is not a flag of {engine} any more: {gone[name]}")
         if name not in known:
+            if name.startswith("--") and (meant := difflib.get_close_matches(name, known, 1, 0.85)):
+                raise ValueError(f"{name} is no flag that bears on positions; {meant[0]} is meant, if it is misspelled")
             continue
         if not equals:
             if i == len(words):

@@ -116,6 +116,10 @@ def _layer(seen: Seen, engine: str, index: int, tensor_parallel: int) -> tuple[i
     if latent:
         return int(latent) + int(text.get("qk_rope_head_dim") or 64), window, 0
     keys, values = _heads(seen, index)
+    if keys[0] % tensor_parallel and tensor_parallel % keys[0]:
+        raise ValueError(
+            f"tensor_parallel must divide the {keys[0]} heads of keys, or be a multiple of them, got {tensor_parallel}"
+        )
     per_device = max(1, keys[0] // tensor_parallel)
     return per_device * (keys[1] + values), window, 0
 
