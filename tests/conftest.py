@@ -52,6 +52,12 @@ def one_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture(autouse=True)
+def any_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages are not folded to a terminal that happens to be there: workers of a test run are told its width."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture(autouse=True)
 def seeded() -> None:
     """Every test starts from the same random state, whichever tests ran before it."""
     torch.manual_seed(0)

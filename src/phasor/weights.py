@@ -114,6 +114,9 @@ class Gguf(NamedTuple):
     """How llama.cpp knows a model: the name of its architecture, and whether its rope type turns interleaved pairs.
 
     Its source calls that type NORM, and the one of halves NEOX (``llama_model_rope_type``).
+
+    >>> Gguf("qwen2", interleaved=False).arch
+    'qwen2'
     """
 
     arch: str

@@ -84,7 +84,9 @@ def test_frequencies_of_another_width_than_the_channels_that_turn() -> None:
     kinds = ("sliding_attention", "indexed_attention")
     rope = {kind: {**share, "rope_type": "proportional"} for kind in kinds}
     refused({"model_type": "dots3_note_text", "rope_parameters": rope}, "proportional scaling")
-    refused({"model_type": "dots3_note_audio_encoder", "head_dim": 128}, "head_dim is 128", "does not read it")
+    refused(
+        {"model_type": "dots3_note_audio_encoder", "head_dim": 128}, "num_attention_heads", "head_dim", "64 and 128"
+    )
 
 
 def test_the_share_of_mistral4_is_that_of_its_rotated_channels() -> None:

@@ -210,9 +210,12 @@ def test_two_bases_by_layer_type_in_every_spelling() -> None:
     assert [(s.base, s.head_dim) for s in read_config(old).distinct] == local_global
     old = config("modernbert", global_rope_theta=1e6, local_rope_theta=1e4, global_attn_every_n_layers=3)
     assert [s.base for s in read_config(old).layers if s] == [1e6, 1e4, 1e4, 1e6]
-    old = config("mimo_v2_flash", head_dim=16, rope_theta=1e6, swa_rope_theta=1e4, hybrid_layer_pattern=[0, 1, 1, 0],
-                 partial_rotary_factor=0.5)  # fmt: skip
-    assert [(s.base, s.rotary_dim) for s in read_config(old).layers if s] == [(1e6, 8), (1e4, 8), (1e4, 8), (1e6, 8)]
+    kinds = {"full_attention": {"rope_theta": 1e6, "partial_rotary_factor": 0.5, "rope_type": "default"}}
+    kinds["sliding_attention"] = {**kinds["full_attention"], "rope_theta": 1e4}
+    told = config(
+        "mimo_v2_flash", head_dim=16, swa_head_dim=16, hybrid_layer_pattern=[0, 1, 1, 0], rope_parameters=kinds
+    )
+    assert [(s.base, s.rotary_dim) for s in read_config(told).layers if s] == [(1e6, 8), (1e4, 8), (1e4, 8), (1e6, 8)]
     words = ["sliding_attention", "full_attention"] * 2
     new = {"sliding_attention": {"rope_theta": 1e4}, "full_attention": {"rope_theta": 1e6}}
     source = config("gemma3_text", head_dim=16, layer_types=words, rope_parameters=new)

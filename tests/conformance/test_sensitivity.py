@@ -22,9 +22,7 @@ FEW = 2  # types of the slice that every run of the tests has
 @pytest.fixture(scope="module")
 def data(request: pytest.FixtureRequest) -> Path | None:
     """Real configs have keys that no class knows; without them those of the classes are tried."""
-    from conftest import ROOT
-
-    folder = ROOT / "../shared/data"
+    folder = Path(__file__).resolve().parents[2] / "../shared/data"
     return folder.resolve() if folder.is_dir() else None
 
 

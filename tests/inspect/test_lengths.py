@@ -52,8 +52,8 @@ def test_distances_end_at_windows_and_chunks():
     "keys, windows",
     [
         ({"model_type": "mistral", "sliding_window": 4096}, (4096, 4096)),
-        ({"model_type": "mistral", "sliding_window": None}, (None, None)),
-        ({"model_type": "llama", "sliding_window": 32768}, (None, None)),  # its code has no window
+        ({"model_type": "mistral", "sliding_window": None}, ()),
+        ({"model_type": "llama", "sliding_window": 32768}, ()),  # its code has no window
         ({"model_type": "modernbert", "local_attention": 128, "num_hidden_layers": 3}, (None, 65, 65)),  # to both sides
     ],
 )

@@ -33,7 +33,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
-from phasor.apply.outputs import _overlaps_itself
+from phasor.apply.outputs import overlaps_itself
 from phasor.axes import Axial, OneAxis, Sections
 from phasor.kernels import native
 from phasor.scaling import DynamicNTK, Linear, YaRN
@@ -638,7 +638,7 @@ def check_raw(seed: str, seen: collections.Counter[str]) -> str:
         expected = apply_rotary_qk(q, k, angles, tensor_format=tensor_format, kernel="reference")
     except Exception as error:
         return f"{kind} gave a result, and the reference {error!r}: {described(Call(None, args, {}))}"
-    if any(x is not None and _overlaps_itself(x) for x in got):  # which the checks of outputs refuse
+    if any(x is not None and overlaps_itself(x) for x in got):  # which the checks of outputs refuse
         seen["raw: outputs that overlap"] += 1
         return ""
     got, expected = ([None if x is None else x.detach() for x in pair] for pair in (got, expected))

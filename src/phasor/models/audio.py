@@ -3,7 +3,8 @@
 Everything here was read in transformers 5.23 (``models/*/configuration_*.py`` and ``modeling_*.py``).
 """
 
-from ..reading.facts import Names, Rope
+from ..reading.facts import Facts, Names, Rope
+from ..reading.keys import Keys, agreed
 from ..reading.layers import LISTED
 from ..reading.odd import Line
 from ..reading.row import PartOf, Row
@@ -21,6 +22,15 @@ HEAD_INDEX = ("the position is the index of the head, the same for every token: 
 CROSS = ("cross-attention does not rotate",)
 DROPPED = ("in training its cosines and sines are dropped out (dropout_positions)",)
 
+
+def own_width(facts: Facts, keys: Keys) -> Facts:
+    """The code of Dots 3's encoder divides the width by the heads; head_dim may only say the same."""
+    width = (keys.size("hidden_size") or 1280) // (keys.size("num_attention_heads") or 20)
+    agreed([("hidden_size / num_attention_heads", width), *keys.found("head_dim")])
+    keys.explain("no effect: the width of heads is hidden_size / num_attention_heads", "head_dim")
+    return facts
+
+
 # fmt: off
 ROWS: dict[str, Row] = {
     "deepseek_ocr2_encoder": Line("DeepseekOcr2VisionEncoderConfig", BASE, (4096, 32, 32, 32, None, 32_768),
@@ -31,7 +41,7 @@ ROWS: dict[str, Row] = {
         weights=Weights(attention=("layers.{}.self_attention",))),
     "dots3_note_audio_encoder": Line("Dots3NoteAudioConfig", HALF, (1280, 20, None, 32, None, 6000),
         code="Dots3NoteAudioRotaryEmbedding", renamed={**WHISPER, "max_source_positions": "max_position_embeddings"},
-        nested="whisper_config", partial=0.5, names=Names(head_dim=())),
+        nested="whisper_config", partial=0.5, names=Names(head_dim=()), before=own_width),
     "glmasr_encoder": Line("GlmAsrEncoderConfig", HALF, (1280, 20, None, 32, None, 1500),
         code="GlmAsrRotaryEmbedding", partial=0.5),
     "gradium_phonon_tts": Line("GradiumPhononTTSConfig", BASE, (768, 12, None, 6, None, 8192),

@@ -10,9 +10,9 @@ KEYS = {
 
 
 def read_windows(layers: Layers, keys: Keys, words: tuple[str, ...]) -> tuple[int | None, ...]:
-    """Per layer the number of positions it sees, its own among them; None: all, or the config does not say."""
+    """Per layer the number of positions it sees, its own among them, or None; nothing where all see all."""
     found = {word: _window(layers, keys, word) for word in set(words)}
-    return tuple(found[word] for word in words)
+    return tuple(found[word] for word in words) if any(found.values()) else ()
 
 
 def _window(layers: Layers, keys: Keys, word: str) -> int | None:
