@@ -17,7 +17,8 @@ class Cost:
     """What becomes of one rotation inside the trained length, and at the new one.
 
     - ``changed`` of ``pairs`` turn otherwise; pair ``first`` is 0.1 rad off from position ``position`` on.
-    - ``score``: scores grow by this factor (the squared attention factors), also at distance 0.
+    - ``score``: scores grow by this factor (the squared attention factors, and DeepSeek's on the softmax), also at
+      distance 0.
     - ``drift``: by how much the mean of cos over the pairs differs, on average over all trained distances.
     - ``unturned``: pairs that never completed a turn in training; ``leaving``: those of them that now pass the angle
       they reached there.
@@ -59,17 +60,18 @@ def costs(before: ModelRotary, after: ModelRotary, trained: int, length: int) ->
     for i, (old, new) in enumerate(zip(before.layers, after.layers, strict=True)):
         if old is not None and new is not None:
             groups.setdefault((old, new), []).append(i)
-    return [_cost(old, new, tuple(layers), trained, length) for (old, new), layers in groups.items()]
+    softmax = after.softmax_factor / before.softmax_factor
+    return [_cost(old, new, tuple(layers), trained, length, softmax) for (old, new), layers in groups.items()]
 
 
-def _cost(old: RotarySpec, new: RotarySpec, layers: tuple[int, ...], trained: int, length: int) -> Cost:
+def _cost(old: RotarySpec, new: RotarySpec, layers: tuple[int, ...], trained: int, length: int, softmax: float) -> Cost:
     apart = compare(old, new, trained)
     was, now, far = old.inv_freq(trained), new.inv_freq(trained), new.inv_freq(length)
     slow = was * (trained - 1) < TURN
     leaving = slow & (far * (length - 1) > was * (trained - 1) * (1 + 1e-9)) & (was > 0)
     return Cost(
         layers=layers, pairs=old.pairs, changed=apart.pairs_apart, first=apart.pair, position=apart.position,
-        score=apart.score_ratio, drift=_drift(was, now, trained), unturned=int((slow & (was > 0)).sum()),
+        score=apart.score_ratio * softmax, drift=_drift(was, now, trained), unturned=int((slow & (was > 0)).sum()),
         leaving=int(leaving.sum()),
     )  # fmt: skip
 

@@ -1,0 +1,25 @@
+"""What a stretch costs on short prompts, against formulas of the models' papers and code."""
+
+import math
+
+import pytest
+
+from phasor import read_config
+from phasor.planner.cost import costs
+
+DEEPSEEK = {
+    "model_type": "deepseek_v3", "num_hidden_layers": 1, "num_attention_heads": 2, "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128, "v_head_dim": 128, "max_position_embeddings": 163_840, "rope_theta": 10_000.0,
+}  # fmt: skip
+
+
+def stretched(factor: float, **more: float):
+    rope = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": 4096, **more}
+    return read_config({**DEEPSEEK, "max_position_embeddings": int(4096 * factor), "rope_scaling": rope})
+
+
+def test_the_factor_on_the_softmax_counts():
+    """DeepSeek's code multiplies the softmax scale by (0.1 mscale_all_dim ln factor + 1)^2; cos and sin keep theirs."""
+    before, after = (stretched(factor, mscale=1.0, mscale_all_dim=1.0) for factor in (40.0, 80.0))
+    (cost,) = costs(before, after, 163_840, 327_680)
+    assert cost.score == pytest.approx(((0.1 * math.log(80) + 1) / (0.1 * math.log(40) + 1)) ** 2, rel=1e-6)
