@@ -123,6 +123,15 @@ def test_a_norm_with_a_hook_gives_what_it_gave(calls):
     assert len(calls) == 1 and not torch.equal(*seen[0])
 
 
+def test_an_epsilon_that_is_changed_later_counts():
+    model = model_of("Qwen3Config", head_dim=16)
+    changed = copy.deepcopy(model)
+    patch(model, fuse_norm=True)
+    for one in (model, changed):
+        one.model.layers[0].self_attn.k_norm.variance_epsilon = 0.5
+    assert torch.equal(logits(model), logits(changed))
+
+
 def test_a_norm_that_is_called_alone_normalises():
     model = model_of("Qwen3Config", head_dim=16)
     norm, x = model.model.layers[0].self_attn.q_norm, torch.randn(2, 3, 16)

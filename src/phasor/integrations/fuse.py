@@ -28,7 +28,7 @@ class FusedModule:
 
     def methods(self, cls: type[nn.Module]) -> dict[str, Any]:
         plain, fused = self.turning.methods(cls), self.turning.methods(cls, self.norms)
-        return plain | {"forward": fusing(self.norms.names, fused["forward"], plain["forward"])}
+        return plain | {"forward": fusing(self.norms, fused["forward"], plain["forward"])}
 
 
 @dataclass(frozen=True)

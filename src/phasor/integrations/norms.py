@@ -95,12 +95,12 @@ class LeftNorm:
         return {"forward": forward}
 
 
-def fusing(names: tuple[str, str], fused: Callable, plain: Callable) -> Callable:
-    """A forward pass that holds the norms; ``plain`` where something watches them, or compiles."""
+def fusing(known: Fused, fused: Callable, plain: Callable) -> Callable:
+    """A forward pass that holds the norms; ``plain`` where something watches or changed them, or compiles."""
 
     def forward(self: nn.Module, *given: Any, **more: Any) -> Any:
-        norms = tuple(getattr(self, name) for name in names)
-        if watched() or any(_seen(norm) for norm in norms):
+        norms = tuple(getattr(self, name) for name in known.names)
+        if watched() or any(_seen(norm) or _eps_of(norm) != known.eps for norm in norms):
             return plain(self, *given, **more)
         with HELD.holding(norms):
             return fused(self, *given, **more)
@@ -113,6 +113,10 @@ def _seen(norm: nn.Module) -> bool:
     return original(norm) is None or "forward" in vars(norm) or any(getattr(norm, name) for name in HOOKS)
 
 
+def _eps_of(norm: nn.Module) -> float | None:
+    return next((value for name in EPS if isinstance(value := getattr(norm, name, None), float)), None)
+
+
 def norms_of(module: nn.Module) -> tuple[str, str] | None:
     """The names of its norms of q and k, if it has both."""
     return next((n for n in NAMES if all(isinstance(getattr(module, m, None), nn.Module) for m in n)), None)
@@ -120,8 +124,7 @@ def norms_of(module: nn.Module) -> tuple[str, str] | None:
 
 def compare_norm(norm: nn.Module, names: tuple[str, str], dtypes: tuple[torch.dtype, ...]) -> tuple[Any, Agreement]:
     """The `Fused` that agrees best with what a norm does, with random weights in its place."""
-    eps = next((value for name in EPS if isinstance(value := getattr(norm, name, None), float)), None)
-    weight = getattr(norm, "weight", None)
+    eps, weight = _eps_of(norm), getattr(norm, "weight", None)
     if eps is None or len(list(norm.parameters())) > 1 or weight is None or weight.ndim != 1:
         return None, NONE
     random = torch.Generator().manual_seed(0)
