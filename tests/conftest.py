@@ -1,12 +1,16 @@
 """What every test shares: one seed, and the folder of real configs, checkpoints and texts where there is one."""
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from phasor import kernels
+from phasor.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -73,3 +77,20 @@ def shared_data() -> Path:
     if named:
         pytest.fail("PHASOR_TEST_DATA must name an existing folder; correct it, or unset it to skip these tests")
     pytest.skip("needs the folder of real configs and texts; set PHASOR_TEST_DATA to it")
+
+
+@pytest.fixture
+def phasor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str, str]]:
+    """Run the command line in this process: exit code, output, errors."""
+
+    def run(*args: object) -> tuple[Any, str, str]:
+        monkeypatch.setattr(sys, "argv", ["phasor", *map(str, args)])
+        try:
+            main()
+            code: Any = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run

@@ -17,7 +17,7 @@ FLOORS = {
     unit: floor
     for floor, units in enumerate(
         [
-            "interrupt checks tracing phase layout forms frequencies schemes apps/__init__",
+            "interrupt checks names processes tracing phase layout forms frequencies schemes apps/__init__",
             "scaling axes temperature",
             "spec",
             "tables planes rotation positions weights",

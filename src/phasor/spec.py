@@ -1,9 +1,8 @@
 """RotarySpec: everything that decides a rotary encoding, and nothing else."""
 
 import dataclasses
-import difflib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -16,6 +15,7 @@ from .axes import AXES, Axes, OneAxis
 from .checks import flag, listed, number, one_of, whole
 from .frequencies import inverse_frequencies, inverse_frequencies_float32
 from .layout import Layout
+from .names import no_field
 from .phase import exact, steps
 from .scaling import SCALINGS, Proportional, Scaling
 from .schemes import brief, from_data, lists, to_data
@@ -97,7 +97,7 @@ class RotarySpec:
             """Refuse a name that is no field, and say what it is called here."""
             for name in fields:
                 if name not in cls.__dataclass_fields__:
-                    raise ValueError(_no_field(name, cls.__dataclass_fields__))
+                    raise ValueError(no_field(name, cls.__dataclass_fields__))
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -268,22 +268,6 @@ class RotarySpec:
             raise ValueError("data must have the key 'head_dim'")
         schemes = {name: from_data(name, data[name], known) for name, known in _SCHEMES.items() if name in data}
         return cls(**data | schemes)
-
-
-# What configs and other libraries call a field.
-ELSEWHERE = {
-    "rope_theta": "base", "theta": "base", "rotary_emb_base": "base", "dim": "head_dim", "head_size": "head_dim",
-    "rope_scaling": "scaling", "rope_parameters": "scaling", "scaling_factor": "scaling",
-    "partial_rotary_factor": "rotary_dim", "rotary_percentage": "rotary_dim", "rotary_pct": "rotary_dim",
-    "is_neox_style": "interleaved", "traditional": "interleaved", "mrope_section": "axes", "inv_freq": "frequencies",
-}  # fmt: skip
-
-
-def _no_field(name: str, fields: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, fields, 1)
-    meant = ELSEWHERE.get(name, near[0] if near else "")
-    hint = f"did you mean {meant}?" if meant else f"known: {', '.join(fields)}"
-    return f"{name} is no field of RotarySpec; {hint} (a whole config is read by phasor.read_config)"
 
 
 _SCHEMES: dict[str, dict[str, Any]] = {"scaling": SCALINGS, "axes": AXES, "second": AXES}

@@ -12,7 +12,7 @@ import torch
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, kernels, rotate
 from phasor.axes import Axial, OneAxis, Sections
-from phasor.kernels import native
+from phasor.kernels import extension, native
 
 from .conftest import needs_native
 
@@ -375,23 +375,23 @@ def test_without_the_extension_the_others_do_its_work():
 def test_where_torch_or_python_lacks_what_it_needs_it_is_refused_when_loaded(monkeypatch):
     with monkeypatch.context() as without:
         without.delattr(torch._C, "_len_torch_dispatch_stack")
-        assert "lacks what it needs (module 'torch._C' has no attribute" in native._bind()
+        assert "lacks what it needs (module 'torch._C' has no attribute" in extension.bind(native._learn)
     with monkeypatch.context() as threaded:
-        threaded.setattr(native.sysconfig, "get_config_var", lambda name: 1)
-        assert native._bind().startswith("it relies on the global interpreter lock")
-    assert native._bind() == ""
+        threaded.setattr(extension.sysconfig, "get_config_var", lambda name: 1)
+        assert extension.bind(native._learn).startswith("it relies on the global interpreter lock")
+    assert extension.bind(native._learn) == ""
 
 
 @needs_native
 def test_without_torchs_loop_over_threads_one_works(monkeypatch):
-    monkeypatch.setattr(native.Path, "glob", lambda self, pattern: [])
-    assert native._parallel_for() == 0
-    native._bind()
+    monkeypatch.setattr(extension.Path, "glob", lambda self, pattern: [])
+    assert extension.parallel_for() == 0
+    extension.bind(native._learn)
     x, positions, spec = torch.randn(2, 8, 1031, 64), torch.arange(1031), RotarySpec(head_dim=64)
     assert torch.equal(rotate(x, None, positions, spec)[0], rotate(x, None, positions, spec, kernel="reference")[0])
     monkeypatch.undo()
-    native._bind()
-    assert native._parallel_for() != 0
+    extension.bind(native._learn)
+    assert extension.parallel_for() != 0
 
 
 @pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="only a checkout has the build script")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from phasor.cli import main  # noqa: E402
 from phasor.onnx import check  # noqa: E402
 
 from .graphs import CONFIGS, FACTOR, HEAD, HEADS, frequencies, grouped, info, model, operators, plain, tables  # noqa: E402
@@ -247,23 +245,6 @@ def test_local_functions_are_looked_into(look):
     made.opset_import.append(helper.make_opsetid("mine", 1))
     made.graph.node[0].CopyFrom(helper.make_node("Turn", list(node.input), list(node.output), "call", domain="mine"))
     assert look(made, "halves").equal
-
-
-@pytest.fixture
-def phasor(monkeypatch, capsys):
-    """Run the command line in this process: exit code, output, errors."""
-
-    def run(*args):
-        monkeypatch.setattr(sys, "argv", ["phasor", *map(str, args)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
 
 
 @pytest.fixture

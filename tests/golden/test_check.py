@@ -2,35 +2,16 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from phasor.cli import main
 from phasor.golden import check
 
 from .conftest import CONFIGS
 from .plain import ladder, tables
-
-
-@pytest.fixture
-def phasor(monkeypatch, capsys):
-    """Run the command line in this process: exit code, output, errors."""
-
-    def run(*args):
-        monkeypatch.setattr(sys, "argv", ["phasor", *map(str, args)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
 
 
 def test_commands(phasor, tmp_path):

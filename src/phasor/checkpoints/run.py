@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..processes import Group, process_group
 from .plan import Plan, make_plan
-from .processes import Group, process_group
 from .proof import PROOF, prove
 from .staging import JOURNAL, Staging, check_room, write_file
 from .stream import Tell

@@ -6,39 +6,28 @@ looks at the tensors itself, and declines whatever is not a plain tensor in a pl
 kernel, behind the checks that word the errors.
 """
 
-import ctypes
 import struct
-import sysconfig
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from ..rotation import Rotation
 from ..spec import RotarySpec, axis_steps
 from ..tables import Phases, spec_of
 from ..tracing import watched
-from . import native_norm
+from . import extension, native_norm
 from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair, format_of, one_angle, tables_of, unseen
 from .cache import Cache
 from .norm import Norm
 from .reference import Reference
 
-try:
-    from . import _native  # type: ignore[attr-defined]
-except ImportError as error:
-    _native, MISSING = None, f"it was not built when phasor was installed ({error})"
-else:
-    MISSING = ""
-
+_native, MISSING = extension.MODULE, extension.MISSING
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MOST_PAIRS, MOST_AXES = 512, 7  # of its tables, and of a tensor
 MOST_CHANNELS = 8192  # of one mean
 NEW = (None, None)  # in place of given outputs
-LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 class Native(Kernel):
@@ -264,42 +253,8 @@ def _learn(
     return pair
 
 
-def _bind() -> str:
-    """Shows the extension this torch. Why not, if it lacks what the extension needs."""
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return "it relies on the global interpreter lock, which this Python does not have"
-    try:
-        guards = (
-            torch.is_grad_enabled,
-            torch._C._are_functorch_transforms_active,
-            torch._C._len_torch_dispatch_stack,
-            torch._C._len_torch_function_stack,
-            torch._C._get_tracing_state,
-        )
-        _native.bind(
-            torch.Tensor.__dlpack_c_exchange_api__,  # type: ignore[attr-defined]
-            (Tensor, torch.nn.Parameter, Rotation), guards, torch.empty_like,
-            {"memory_format": torch.contiguous_format}, forward_ad, _learn, _parallel_for(),
-            LARGE_PAGES.exists() and "[never]" not in LARGE_PAGES.read_text(),
-        )  # fmt: skip
-        assert forward_ad._current_level < 0
-    except (AttributeError, ImportError) as error:
-        return f"this torch, {torch.__version__}, lacks what it needs ({error})"
-    return ""
-
-
-def _parallel_for() -> int:
-    """The address of torch's own loop over threads; 0 where it has none, and then one thread works."""
-    for library in (Path(torch.__file__).parent / "lib").glob("*torch_cpu.*"):
-        try:
-            return ctypes.cast(ctypes.CDLL(str(library)).torch_parallel_for, ctypes.c_void_p).value or 0
-        except (OSError, AttributeError):
-            continue
-    return 0
-
-
 if _native is not None:
-    MISSING = _bind()
+    MISSING = extension.bind(_learn)
     if MISSING:
         _native = None
 OPEN = _native is not None and CHOSEN in ("auto", "native")  # the short way

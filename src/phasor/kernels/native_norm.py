@@ -7,13 +7,9 @@ from torch import Tensor
 
 from ..rotation import Rotation
 from .base import ORDERS, Pair
+from .extension import MODULE
 from .norm import Norm
 from .reference import Reference
-
-try:
-    from . import _native  # type: ignore[attr-defined]
-except ImportError:
-    _native = None
 
 PIECES = 32  # sums that the extension makes for the gradient of a weight, in float64
 Gradients = tuple[Tensor | None, Tensor | None]  # of a tensor and of its weight
@@ -30,7 +26,7 @@ class NormAndTurn(torch.autograd.Function):
         ctx.save_for_backward(q, k, q_weight, k_weight, rotation.cos, rotation.sin)
         ctx.set_materialize_grads(False)
         ctx.rest = rotation, norm, tensor_format
-        pair = _native.norm_and_turn(q, k, rotation, tensor_format, False, None, None, norm)
+        pair = MODULE.norm_and_turn(q, k, rotation, tensor_format, False, None, None, norm)
         y, z = pair or Reference().norm_and_turn(q, k, rotation, ORDERS[tensor_format], norm, None)
         of_q, of_k, of_q_weight, of_k_weight, *_ = ctx.needs_input_grad
         for turned, learns in ((y, of_q or of_q_weight), (z, of_k or of_k_weight)):
@@ -67,7 +63,7 @@ def _back(
     sums = None
     if of_weight and weight is not None:
         sums = torch.zeros(PIECES, weight.numel(), dtype=torch.float64)
-    done = _native.back(grad, None, rotation, tensor_format, True, None, None, norm, x, None, sums, None)
+    done = MODULE.back(grad, None, rotation, tensor_format, True, None, None, norm, x, None, sums, None)
     if done is None:  # a norm after the rotation, or batched gradients
         x, weight = (
             x.detach().requires_grad_(of_x),

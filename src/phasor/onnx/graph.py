@@ -1,6 +1,6 @@
 """A graph as read: who makes each value, what is constant, what follows from positions alone, what only moves."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,37 +93,43 @@ class Graph:
 
     def sources(self, name: str) -> dict[str, int]:
         """The values from which this one comes by moving alone, itself among them -> the index of their nodes."""
-        found: dict[str, int] = {}
-        waiting = [name]
-        while waiting:
-            value = waiting.pop()
-            if value in found:
-                continue
-            found[value] = self.makers.get(value, -1)
-            node = self.nodes[found[value]] if found[value] >= 0 else None
-            if node is not None and node.op_type in MOVING:
-                data = node.input if node.op_type == "Concat" else node.input[:1]
-                waiting += [n for n in data if n not in self.tensors]
-        return found
+        return self._reached(name, self._moved_into)
 
     def targets(self, name: str) -> dict[str, int]:
         """The values that come from this one by moving alone, itself among them -> the index of their nodes."""
+        return self._reached(name, self._moved_from)
+
+    def _reached(self, name: str, further: Callable[[str], Iterable[str]]) -> dict[str, int]:
         found: dict[str, int] = {}
         waiting = [name]
         while waiting:
             value = waiting.pop()
-            if value in found:
-                continue
-            found[value] = self.makers.get(value, -1)
-            for i in self.users.get(value, []):
-                node = self.nodes[i]
-                if node.op_type in MOVING and value in (node.input if node.op_type == "Concat" else node.input[:1]):
-                    waiting += node.output
+            if value not in found:
+                found[value] = self.makers.get(value, -1)
+                waiting += further(value)
         return found
+
+    def _moved_into(self, value: str) -> list[str]:
+        """What its node moved to make it."""
+        made_by = self.makers.get(value, -1)
+        moved = _moved(self.nodes[made_by]) if made_by >= 0 else ()
+        return [n for n in moved if n not in self.tensors]
+
+    def _moved_from(self, value: str) -> list[str]:
+        """What nodes that move it make of it."""
+        users = (self.nodes[i] for i in self.users.get(value, []))
+        return [n for node in users if value in _moved(node) for n in node.output]
 
     def hidden(self) -> list[Any]:
         """The nodes inside branches and loops, which are not looked into."""
         return [inner for node in self.nodes for inner in _inside(node)]
+
+
+def _moved(node: Any) -> Any:
+    """The inputs whose elements a node puts elsewhere; none, if it does more than that."""
+    if node.op_type not in MOVING:
+        return ()
+    return node.input if node.op_type == "Concat" else node.input[:1]
 
 
 def inputs_of(node: Any) -> list[str]:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...checks import whole
+from ...processes import Group, process_group
 from ..runs import checkpoint
 from ..runs.files import remove_partial, write_json
 from ..runs.lock import alone
@@ -20,7 +21,7 @@ from ..runs.tensors import check_like, fill, tensors_of
 from .data import Text
 from .log import Log
 from .model import Decoder
-from .parallel import Group, averaging, process_group
+from .parallel import averaging
 from .run import RunConfig, check_text
 from .tasks import IGNORE, task_batch
 
