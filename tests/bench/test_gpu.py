@@ -66,8 +66,10 @@ def test_peers_called_as_documented_do_what_phasor_does(monkeypatch, case, dtype
         assert set(calls) == due - ({"Liger"} if layout == "interleaved" else set())
         eps = torch.finfo(DTYPES[dtype]).eps
         for name, call in calls.items():
-            if case.gradient:  # gradients of random numbers: the same shapes, all finite
-                assert sorted(g.numel() for g in call()) == sorted(g.numel() for g in expected)
+            if case.gradient:  # gradients of random numbers: the same sizes, all finite
+                given = call()
+                assert sorted(g.numel() for g in given) == sorted(g.numel() for g in expected)
+                assert all(g.isfinite().all() for g in given)
                 continue
             for got, right in zip(call(), expected, strict=True):
                 right = right if name in ("transformers", "Liger") else right.transpose(1, 2)
@@ -128,19 +130,21 @@ def test_what_a_step_may_take_more_than_a_copy():
     assert ratio.goal is None and peer.goal is None and (peer.measured, peer.unit) == ("peer", "phasor")
 
 
-def test_a_peer_that_fails_is_told_and_the_others_go_on(no_peers, monkeypatch):
-    def broken(given):
-        def call():
-            raise RuntimeError("no kernel image\nfor this device")
+def _fails(*_):
+    raise RuntimeError("no kernel image\nfor this device")
 
-        return call, (given.q, given.k)
 
-    peers = (dataclasses.replace(PEERS[0], make=broken),)
-    monkeypatch.setattr("phasor.bench.gpu.cases.PEERS", peers)
-    case = named(["vision"])[0]
-    rows, failed = measure(case, "bfloat16", "halves", StandIn(), rounds=1, quick=True)
+@pytest.mark.parametrize("make", [_fails, lambda given: (_fails, (given.q, given.k))], ids=["made", "called"])
+@pytest.mark.parametrize("name", ["vision", "training-8192"])
+def test_a_peer_that_fails_is_told_and_the_others_go_on(no_peers, monkeypatch, name, make):
+    monkeypatch.setattr("phasor.bench.gpu.cases.PEERS", (dataclasses.replace(PEERS[0], make=make),))
+    rows, failed = measure(named([name])[0], "bfloat16", "halves", StandIn(), rounds=1, quick=True)
     assert [row.measured for row in rows] == ["phasor"]
     assert failed == {"transformers": "RuntimeError: no kernel image for this device"}
+
+
+def test_what_fails_of_our_own_ends_the_measurement(no_peers):
+    case = named(["vision"])[0]
     with pytest.raises(ValueError, match="kernel='onnx' cannot turn these: the operator has no float64"):
         measure(dataclasses.replace(case, make=_double), "bfloat16", "halves", StandIn(), rounds=1, kernel="onnx")
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ..checks import one_of
 from ..kernels import Cache, Order, choose, native
+from ..kernels.base import result_dtype
 from ..rotation import Rotation
 from ..tracing import readable
 from .fit import check_angles, check_fits, check_pair, check_tensor
@@ -64,8 +65,7 @@ def apply_rotary_to_cache(
         check_fits(name, x, rotation, order, tensor_format)
     check_pair(q, k)
     _check_values(v, k)
-    dtype = torch.promote_types(k.dtype, rotation.cos.dtype) if rotation.promoted else k.dtype
-    _check_cache("k_cache", k_cache, k, dtype, kv_layout, order)
+    _check_cache("k_cache", k_cache, k, result_dtype(k, rotation), kv_layout, order)
     _check_cache("v_cache", v_cache, v, k.dtype, kv_layout, order)
     if kv_layout == "HND":
         k_cache, v_cache = k_cache.transpose(1, 2), v_cache.transpose(1, 2)
@@ -112,7 +112,7 @@ def _check_cache(name: str, cache: Any, x: Tensor, dtype: torch.dtype, kv_layout
 
 
 def _check_slots(slots: Any, k: Tensor, cache: Tensor, order: Order, tensor_format: str) -> None:
-    batch = k.shape[:-3] if order.batch is None else k.shape[order.batch : order.heads]
+    batch = order.batch_of(k)
     shape = (*(() if tensor_format == "thd" else batch), k.shape[order.tokens])
     if not isinstance(slots, Tensor) or slots.dtype not in (torch.int64, torch.int32) or slots.shape != shape:
         got = f"{slots.dtype} {tuple(slots.shape)}" if isinstance(slots, Tensor) else type(slots).__name__

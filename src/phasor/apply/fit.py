@@ -106,7 +106,7 @@ def _check_leading(
         if leading[-1] != heads:
             raise ValueError(f"{name} has {heads} heads but the rotation has its own angles for {leading[-1]}")
         leading = leading[:-1]
-    batch = x.shape[:-3] if order.batch is None else x.shape[order.batch : order.heads]
+    batch = order.batch_of(x)
     fits = len(leading) <= len(batch) and all(
         ours in (1, theirs) for ours, theirs in zip(reversed(leading), reversed(batch), strict=False)
     )

@@ -7,12 +7,11 @@ from torch import Tensor
 
 from ..checks import flag, number, one_of
 from ..kernels import Norm, Rounding, choose, native
+from ..kernels.norm import ROUNDINGS
 from ..rotation import Rotation
 from .fit import check_angles, check_fits, check_gradient, check_pair
 from .formats import TensorFormat, order_of, unflat
 from .outputs import check_out
-
-ROUNDINGS = ("once", "between", "before_weight")
 
 
 def apply_qk_norm_rotary(

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..kernels import Angles, Pair
+from ..kernels.base import result_dtype
 from ..rotation import Rotation
 from ..tracing import readable
 
@@ -28,9 +29,7 @@ def check_out(out: Any, q: Tensor, k: Tensor | None, angles: Angles, names: tupl
 
 
 def _check_one(name: str, x: Tensor, y: Any, angles: Angles) -> None:
-    dtype = x.dtype
-    if angles.promoted:
-        dtype = torch.promote_types(dtype, angles.cos.dtype if isinstance(angles, Rotation) else torch.float32)
+    dtype = result_dtype(x, angles)
     if not isinstance(y, Tensor) or (y.shape, y.dtype, y.device) != (x.shape, dtype, x.device):
         raise ValueError(
             f"{name} must be {dtype} {tuple(x.shape)} on {x.device}, as the result is, got {_described(y)}"

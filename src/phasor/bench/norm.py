@@ -11,7 +11,7 @@ from .case import Case, Setting, at_least
 from .large import WIDTH, prefill
 from .race import Calls
 from .small import PLACE, TOKEN
-from .transformers import missing, theirs
+from .transformers import doubled, missing, theirs
 
 
 def _beside(setting: Setting, q: Tensor, k: Tensor, positions: Tensor) -> Calls:
@@ -20,10 +20,7 @@ def _beside(setting: Setting, q: Tensor, k: Tensor, positions: Tensor) -> Calls:
 
     norm = Qwen3RMSNorm(WIDTH).to(setting.dtype)
     rotation = setting.rotation(WIDTH, positions)
-    doubled = [
-        (t.repeat_interleave(2, -1) if setting.interleaved else torch.cat((t, t), -1))[None].to(setting.dtype)
-        for t in (rotation.cos, rotation.sin)
-    ]
+    cos, sin = doubled(setting, rotation)
     q, k = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k))
     if torch.is_grad_enabled():
         q, k = q.requires_grad_(), k.requires_grad_()
@@ -31,7 +28,7 @@ def _beside(setting: Setting, q: Tensor, k: Tensor, positions: Tensor) -> Calls:
     weight = norm.weight if torch.is_grad_enabled() else norm.weight.detach()
     ours: Any = partial(apply_qk_norm_rotary, rounding="before_weight", kernel=setting.kernel)
     return {
-        "transformers": partial(_in_turn, q, k, norm, partial(turn, cos=doubled[0], sin=doubled[1])),
+        "transformers": partial(_in_turn, q, k, norm, partial(turn, cos=cos, sin=sin)),
         "phasor": partial(ours, q, k, rotation, weight, weight),
     }
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..apply import apply_rotary_qk
+from ..rotation import Rotation
 from .case import Case, Setting, at_least
 from .large import WIDTH, prefill
 from .race import Calls
@@ -28,14 +29,20 @@ def theirs(interleaved: bool) -> Callable[..., tuple[Tensor, Tensor]]:
     return turn
 
 
+def by_channel(table: Tensor, interleaved: bool) -> Tensor:
+    """``[..., P]`` with every value twice, in the order of the pairs: ``[..., 2 P]``."""
+    return table.repeat_interleave(2, -1) if interleaved else torch.cat((table, table), -1)
+
+
+def doubled(setting: Setting, rotation: Rotation) -> list[Tensor]:
+    """cos and sin ``[1, S, D]`` as models hand them over, in the dtype of q."""
+    return [by_channel(t, setting.interleaved)[None].to(setting.dtype) for t in (rotation.cos, rotation.sin)]
+
+
 def _beside(setting: Setting, q: Tensor, k: Tensor, positions: Tensor) -> Calls:
     rotation = setting.rotation(WIDTH, positions)
-    doubled = [
-        (t.repeat_interleave(2, -1) if setting.interleaved else torch.cat((t, t), -1))[None].to(setting.dtype)
-        for t in (rotation.cos, rotation.sin)
-    ]
     return {
-        "transformers": partial(theirs(setting.interleaved), q, k, *doubled),
+        "transformers": partial(theirs(setting.interleaved), q, k, *doubled(setting, rotation)),
         "phasor": partial(apply_rotary_qk, q, k, rotation, kernel=setting.kernel),
     }
 

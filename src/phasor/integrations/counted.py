@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..positions import centres
 from ..spec import RotarySpec
 from .agreement import NONE, Agreement, worst
+from .compare import best_of
 from .tables import Tables
 
 Counts = Literal["patches", "frames"]
@@ -66,13 +67,9 @@ def compare_counted(
     module: nn.Module, counts: Counts, specs: Sequence[RotarySpec], dtypes: Sequence[torch.dtype]
 ) -> tuple[Tables | None, Agreement]:
     """The `Tables` out of ``specs`` that agree best with what the module itself returns."""
-    best: tuple[Tables | None, Agreement] = (None, NONE)
-    for spec in specs:
-        tables = Tables(spec, "doubled", rounded=True)
-        found = worst(_agreements(module.eval(), CountedModule(tables, counts), dtypes))
-        if found.steps < best[1].steps:
-            best = tables, found
-    return best
+    module.eval()
+    made = (Tables(spec, "doubled", rounded=True) for spec in specs)
+    return best_of((t, worst(_agreements(module, CountedModule(t, counts), dtypes))) for t in made)
 
 
 def _agreements(module: Any, ours: CountedModule, dtypes: Sequence[torch.dtype]) -> Iterator[Agreement]:

@@ -61,8 +61,10 @@ def try_fusing(
         return Fusion(what, found, reason="its arguments are not known")
     try:
         agreement = _compared(module, FusedModule(turning, found), given)
-    except Exception as error:
+    except (AssertionError, ValueError) as error:  # of `HELD`, and of the checks of apply_qk_norm_rotary
         return Fusion(what, found, reason=f"they do not stand right before the rotation ({error})")
+    except Exception as error:  # of the model's own code, on arguments that are made up here
+        return Fusion(what, found, reason=f"it could not be run to be compared ({type(error).__name__}: {error})")
     return Fusion(what, found, agreement, "" if agreement.close else "the module then gives something else")
 
 

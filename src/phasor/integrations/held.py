@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ..spec import RotarySpec
-from .agreement import NONE, Agreement
+from .agreement import Agreement
+from .compare import best_of
 from .tables import Tables
 
 NAMES = ("embed_positions", "weight")
@@ -70,11 +71,6 @@ def held_tables(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
 
 def compare_held(own: Tensor, name: str, specs: Sequence[RotarySpec]) -> tuple[HeldTable | None, Agreement]:
     """The table out of ``specs`` that agrees best with a module's own."""
-    best: tuple[HeldTable | None, Agreement] = (None, NONE)
-    for spec in specs:
-        if spec.axes.count == 1 and 2 * spec.pairs == own.shape[-1]:
-            made = HeldTable(Tables(spec, "half", rounded=False), name, len(own))
-            agreement = Agreement.of(own, made.table().to(own.dtype))
-            if agreement.steps < best[1].steps:
-                best = made, agreement
-    return best
+    fitting = (spec for spec in specs if spec.axes.count == 1 and 2 * spec.pairs == own.shape[-1])
+    made = (HeldTable(Tables(spec, "half", rounded=False), name, len(own)) for spec in fitting)
+    return best_of((table, Agreement.of(own, table.table().to(own.dtype))) for table in made)

@@ -17,12 +17,13 @@ from ..kernels.norm import normed
 from ..rotation import Rotation
 from ..tracing import watched
 from .agreement import NONE, Agreement, worst
+from .compare import best_of
 from .swap import original
 
 NAMES = (("q_norm", "k_norm"), ("q_layernorm", "k_layernorm"), ("query_layernorm", "key_layernorm"))
 EPS = ("variance_epsilon", "eps")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-ROUNDINGS: tuple[Rounding, ...] = ("between", "before_weight")
+THEIR_ROUNDINGS: tuple[Rounding, ...] = ("between", "before_weight")
 
 
 @dataclass(frozen=True)
@@ -130,19 +131,20 @@ def compare_norm(norm: nn.Module, names: tuple[str, str], dtypes: tuple[torch.dt
     random = torch.Generator().manual_seed(0)
     values, x = (torch.randn(*size, len(weight), generator=random, device="cpu") for size in ((), (2, 5)))
     probe: Any = deepcopy(norm).to_empty(device="cpu")
-    best: tuple[Any, Agreement] = None, NONE
-    for unit_offset, rounding in product((False, True), ROUNDINGS):
-        found = []
-        for dtype in dtypes:
-            probe = probe.to(dtype)
-            with torch.no_grad():
-                probe.weight.copy_(values)
-                try:
-                    theirs = probe.forward(x.to(dtype))
-                except Exception:
-                    return None, NONE
-            asked = Norm(None, None, eps, unit_offset, False, False, rounding)
-            found.append(Agreement.of(theirs, normed(x.to(dtype), probe.weight.detach(), asked, -3, dtype)))
-        if worst(found).steps < best[1].steps:
-            best = Fused(names, eps, unit_offset, rounding), worst(found)
-    return best
+    kinds = (Fused(names, eps, *kind) for kind in product((False, True), THEIR_ROUNDINGS))
+    try:
+        return best_of((kind, worst(_agreements(probe, values, x, kind, dtypes))) for kind in kinds)
+    except (RuntimeError, TypeError, ValueError):  # it does not take heads alone
+        return None, NONE
+
+
+def _agreements(
+    probe: Any, values: Tensor, x: Tensor, kind: Fused, dtypes: tuple[torch.dtype, ...]
+) -> Iterator[Agreement]:
+    asked = Norm(None, None, kind.eps, kind.unit_offset, False, False, kind.rounding)
+    for dtype in dtypes:
+        probe = probe.to(dtype)
+        with torch.no_grad():
+            probe.weight.copy_(values)
+            theirs = probe.forward(x.to(dtype))
+        yield Agreement.of(theirs, normed(x.to(dtype), probe.weight.detach(), asked, -3, dtype))

@@ -17,8 +17,11 @@ from .turning import TurningMethod
 
 def plan_counted(plan: Plan, path: str, module: nn.Module) -> bool:
     """Whether it is a module that numbers its tokens itself, as phasor would."""
-    (models, reason), counts = plan.reading(module), counts_of(module)
-    if reason or counts is None or taken(module, ["forward"]):
+    counts = counts_of(module)
+    if counts is None:
+        return False
+    models, reason = plan.reading(module)
+    if reason or taken(module, ["forward"]):
         return False
     probe, _ = probe_of(module)
     found, agreement = compare_counted(probe, counts, specs_of(models), plan.dtypes) if probe else (None, NONE)

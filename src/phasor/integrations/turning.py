@@ -27,8 +27,7 @@ class Turning:
     - ``form``: that of the tables it is given; ``layout``: that of the heads.
     - ``promoted``: the result has the wider dtype of heads and tables; ``widened``: tables are widened before the
       products; ``backwards``: it turns by minus the angle of its tables; ``sheared``: the second members of its pairs
-      have angles
-      of their own; ``latest``: queries that are fewer than the keys take the last rows of the tables.
+      have angles of their own; ``latest``: queries that are fewer than the keys take the last rows of the tables.
     """
 
     parameters: tuple[str, ...]

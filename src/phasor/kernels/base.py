@@ -31,6 +31,10 @@ class Order:
     tokens: int
     batch: int | None = None
 
+    def batch_of(self, x: Tensor) -> torch.Size:
+        """The sizes of the batch axes of ``x``."""
+        return x.shape[:-3] if self.batch is None else x.shape[self.batch : self.heads]
+
     def line_up(self, tables: tuple[Tensor, Tensor], per_head: bool) -> tuple[Tensor, Tensor]:
         """Views of ``[(B,) (H,) S, P]`` that broadcast to tensors of this order."""
         cos, sin = tables
@@ -88,11 +92,9 @@ class Kernel(ABC):
         """RMSNorm and `turn`: here the norm in plain PyTorch, as a step of its own."""
         y, z = norm_and_turn(lambda a, b: self.turn(a, b, rotation, order, None), q, k, norm, order.heads)
         if norm.rounding == "once":
-            dtype = torch.promote_types(q.dtype, rotation.cos.dtype) if rotation.promoted else q.dtype
+            dtype = result_dtype(q, rotation)
             y, z = y.to(dtype), None if z is None else z.to(dtype)
-        if out is None:
-            return y, z
-        return out[0].copy_(y), None if z is None or out[1] is None else out[1].copy_(z)
+        return into(out, y, z)
 
     def turn_into_cache(
         self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
@@ -102,6 +104,27 @@ class Kernel(ABC):
         assert z is not None
         cache.write(z, v, order)
         return y if out is None else out.copy_(y)
+
+
+def into(out: Pair | None, y: Tensor, z: Tensor | None) -> Pair:
+    """The results, in the outputs if any are given. Both were formed before: the outputs may be the inputs."""
+    if out is None:
+        return y, z
+    return out[0].copy_(y), None if z is None or out[1] is None else out[1].copy_(z)
+
+
+def result_dtype(x: Tensor, angles: Angles) -> torch.dtype:
+    """That of what ``angles`` make of ``x``: the wider of both if they are promoted."""
+    tables = angles.cos.dtype if isinstance(angles, Rotation) else torch.float32
+    return torch.promote_types(x.dtype, tables) if angles.promoted else x.dtype
+
+
+def float64_tables(angles: Angles) -> str:
+    """Why what multiplies in float32 cannot use these."""
+    tables = angles.cos.dtype if isinstance(angles, Rotation) else None
+    if tables == torch.float64 or (tables is None and angles.spec.tables == "float64"):  # type: ignore[union-attr]
+        return "it multiplies in float32, and these tables are float64"
+    return ""
 
 
 def unseen(q: Tensor, k: Tensor | None) -> str:

@@ -20,6 +20,7 @@ class Cache(NamedTuple):
     slots: Tensor
 
     def write(self, k: Tensor, v: Tensor, order: "Order") -> None:
+        """Writes k and v, whose axes are in ``order``, to their slots."""
         slots = self.slots.flatten()
         _write(self.k, _rows(k, order), slots)
         _write(self.v, _rows(v, order), slots)

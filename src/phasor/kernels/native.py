@@ -18,7 +18,7 @@ from ..spec import RotarySpec, axis_steps
 from ..tables import Phases, spec_of
 from ..tracing import watched
 from . import extension, native_norm
-from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair, format_of, one_angle, tables_of, unseen
+from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair, float64_tables, format_of, one_angle, tables_of, unseen
 from .cache import Cache
 from .norm import Norm
 from .reference import Reference
@@ -114,9 +114,8 @@ def unsuited(q: Tensor, angles: Angles) -> str:
         return f"it takes at most {MOST_PAIRS} pairs in {MOST_PAIRS // 4} blocks"
     if reason := one_angle(angles):
         return reason
-    tables = angles.cos.dtype if isinstance(angles, Rotation) else None
-    if tables == torch.float64 or (tables is None and angles.spec.tables == "float64"):  # type: ignore[union-attr]
-        return "it multiplies in float32, and these tables are float64"
+    if reason := float64_tables(angles):
+        return reason
     if angles.promoted and q.dtype != torch.float32:
         return "it keeps the dtype of its input, and this rotation is promoted"
     return ""

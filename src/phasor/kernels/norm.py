@@ -1,12 +1,13 @@
 """RMSNorm of queries and keys in plain PyTorch: what a kernel that does it in one pass with the rotation means."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 Rounding = Literal["once", "between", "before_weight"]
+ROUNDINGS: tuple[Rounding, ...] = get_args(Rounding)
 Pair = tuple[Tensor, Tensor | None]
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ..rotation import Rotation
-from .base import Angles, Kernel, Order, Pair, tables_of
+from .base import Angles, Kernel, Order, Pair, into, tables_of
 
 
 class Onnx(Kernel):
@@ -37,9 +37,7 @@ class Onnx(Kernel):
         rotation = tables_of(angles)
         y = _turned(q, rotation, order)
         z = None if k is None else _turned(k, rotation, order)
-        if out is None:
-            return y, z
-        return out[0].copy_(y), None if z is None or out[1] is None else out[1].copy_(z)
+        return into(out, y, z)
 
 
 def _dtype(angles: Angles) -> torch.dtype:

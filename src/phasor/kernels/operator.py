@@ -13,7 +13,7 @@ from torch import Tensor
 from ..layout import Layout
 from ..rotation import Rotation
 from . import native
-from .base import ORDERS, Angles, Kernel, Order, Pair, format_of, tables_of
+from .base import ORDERS, Angles, Kernel, Order, Pair, format_of, into, tables_of
 from .reference import Reference
 
 HALF = (torch.bfloat16, torch.float16)
@@ -47,9 +47,7 @@ class Operator(Kernel):
         given = (rotation.cos, rotation.sin, about, format_of(order), False)
         y = torch.ops.phasor.turn(q, *given)
         z = None if k is None else torch.ops.phasor.turn(k, *given)
-        if out is None:
-            return y, z
-        return out[0].copy_(y), None if z is None or out[1] is None else out[1].copy_(z)
+        return into(out, y, z)
 
 
 @lru_cache(maxsize=64)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ..layout import Layout
-from .base import Angles, Kernel, Order, Pair, tables_of
+from .base import Angles, Kernel, Order, Pair, into, tables_of
 
 
 class Reference(Kernel):
@@ -23,10 +23,7 @@ class Reference(Kernel):
         second = None if rotation.second is None else order.line_up(rotation.second, rotation.per_head)
         y = turned(q, cos, sin, layout, promoted, second)
         z = None if k is None else turned(k, cos, sin, layout, promoted, second)
-        if out is None:
-            return y, z
-        # both are formed before either is written: the outputs may be the inputs
-        return out[0].copy_(y), None if z is None or out[1] is None else out[1].copy_(z)
+        return into(out, y, z)
 
 
 def turned(

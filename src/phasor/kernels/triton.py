@@ -15,7 +15,7 @@ from torch import Tensor
 from ..rotation import Rotation
 from ..tables import spec_of, steps_of
 from ..tracing import watched
-from .base import Angles, Kernel, Order, Pair, one_angle, tables_of, unseen
+from .base import Angles, Kernel, Order, Pair, float64_tables, into, one_angle, result_dtype, tables_of, unseen
 from .norm import Norm
 from .reference import Reference
 
@@ -49,18 +49,18 @@ class Triton(Kernel):
     def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         if not isinstance(angles, Rotation) and not _forms_phases(angles.spec.key, angles.log_scale is not None):
             angles = tables_of(angles)
-        if k is not None and _batch(q, order) != _batch(k, order):
+        if k is not None and order.batch_of(q) != order.batch_of(k):
             y, z = out or (None, None)
             of_q, _ = self.turn(q, None, angles, order, None if y is None else (y, None))
             of_k, _ = self.turn(k, None, angles, order, None if z is None else (z, None))
             return of_q, of_k
         if out is None:
-            return _turned(q, k, angles, order, False, _result(q, angles))
+            return _turned(q, k, angles, order, False, result_dtype(q, angles))
         y, z = out
         if angles.layout.permuted or not all(_has_one_batch(t, order) for t in out if t is not None):
             # written elsewhere first: threads of a program would read what others have written
             y, z = _new(q, k, angles, order, False, y.dtype)
-            return out[0].copy_(y), None if z is None or out[1] is None else out[1].copy_(z)
+            return into(out, y, z)
         _launch(q, k, y, z, angles, order, False)
         torch.autograd.graph.increment_version([t for t in out if t is not None and not t.is_inference()])
         return out
@@ -69,7 +69,7 @@ class Triton(Kernel):
         self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
     ) -> Pair:
         """In one launch; in steps where a gradient is wanted, or the norm comes after, or goes across heads."""
-        alike = k is None or _batch(q, order) == _batch(k, order)
+        alike = k is None or order.batch_of(q) == order.batch_of(k)
         given = [t for t in (q, k, norm.q_weight, norm.k_weight) if t is not None]
         learns = torch.is_grad_enabled() and any(t.requires_grad for t in given)
         if learns or norm.after or norm.across_heads or rotation.promoted or not alike or out is not None:
@@ -86,9 +86,8 @@ def _unsuited(q: Tensor, k: Tensor | None, angles: Angles) -> str:
         return f"it multiplies in float32, got {q.dtype}"
     if angles.layout.pairs > MOST_PAIRS:
         return f"it takes at most {MOST_PAIRS} pairs, got {angles.layout.pairs}"
-    tables = angles.cos.dtype if isinstance(angles, Rotation) else None
-    if tables == torch.float64 or (tables is None and angles.spec.tables == "float64"):  # type: ignore[union-attr]
-        return "it multiplies in float32, and these tables are float64"
+    if reason := float64_tables(angles):
+        return reason
     if any(x.numel() // x.shape[-1] >= MOST_ROWS for x in (q, k) if x is not None):
         return f"it takes fewer than {MOST_ROWS:,} heads of tokens"
     return ""
@@ -115,19 +114,10 @@ def _sense(key: str, seq_len: int | None) -> tuple[bool, float]:
     return spec.reverse, spec.attention_factor(seq_len)
 
 
-def _batch(x: Tensor, order: Order) -> torch.Size:
-    return x.shape[:-3] if order.batch is None else x.shape[order.batch : order.heads]
-
-
 def _has_one_batch(x: Tensor, order: Order) -> bool:
     from .gpu import launch
 
     return launch.batch_of(x.shape, x.stride(), order)[0] is not None
-
-
-def _result(q: Tensor, angles: Angles) -> torch.dtype:
-    tables = angles.cos.dtype if isinstance(angles, Rotation) else torch.float32
-    return torch.promote_types(q.dtype, tables) if angles.promoted else q.dtype
 
 
 def _turned(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:

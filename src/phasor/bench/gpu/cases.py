@@ -43,9 +43,16 @@ def _calls(given: Given, gradient: bool = False) -> Calls:
     for peer in PEERS:
         able = (peer.gradient or not gradient) and (peer.interleaved or not setting.interleaved)
         if able and not peer.missing():
-            call, inputs = peer.make(given)
-            calls[peer.name] = _back(call, inputs) if gradient else call
+            try:
+                call, inputs = peer.make(given)
+                calls[peer.name] = _back(call, inputs) if gradient else call
+            except Exception as error:  # of a library that is not ours: told where it is called
+                calls[peer.name] = partial(_raised, error)
     return calls
+
+
+def _raised(error: Exception) -> None:
+    raise error
 
 
 def _twice(copy: Callable) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from ...rotation import Rotation
 from ...spec import RotarySpec
 from ..case import Setting
+from ..transformers import by_channel
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Given:
 
     def by_channel(self, table: Tensor) -> Tensor:
         """``[..., P]`` with every value twice, in the order of the pairs."""
-        return table.repeat_interleave(2, -1) if self.spec.interleaved else torch.cat((table, table), -1)
+        return by_channel(table, self.spec.interleaved)
 
     def tokens_first(self) -> tuple[Tensor, Tensor]:
         """q and k as ``[B, S, heads, D]``, of their own: some libraries write in place."""

@@ -23,10 +23,10 @@ Call = Callable[[], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Peer:
-    """``package`` is what pip calls it, ``module`` what Python does; ``make`` gives its call.
+    """``package`` is what pip calls it, ``module`` what Python does; ``make`` gives its call, and what gradients
+    are for.
 
-    ``gradient``: it has one; ``interleaved``: it turns interleaved pairs, too; ``inputs`` are what gradients are for,
-    if they are not those that were given.
+    ``gradient``: it has one; ``interleaved``: it turns interleaved pairs, too.
     """
 
     name: str

@@ -36,10 +36,10 @@ def run_on(
     chosen = named(cases)
     whole("--rounds", rounds)
     check_name(kernel)
-    device = {**clock.about(), "copy_tb_per_s": copy_rate(clock, quick)}
-    device["peers"] = {peer.name: peer.version() for peer in PEERS if not peer.missing()}
-    say(f"{device['name']}: a copy reads and writes {device['copy_tb_per_s']:.2f} TB/s")
     skipped = {peer.name: reason for peer in PEERS if (reason := peer.missing())}
+    device = {**clock.about(), "copy_tb_per_s": copy_rate(clock, quick)}
+    device["peers"] = {peer.name: peer.version() for peer in PEERS if peer.name not in skipped}
+    say(f"{device['name']}: a copy reads and writes {device['copy_tb_per_s']:.2f} TB/s")
     for name, reason in skipped.items():
         say(f"{name:<20}not run: {reason}")
     say(HEAD)

@@ -10,7 +10,7 @@ from triton import cdiv
 
 from ...layout import Layout
 from ..base import Order
-from ..norm import Norm
+from ..norm import ROUNDINGS, Norm
 from .source import turn_heads
 
 TILE = 2048 if torch.version.hip else 1024  # pairs of one head that a program turns at once: eight for each thread
@@ -99,7 +99,7 @@ def _of_norm(norm: Norm | None) -> tuple[tuple[Tensor | None, Tensor | None, flo
     if norm is None:
         return (None, None, 0.0), {"NORM": 0, "WEIGHTED": False, "OFFSET": False}
     of_q, of_k = (None if w is None else w.contiguous() for w in norm[:2])
-    rounded = ("once", "between", "before_weight").index(norm.rounding) + 1
+    rounded = ROUNDINGS.index(norm.rounding) + 1
     about_it = {"NORM": rounded, "WEIGHTED": of_q is not None, "OFFSET": norm.unit_offset}
     return (of_q, of_q if of_k is None else of_k, norm.eps), about_it
 
