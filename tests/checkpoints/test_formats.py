@@ -53,11 +53,11 @@ def weights():
     return plain.random_weights(**SIZES)
 
 
-def meta(folder: Path, weights, shares: int = 1) -> Path:
+def meta(folder: Path, weights, shares: int = 1, **more) -> Path:
     folder.mkdir()
     for i in range(shares):
         torch.save({**cut(weights, i, shares), "rope.freqs": torch.ones(4)}, folder / f"consolidated.{i:02d}.pth")
-    (folder / "params.json").write_text(json.dumps(PARAMS))
+    (folder / "params.json").write_text(json.dumps({**PARAMS, **more}))
     (folder / "tokenizer.model").write_bytes(b"words")
     return folder
 
@@ -80,6 +80,70 @@ def test_meta(shares, weights, tmp_path):
     assert (tmp_path / "back/tokenizer.model").read_bytes() == b"words"
     width = json.loads((tmp_path / "back/params.json").read_text())
     assert width["multiple_of"] * -(-int(8 * 32 / 3) // width["multiple_of"]) == 96
+
+
+def frequencies_of_meta(base: float, dim: int, factor: float) -> torch.Tensor:
+    """github.com/meta-llama/llama-models, models/llama3/model.py: ``precompute_freqs_cis`` and ``apply_scaling``."""
+    found = []
+    for f in (1.0 / (base ** (torch.arange(0, dim, 2).float() / dim))).tolist():
+        wave = 2 * torch.pi / f
+        smooth = (8192 / wave - 1) / (4 - 1)
+        found.append(f if wave < 8192 / 4 else f / factor if wave > 8192 else (1 - smooth) * f / factor + smooth * f)
+    return torch.tensor(found)
+
+
+@pytest.mark.parametrize("factor", [8.0, 32.0])
+def test_meta_with_the_scaling_of_llama_3(factor, weights, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    said = {"use_scaled_rope": True, "rope_scaling_factor": factor}
+    source = meta(tmp_path / "meta", weights, **said)
+    convert(source, tmp_path / "hf", to="transformers", allow_pickle=True)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "hf")
+    torch.testing.assert_close(model.model.rotary_emb.inv_freq, frequencies_of_meta(5e5, 8, factor))
+    model.save_pretrained(tmp_path / "theirs")  # rope_scaling becomes rope_parameters
+    for i, folder in enumerate(("hf", "theirs")):
+        convert(tmp_path / folder, tmp_path / f"back{i}", to="meta")
+        params = json.loads((tmp_path / f"back{i}/params.json").read_text())
+        assert params.items() >= {**said, "rope_theta": 5e5, "n_kv_heads": 2}.items()
+        back = torch.load(tmp_path / f"back{i}/consolidated.00.pth", weights_only=True)
+        assert all(torch.equal(back[name], tensor) for name, tensor in weights.items())
+
+
+@pytest.mark.parametrize("to", ["meta", "mistral", "llama2c", "gguf"])
+def test_another_scaling_of_the_same_name(to, tmp_path):
+    """That of Llama 4, which no params.json says."""
+    rope = {"rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 1.0,
+        "original_max_position_embeddings": 8192, "rope_theta": 5e5 if to != "llama2c" else 1e4}  # fmt: skip
+    save_model("llama", tmp_path / "source", rms_norm_eps=1e-5, rope_parameters=rope, max_position_embeddings=16384)
+    with pytest.raises(ValueError, match=r"llama3.*'high_freq_factor': 1.0|rope_type must be 'default'.* got 'llama3'"):
+        make_plan(tmp_path / "source", to)
+
+
+@pytest.mark.parametrize("to", ["meta", "mistral", "llama2c", "gguf"])
+@pytest.mark.parametrize("key", ["rope_theta", "rms_norm_eps"])
+def test_what_a_config_leaves_to_its_class(to, key, tmp_path):
+    """Transformers would take a default of its own."""
+    save_model("llama", tmp_path / "source", rms_norm_eps=1e-5)
+    path = tmp_path / "source/config.json"
+    config = json.loads(path.read_text())
+    base = config["rope_parameters"].pop("rope_theta")
+    path.write_text(json.dumps({**config, "rope_theta": base}))
+    make_plan(tmp_path / "source", to)
+    path.write_text(json.dumps({k: v for k, v in {**config, "rope_theta": base}.items() if k != key}))
+    with pytest.raises(ValueError, match=rf"source: {key} is missing in its config, and the format must say it"):
+        make_plan(tmp_path / "source", to)
+
+
+def test_a_base_beside_rope_parameters_is_not_overlooked(tmp_path):
+    save_model("llama", tmp_path / "source", rms_norm_eps=1e-5)
+    path = tmp_path / "source/config.json"
+    config = {**json.loads(path.read_text()), "rope_theta": 5e5, "rope_parameters": {"rope_type": "default"}}
+    path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"rope_theta must be 10000.0, .* got 500000.0"):
+        make_plan(tmp_path / "source", "llama2c")
+    written = {output.name: output.segments for output in make_plan(tmp_path / "source", "meta").outputs}
+    assert b'"rope_theta": 500000.0' in written["params.json"][0]
 
 
 def test_shares_must_fit(weights, tmp_path):

@@ -1,5 +1,7 @@
 """GGUF files that the gguf package writes: read, run, written back to the bit; and its view of ours."""
 
+import json
+
 import pytest
 
 pytest.importorskip("transformers")
@@ -68,6 +70,17 @@ def test_to_transformers_and_back(weights, tmp_path):
     torch.testing.assert_close(their_logits(tmp_path / "hf"), expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
     convert(tmp_path / "hf", tmp_path / "back", to="gguf")
     assert (tmp_path / "back/model.gguf").read_bytes() == source.read_bytes()
+
+
+def test_metadata_that_contradicts_the_config(weights, tmp_path):
+    """The base was changed in transformers' config, after the metadata came along."""
+    convert(write(tmp_path / "model.gguf", weights), tmp_path / "hf", to="transformers")
+    path = tmp_path / "hf/config.json"
+    config = json.loads(path.read_text())
+    del config["rope_theta"]
+    path.write_text(json.dumps({**config, "rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}}))
+    with pytest.raises(ValueError, match=r"metadata.gguf: rope_parameters must be what config.json says, .*1000000.0"):
+        make_plan(tmp_path / "hf", "gguf")
 
 
 @pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "Q4_1", "Q5_0"])

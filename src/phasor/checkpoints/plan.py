@@ -136,7 +136,7 @@ def make_plan(
     quantized = source.config.get("quantization_config")
     blocks = quantized.get("weight_block_size") if isinstance(quantized, dict) else None
     moved = moves(source.folder, found, source.tensors, before, after, blocks)
-    config = _config_for(source.config, found, after) if form == "transformers" else source.config
+    config = _config_for(source.config, found, after) if form == "transformers" else _outright(source.config, found)
     mark = marked(found, form, after)
     written = list(FORMATS[form].outputs(source, moved, config, mark, **(options or {})))
     if form != source.format:
@@ -174,6 +174,12 @@ def _told(source: Source, layout: str) -> Source:
     if source.format not in ("transformers", "gguf"):
         raise ValueError(f"source layout is what the format {source.format} says, {source.layout}; leave it out")
     return replace(source, layout=layout, why="as you said")
+
+
+def _outright(config: dict[str, Any], found: Following) -> dict[str, Any]:
+    """The config for formats without classes, with the sizes that it may leave to its class."""
+    width = next(iter(found.rotary.distinct)).head_dim
+    return {**config, "num_key_value_heads": found.rotary.num_kv_heads, "head_dim": width}
 
 
 def _config_for(config: dict[str, Any], found: Following, layout: str) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from ..output import Output, Segment, merged, segment
 from ..source import METADATA, Source, others
 from .gguf_config import config_of, factors_of, metadata_of
 from .gguf_file import File, read_header, write_header
-from .names import PLAIN, TIED
+from .names import TIED
+from .plain import check_fixed, is_llama3, rope_of
 
 FILE, FACTORS = "model.gguf", "rope_freqs.weight"
 ABSORBED = (METADATA,)  # what is written holds it
@@ -137,9 +138,7 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
     row: Gguf | None = source.keep.get("arch") or (made.gguf if isinstance(made, Row) else None)
     assert row is not None
     names = _names(row.arch, config["num_hidden_layers"])
-    for key in ("hidden_act", "mlp_bias"):
-        if config.get(key) not in (None, PLAIN[key]):
-            raise ValueError(f"{source.path}: {key} must be {PLAIN[key]!r} for GGUF here, got {config[key]!r:.80}")
+    check_fixed(source.path, config, ("hidden_act", "mlp_bias"))
     if unknown := sorted(source.tensors.keys() - names.keys()):
         raise ValueError(f"{source.path}: {unknown[0]}: has no place in GGUF's {row.arch}")
     file = source.keep.get("file") or _beside(source)
@@ -170,8 +169,11 @@ def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: File | None)
         pairs, count = metadata_of(source.path, config, row, source.tensors["model.embed_tokens.weight"].shape[0])
         return pairs, count, 32
     said = config_of(file.path, file.metadata, row, source.config["model_type"], _factors(file))
-    for key, value in said.items():
-        mine = config.get(key, (config.get("rope_parameters") or {}).get(key))
-        if key not in ("bos_token_id", "eos_token_id") and mine != value and key in config:
-            raise ValueError(f"{file.path}: {key} must be what config.json says, {mine!r}, got {value!r}")
+    ropes = rope_of(source.path, config), rope_of(file.path, said)
+    if is_llama3(ropes[0]):  # a tensor says it, not the metadata
+        ropes = {"rope_theta": ropes[0]["rope_theta"], "rope_type": "default"}, ropes[1]
+    ours, theirs = ({**each, "rope_parameters": rope} for each, rope in zip((config, said), ropes, strict=True))
+    for key in sorted(theirs.keys() & ours.keys() - {"rope_theta", "rope_scaling", "bos_token_id", "eos_token_id"}):
+        if ours[key] != theirs[key]:
+            raise ValueError(f"{file.path}: {key} must be what config.json says, {ours[key]!r}, got {theirs[key]!r}")
     return file.pairs, file.count, file.alignment

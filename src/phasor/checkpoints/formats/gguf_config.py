@@ -4,15 +4,17 @@ Keys: github.com/ggml-org/ggml, ``docs/gguf.md``; what each holds for which key 
 ``convert_hf_to_gguf.py``.
 """
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ...scaling import Llama3
+from ...spec import RotarySpec
 from ...weights import Gguf
 from .gguf_file import pair
+from .plain import LENGTH, LLAMA3, is_llama3, needed, rope_of
 
 # key after the architecture's name -> transformers' key
 SIZES = {
@@ -24,12 +26,6 @@ SIZES = {
 # further keys that are checked, or say nothing about the weights
 KNOWN = {"rope.dimension_count", "attention.value_length", "vocab_size", "rope.scaling.type", "rope.scaling.factor",
     "rope.scaling.original_context_length", "rope.scaling.finetuned", "attention.causal"}  # fmt: skip
-LLAMA3 = {
-    "rope_type": "llama3",
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
 
 
 def config_of(path: Path, metadata: Mapping[str, Any], row: Gguf, model_type: str, factors: Any) -> dict[str, Any]:
@@ -79,43 +75,43 @@ def _llama3(path: Path, factors: Any, base: float, head_dim: int) -> dict[str, A
 
 
 def llama3_factors(base: float, head_dim: int, factor: float) -> np.ndarray[Any, Any]:
-    """What llama.cpp divides the frequencies of Llama 3 by, float32: 1 above, ``factor`` below, smooth in between."""
-    low, high, length = 1.0, 4.0, 8192
-    waves = 2 * math.pi * base ** (np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
-    smooth = np.clip((length / waves - low) / (high - low), 0, 1)
-    return (1 / ((1 - smooth) / factor + smooth)).astype(np.float32)
+    """What llama.cpp divides the frequencies of Llama 3 by, float32."""
+    plain = RotarySpec(head_dim=head_dim, base=base)
+    scaling = Llama3(
+        factor, LLAMA3["low_freq_factor"], LLAMA3["high_freq_factor"], LLAMA3["original_max_position_embeddings"]
+    )
+    scaled = plain.replace(scaling=scaling)
+    found: np.ndarray[Any, Any] = (plain.inv_freq() / scaled.inv_freq()).numpy().astype(np.float32)
+    return found
 
 
 def metadata_of(path: Path, config: Mapping[str, Any], row: Gguf, vocab: int) -> tuple[bytes, int]:
     """The same the other way: the bytes of the metadata, and the number of values. No tokenizer."""
-    rope = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
-    heads = config["num_attention_heads"]
-    head_dim = config.get("head_dim") or config["hidden_size"] // heads
-    filled = {
-        "rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "num_key_value_heads": heads, **config,
-        "rope_theta": rope.get("rope_theta", config.get("rope_theta", 10_000.0)), "head_dim": head_dim,
+    rope = rope_of(path, config)
+    said = {
+        "max_position_embeddings": LENGTH, **config, "rope_theta": float(rope["rope_theta"]),
+        "rms_norm_eps": float(needed(path, config, "rms_norm_eps")),
     }  # fmt: skip
-    values: dict[str, Any] = {"general.architecture": row.arch}
-    floats = ("rms_norm_eps", "rope_theta")
-    for ours, theirs in SIZES.items():
-        values[f"{row.arch}.{ours}"] = float(filled[theirs]) if theirs in floats else int(filled[theirs])
-    values |= {f"{row.arch}.{k}": head_dim for k in ("attention.value_length", "rope.dimension_count")}
+    values = {
+        "general.architecture": row.arch,
+        **{f"{row.arch}.{ours}": said[theirs] for ours, theirs in SIZES.items()},
+    }
+    values |= {f"{row.arch}.{k}": config["head_dim"] for k in ("attention.value_length", "rope.dimension_count")}
     values[f"{row.arch}.vocab_size"] = vocab
-    scheme = rope.get("rope_type", rope.get("type", "default"))
-    if scheme == "linear":
+    if rope["rope_type"] == "linear":
         values |= {f"{row.arch}.rope.scaling.type": "linear", f"{row.arch}.rope.scaling.factor": float(rope["factor"])}
-    elif scheme not in ("default", "llama3"):
-        raise ValueError(f"{path}: {scheme} scaling is not written to GGUF here; use llama.cpp's own converter")
+    elif rope["rope_type"] not in ("default", "llama3"):
+        raise ValueError(
+            f"{path}: {rope['rope_type']} scaling is not written to GGUF here; use llama.cpp's own converter"
+        )
     return b"".join(pair(key, value) for key, value in values.items()), len(values)
 
 
 def factors_of(path: Path, config: Mapping[str, Any]) -> bytes:
     """The tensor ``rope_freqs`` that a config of Llama 3 needs; empty for others."""
-    rope = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
-    if rope.get("rope_type", rope.get("type")) != "llama3":
+    rope = rope_of(path, config)
+    if rope["rope_type"] != "llama3":
         return b""
-    if any(rope.get(key) != value for key, value in LLAMA3.items()):
-        raise ValueError(f"{path}: llama3 scaling must be that of Llama 3 for GGUF, got {rope!r:.200}")
-    head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-    base = rope.get("rope_theta", config.get("rope_theta", 10_000.0))
-    return llama3_factors(base, head_dim, rope["factor"]).tobytes()
+    if not is_llama3(rope):
+        raise ValueError(f"{path}: llama3 scaling must be that of Llama 3 for GGUF, {LLAMA3}; got {rope!r:.200}")
+    return llama3_factors(rope["rope_theta"], config["head_dim"], rope["factor"]).tobytes()

@@ -20,7 +20,8 @@ from ..opening import opened, read_at, size_of
 from ..output import Output, merged, segment
 from ..source import Source
 from ..stored import Stored, Tensor
-from .names import META, TIED, check_plain, of_layers
+from .names import META, TIED, of_layers
+from .plain import LENGTH, check_plain, needed, rope_of
 
 HEADER = struct.Struct("<7i")
 FILE = "model.bin"
@@ -95,11 +96,11 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
     layers = config["num_hidden_layers"]
     check_plain(source.path, config, source.tensors, of_layers(META, layers), (LLAMA,))
     dim, heads = config["hidden_size"], config["num_attention_heads"]
-    rope = config.get("rope_parameters") or config
+    rope = rope_of(source.path, config)
     for name, value, wanted in (
-        ("rope_theta", rope.get("rope_theta", BASE), BASE), ("rms_norm_eps", config.get("rms_norm_eps", 1e-6), EPSILON),
-        ("rope_type", rope.get("rope_type", "default"), "default"), ("head_dim", config.get("head_dim") or dim // heads,
-        dim // heads),
+        ("rope_theta", rope["rope_theta"], BASE), ("rope_type", rope["rope_type"], "default"),
+        ("rms_norm_eps", needed(source.path, config, "rms_norm_eps"), EPSILON),
+        ("head_dim", config["head_dim"], dim // heads),
     ):  # fmt: skip
         if value != wanted:
             raise ValueError(
@@ -110,9 +111,9 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
             raise ValueError(f"{source.path}: {name}: llama2.c holds float32 only, got {tensor.dtype}; widen it first")
     order = [kind.format(i) for kind in KINDS for i in range(layers if "{}" in kind else 1)]
     shared = TIED not in source.tensors
-    vocab, length = source.tensors[KINDS[0]].shape[0], config.get("max_position_embeddings", 2048)
+    vocab, length = source.tensors[KINDS[0]].shape[0], config.get("max_position_embeddings", LENGTH)
     head = HEADER.pack(
-        dim, config["intermediate_size"], layers, heads, config.get("num_key_value_heads") or heads,
+        dim, config["intermediate_size"], layers, heads, config["num_key_value_heads"],
         vocab if shared else -vocab, length,
     )  # fmt: skip
     segments = [segment(source.tensors[name], moves.get(name)) for name in order]

@@ -17,9 +17,10 @@ from ..source import Source, others
 from ..stored import Stored, Tensor, join
 from ..stream import load
 from .archive import archive
-from .names import META, check_plain, of_layers, own_names
+from .names import META, of_layers, own_names
 from .params import config_of, params_of
 from .pickled import read_pickled
+from .plain import check_plain
 from .transformers import as_json
 
 PARAMS = "params.json"

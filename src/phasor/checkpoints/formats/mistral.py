@@ -13,8 +13,9 @@ from ..following import Move
 from ..opening import read_json
 from ..output import Output
 from ..source import Source, others
-from .names import META, check_plain, of_layers, own_names
+from .names import META, of_layers, own_names
 from .params import config_of, params_of
+from .plain import check_plain
 from .safetensors_file import read_header
 from .transformers import as_json, safetensors_output
 

@@ -1,6 +1,6 @@
 """Names of a plain Llama's tensors: transformers' own, and those of formats that have others."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ META = {
     "lm_head.weight": "output.weight",
 }
 TIED = "lm_head.weight"
-PLAIN = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "rope_scaling": None}
 
 
 def of_layers(names: Mapping[str, str], layers: int) -> dict[str, str]:
@@ -43,20 +42,3 @@ def own_names(path: Path, layers: Any, tensors: Collection[str]) -> dict[str, st
             f"{path}: n_layers must be a number of layers that {len(tensors)} tensors make, got {layers!r}"
         )
     return {theirs: ours for ours, theirs in of_layers(META, layers).items()}
-
-
-def check_plain(
-    path: Path, config: Mapping[str, Any], tensors: Iterable[str], wanted: Iterable[str], types: tuple[str, ...]
-) -> None:
-    """Raises ``ValueError`` for a model with something that the formats of a plain Llama have no place for."""
-    name = config.get("model_type")
-    if name not in types:
-        raise ValueError(f"{path}: model_type must be one of {', '.join(types)} for this format, got {name!r}")
-    for key, value in PLAIN.items():
-        if config.get(key) not in (None, value):
-            raise ValueError(f"{path}: {key} must be {value!r} for this format, got {config[key]!r:.80}")
-    there, needed = set(tensors), set(wanted)
-    if more := sorted(there - needed):
-        raise ValueError(f"{path}: {more[0]}: has no place in this format; remove it first")
-    if lost := sorted(needed - there - {TIED}):
-        raise ValueError(f"{path}: {lost[0]}: must be there, and is not")

@@ -7,6 +7,7 @@ from typing import Any
 from ...checks import number, whole
 from ...models.llama import LLAMA
 from ...models.mistral import MISTRAL
+from .plain import LLAMA3, is_llama3, needed, rope_of
 
 SIZES = {"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads"}
 SAME = {
@@ -19,12 +20,6 @@ SAME = {
 IDLE = ("multiple_of", "ffn_dim_multiplier", "hidden_dim", "vocab_size", "max_batch_size", "max_seq_len", "causal",
     "_model_type", "max_position_embeddings", "model_max_length", "tied_embeddings")  # fmt: skip
 SCALED = {"use_scaled_rope", "rope_scaling_factor"}
-LLAMA3 = {
-    "rope_type": "llama3",
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
 
 
 def config_of(
@@ -71,26 +66,25 @@ def config_of(
 
 def params_of(path: Path, config: Mapping[str, Any], mistral: bool) -> dict[str, Any]:
     """The same the other way. Raises ``ValueError`` for a scaling that ``params.json`` cannot say."""
-    rope = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
+    rope = rope_of(path, config)
     params = {ours: config[theirs] for ours, theirs in SIZES.items()}
-    params["n_kv_heads"] = config.get("num_key_value_heads") or config["num_attention_heads"]
-    params["norm_eps"] = config.get("rms_norm_eps", 1e-6)
-    params["rope_theta"] = rope.get("rope_theta", config.get("rope_theta", 10_000.0))
+    params["n_kv_heads"] = config["num_key_value_heads"]
+    params["norm_eps"] = needed(path, config, "rms_norm_eps")
+    params["rope_theta"] = rope["rope_theta"]
     params["vocab_size"] = config["vocab_size"]
-    head_dim = config.get("head_dim") or params["dim"] // params["n_heads"]
     if mistral:
-        params |= {"head_dim": head_dim, "hidden_dim": config["intermediate_size"]}
+        params |= {"head_dim": config["head_dim"], "hidden_dim": config["intermediate_size"]}
         if config.get("sliding_window"):
             params["sliding_window"] = config["sliding_window"]
-    elif head_dim * params["n_heads"] != params["dim"]:
-        raise ValueError(f"{path}: head_dim must be hidden_size / heads for Meta's code, got {head_dim}")
+    elif config["head_dim"] * params["n_heads"] != params["dim"]:
+        raise ValueError(f"{path}: head_dim must be hidden_size / heads for Meta's code, got {config['head_dim']}")
     else:
         params |= _width(params["dim"], config["intermediate_size"])
-    scheme = rope.get("rope_type", rope.get("type", "default"))
-    if scheme == "llama3" and not mistral and all(rope.get(k) == v for k, v in LLAMA3.items()):
+    if is_llama3(rope) and not mistral:
         params |= {"use_scaled_rope": True, "rope_scaling_factor": rope["factor"]}
-    elif scheme != "default":
-        raise ValueError(f"{path}: {scheme} scaling cannot be said in params.json")
+    elif rope["rope_type"] != "default":
+        known = "default" if mistral else f"default, or that of Llama 3: {LLAMA3}"
+        raise ValueError(f"{path}: scaling must be one that params.json can say, {known}; got {rope}")
     return params
 
 
