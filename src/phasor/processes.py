@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -35,6 +36,17 @@ class Group:
         """Wait until all are here."""
         if self.size > 1:
             dist.barrier()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """All go on after this block, or none: where one fails, the others raise ``ValueError`` at its end."""
+        try:
+            yield
+        except Exception:
+            self.total(torch.tensor(1))
+            raise
+        if self.total(torch.tensor(0)):
+            raise ValueError("another process could not go on; its message says why")
 
 
 @contextmanager

@@ -45,6 +45,26 @@ def test_a_conversion_that_was_half_done(trained, twin, tmp_path):
     assert found.odd == ("q: interleaved", "k: halves") and found.weights == "" and found.contradicts
 
 
+@pytest.mark.parametrize("block", [1, 32])
+def test_scales_are_multiplied_in(block, trained, twin, tmp_path):
+    """Rows, or blocks of rows, in float8, which use more or less of its range: the same weights by their scales."""
+    for folder, layout in ((trained, "halves"), (twin, "interleaved")):
+        tensors = {}
+        for name, tensor in tensors_of(folder).items():
+            if name.endswith(("q_proj.weight", "k_proj.weight")):
+                blocks = tensor.unflatten(0, (-1, block))
+                scale = blocks.abs().amax((1, 2)) / 448 * 2.0 ** torch.randint(0, 6, (len(blocks),))
+                tensors[f"{name}_scale_inv"] = scale[:, None]
+                tensor = (blocks / scale[:, None, None]).flatten(0, 1).to(torch.float8_e4m3fn)
+            tensors[name] = tensor
+        config = {
+            **json.loads((folder / "config.json").read_text()),
+            "quantization_config": {"weight_block_size": [32, 64]},
+        }
+        found = detect(write_folder(tmp_path / layout, config, tensors))
+        assert (found.weights, found.odd) == (layout, ())
+
+
 def test_a_mark_is_believed_and_checked(trained, twin):
     (twin / "phasor.json").write_text('{"layout": "interleaved"}')
     found = detect(twin)
@@ -56,6 +76,19 @@ def test_a_text_is_read_as_bytes_where_there_is_no_tokenizer(trained):
     found = detect(trained, text="def f(x):\n    return x\n" * 9).text
     assert found["tokens"] == 9 * 23 and found["loss"].keys() == {"halves", "interleaved"}
     assert found["layout"] in ("", "halves")  # a model that learned so little may not tell
+
+
+def test_a_text_that_decides_nothing(trained, monkeypatch):
+    from phasor.checkpoints import logits
+
+    pytest.importorskip("transformers")
+    with pytest.raises(ValueError, match="text must have at least 3 tokens to decide a layout, got 2"):
+        detect(trained, text="ab")
+    monkeypatch.setattr(
+        logits, "logits_of", lambda config, state, tokens: torch.full((1, tokens.shape[1], 256), torch.nan)
+    )
+    with pytest.raises(ValueError, match=r"model: the losses of the text must be finite, got nan in halves"):
+        detect(trained, text="abcdef")
 
 
 def test_a_text_decides(shared_data, tmp_path):

@@ -1,5 +1,6 @@
 """A disk that is full or cannot be written, a target in the way: one clear error, and nothing is lost."""
 
+import errno
 import os
 import subprocess
 from pathlib import Path
@@ -124,10 +125,51 @@ def test_another_conversion_does_not_replace_one_that_was_killed_at_the_end(sour
 
 
 def test_two_at_once(source, tmp_path):
-    from phasor.checkpoints.staging import Staging
+    from phasor.checkpoints.disk import alone
 
-    with Staging(tmp_path / "out").locked(), pytest.raises(ValueError, match="another process converts into it now"):
+    folder = synthetic.copy(source, tmp_path / "model")
+    busy = pytest.raises(ValueError, match=r"(out.phasor-partial|model): another process is at work here; wait for it")
+    with alone(tmp_path / "out.phasor-partial"), busy:
         convert(source, tmp_path / "out", to="interleaved")
+    with alone(folder), busy:
+        convert_in_place(folder, to="interleaved")
+    convert_in_place(folder, to="interleaved")
+    convert(source, tmp_path / "out", to="interleaved")
+    assert contents(folder) == contents(tmp_path / "out") and sorted(p.name for p in tmp_path.iterdir()) == [
+        "model",
+        "out",
+    ]
+
+
+def test_a_lock_whose_owner_has_just_gone_keeps_nobody_out(tmp_path, monkeypatch):
+    """It is deleted between our opening it and our holding it: another one is made, and held."""
+    from phasor.checkpoints import disk
+
+    theirs, calls = disk.fcntl.flock, []
+
+    def late(file, how):
+        if not calls:
+            (tmp_path / disk.LOCK).unlink()
+        calls.append(file)
+        theirs(file, how)
+
+    monkeypatch.setattr(disk.fcntl, "flock", late)
+    with disk.alone(tmp_path), pytest.raises(ValueError, match="another process is at work here"), disk.alone(tmp_path):
+        pass
+    assert len(calls) == 3 and not list(tmp_path.iterdir())
+
+
+def test_a_file_system_without_locks(source, tmp_path, monkeypatch):
+    """Lustre and NFS may have none; that is no other process."""
+    from phasor.checkpoints import disk
+
+    def none(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(disk.fcntl, "flock", none)
+    convert(source, tmp_path / "out", to="interleaved")
+    convert_in_place(synthetic.copy(source, tmp_path / "model"), to="interleaved")
+    assert contents(tmp_path / "out") == contents(tmp_path / "model")
 
 
 def test_a_source_that_changes_meanwhile(source, tmp_path):

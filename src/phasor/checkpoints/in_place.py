@@ -4,15 +4,17 @@ import os
 from pathlib import Path
 from typing import Any
 
+from .disk import alone, check_room, sync_folder, write_file
 from .following import following
 from .formats.safetensors_file import read_header
-from .formats.transformers import CONFIG, MARK, as_json, mark_file
+from .formats.transformers import CONFIG, mark_file
+from .output import as_json
 from .plan import Plan, make_plan
-from .proof import PROOF, check_scores
-from .staging import check_room, sync_folder, write_file
+from .proof import check_tokens, compared
+from .source import MARK, PROOF
 from .stored import Stored, Tensor
 from .stream import Tell
-from .undo import JOURNAL, Change, alone, apply, read_journal, write_journal
+from .undo import JOURNAL, Change, apply, read_journal, write_journal
 
 ASIDE = f"{CONFIG}.phasor-in-place"  # without its config no program takes the folder for a whole model
 
@@ -24,6 +26,7 @@ def convert_in_place(
     source_layout: str | None = None,
     part: str | None = None,
     proof: bool = True,
+    token_ids: list[int] | None = None,
     tell: Tell = lambda done: None,
 ) -> dict[str, Any]:
     """Move the pairs of a transformers checkpoint to another layout in its own safetensors files. Returns the proof.
@@ -31,7 +34,7 @@ def convert_in_place(
     The original bytes of what moves are first kept in a journal in the folder, which needs that much room; then they
     are written in their new order, attention scores are compared in float64, and the journal is removed. A run that was
     killed is finished by the next one. Meanwhile ``config.json`` has another name, so that nothing loads a model that
-    is half of each.
+    is half of each. ``token_ids``: also compare the logits, with models that transformers builds.
 
     Raises ``ValueError`` for other formats and for files that are links or have several names (a hub's cache), which
     others may share, and if the scores differ; then every byte is put back.
@@ -47,11 +50,13 @@ def convert_in_place(
                     f"{folder}: a conversion to {about['to']!r} was interrupted here; finish it first: --in-place --to "
                     f"{about['to']}"
                 )
-            return _finish(folder, proof, tell)
+            check_tokens(about["source_config"], token_ids, proof)
+            return _finish(folder, proof, token_ids, tell)
         plan = make_plan(folder, to, source_layout=source_layout, part=part)
         _check(plan)
+        check_tokens(plan.source.config, token_ids, proof)
         _keep(plan, to, tell)
-        return _finish(folder, proof, tell)
+        return _finish(folder, proof, token_ids, tell)
 
 
 def _check(plan: Plan) -> None:
@@ -80,7 +85,7 @@ def _keep(plan: Plan, to: str, tell: Tell) -> None:
     write_journal(plan.source.path, about, stored, tell)
 
 
-def _finish(folder: Path, proof: bool, tell: Tell) -> dict[str, Any]:
+def _finish(folder: Path, proof: bool, token_ids: list[int] | None, tell: Tell) -> dict[str, Any]:
     """All that is left to do once the journal is whole; may be called again and again."""
     about, changes = read_journal(folder)
     if not (folder / ASIDE).exists():
@@ -88,7 +93,7 @@ def _finish(folder: Path, proof: bool, tell: Tell) -> dict[str, Any]:
         sync_folder(folder)
     apply(changes, tell)
     try:
-        scores = _proved(folder, about, changes) if proof else None
+        proved = _proved(folder, about, changes, token_ids) if proof else {}
     except ValueError:
         apply(changes, tell, back=True)
         os.rename(folder / ASIDE, folder / CONFIG)
@@ -98,7 +103,7 @@ def _finish(folder: Path, proof: bool, tell: Tell) -> dict[str, Any]:
         write_file(folder / MARK, mark_file(about["mark"]))
     else:
         (folder / MARK).unlink(missing_ok=True)
-    report = {"in_place": True, "layouts": about["layouts"], "moved": sorted(changes), "scores": scores}
+    report = {"in_place": True, "layouts": about["layouts"], "moved": sorted(changes), **proved}
     if proof:
         write_file(folder / PROOF, as_json(report))
     else:  # one of an earlier conversion would be of other weights
@@ -110,11 +115,14 @@ def _finish(folder: Path, proof: bool, tell: Tell) -> dict[str, Any]:
     return report
 
 
-def _proved(folder: Path, about: dict[str, Any], changes: dict[str, Change]) -> dict[str, Any]:
-    """Scores through the bytes in the journal and through those in the files."""
+def _proved(
+    folder: Path, about: dict[str, Any], changes: dict[str, Change], token_ids: list[int] | None
+) -> dict[str, Any]:
+    """Scores, and logits if asked, through the bytes in the journal and through those in the files."""
     after: dict[str, Tensor] = {}
     for name in about["files"]:
         after |= read_header(folder / name).tensors
     before = after | {name: change.before for name, change in changes.items()}
-    found = following(folder, about["source_config"], after, about["part"])
-    return check_scores(found, about["layouts"], before, after, folder)
+    config, layouts = about["source_config"], about["layouts"]
+    found = following(folder, config, after, about["part"])
+    return compared(found, config, layouts, before, after, folder, token_ids)

@@ -1,44 +1,63 @@
 """The logits of both sides, in the model that transformers builds from the config, on given tokens."""
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from .following import Following
-from .permutation import in_words, order_of, reorder
-from .plan import Plan
-from .scores import TORCH
+from .permutation import PAIRS, in_words, order_of, reorder
 from .smooth import SURE
 from .source import Source
-from .stored import Tensor
+from .stored import BLOCKS, TORCH, Tensor
 from .stream import load
+from .words import first_line
 
-LONGEST = 1024  # tokens of a text that are read
+LONGEST, FEWEST = 1024, 3  # tokens of a text that are read, and that give a deviation
 
 
-def compare_logits(plan: Plan, result: Source, token_ids: list[int]) -> dict[str, Any]:
-    """The largest difference of the logits; a sentence where transformers does not build the model.
+def compare_logits(
+    found: Following,
+    config: dict[str, Any],
+    layouts: Sequence[str],
+    source: Mapping[str, Tensor],
+    result: Mapping[str, Tensor],
+    token_ids: list[int],
+) -> dict[str, Any]:
+    """That the logits of both sides are equal to the bit; a sentence where transformers does not build the model.
 
     The tensors of each side are brought to the layout that the model reads, in memory. Raises ``ValueError`` if the
     logits differ.
     """
-    logits = []
-    for tensors, word in ((plan.source.tensors, plan.layouts[0]), (result.tensors, plan.layouts[1])):
+    tokens, logits = torch.tensor([token_ids]), []
+    for tensors, word in zip((source, result), layouts, strict=True):
         try:
-            model = build(plan.source.config, native_state(plan.found, tensors, word))
-        except (ValueError, KeyError, ImportError, RuntimeError) as error:
-            return {"compared": False, "why": f"transformers does not build it: {str(error).splitlines()[0]:.200}"}
-        with torch.no_grad():
-            logits.append(model(torch.tensor([token_ids])).logits.double())
-    difference = float((logits[0] - logits[1]).abs().max())
-    if not torch.equal(logits[0].nan_to_num(), logits[1].nan_to_num()):
+            logits.append(logits_of(config, native_state(found, tensors, word), tokens))
+        except ValueError as error:
+            return {"compared": False, "why": str(error)}
+    before, after = logits
+    equal = torch.isclose(before, after, rtol=0, atol=0, equal_nan=True)
+    if not equal.all():
+        difference = float((before - after)[~equal].abs().max())
         raise ValueError(f"logits of both sides must be equal, got a difference of {difference:.3g}")
-    return {"compared": True, "token_ids": token_ids, "largest_difference": difference}
+    wild = int((~before.isfinite()).sum())
+    return {"compared": True, "token_ids": token_ids, "largest_difference": 0.0, "not_finite": wild}
 
 
-def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
-    """The model that transformers builds from a config, with these tensors; ``ValueError`` if they are not all."""
+def logits_of(config: dict[str, Any], state: dict[str, torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
+    """``[1, n, vocab]`` of the model that transformers builds, float64; ``ValueError`` for whatever it raises."""
+    try:
+        with torch.no_grad():
+            logits: torch.Tensor = _build(config, state)(tokens).logits.double()
+    except Exception as error:  # a config that its code does not take may raise anything
+        raise ValueError(f"transformers does not run it: {first_line(error)}") from None
+    return logits
+
+
+def _build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
+    """The model with these tensors; ``ValueError`` if they are not all."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     made = AutoConfig.for_model(**config)
@@ -55,27 +74,30 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
 def losses_of(source: Source, found: Following, text: str) -> dict[str, Any]:
     """The mean loss of the model on a text in each layout, and the layout that decides, ``""`` if none does.
 
-    Raises ``ValueError`` if transformers does not build the model, or there is no tokenizer for it.
+    Raises ``ValueError`` if transformers does not run the model, if there is no tokenizer for it, and where the text is
+    too short or the losses are not finite.
     """
     try:
         tokens = _tokens(source, text)
-    except (KeyError, ImportError, OSError) as error:
-        raise ValueError(f"{source.path}: has no tokenizer that works: {str(error).splitlines()[0]:.200}") from None
+    except Exception as error:  # a tokenizer's file that is damaged may raise anything
+        raise ValueError(f"{source.path}: has no tokenizer that works: {first_line(error)}") from None
     return losses_on(source, found, tokens[:, :LONGEST])
 
 
 def losses_on(source: Source, found: Following, tokens: torch.Tensor) -> dict[str, Any]:
     """`losses_of` of tokens ``[1, n]``. The layouts are compared token by token, so that few of them suffice."""
-    try:
-        means, each = {}, []
-        for word in ("halves", "interleaved"):
-            model = build(source.config, native_state(found, source.tensors, word))
-            with torch.no_grad():
-                logits = model(tokens).logits[0, :-1].double()
-            each.append(torch.nn.functional.cross_entropy(logits, tokens[0, 1:], reduction="none"))
-            means[word] = float(each[-1].mean())
-    except (KeyError, ImportError, OSError) as error:
-        raise ValueError(f"{source.path}: cannot be run by transformers: {str(error).splitlines()[0]:.200}") from None
+    if tokens.shape[1] < FEWEST:
+        raise ValueError(f"text must have at least {FEWEST} tokens to decide a layout, got {tokens.shape[1]}")
+    means, each = {}, []
+    for word in PAIRS:
+        try:
+            logits = logits_of(source.config, native_state(found, source.tensors, word), tokens)
+        except ValueError as error:
+            raise ValueError(f"{source.path}: {error}") from None
+        each.append(torch.nn.functional.cross_entropy(logits[0, :-1], tokens[0, 1:], reduction="none"))
+        means[word] = float(each[-1].mean())
+        if not math.isfinite(means[word]):
+            raise ValueError(f"{source.path}: the losses of the text must be finite, got {means[word]} in {word}")
     ahead = each[1] - each[0]
     z = float(ahead.mean() / (ahead.std() / len(ahead) ** 0.5).clamp(min=1e-12))
     layout = "" if not abs(z) > SURE else "halves" if z > 0 else "interleaved"
@@ -93,7 +115,7 @@ def _tokens(source: Source, text: str) -> torch.Tensor:
     return found
 
 
-def native_state(found: Following, tensors: Any, word: str) -> dict[str, torch.Tensor]:
+def native_state(found: Following, tensors: Mapping[str, Tensor], word: str) -> dict[str, torch.Tensor]:
     """All tensors of one side, in the layout that the model's own code reads."""
     state = {name: as_torch(tensor) for name, tensor in tensors.items()}
     for attention in found.attentions:
@@ -107,6 +129,8 @@ def native_state(found: Following, tensors: Any, word: str) -> dict[str, torch.T
 
 
 def as_torch(tensor: Tensor) -> torch.Tensor:
-    """A whole tensor."""
+    """A whole tensor; ``ValueError`` for a dtype that torch does not have."""
+    if tensor.dtype not in TORCH:
+        raise ValueError(f"{tensor.dtype.removeprefix(BLOCKS)} is no dtype of torch")
     data = np.array(load(tensor).reshape(-1))
     return torch.from_numpy(data).view(TORCH[tensor.dtype]).reshape(tensor.shape)

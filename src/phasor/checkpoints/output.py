@@ -1,8 +1,10 @@
 """What is to be written: files as rows of segments: bytes at hand, a range to copy, or a tensor to reorder."""
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .following import Move
 from .opening import size_of
@@ -76,3 +78,8 @@ def _follows(first: Range, second: Range) -> bool:
 def whole_file(path: Path) -> Range:
     """A file to copy as it is."""
     return Range(path, 0, size_of(path))
+
+
+def as_json(data: Any) -> bytes:
+    """A JSON file for people; ``ValueError`` for numbers that are not finite, which JSON has not."""
+    return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()

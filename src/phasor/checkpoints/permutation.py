@@ -16,7 +16,8 @@ from ..layout import Layout
 from ..weights import Piece
 
 Order = npt.NDArray[np.int64]
-WORDS = ("halves", "interleaved", "native")
+PAIRS = ("halves", "interleaved")
+WORDS = (*PAIRS, "native")
 
 
 def in_words(layout: Layout, word: str) -> Layout:

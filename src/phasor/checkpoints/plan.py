@@ -10,15 +10,12 @@ from typing import Any
 
 from .following import Following, Move, following, moves
 from .formats import FORMATS, read
-from .formats.transformers import MARK
 from .opening import opened
 from .output import Output, Range, Reordered, whole_file
-from .permutation import in_words, word_of
-from .source import Source
+from .permutation import WORDS, in_words, word_of
+from .source import MARK, Source
 from .stored import BITS, BLOCKS
 from .words import counted, in_units
-
-LAYOUTS = ("halves", "interleaved", "native")
 
 
 @dataclass(frozen=True)
@@ -120,15 +117,15 @@ def make_plan(
     ``source_layout`` says how the pairs lie where that is known better. ``part`` of a composite model: without it, its
     text model. Raises ``ValueError`` for a source that is damaged or not understood, and where nothing would change.
     """
-    if to not in (*LAYOUTS, *FORMATS):
-        raise ValueError(f"to must be a layout ({', '.join(LAYOUTS)}) or a format ({', '.join(FORMATS)}), got {to!r}")
+    if to not in (*WORDS, *FORMATS):
+        raise ValueError(f"to must be a layout ({', '.join(WORDS)}) or a format ({', '.join(FORMATS)}), got {to!r}")
     source = read(Path(path), allow_pickle=allow_pickle)
     if source_layout is not None:
         source = _told(source, source_layout)
     found = following(source.folder, source.config, source.tensors, part)
-    form = source.format if to in LAYOUTS else to
-    target = to if to in LAYOUTS and form == "transformers" else FORMATS[form].layout_for(found)
-    if to in LAYOUTS and to not in ("native", target):
+    form = source.format if to in WORDS else to
+    target = to if to in WORDS and form == "transformers" else FORMATS[form].layout_for(found)
+    if to in WORDS and to not in ("native", target):
         raise ValueError(f"{source.path}: the format {form} is read in {target}, and has no place to say {to}")
     before, after = (plain_word(found, word) for word in (source.layout, target))
     if before == after and form == source.format and source.keep.get("safe", True):
@@ -169,8 +166,8 @@ def marked(found: Following, form: str, layout: str) -> str:
 
 
 def _told(source: Source, layout: str) -> Source:
-    if layout not in LAYOUTS:
-        raise ValueError(f"source layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
+    if layout not in WORDS:
+        raise ValueError(f"source layout must be one of {', '.join(WORDS)}, got {layout!r}")
     if source.format not in ("transformers", "gguf"):
         raise ValueError(f"source layout is what the format {source.format} says, {source.layout}; leave it out")
     return replace(source, layout=layout, why="as you said")

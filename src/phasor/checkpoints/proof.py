@@ -25,7 +25,6 @@ from .source import Source
 from .stored import Stored, Tensor
 from .stream import Bytes, blocks, load
 
-PROOF = "phasor-proof.json"
 TOLERANCE = 1e-12  # of the largest score: sums of a few thousand products in float64
 STEP = 2**18  # both sides stay in cache while they are compared
 
@@ -45,14 +44,10 @@ def prove(plan: Plan, folder: Path, *, token_ids: list[int] | None = None) -> di
         "to": {"format": plan.format, "layout": plan.layouts[1]},
         "tensors": {"byte_identical": len(source.tensors) - len(plan.moves), "moved": len(plan.moves)},
         "not_finite": wild,
-        "scores": check_scores(plan.found, plan.layouts, source.tensors, result.tensors, folder),
         "moved": {name: move.what for name, move in plan.moves.items()},
     }
-    if token_ids is not None:
-        from .logits import compare_logits
-
-        report["logits"] = compare_logits(plan, result, token_ids)
-    return report
+    sides = source.tensors, result.tensors
+    return report | compared(plan.found, source.config, plan.layouts, *sides, folder, token_ids)
 
 
 def _check_names(source: Source, result: Source, folder: Path) -> None:
@@ -104,6 +99,36 @@ def _runs(tensor: Tensor) -> Iterator[Bytes]:
         for at in range(0, tensor.size, STEP):
             size = min(STEP, tensor.size - at)
             yield np.frombuffer(read_at(fd, tensor.offset + at, size, tensor.file), np.uint8)
+
+
+def check_tokens(config: Mapping[str, Any], token_ids: Sequence[int] | None, proof: bool) -> None:
+    """Raises ``ValueError`` for tokens that the model does not have, and where there will be no proof to use them."""
+    if token_ids is None:
+        return
+    if not proof:
+        raise ValueError("token_ids are compared in the proof, and there is none; leave one of them out")
+    vocab = config.get("vocab_size")
+    if not token_ids or (isinstance(vocab, int) and not 0 <= min(token_ids) <= max(token_ids) < vocab):
+        below = f", below the vocab_size of {vocab}" if vocab else ""
+        raise ValueError(f"token_ids must be numbers of tokens from 0{below}, got {list(token_ids)!r:.200}")
+
+
+def compared(
+    found: Following,
+    config: dict[str, Any],
+    layouts: Sequence[str],
+    source: Mapping[str, Tensor],
+    result: Mapping[str, Tensor],
+    folder: Path,
+    token_ids: list[int] | None,
+) -> dict[str, Any]:
+    """``scores``, and ``logits`` where tokens are given; ``ValueError`` says what is not equal."""
+    report = {"scores": check_scores(found, layouts, source, result, folder)}
+    if token_ids is not None:
+        from .logits import compare_logits
+
+        report["logits"] = compare_logits(found, config, layouts, source, result, token_ids)
+    return report
 
 
 def check_scores(

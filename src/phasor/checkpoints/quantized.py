@@ -1,6 +1,6 @@
 """Quantized weights: scales that follow their rows, and containers whose rows cannot be permuted in place."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,11 @@ def refuse_quantized(folder: Path, shapes: Shapes, weights: Weights) -> None:
                 )
 
 
+def row_scales(name: str, tensors: Collection[str]) -> list[str]:
+    """The tensors that hold the scales of a weight's rows."""
+    return [scale for ending in ROW_SCALES if (scale := name.removesuffix(".weight") + ending) in tensors]
+
+
 def scales_of(
     folder: Path, name: str, axis: int, order: Order, tensors: Mapping[str, Tensor], blocks: Any
 ) -> dict[str, Order]:
@@ -43,10 +48,8 @@ def scales_of(
     One scale per tensor stays; one per row follows its row; one per block of rows stays if no row leaves its block.
     Raises ``ValueError`` where one does, and for scales of another shape.
     """
-    module, moved = name.removesuffix(".weight"), {}
-    for scale in (f"{module}{ending}" for ending in ROW_SCALES):
-        if scale not in tensors:
-            continue
+    moved = {}
+    for scale in row_scales(name, tensors):
         shape, rows = tensors[scale].shape, tensors[name].shape[0]
         if axis != 0:
             raise ValueError(f"{folder}: {scale}: scales of a weight whose columns move are not known")

@@ -1,14 +1,20 @@
 """`convert`: a plan carried out, proved and committed, or nothing."""
 
-import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..processes import Group, process_group
+from .disk import alone, check_room, write_file
+from .opening import read_json
+from .output import as_json
 from .plan import Plan, make_plan
-from .proof import PROOF, prove
-from .staging import JOURNAL, Staging, check_room, write_file
+from .proof import check_tokens, prove
+from .source import OURS, PROOF
+from .staging import Staging
 from .stream import Tell
 
 
@@ -33,56 +39,66 @@ def convert(
     grow in ``target`` + ``".phasor-partial"``, are proved there, and become ``target`` in one rename; a run that was
     killed is taken up by the next one. An existing ``target`` is replaced only with ``force``, and only if it holds
     nothing that this conversion does not write. ``tell`` is told how many bytes were written. Under torchrun the files
-    are shared among the processes. ``token_ids``: also compare the logits, with models that transformers builds.
+    are shared among the processes; all return when the target is there, the first one with the proof. ``token_ids``:
+    also compare the logits, with models that transformers builds.
 
     Raises ``ValueError`` for a source that is refused, and if the proof fails; ``OSError`` if a disk is full.
     """
     plan = plan or make_plan(
         source, to, source_layout=source_layout, part=part, allow_pickle=allow_pickle, options=options
     )
-    at = Path(target)
-    check_target(plan, at, force)
-    with process_group() as group:
-        staging = Staging(at)
-        if group.rank:
-            group.barrier()
+    check_tokens(plan.source.config, token_ids, proof)
+    with process_group() as group, ExitStack() as held:
+        staging = Staging(Path(target))
+        with group.together():
+            done = group.first and _begun(plan, staging, force, held)
+        if group.total(torch.tensor(int(done))):
+            return _left(staging) if group.first else {}
+        with group.together():
             _write_share(staging, plan, group, tell)
-            group.barrier()
-            return {}
-        at.parent.mkdir(parents=True, exist_ok=True)
-        with staging.locked():
-            if staging.prepare(plan.fingerprint()):
-                done: dict[str, Any] = json.loads((at / PROOF).read_text()) if (at / PROOF).exists() else {}
-                staging.clear()
-                return done
-            check_room(staging.folder, sum(output.size for output in staging.missing(plan.outputs)))
-            group.barrier()
-            _write_share(staging, plan, group, tell)
-            group.barrier()
-            if staging.missing(plan.outputs):
-                raise ValueError(f"{staging.files}: lacks files that another process was to write; run it again")
-            _check_unchanged(plan, staging)
-            try:
-                report = prove(plan, staging.files, token_ids=token_ids) if proof else {}
-            except ValueError:  # what is wrong must not be taken up by the next run
-                staging.clear()
-                raise
-            if report:
-                write_file(staging.files / PROOF, (json.dumps(report, indent=1) + "\n").encode())
-            staging.commit()
-            return report
+        with group.together():
+            return _ended(plan, staging, proof, token_ids) if group.first else {}
+
+
+def _begun(plan: Plan, staging: Staging, force: bool, held: ExitStack) -> bool:
+    """Whether all is committed already; else the folder is ready to be written, and locked until ``held`` ends."""
+    check_target(plan, staging.target, force)
+    staging.target.parent.mkdir(parents=True, exist_ok=True)
+    held.enter_context(alone(staging.folder))
+    if staging.prepare(plan.fingerprint()):
+        return True
+    check_room(staging.folder, sum(output.size for output in staging.missing(plan.outputs)))
+    return False
+
+
+def _left(staging: Staging) -> dict[str, Any]:
+    """The proof of a run that was killed after its last step."""
+    path = staging.target / PROOF
+    staging.clear()
+    return read_json(path) if path.exists() else {}
+
+
+def _ended(plan: Plan, staging: Staging, proof: bool, token_ids: list[int] | None) -> dict[str, Any]:
+    """All files are there: they are proved, and become the target."""
+    if staging.missing(plan.outputs):
+        raise ValueError(f"{staging.files}: lacks files that another process was to write; run it again")
+    if plan.fingerprint() != staging.plan:  # a mixture would look whole
+        raise ValueError(f"{plan.source.path}: changed while it was converted; run it again")
+    try:
+        report = prove(plan, staging.files, token_ids=token_ids) if proof else {}
+    except ValueError:  # what is wrong must not be taken up by the next run
+        staging.clear()
+        raise
+    if report:
+        write_file(staging.files / PROOF, as_json(report))
+    staging.commit()
+    return report
 
 
 def _write_share(staging: Staging, plan: Plan, group: Group, tell: Tell) -> None:
     """This process's share of the files: every ``size``-th, the largest first."""
     ordered = sorted(plan.outputs, key=lambda output: -output.size)
     staging.write(staging.missing(tuple(ordered[group.rank :: group.size])), tell)
-
-
-def _check_unchanged(plan: Plan, staging: Staging) -> None:
-    """The source must be what it was when it was read: a mixture would look whole."""
-    if plan.fingerprint() != json.loads((staging.folder / JOURNAL).read_text())["plan"]:
-        raise ValueError(f"{plan.source.path}: changed while it was converted; run it again")
 
 
 def check_target(plan: Plan, target: Path, force: bool) -> None:
@@ -102,6 +118,6 @@ def check_target(plan: Plan, target: Path, force: bool) -> None:
         return
     if not force:
         raise ValueError(f"{target}: exists; choose another name, or replace it with --force (force=True)")
-    foreign = held - {output.name for output in plan.outputs} - {PROOF, "phasor.json"}
+    foreign = held - {output.name for output in plan.outputs} - {*OURS}
     if foreign:
         raise ValueError(f"{target}: holds {min(foreign)}, which this conversion does not write; empty it yourself")

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from .following import Attention
-from .permutation import in_words, turned
-from .scores import Floats, rows_of, values_of
-from .stored import Stored, Tensor
+from .heads import Floats, gains_of, heads_of
+from .permutation import PAIRS, in_words, turned
+from .stored import Tensor
 
-WORDS = ("halves", "interleaved")
 SURE, AHEAD = 4.0, 2.0  # of z: to be believed, and before the other layout
 PAIRINGS = 200
 FEWEST = 4  # pairs; fewer have no course
@@ -22,23 +21,12 @@ FEWEST = 4  # pairs; fewer have no course
 
 def energies(attention: Attention, tensors: Mapping[str, Tensor], kind: str) -> Floats | None:
     """The weight of every channel that turns, ``[heads, channels]``; None where there are no whole rows of it."""
-    mine = [p for p in attention.pieces if p.kind in (kind, "qk")]
-    found: list[Floats] = []
-    for piece in (p for p in mine if p.role == "weight" and p.axis == 0):
-        tensor = tensors[piece.tensor]
-        whole = None if isinstance(tensor, Stored) else values_of(tensor)
-        for start in piece.starts:
-            rows = slice(start, start + piece.width)
-            weight = whole[rows] if whole is not None else rows_of(tensor, rows)  # type: ignore[arg-type]
-            found.append(np.square(weight.reshape(piece.width, -1)).sum(1))
+    found = [np.square(weight).sum(1) for weight in heads_of(attention, tensors, kind)]
     if not found:
         return None
     x = np.stack(found)
-    for piece in (p for p in mine if p.role == "norm" and p.tensor.endswith("weight")):
-        values = values_of(tensors[piece.tensor]).reshape(-1)
-        gains = np.stack([values[s : s + piece.width] for s in piece.starts])
-        if len(x) % len(gains) == 0:
-            x = x * np.square(np.repeat(gains, len(x) // len(gains), axis=0))
+    if (gains := gains_of(attention, tensors, kind, len(x))) is not None:
+        x = x * np.square(gains)
     return x if np.isfinite(x).all() and (x > 0).all() else None
 
 
@@ -59,7 +47,7 @@ def z_of(attention: Attention, channels: Floats) -> dict[str, float]:
     if null.std() == 0:
         return {}
     found = {}
-    for word in WORDS:
+    for word in PAIRS:
         order = turned(in_words(attention.spec.layout, word)).channels()
         a, b = channels[:, order[: count // 2]], channels[:, order[count // 2 :]]
         found[word] = float((null.mean() - roughness(a + b)) / null.std())
@@ -73,7 +61,7 @@ def together(zs: list[dict[str, float]]) -> dict[str, float]:
     {'halves': 6.0, 'interleaved': 0.0}
     """
     held = [z for z in zs if z]
-    return {word: sum(z[word] for z in held) / len(held) ** 0.5 for word in WORDS} if held else {}
+    return {word: sum(z[word] for z in held) / len(held) ** 0.5 for word in PAIRS} if held else {}
 
 
 def verdict(z: Mapping[str, float]) -> str:
@@ -84,5 +72,5 @@ def verdict(z: Mapping[str, float]) -> str:
     """
     if not z:
         return ""
-    best, other = sorted(WORDS, key=lambda word: -z[word])
+    best, other = sorted(PAIRS, key=lambda word: -z[word])
     return best if z[best] > SURE and z[best] - z[other] > AHEAD else ""

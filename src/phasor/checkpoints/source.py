@@ -11,7 +11,8 @@ from .stored import Tensor
 WEIGHTS = (".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".gguf", ".ggml", ".h5", ".msgpack", ".onnx", ".npz",
     ".safetensors.index.json", ".bin.index.json", ".tflite", ".ot", ".onnx_data", ".mar", ".partial")  # fmt: skip
 METADATA = "metadata.gguf"  # of a GGUF file that was converted
-OURS = ("phasor.json", "phasor-proof.json")
+MARK, PROOF = "phasor.json", "phasor-proof.json"
+OURS = (MARK, PROOF)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,21 +5,18 @@ bytes of every tensor that moves. It has this name only when it is whole. Until 
 the conversion is done again from it, however far it came.
 """
 
-import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .disk import settle, sync_folder
 from .following import Move
 from .opening import opened, parse_json, read_at
 from .output import Reordered
-from .staging import sync_folder
 from .stored import Stored
 from .stream import Tell, blocks, copy, write_all
 
@@ -85,14 +82,8 @@ def read_journal(folder: Path) -> tuple[dict[str, Any], dict[str, Change]]:
 
 def apply(changes: Mapping[str, Change], tell: Tell, *, back: bool = False) -> None:
     """Write every tensor from its original bytes, reordered, or as it was; on the disk when this returns."""
-    with ThreadPoolExecutor(1) as disk:  # one file is synced while the next is written
-        synced = [disk.submit(_settle, _written(changes, file, tell, back)) for file in _files(changes)]
-    for each in synced:
-        each.result()
-
-
-def _files(changes: Mapping[str, Change]) -> list[Path]:
-    return sorted({change.here.file for change in changes.values()})
+    files = sorted({change.here.file for change in changes.values()})
+    settle((_written(changes, file, tell, back), None) for file in files)
 
 
 def _written(changes: Mapping[str, Change], file: Path, tell: Tell, back: bool) -> int:
@@ -111,24 +102,3 @@ def _written(changes: Mapping[str, Change], file: Path, tell: Tell, back: bool) 
         os.close(fd)
         raise
     return fd
-
-
-def _settle(fd: int) -> None:
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """No other conversion works in the folder meanwhile."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(f"{folder}: another process converts it in place now; wait for it") from None
-        yield
-    finally:
-        os.close(fd)

@@ -45,13 +45,22 @@ def convert(
 
     if not to:
         raise ValueError("--to is missing; name a layout (halves, interleaved, native) or a format (transformers, …)")
+    tokens = None if token_ids is None else _tokens(token_ids)
     if in_place:
-        if target is not None or dry_run:
-            raise ValueError("--in-place has neither a DST nor a --dry-run; plan with --dry-run alone first")
-        report = convert_in_place(source, to=to, source_layout=source_layout, part=part, proof=proof)
-        if proof:
-            print(f"proved   scores equal within {report['scores']['largest_difference']:.1e} of the largest")
-        print(f"written  {source}")
+        given = {
+            "DST": target,
+            "--dry-run": dry_run,
+            "--files": files,
+            "--force": force,
+            "--allow-pickle": allow_pickle,
+        }
+        if idle := [name for name, value in given.items() if value not in (None, False)]:
+            raise ValueError(
+                f"--in-place writes into SRC's own safetensors, and has no use for {', '.join(idle)}; leave it out "
+                "(to see the plan first: --dry-run alone)"
+            )
+        report = convert_in_place(source, to=to, source_layout=source_layout, part=part, proof=proof, token_ids=tokens)
+        print(_said(report, source))
         return
     if files is not None and to != "meta":
         raise ValueError(f"--files is for --to meta, got --to {to}; leave it out")
@@ -62,7 +71,6 @@ def convert(
         return
     if target is None:
         raise ValueError("DST is missing; name a new folder")
-    tokens = None if token_ids is None else _tokens(token_ids)
     with _bar(plan.size) as tell:
         report = run(source, target, to=to, force=force, proof=proof, token_ids=tokens, plan=plan, tell=tell)
     print(_said(report, target))
@@ -86,19 +94,21 @@ def _bar(total: int) -> Iterator[Callable[[int], None]]:
 
 def _said(report: dict[str, Any], target: Path) -> str:
     """The proof in a few lines."""
-    if not report:
-        return f"written  {target}"
-    tensors, scores = report["tensors"], report["scores"]
-    lines = [
-        f"proved   {tensors['byte_identical']} tensors byte for byte, {tensors['moved']} moved and back; scores of "
-        f"{len(scores['attentions'])} attentions equal within {scores['largest_difference']:.1e} of the largest"
-    ]
-    if report["not_finite"]:
-        lines.append(f"  not finite: {sum(report['not_finite'].values())} values, kept as they were")
-    if scores["left_out"]:
-        lines.append(f"  no scores: {', '.join(scores['left_out'][:4])} (without keys of its own, or not finite)")
-    if "logits" in report:
-        found = report["logits"]
+    lines = []
+    if scores := report.get("scores"):
+        tensors = report.get("tensors")
+        moved = (
+            f"{tensors['byte_identical']} tensors byte for byte, {tensors['moved']} moved and back; " if tensors else ""
+        )
+        lines.append(
+            f"proved   {moved}scores of {len(scores['attentions'])} attentions equal within "
+            f"{scores['largest_difference']:.1e} of the largest"
+        )
+        if wild := report.get("not_finite"):
+            lines.append(f"  not finite: {sum(wild.values())} values, kept as they were")
+        if scores["left_out"]:
+            lines.append(f"  no scores: {', '.join(scores['left_out'][:4])} (without keys of its own, or not finite)")
+    if found := report.get("logits"):
         lines.append("  logits equal" if found["compared"] else f"  logits not compared: {found['why']}")
     return "\n".join([*lines, f"written  {target}"])
 

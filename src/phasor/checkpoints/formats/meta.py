@@ -12,7 +12,7 @@ from typing import Any
 from ...models.llama import LLAMA
 from ..following import Move
 from ..opening import read_json
-from ..output import Output, Reordered, Segment, segment
+from ..output import Output, Reordered, Segment, as_json, segment
 from ..source import Source, others
 from ..stored import Stored, Tensor, join
 from ..stream import load
@@ -21,7 +21,6 @@ from .names import META, of_layers, own_names
 from .params import config_of, params_of
 from .pickled import read_pickled
 from .plain import check_plain
-from .transformers import as_json
 
 PARAMS = "params.json"
 FILE = re.compile(r"consolidated\.(\d\d)\.pth")

@@ -11,13 +11,13 @@ from ...models.llama import LLAMA
 from ...models.mistral import MISTRAL
 from ..following import Move
 from ..opening import read_json
-from ..output import Output
+from ..output import Output, as_json
 from ..source import Source, others
 from .names import META, of_layers, own_names
 from .params import config_of, params_of
 from .plain import check_plain
 from .safetensors_file import read_header
-from .transformers import as_json, safetensors_output
+from .transformers import safetensors_output
 
 FILE, PARAMS = "consolidated.safetensors", "params.json"
 

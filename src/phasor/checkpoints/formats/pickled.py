@@ -8,13 +8,10 @@ from typing import Any
 import torch
 
 from ..opening import opened, size_of
-from ..stored import Stored
+from ..stored import TORCH, Stored
+from ..words import first_line
 
-DTYPES = {
-    torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8", torch.int16: "I16", torch.int32: "I32", torch.int64: "I64",
-    torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32", torch.float64: "F64",
-    torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2",
-}  # fmt: skip
+DTYPES = {dtype: word for word, dtype in TORCH.items()}
 MAX_PICKLE = 100 * 2**20
 
 
@@ -31,8 +28,7 @@ def read_pickled(path: Path) -> Mapping[str, Stored]:
         with FakeTensorMode():
             data: Any = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:  # whatever torch's reader raises for damaged bytes
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ValueError(f"{path}: cannot be read through torch's weights_only: {reason:.200}") from None
+        raise ValueError(f"{path}: cannot be read through torch's weights_only: {first_line(error)}") from None
     if not isinstance(data, dict):
         raise ValueError(f"{path}: must hold a dictionary of tensors, got {type(data).__name__}")
     size = size_of(path)

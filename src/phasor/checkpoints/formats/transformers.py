@@ -3,20 +3,20 @@
 Other formats are written in this one with transformers' names; its own files keep their shards, order and headers.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..following import Move
 from ..opening import plain_name, read_json
-from ..output import Output, Segment, merged, segment, whole_file
-from ..source import Source, others
+from ..output import Output, Segment, as_json, merged, segment, whole_file
+from ..permutation import PAIRS
+from ..source import MARK, Source, others
 from ..stored import Stored, Tensor
 from .pickled import read_pickled
 from .safetensors_file import read_header, write_header
 
-CONFIG, MARK = "config.json", "phasor.json"
+CONFIG = "config.json"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 OLD_SINGLE, OLD_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 SHARD = 5 * 10**9
@@ -60,8 +60,8 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
 
 def _marked(path: Path) -> tuple[str, str]:
     layout = read_json(path).get("layout")
-    if layout not in ("halves", "interleaved"):
-        raise ValueError(f"{path}: layout must be 'halves' or 'interleaved', got {layout!r:.40}")
+    if layout not in PAIRS:
+        raise ValueError(f"{path}: layout must be {' or '.join(map(repr, PAIRS))}, got {layout!r:.40}")
     return layout, f"{MARK}: what an earlier conversion wrote"
 
 
@@ -148,7 +148,3 @@ def safetensors_output(file: str, tensors: Mapping[str, Tensor], moves: Mapping[
     """One new safetensors file."""
     head = write_header([(n, t.dtype, t.shape, t.size) for n, t in tensors.items()], {"format": "pt"})
     return Output(file, (head, *merged(segment(t, moves.get(n)) for n, t in tensors.items())))
-
-
-def as_json(data: Any) -> bytes:
-    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
