@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ pytest.importorskip("typer")
 pytest.importorskip("safetensors")
 from phasor import interrupt
 
-SRC = Path(__file__).resolve().parents[1] / "src"
+ROOT = Path(__file__).resolve().parents[1]
+MODULE, FUNCTION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["phasor"].split(":")
 # The command as it is installed; it says when the first of the slow imports begins.
-COMMAND = """
+COMMAND = f"""
 import sys
 class Tell:
     def find_spec(self, name, path=None, target=None):
@@ -24,8 +26,8 @@ class Tell:
             print("importing", flush=True)
 sys.meta_path.insert(0, Tell())
 sys.argv[0] = "phasor"
-from phasor.cli import main
-main()
+from {MODULE} import {FUNCTION}
+{FUNCTION}()
 """
 SECONDS = 120
 
@@ -33,21 +35,11 @@ SECONDS = 120
 @pytest.fixture
 def training(tmp_path):
     """A training that takes hours, as far as its first import."""
-    words = [
-        "lab",
-        "train",
-        "--text",
-        __file__,
-        "--out",
-        str(tmp_path),
-        "--tokens",
-        "1000000000",
-        "--checkpoint-every",
-        "1",
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
+    words = ["lab", "train", "--text", __file__, "--out", str(tmp_path), "--tokens", "1000000000"]
+    words += ["--checkpoint-every", "1", "--dim", "16", "--heads", "2", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *words, "--dim", "16", "--heads", "2", "--json"],
+        [sys.executable, "-c", COMMAND, *words],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the tests may run behind a shell's &
     )  # fmt: skip

@@ -142,12 +142,6 @@ def test_few_pairs_cannot_tell(tmp_path):
     assert detect(folder).z == {} and detect(folder).weights == ""
 
 
-def test_the_command_line(twin, capsys, monkeypatch):
-    import sys
-
-    from phasor.cli import main
-
-    monkeypatch.setattr(sys, "argv", ["phasor", "detect", str(twin), "--json"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 1 and json.loads(capsys.readouterr().out)["weights"] == "interleaved"
+def test_the_command_line(twin, phasor):
+    code, said, _ = phasor("detect", twin, "--json")
+    assert code == 1 and json.loads(said)["weights"] == "interleaved"

@@ -112,6 +112,8 @@ def test_to_dict_shares_nothing_and_holds_each_spec_once() -> None:
             {"temperatures": [{"name": "warm"}] * 3},
             "temperatures must be a dictionary with a 'name' out of .*log_floor",
         ),
+        ({"windows": [4, True, None]}, r"windows\[1\] must be an integer of at least 1, got True"),
+        ({"windows": [-3, 4, None]}, r"windows\[0\] must be an integer of at least 1, got -3"),
         ({"targets": "qk"}, "targets must be a list or tuple, got 'qk'"),
         ({"prefix_tokens": -1}, "prefix_tokens must be an integer of at least 0, got -1"),
         ({"suffix_tokens": 1.5}, r"suffix_tokens must be an integer of at least 0, got 1\.5"),

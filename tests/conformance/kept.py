@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from found_data import found_data
+
 from .conftest import INSTALLED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,10 +19,13 @@ JUDGED_BY = ("src/phasor", "tests/conformance", "tests/configs", "tests/integrat
 
 @cache
 def fingerprint() -> str:
-    """Of all that a result depends on: phasor, the sweep itself, and the version of transformers."""
+    """Of all that a result depends on: phasor, the sweep itself, the version of transformers, and real configs."""
     found = hashlib.sha256(INSTALLED.encode())
     for folder in JUDGED_BY:
         for path in sorted((ROOT / folder).rglob("*.py")):
+            found.update(path.read_bytes())
+    if data := found_data():
+        for path in sorted(data.glob("configs/*/*.json")):
             found.update(path.read_bytes())
     return found.hexdigest()[:16]
 

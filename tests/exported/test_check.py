@@ -1,5 +1,6 @@
 """`phasor check` of ONNX files: what is right is right, every mistake has its name, and what is not read is said."""
 
+import dataclasses
 import json
 import os
 
@@ -10,19 +11,20 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from phasor import read_config  # noqa: E402
 from phasor.onnx import check  # noqa: E402
 
-from .graphs import CONFIGS, FACTOR, HEAD, HEADS, frequencies, grouped, info, model, operators, plain, tables  # noqa: E402
+from .graphs import CONFIGS, FACTOR, HEAD, HEADS, SIZES, frequencies, grouped, info, model, operators, plain, tables  # noqa: E402
 
 
 @pytest.fixture
 def look(tmp_path):
     """The report of a graph against a config, by way of a file."""
 
-    def of(made, name):
+    def of(made, config):
         path = tmp_path / "model.onnx"
         onnx.save(made, path)
-        return check(path, CONFIGS[name])
+        return check(path, CONFIGS[config] if isinstance(config, str) else config)
 
     return of
 
@@ -254,6 +256,15 @@ def config(tmp_path):
     return path
 
 
+def test_a_model_with_temperatures_and_no_rotating_layer(look):
+    config = {"model_type": "llama4_text", **SIZES, "num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]}
+    model = read_config(config)
+    assert model.temperatures[3] is not None
+    bare = dataclasses.replace(model, layers=(None,) * 4)
+    with pytest.raises(ValueError, match="config must have a layer that rotates, got llama4_text with none"):
+        look(operators("halves", *tables("halves")), bare)
+
+
 def test_exit_codes(phasor, tmp_path, config):
     path = tmp_path / "model.onnx"
     onnx.save(operators("halves", *tables("halves")), path)
@@ -275,14 +286,64 @@ def saved_apart(path):
     return onnx.load(path, load_external_data=False)
 
 
+def at(tensor, place):
+    """The values of a tensor, as those of another file."""
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    del tensor.external_data[:]
+    tensor.external_data.add(key="location", value=place)
+
+
 def elsewhere(place):
     def change(path):
         made = saved_apart(path)
         for tensor in made.graph.initializer:
-            tensor.external_data[0].value = place
+            at(tensor, place)
         onnx.save(made, path)
 
     return change
+
+
+def constant(value):
+    return helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.zeros(4, np.float32), value))
+
+
+def in_a_function(place):
+    def change(path):
+        made = operators("halves", *tables("halves"))
+        node = constant("inner")
+        at(node.attribute[0].t, place)
+        made.functions.append(helper.make_function("mine", "Make", [], ["c"], [node], [helper.make_opsetid("", 23)]))
+        made.opset_import.append(helper.make_opsetid("mine", 1))
+        made.graph.node.append(helper.make_node("Make", [], ["made"], domain="mine"))
+        onnx.save(made, path)
+
+    return change
+
+
+def in_a_branch(place, op="If", deep=False):
+    def change(path):
+        made = operators("halves", *tables("halves"))
+        inner = numpy_helper.from_array(np.zeros(4, np.float32), "inner")
+        at(inner, place)
+        body = helper.make_graph(
+            [helper.make_node("Identity", ["inner"], ["y"])], "body", [], [info("y", 1, 4)], [inner]
+        )
+        if deep:
+            again = helper.make_node("If", ["yes"], ["y"], then_branch=body, else_branch=body)
+            body = helper.make_graph([again], "outer", [], [info("y", 1, 4)])
+        bodies = {"body": body} if op == "Loop" else {"then_branch": body, "else_branch": body}
+        made.graph.initializer.append(numpy_helper.from_array(np.array(True), "yes"))
+        made.graph.node.append(helper.make_node(op, ["", "yes"] if op == "Loop" else ["yes"], ["z"], op, **bodies))
+        onnx.save(made, path)
+
+    return change
+
+
+def without_output(path):
+    made = grouped(*tables("halves"))
+    del made.graph.node[0].output[:]
+    onnx.save(made, path)
 
 
 def absent(path):
@@ -333,6 +394,12 @@ def cyclic(path):
         (linked, "which is not in its folder; nothing else is opened"),
         (elsewhere("/etc/passwd"), "which is not in its folder; nothing else is opened"),
         (elsewhere("../weights.bin"), "which is not in its folder; nothing else is opened"),
+        (in_a_function("../weights.bin"), "keeps 'inner' in '../weights.bin', which is not in its folder"),
+        (in_a_function("weights.bin"), "keeps 'inner' in 'weights.bin', which is absent"),
+        (in_a_branch("/etc/passwd"), "keeps 'inner' in '/etc/passwd', which is not in its folder"),
+        (in_a_branch("weights.bin", deep=True), "keeps 'inner' in 'weights.bin', which is absent"),
+        (in_a_branch("../weights.bin", op="Loop"), "keeps 'inner' in '../weights.bin', which is not in its folder"),
+        (without_output, "GroupQueryAttention 'attention' has no output"),
     ],
 )
 def test_files_that_cannot_be_read_are_one_line(phasor, tmp_path, config, make, says):
@@ -346,3 +413,21 @@ def test_files_that_cannot_be_read_are_one_line(phasor, tmp_path, config, make, 
 def test_tables_beside_the_file_are_read(phasor, tmp_path, config):
     saved_apart(tmp_path / "model.onnx")
     assert phasor("check", tmp_path / "model.onnx", "--config", config)[0] == 0
+
+
+def test_a_branch_that_keeps_its_tables_beside_the_file(phasor, tmp_path, config):
+    """The cosines are the constant of a branch: taken from its file, whatever folder the command runs in."""
+    cos, sin = tables("halves")
+    made = operators("halves", cos, sin)
+    made.graph.initializer.remove(next(t for t in made.graph.initializer if t.name == "cos"))
+    made.graph.initializer.append(numpy_helper.from_array(np.array(True), "yes"))
+    kept = numpy_helper.from_array(cos, "kept")
+    at(kept, "weights.bin")
+    identity = helper.make_node("Identity", ["kept"], ["chosen"])
+    body = helper.make_graph([identity], "body", [], [info("chosen", TensorProto.FLOAT, None, None)], [kept])
+    made.graph.node.insert(0, helper.make_node("If", ["yes"], ["cos"], "if", then_branch=body, else_branch=body))
+    onnx.save(made, tmp_path / "model.onnx")
+    (tmp_path / "weights.bin").write_bytes(cos.tobytes())
+    assert phasor("check", tmp_path / "model.onnx", "--config", config)[0] == 0
+    (tmp_path / "weights.bin").write_bytes((0.99 * cos).tobytes())
+    assert phasor("check", tmp_path / "model.onnx", "--config", config)[0] == 1

@@ -3,14 +3,11 @@
 import json
 import random
 import struct
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save
 
-from phasor.cli import main
 from phasor.golden import check
 
 SEEDS = range(130)
@@ -111,7 +108,7 @@ def other_tensors(draw, tensors):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_damaged_tensors_of_others(seed, folder_of, tmp_path, monkeypatch, capsys):
+def test_damaged_tensors_of_others(seed, folder_of, tmp_path, phasor):
     """At the command line: exit code 1 with a finding, or 2 with one line."""
     draw = random.Random(f"other {seed}")
     tensors = load_file(folder_of("llama") / "vectors.safetensors")
@@ -120,19 +117,11 @@ def test_damaged_tensors_of_others(seed, folder_of, tmp_path, monkeypatch, capsy
     if draw.random() < 0.5:
         data = draw.choice((truncated, absurd_header, absurd_shape, empty))(draw, data)
     (tmp_path / "mine.safetensors").write_bytes(data)
-    code, said, err = run(monkeypatch, capsys, folder_of("llama"), tmp_path / "mine.safetensors")
+    code, said, err = phasor("check", folder_of("llama"), "--against", tmp_path / "mine.safetensors")
     assert (code == 1 and "differs" in said and not err) or (code == 2 and not said and err.count("\n") == 1), (
         said + err
     )
     assert len(err) < 1000
-
-
-def run(monkeypatch, capsys, folder: Path, other: Path):
-    monkeypatch.setattr(sys, "argv", ["phasor", "check", str(folder), "--against", str(other)])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    printed = capsys.readouterr()
-    return stop.value.code, printed.out, printed.err
 
 
 def test_a_pack_says_what_it_is(folder_of):

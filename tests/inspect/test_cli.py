@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from phasor.cli import main
-
 LLAMA = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -21,7 +19,8 @@ LLAMA = {
 }
 
 
-def phasor(*args, **env):
+def process(*args, **env):
+    """The command line as a process of its own."""
     command = [sys.executable, "-m", "phasor", *map(str, args)]
     return subprocess.run(
         command, capture_output=True, text=True, encoding="utf-8", env={**os.environ, **env}, timeout=120
@@ -35,9 +34,9 @@ def config(tmp_path) -> Path:
     return path
 
 
-def test_page(config):
-    done = phasor("inspect", config)
-    assert done.returncode == 0 and not done.stderr
+def test_page(config, phasor):
+    code, page, err = phasor("inspect", config)
+    assert code == 0 and not err
     for said in (
         "llama, 2 of 2 layers rotate, 32 query heads, 8 key heads, 8,192 positions",
         "rope_theta → base 500000",
@@ -45,53 +44,62 @@ def test_page(config):
         "wavelengths 6.283",
         "float32 angles are off by",
     ):
-        assert said in done.stdout
-    assert phasor("inspect", config.parent).stdout == done.stdout  # a folder that holds it
+        assert said in page
+    assert phasor("inspect", config.parent)[1] == page  # a folder that holds it
 
 
-def test_json(config):
-    data = json.loads(phasor("inspect", config, "--json").stdout)
+def test_json(config, phasor):
+    data = json.loads(phasor("inspect", config, "--json")[1])
     assert data["layers"] == [0, 0] and data["rotations"][0]["spec"]["base"] == 500000.0
     assert len(data["rotations"][0]["wavelengths"]) == 64
 
 
-def test_plot(config, tmp_path):
-    done = phasor("inspect", config, "--plot", tmp_path / "figures")
-    assert done.returncode == 0
+def test_plot(config, tmp_path, phasor):
+    code, said, _ = phasor("inspect", config, "--plot", tmp_path / "figures")
+    assert code == 0
     for name in ("wavelengths", "decay", "angles"):
         path = tmp_path / "figures" / f"{name}.png"
-        assert path.read_bytes().startswith(b"\x89PNG") and path.name in done.stdout
+        assert path.read_bytes().startswith(b"\x89PNG") and path.name in said
 
 
-def test_diff(config, tmp_path):
+def test_diff(config, tmp_path, phasor):
     other = tmp_path / "other.json"
     other.write_text(json.dumps(LLAMA | {"rope_theta": 10000.0}))
-    done = phasor("inspect", "--diff", config, other)
-    assert done.returncode == 1 and "base: 500000.0  |  10000.0" in done.stdout and "from position" in done.stdout
+    code, said, _ = phasor("inspect", "--diff", config, other)
+    assert code == 1 and "base: 500000.0  |  10000.0" in said and "from position" in said
     same, differs = (phasor("inspect", "--diff", "--json", config, path) for path in (config, other))
-    assert same.returncode == 0 and json.loads(same.stdout)["same"] is True
-    assert differs.returncode == 1 and json.loads(differs.stdout)["same"] is False
+    assert same[0] == 0 and json.loads(same[1])["same"] is True
+    assert differs[0] == 1 and json.loads(differs[1])["same"] is False
+
+
+def test_diff_names_the_width_of_heads(config, tmp_path, phasor):
+    """Their pairs lie otherwise as well, which is not why no tensor fits both."""
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(LLAMA | {"num_attention_heads": 64}))
+    said = phasor("inspect", "--diff", config, other)[1]
+    assert "heads have 128 and 64 channels: no tensor fits both" in said and "paired" not in said
+    config.write_text(json.dumps(LLAMA | {"model_type": "glm", "head_dim": 128}))
+    other.write_text(json.dumps(LLAMA | {"model_type": "glm", "head_dim": 128, "partial_rotary_factor": 0.25}))
+    said = phasor("inspect", "--diff", config, other)[1]
+    assert "64 and 32 channels of a head turn: they disagree at every position but 0" in said and "paired" not in said
 
 
 def test_a_terminal_without_unicode(config):
-    done = phasor("inspect", config, PYTHONIOENCODING="ascii")
+    done = process("inspect", config, PYTHONIOENCODING="ascii")
     assert done.returncode == 0 and "base 500000" in done.stdout
 
 
 def test_a_refusal_is_one_line_and_exit_code_2(tmp_path):
-    done = phasor("inspect", tmp_path / "nowhere.json")
+    done = process("inspect", tmp_path / "nowhere.json")
     assert done.returncode == 2 and not done.stdout
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("phasor: ") and "nowhere.json" in done.stderr
 
 
-def test_refusals(tmp_path, config, monkeypatch, capsys):
+def test_refusals(tmp_path, config, phasor):
     def refused(*args) -> str:
-        monkeypatch.setattr(sys, "argv", ["phasor", *map(str, args)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        printed = capsys.readouterr()
-        assert stop.value.code == 2 and not printed.out
-        return printed.err
+        code, said, err = phasor(*args)
+        assert code == 2 and not said
+        return err
 
     def one_line(*args) -> str:
         said = refused(*args)

@@ -1,7 +1,6 @@
 """`phasor inspect` on every model type of transformers that rotates: a page that says what was read, of which part."""
 
 import json
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 
 from conformance import walk  # imports transformers only when asked
 from phasor import ModelRotary
-from phasor.cli import main
 from phasor.configs import read_parts
 from phasor.inspect import diff, diff_lines, model_facts, read_view, view_dict, view_page
 
@@ -112,13 +110,11 @@ def written(config: dict, path: str) -> bool:
 
 
 @pytest.mark.parametrize("model_type", ["vjepa2", "dinov3_vit", "mistral_large4", "sam3"])
-def test_figures_of_the_unusual(model_type: str, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_figures_of_the_unusual(model_type: str, tmp_path: Path, phasor) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config_of(model_type)))
-    monkeypatch.setattr(sys, "argv", ["phasor", "inspect", str(path), "--plot", str(tmp_path / "figures")])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert not stop.value.code
-    drawn = [Path(line.strip()) for line in capsys.readouterr().out.split("\nfigures\n")[1].splitlines()]
+    code, said, _ = phasor("inspect", path, "--plot", tmp_path / "figures")
+    assert code == 0
+    drawn = [Path(line.strip()) for line in said.split("\nfigures\n")[1].splitlines()]
     assert len(drawn) >= 3 and all(picture.read_bytes().startswith(b"\x89PNG") for picture in drawn)

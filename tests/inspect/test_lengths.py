@@ -7,7 +7,7 @@ import torch
 
 from phasor import ModelRotary, RotarySpec, read_config
 from phasor.inspect import decay, model_facts, page, spec_facts
-from phasor.inspect.numbers import envelope
+from phasor.inspect.envelope import envelope
 from phasor.scaling import Llama3, YaRN
 
 

@@ -1,13 +1,11 @@
 """Composite configs at the command line: which parts are shown, which are named, and how a refusal ends."""
 
 import json
-import sys
 
 import pytest
 
 from phasor import RotarySpec
 from phasor.axes import Axial, Listed
-from phasor.cli import main
 from phasor.inspect import compare, decay
 
 LLAMA = {
@@ -23,86 +21,83 @@ LLAVA = {"model_type": "llava", "text_config": LLAMA, "vision_config": PIXTRAL}
 
 
 @pytest.fixture
-def phasor(tmp_path, monkeypatch, capsys):
-    """Runs a command on configs; returns (exit code, stdout, stderr)."""
+def inspected(phasor, tmp_path):
+    """Look at configs that are given as dictionaries: exit code, output, errors."""
 
     def run(*args):
-        paths = []
+        words = []
         for n, arg in enumerate(args):
             if isinstance(arg, dict):
-                (tmp_path / f"{n}.json").write_text(json.dumps(arg))
-                arg = tmp_path / f"{n}.json"
-            paths.append(str(arg))
-        monkeypatch.setattr(sys, "argv", ["phasor", "inspect", *paths])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        printed = capsys.readouterr()
-        return stop.value.code or 0, printed.out, printed.err
+                words.append(tmp_path / f"{n}.json")
+                words[-1].write_text(json.dumps(arg))
+            else:
+                words.append(arg)
+        return phasor("inspect", *words)
 
     return run
 
 
-def test_the_text_part_is_shown_and_the_others_are_named(phasor):
-    code, out, _ = phasor(LLAVA)
+def test_the_text_part_is_shown_and_the_others_are_named(inspected):
+    code, out, _ = inspected(LLAVA)
     assert code == 0 and "model        llama, 2 of 2 layers rotate" in out and "text_config, one of 2 parts" in out
     assert "\nother parts" in out and "\n  vision_config  pixtral, 1 of 1 layers: all 16 channels, halves" in out
     assert "\n  (top level)    no rotary: this config only holds text_config, vision_config" in out
 
 
-def test_one_part_is_singular(phasor):
+def test_one_part_is_singular(inspected):
     sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "max_position_embeddings": 128}
-    code, out, _ = phasor({"model_type": "chameleon", **sizes, "vq_config": {"model_type": "chameleon_vqgan"}})
+    code, out, _ = inspected({"model_type": "chameleon", **sizes, "vq_config": {"model_type": "chameleon_vqgan"}})
     assert code == 0 and "\npart         the top level, with 1 part inside\n" in out
 
 
-def test_part_and_all(phasor):
-    assert "model        pixtral" in phasor(LLAVA, "--part", "vision_config")[1]
-    code, out, _ = phasor(LLAVA, "--part", "all")
+def test_part_and_all(inspected):
+    assert "model        pixtral" in inspected(LLAVA, "--part", "vision_config")[1]
+    code, out, _ = inspected(LLAVA, "--part", "all")
     assert code == 0 and out.count("\nrotation") == 2 and out.count("model        ") == 2
-    code, _, err = phasor(LLAVA, "--part", "vison_config")
+    code, _, err = inspected(LLAVA, "--part", "vison_config")
     assert code == 2 and "did you mean" in err
 
 
-def test_a_text_part_without_rotary_is_no_fault(phasor):
-    code, out, err = phasor(LLAVA | {"text_config": {"model_type": "bert"}})
+def test_a_text_part_without_rotary_is_no_fault(inspected):
+    code, out, err = inspected(LLAVA | {"text_config": {"model_type": "bert"}})
     assert code == 0 and not err
     assert out.startswith("not shown    bert uses learned absolute positions") and "model        pixtral" in out
 
 
-def test_a_text_part_that_is_not_understood_is_one(phasor):
+def test_a_text_part_that_is_not_understood_is_one(inspected):
     wrong = LLAVA | {"text_config": LLAMA | {"rope_thetta": 1.0}}
-    code, out, err = phasor(wrong)
+    code, out, err = inspected(wrong)
     assert code == 2 and err.count("\n") == 1 and "rope_thetta" in err and "model        pixtral" in out
-    assert phasor(wrong, "--diff", LLAVA)[0] == 2
-    code, out, err = phasor(wrong, "--part", "text_config")
+    assert inspected(wrong, "--diff", LLAVA)[0] == 2
+    code, out, err = inspected(wrong, "--part", "text_config")
     assert code == 2 and not out and "rope_thetta" in err
 
 
-def test_nothing_to_show(phasor):
-    code, out, err = phasor({"model_type": "llava", "text_config": {"model_type": "bert"}})
+def test_nothing_to_show(inspected):
+    code, out, err = inspected({"model_type": "llava", "text_config": {"model_type": "bert"}})
     assert code == 2 and not out and "learned absolute positions" in err
 
 
-def test_json_holds_the_other_parts(phasor):
-    data = json.loads(phasor(LLAVA, "--json")[1])
+def test_json_holds_the_other_parts(inspected):
+    data = json.loads(inspected(LLAVA, "--json")[1])
     assert data["part"] == "text_config" and data["not_shown"] is None
     assert data["other_parts"]["vision_config"]["rotations"][0]["spec"]["axes"]["name"] == "listed"
     assert data["other_parts"]["vision_config"]["rotations"][0]["trained_length"] is None
     assert data["other_parts"][""].startswith("no rotary")
 
 
-def test_diff_names_other_parts_and_what_stands_beside_the_layers(phasor):
+def test_diff_names_other_parts_and_what_stands_beside_the_layers(inspected):
     other = LLAVA | {"vision_config": PIXTRAL | {"rope_theta": 500.0}}
-    out = phasor(LLAVA, "--diff", other)[1]
+    out = inspected(LLAVA, "--diff", other)[1]
     assert "both rotate alike" in out and "vision_config: differs" in out
-    assert "vision_config: only in the second" in phasor(LLAMA, "--diff", other)[1]
-    out = phasor(LLAVA, "--diff", other, "--part", "vision_config")[1]
+    assert "vision_config: only in the second" in inspected(LLAMA, "--diff", other)[1]
+    out = inspected(LLAVA, "--diff", other, "--part", "vision_config")[1]
     assert "base: 10000.0  |  500.0" in out and "text_config: same" in out
     llama4 = {
         "model_type": "llama4_text", "hidden_size": 64, "num_attention_heads": 4, "head_dim": 16,
         "num_hidden_layers": 4, "max_position_embeddings": 128, "attn_temperature_tuning": True,
     }  # fmt: skip
-    out = phasor(llama4, "--diff", llama4 | {"attn_temperature_tuning": False})[1]
+    out = inspected(llama4, "--diff", llama4 | {"attn_temperature_tuning": False})[1]
     assert "temperatures: log_floor(beta=0.1, length=8192, offset=1) in layers 3  |  none" in out
 
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from phasor.cli import main
-
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
     "num_hidden_layers": 2, "max_position_embeddings": 8192, "rope_theta": 500000.0,
@@ -21,47 +19,30 @@ def config(tmp_path) -> Path:
     return path
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Runs a command in this process; returns (exit code, stdout, stderr)."""
-
-    def of(*args, **env):
-        for name, value in env.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setattr(sys, "argv", ["phasor", *map(str, args)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        printed = capsys.readouterr()
-        for name in env:
-            monkeypatch.delenv(name)
-        return stop.value.code or 0, printed.out, printed.err
-
-    return of
-
-
-def test_a_narrow_terminal(config, run):
+def test_a_narrow_terminal(config, phasor, monkeypatch):
     """No line is wider than it, and what a line had to leave stands below its text."""
-    code, said, _ = run("inspect", config, COLUMNS="60")
+    wide = phasor("inspect", config)[1]
+    monkeypatch.setenv("COLUMNS", "60")
+    code, said, _ = phasor("inspect", config)
     assert code == 0 and max(map(len, said.splitlines())) <= 60
     assert "wavelengths 6.283" in said and "  exactness  float32" in said
-    wide = run("inspect", config)[1]
     assert [w for w in said.split() if w.isascii()] == [w for w in wide.split() if w.isascii()]
 
 
-def test_control_characters_of_a_config_are_written_out(tmp_path, run):
+def test_control_characters_of_a_config_are_written_out(tmp_path, phasor):
     """A key with an escape sequence would colour the terminal, or do worse."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA | {"rope_\x1b[31mtheta": 1.0}))
-    code, _, err = run("inspect", path)
+    code, _, err = phasor("inspect", path)
     assert code == 2 and "\x1b" not in err and "x1b[31mtheta" in err
     path.write_text(
         json.dumps({"model_type": "llava", "text_config": LLAMA, "x\u202e\x07_config": {"model_type": "bert"}})
     )
-    _, out, err = run("inspect", path)
+    _, out, err = phasor("inspect", path)
     assert not set("\x07\u202e") & set(out + err)
 
 
-def test_a_full_disk_names_the_file_and_leaves_nothing(config, tmp_path, monkeypatch, run):
+def test_a_full_disk_names_the_file_and_leaves_nothing(config, tmp_path, monkeypatch, phasor):
     full = Path.write_bytes
 
     def write(self, data):
@@ -70,38 +51,38 @@ def test_a_full_disk_names_the_file_and_leaves_nothing(config, tmp_path, monkeyp
         return full(self, data)
 
     monkeypatch.setattr(Path, "write_bytes", write)
-    code, _, err = run("inspect", config, "--plot", tmp_path / "figures")
+    code, _, err = phasor("inspect", config, "--plot", tmp_path / "figures")
     assert code == 2 and "angles.png: No space left on device" in err and err.count("\n") == 1
     assert not list((tmp_path / "figures").iterdir())
 
 
 @pytest.mark.parametrize("command", ["inspect", "demo"])
-def test_a_missing_library_is_one_line(command, config, tmp_path, monkeypatch, run):
+def test_a_missing_library_is_one_line(command, config, tmp_path, monkeypatch, phasor):
     """matplotlib is an extra: whoever has none is told how to get it."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     out = tmp_path / "out"
-    code, _, err = run(*(("inspect", config, "--plot", out) if command == "inspect" else ("demo", "--out", out)))
+    code, _, err = phasor(*(("inspect", config, "--plot", out) if command == "inspect" else ("demo", "--out", out)))
     assert code == 2 and err.count("\n") == 1 and "pip install 'phasor[plots]'" in err
 
 
-def test_diff_says_by_its_exit_code_whether_two_differ(config, tmp_path, run):
+def test_diff_says_by_its_exit_code_whether_two_differ(config, tmp_path, phasor):
     other = tmp_path / "other.json"
     other.write_text(json.dumps(LLAMA | {"rope_theta": 10000.0}))
-    assert run("inspect", "--diff", config, config)[0] == 0 and run("inspect", "--diff", config, other)[0] == 1
+    assert phasor("inspect", "--diff", config, config)[0] == 0 and phasor("inspect", "--diff", config, other)[0] == 1
 
 
-def test_a_folder_is_no_page(tmp_path, run):
-    code, _, err = run("ner", "predict", tmp_path, "--html", tmp_path)
+def test_a_folder_is_no_page(tmp_path, phasor):
+    code, _, err = phasor("ner", "predict", tmp_path, "--html", tmp_path)
     assert code == 2 and "--html must be a file, got the folder" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("name, extra", [("onnx", "onnx"), ("safetensors", "hf")])
-def test_the_library_that_is_missing_is_named(name, extra, tmp_path, monkeypatch, run):
+def test_the_library_that_is_missing_is_named(name, extra, tmp_path, monkeypatch, phasor):
     """Not another one that the command would need as well."""
 
     def missing(*_):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr("phasor.apps.ner.load", missing)
-    code, _, err = run("ner", "export", tmp_path, tmp_path / "x.onnx")
+    code, _, err = phasor("ner", "export", tmp_path, tmp_path / "x.onnx")
     assert code == 2 and f"this needs {name}; install it with: pip install 'phasor[{extra}]'" in err

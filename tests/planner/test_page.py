@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 from tests.engines.cases import configs
 
-from phasor.cli import main
 from phasor.engines import read_as
 
 Run = Callable[[str], tuple[int, str]]
@@ -33,15 +31,13 @@ def expected() -> torch.Tensor:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phasor: Callable[..., tuple[int, str, str]]) -> Run:
     """Run a command line in a folder: its exit code and what it wrote to stderr."""
+    monkeypatch.chdir(tmp_path)
 
     def call(line: str) -> tuple[int, str]:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", line.split())
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return int(stop.value.code or 0), capsys.readouterr().err
+        code, _, err = phasor(*line.split()[1:])
+        return code, err
 
     return call
 

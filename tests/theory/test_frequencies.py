@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 
 from phasor import RotarySpec, Rotation
 from phasor.frequencies import inverse_frequencies
-from phasor.inspect.numbers import decay, decay_bound, first_negative
+from phasor.inspect.curves import decay, decay_bound, first_negative
 from phasor.matrix import rotation_matrix
 
 from .page import close, fresnel, ladder, printed, rounds_to, table

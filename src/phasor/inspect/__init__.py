@@ -1,8 +1,9 @@
 """Numbers, text and pictures about rotary encodings."""
 
 from .compare import Disagreement, compare, compare_lengths
+from .curves import decay, decay_bound
 from .diff import diff, diff_lines
-from .numbers import SpecFacts, decay, decay_bound, spec_facts
+from .numbers import SpecFacts, spec_facts
 from .page import model_facts, page, to_dict
 from .view import ConfigView, read_view, view_dict, view_page
 

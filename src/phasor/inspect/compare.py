@@ -15,7 +15,8 @@ THRESHOLD = 0.1  # radians between the two angles of one pair: the point from wh
 class Disagreement:
     """What separates two specs. Positions are the first at which the angles of a pair differ by `THRESHOLD` radians.
 
-    ``layout`` says that channels are paired otherwise, a difference at every position but 0; ``permuted`` that one of
+    ``width`` says that heads have other numbers of channels, or of channels that turn; ``layout`` that channels are
+    paired otherwise, a difference at every position but 0; ``permuted`` that one of
     them writes halves; ``axes`` that other coordinates turn the pairs, which shows where a token's coordinates differ,
     and ``second`` the same of the pairs' second members; ``learned`` that a trained log-scale changes the frequencies
     of one. ``pair`` and ``position`` name the pair that parts first (None if all frequencies agree); real coordinates
@@ -29,6 +30,7 @@ class Disagreement:
     """
 
     fields: dict[str, tuple[Any, Any]]
+    width: bool
     layout: bool
     permuted: bool
     axes: bool
@@ -43,7 +45,7 @@ class Disagreement:
     @property
     def same(self) -> bool:
         """Whether both rotate alike at every position (fields may differ in words only)."""
-        apart = self.layout or self.permuted or self.axes or self.second or self.learned
+        apart = self.width or self.layout or self.permuted or self.axes or self.second or self.learned
         return not apart and self.pair is None and self.score_ratio == 1.0
 
     def describe(self) -> str:
@@ -52,6 +54,11 @@ class Disagreement:
         if self.same:
             return f"both rotate alike at every position{where}"
         said = []
+        if "head_dim" in self.fields:
+            said.append("heads have {} and {} channels: no tensor fits both".format(*self.fields["head_dim"]))
+        elif self.width:
+            widths = "{} and {}".format(*self.fields["rotary_dim"])
+            said.append(f"{widths} channels of a head turn: they disagree at every position but 0")
         if self.layout:
             said.append("channels are paired differently: they disagree at every position but 0")
         if self.permuted:
@@ -80,7 +87,6 @@ def compare(a: RotarySpec, b: RotarySpec, seq_len: int | None = None) -> Disagre
     >>> d.pair, d.position  # 0.1 against 0.01 rad per token: 0.09 apart after one, above 0.1 after two
     (1, 2)
     """
-    names = ("head_dim", "rotary_dim", "interleaved", "trailing", "blocks")
     pair = position = None
     gaps: list[float] = []
     if a.pairs == b.pairs:
@@ -92,7 +98,8 @@ def compare(a: RotarySpec, b: RotarySpec, seq_len: int | None = None) -> Disagre
             pair, position = widest, float(f"{apart:.3g}") if real else math.ceil(apart)
     return Disagreement(
         fields=a.diff(b),
-        layout=any(getattr(a, name) != getattr(b, name) for name in names),
+        width=(a.head_dim, a.rotary_dim) != (b.head_dim, b.rotary_dim),
+        layout=(a.interleaved, a.trailing, a.blocks) != (b.interleaved, b.trailing, b.blocks),
         permuted=a.permuted != b.permuted,
         axes=a.axes != b.axes,
         second=a.second != b.second,

@@ -11,7 +11,8 @@ import torch
 
 from ..configs import ModelRotary
 from ..rotation import Rotation
-from .numbers import SpecFacts, bound, envelope
+from .envelope import bound, envelope
+from .numbers import SpecFacts
 from .rows import axis_names, unit
 
 # Okabe-Ito: told apart with any colour vision. Regimes also differ in their marker.

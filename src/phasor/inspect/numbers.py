@@ -1,7 +1,6 @@
 """What can be said in numbers about one rotary encoding: wavelengths, turns, regimes, decay, errors, bytes."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,10 +10,9 @@ from torch import Tensor
 
 from ..rotation import Rotation
 from ..spec import RotarySpec
+from .curves import first_negative
 
 FARTHEST = 2**18  # where the search for the first negative mean cosine stops
-Curve = Callable[[RotarySpec, Tensor, int | None, int | None], Tensor]
-IN_EACH = 128  # distances looked at in one stretch of an envelope
 
 
 @dataclass(frozen=True)
@@ -134,100 +132,6 @@ def regimes(spec: RotarySpec, seq_len: int | None = None) -> tuple[str, ...]:
         return "slowed" if full is not None and abs(ratio * full - 1) < 1e-6 else "blended"
 
     return tuple(regime(r, f) for r, f in zip((scaled / plain).tolist(), scaled.tolist(), strict=True))
-
-
-def decay(spec: RotarySpec, distances: Tensor, seq_len: int | None = None, axis: int | None = None) -> Tensor:
-    """``g(d) = mean over pairs of cos(d theta_i)``, float64, for ``distances`` of any shape.
-
-    It is the expected score of two equal random vectors at that distance, as a share of that at distance 0. It falls
-    at first and is no bound. (RoFormer, section 3.4.3; "Base of RoPE bounds context length", arXiv:2405.14591.)
-    With several coordinates they are apart by ``d`` in all of them, or in ``axis`` alone, where the pairs of the other
-    axes stand still. Where the members of a pair turn by angles of their own, the mean is over both.
-
-    >>> decay(RotarySpec(head_dim=4), torch.tensor([0])).tolist()
-    [1.0]
-    """
-    apart = _apart(spec, distances, seq_len, axis)
-    cos = apart.cos if apart.second is None else (apart.cos + apart.second[0]) / 2
-    return cos.mean(-1).reshape(distances.shape) / apart.magnitude
-
-
-def envelope(
-    facts: SpecFacts, columns: int, axis: int | None = None, of: Curve | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Distances from 1 to the farthest in up to ``columns`` stretches, and the lowest and highest `decay` in each.
-
-    ``(starts, low, high)``. Stretches are even on a log scale. In a short one every distance is looked at, in a long
-    one `IN_EACH` of them, and the first negative one in any case. Real coordinates begin at 1/64. ``of``: another curve
-    than `decay`, with its arguments.
-
-    >>> starts, low, high = envelope(spec_facts(RotarySpec(head_dim=128), 4096), 8)
-    >>> bool((low <= high).all()), bool((low[starts > 1024] < 0).any())  # negative from 1707 on
-    (True, True)
-    """
-    edges = log_distances(facts, columns + 1).unique()
-    real = facts.spec.coordinates == "real"
-    starts = edges[:-1] if len(edges) > 1 else edges
-    ends = edges[1:] if len(edges) > 1 else edges + 1
-    rows = []
-    for n, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        last = n == len(starts) - 1
-        inside = torch.linspace(start, end if real or last else end - 1, IN_EACH, dtype=torch.float64)
-        first = facts.first_negative
-        if first is not None and start <= first <= end:
-            inside[0 if first == start else -1] = first
-        rows.append(inside if real else inside.round().long())
-    once, back = torch.stack(rows).unique(return_inverse=True)
-    curve = (of or decay)(facts.spec, once, facts.seq_len, axis)[back]
-    return starts, curve.min(-1).values, curve.max(-1).values
-
-
-def log_distances(facts: SpecFacts, count: int) -> Tensor:
-    """Distances up to the farthest, evenly spaced on a log scale: whole ones, unless coordinates are real."""
-    last = math.log10(max(2, facts.farthest))
-    if facts.spec.coordinates == "real":
-        return torch.logspace(-math.log10(64), last, count, dtype=torch.float64)
-    return torch.logspace(0, last, count, dtype=torch.float64).round().long()
-
-
-def decay_bound(spec: RotarySpec, distances: Tensor, seq_len: int | None = None) -> Tensor:
-    """RoFormer's upper bound ``(1 / P) sum_j |S_j|``, ``S_j = sum_{i < j} exp(i d theta_i)`` (eq. 35-37).
-
-    >>> decay_bound(RotarySpec(head_dim=128), torch.tensor([0])).tolist()  # (1 + … + 64) / 64
-    [32.5]
-    """
-    apart = _apart(spec, distances, seq_len, None)
-    bound = torch.hypot(apart.cos.cumsum(-1), apart.sin.cumsum(-1)).mean(-1)
-    return bound.reshape(distances.shape) / apart.magnitude
-
-
-def bound(spec: RotarySpec, distances: Tensor, seq_len: int | None, axis: int | None) -> Tensor:
-    """`decay_bound` as a curve for `envelope`; it is one of all axes together."""
-    return decay_bound(spec, distances, seq_len)
-
-
-def _apart(spec: RotarySpec, distances: Tensor, seq_len: int | None, axis: int | None) -> Rotation:
-    """The rotation, in float64, by flat ``distances`` along every axis or one."""
-    at = distances.flatten()
-    if spec.axes.count > 1:
-        moved = torch.tensor([axis in (None, a) for a in range(spec.axes.count)])
-        at = at * moved.unsqueeze(-1)
-    return Rotation.at(spec.replace(angles="exact", learned=False), at, seq_len or 1, dtype=torch.float64)
-
-
-def first_negative(spec: RotarySpec, seq_len: int | None, below: int, chunk: int = 2**14) -> int | None:
-    """The smallest integer distance below ``below`` at which `decay` is negative, or None.
-
-    >>> first_negative(RotarySpec(head_dim=128), None, 4096)  # published for base 10000, 128 channels
-    1707
-    """
-    if 2 * int((spec.inv_freq(seq_len) == 0).sum()) >= spec.pairs:
-        return None  # the pairs that stand still, each with a cosine of 1, outweigh the others
-    for start in range(0, below, chunk):
-        negative = (decay(spec, torch.arange(start, min(start + chunk, below)), seq_len) < 0).nonzero()
-        if len(negative):
-            return start + int(negative[0])
-    return None
 
 
 def float32_error(spec: RotarySpec, max_position: int, seq_len: int | None = None, window: int = 512) -> float:

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from .numbers import SpecFacts, envelope
+from .envelope import envelope
+from .numbers import SpecFacts
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 REGIME_SIGNS = {"kept": "█", "blended": "▒", "slowed": "░", "stopped": "·"}

@@ -38,9 +38,11 @@ def check(
         print(phasor.onnx.check("model.onnx", "config.json").describe())
     """
     model = config if isinstance(config, ModelRotary) else read_config(config, part=part)
+    turning = [i for i, spec in enumerate(model.layers) if spec is not None]
+    if not turning:
+        raise ValueError(f"config must have a layer that rotates, got {model.model_type} with none")
     graph = read_graph(file)
     kinds = [kind for kind in kinds_of(model) if kind.spec is not None]
-    turning = [i for i, spec in enumerate(model.layers) if spec is not None]
     found, per = places(graph), len(model.targets)
     layers = [i for i in turning for _ in range(per)] if len(found) == per * len(turning) else [None] * len(found)
     judge = Judge(graph, model)

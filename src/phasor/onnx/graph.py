@@ -142,6 +142,15 @@ def inputs_of(node: Any) -> list[str]:
     return own
 
 
+def tensors_of(message: Any) -> Iterator[Any]:
+    """Every tensor that stands anywhere in it: in attributes, branches, loops and functions too."""
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        for inner in (value,) if hasattr(value, "ListFields") else value:
+            yield from (inner,) if inner.DESCRIPTOR.name == "TensorProto" else tensors_of(inner)
+
+
 def _bodies(node: Any) -> Iterable[Any]:
     for attribute in node.attribute:
         if attribute.HasField("g"):

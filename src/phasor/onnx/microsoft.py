@@ -32,6 +32,8 @@ def apart(node: Any) -> list[Any]:
     Its tables are gathered by the order of the tokens, so they are looked at from position 0.
     """
     onnx = library()
+    if not node.output:
+        raise ValueError(f"{node.op_type} {node.name!r} has no output")
     marks = {a.name: a.i for a in node.attribute}
     query, key, *_, cos, sin, ids = [*node.input, *[""] * 10][:10]
     heads, kv = marks.get("num_heads", 0), marks.get("kv_num_heads", 0)
@@ -65,22 +67,21 @@ def turned(
     scale: float = 1.0,
     is_packed_batching: int = 0,
 ) -> np.ndarray:
-    """``x`` ``[B, S, heads * D]`` or ``[B, heads, S, D]``; tables ``[max, pairs]``; ``ids`` ``[B, S]``, or one."""
+    """``x`` ``[B, S, heads * D]`` or ``[B, heads, S, D]``; tables ``[max, pairs]``; ``ids`` ``[B, S]``, or one.
+
+    The rotation itself is the standard operator's, which is given the rows of the tables.
+    """
+    from onnx.reference.ops.op_rotary_embedding import rotary_embedding
+
     pairs = cos.shape[-1]
-    heads = x.swapaxes(1, 2) if x.ndim == 4 else x.reshape(*x.shape[:2], num_heads or x.shape[-1] // (2 * pairs), -1)
-    width = rotary_embedding_dim or heads.shape[-1]
+    batch, tokens = x.shape[0], x.shape[-2]
+    heads = num_heads or x.shape[-1] // (2 * pairs)
+    width = rotary_embedding_dim or (x.shape[-1] if x.ndim == 4 else x.shape[-1] // heads)
     if width != 2 * pairs:
         raise ValueError(f"it turns {width} channels by tables of {pairs} pairs")
     if scale not in (0.0, 1.0):
         raise ValueError(f"it has the scale {scale:g}, which onnxruntime does not use")
-    rows = ids.reshape(-1)[0] + np.arange(heads.shape[1]) if ids.size == 1 else ids.reshape(heads.shape[:2])
-    c, s = (np.broadcast_to(t[rows], (*heads.shape[:2], pairs))[:, :, None] for t in (cos, sin))
-    turning = heads[..., :width]
-    a, b = (turning[..., 0::2], turning[..., 1::2]) if interleaved else (turning[..., :pairs], turning[..., pairs:])
-    y = np.concatenate((heads, np.zeros_like(heads[..., :0])), -1)
-    first, second = a * c - b * s, b * c + a * s
-    if interleaved:
-        y[..., 0:width:2], y[..., 1:width:2] = first, second
-    else:
-        y[..., :pairs], y[..., pairs:width] = first, second
-    return y.swapaxes(1, 2) if x.ndim == 4 else y.reshape(x.shape)
+    rows = ids.reshape(-1)[0] + np.arange(tokens) if ids.size == 1 else ids.reshape(batch, tokens)
+    c, s = (np.broadcast_to(table[rows], (batch, tokens, pairs)) for table in (cos, sin))
+    found: np.ndarray = rotary_embedding(x, c, s, None, interleaved, width, heads)
+    return found

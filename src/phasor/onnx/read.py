@@ -1,10 +1,11 @@
 """Reading an ONNX file as data: nothing in it is run, and no file beside it is opened but those it may name."""
 
+import math
 import os
 from pathlib import Path
 from typing import Any
 
-from .graph import Graph
+from .graph import Graph, tensors_of
 from .library import library
 from .microsoft import apart
 
@@ -22,21 +23,23 @@ def read_graph(source: str | os.PathLike[str]) -> Graph:
             f"{path} is longer than 2 GiB, which no ONNX file can be; its weights belong in files beside it"
         )
     onnx = library()
+    from google.protobuf.message import DecodeError  # onnx brings it
+
     model = onnx.ModelProto()
     try:
         model.ParseFromString(path.read_bytes())
-    except Exception as error:  # protobuf has classes of its own for every fault
+    except DecodeError as error:
         raise ValueError(f"{path} is not an ONNX file, or is damaged ({_brief(error)})") from None
     if not model.graph.node or not model.opset_import:
         raise ValueError(f"{path} is not an ONNX file, or is damaged (it holds no graph with nodes and opsets)")
-    for tensor in _tensors(model):
+    for tensor in tensors_of(model):
         _check_external(onnx, path, tensor)
     try:
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
         _take_apart(model)
         return Graph(model, path.resolve().parent, _with_shapes(onnx, model))
-    except Exception as error:
+    except (RuntimeError, ValueError) as error:  # the inliner's and the graph's; names that are no UTF-8
         raise ValueError(f"{path} is damaged ({_brief(error)})") from None
 
 
@@ -51,11 +54,6 @@ def _take_apart(model: Any) -> None:
         model.graph.node.append(node)
     if "com.microsoft" not in {entry.domain for entry in model.opset_import}:
         model.opset_import.add(domain="com.microsoft", version=1)
-
-
-def _tensors(model: Any) -> list[Any]:
-    inside = [a.t for node in model.graph.node for a in node.attribute if a.HasField("t")]
-    return [*model.graph.initializer, *inside]
 
 
 def _check_external(onnx: Any, path: Path, tensor: Any) -> None:
@@ -83,21 +81,14 @@ def _with_shapes(onnx: Any, model: Any) -> Any:
     """The graph with the shapes that can be inferred, large constants left out; the graph as it is where that fails."""
     light = onnx.ModelProto()
     light.CopyFrom(model)
-    large = [t for t in light.graph.initializer if _size(t) > INLINE]
+    large = [t for t in light.graph.initializer if math.prod(t.dims) > INLINE]
     for tensor in large:
         light.graph.initializer.remove(tensor)
         light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
     try:
         return onnx.shape_inference.infer_shapes(light, data_prop=True).graph
-    except Exception:  # it has no class for its errors; what it would have told is then unknown
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):  # what it would have told is then unknown
         return model.graph
-
-
-def _size(tensor: Any) -> int:
-    count = 1
-    for dim in tensor.dims:
-        count *= dim
-    return count
 
 
 def _brief(error: Exception) -> str:

@@ -1,11 +1,12 @@
 """A part of a graph, run by ONNX's own reference on given values: tables and rotations, never weights."""
 
+import math
 import re
 from typing import Any
 
 import numpy as np
 
-from .graph import Graph, inputs_of
+from .graph import Graph, inputs_of, tensors_of
 from .library import library
 from .microsoft import operators
 
@@ -105,7 +106,7 @@ def run(graph: Graph, wanted: str, given: dict[str, np.ndarray], sizes: Sizes) -
         inputs = [helper.make_tensor_value_info(n, onnx.TensorProto.UNDEFINED, None) for n in (*values, *constants)]
         outputs = [helper.make_tensor_value_info(wanted, onnx.TensorProto.UNDEFINED, None)]
         body = [
-            graph.nodes[i]
+            _whole(graph, graph.nodes[i])
             for i in nodes
             if graph.nodes[i].op_type != "Constant" or graph.nodes[i].output[0] not in constants
         ]
@@ -117,3 +118,19 @@ def run(graph: Graph, wanted: str, given: dict[str, np.ndarray], sizes: Sizes) -
         words = " ".join(f"{type(error).__name__}: {error}".split())
         raise Unread(f"it does not run ({words[:160]})") from None
     return np.asarray(found[0])
+
+
+def _whole(graph: Graph, node: Any) -> Any:
+    """The node with what its branches keep in other files, which the reference does not look for."""
+    onnx = library()
+    if all(tensor.data_location != onnx.TensorProto.EXTERNAL for tensor in tensors_of(node)):
+        return node
+    whole = onnx.NodeProto()
+    whole.CopyFrom(node)
+    for tensor in tensors_of(whole):
+        if math.prod(tensor.dims) > BIGGEST:
+            raise ValueError(f"{tensor.name!r} is too large for a table")
+        tensor.CopyFrom(
+            onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor, str(graph.folder)), tensor.name)
+        )
+    return whole

@@ -76,6 +76,9 @@ class ModelRotary:
                 whole(name, getattr(self, name))
         for name in ("prefix_tokens", "suffix_tokens"):
             whole(name, getattr(self, name), at_least=0)
+        for i, window in enumerate(self.windows):
+            if window is not None:
+                whole(f"windows[{i}]", window)
         if self.own_angles not in ("float32", "float64"):
             raise ValueError(f"own_angles must be 'float32' or 'float64', got {self.own_angles!r}")
         number("softmax_factor", self.softmax_factor, above=0)

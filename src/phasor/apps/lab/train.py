@@ -17,7 +17,7 @@ from ..runs import checkpoint
 from ..runs.files import remove_partial, write_json
 from ..runs.lock import alone
 from ..runs.progress import Progress
-from ..runs.tensors import check_like, fill, tensors_of
+from ..runs.tensors import filled
 from .data import Text
 from .log import Log
 from .model import Decoder
@@ -128,12 +128,7 @@ class _Session:
         if not path.exists():
             return 0, None
         tensors, state = checkpoint.load(path, STATE)
-        if differences := self.config.differences(_run_of(path, state)):
-            told = "; ".join(f"{key} {theirs!r}, now {mine!r}" for key, (mine, theirs) in differences.items())
-            raise ValueError(
-                f"{path} must be of the same run, got one with {told}; "
-                "choose another folder, or delete it to start over"
-            )
+        checkpoint.check_same(path, self.config.differences(_run_of(path, state)))
         checkpoint.fill(path, self.tensors, tensors)
         return state["step"], state["log"]
 
@@ -190,12 +185,7 @@ def load_model(folder: str | Path) -> tuple[Decoder, RunConfig]:
             "repeat its `phasor lab train` command to go on"
         )
     weights = {name.removeprefix(MODEL): t for name, t in tensors.items() if name.startswith(MODEL)}
-    with torch.device("meta"):  # shapes first: nothing is allocated for a model that the file does not hold
-        sketch = Decoder(config.model)
     try:
-        check_like(weights, tensors_of(sketch))
+        return filled(lambda: Decoder(config.model), weights).eval(), config
     except ValueError as error:
         raise checkpoint.fault(path, error) from None
-    model = Decoder(config.model)
-    fill(tensors_of(model), weights)
-    return model.eval(), config

@@ -32,8 +32,6 @@ def export(model: SpanModel, path: str | Path) -> Path:
     ``overlap`` (of the windows that longer texts are cut into). Needs onnx and onnxscript.
     """
     path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"path must be a file to write, got the folder {str(path)!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
     example = tuple(torch.ones(2, 5, dtype=torch.int64) for _ in INPUTS)  # one tensor given twice would be one input
     dynamic = {0: "batch", 1: "length"}

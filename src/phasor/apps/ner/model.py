@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..runs.files import conform, read_json, write_atomically
-from ..runs.tensors import check_like, fill, read_tensors, tensors_of, write_tensors
+from ..runs.tensors import filled, read_tensors, tensors_of, write_tensors
 from .batches import Batch
 from .config import HEADS, ModelConfig, TrainConfig
 from .encoders import make_encoder
@@ -87,12 +87,7 @@ def load(folder: str | Path) -> Saved:
         config = ModelConfig.from_dict(about["model"])
         TrainConfig.from_dict(about["train"])
         tokenizer = _tokenizer(folder / TOKENIZER, config.vocab)
-        with torch.random.fork_rng(devices=[]):
-            with torch.device("meta"):  # shapes first: nothing is allocated for a model that the file does not hold
-                sketch = SpanModel(config, _encoder(folder, config))
-            check_like(tensors, tensors_of(sketch))
-            model = SpanModel(config, _encoder(folder, config))
-        fill(tensors_of(model), tensors)
+        model = filled(lambda: SpanModel(config, _encoder(folder, config)), tensors)
     except (ValueError, TypeError, RuntimeError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{folder} must hold a model of `phasor ner train`, got: {reason}; {WAY_OUT}") from None

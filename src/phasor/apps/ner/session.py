@@ -127,12 +127,8 @@ class Session:
             return
         tensors, state = checkpoint.load(path, STATE)
         theirs, ours = _flat(state["run"]), _flat(run)
-        if differs := sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)):
-            told = "; ".join(f"{key} {theirs.get(key)!r}, now {ours.get(key)!r}" for key in differs)
-            raise ValueError(
-                f"{path} must be of the same run, got one with {told}; "
-                "choose another folder, or delete it to start over"
-            )
+        both = {key: (ours.get(key), theirs.get(key)) for key in sorted(ours.keys() | theirs.keys())}
+        checkpoint.check_same(path, {key: two for key, two in both.items() if two[0] != two[1]})
         step, history = state["step"], state["history"]
         epochs = [(entry["epoch"], entry["step"], len(entry["counts"])) for entry in history]
         if not 0 < step <= self.steps or epochs != [

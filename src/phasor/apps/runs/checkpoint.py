@@ -57,6 +57,15 @@ def fill(path: Path, mine: Mapping[str, Tensor], saved: Mapping[str, Tensor]) ->
         raise fault(path, error) from None
 
 
+def check_same(path: Path, differences: Mapping[str, tuple[Any, Any]]) -> None:
+    """Raise ``ValueError`` for a checkpoint of another run; ``differences``: setting -> this run's, and its own."""
+    if differences:
+        told = "; ".join(f"{key} {theirs!r}, now {mine!r}" for key, (mine, theirs) in differences.items())
+        raise ValueError(
+            f"{path} must be of the same run, got one with {told}; choose another folder, or delete it to start over"
+        )
+
+
 def fault(path: Path, reason: object) -> ValueError:
     """The error for a checkpoint that cannot be gone on from."""
     return one_file.damaged(path, WHAT, reason, WAY_OUT)

@@ -2,15 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from .files import conform, parsed, shown, write_atomically
 
+M = TypeVar("M", bound=nn.Module)
 KEY = "phasor"  # the only one of the metadata: of several, safetensors would write any first
 SEALED = {"sha256": str, "about": str}
 
@@ -89,3 +90,17 @@ def fill(mine: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
     check_like(saved, mine)
     for name, tensor in mine.items():
         tensor.copy_(saved[name])
+
+
+def filled(make: Callable[[], M], saved: Mapping[str, Tensor]) -> M:
+    """The model that ``make`` makes, with the saved tensors. Raises ``ValueError`` if they do not fit.
+
+    Shapes come first: nothing is allocated for a model that the tensors are not of. The random state stays as it was.
+    """
+    with torch.random.fork_rng(devices=[]):
+        with torch.device("meta"):
+            sketch = make()
+        check_like(saved, tensors_of(sketch))
+        model = make()
+    fill(tensors_of(model), saved)
+    return model

@@ -14,7 +14,7 @@ from ..vectors import Tolerance, Vectors
 from ..writing.tensors import PER_RADIAN, WIDEST, channels
 from .case import Case, radians, right
 from .given import fitted
-from .slips import slips
+from .slips import of_channels, slips
 
 TELLING = 40_000.0  # radians: beyond, float32 angles are so far off that a value says nothing about its cause
 
@@ -145,10 +145,7 @@ def _doubtful(vectors: Vectors, golden: str, columns: Tensor, angles: Tensor) ->
     tables = [table for name, table in vectors.tensors.items() if name.startswith(of_tables)]
     step = 2.0**-22 * angles.clamp(max=1.0).float()
     between = torch.stack([(t - step).bfloat16() != (t + step).bfloat16() for t in tables]).any(0)
-    found = torch.zeros(vectors.tensors[golden].shape, dtype=torch.bool)
-    for side in columns:
-        found[..., side] = between
-    return found
+    return of_channels(between, columns, vectors.tensors[golden].shape)
 
 
 def _angles(what: str, case: Case, expected: Tensor) -> Tensor:

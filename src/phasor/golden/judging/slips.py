@@ -58,7 +58,7 @@ def agrees(c: "Comparison") -> Tensor:
 def _whole_pairs(loose: Tensor, columns: Tensor) -> Tensor:
     """Where at least half of the values of a token's pair do not agree, in all heads and both channels."""
     both = torch.stack([loose[..., side] for side in columns]).double().mean((0, 1, 2)) >= 0.5  # [S, P]
-    return _of_channels(both, columns, loose)
+    return of_channels(both, columns, loose.shape)
 
 
 def _not_turned(c: "Comparison", columns: Tensor) -> Tensor:
@@ -75,8 +75,9 @@ def _not_turned(c: "Comparison", columns: Tensor) -> Tensor:
     return found
 
 
-def _of_channels(pairs: Tensor, columns: Tensor, like: Tensor) -> Tensor:
-    found = torch.zeros_like(like)
+def of_channels(pairs: Tensor, columns: Tensor, shape: torch.Size) -> Tensor:
+    """What is true of pairs ``[S, P]``, for both channels of each, in a tensor of this shape."""
+    found = torch.zeros(shape, dtype=torch.bool)
     for side in columns:
         found[..., side] = pairs
     return found

@@ -10,8 +10,6 @@ from ....scaling import Linear
 from ..case import Case
 from .mistake import Mistake, with_spec
 
-UNREAD = -1e17
-
 
 def of_positions(case: Case) -> Iterator[Mistake]:
     for by in (1, -1, 2, -2):
@@ -37,9 +35,9 @@ def of_positions(case: Case) -> Iterator[Mistake]:
 
 
 def of_seen(case: Case, where: Tensor) -> Iterator[Mistake]:
-    """What went wrong with positions, from those at which the tokens were turned (far below zero: not readable)."""
+    """What went wrong with positions, from those at which the tokens were turned (nan: not readable)."""
     given = case.positions[0].double()
-    known = where > UNREAD
+    known = ~where.isnan()
     moved = known & (where != given)
     if not moved.any():
         return

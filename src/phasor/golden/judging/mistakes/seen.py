@@ -32,7 +32,7 @@ def frequencies(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) 
 
 
 def positions(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Tensor | None:
-    """``[S]``: the whole position at which each token was turned, -1e18 where none fits; None if none can be read."""
+    """``[S]``: the whole position at which each token was turned, nan where none fits; None if none can be read."""
     by_name = {c.short.rpartition(".")[2]: c.got for c in wrong if not c.short.endswith("inv_freq")}
     angles = _angles(case, by_name, inputs)
     speeds = case.spec.inv_freq(case.seq_len) if case.frequencies is None else case.frequencies
@@ -45,7 +45,7 @@ def positions(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) ->
         found = _nearest(angles[:, :, pair], guess) / speeds[pair]
     found = found.round()
     off = torch.stack([(_nearest(angles[:, :, p], found * speeds[p]) - found * speeds[p]).abs() for p in turning])
-    return torch.where(off.max(0).values < SURE, found, -1e18)
+    return torch.where(off.max(0).values < SURE, found, math.nan)
 
 
 def _nearest(angles: Tensor, guess: Tensor) -> Tensor:
