@@ -13,12 +13,11 @@ from .formats import FORMATS, read
 from .formats.transformers import MARK
 from .opening import opened
 from .output import Output, Range, Reordered, whole_file
+from .permutation import WORDS as LAYOUTS
 from .permutation import in_words, word_of
 from .source import Source
 from .stored import BITS, BLOCKS
 from .words import counted, in_units
-
-LAYOUTS = ("halves", "interleaved", "native")
 
 
 @dataclass(frozen=True)

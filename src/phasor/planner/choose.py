@@ -9,9 +9,9 @@ from ..engines import Seen
 from ..scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
 from ..scaling.ntk import stretched_base
 from ..spec import RotarySpec
+from .case import windowed
 
 METHODS = ("auto", "yarn", "linear", "ntk", "dynamic", "none")
-NEAR = ("sliding", "chunked")  # kinds of layers that attend to a window
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ def choose(seen: Seen, length: int, method: str = "auto", original: int | None =
         )
     if length <= declared and original is None:
         return Choice(model, trained, 1.0, (f"the config declares {declared:,} positions: nothing is stretched",))
-    if not any(_is_far(word) for word, spec in zip(model.layer_types, model.layers, strict=True) if spec is not None):
+    rotating = [word for word, spec in zip(model.layer_types, model.layers, strict=True) if spec is not None]
+    if all(windowed(word) for word in rotating):
         why = "only windowed layers rotate (those with full attention do not): a stretch would be moot, and harm"
         if method in ("auto", "none"):
             return Choice(replace(model, max_position=max(length, declared)), trained, 1.0, (why,))
@@ -59,13 +60,9 @@ def choose(seen: Seen, length: int, method: str = "auto", original: int | None =
     return _stretched(seen, length, method, trained)
 
 
-def _is_far(word: str) -> bool:
-    return not any(near in word for near in NEAR)
-
-
 def _stretched(seen: Seen, length: int, method: str, trained: int) -> Choice:
     model = seen.model
-    far = {kind for kind, word in zip(seen.kinds, model.layer_types, strict=True) if _is_far(word)}
+    far = {kind for kind, word in zip(seen.kinds, model.layer_types, strict=True) if not windowed(word)}
     made: dict[RotarySpec, RotarySpec] = {}
     factor, why = length / trained, []
     layers = []
@@ -77,7 +74,7 @@ def _stretched(seen: Seen, length: int, method: str, trained: int) -> Choice:
             made[spec], factor, text = stretch(spec, length, method, trained)
             why.append(text)
         layers.append(made[spec])
-    if any(word for word in model.layer_types if not _is_far(word)):
+    if any(word for word in model.layer_types if windowed(word)):
         near = [s for k, s in zip(seen.kinds, model.layers, strict=True) if s is not None and k not in far]
         why.append(
             "windowed layers keep their rotation" if near else "windowed layers share it: one dictionary for all"
