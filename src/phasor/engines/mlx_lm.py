@@ -81,7 +81,7 @@ def scaling_of(seen: Seen, scheme: str, rope: Rope, rules: list[Rule]) -> Scalin
         for key in ("attention_factor", "truncate"):
             if rope.get(key) is not None:
                 rules.append(Rule(f"{key} is not read", ROPES, True))
-        made = yarn({ORIGINAL: 4096, **rope}, ("beta_fast", "beta_slow"))
+        made = yarn({ORIGINAL: 4096, **rope}, ("beta_fast", "beta_slow", "mscale_all_dim"))
         mscale, below = float(rope.get("mscale", 1)), float(rope.get("mscale_all_dim", 0))
         grown = [1.0 if made.factor <= 1 else 0.1 * m * math.log(made.factor) + 1 for m in (mscale, below)]
         return replace(made, attention=grown[0] / grown[1])

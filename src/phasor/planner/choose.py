@@ -6,6 +6,7 @@ from decimal import Decimal
 from ..checks import one_of, whole
 from ..configs import ModelRotary
 from ..engines import Seen
+from ..engines.turn import softmax_of
 from ..scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
 from ..scaling.ntk import stretched_base
 from ..spec import RotarySpec
@@ -79,8 +80,7 @@ def _stretched(seen: Seen, length: int, method: str, trained: int) -> Choice:
         why.append(
             "windowed layers keep their rotation" if near else "windowed layers share it: one dictionary for all"
         )
-    latent = [spec.scaling for spec in made.values() if spec.trailing and spec.scaling is not None]
-    softmax = latent[0].softmax_factor() if latent else model.softmax_factor
+    softmax = softmax_of(layers, model.softmax_factor)
     declared = max(length, model.max_position or 0)
     wanted = replace(model, layers=tuple(layers), max_position=declared, softmax_factor=softmax)
     return Choice(wanted, trained, factor, tuple(dict.fromkeys(why)))
