@@ -40,6 +40,19 @@ MORE = {
         "num_key_value_heads": 10, "num_hidden_layers": 40, "rope_theta": 250000, "max_position_embeddings": 16384,
         "original_max_position_embeddings": 16384, "rope_scaling": None, "sliding_window": None,
     },
+    "google/gemma-2-9b-it": {
+        "architectures": ["Gemma2ForCausalLM"], "model_type": "gemma2", "head_dim": 256, "hidden_size": 3584,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "num_hidden_layers": 42, "rope_theta": 10000.0,
+        "max_position_embeddings": 8192, "sliding_window": 4096, "query_pre_attn_scalar": 256,
+    },
+    "moonshotai/Kimi-K2-Instruct": {
+        "architectures": ["DeepseekV3ForCausalLM"], "model_type": "kimi_k2", "hidden_size": 7168,
+        "num_attention_heads": 64, "num_key_value_heads": 64, "num_hidden_layers": 61, "q_lora_rank": 1536,
+        "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_group": 1,
+        "topk_group": 1, "rope_theta": 50000.0, "max_position_embeddings": 131072,
+        "rope_scaling": {"type": "yarn", "beta_fast": 1.0, "beta_slow": 1.0, "factor": 32.0, "mscale": 1.0,
+                         "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096},
+    },
     "LongRoPE of Phi-3, shortened": {
         "architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "hidden_size": 64, "num_attention_heads": 4,
         "num_key_value_heads": 4, "num_hidden_layers": 2, "rope_theta": 10000.0, "max_position_embeddings": 131072,

@@ -20,6 +20,7 @@ from unittest.mock import MagicMock
 
 import torch
 import transformers
+from tests.conformance.theirs import modules_for
 from torch import nn
 
 from .absent import Absent
@@ -195,7 +196,10 @@ def run(vllm: Vllm, name: str, overrides: dict[str, Any], asked: int | None = No
     flags = {**({"--hf-overrides": overrides} if overrides else {}), **({"--max-model-len": asked} if asked else {})}
     found: dict[str, Any] = {"config": name, "flags": flags}
     if vllm.registry._VLLM_MODELS[configs()[name]["architectures"][0]][0] == "transformers":
-        return {**found, "elsewhere": "vLLM runs it with transformers' code"}
+        config = vllm.config(configs()[name], overrides)
+        (module,) = modules_for(config)  # vLLM runs transformers' code, from the config that it made
+        row = layer(module.inv_freq.tolist(), module.attention_scaling)
+        return {**found, "length": vllm.length(config, asked), "layers": {"0": row}}
     try:
         config = vllm.config(configs()[name], overrides)
         found["length"] = vllm.length(config, asked)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from .base import CannotSayError, Engine, Reading, Rule, Settings
+from .exllamav3 import ExLlamaV3
 from .flags import parse, typed
 from .llama_cpp import LlamaCpp
 from .mlx_lm import MlxLm
@@ -11,7 +12,9 @@ from .sglang import SGLang
 from .transformers import Transformers
 from .vllm import Vllm
 
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in (Transformers(), Vllm(), SGLang(), LlamaCpp(), MlxLm())}
+ENGINES: dict[str, Engine] = {
+    engine.name: engine for engine in (Transformers(), Vllm(), SGLang(), LlamaCpp(), ExLlamaV3(), MlxLm())
+}
 
 __all__ = [
     "CannotSayError", "ENGINES", "Engine", "Reading", "Rule", "Seen", "Settings", "engine_of", "look", "parse",

@@ -46,7 +46,7 @@ class Metadata:
 
 
 def arch_of(seen: Seen) -> Arch:
-    found = ARCHS.get(str(seen.text.get("model_type") or seen.model.model_type)) or ARCHS.get(seen.model.model_type)
+    found = ARCHS.get(seen.name) or ARCHS.get(seen.model.model_type)
     if found is None:
         raise CannotSayError(f"llama.cpp: how it converts {seen.model.model_type} is not known here")
     return found

@@ -15,8 +15,10 @@ def written(seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
     own, spec = global_spec(seen), global_spec(Seen(seen.data, seen.path, wanted, seen.kinds))
     lengthened = {"--override-kv": f"{arch.name}.{LENGTH}=int:{length}"} if length > (wanted_length(seen)) else {}
     if spec == own:
-        return [Settings(flags={"-c": length, **lengthened}), Settings(flags={"-c": length}, gguf={LENGTH: length})]
-    scaling = spec.scaling
+        ends = betas(seen)
+        keys_only = Settings(flags={"-c": length, **ends}, gguf={LENGTH: length})
+        return [Settings(flags={"-c": length, **lengthened, **ends}), keys_only]
+    scaling, ends = spec.scaling, betas(Seen(seen.data, seen.path, wanted, seen.kinds))
     flags: dict[str, object] = {"-c": length}
     keys: dict[str, object] = {LENGTH: length}
     if spec.base != own.base:
@@ -28,9 +30,7 @@ def written(seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
         factor = float(scaling.factor)
         flags |= {"--rope-scaling": "yarn", "--rope-scale": factor, "--yarn-orig-ctx": scaling.original_max_position}
         keys |= {TYPE: "yarn", FACTOR: factor, ORIGINAL: scaling.original_max_position}
-        for name, value, usual in (("fast", scaling.beta_fast, 32.0), ("slow", scaling.beta_slow, 1.0)):
-            if value != usual:
-                flags[f"--yarn-beta-{name}"] = value
+        flags |= ends
         implied = 1.0 if factor <= 1 else 0.1 * math.log(factor) + 1
         if not math.isclose(scaling.attention_factor(), implied, rel_tol=1e-9):
             keys[ATTENTION] = scaling.attention_factor() / implied
@@ -44,7 +44,16 @@ def written(seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
             "its factors are tensors of the GGUF file" if isinstance(scaling, LongRoPE) else "convert the model again"
         )
         raise CannotSayError(f"llama.cpp has no flag and no key for {scaling.name} scaling: {rest}")
-    return [Settings(flags=flags), Settings(flags={"-c": length}, gguf=keys)]
+    return [Settings(flags=flags), Settings(flags={"-c": length, **ends}, gguf=keys)]
+
+
+def betas(seen: Seen) -> dict[str, float]:
+    """The flags for the ends of YaRN's ramp where they are not the usual ones: no key of the file says them."""
+    scaling = global_spec(seen).scaling
+    if not isinstance(scaling, YaRN):
+        return {}
+    ends = {"--yarn-beta-fast": (scaling.beta_fast, 32.0), "--yarn-beta-slow": (scaling.beta_slow, 1.0)}
+    return {name: float(value) for name, (value, usual) in ends.items() if value != usual}
 
 
 def wanted_length(seen: Seen) -> int:

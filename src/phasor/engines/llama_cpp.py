@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from ..configs import ModelRotary
@@ -10,25 +10,10 @@ from ..scaling import Linear, LongRoPE, Scaling, YaRN
 from ..spec import RotarySpec
 from .base import Engine, Flags, Reading, Rule, Settings
 from .flags import length, real
-from .gguf import ATTENTION, BASE, BASE_SWA, CONVERTER, FACTOR, LENGTH, LOG, ORIGINAL, TYPE, Metadata, converted
-from .gguf_write import written
+from .gguf import BASE, BASE_SWA, CONVERTER, FACTOR, Metadata, converted
+from .gguf_write import betas, written
+from .llama_cpp_context import Context, context_of, softmax_factor
 from .seen import Seen
-
-CONTEXT = "src/llama-context.cpp: llama_context"
-
-
-@dataclass(frozen=True)
-class Context:
-    """What llama.cpp's context holds: the names of its own ``cparams``."""
-
-    base: float
-    scale: float
-    ext: float
-    attn: float
-    fast: float
-    slow: float
-    orig: int
-    trained: int
 
 
 class LlamaCpp(Engine):
@@ -45,6 +30,9 @@ class LlamaCpp(Engine):
         rules = [Rule("what the converter writes of config.json", CONVERTER)]
         if any(isinstance(spec.scaling, YaRN) and not spec.scaling.truncate for spec in seen.model.distinct):
             rules.append(Rule("truncate is not read: the ends of YaRN's ramp are rounded", "ggml-cpu/ops.cpp", True))
+        if betas(seen) - flags.keys():
+            text = "beta_fast and beta_slow are not read from the file, only from --yarn-beta-fast and --yarn-beta-slow"
+            rules.append(Rule(text, "src/llama-context.cpp", True))
         return self.read_file(seen, meta, flags, rules)
 
     def read_file(self, seen: Seen, meta: Metadata, flags: Flags, rules: list[Rule]) -> Reading:
@@ -67,7 +55,8 @@ class LlamaCpp(Engine):
             layers.append(None if spec is None else made[spec, sliding])
         return Reading(
             engine=self.name, version=self.version, length=min(asked, context.trained), rules=tuple(rules),
-            model=replace(model, layers=tuple(layers), max_position=context.trained),
+            model=replace(model, layers=tuple(layers), max_position=context.trained,
+                          softmax_factor=softmax_factor(meta, context)),
         )  # fmt: skip
 
     def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
@@ -91,57 +80,6 @@ def overridden(meta: Metadata, flags: Flags) -> dict[str, Any]:
         if arch == meta.arch.name and dot:
             found[inner] = reads[kind](text)
     return found
-
-
-def context_of(meta: Metadata, flags: Flags, rules: list[Rule]) -> Context:
-    keys = meta.keys
-    trained = int(keys.get(LENGTH) or 0)
-    if "--rope-scale" in flags and "--rope-freq-scale" in flags:
-        raise ValueError("--rope-scale and --rope-freq-scale say the same thing, one as 1/N of the other; keep one")
-    factor = float(keys.get(FACTOR) or 0.0)
-    given = 1 / flags["--rope-scale"] if "--rope-scale" in flags else flags.get("--rope-freq-scale")
-    scale = float(given if given else 1 / factor if factor else 1.0)
-    kind = flags.get("--rope-scaling") or keys.get(TYPE) or "linear"
-    if kind not in ("none", "linear", "yarn", "longrope"):
-        raise ValueError(f"--rope-scaling must be none, linear or yarn, got {kind!r}")
-    if kind == "none":
-        scale = 1.0
-    orig = int(flags.get("--yarn-orig-ctx") or keys.get(ORIGINAL) or trained)
-    asked = flags.get("--yarn-ext-factor", -1.0)
-    ext = asked if asked >= 0 else 1.0 if kind == "yarn" else 0.0
-    attn = flags.get("--yarn-attn-factor", -1.0)
-    attn = attn if attn >= 0 else 1.0
-    stretch = 1 / scale
-    if ext:
-        if "--yarn-attn-factor" in flags:
-            rules.append(
-                Rule(f"--yarn-attn-factor {attn:g} is overwritten: the factor follows from the stretch", CONTEXT, True)
-            )
-        attn = own_factor(meta, stretch) / (1 + 0.1 * math.log(stretch))
-    if given and kind == "yarn" and scale < 1:
-        trained = int(orig / scale)
-        rules.append(Rule(f"YaRN flags raise the training length to {orig} x {stretch:g} = {trained}", CONTEXT, True))
-    return Context(
-        base=float(flags.get("--rope-freq-base") or keys.get(BASE) or 10_000.0), scale=scale, ext=ext,
-        attn=attn * float(keys.get(ATTENTION) or 1.0), fast=positive(flags, "--yarn-beta-fast", 32.0),
-        slow=positive(flags, "--yarn-beta-slow", 1.0), orig=orig, trained=trained,
-    )  # fmt: skip
-
-
-def positive(flags: Flags, name: str, default: float) -> float:
-    return float(flags[name]) if flags.get(name, -1.0) >= 0 else default
-
-
-def own_factor(meta: Metadata, stretch: float) -> float:
-    """YaRN's factor on cos and sin; with a log multiplier the ratio of two, as DeepSeek states them."""
-
-    def mscale(m: float) -> float:
-        return 1.0 if stretch <= 1 else 0.1 * m * math.log(stretch) + 1
-
-    log = float(meta.keys.get(LOG) or 0.0) / (0.1 if meta.arch.name == "deepseek2" else 1.0)
-    if not log:
-        return mscale(1.0)
-    return mscale(log if meta.arch.name == "deepseek2" and log != 1 else 1.0) / mscale(log)
 
 
 def rotation(

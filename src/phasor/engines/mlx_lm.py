@@ -35,11 +35,10 @@ class MlxLm(Engine):
     version = "0.32.2"
 
     def read(self, seen: Seen, flags: Flags) -> Reading:
-        name = str(seen.text.get("model_type") or seen.model.model_type)
-        if name not in MODELS:
-            raise CannotSayError(f"mlx-lm: what its code for {name} reads is not known here")
+        if seen.name not in MODELS:
+            raise CannotSayError(f"mlx-lm: what its code for {seen.name} reads is not known here")
         rules: list[Rule] = []
-        model = turned(seen, lambda kind: rotation(seen, MODELS[name], kind, rules))
+        model = turned(seen, lambda kind: rotation(seen, MODELS[seen.name], kind, rules))
         length = seen.model.max_position
         return Reading(
             engine=self.name, version=self.version, model=model, length=None, seq_len=length,
@@ -82,17 +81,15 @@ def scaling_of(seen: Seen, scheme: str, rope: Rope, rules: list[Rule]) -> Scalin
         for key in ("attention_factor", "truncate"):
             if rope.get(key) is not None:
                 rules.append(Rule(f"{key} is not read", ROPES, True))
-        made = yarn({ORIGINAL: 4096, **rope}, ("beta_fast", "beta_slow"))
+        made = yarn({ORIGINAL: 4096, **rope}, ("beta_fast", "beta_slow", "mscale_all_dim"))
         mscale, below = float(rope.get("mscale", 1)), float(rope.get("mscale_all_dim", 0))
         grown = [1.0 if made.factor <= 1 else 0.1 * m * math.log(made.factor) + 1 for m in (mscale, below)]
         return replace(made, attention=grown[0] / grown[1])
     if scheme == "dynamic":
         return DynamicNTK(float(need(rope, "factor")), int(declared or 2048))
     if scheme == "longrope":
-        original = int(need(rope, ORIGINAL))
-        stretch = (declared or original) / original
         rules.append(Rule("LongRoPE: the long factors at every length", ROPES, True))
-        return always(True, rope, 1.0 if stretch <= 1 else math.sqrt(1 + math.log(stretch) / math.log(original)))
+        return always(True, rope, declared)
     if scheme not in PLAIN:
         raise ValueError(f"rope_scaling.type {scheme!r} is none that mlx-lm {MlxLm.version} knows")
     return PLAIN[scheme](rope)

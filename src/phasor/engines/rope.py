@@ -37,12 +37,13 @@ def need(rope: Rope, key: str) -> Any:
     return rope[key]
 
 
-def always(long: bool, rope: Rope, attention: float) -> LongRoPE:
-    """LongRoPE that uses one list at every length, with one attention factor."""
+def always(long: bool, rope: Rope, declared: int | None, stated: float | None = None) -> LongRoPE:
+    """LongRoPE that uses one list at every length; its factor is the one ``stated``, else that of the lengths."""
     values = tuple(float(v) for v in need(rope, "long_factor" if long else "short_factor"))
+    original = int(need(rope, ORIGINAL))
     return LongRoPE(
-        short_factor=values, long_factor=values, original_max_position=int(need(rope, ORIGINAL)), factor=1.0,
-        attention=attention, attention_short=attention,
+        short_factor=values, long_factor=values, original_max_position=original,
+        factor=(declared or original) / original, attention=stated, attention_short=stated,
     )  # fmt: skip
 
 

@@ -41,6 +41,11 @@ class Seen:
         return found
 
     @property
+    def name(self) -> str:
+        """The model type of the text model, by which engines choose their code."""
+        return str(self.text.get("model_type") or self.model.model_type)
+
+    @property
     def inside(self) -> str:
         """Where the text model stands in the config object of transformers, which nests what some files hold flat."""
         return self.path or ("text_config" if isinstance(ROWS.get(str(self.data.get("model_type"))), Frame) else "")
@@ -49,6 +54,12 @@ class Seen:
     def rope(self) -> dict[str, Any]:
         """The dictionary of rope parameters that stands in the config, under either name; empty without one."""
         return next((found for name in ROPES if isinstance(found := self.text.get(name), dict) and found), {})
+
+    def nested(self, text: dict[str, Any]) -> dict[str, Any]:
+        """An override of the text model as it stands in one of the whole config."""
+        for key in reversed(self.inside.split(".") if self.inside else []):
+            text = {key: text}
+        return text
 
     def spec_of(self, kind: str, model: ModelRotary | None = None) -> RotarySpec | None:
         """The rotation of the layers of one kind."""

@@ -48,7 +48,7 @@ class SGLang(Engine):
         rules: list[Rule] = []
         ropes, declared = overridden(seen, flags.get("--json-model-override-args") or {}, rules)
         taken = longest(ropes, declared, flags, rules)
-        own = MODELS.get(str(seen.text.get("model_type") or seen.model.model_type), Own())
+        own = MODELS.get(seen.name, Own())
         model = turned(seen, lambda kind: rotation(seen, own, ropes[kind], declared, rules))
         return Reading(
             engine=self.name, version=self.version, length=taken, rules=tuple(dict.fromkeys(rules)),
@@ -64,10 +64,7 @@ class SGLang(Engine):
             text["rope_parameters"] = ropes if any(seen.kinds) else ropes[""]
         if (seen.model.max_position or 0) < length:
             text["max_position_embeddings"] = length
-        override: dict[str, Any] = text
-        for key in reversed(seen.inside.split(".") if seen.inside else []):
-            override = {key: override}
-        given = {"--json-model-override-args": override} if text else {}
+        given = {"--json-model-override-args": seen.nested(text)} if text else {}
         return [Settings(flags={**given, "--context-length": length})]
 
 
@@ -135,11 +132,9 @@ def rotation(seen: Seen, own: Own, rope: Rope, declared: int | None, rules: list
         return base, made
     if scheme == "longrope":
         original = int(need(rope, ORIGINAL))
-        stretch = (declared or original) / original
-        implied = 1.0 if stretch <= 1 else math.sqrt(1 + math.log(stretch) / math.log(original))
         rules.append(Rule("LongRoPE: the longest position of a batch chooses the factors of all of it", FACTORY))
         short, long = (tuple(float(v) for v in need(rope, name)) for name in ("short_factor", "long_factor"))
-        return base, LongRoPE(short, long, original_max_position=original, factor=max(stretch, 1.0), attention=implied)
+        return base, LongRoPE(short, long, original_max_position=original, factor=(declared or original) / original)
     if scheme == "dynamic":
         factor = float(need(rope, "factor"))
         stretch = float(rope["alpha"]) if "alpha" in rope else factor * factor - (factor - 1)

@@ -38,6 +38,6 @@ def rewritten(seen: Seen, wanted: ModelRotary, length: int) -> dict[str, object]
         made = write_config(declared, copy.deepcopy(seen.data))
     except ValueError as error:
         raise CannotSayError(f"config.json cannot say it: {error}") from None
-    if seen.text.get("model_type") in HEADLESS and not seen.path and made.get("head_dim") is None:
+    if seen.name in HEADLESS and not seen.path and made.get("head_dim") is None:
         made["head_dim"] = next(iter(wanted.distinct)).head_dim  # without it transformers stops with a TypeError
     return made

@@ -29,7 +29,7 @@ class Vllm(Engine):
         ropes, declared = overridden(seen, override, rules)
         taken = longest(seen, ropes, declared, flags, rules)
         own = model_of(seen)
-        model = turned(seen, lambda kind: rotation(seen, own, kind, ropes, declared, taken, rules))
+        model = turned(seen, lambda kind: rotation(seen, own, kind, ropes, declared, taken, rules), ropes)
         return Reading(
             engine=self.name, version=self.version, length=taken, rules=tuple(dict.fromkeys(rules)),
             model=replace(model, max_position=declared),
@@ -45,10 +45,7 @@ class Vllm(Engine):
         stretch = stretch if model_of(seen).grown else 1.0
         if (seen.model.max_position or length) * stretch < length or "dynamic" in kinds:
             text["max_position_embeddings"] = length
-        override: dict[str, Any] = text
-        for key in reversed(seen.inside.split(".") if seen.inside else []):
-            override = {key: override}
-        return [Settings(flags={**({"--hf-overrides": override} if text else {}), "--max-model-len": length})]
+        return [Settings(flags={**({"--hf-overrides": seen.nested(text)} if text else {}), "--max-model-len": length})]
 
 
 def written(seen: Seen, rope: Rope) -> Rope:

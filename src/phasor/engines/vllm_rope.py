@@ -1,6 +1,5 @@
 """vLLM's rotations: what its code for each model type takes of rope parameters, and the formula of each type."""
 
-import math
 from dataclasses import dataclass, replace
 
 from ..scaling import NTK, Scaling
@@ -35,13 +34,9 @@ LATENT = Own(reads=("beta_fast", "beta_slow", "mscale", "mscale_all_dim"))
 MODELS = facts("vllm", Own)
 
 
-def model_name(seen: Seen) -> str:
-    return str(seen.text.get("model_type") or seen.model.model_type)
-
-
 def model_of(seen: Seen) -> Own:
     latent = any(spec.trailing for spec in seen.model.distinct)
-    return LATENT if latent else MODELS.get(model_name(seen), Own())
+    return LATENT if latent else MODELS.get(seen.name, Own())
 
 
 def rotation(
@@ -54,10 +49,8 @@ def rotation(
     base = rope.get("rope_theta")
     if base is None:
         base = own.theta
-        model = model_name(seen)
-        rules.append(
-            Rule(f"no rope_theta in the override: base {base:g}", f"vllm/model_executor/models ({model})", True)
-        )
+        source = f"vllm/model_executor/models ({seen.name})"
+        rules.append(Rule(f"no rope_theta in the override: base {base:g}", source, True))
     spec = seen.spec_of(kind)
     assert spec is not None and base is not None
     scheme = "yarn" if own.note else rope["rope_type"]
@@ -95,13 +88,7 @@ def longrope(rope: Rope, declared: int | None, taken: int | None, rules: list[Ru
     long = (taken or 0) > original
     text = f"LongRoPE: --max-model-len {taken} chooses the {'long' if long else 'short'} factors for every prompt"
     rules.append(Rule(text, f"{FILES}/phi3_long_rope_scaled_rope.py: __init__", True))
-    implied = implied_by(original, (declared or original) / original)
-    stated = rope.get("long_mscale" if long else "short_mscale")
-    return always(long, rope, implied if stated is None else float(stated))
-
-
-def implied_by(original: int, stretch: float) -> float:
-    return 1.0 if stretch <= 1 else math.sqrt(1 + math.log(stretch) / math.log(original))
+    return always(long, rope, declared, rope.get("long_mscale" if long else "short_mscale"))
 
 
 def dynamic(rope: Rope, declared: int | None, rules: list[Rule]) -> Scaling:

@@ -9,6 +9,11 @@ from ..engines.seen import ROPES, walk
 OVERRIDES = ("--hf-overrides", "--json-model-override-args")
 
 
+def windowed(word: str) -> bool:
+    """Whether the layers of a kind attend to a window, or a chunk, and never see the whole context."""
+    return "sliding" in word or "chunked" in word
+
+
 @dataclass(frozen=True)
 class Trap:
     """A mistake: its number in ``docs/planner.md``, what it does here, and where it was reported or found."""

@@ -6,12 +6,13 @@ from decimal import Decimal
 from ..checks import one_of, whole
 from ..configs import ModelRotary
 from ..engines import Seen
+from ..engines.turn import softmax_of
 from ..scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
 from ..scaling.ntk import stretched_base
 from ..spec import RotarySpec
+from .case import windowed
 
 METHODS = ("auto", "yarn", "linear", "ntk", "dynamic", "none")
-NEAR = ("sliding", "chunked")  # kinds of layers that attend to a window
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ def choose(seen: Seen, length: int, method: str = "auto", original: int | None =
         )
     if length <= declared and original is None:
         return Choice(model, trained, 1.0, (f"the config declares {declared:,} positions: nothing is stretched",))
-    if not any(_is_far(word) for word, spec in zip(model.layer_types, model.layers, strict=True) if spec is not None):
+    rotating = [word for word, spec in zip(model.layer_types, model.layers, strict=True) if spec is not None]
+    if all(windowed(word) for word in rotating):
         why = "only windowed layers rotate (those with full attention do not): a stretch would be moot, and harm"
         if method in ("auto", "none"):
             return Choice(replace(model, max_position=max(length, declared)), trained, 1.0, (why,))
@@ -59,13 +61,9 @@ def choose(seen: Seen, length: int, method: str = "auto", original: int | None =
     return _stretched(seen, length, method, trained)
 
 
-def _is_far(word: str) -> bool:
-    return not any(near in word for near in NEAR)
-
-
 def _stretched(seen: Seen, length: int, method: str, trained: int) -> Choice:
     model = seen.model
-    far = {kind for kind, word in zip(seen.kinds, model.layer_types, strict=True) if _is_far(word)}
+    far = {kind for kind, word in zip(seen.kinds, model.layer_types, strict=True) if not windowed(word)}
     made: dict[RotarySpec, RotarySpec] = {}
     factor, why = length / trained, []
     layers = []
@@ -77,13 +75,12 @@ def _stretched(seen: Seen, length: int, method: str, trained: int) -> Choice:
             made[spec], factor, text = stretch(spec, length, method, trained)
             why.append(text)
         layers.append(made[spec])
-    if any(word for word in model.layer_types if not _is_far(word)):
+    if any(word for word in model.layer_types if windowed(word)):
         near = [s for k, s in zip(seen.kinds, model.layers, strict=True) if s is not None and k not in far]
         why.append(
             "windowed layers keep their rotation" if near else "windowed layers share it: one dictionary for all"
         )
-    latent = [spec.scaling for spec in made.values() if spec.trailing and spec.scaling is not None]
-    softmax = latent[0].softmax_factor() if latent else model.softmax_factor
+    softmax = softmax_of(layers, model.softmax_factor)
     declared = max(length, model.max_position or 0)
     wanted = replace(model, layers=tuple(layers), max_position=declared, softmax_factor=softmax)
     return Choice(wanted, trained, factor, tuple(dict.fromkeys(why)))

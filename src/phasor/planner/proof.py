@@ -32,6 +32,9 @@ def difference(wanted: ModelRotary, reading: Reading, length: int) -> str:
     """Where a reading parts from what was wanted, in words; empty where it does not."""
     if reading.length is not None and reading.length < length:
         return f"{reading.engine} would take {reading.length:,} positions, and {length:,} are wanted"
+    softmax = reading.model.softmax_factor
+    if abs(softmax / wanted.softmax_factor - 1) > CLOSE:
+        return f"the factor on the softmax would be {softmax:.6g}, and {wanted.softmax_factor:.6g} is wanted"
     apart: dict[str, list[int]] = {}
     for i, (mine, theirs) in enumerate(zip(wanted.layers, reading.model.layers, strict=True)):
         if text := unlike(mine, theirs, length):

@@ -3,20 +3,19 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..engines import engine_of, look, parse
+from ..engines import CannotSayError, Reading, Seen, engine_of, look, parse
 from ..engines.seen import ORIGINAL, ROPES, renamed
 from ..models import ROWS
 from ..reading.load import load
 from ..reading.text import Text
-from .case import Case, Trap
-
-WINDOWED = ("sliding", "chunked")
+from .case import Case, Trap, windowed
 
 
 def traps(source: Any, engine: str = "", flags: str | dict[str, Any] = "") -> list[Trap]:
     """Those that a config, and the flags of an engine, show; empty for a clean one.
 
-    ``source`` as in `phasor.read_config`; a config that it refuses is looked at as far as its keys go.
+    ``source`` as in `phasor.read_config`. A config that it refuses is looked at as far as its keys go, and the refusal
+    is raised where none of them shows why; so are flags with which the engine would not start.
 
     >>> qwen = {"model_type": "qwen3_moe", "num_hidden_layers": 1, "max_position_embeddings": 40960, "rope_theta": 1e6}
     >>> override = {"--hf-overrides": {"rope_parameters": {"rope_type": "linear", "factor": 4.0}}}
@@ -28,13 +27,24 @@ def traps(source: Any, engine: str = "", flags: str | dict[str, Any] = "") -> li
     if engine:
         known = engine_of(engine)
         given = parse(flags, known.flags, known.gone, known.name) if isinstance(flags, str) else dict(flags)
-    seen, reading = None, None
     try:
         seen = look(data)
-        reading = engine_of(engine).read(seen, given) if engine else None
-    except ValueError:
-        pass  # what cannot be read may still show why
-    case = Case(data, seen, engine, given, reading)
+    except ValueError as refusal:
+        if not (found := _found(Case(data, None, engine, given, None))):
+            raise refusal
+        return found
+    return _found(Case(data, seen, engine, given, _reading(seen, engine, given)))
+
+
+def _reading(seen: Seen, engine: str, given: dict[str, Any]) -> Reading | None:
+    """None where there is no engine, or one that does not know the model, so that only the config speaks."""
+    try:
+        return engine_of(engine).read(seen, given) if engine else None
+    except CannotSayError:
+        return None
+
+
+def _found(case: Case) -> list[Trap]:
     return [trap for find in FOUND for trap in find(case)]
 
 
@@ -87,7 +97,7 @@ def moot(case: Case) -> Iterator[Trap]:
     if case.seen is None:
         return
     pairs = list(zip(case.seen.model.layer_types, case.seen.model.layers, strict=True))
-    far = [spec for word, spec in pairs if not any(near in word for near in WINDOWED)]
+    far = [spec for word, spec in pairs if not windowed(word)]
     if any(spec is not None for spec in far) or not far:
         return
     yarn = renamed(case.rope)["rope_type"] == "yarn" or renamed(case.given)["rope_type"] == "yarn"
@@ -102,7 +112,7 @@ def capped(case: Case) -> Iterator[Trap]:
 
 def wrong_layers(case: Case) -> Iterator[Trap]:
     for kind, rope in {**case.rope, **case.given}.items():
-        near = isinstance(rope, dict) and any(word in kind for word in WINDOWED)
+        near = isinstance(rope, dict) and windowed(kind)
         if near and renamed(rope)["rope_type"] != "default":
             yield Trap(9, f"{kind}: layers with a window are scaled", "Blaizzy/mlx-vlm#1709")
     if case.seen is None or case.reading is None or any(case.seen.kinds):
