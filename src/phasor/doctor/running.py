@@ -19,7 +19,8 @@ class Running(Subject):
     """``axes``: how many coordinates a position of the model has; with several, a row of plain positions leads them."""
 
     def __init__(self, model: nn.Module, axes: int = 1) -> None:
-        self.model, self.axes = model, axes
+        self.model: Any = model
+        self.axes = axes
         self.name = type(model).__name__
         self.takes = inspect.signature(model.forward).parameters
         self.any_more = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in self.takes.values())

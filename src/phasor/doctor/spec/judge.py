@@ -1,10 +1,5 @@
 """Golden vectors made in memory, and what golden's judging says of tables and of turned heads by them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
-
-import torch
 from torch import Tensor
 
 from ...golden.judging.check import findings_of
@@ -12,23 +7,12 @@ from ...golden.judging.report import Finding
 from ...golden.kinds import Kind
 from ...golden.vectors import Vectors
 from ...golden.writing.folder import describe
-from ...golden.writing.tensors import Golden, tensors_of
+from ...golden.writing.tensors import tensors_of
 from ...reading.model import ModelRotary
 from ...spec import RotarySpec
 
 NAME = "layer"
 TARGETS = ("q", "k")
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a comparison with a spec gave: the word and the sentence of golden's judging, and where it shows first."""
-
-    cause: str
-    says: str
-    size: float
-    position: float | None = None
-    pair: int | None = None
 
 
 def golden(model: ModelRotary, spec: RotarySpec, positions: Tensor, heads: dict[str, Tensor] | None = None) -> Vectors:
