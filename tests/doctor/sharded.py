@@ -11,9 +11,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from integrations.models import logits
+from integrations.sick import buffers, healthy
 from phasor.doctor import repair
-
-from .sick import buffers, healthy
 
 
 def main(out: Path) -> None:

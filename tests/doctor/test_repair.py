@@ -12,10 +12,9 @@ import torch
 from torch import nn
 
 from integrations.models import causal, logits, tokens
+from integrations.sick import DAMAGES, DTYPES, KINDS, buffers, emptied, healthy, to_bfloat16
 from phasor.doctor import repair
 from phasor.integrations import patch, unpatch
-
-from .sick import DAMAGES, DTYPES, KINDS, buffers, emptied, healthy, to_bfloat16
 
 transformers = pytest.importorskip("transformers")
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..integrations.damage import HALVES, damages, keepers, name_of
 from ..integrations.find import callers, rotary_modules
+from ..integrations.mend import put_buffer
 from ..integrations.twin import Twins, formed, own_class
 from .attributes import Attribute, wrong_attributes
 from .mended import Mended, RepairReport
@@ -59,7 +60,7 @@ def repair(model: nn.Module) -> RepairReport:
         if isinstance(value, Attribute):
             value.put(module)
         elif value is not None:
-            _put(model, row.path, module, row.name, value, made)
+            put_buffer(model, row.path, row.name, value, made)
     return RepairReport(type(model).__name__, tuple(row for row, _, _ in changes), len(rotary))
 
 
@@ -114,30 +115,3 @@ def _rounded_weights(path: str, module: nn.Module, sound: nn.Module) -> Iterator
         kept = name not in formed(sound) and expected.dtype == torch.float32
         if kept and isinstance(own, Tensor) and own.dtype in HALVES:
             yield Mended(path, name, f"in {name_of(own.dtype)} instead of float32", TRAINED)
-
-
-def _put(model: nn.Module, path: str, module: nn.Module, name: str, sound: Tensor, made: dict[int, Tensor]) -> None:
-    """Give a buffer its values: in its own memory where they fit, else in new memory, once for tied buffers."""
-    own = module._buffers.get(name)
-    if own is not None and (own.shape, own.dtype) == (sound.shape, sound.dtype) and not _fixed(own):
-        with torch.no_grad():
-            own.copy_(sound)
-        return
-    key = id(own) if own is not None else id(sound)
-    if key not in made or not torch.equal(made[key].cpu(), sound):
-        made[key] = sound.clone().to(_device(model, path) if own is None or own.is_meta else own.device)
-    module._buffers[name] = made[key]
-
-
-def _fixed(own: Tensor) -> bool:
-    return own.is_meta or own.is_inference()
-
-
-def _device(model: nn.Module, path: str) -> torch.device:
-    """The device of the weights that are nearest to a module."""
-    steps = path.split(".")
-    for n in range(len(steps), -1, -1):
-        near = model.get_submodule(".".join(steps[:n]))
-        if found := [p.device for p in near.parameters() if not p.is_meta]:
-            return found[0]
-    return torch.device("cpu")

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from integrations.models import causal
+from .models import causal
 
 SHORT, LONG = [1.1] * 8, [3.0] * 8
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
