@@ -27,7 +27,7 @@ FLOORS = {
             "models",
             "configs",
             "engines inspect integrations golden bench onnx checkpoints apps/runs",
-            "planner apps/lab apps/ner",
+            "planner doctor apps/lab apps/ner",
             "apps/demo",
             "cli __main__",
         ]

@@ -28,6 +28,7 @@ from .spec import RotarySpec
 
 if TYPE_CHECKING:
     from .configs import ModelRotary, read_config, read_parts, read_rule, write_config
+    from .doctor import diagnose
     from .integrations import patch, unpatch
     from .planner import plan
 
@@ -36,6 +37,7 @@ LATER = {
     **dict.fromkeys(("ModelRotary", "read_config", "read_parts", "read_rule", "write_config"), "configs"),
     **dict.fromkeys(("patch", "unpatch"), "integrations"),
     "plan": "planner",
+    "diagnose": "doctor",
 }
 
 try:
@@ -47,7 +49,7 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 def __getattr__(name: str) -> Any:
     if name in LATER:
         return getattr(import_module(f".{LATER[name]}", __name__), name)
-    if name in ("configs", "engines", "integrations", "onnx", "planner", "prefixes", "weights"):
+    if name in ("configs", "doctor", "engines", "integrations", "onnx", "planner", "prefixes", "weights"):
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -71,6 +73,7 @@ __all__ = [
     "attention",
     "axes",
     "cache_slots",
+    "diagnose",
     "encodings",
     "heads",
     "kernels",

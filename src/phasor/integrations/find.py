@@ -98,7 +98,7 @@ def nearest(path: str, paths: list[str]) -> list[str]:
 
 def part_of(config: Any, root: Any) -> str | None:
     """The dotted path of a config inside the model's: the very object, else the only one of its class."""
-    inside = dict(_configs(root))
+    inside = dict(configs_of(root))
     for path, value in inside.items():
         if value is config:
             return path
@@ -106,8 +106,9 @@ def part_of(config: Any, root: Any) -> str | None:
     return same[0] if len(same) == 1 else None
 
 
-def _configs(config: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+def configs_of(config: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Every config inside a config, itself first, with its dotted path."""
     yield path, config
     for name, value in vars(config).items():
         if hasattr(value, "to_dict") and hasattr(value, "model_type") and depth < 5:
-            yield from _configs(value, f"{path}.{name}" if path else name, depth + 1)
+            yield from configs_of(value, f"{path}.{name}" if path else name, depth + 1)

@@ -51,14 +51,14 @@ class Plan:
         """Plan for a module that forms cos and sin."""
         models, reason = self.reading(module)
         probe, problem = probe_of(module)
-        reason = reason or _out_of_reach(module) or problem
+        reason = reason or out_of_reach(module) or problem
         forward = [s.replace(reverse=False) if s.reverse else s for s in specs_of(models)]
         agreed: list[tuple[str | None, Tables]] = []
         self.tables[path] = []
-        for layer_type in _layer_types(module):
+        for layer_type in layer_types(module):
             row = Row(path, "tables" if layer_type is None else f"tables: {layer_type}", reason=reason)
             if probe is not None and not reason:
-                own = _of_kind(layer_type, models, forward)
+                own = of_kind(layer_type, models, forward)
                 found, agreement = compare_tables(probe, layer_type, own, self.dtypes)
                 row = replace(row, reason=_disagreement(probe, found, agreement, own))
                 if found is not None:
@@ -78,7 +78,7 @@ class Plan:
         near = nearest(caller.path, list(self.tables))
         models, reason = self.reading(caller.module, near)
         specs = specs_of(models)
-        own = _own_specs(caller.module, models)
+        own = own_specs(caller.module, models)
         if own == [None]:
             reason = "no rotation in this layer"
         reason = reason or taken(caller.module, caller.methods)
@@ -167,7 +167,7 @@ def specs_of(models: Sequence[ModelRotary]) -> list[RotarySpec]:
     return list(dict.fromkeys(spec for model in models for spec in model.distinct))
 
 
-def _own_specs(module: nn.Module, models: Sequence[ModelRotary]) -> list[RotarySpec | None]:
+def own_specs(module: nn.Module, models: Sequence[ModelRotary]) -> list[RotarySpec | None]:
     """What turns in this layer: one spec or None (NoPE), or all if the module does not say which layer it is."""
     index = getattr(module, "layer_idx", None)
     if isinstance(index, int) and models and 0 <= index < len(models[0].layers):
@@ -175,14 +175,14 @@ def _own_specs(module: nn.Module, models: Sequence[ModelRotary]) -> list[RotaryS
     return list(specs_of(models))
 
 
-def _layer_types(module: nn.Module) -> list[str | None]:
+def layer_types(module: nn.Module) -> list[str | None]:
     """The layer types for which a module has frequencies of their own; ``[None]`` if it makes no difference."""
     names = [name for name, _ in module.named_buffers(recurse=False) if name.endswith("_inv_freq")]
     types: list[str | None] = [n.removesuffix("_inv_freq") for n in names if not n.endswith("original_inv_freq")]
     return types or [None]
 
 
-def _out_of_reach(module: nn.Module) -> str:
+def out_of_reach(module: nn.Module) -> str:
     """Why a module is not compared, whatever it computes."""
     takes = [name for name in signature(module.forward).parameters]
     if "position_ids" not in takes:
@@ -190,7 +190,7 @@ def _out_of_reach(module: nn.Module) -> str:
     return taken(module, ["forward"])
 
 
-def _of_kind(layer_type: str | None, models: Sequence[ModelRotary], specs: list[RotarySpec]) -> list[RotarySpec]:
+def of_kind(layer_type: str | None, models: Sequence[ModelRotary], specs: list[RotarySpec]) -> list[RotarySpec]:
     """The specs of the layers of that kind, which are the only ones its tables may be; all where none is named so."""
     chosen = {
         spec.replace(reverse=False)

@@ -135,10 +135,11 @@ def merged(rows: tuple[Row, ...]) -> list[Row]:
     groups: dict[Any, list[Row]] = {}
     for row in rows:
         groups.setdefault(replace(row, path=re.sub(r"\.\d+\.", ".#.", row.path, count=1)), []).append(row)
-    return [replace(group[0], path=_span([row.path for row in group])) for group in groups.values()]
+    return [replace(group[0], path=span([row.path for row in group])) for group in groups.values()]
 
 
-def _span(paths: list[str]) -> str:
+def span(paths: list[str]) -> str:
+    """Paths that differ in one number only, as one: ``layers.0-3.attn``."""
     if len(paths) == 1:
         return paths[0]
     numbers = [int(found.group(1)) for path in paths if (found := re.search(r"\.(\d+)\.", path))]

@@ -49,11 +49,13 @@ def channels(spec: RotarySpec) -> dict[str, list[int]]:
     return {name: t.tolist() for name, t in zip(names, (*read, *written), strict=True)}
 
 
-def tensors_of(kind: Kind, positions: Tensor, targets: tuple[str, ...], seed: int) -> dict[str, Golden]:
-    """Name (without the kind's) -> tensor. Names in `phasor.golden.readme`."""
+def tensors_of(
+    kind: Kind, positions: Tensor, targets: tuple[str, ...], seed: int, heads: dict[str, Tensor] | None = None
+) -> dict[str, Golden]:
+    """Name (without the kind's) -> tensor. Names in `phasor.golden.readme`. ``heads``: by target, instead of noise."""
     found = {"positions": Golden(positions, "the position of each token, [S], or one row per axis, [A, S]")}
     if kind.spec is not None:
-        found |= _rotary(kind, positions, targets, seed)
+        found |= _rotary(kind, positions, targets, seed, heads or {})
     if kind.temperature is not None:
         found |= _temperature(kind, positions, seed)
     return found
@@ -64,7 +66,9 @@ def log_scale_of(spec: RotarySpec, seed: int) -> Tensor | None:
     return noise(seed, "log_scale", spec.pairs) / 16 if spec.learned else None
 
 
-def _rotary(kind: Kind, positions: Tensor, targets: tuple[str, ...], seed: int) -> dict[str, Golden]:
+def _rotary(
+    kind: Kind, positions: Tensor, targets: tuple[str, ...], seed: int, heads: dict[str, Tensor]
+) -> dict[str, Golden]:
     exact, model = kind.exact, kind.model
     assert exact is not None and model is not None
     factor = exact.attention_factor(kind.seq_len)
@@ -73,7 +77,7 @@ def _rotary(kind: Kind, positions: Tensor, targets: tuple[str, ...], seed: int) 
     log_scale = log_scale_of(exact, seed)
     if log_scale is not None:
         found["log_scale"] = Golden(log_scale, "[P], the trained log-scale: frequency * exp(log_scale)")
-    inputs = {t: noise(seed, t, 1, HEADS[t], positions.shape[-1], exact.head_dim) for t in targets}
+    inputs = {t: noise(seed, t, 1, HEADS[t], positions.shape[-1], exact.head_dim) for t in targets} | heads
     for t, x in inputs.items():
         what = "the output of attention" if t == "output" else f"{t} before the rotation"
         found[f"{t}_in"] = Golden(x, f"{what}, [1, heads, S, D]; exact in bfloat16 too")

@@ -1,0 +1,6 @@
+"""Is the position encoding of a model right, in the model as it runs, and if not, why."""
+
+from .diagnose import diagnose
+from .report import Check, Diagnosis
+
+__all__ = ["Check", "Diagnosis", "diagnose"]

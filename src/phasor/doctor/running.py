@@ -1,0 +1,87 @@
+"""A transformers model as the laws run it: token ids in, logits out, with positions, masks, caches and packing."""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..integrations.find import configs_of
+from .subject import NotChecked, Subject
+
+RESULTS = ("logits", "last_hidden_state")
+PLAIN = "eager"
+
+
+class Running(Subject):
+    """``axes``: how many coordinates a position of the model has; with several, a row of plain positions leads them."""
+
+    def __init__(self, model: nn.Module, axes: int = 1) -> None:
+        self.model: Any = model
+        self.axes = axes
+        self.name = type(model).__name__
+        self.takes = inspect.signature(model.forward).parameters
+        self.any_more = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in self.takes.values())
+        self.causal = True
+
+    def logits(self, tokens: Tensor, positions: Tensor | None, mask: Tensor | None = None) -> Tensor:
+        return self._result(self.run(tokens, positions, attention_mask=mask))
+
+    def run(self, tokens: Tensor, positions: Tensor | None, **more: Any) -> Any:
+        """One call of the model; without positions it counts them itself."""
+        if "input_ids" not in self.takes:
+            raise NotChecked(f"{self.name} takes no input_ids")
+        given = {name: value for name, value in more.items() if value is not None}
+        if positions is not None:
+            given["position_ids"] = positions
+        if unknown := [name for name in given if name not in self.takes and not self.any_more]:
+            raise NotChecked(f"{self.name} takes no {unknown[0]}")
+        if "decoder_input_ids" in self.takes:
+            raise NotChecked(f"{self.name} has an encoder and a decoder, which count positions apart")
+        if not more.get("use_cache") and ("use_cache" in self.takes or self.any_more):
+            given["use_cache"] = False
+        return self.model(input_ids=tokens, **given)
+
+    def _result(self, output: Any) -> Tensor:
+        found = next((f for name in RESULTS if isinstance(f := getattr(output, name, None), Tensor)), None)
+        if found is None or found.ndim != 3:
+            raise NotChecked(f"{self.name} returns neither logits nor a last_hidden_state of every token")
+        return found
+
+    def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
+        counted = int(positions[0, 0]) == 0  # then the model's own counting is put to the test
+        found, cache = [], None
+        for piece, at in zip(tokens.split(list(lengths), 1), positions.split(list(lengths), 1), strict=True):
+            output = self.run(piece, None if counted else at, past_key_values=cache, use_cache=True)
+            cache = getattr(output, "past_key_values", None)
+            if cache is None:
+                raise NotChecked(f"{self.name} returns no past_key_values")
+            found.append(self._result(output))
+        return torch.cat(found, dim=1)
+
+    def packed(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
+        at = positions.expand(1 + self.axes, *positions.shape) if self.axes > 1 else positions
+        return self.logits(tokens, at)
+
+    def plainly(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        chosen = self.model.config._attn_implementation
+        if chosen in (None, PLAIN):
+            raise NotChecked("the chosen implementation of attention is the plain one")
+        with self._implemented(PLAIN):
+            return self.logits(tokens, positions)
+
+    @contextmanager
+    def _implemented(self, name: str) -> Iterator[None]:
+        held = [m.config for m in self.model.modules() if hasattr(m, "config")]
+        inside = {id(c): c for top in (self.model.config, *held) for _, c in configs_of(top)}
+        known = [c for c in inside.values() if hasattr(c, "_attn_implementation_internal")]
+        before = [c._attn_implementation_internal for c in known]
+        try:
+            for config in known:
+                config._attn_implementation_internal = name
+            yield
+        finally:
+            for config, value in zip(known, before, strict=True):
+                config._attn_implementation_internal = value

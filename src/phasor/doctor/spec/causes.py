@@ -1,0 +1,43 @@
+"""The doctor's words for what golden's judging finds, and where a module got it from."""
+
+from ...golden.judging.report import Finding
+
+WORDS = {
+    "base": "base",
+    "scaling": "scaling",
+    "yarn_truncate": "YaRN's truncate",
+    "attention_factor": "attention factor",
+    "factor": "attention factor",
+    "softmax_factor": "attention factor",
+    "layout": "layout",
+    "permuted": "layout",
+    "direction": "sign",
+    "rotary_dim": "rotary width",
+    "pair_index": "pairs counted from 1",
+    "trailing": "side of the head",
+    "axes": "sections",
+    "heads": "heads",
+    "positions": "positions",
+    "seq_len": "length of the frequencies",
+    "low_precision": "half precision",
+    "not_rotated": "not turned",
+    "unknown": "unknown",
+    "value": "single values",
+}
+OF_CONFIGS = ("base", "scaling", "YaRN's truncate", "rotary width", "sections")  # what another config would give
+WAYS = {
+    "base": "set rope_theta in the config and build the model again, or phasor.repair(model)",
+    "scaling": "build the model from the config it is meant to have, or phasor.repair(model)",
+    "layout": "turn the pairs that the weights were trained with: phasor.patch(model), or permute q and k",
+    "positions": "give position_ids that count the tokens from 0, and no table shorter than the text",
+    "half precision": "form angles and tables in float32 and round the result once: phasor.patch(model)",
+}
+
+
+def worded(finding: Finding) -> tuple[str, str]:
+    """Cause and sentence; two mistakes at once are two words."""
+    return " + ".join(WORDS.get(word, word) for word in finding.cause.split("+")), finding.says
+
+
+def way_out(cause: str) -> str:
+    return WAYS.get(cause.split(" + ")[0], "compare the code with phasor.read_config(config) and phasor golden")

@@ -1,0 +1,53 @@
+"""What the laws run: something that makes logits of tokens at positions, and says what else it can do."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+
+class NotChecked(Exception):
+    """A check that this subject does not support; the message says why."""
+
+
+class Subject:
+    """The least that the laws need: ``logits``. Tokens and positions are ``[B, S]``, logits ``[B, S, vocabulary]``.
+
+    What a subject cannot do raises `NotChecked` with the reason, and the laws that need it are not checked.
+    """
+
+    name = "this callable"
+    causal = True  # whether a token sees those before it only
+
+    def logits(self, tokens: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The logits of one call; ``mask [B, S]`` is 0 where a token is padding."""
+        raise NotImplementedError
+
+    def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
+        """The logits of calls one after the other, of so many tokens each, through one cache."""
+        raise NotChecked(f"{self.name} keeps no cache that could be given")
+
+    def packed(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
+        """The logits of one row ``[1, S]`` that holds documents of these lengths, none of which sees another."""
+        raise NotChecked(f"{self.name} takes no mask that could keep documents apart")
+
+    def plainly(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """The logits with the plain (eager) implementation of attention."""
+        raise NotChecked(f"{self.name} has one implementation of attention")
+
+
+class BlackBox(Subject):
+    """A function ``(tokens, positions) -> logits`` of which nothing else is known."""
+
+    def __init__(self, call: Callable[[Tensor, Tensor], Any]) -> None:
+        self.call = call
+        self.name = getattr(call, "__name__", type(call).__name__)
+
+    def logits(self, tokens: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is not None:
+            raise NotChecked(f"{self.name} takes no mask of padding")
+        found = self.call(tokens, positions)
+        if not isinstance(found, Tensor) or found.shape[:2] != tokens.shape:
+            got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise ValueError(f"model must return logits [{tokens.shape[0]}, {tokens.shape[1]}, ...], got {got}")
+        return found

@@ -1,0 +1,113 @@
+"""A subject with tokens to try it on, and how far two runs of it may differ by rounding alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from .report import Check
+from .subject import NotChecked, Subject
+
+ROUNDINGS = 256  # steps of float32, of the largest logit: what sums in other orders cost through a deep model
+OF_HALF = 16  # steps of half precision, of which float32 sums leave fewer
+NOISE = 8  # times what the order of a batch alone changes
+OF_ANGLES = 2.0**-22  # a float32 angle is off by so much per radian, at most
+
+
+@dataclass(frozen=True)
+class Trial:
+    """``tokens [B, S]``, at least two rows of four tokens; positions count from ``start``.
+
+    ``by_design`` says why this encoding may be inconsistent with itself from ``threshold`` positions on; empty where it
+    must not be.
+    """
+
+    subject: Subject
+    tokens: Tensor
+    start: int = 0
+    by_design: str = ""
+    threshold: int = 0
+
+    @property
+    def length(self) -> int:
+        return self.tokens.shape[1]
+
+    @property
+    def last(self) -> int:
+        return self.start + self.length - 1
+
+    @cached_property
+    def positions(self) -> Tensor:
+        return torch.arange(self.start, self.start + self.length, device=self.tokens.device).expand_as(self.tokens)
+
+    @cached_property
+    def _logits(self) -> Tensor:
+        return self.subject.logits(self.tokens, self.positions)
+
+    def logits(self) -> Tensor:
+        """Of all rows in one call; run once."""
+        return self._logits
+
+    @cached_property
+    def allowed(self) -> float:
+        """How far two runs of the same mathematics may differ: roundings, and what the order of the batch changes."""
+        whole = self.logits()
+        turned = self.subject.logits(self.tokens.flip(0), self.positions).flip(0)
+        noise = _apart(whole, turned).max().item()
+        # models in float64 form norms, angles and softmax in float32
+        eps = max(torch.finfo(whole.dtype).eps, torch.finfo(torch.float32).eps)
+        half = eps > torch.finfo(torch.float32).eps
+        return (OF_HALF if half else ROUNDINGS) * eps * self.scale + NOISE * noise
+
+    @cached_property
+    def effect(self) -> float:
+        """How much positions move the logits at all: all distances doubled."""
+        stretched = self.subject.logits(self.tokens, 2 * self.positions - self.start)
+        return _apart(stretched, self.logits()).max().item()
+
+    @property
+    def scale(self) -> float:
+        return max(self.logits().abs().max().item(), torch.finfo(self.logits().dtype).tiny)
+
+    def close(self, a: Tensor, b: Tensor) -> bool:
+        return bool(_apart(a, b).max() <= self.allowed)
+
+    def judged(
+        self,
+        what: str,
+        theirs: Callable[[], Tensor],
+        reference: Callable[[], Tensor],
+        says: str,
+        way_out: str,
+        far: int = 0,
+    ) -> Check:
+        """The `Check` of two runs that must agree; ``far``: the largest position, where float32 angles are coarse."""
+        check = Check(what=what, against="itself", verdict="not checked")
+        try:
+            a, b = theirs(), reference()
+            allowed = self.allowed + OF_ANGLES * far * self.scale
+        except NotChecked as reason:
+            return replace(check, says=str(reason))
+        except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, NotImplementedError) as error:
+            told = (str(error).strip().splitlines() or [""])[0]
+            return replace(check, says=f"the model cannot be run so: {type(error).__name__}: {told:.160}")
+        apart = _apart(a, b)
+        check = replace(check, size=apart.max().item(), of="logits")
+        beyond = (~(apart <= allowed)).any(0)
+        if not beyond.any() and self.effect <= allowed:
+            says = f"all positions stretched move the logits by {self.effect:.1g}, which rounding may do"
+            return replace(check, size=None, says=says)
+        if not beyond.any():
+            return replace(check, verdict="sound")
+        check = replace(check, position=float(self.start + int(beyond.nonzero()[0])))
+        if self.by_design and max(far, self.last) >= self.threshold:
+            return replace(check, verdict="by design", cause="inconsistent by design", says=self.by_design)
+        return replace(check, verdict="fault", cause=f"not {what}", says=says, way_out=way_out)
+
+
+def _apart(a: Tensor, b: Tensor) -> Tensor:
+    """``[B, S]``: the largest difference of each token's logits; infinite where one of them is no number."""
+    apart = (a.double() - b.double()).abs().flatten(2).amax(-1)
+    return torch.where(apart.isnan(), torch.inf, apart)
