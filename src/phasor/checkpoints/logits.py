@@ -43,10 +43,10 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
     """The model that transformers builds from a config, with these tensors; ``ValueError`` if they are not all."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    made = AutoConfig.for_model(**config)
-    with torch.device("meta"):
-        kind = type(AutoModelForCausalLM.from_config(made, trust_remote_code=False))
     with _quietly():
+        made = AutoConfig.for_model(**config)
+        with torch.device("meta"):
+            kind = type(AutoModelForCausalLM.from_config(made, trust_remote_code=False))
         model, report = kind.from_pretrained(
             None,
             config=made,
@@ -62,14 +62,16 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """No bars of transformers, which show up for every model that is built."""
+    """No bars and no advice of transformers, which come with every model that is built; errors are raised."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(level)
         if shown:
             logging.enable_progress_bar()
 

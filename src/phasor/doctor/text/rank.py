@@ -72,7 +72,8 @@ def _ranking(weights: Weights, windows: Tensor, rounds: int) -> Ranking:
     windows = _checked(windows, weights)
     stated = in_words(weights.stated, weights.stated)
     losses = {stated: weights.losses(weights.stated, windows)}
-    best, tried, left_out = weights.stated, {stated: weights.stated}, {}
+    best, tried = weights.stated, {stated: weights.stated}
+    left_out = {"the other pair layout": weights.why} if weights.why else {}
     for _ in range(rounds):
         for reading in around(best):
             name = in_words(reading, weights.stated)

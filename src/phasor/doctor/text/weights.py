@@ -55,6 +55,8 @@ class Weights:
     def model(self, reading: Reading) -> Any:
         """The model in evaluation mode. Raises ``ValueError`` for a reading that its config cannot say."""
         config = write_config(reading.rotary, like=self.config)
+        if reading.layout not in ("native", self.stated.layout) and _widths(reading) != _widths(self.stated):
+            raise ValueError("another width and another layout at once are not tried")
         if reading.layout not in self._laid:  # kept, because models live on until Python looks for cycles
             assert self.found is not None
             self._laid[reading.layout] = relaid(self.found, self.state, reading.layout)
@@ -72,3 +74,7 @@ class Weights:
                 loss = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), reduction="none")
                 found.append(loss.double().view(len(rows), -1))
         return torch.cat(found).nan_to_num(torch.inf)
+
+
+def _widths(reading: Reading) -> list[int]:
+    return [0 if spec is None else spec.rotary_dim for spec in reading.rotary.layers]
