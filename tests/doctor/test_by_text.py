@@ -70,7 +70,8 @@ def test_nothing_speaks_against_what_is_so(model, tmp_path):
     assert found.best == "as stated" and found.verdict == "as stated", str(found)
 
 
-STORY = """Once upon a time, there was a little girl named Lily. She liked to play outside in the park. One day, she saw a
+STORY = """\
+Once upon a time, there was a little girl named Lily. She liked to play outside in the park. One day, she saw a
 big red ball near a tree. She was very happy. She ran to the ball and tried to pick it up, but it was too big.
 Then a boy named Tim came to the park. He saw Lily and the ball. "Can I help you?" he asked. "Yes, please," said
 Lily. They pushed the ball together, and it rolled down the hill. They laughed and ran after it. A small dog saw

@@ -28,7 +28,8 @@ class Weights:
     def __init__(self, config: dict[str, Any], state: dict[str, Tensor], source: Source | None = None) -> None:
         self.config, self.state = config, state
         self.found, self.why = self._following(source)
-        word = "native" if self.found is None else plain_word(self.found, source.layout if source else "native")
+        self.native = plain_word(self.found, "native") if self.found else "native"
+        word = plain_word(self.found, source.layout) if self.found and source else self.native
         self._laid = {"native": state}
         self.stated = Reading(self.found.rotary if self.found else read_config(config), word)
 
@@ -55,7 +56,7 @@ class Weights:
     def model(self, reading: Reading) -> Any:
         """The model in evaluation mode. Raises ``ValueError`` for a reading that its config cannot say."""
         config = write_config(reading.rotary, like=self.config)
-        if reading.layout not in ("native", self.stated.layout) and _widths(reading) != _widths(self.stated):
+        if reading.layout not in ("native", self.native) and _widths(reading) != _widths(self.stated):
             raise ValueError("another width and another layout at once are not tried")
         if reading.layout not in self._laid:  # kept, because models live on until Python looks for cycles
             assert self.found is not None
