@@ -1,10 +1,104 @@
 """`diagnose`: every check of one model."""
 
+from collections.abc import Iterator
 from typing import Any
 
-from .report import Diagnosis
+import torch
+from torch import Tensor, nn
+
+from ..integrations.find import callers, rotary_modules, turning_methods
+from ..integrations.held import held_tables
+from ..integrations.plan import Plan, specs_of
+from ..reading.model import ModelRotary
+from ..spec import RotarySpec
+from .inputs import of_black_box, of_model
+from .laws import LAWS
+from .report import Check, Diagnosis
+from .running import Running
+from .spec.attentions import check_of_attention
+from .spec.modules import checks_of_module
+from .spec.observed import watched
+from .spec.positions import checks_of_positions
+from .subject import BlackBox, Subject
+from .trial import Trial
+from .undisturbed import undisturbed
 
 
 def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
-    """Whether the position encoding of a model is right, in the model as it runs, and if not, why."""
-    raise NotImplementedError
+    """Whether the position encoding of a model is right, in the model as it runs, and if not, where and why.
+
+    *Against the spec*: the tables of each rotary module, the positions that it is given, and what each attention does
+    to its q and k in a real call, beside what the model's config says. *Against itself*, without any reference: a text
+    moved, cached, cut in pieces, padded, packed with another, in a batch with longer ones, and under the plain
+    implementation of attention must give the logits it gives alone, but for rounding. What an encoding with a length of
+    its own (dynamic NTK, LongRoPE) does there is said to be so by design, and no fault.
+
+    ``model`` is a transformers model, on any device; on the meta device it is checked against the spec only. Or a
+    function ``(tokens, positions) -> logits`` of ``[B, S]``, ``[B, S]`` and ``[B, S, vocabulary]``, which is checked
+    against itself. ``inputs``: token ids ``[B, S]`` of at least 8 tokens, or a dictionary of keyword arguments (images
+    too, so that the towers run); made-up ids by default. The model is left as it was, and no gradient is built.
+
+    Raises ``ValueError`` for something that is no model, for a model without rotary embedding, and for inputs that it
+    does not take.
+
+    Example::
+
+        found = phasor.diagnose(model)
+        print(found)
+        assert found.sound, found.causes
+
+    >>> import torch
+    >>> def scores(tokens, positions):  # knows where a text stands
+    ...     return (tokens * positions).unsqueeze(-1).float()
+    >>> diagnose(scores).causes
+    ('not shift of all positions',)
+    """
+    if not callable(model):
+        raise ValueError(f"model must be a transformers model, or a function of tokens, got {type(model).__name__}")
+    with undisturbed(model):
+        if not isinstance(model, nn.Module) or not callable(getattr(getattr(model, "config", None), "to_dict", None)):
+            subject = BlackBox(model)
+            return Diagnosis(subject.name, tuple(_laws(subject, of_black_box(inputs), [])))
+        with torch.device("cpu"):  # whatever device the caller makes tensors on
+            return Diagnosis(type(model).__name__, tuple(_checks(model, inputs)))
+
+
+def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
+    rotary, turning = rotary_modules(model), list(callers(model))
+    if not (rotary or turning or turning_methods_of(model) or held_tables(model)):
+        raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
+    plan = Plan(model, "float32")
+    for path, module in rotary.items():
+        yield from checks_of_module(plan, path, module)
+    specs = specs_of([m for m in plan.parts.values() if isinstance(m, ModelRotary)])
+    subject = Running(model, max((spec.axes.count for spec in specs), default=1))
+    meta = any(p.is_meta for p in model.parameters())
+    given = of_model(model, inputs)
+    with watched([caller.module for caller in turning]) as calls:
+        if not meta:
+            given.run(subject)
+    for caller in turning:
+        yield check_of_attention(plan, caller, list(rotary.values()), calls)
+    if meta:
+        says = "the model is on the meta device; it is checked against the spec only"
+        yield Check(what="all that runs the model", against="itself", verdict="not checked", says=says)
+        return
+    length = next((m.max_position for m in plan.parts.values() if isinstance(m, ModelRotary)), None)
+    yield from checks_of_positions(subject, rotary, given.tokens, length)
+    yield from _laws(subject, given.tokens, specs)
+
+
+def turning_methods_of(model: nn.Module) -> bool:
+    return any(True for _ in turning_methods(model))
+
+
+def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec]) -> Iterator[Check]:
+    """All laws from position 0 on; and around the length at which an encoding changes by design."""
+    lengths = {
+        s.scaling.trained_length: f"{s.scaling.name}: its frequencies depend on the length of the sequence"
+        for s in specs
+        if s.length_dependent and s.scaling is not None and s.scaling.trained_length
+    }
+    threshold = min(lengths, default=0)
+    trial = Trial(subject, tokens, by_design=lengths.get(threshold, ""), threshold=threshold)
+    yield from (law(trial) for law in LAWS)

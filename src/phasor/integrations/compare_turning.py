@@ -94,12 +94,12 @@ def _cases(
     for positions in positions_for(tables.spec, torch.device("cpu")):
         for at in [p for p, last in shaped(tables.spec, positions) if last == tables.coordinates_last]:
             for width, (dtype, formed) in product(widths, _pairs_of_dtypes(tables, dtypes)):
-                for given in _arguments(turning, tables, at, width, dtype, formed, random):
+                for given in arguments(turning, tables, at, width, dtype, formed, random):
                     try:
                         theirs = function(*given[0], **given[1])
                     except (RuntimeError, IndexError, TypeError):  # not the shapes it takes
                         continue
-                    if _fits(given, theirs):
+                    if fits(given, theirs):
                         yield given, theirs
 
 
@@ -125,7 +125,7 @@ def compare_method(
     return best_of(found)
 
 
-def _fits(given: Given, theirs: Any) -> bool:
+def fits(given: Given, theirs: Any) -> bool:
     """Whether a result has the shapes of heads that were given; else they were broadcast against a wrong axis."""
     shapes = {x.shape for x in (*given[0], *given[1].values()) if isinstance(x, Tensor)}
     results = theirs if isinstance(theirs, tuple | list) else (theirs,)
@@ -137,7 +137,7 @@ def _pairs_of_dtypes(tables: Tables, dtypes: Sequence[torch.dtype]) -> list[tupl
     return [(d, d) for d in dtypes] + ([(torch.bfloat16, torch.float32)] if tables.rounded else [])
 
 
-def _arguments(
+def arguments(
     turning: Turning,
     tables: Tables,
     positions: Tensor,

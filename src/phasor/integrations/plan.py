@@ -51,7 +51,7 @@ class Plan:
         """Plan for a module that forms cos and sin."""
         models, reason = self.reading(module)
         probe, problem = probe_of(module)
-        reason = reason or out_of_reach(module) or problem
+        reason = reason or _out_of_reach(module) or problem
         forward = [s.replace(reverse=False) if s.reverse else s for s in specs_of(models)]
         agreed: list[tuple[str | None, Tables]] = []
         self.tables[path] = []
@@ -85,7 +85,7 @@ class Plan:
         turnings, rows = [], []
         for name, function in caller.functions.items():
             known = tuple(dict.fromkeys(t for path in near for t in self.tables[path]))
-            tables = known or _implied(function, specs)
+            tables = known or implied(function, specs)
             row = Row(caller.path, name, reason=reason or _not_comparable(function, tables))
             if row.replaced:
                 turning, agreement = self._compared(function, tables, specs)
@@ -182,7 +182,7 @@ def layer_types(module: nn.Module) -> list[str | None]:
     return types or [None]
 
 
-def out_of_reach(module: nn.Module) -> str:
+def _out_of_reach(module: nn.Module) -> str:
     """Why a module is not compared, whatever it computes."""
     takes = [name for name in signature(module.forward).parameters]
     if "position_ids" not in takes:
@@ -241,7 +241,7 @@ def _not_comparable(function: Callable, tables: Sequence[Tables]) -> str:
     return "" if parameters in CALLS else f"its arguments ({', '.join(parameters)}) are not known"
 
 
-def _implied(function: Callable, specs: Sequence[RotarySpec]) -> tuple[Tables, ...]:
+def implied(function: Callable, specs: Sequence[RotarySpec]) -> tuple[Tables, ...]:
     """Tables to compare with, for functions that always take the same form whoever formed it."""
     names = parameters_of(function)[0]
     form = "doubled" if "v" in names else OWN_FORM.get(names[0])

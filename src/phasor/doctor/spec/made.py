@@ -1,13 +1,13 @@
 """What a rotary module makes of positions, one cos and one sin per pair, whatever the form of its tables."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...integrations.compare import shaped
-from ...integrations.tables import Tables
+from ...integrations.tables import Form, Tables
 from ...layout import Layout
 from ...spec import RotarySpec
 
@@ -18,7 +18,8 @@ class Made:
 
     cos: Tensor
     sin: Tensor
-    form: str
+    form: Form
+    last: bool = False  # whether the coordinates of a position come last
 
     @property
     def pairs(self) -> int:
@@ -30,13 +31,13 @@ def made(module: nn.Module, layer_type: str | None, spec: RotarySpec, positions:
     more = {} if layer_type is None else {"layer_type": layer_type}
     device = next((b.device for b in module.buffers() if not b.is_meta), positions.device)
     found = []
-    for at, _ in shaped(spec, positions.unsqueeze(1).to(device)):
+    for at, last in shaped(spec, positions.unsqueeze(1).to(device)):
         try:
             result = module.forward(torch.zeros(1, positions.shape[-1], 1, device=device), at, **more)
         except Exception:  # not the shape it takes
             continue
-        if (one := _per_pair(result, spec, positions.shape[-1])) is not None:
-            found.append(one)
+        if (one := per_pair_of(result, spec, positions.shape[-1])) is not None:
+            found.append(replace(one, last=last))
     if len(found) > 1 and found[0].pairs == spec.pairs:  # a module may take both, and mean one
         cos, sin = expected(spec, positions)
         found.sort(key=lambda one: (one.cos - cos).abs().max().item() + (one.sin - sin).abs().max().item())
@@ -50,7 +51,7 @@ def expected(spec: RotarySpec, positions: Tensor, log_scale: Tensor | None = Non
     return cos[0], sin[0]
 
 
-def _per_pair(result: Any, spec: RotarySpec, length: int) -> Made | None:
+def per_pair_of(result: Any, spec: RotarySpec, length: int) -> Made | None:
     if isinstance(result, Tensor) and result.is_complex():
         result = (result.real, result.imag)
     if not isinstance(result, tuple) or len(result) != 2 or not all(isinstance(t, Tensor) for t in result):
@@ -67,10 +68,13 @@ def _per_pair(result: Any, spec: RotarySpec, length: int) -> Made | None:
     return None
 
 
-def _forms(width: int, spec: RotarySpec) -> list[tuple[str, Layout]]:
+def _forms(width: int, spec: RotarySpec) -> list[tuple[Form, Layout]]:
     if width % 2:
         return []
-    found = [("doubled", Layout(head_dim=width)), ("repeated", Layout(head_dim=width, interleaved=True))]
+    found: list[tuple[Form, Layout]] = [
+        ("doubled", Layout(head_dim=width)),
+        ("repeated", Layout(head_dim=width, interleaved=True)),
+    ]
     if spec.blocks > 1 and (width // 2) % spec.blocks == 0:
         found.append(("blocks", Layout(head_dim=width, blocks=spec.blocks)))
     return found

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 from ...integrations.agreement import Agreement
 from ...integrations.compare import compare_tables, positions_for
 from ...integrations.counted import compare_counted, counts_of
-from ...integrations.plan import Plan, layer_types, of_kind, out_of_reach, probe_of, specs_of
+from ...integrations.plan import Plan, layer_types, of_kind, probe_of, specs_of
+from ...integrations.tables import Tables
 from ...reading.model import ModelRotary
 from ...spec import RotarySpec
 from ..report import Check
@@ -49,6 +51,7 @@ def checks_of_module(plan: Plan, path: str, module: nn.Module) -> Iterator[Check
     if reason or probe is None:
         yield replace(blank, says=reason or problem)
         return
+    plan.tables[path] = []
     forward = [s.replace(reverse=False) if s.reverse else s for s in specs_of(models)]
     for layer_type in layer_types(module):
         one = Module(path, module, probe, layer_type, of_kind(layer_type, models, forward), models)
@@ -76,14 +79,18 @@ def _counted(one: Module, plan: Plan) -> Check | None:
     if counts is None:
         return None
     found, agreement = compare_counted(one.probe, counts, one.specs, plan.dtypes)
-    return replace(one.check, size=agreement.difference) if found is not None and agreement.close else None
+    if found is None or not agreement.close:
+        return None
+    plan.tables[one.path].append(found)
+    return replace(one.check, size=agreement.difference)
 
 
 def _by_frequencies(one: Module) -> Check | None:
     """A module that takes no positions: its frequencies alone can be compared."""
-    why, held = out_of_reach(one.probe), held_frequencies(one.probe, one.layer_type)
-    if not why:
+    takes, held = list(signature(one.probe.forward).parameters), held_frequencies(one.probe, one.layer_type)
+    if "position_ids" in takes:
         return None
+    why = f"it forms its tables from {', '.join(takes) or 'nothing'}, not from position_ids"
     if held is None:
         return replace(one.check, verdict="not checked", says=why)
     check = replace(one.check, what="frequencies", of="inv_freq")
@@ -97,10 +104,14 @@ def _by_frequencies(one: Module) -> Check | None:
 def _compared(one: Module, plan: Plan) -> Check:
     found, agreement = compare_tables(one.probe, one.layer_type, one.specs, plan.dtypes[:1])
     if found is not None and agreement.close:
+        plan.tables[one.path].append(found)
         return replace(one.check, size=agreement.difference)
     spec = found.spec if found is not None else one.specs[0]
     positions = next(positions_for(spec, torch.device("cpu"))).squeeze(1)
     theirs = None if spec.second is not None else made(one.probe, one.layer_type, spec, positions)
+    if theirs is not None:  # what turns is judged by right tables of this form
+        rounded = spec.tables in ("activation", "rounded")
+        plan.tables[one.path].append(Tables(spec, theirs.form, rounded, coordinates_last=theirs.last))
     held = held_frequencies(one.probe, one.layer_type)
     if held is not None and (broken := _faulty(one.check, damage(held, one.specs))) is not None:
         return _placed(broken, one, spec, theirs, positions)

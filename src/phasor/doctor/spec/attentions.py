@@ -1,0 +1,58 @@
+"""Each module that turns q and k: the functions it has for that, and what it does with them in a real call."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import nn
+
+from ...integrations.compare import NEAR_AND_FAR
+from ...integrations.find import Caller, nearest
+from ...integrations.plan import Plan, own_specs, specs_of
+from ...spec import RotarySpec
+from ..report import Check
+from .causes import way_out
+from .functions import Functions, of_functions
+from .observed import Calls
+from .seen import Seen, seen_in_call
+from .turned import UNKNOWN, Outcome, together
+
+
+def check_of_attention(plan: Plan, caller: Caller, rotary: list[nn.Module], calls: Calls) -> Check:
+    """The real call decides, where it is seen; how the pairs are read, and what is not seen, the functions decide."""
+    check = Check(path=caller.path, what="turning of q and k", against="spec", verdict="sound", of="q and k")
+    models, reason = plan.reading(caller.module, nearest(caller.path, list(plan.tables)))
+    own = own_specs(caller.module, models)
+    if reason or own == [None]:
+        return replace(check, verdict="not checked", says=reason or "no rotation in this layer")
+    specs = [spec for spec in own if spec is not None] or specs_of(models)
+    seen = seen_in_call(caller.module, specs, rotary, calls)
+    if seen.known and not seen.right:
+        return _fault(check, seen.q, seen.k)
+    functions = of_functions(plan, caller, specs)
+    return _decided(check, seen, functions, specs)
+
+
+def _decided(check: Check, seen: Seen, functions: Functions, specs: Sequence[RotarySpec]) -> Check:
+    if functions.agrees:
+        note = f"of its function; {seen.why_not}" if seen.why_not else ""
+        note = note if seen.known else note or "of its function; q and k are changed further before attention"
+        return replace(check, size=max(functions.size or 0.0, seen.q.size if seen.exact else 0.0), says=note)
+    read_alike = not any(spec.permuted for spec in specs)  # else both ways to read leave the same scores
+    if seen.exact and read_alike:
+        return replace(check, size=max(seen.q.size, seen.k.size))
+    if functions.compared:
+        return _fault(check, functions.q, functions.k, NEAR_AND_FAR)
+    if seen.right:
+        return replace(check, size=max(seen.q.size, seen.k.size), says="up to a factor of each token")
+    return replace(check, verdict="not checked", says=seen.why_not or "q and k are changed by more than the rotation")
+
+
+def _fault(check: Check, q: Outcome, k: Outcome, positions: Sequence[int] | None = None) -> Check:
+    cause, says = together(q, k)
+    wrong = [one for one in (q, k) if one.token is not None]
+    first = min(wrong, key=lambda one: one.token or 0, default=None)
+    check = replace(check, verdict="fault", cause=cause or UNKNOWN, says=says, way_out=way_out(cause))
+    if first is None or first.token is None:
+        return check
+    at = positions[first.token] if positions and first.token < len(positions) else first.token
+    return replace(check, size=max(q.size, k.size), position=float(at), pair=first.pair)

@@ -1,0 +1,123 @@
+"""What reaches attention: the q and k of a real call, by the tables of the call and by tables that turn nothing."""
+
+import contextlib
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+NAMED = re.compile(r"position_embeddings|rotary|rope|freqs|^cos$|^sin$", re.IGNORECASE)
+
+
+class Caught(BaseException):
+    """Carries q and k out of a call that need not go on."""
+
+    def __init__(self, q: Tensor, k: Tensor) -> None:
+        self.q, self.k = q, k
+
+
+@dataclass
+class Calls:
+    """The first call of every module that was watched: its arguments by name."""
+
+    first: dict[nn.Module, dict[str, Any]] = field(default_factory=dict)
+
+    def note(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if module not in self.first:
+            with contextlib.suppress(TypeError):
+                bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+                more = bound.pop("kwargs", {})
+                self.first[module] = {**bound, **more}
+
+
+@contextlib.contextmanager
+def watched(modules: list[nn.Module]) -> Iterator[Calls]:
+    """Keeps the first call of each of the modules while it is on."""
+    calls = Calls()
+    with contextlib.ExitStack() as undo:
+        for module in modules:
+            undo.callback(module.register_forward_pre_hook(calls.note, with_kwargs=True).remove)
+        yield calls
+
+
+@contextlib.contextmanager
+def caught_at_attention() -> Iterator[None]:
+    """Inside, whatever transformers takes for attention raises `Caught`."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
+
+    def catch(module: Any, query: Tensor, key: Tensor, *args: Any, **kwargs: Any) -> Any:
+        raise Caught(query, key)
+
+    vars(functions)["get_interface"] = lambda *args, **kwargs: catch
+    try:
+        yield
+    finally:
+        del vars(functions)["get_interface"]
+
+
+def heads_of(module: nn.Module, given: dict[str, Any]) -> tuple[Tensor, Tensor] | str:
+    """q and k ``[B, H, S, D]`` as they reach attention in a call of a module, or why they are not seen."""
+    try:
+        with caught_at_attention(), torch.no_grad():
+            module(**given)
+    except Caught as caught:
+        return caught.q, caught.k
+    except Exception as error:
+        return f"{type(module).__name__} cannot be called by itself: {type(error).__name__}: {error!s:.80}"
+    return f"{type(module).__name__} calls no attention that could be watched"
+
+
+def tables_in(given: dict[str, Any]) -> Any:
+    """The tables among the arguments of a call: a pair of tensors, or a complex one; None where there are none."""
+    for name, value in given.items():
+        if NAMED.search(name) and (_is_pair(value) or (isinstance(value, Tensor) and value.is_complex())):
+            return value
+    return None
+
+
+def _is_pair(value: Any) -> bool:
+    floats = isinstance(value, tuple | list) and all(isinstance(t, Tensor) and t.is_floating_point() for t in value)
+    return floats and len(value) == 2 and value[0].shape == value[1].shape
+
+
+def still(value: Any) -> Any:
+    """Tables of the same form that turn nothing."""
+    if isinstance(value, Tensor):
+        return torch.ones_like(value)
+    return type(value)((torch.ones_like(value[0]), torch.zeros_like(value[1])))
+
+
+def turning_nothing(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call with tables that turn nothing."""
+    tables = tables_in(given)
+    return {name: still(value) if value is tables and value is not None else value for name, value in given.items()}
+
+
+@contextlib.contextmanager
+def still_modules(modules: list[nn.Module]) -> Iterator[list[Any]]:
+    """Rotary modules that attentions call themselves return tables that turn nothing; the list holds the true ones."""
+    seen: list[Any] = []
+
+    def instead(module: nn.Module, args: Any, result: Any) -> Any:
+        if _is_pair(result) or (isinstance(result, Tensor) and result.is_complex()):
+            seen.append(result)
+            return still(result)
+        return result
+
+    with contextlib.ExitStack() as undo:
+        for module in modules:
+            undo.callback(module.register_forward_hook(instead).remove)
+        yield seen
+
+
+def is_formed_here(module: nn.Module, given: dict[str, Any], k: Tensor) -> bool:
+    """Whether a module makes its k of its own hidden states, and not another's keys."""
+    states = next((n for n, x in given.items() if isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1), None)
+    if states is None:
+        return False
+    moved = heads_of(module, {**given, states: given[states].flip(-1) + 1})
+    return isinstance(moved, str) or not torch.equal(moved[1], k)
