@@ -38,6 +38,14 @@ def healthy(kind: str, **more: Any) -> Any:
     return causal(family, **{**changes, **more})
 
 
+def in_dtype(kind: str, dtype: torch.dtype) -> Any:
+    """With weights in that dtype and buffers as they are: as from_pretrained, and not as from_config (GPT-J)."""
+    model = healthy(kind)
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return model
+
+
 def to_bfloat16(model: Any) -> Any:
     return model.to(torch.bfloat16)
 

@@ -9,7 +9,7 @@ from phasor.integrations import patch, unpatch
 from phasor.integrations.damage import damage
 
 from .models import causal, logits, tokens
-from .sick import KINDS, buffers, emptied, healthy
+from .sick import KINDS, buffers, emptied, healthy, in_dtype
 
 pytest.importorskip("transformers")
 
@@ -25,8 +25,7 @@ def tables(report) -> list:
 def test_rounded_frequencies_are_taken_over(kind, dtype):
     """The patched model, and the one after unpatch, have the logits of one whose frequencies were never rounded."""
     model = healthy(kind).to(dtype)
-    sound = healthy(kind, dtype=dtype)
-    sound.load_state_dict(model.state_dict())
+    sound = in_dtype(kind, dtype)
     ids = tokens(1, 120)
     report = patch(model)
     word = f"bit-equal; its own was rounded to {str(dtype)[6:]}"
@@ -56,7 +55,7 @@ def test_what_happens_to_a_patched_model_is_mended_by_unpatch():
     model = healthy("llama")
     patch(model)
     model.to(torch.bfloat16)
-    sound = healthy("llama", dtype=torch.bfloat16)
+    sound = in_dtype("llama", torch.bfloat16)
     other = copy.deepcopy(model)
     for one in (model, other):
         unpatch(one)
