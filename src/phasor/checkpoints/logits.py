@@ -1,7 +1,8 @@
 """The logits of both sides, in the model that transformers builds from the config, on given tokens."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -50,25 +51,47 @@ def logits_of(config: dict[str, Any], state: dict[str, torch.Tensor], tokens: to
     """``[1, n, vocab]`` of the model that transformers builds, float64; ``ValueError`` for whatever it raises."""
     try:
         with torch.no_grad():
-            logits: torch.Tensor = _build(config, state)(tokens).logits.double()
+            logits: torch.Tensor = build(config, state)(tokens).logits.double()
     except Exception as error:  # a config that its code does not take may raise anything
         raise ValueError(f"transformers does not run it: {first_line(error)}") from None
     return logits
 
 
-def _build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
+def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
     """The model with these tensors; ``ValueError`` if they are not all."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    made = AutoConfig.for_model(**config)
-    with torch.device("meta"):
-        kind = type(AutoModelForCausalLM.from_config(made, trust_remote_code=False))
-    model, report = kind.from_pretrained(
-        None, config=made, state_dict=state, output_loading_info=True, trust_remote_code=False, local_files_only=True
-    )
+    with _quietly():
+        made = AutoConfig.for_model(**config)
+        with torch.device("meta"):
+            kind = type(AutoModelForCausalLM.from_config(made, trust_remote_code=False))
+        model, report = kind.from_pretrained(
+            None,
+            config=made,
+            state_dict=state,
+            output_loading_info=True,
+            trust_remote_code=False,
+            local_files_only=True,
+        )
     if missing := sorted(report["missing_keys"]):  # it would make them up
         raise ValueError(f"{missing[0]} is missing")
     return model.eval()
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """No bars and no advice of transformers, which come with every model that is built; errors are raised."""
+    from transformers.utils import logging
+
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
 
 
 def losses_of(source: Source, found: Following, text: str) -> dict[str, Any]:
@@ -117,15 +140,19 @@ def _tokens(source: Source, text: str) -> torch.Tensor:
 
 def native_state(found: Following, tensors: Mapping[str, Tensor], word: str) -> dict[str, torch.Tensor]:
     """All tensors of one side, in the layout that the model's own code reads."""
-    state = {name: as_torch(tensor) for name, tensor in tensors.items()}
+    return relaid(found, {name: as_torch(tensor) for name, tensor in tensors.items()}, word)
+
+
+def relaid(found: Following, state: Mapping[str, torch.Tensor], word: str) -> dict[str, torch.Tensor]:
+    """Tensors whose pairs lie as ``word`` says, in the layout that the model's own code reads; what stays is shared."""
+    changed = dict(state)
     for attention in found.attentions:
-        layout = attention.spec.layout
-        for name in {piece.tensor for piece in attention.pieces}:
+        layouts = in_words(attention.spec.layout, word), in_words(attention.spec.layout, "native")
+        for name in {piece.tensor for piece in attention.pieces if layouts[0] != layouts[1]}:
             held = [piece for piece in attention.pieces if piece.tensor == name]
             axis = held[0].axis
-            order = order_of(held, state[name].shape[axis], in_words(layout, word), in_words(layout, "native"))
-            state[name] = reorder(state[name], order, axis)
-    return state
+            changed[name] = reorder(changed[name], order_of(held, changed[name].shape[axis], *layouts), axis)
+    return changed
 
 
 def as_torch(tensor: Tensor) -> torch.Tensor:

@@ -1,9 +1,11 @@
 """Builders of positions: one per token (and axis), said aloud instead of assumed.
 
-A rotation is only as right as its positions. Each builder covers one case where a plain ``arange`` is wrong.
+A rotation is only as right as its positions. Each builder covers one case where a plain ``arange`` is wrong;
+`check` finds out which one a batch got wrong.
 """
 
 from .canvas import from_canvas
+from .checking import Finding, Findings, check
 from .grids import centres, grid, patches
 from .kinds import from_kinds, token_kinds
 from .place import Placed, from_segments, mrope
@@ -18,11 +20,14 @@ __all__ = [
     "IMAGE",
     "TEXT",
     "VIDEO",
+    "Finding",
+    "Findings",
     "Placed",
     "Rule",
     "Segment",
     "Video",
     "centres",
+    "check",
     "decode",
     "decode_from",
     "from_canvas",

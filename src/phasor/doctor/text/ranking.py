@@ -1,0 +1,157 @@
+"""A ranking of readings by the loss of the same windows of text, with a margin that says what cannot be told apart."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+MARGIN = 0.02  # nats per token: what a reading that is as good may cost
+RESAMPLES = 4000
+DOUBT = 0.001  # the share of resamples in which a difference may be smaller
+SHOWN = 8
+
+Verdict = Literal["as stated", "another", "cannot tell"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One reading: its ``loss`` in nats per token, how much more than the best one's it is (``behind``; ``at_least`` so
+    much in nearly all resamples of the windows), over how many ``windows``, and its loss ``by_position``."""
+
+    name: str
+    loss: float
+    behind: float
+    at_least: float
+    windows: int
+    by_position: tuple[float, ...]
+
+    @property
+    def told(self) -> bool:
+        """Whether the text tells it from the best one."""
+        return self.at_least > MARGIN
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Readings in the order of their losses, the best first.
+
+    - ``stated``: the name of the reading that the config states.
+    - ``starts``: the first token of each bin of ``by_position``; ``length``: tokens of a window.
+    - ``left_out``: readings that were not tried, and why.
+
+    ``verdict`` is ``"another"`` only if the stated reading is behind the best one by more than `MARGIN` in nearly all
+    resamples of the windows (0.999), ``"as stated"`` if all others are so behind the stated one, and else
+    ``"cannot tell"``.
+
+    >>> rows = (Row("base 500000", 1.7, 0.0, 0.0, 9, (1.7,)), Row("as stated", 2.5, 0.8, 0.7, 9, (2.5,)))
+    >>> Ranking(rows, "as stated", (0,), 64).verdict
+    'another'
+    """
+
+    rows: tuple[Row, ...]
+    stated: str
+    starts: tuple[int, ...]
+    length: int
+    left_out: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def best(self) -> str:
+        """The name of the reading with the lowest loss."""
+        return self.rows[0].name
+
+    @property
+    def tied(self) -> tuple[str, ...]:
+        """The best reading, and all that the text cannot tell from it."""
+        return tuple(row.name for row in self.rows if not row.told)
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.stated not in self.tied:
+            return "another"
+        return "as stated" if self.tied == (self.stated,) else "cannot tell"
+
+    @property
+    def exit_code(self) -> int:
+        """1 if the text speaks against the stated reading, else 0."""
+        return int(self.verdict == "another")
+
+    def says(self) -> str:
+        """The verdict in one line."""
+        others = [name for name in self.tied if name != self.stated]
+        if self.verdict == "as stated":
+            return "the weights are as stated: every other reading predicts this text worse"
+        if self.verdict == "cannot tell":
+            return f"cannot tell: this text does not tell the stated reading from {', '.join(others)}"
+        stated = next(row for row in self.rows if row.name == self.stated)
+        more = f"; it cannot be told from {', '.join(self.tied[1:])}" if len(self.tied) > 1 else ""
+        how = f"loss {self.rows[0].loss:.3f} where the stated reading has {stated.loss:.3f}"
+        return f"the weights are not as stated, but: {self.best} ({how}{more})"
+
+    def __str__(self) -> str:
+        lines = [self.says(), "", f"{'reading':<44}{'loss':>7}{'behind':>8}   loss from token " + _cells(self.starts)]
+        for row in self.rows:
+            mark = " " if row.told else "="
+            lines.append(
+                f"{row.name[:43]:<44}{row.loss:>7.3f}{row.behind:>8.3f} {mark}{'':>17}" + _cells(row.by_position)
+            )
+        lines.append(
+            f"{self.rows[0].windows} windows of {self.length} tokens (those far behind were read in part); =: not told "
+            f"from the best, by a margin of {MARGIN} nats and a paired bootstrap over windows"
+        )
+        for why in dict.fromkeys(why for _, why in self.left_out):
+            names = [name for name, told in self.left_out if told == why]
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            lines.append(f"not tried: {', '.join(names[:SHOWN])}{more}: {why}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {
+            "verdict": self.verdict, "says": self.says(), "best": self.best, "tied": list(self.tied),
+            "stated": self.stated, "length": self.length, "starts": list(self.starts), "margin": MARGIN,
+            "rows": [asdict(row) for row in self.rows],
+            "left_out": [{"name": name, "why": why} for name, why in self.left_out],
+        }  # fmt: skip
+
+
+def ranked(losses: dict[str, Tensor], stated: str, left_out: dict[str, str]) -> Ranking:
+    """The ranking of losses ``[n, L]`` by name; where ``n`` differs, only the first windows of both are compared."""
+    most = max(map(len, losses.values()))
+    best = min((n for n in losses if len(losses[n]) == most), key=lambda name: float(losses[name].mean()))
+    starts = bins(losses[best].shape[1])
+    rows = []
+    for name, own in losses.items():
+        behind = (own - losses[best][: len(own)]).mean(1).numpy()
+        parts = tuple(float(part.mean()) for part in own.split(_sizes(starts, own.shape[1]), 1))
+        least = 0.0 if name == best else at_least(behind)
+        rows.append(Row(name, float(own.mean()), float(behind.mean()), least, len(own), parts))
+    rows.sort(key=lambda row: (row.behind, row.name != stated))
+    return Ranking(tuple(rows), stated, starts, losses[best].shape[1], tuple(left_out.items()))
+
+
+def at_least(differences: np.ndarray) -> float:
+    """What the mean of differences ``[n]`` exceeds in nearly all resamples of them.
+
+    >>> at_least(np.array([0.5, 0.5, 0.5]))
+    0.5
+    """
+    drawn = np.random.default_rng(0).integers(0, len(differences), (RESAMPLES, len(differences)))
+    return float(np.quantile(differences[drawn].mean(1), DOUBT))
+
+
+def bins(length: int) -> tuple[int, ...]:
+    """Where bins start, each four times as long as what lies before it.
+
+    >>> bins(512)
+    (0, 8, 32, 128)
+    """
+    return (0, *(start for start in (8, 32, 128, 512, 2048, 8192) if start < length))
+
+
+def _sizes(starts: tuple[int, ...], length: int) -> list[int]:
+    return [end - start for start, end in zip(starts, (*starts[1:], length), strict=True)]
+
+
+def _cells(values: tuple[float, ...]) -> str:
+    return "".join(f"{value:>8}" if isinstance(value, int) else f"{value:>8.3f}" for value in values)

@@ -1,0 +1,81 @@
+"""A file of text as windows of tokens, by the tokenizer beside the weights."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...checkpoints.opening import opened, read_at, size_of
+
+SHORTEST = 64  # tokens of a window
+MOST = 24  # windows
+LONGEST_FILE = 2**20  # bytes that are read: more than enough for the windows
+
+
+def tokens_of(text: Path, folder: Path, config: dict[str, Any], tokenizer: Any = None) -> Tensor:
+    """The tokens ``[n]`` of the first part of a file. Raises ``ValueError`` for a file that is no text."""
+    with opened(text) as fd:
+        data = read_at(fd, 0, min(size_of(text), LONGEST_FILE), text)
+    words = data.decode("utf-8", errors="replace")
+    if "\0" in words or words.count("\N{REPLACEMENT CHARACTER}") > 0.01 * len(words) + 1:
+        raise ValueError(f"{text}: must be text in UTF-8")
+    if tokenizer is not None:
+        return torch.tensor(tokenizer(words)["input_ids"]).flatten()
+    if folder.suffix == ".bin" and (found := sorted(folder.parent.glob("tok*.bin"))):
+        return torch.tensor(llama2c_tokenizer(found[0]).encode(words).ids)
+    if config.get("vocab_size") == 256 and not (folder / "tokenizer.json").exists():
+        return torch.frombuffer(bytearray(data), dtype=torch.uint8).long()
+    from transformers import AutoTokenizer
+
+    try:
+        loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        return torch.tensor(loaded(words, add_special_tokens=False, truncation=False)["input_ids"])
+    except (KeyError, ImportError, OSError, ValueError) as error:
+        raise ValueError(
+            f"{folder}: has no tokenizer that works ({str(error).splitlines()[0]:.120}); put tokenizer.json there, or "
+            "give tokens: rank_readings(model, windows)"
+        ) from None
+
+
+def token_windows(tokens: Tensor, length: int, fewest: int) -> Tensor:
+    """At most 24 windows ``[n, L + 1]`` spread over the tokens ``[n]``, shorter where there are few.
+
+    >>> token_windows(torch.arange(1000), 100, 8).shape
+    torch.Size([9, 101])
+    """
+    length = min(length, len(tokens) // fewest - 1)
+    if length < SHORTEST:
+        least = fewest * (SHORTEST + 1)
+        raise ValueError(f"text must have at least {least} tokens ({fewest} windows of {SHORTEST}), got {len(tokens)}")
+    count = min(MOST, len(tokens) // (length + 1))
+    starts = torch.arange(count) * ((len(tokens) - length - 1) // max(1, count - 1))
+    return tokens[starts[:, None] + torch.arange(length + 1)]
+
+
+def llama2c_tokenizer(path: Path) -> Any:
+    """The tokenizer of llama2.c: a score and a length before each piece; the pair with the best score is joined first.
+
+    Source: github.com/karpathy/llama2.c, ``tokenizer.py`` (``export``) and ``run.c`` (``encode``).
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    with opened(path) as fd:
+        data = read_at(fd, 0, size_of(path), path)
+    pieces, at = [], 4
+    try:
+        while at < len(data):
+            length = struct.unpack_from("<fi", data, at)[1]
+            pieces.append(data[at + 8 : at + 8 + length].decode())
+            at += 8 + length
+    except (struct.error, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: is not a tokenizer of llama2.c: {error}") from None
+    known = {piece: i for i, piece in enumerate(pieces)}  # their order is that of their scores
+    merges = [
+        (piece[:cut], piece[cut:]) for piece in pieces for cut in range(1, len(piece))
+        if piece[:cut] in known and piece[cut:] in known
+    ]  # fmt: skip
+    made = Tokenizer(models.BPE(known, merges, byte_fallback=True, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Metaspace(replacement=" ", prepend_scheme="first", split=False)
+    return made

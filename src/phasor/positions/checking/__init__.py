@@ -1,0 +1,6 @@
+"""The positions of a batch, checked against what the batch says of itself, and each mistake named."""
+
+from .check import check
+from .findings import Finding, Findings
+
+__all__ = ["Finding", "Findings", "check"]

@@ -1,0 +1,156 @@
+"""What a batch says of its own rows: which tokens are real, where documents start, which columns are at hand."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..given import described, integers
+from .findings import Finding
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of ``W`` tokens, of which ``S`` are at hand: the last ones beside a cache, or those of a shard.
+
+    - ``real`` ``[B, W]``: False at padding. ``documents`` ``[B, W]``: numbers of documents, counted on over all rows.
+    - ``stated``: whether something says where documents start; else their positions do.
+    - ``columns`` ``[S]``: where the tokens at hand stand in their row.
+    - ``cached`` ``[B]``: tokens that came before the first column.
+    - ``sharded``: whether the columns are those of a shard.
+    """
+
+    real: Tensor
+    documents: Tensor
+    stated: bool
+    columns: Tensor
+    cached: Tensor
+    sharded: bool
+
+    @property
+    def decoding(self) -> bool:
+        """Whether something came before the tokens at hand."""
+        return not self.sharded and (len(self.columns) < self.real.shape[1] or bool(self.cached.any()))
+
+    def starts(self) -> Tensor:
+        """``[B, W]``: the first column of each document."""
+        first = torch.ones_like(self.real)
+        first[:, 1:] = self.documents[:, 1:] != self.documents[:, :-1]
+        return first
+
+    def since_start(self, values: Tensor) -> Tensor:
+        """How far values ``[B, W]`` that never fall have risen since the first column of their document."""
+        return values - torch.where(self.starts(), values, values.new_zeros(())).cummax(-1).values
+
+    def text(self, first: int) -> Tensor:
+        """Where text counts: ``[B, W]``, ``first`` at the first real token of every document."""
+        counted = self.real.long().cumsum(-1) - self.real.long()
+        opening = self.documents == self.documents[:, :1]
+        return self.since_start(counted) + first + self.cached[:, None] * opening
+
+
+def batch_of(
+    ids: Tensor,
+    mask: Tensor | None,
+    cu_seqlens: Tensor | None,
+    places: Tensor | None,
+    cached: Tensor | None,
+) -> tuple[Batch | None, list[Finding]]:
+    """The batch, or what contradicts itself in it. ``ids`` ``[B, S]``. Raises ``ValueError`` for other forms."""
+    rows, length = ids.shape
+    columns = torch.arange(length) if places is None else integers("places", places, 1, "[seq]")
+    if len(columns) != length or columns.min() < 0:
+        raise ValueError(f"places must hold the column in the whole row of each of {length} tokens, got {len(columns)}")
+    whole = length if places is None else int(columns.max()) + 1
+    if cu_seqlens is not None and places is not None and cu_seqlens.numel():
+        whole = max(whole, int(cu_seqlens.reshape(-1)[-1]) // rows)
+    marks = torch.ones(rows, whole, dtype=torch.int64)
+    if mask is not None:
+        given = _marks(mask, rows)
+        if given.shape[1] < length:
+            why = f"the mask has {given.shape[1]} columns for {length} tokens"
+            return None, [
+                Finding("mask of another length", 0, given.shape[1], why, "pad it in the same step as input_ids")
+            ]
+        if places is None:
+            marks, columns = given, columns + given.shape[1] - length
+        elif given.shape[1] > columns.max():
+            marks = given
+        else:
+            marks[:, columns] = given
+    before = torch.zeros(rows, dtype=torch.int64) if cached is None else integers("cached", cached, 1, "[batch]")
+    if len(before) != rows or (cached is not None and marks.shape[1] != length):
+        raise ValueError(
+            f"cached must hold one length for each of {rows} rows, beside a mask of the new tokens only (a wider one "
+            f"says it already), got {described(cached)}"
+        )
+    real, segments = marks != 0, bool((marks > 1).any())
+    if cu_seqlens is not None:
+        documents, wrong = _from_bounds(integers("cu_seqlens", cu_seqlens, 1), real)
+        if wrong:
+            return None, [wrong]
+        if segments and (moved := _first(_changes(marks, real) != _changes(documents, real))):
+            why = "here a document starts by one of attention_mask and cu_seqlens, and not by the other"
+            return None, [Finding("mask and cu_seqlens differ", *moved, why, "make both from the same lengths")]
+    else:
+        documents = _filled(marks, real) + torch.arange(rows)[:, None] * (int(marks.max()) + 1)
+    stated = cu_seqlens is not None or segments
+    return Batch(real, documents, stated, columns, before, places is not None), []
+
+
+def _marks(mask: Tensor, rows: int) -> Tensor:
+    """0 at padding, 1 or the number of a document elsewhere, int64 ``[B, W]``."""
+    given = mask.long() if isinstance(mask, Tensor) and mask.dtype in (torch.bool, torch.float32) else mask
+    marks = integers("attention_mask", given[None] if isinstance(given, Tensor) and given.ndim == 1 else given, 2)
+    if len(marks) != rows or (marks < 0).any():
+        raise ValueError(
+            f"attention_mask must be [batch, seq] with the batch {rows} of input_ids, 0 at padding, and 1 or the "
+            f"numbers of documents elsewhere, got shape {tuple(marks.shape)}, smallest value {int(marks.min())}"
+        )
+    return marks.cpu()
+
+
+def _from_bounds(bounds: Tensor, real: Tensor) -> tuple[Tensor, Finding | None]:
+    """The document of each token, by lengths that count all tokens of the batch, or the real ones only."""
+    bounds, out = bounds.cpu(), "cumulative lengths of all documents, [0, 3, 5] for 3 and 2 tokens"
+    rows, width = real.shape
+    if bounds.numel() < 2 or bounds[0] != 0 or (bounds.diff() < 0).any():
+        why = f"they must start at 0 and never fall, and are {bounds.tolist()[:8]}"
+        return real, Finding("cu_seqlens", None, None, why, out)
+    total, size, count = int(bounds[-1]), real.numel(), int(real.sum())
+    if total not in (size, count):
+        at = min(total, size - 1)
+        why = f"they end at {total}, and the batch has {size} tokens" + (
+            f", {count} of them real" if count < size else ""
+        )
+        return real, Finding("cu_seqlens", at // width, at % width, why, out)
+    documents = torch.zeros_like(real, dtype=torch.int64)
+    counted = torch.searchsorted(bounds[1:], torch.arange(total), right=True)
+    if total == count:
+        documents[real] = counted
+        documents = _filled(documents, real)
+    else:
+        documents = counted.view(rows, width)
+    for row in range(1, rows):
+        if documents[row, 0] == documents[row - 1, -1] and real[row].any() and real[row - 1].any():
+            why = f"document {int(documents[row, 0])} goes over the end of row {row - 1}"
+            return real, Finding("cu_seqlens", row, 0, why, "rows are sequences of their own: give each its documents")
+    return documents, None
+
+
+def _filled(documents: Tensor, real: Tensor) -> Tensor:
+    """Padding belongs to the document before it, leading padding to the first one."""
+    at = torch.where(real, torch.arange(real.shape[1]), -1).cummax(-1).values
+    first = real.long().argmax(-1, keepdim=True)
+    return documents.gather(1, torch.where(at < 0, first, at))
+
+
+def _changes(documents: Tensor, real: Tensor) -> Tensor:
+    """Where a document starts, among real tokens."""
+    filled = _filled(documents, real)
+    return torch.cat([torch.zeros_like(real[:, :1]), filled[:, 1:] != filled[:, :-1]], 1) & real
+
+
+def _first(wrong: Tensor) -> tuple[int, int] | None:
+    """Row and column of the first True."""
+    return (int(wrong.nonzero()[0, 0]), int(wrong.nonzero()[0, 1])) if bool(wrong.any()) else None

@@ -1,0 +1,181 @@
+"""Rankings by text: on models that the lab trained, the reading that they were trained with comes first.
+
+Every case declares something wrong of a model of `train_readings`. All of them: `make slow ARGS=tests/doctor`.
+"""
+
+import json
+import re
+
+import pytest
+import torch
+
+from phasor.doctor.text import by_text, rank_readings
+from phasor.doctor.text.ranking import ranked
+from phasor.doctor.text.tokens import token_windows
+
+from .declared import HERE, LINEAR, TRUE, YARN, folder
+
+pytest.importorskip("transformers")
+TEXT = HERE / "held_out.txt"
+HALVES = "pairs in halves in the weights"
+INTERLEAVED = "pairs interleaved in the weights"
+AWAY = {"rope_theta": 500000.0}
+
+# model, what is declared, whether its weights are stored in the other layout, the true reading in words
+WRONG = [
+    ("plain", AWAY, False, "base 10000"),
+    ("plain", {"rope_theta": 160.0}, False, "base 10000"),
+    ("plain", {"rope_theta": 5e6}, False, "base 10000"),
+    ("plain", {"rope_scaling": LINEAR}, False, "no scaling"),
+    ("plain", {"rope_scaling": YARN}, False, "no scaling"),
+    ("plain", {}, True, INTERLEAVED),
+    ("plain", {**AWAY, "rope_scaling": LINEAR}, False, "base 10000, no scaling"),
+    ("high_base", {}, False, "base 500000"),
+    ("high_base", {"rope_theta": 5e6}, False, "base 500000"),
+    ("high_base", {**AWAY, "rope_scaling": {**LINEAR, "factor": 2.0}}, False, "no scaling"),
+    ("high_base", AWAY, True, INTERLEAVED),
+    ("interleaved", {}, False, INTERLEAVED),
+    ("interleaved", AWAY, False, f"{INTERLEAVED}, base 10000"),
+    ("linear", {}, False, "linear factor 4"),
+    ("linear", {"rope_scaling": YARN}, False, "linear factor 4"),
+    ("linear", {"rope_scaling": {**LINEAR, "factor": 16.0}}, False, "linear factor 4"),
+    ("linear", {**AWAY, "rope_scaling": LINEAR}, False, "base 10000"),
+    ("linear", {"rope_scaling": LINEAR}, True, INTERLEAVED),
+    ("yarn", {}, False, "yarn factor 4 from 64"),
+    ("yarn", {"rope_scaling": LINEAR}, False, "yarn factor 4 from 64"),
+    ("yarn", {"rope_scaling": {**YARN, "factor": 16.0}}, False, "yarn factor 4 from 64"),
+    ("yarn", {**AWAY, "rope_scaling": YARN}, False, "base 10000"),
+    ("partial", {"partial_rotary_factor": 1.0}, False, "8 of 32 channels"),
+    ("partial", {"partial_rotary_factor": 0.5}, False, "8 of 32 channels"),
+    ("partial", AWAY, False, "base 10000"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model, declared, swapped, truth", WRONG)
+def test_the_true_reading_comes_first(model, declared, swapped, truth, tmp_path):
+    found = by_text(
+        folder(model, {**TRUE.get(model, {}), **declared} if model == "partial" else declared, tmp_path / "m", swapped),
+        TEXT,
+    )
+    print(f"\n{model} {declared}: {found.says()}")
+    assert found.best == truth, str(found)
+    assert found.verdict == "another" and found.exit_code == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", TRUE)
+def test_nothing_speaks_against_what_is_so(model, tmp_path):
+    found = by_text(folder(model, TRUE[model], tmp_path / "m"), TEXT)
+    assert found.best == "as stated" and found.verdict == "as stated", str(found)
+
+
+STORY = """\
+Once upon a time, there was a little girl named Lily. She liked to play outside in the park. One day, she saw a
+big red ball near a tree. She was very happy. She ran to the ball and tried to pick it up, but it was too big.
+Then a boy named Tim came to the park. He saw Lily and the ball. "Can I help you?" he asked. "Yes, please," said
+Lily. They pushed the ball together, and it rolled down the hill. They laughed and ran after it. A small dog saw
+the ball too. The dog barked and wagged its tail. It wanted to play with them. Lily was scared at first, but Tim
+said, "Do not be afraid. The dog is nice." Lily smiled and gave the dog a pat on the head. They played all day
+long. When the sun went down, Lily's mom came to take her home. "Did you have fun?" she asked. "Yes, mom! I have
+a new friend, and he has a dog," said Lily. Her mom was happy and gave her a big hug. That night, Lily dreamed
+of the red ball, the boy and the little dog. The next day, she went back to the park to play with Tim again.
+They found a box under the tree. Inside the box there was a toy car. It was blue and very shiny. "Let us share
+it," said Tim. They took turns and made the car go very fast. They were the best of friends, and they always
+shared their toys."""
+
+
+@pytest.mark.slow
+def test_a_real_checkpoint_is_as_its_format_says(shared_data, tmp_path):
+    """stories260K: trained with base 10000 and interleaved pairs, as llama2.c has it, and read by its own tokenizer."""
+    (tmp_path / "story.txt").write_text(STORY)
+    found = by_text(shared_data / "checkpoints/stories260K/stories260K.bin", tmp_path / "story.txt")
+    assert found.best == "as stated" and found.verdict == "as stated", str(found)
+    assert found.rows[0].loss < 2.0 and "pairs in halves in the weights" in [row.name for row in found.rows[5:]]
+
+
+# --- quickly ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def windows() -> torch.Tensor:
+    return token_windows(torch.tensor(list(TEXT.read_bytes())), 64, 8)
+
+
+def loaded(name, changes, path, swap=False):
+    transformers = pytest.importorskip("transformers")
+    return transformers.AutoModelForCausalLM.from_pretrained(folder(name, changes, path / "m", swap))
+
+
+def test_a_wrong_base_is_told_and_the_model_stays_as_it_was(windows, tmp_path):
+    model = loaded("plain", AWAY, tmp_path)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    found = rank_readings(model, windows[:10], rounds=1)
+    assert found.best == "base 10000" and found.verdict == "another"
+    assert [row.name for row in found.rows].index(INTERLEAVED) > 5 and len(found.rows) > 10
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert str(found).startswith("the weights are not as stated, but: base 10000 (loss ") and "not tried: " in str(
+        found
+    )
+    assert json.loads(json.dumps(found.to_dict()))["best"] == "base 10000"
+    assert len(found.rows[0].by_position) == len(found.starts) == 3
+
+
+def test_a_base_off_by_less_than_four_times_is_no_verdict(windows, tmp_path):
+    """Of a model with base 500000 that declares 1200000, nothing that is tried is better."""
+    found = rank_readings(loaded("high_base", {"rope_theta": 1.2e6}, tmp_path), windows[:10], rounds=1)
+    assert found.verdict != "another", str(found)
+
+
+def test_weights_that_know_nothing_cannot_tell(windows, tmp_path):
+    model = loaded("plain", {}, tmp_path)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.02)
+    found = rank_readings(model, windows[:10], rounds=1)
+    assert found.verdict == "cannot tell" and found.exit_code == 0
+    assert found.says().startswith("cannot tell: this text does not tell the stated reading from ")
+
+
+def test_the_margin_is_that_of_nearly_all_resamples():
+    """Of 8 windows that are behind by 0 or 0.4 nats, a resample of 8 is behind by 0.05 or less in 7 of 2000 (binomial:
+    P(at most one of 8) = 9 / 256 = 0.035; P(none) = 1 / 256): the mean, 0.2, is not above the margin."""
+    own = torch.full((8, 4), 2.0, dtype=torch.float64)
+    other = own + torch.tensor([0.0, 0.4] * 4)[:, None]
+    found = ranked({"as stated": own, "other": other}, "as stated", {})
+    assert found.rows[1].at_least == 0.0 and found.verdict == "cannot tell"
+    assert ranked({"as stated": own, "other": own + 0.03}, "as stated", {}).verdict == "as stated"
+    assert ranked({"as stated": own, "other": own + 0.019}, "as stated", {}).verdict == "cannot tell"
+    assert ranked({"as stated": own + 0.03, "other": own}, "as stated", {}).verdict == "another"
+
+
+def test_bad_input_gets_one_clear_line(windows, tmp_path):
+    model = loaded("plain", {}, tmp_path)
+    (tmp_path / "short.txt").write_text("too short")
+    (tmp_path / "binary").write_bytes(b"\0\1\2" * 999)
+    lines = {
+        "short.txt": "text must have at least 520 tokens (8 windows of 64), got 9",
+        "binary": "must be text in UTF-8",
+        "absent.txt": "cannot be opened",
+    }
+    for name, line in lines.items():
+        with pytest.raises(ValueError, match=re.escape(line)) as error:
+            by_text(tmp_path / "m", tmp_path / name)
+        assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="windows must be at least 8"):
+        rank_readings(model, windows[:3])
+    with pytest.raises(ValueError, match="windows must hold tokens below 256, got 0 to 900"):
+        rank_readings(model, windows.clamp(max=0) + 900 * (torch.arange(65) == 3))
+    with pytest.raises(ValueError, match="model must be a transformers model"):
+        rank_readings(torch.nn.Linear(2, 2), windows)
+    with pytest.raises(ValueError, match="model must be a transformers model or the path"):
+        by_text(3, tmp_path / "short.txt")
+    model.config.vocab_size = 300
+    with pytest.raises(ValueError, match="has no tokenizer that works"):
+        by_text(model, TEXT)
+
+
+def test_a_live_model_and_its_folder_give_the_same(windows, tmp_path):
+    model = loaded("plain", AWAY, tmp_path)
+    (tmp_path / "text.txt").write_bytes(TEXT.read_bytes()[:1000])
+    both = [by_text(given, tmp_path / "text.txt") for given in (model, tmp_path / "m")]
+    assert [(row.name, row.loss) for row in both[0].rows] == [(row.name, row.loss) for row in both[1].rows]
