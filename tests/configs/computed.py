@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from torch import Tensor, nn
 
@@ -39,9 +40,11 @@ class Turning(NamedTuple):
 
 def computed(data: dict[str, Any]) -> dict[str, Turning]:
     """Path -> what rotates there; raises whatever transformers raises."""
+    from transformers import PreTrainedConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    with quiet():
+    # from_dict writes each config out for its log, which takes longer than to make it
+    with quiet(), patch.object(PreTrainedConfig, "__repr__", object.__repr__):
         config = CONFIG_MAPPING[data["model_type"]].from_dict(copy.deepcopy(data))
         inside = {place.path: place.config for place in places(config)}
         return {path: turning(one) for path, one in inside.items() if rotates(one)}

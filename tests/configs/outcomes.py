@@ -36,18 +36,23 @@ class TooLong(Exception):
 
 
 def outcome(data: dict[str, Any]) -> Outcome:
+    return read_and_judged(data)[1]
+
+
+def read_and_judged(data: dict[str, Any]) -> tuple[Parts | str, Outcome]:
+    """What phasor reads, or its refusal, and how that compares."""
     with quiet():
         parts, bad = read(data)
         if bad or isinstance(parts, str):
-            return bad or Outcome("REFUSED", str(parts))
+            return parts, bad or Outcome("REFUSED", str(parts))
         if too_large(data):
-            return Outcome("NOT COMPARED", "sizes beyond any model")
+            return parts, Outcome("NOT COMPARED", "sizes beyond any model")
         rotating_configs()  # read from the source once, which takes seconds
         try:
             theirs = within(5, computed, data)
         except Exception as error:
-            return Outcome("THEIRS REFUSES", f"{type(error).__name__}: {error}"[:200].replace("\n", " "))
-        return judged(data, parts, theirs)
+            return parts, Outcome("THEIRS REFUSES", f"{type(error).__name__}: {error}"[:200].replace("\n", " "))
+        return parts, judged(data, parts, theirs)
 
 
 def read(data: dict[str, Any]) -> tuple[Parts | str, Outcome | None]:

@@ -114,3 +114,51 @@ def test_the_base_of_muse_spark_stands_in_its_dictionary() -> None:
 def test_the_heads_of_mistral4_are_as_wide_as_their_parts() -> None:
     """Its frequencies are formed for partial_rotary_factor of head_dim, whatever the attention cuts off."""
     refused({"model_type": "mistral4", "head_dim": 64}, "head_dim", "contradict each other: 128 and 64")
+
+
+def test_the_width_of_the_heads_of_roformer_is_that_of_its_model() -> None:
+    """RoFormerSelfAttention divides hidden_size by num_attention_heads; head_dim can only say the same."""
+    for model_type in ("roformer", "roformer_v2"):
+        refused({"model_type": model_type, "head_dim": 32}, "head_dim is 32", "does not read it")
+        assert {spec.head_dim for spec in read_config({"model_type": model_type, "head_dim": 64}).distinct} == {64}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "key"),
+    [
+        ("wav2vec2-bert", "rope_parameters"),
+        ("wav2vec2-conformer", "rope_scaling"),
+        ("seamless_m4t", "rope_parameters"),
+    ],
+)
+def test_conformers_have_no_rope_parameters(model_type: str, key: str) -> None:
+    """Wav2Vec2BertRotaryPositionalEmbedding takes its base from rotary_embedding_base alone."""
+    config = {"model_type": model_type, "position_embeddings_type": "rotary"}
+    refused({**config, key: {"rope_type": "default", "rope_theta": 20_000.0}}, f"{key}.rope_theta", "20000.0")
+    assert {spec.base for spec in read_config({**config, "rotary_embedding_base": 20_000}).distinct} == {20_000.0}
+
+
+def test_the_proteins_of_evolla_have_no_rope_parameters() -> None:
+    """EvollaSaProtRotaryEmbedding takes its base from rope_theta beside them."""
+    rope = {"rope_parameters": {"rope_type": "default", "rope_theta": 20_000.0}}
+    with pytest.raises(ValueError, match=r"rope_parameters\.rope_theta is not understood"):
+        read_config({"model_type": "evolla", "protein_encoder_config": rope}, part="protein_encoder_config")
+    proteins = {"model_type": "evolla", "protein_encoder_config": {"rope_theta": 20_000.0}}
+    assert {spec.base for spec in read_config(proteins, part="protein_encoder_config").distinct} == {20_000.0}
+
+
+def test_step_puts_what_rope_scaling_says_into_its_full_attention() -> None:
+    """Step3p7TextConfig.__post_init__ updates the parameters of full attention with it, as if it named no layers."""
+    linear = {"rope_type": "linear", "factor": 2.0}
+    kinds = {"model_type": "step3p5", "rope_scaling": {"full_attention": linear}}
+    refused(kinds, "rope_scaling must not name types of layers", "move the types to rope_parameters")
+    (spec,) = read_config({"model_type": "step3p5", "rope_theta": 10_000.0, "rope_scaling": linear}).distinct
+    assert spec.scaling.factor == 2.0  # type: ignore[union-attr]
+
+
+def test_ultrabert_takes_the_base_of_all_models_for_layers_that_state_none() -> None:
+    """PreTrainedConfig.convert_rope_params_to_dict: 10000 for both kinds; 2560000 only without any dictionary."""
+    rope = {"sliding_attention": {"rope_theta": 3e4}, "full_attention": {"type": "linear", "factor": 2.0}}
+    model = read_config({"model_type": "ultrabert", "rope_parameters": rope})
+    assert [spec.base for spec in model.distinct] == [3e4, 1e4]
+    assert [spec.base for spec in read_config({"model_type": "ultrabert"}).distinct] == [1e4, 2_560_000.0]

@@ -60,13 +60,17 @@ class Change(NamedTuple):
         return f"{'.'.join(self.place)} {json.dumps(self.needed | self.keys, default=str)[:300]}".strip()
 
 
-def skeleton(data: Config) -> Config:
-    """A config that leaves everything to its classes: the types of its parts, and what they cannot do without."""
-    kept: Config = {"model_type": data["model_type"]}
+def skeleton(data: Config, turning: Iterable[str] = ()) -> Config:
+    """A config that leaves everything to its classes: the types of its parts, and what they cannot do without.
+
+    ``turning``: paths of parts that rotate, which stay although they do not say what they are.
+    """
+    kept: Config = {"model_type": data["model_type"]} if data.get("model_type") else {}
     for key, value in data.items():
-        if isinstance(value, dict) and value.get("model_type"):
-            kept[key] = skeleton(value)
-    needed = ARGUMENTS.get(data["model_type"], {})
+        inner = [path.partition(".")[2] for path in turning if path.partition(".")[0] == key]
+        if isinstance(value, dict) and (value.get("model_type") or inner):
+            kept[key] = skeleton(value, inner)
+    needed = ARGUMENTS.get(data.get("model_type", ""), {})
     return {**kept, **{k: v for k, v in copy.deepcopy(needed).items() if not isinstance(kept.get(k), dict)}}
 
 

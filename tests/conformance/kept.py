@@ -5,25 +5,23 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from found_data import found_data
 
 from .conftest import INSTALLED
+from .reached import ROOT, reached
 
-ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".sweeps"
-JUDGED_BY = ("src/phasor", "tests/conformance", "tests/configs", "tests/integrations")
+SWEEPS = {"keys": "tests/conformance/sensitivity.py", "patch": "tests/integrations/sweep.py"}
 
 
 @cache
-def fingerprint() -> str:
-    """Of all that a result depends on: phasor, the sweep itself, the version of transformers, and real configs."""
+def fingerprint(sweep: str) -> str:
+    """Of all that a result depends on: the sweep, the code that it runs, the version of transformers, real configs."""
     found = hashlib.sha256(INSTALLED.encode())
-    for folder in JUDGED_BY:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            found.update(path.read_bytes())
+    for path in sorted(reached(ROOT / SWEEPS[sweep])):
+        found.update(path.read_bytes())
     if data := found_data():
         for path in sorted(data.glob("configs/*/*.json")):
             found.update(path.read_bytes())
@@ -35,9 +33,9 @@ def kept(sweep: str, name: str, make: Callable[[], dict[str, Any]]) -> dict[str,
     path = FOLDER / sweep / f"{name}.json"
     if path.is_file():
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if found.get("of") == fingerprint():
+        if found.get("of") == fingerprint(sweep):
             return found
-    found = {"of": fingerprint(), **make()}
+    found = {"of": fingerprint(sweep), **make()}
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}")
     partial.write_text(json.dumps(found, indent=1), encoding="utf-8")

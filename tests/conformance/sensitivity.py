@@ -7,21 +7,24 @@ phasor must give the tables of the model's own code, or refuse, or say in its ro
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from .changes_at_levels import changes_at
 from .changes_of_keys import Change, Config, Level, changed, inside, levels, skeleton
 from .walk import default_config, quiet, turning_places
 
 from computed import computed  # isort: skip
-from outcomes import Parts, judged, outcome, within  # isort: skip
+from outcomes import Parts, judged, read_and_judged, within  # isort: skip
 from phasor import ModelRotary, read_parts  # isort: skip
 from phasor.models import ROWS  # isort: skip
 from phasor.reading.row import Row  # isort: skip
 
 SAME, EFFECT, REFUSED, DISAGREE = "same", "effect", "refused", "DISAGREE"
 SILENT = (DISAGREE, "CRASH", "SLOW")
+# What is read beside the tables.
+WORDS = ("notes", "max_position", "layer_types", "parts", "temperatures", "softmax_factor")
 
 
 @dataclass
@@ -52,7 +55,8 @@ class Base:
     @classmethod
     def of(cls, data: Config) -> "Base | None":
         """None for a config that one of both refuses, or that they read differently."""
-        return cls(data, read_parts(data)) if outcome(data).kind == "EQUAL" else None
+        parts, found = read_and_judged(data)
+        return cls(data, parts) if found.kind == "EQUAL" and isinstance(parts, dict) else None
 
     def inert(self, data: Config) -> bool:
         """Whether transformers still computes from ``data`` what phasor reads in this config."""
@@ -64,10 +68,12 @@ class Base:
     def read(self, data: Config) -> str:
         """Whether phasor reads ``data`` as this config, refuses it, or reads something else."""
         try:
-            now = read_parts(data)
+            return self.kind(read_parts(data))
         except ValueError:
             return REFUSED
-        assert isinstance(self.parts, dict)
+
+    def kind(self, now: Parts) -> str:
+        """Whether these are the parts of this config, or one is refused, or one is another."""
         kinds = {_kind(self.parts.get(path), found) for path, found in now.items()}
         return next(kind for kind in (EFFECT, REFUSED, SAME) if kind in kinds)
 
@@ -82,17 +88,17 @@ def _same(same: bool) -> str:
     return SAME if same else EFFECT
 
 
-def _bare(model: ModelRotary) -> ModelRotary:
-    """Without what says nothing about the tables."""
-    words = ("",) * len(model.layers)
-    return replace(model, notes=(), max_position=None, layer_types=words, parts=(), temperatures=(), softmax_factor=1)
+def _bare(model: ModelRotary) -> dict[str, Any]:
+    """What is said about the tables."""
+    return {f.name: getattr(model, f.name) for f in fields(model) if f.compare and f.name not in WORDS}
 
 
 def base_of(model_type: str) -> Base | None:
     """The barest config of a type that both read alike; None if there is none."""
     full = json.loads(json.dumps(default_config(model_type).to_dict(), default=str))
     with quiet():
-        return Base.of(skeleton(full)) or Base.of(full)
+        turning = [place.path for place in turning_places(model_type)]
+        return Base.of(skeleton(full, turning)) or Base.of(full)
 
 
 def sweep(model_type: str, folder: Path | None, values: tuple[int, ...] = (0, 1)) -> Found:
@@ -111,9 +117,9 @@ def sweep(model_type: str, folder: Path | None, values: tuple[int, ...] = (0, 1)
 
 def _one(base: Base, level: Level, change: Change, found: Found) -> None:
     data = changed(base.data, level, change)
-    kind, why, part = outcome(data)
-    if kind == "EQUAL":
-        kind = base.read(data)
+    parts, (kind, why, part) = read_and_judged(data)
+    if kind == "EQUAL" and isinstance(parts, dict):
+        kind = base.kind(parts)
     if kind == DISAGREE and _argued(data, part, why):
         kind = "argued"
     found.add(level, change, kind if kind in SILENT else kind.lower(), f"{part} {why}")

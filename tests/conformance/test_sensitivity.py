@@ -12,10 +12,12 @@ pytest.importorskip("transformers")
 
 from found_data import found_data
 
-from .kept import kept, sliced
-from .sensitivity import Found, sweep
+from .changes_of_keys import levels
+from .kept import SWEEPS, kept, sliced
+from .reached import ROOT, reached
+from .sensitivity import Found, base_of, sweep
 from .test_operators import FAST
-from .walk import model_types
+from .walk import model_types, turning_places
 
 SLICES = 48  # one test for all types would take longer than a single test may
 FEW = 2  # types of the slice that every run of the tests has
@@ -29,6 +31,26 @@ def data() -> Path | None:
 
 def told(found: Found) -> dict[str, Any]:
     return {**asdict(found), "counts": dict(found.counts), "reads": sorted(found.reads)}
+
+
+def test_results_are_kept_for_the_code_that_they_are_of() -> None:
+    """A change of a row, of the reader or of the arithmetic makes a new sweep necessary, one of the rest does not."""
+    files = {
+        path.relative_to(ROOT / "src/phasor").as_posix()
+        for path in reached(ROOT / SWEEPS["keys"])
+        if "src" in path.parts
+    }
+    assert {"configs.py", "models/llama.py", "reading/rope.py", "scaling/yarn.py", "spec.py", "tables.py"} <= files
+    assert not [file for file in files if file.startswith(("cli", "planner", "integrations", "kernels/triton"))]
+
+
+def test_a_part_that_does_not_say_what_it_is_has_its_keys_tried() -> None:
+    """Evolla's protein encoder has no model type."""
+    base = base_of("evolla")
+    assert base is not None and base.data["protein_encoder_config"] == {}
+    assert ("protein_encoder_config",) in [
+        level.path for level in levels("evolla", turning_places("evolla"), base.data)
+    ]
 
 
 @pytest.mark.parametrize("model_type", Random("a slice").sample(FAST, FEW))

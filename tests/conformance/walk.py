@@ -62,11 +62,16 @@ def quiet() -> Iterator[None]:
     """transformers' loggers and Python's warnings off: default configs warn about tokens nobody asked for."""
     logger = logging.getLogger("transformers")
     before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    if before == logging.CRITICAL:  # inside another of these, which has done it all
         yield
-    logger.setLevel(before)
+        return
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
 
 
 def places(config: Any, path: str = "") -> Iterator[Place]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ..reading.axes import alternating
-from ..reading.facts import ANY_NAMES, Facts, Rope
+from ..reading.facts import ANY_NAMES, Facts, Names, Rope
 from ..reading.keys import Keys
 from ..reading.layers import BY_NAME, Layers, every, every_from_first, with_last_full
 from ..reading.model import ModelRotary
@@ -24,7 +24,7 @@ NEOMME = {
 }
 ULTRABERT = {
     "sliding_attention": Rope(10_000.0, top=()),
-    "full_attention": Rope(2_560_000.0, top=()),
+    "full_attention": Rope(2_560_000.0, top=(), bare=10_000.0),
 }
 
 
@@ -42,6 +42,7 @@ def says_all(facts: Facts, keys: Keys) -> Facts:
 
 
 BY_CODE = Rope(10_000.0, top=())  # the base stands in the code, and no key states another
+BY_HEADS = Names(head_dim=())  # the width of heads is hidden_size / num_attention_heads, and no key states another
 
 # fmt: off
 ROWS: dict[str, Row] = {
@@ -80,10 +81,10 @@ ROWS: dict[str, Row] = {
         parts={"text_config": PartOf("modernbert", {"hidden_size": 1024, "num_attention_heads": 16})}),
     "pe_video": Frame(parts={"text_config": PartOf("modernbert", {"hidden_size": 1024, "num_attention_heads": 16})}),
     "roformer": Text("RoFormerConfig", BY_CODE, (768, 12, None, 12, None, 1536), dicts=(), scaled=False,
-        interleaved=True, angles="float64",
+        names=BY_HEADS, interleaved=True, angles="float64",
         after=rotary_value, weights=BERT),
     "roformer_v2": Text("RoFormerConfig", BY_CODE, (768, 12, None, 12, None, 1536), dicts=(), scaled=False,
-        interleaved=True,
+        names=BY_HEADS, interleaved=True,
         angles="float64", after=rotary_value, weights=Weights(attention=BERT.attention, rows=BERT.rows, source="read")),
     "ultrabert": Text("UltrabertConfig", ULTRABERT, (4096, 32, None, 32, None, 32_768), bases="rope_theta",
         layers=Layers(every(3), BY_NAME)),

@@ -41,6 +41,12 @@ def first_and_every_sixth(keys: Keys, count: int) -> list[str]:
 def full_only(facts: Facts, keys: Keys) -> Facts:
     """Step 3.7 scales its layers with full attention only, and says so."""
     agreed([("the code of this family", ["full_attention"]), *keys.found("yarn_only_types")])
+    for path, data in keys.found("rope_scaling"):
+        if isinstance(data, dict) and data.keys() & facts.kinds.keys():
+            raise ValueError(
+                f"{path} must not name types of layers: the code of {facts.config} puts its keys into the parameters "
+                "of full_attention; move the types to rope_parameters"
+            )
     return facts
 
 

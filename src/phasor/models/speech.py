@@ -66,14 +66,17 @@ def clvp(part: Part) -> ModelRotary:
 
 
 def _conformer(part: Part, names: GridNames, sizes: tuple[int, int, int]) -> ModelRotary:
-    """The conformers of wav2vec2 and of its heirs, which rotate only if ``position_embeddings_type`` says so."""
+    """The conformers of wav2vec2 and of its heirs, which rotate only if ``position_embeddings_type`` says so.
+
+    Their code has no rope parameters.
+    """
     kind = part.keys.word("position_embeddings_type")
     if kind != "rotary":
         stated = "is not stated, and not rotary by default" if kind is None else f"is {kind!r}"
         raise NoRotary(f"{part.path}position_embeddings_type {stated}; it has no rotary embedding to read")
     part.keys.explain("rotary", "position_embeddings_type")
     hidden, heads, layers = part.sizes(names, sizes)
-    base = part.base(10_000.0, ("rotary_embedding_base",))
+    base = replace(part, dicts=()).base(10_000.0, ("rotary_embedding_base",))
     spec = RotarySpec(head_dim=part.head_dim("hidden_size", hidden, heads), base=base)
     notes = ("hidden states are rotated, a slice for each head, before they are projected to q and k; v is not",)
     return of_one_spec(part, spec, ("attention",) * layers, heads, notes=notes)
@@ -92,14 +95,14 @@ def seamless_m4t(part: Part) -> ModelRotary:
 
 
 def saprot(part: Part) -> ModelRotary:
-    """Evolla's protein encoder: an ESM that rotates by default."""
+    """Evolla's protein encoder: an ESM that rotates by default, and whose code has no rope parameters."""
     kind = part.keys.word("position_embedding_type")
     if kind not in (None, "rotary"):
         raise NoRotary(f"{part.path}position_embedding_type is {kind!r}; it has no rotary embedding to read")
     part.keys.explain("rotary", "position_embedding_type")
     hidden, heads, layers = part.sizes(PLAIN, (1280, 20, 33))
-    head_dim = part.head_dim("hidden_size", hidden, heads)
-    spec = RotarySpec(head_dim=head_dim, base=part.base(10_000.0), tables="rounded")
+    head_dim, base = part.head_dim("hidden_size", hidden, heads), replace(part, dicts=()).base(10_000.0)
+    spec = RotarySpec(head_dim=head_dim, base=base, tables="rounded")
     return of_one_spec(part, spec, ("attention",) * layers, heads, notes=ESM_SCALE)
 
 

@@ -89,18 +89,18 @@ class ModelRotary:
             found = len(getattr(self, name))
             if found != len(self.layers) and (found or name == "layer_types"):
                 raise ValueError(f"{name} must have one {what} per layer, {len(self.layers)} here, got {found}")
-        one: dict[RotarySpec, RotarySpec] = {}
-        same = tuple(None if spec is None else one.setdefault(spec, spec) for spec in self.layers)
-        object.__setattr__(self, "layers", same)
+        equal: dict[RotarySpec, RotarySpec] = {}
+        objects = {id(spec): spec for spec in self.layers if spec is not None}  # few, and a spec takes long to hash
+        one = {at: equal.setdefault(spec, spec) for at, spec in objects.items()}
+        object.__setattr__(self, "layers", tuple(one.get(id(spec)) for spec in self.layers))
 
     @property
     def distinct(self) -> dict[RotarySpec, tuple[int, ...]]:
         """Each different spec -> the layers that use it, in order of first use."""
-        found: dict[RotarySpec, tuple[int, ...]] = {}
+        places: dict[int, list[int]] = {}  # by object: equal specs are one
         for i, spec in enumerate(self.layers):
-            if spec is not None:
-                found[spec] = (*found.get(spec, ()), i)
-        return found
+            places.setdefault(id(spec), []).append(i)
+        return {spec: tuple(at) for at in places.values() if (spec := self.layers[at[0]]) is not None}
 
     def with_angles(self, angles: Angles) -> "ModelRotary":
         """A copy in which every spec forms its angles this way: ``"exact"``, or ``"float32"`` as the model's own code.
