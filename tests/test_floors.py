@@ -17,7 +17,7 @@ FLOORS = {
     unit: floor
     for floor, units in enumerate(
         [
-            "interrupt checks names processes tracing phase layout forms frequencies schemes apps/__init__",
+            "interrupt checks names processes tracing phase stacked layout forms frequencies schemes apps/__init__",
             "scaling axes temperature",
             "spec",
             "tables planes rotation positions weights",
@@ -45,6 +45,7 @@ SAME_FLOOR = {
     ("forms", "layout"),
     ("forms", "tracing"),
     ("planes", "tables"),
+    ("stacked", "phase"),
     ("rotation", "planes"),
     ("rotation", "tables"),
     ("attention", "encodings"),

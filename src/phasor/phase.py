@@ -20,7 +20,11 @@ PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 
 _QUARTER = TURN_BITS - 2
 _EIGHTH_TURN = 1 << (TURN_BITS - 3)
-_RADIANS_PER_UNIT = 2 * math.pi / 2**TURN_BITS
+RADIANS_PER_UNIT = 2 * math.pi / 2**TURN_BITS
+
+# for |x| <= pi / 4 and z = x**2: sine x + x z (...), cosine 1 + z (...); the Cephes library (S. Moshier, sinf and cosf)
+SIN = (-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4)
+COS = (-0.5, 4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5)
 
 
 def exact() -> AbstractContextManager[Context]:
@@ -72,7 +76,7 @@ def cos_sin(phase: Tensor, dtype: torch.dtype = torch.float32) -> tuple[Tensor, 
     """
     quarter = (phase + _EIGHTH_TURN) >> _QUARTER  # -2, -1, 0 or 1; the addition may wrap, as the circle does
     # of what may have wrapped, only bits are looked at: a C++ compiler takes its sign for that of the unwrapped sum
-    rest = (phase - (quarter << _QUARTER)).to(dtype) * _RADIANS_PER_UNIT
+    rest = (phase - (quarter << _QUARTER)).to(dtype) * RADIANS_PER_UNIT
     cos, sin = _of_eighth(rest) if dtype == torch.float32 else (rest.cos(), rest.sin())
     odd = (quarter & 1).bool()
     x, y = torch.where(odd, sin, cos), torch.where(odd, cos, sin)
@@ -82,8 +86,8 @@ def cos_sin(phase: Tensor, dtype: torch.dtype = torch.float32) -> tuple[Tensor, 
 
 
 def _of_eighth(x: Tensor) -> tuple[Tensor, Tensor]:
-    """cos and sin for ``|x| <= pi / 4``, with the coefficients of the Cephes library (S. Moshier, sinf.c and cosf)."""
+    """cos and sin for ``|x| <= pi / 4``."""
     z = x * x
-    sin = x + x * (z * (-1.6666654611e-1 + z * (8.3321608736e-3 + z * -1.9515295891e-4)))
-    cos = 1 - z * (0.5 - z * (4.166664568298827e-2 + z * (-1.388731625493765e-3 + z * 2.443315711809948e-5)))
+    sin = x + x * (z * (SIN[0] + z * (SIN[1] + z * SIN[2])))
+    cos = 1 + z * (COS[0] + z * (COS[1] + z * (COS[2] + z * COS[3])))
     return cos, sin

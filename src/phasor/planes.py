@@ -11,6 +11,7 @@ from torch import Tensor
 from .checks import whole
 from .layout import Layout
 from .tables import rows_at
+from .tracing import capturing
 
 Map = Callable[[Tensor], Tensor]
 
@@ -47,12 +48,16 @@ class Planes:
     @property
     def rows(self) -> tuple[Tensor, Tensor]:
         """``[c c]`` and ``[-s s]``, by which rows of two halves are multiplied; kept while cos and sin stay."""
+        if capturing(self.cos.device):  # a graph forms them again, from what cos and sin will be then
+            return self._rows()
         versions = None if self.cos.is_inference() else (self.cos._version, self.sin._version)
-        kept = self.__dict__.get("_rows")
+        kept = self.__dict__.get("_kept")
         if kept is None or kept[0] != versions:
-            rows = torch.cat((self.cos, self.cos), -1), torch.cat((-self.sin, self.sin), -1)
-            kept = self.__dict__["_rows"] = (versions, rows)
+            kept = self.__dict__["_kept"] = (versions, self._rows())
         return kept[1]
+
+    def _rows(self) -> tuple[Tensor, Tensor]:
+        return torch.cat((self.cos, self.cos), -1), torch.cat((-self.sin, self.sin), -1)
 
     def about(self) -> tuple[tuple[str, Any], ...]:
         """All fields but the tensors, by name: hashable."""

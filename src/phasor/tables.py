@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from . import stacked
 from .checks import whole
 from .phase import cos_sin, phases
 from .spec import RotarySpec, axis_steps
@@ -123,7 +124,11 @@ class Phases:
         spec, seq_len, positions, dtype = self.spec, self.seq_len, self.positions, self.dtype
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         if spec.angles == "exact" and spec.coordinates == "integer" and self.log_scale is None:
-            cos, sin = cos_sin(phases(positions, steps_of(spec, seq_len, second, positions[0].device)), wide)
+            step = steps_of(spec, seq_len, second, positions[0].device)
+            if wide == torch.float32 and not watched() and stacked.is_better(positions[0], spec.pairs):
+                cos, sin = stacked.cos_sin(positions, step)
+            else:
+                cos, sin = cos_sin(phases(positions, step), wide)
         else:
             angles = _float_angles(spec, positions, seq_len, self.log_scale, second)
             cos, sin = angles.cos(), angles.sin()

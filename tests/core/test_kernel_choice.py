@@ -62,8 +62,10 @@ CANNOT = {
         "a function transform is at work",
     ),
     "device": (
-        lambda kernel: apply_rotary(torch.empty(1, 64, 512, 8, device="meta"), rows(512, "meta"), kernel=kernel),
-        "its blocks fit the cache of a CPU, and on meta each would be a launch of its own",
+        lambda kernel: apply_rotary(
+            torch.empty(1, 64, 512, 8, device="meta", requires_grad=True), rows(512, "meta"), kernel=kernel
+        ),
+        "its gradients go back in blocks for the cache of a CPU, and on meta each would be a launch",
     ),
 }
 

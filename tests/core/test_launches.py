@@ -5,7 +5,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from phasor import Rotation, apply_rotary_qk, rotate, tables, tracing
+from phasor import Rotation, apply_rotary_qk, phase, planes, rotate, stacked, tables, tracing
 
 from .conftest import FACTORS, SEQ_LEN, SPECS, anywhere, at
 
@@ -70,19 +70,56 @@ def test_the_size_changes_nothing_from_positions_to_results(spec, learns):
     assert few == more == many
 
 
-def test_the_operations_are_those_of_the_definition():
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_q_and_k_are_turned_together_where_no_gradient_is_needed(dtype):
+    """Tables at full width; q and k joined, swapped, two products, a sum, and each rounded to memory of its own."""
+    assert len(operations(FULL, 8192, learns=False, dtype=dtype).launches) == 3 + 5 + 2
+
+
+def test_gradients_take_the_operations_of_the_definition():
     """Widen, four products, two sums, join, round; the gradient is another rotation, with one sign turned."""
-    assert len(operations(FULL, 8192, learns=False).launches) == 2 * 9
     assert len(operations(FULL, 8192, learns=True).launches) == 2 * (9 + 10)
-    assert len(operations(FULL, 8192, learns=False, dtype=torch.float32).launches) == 2 * 7  # no dtype changes
+    assert len(operations(FULL, 8192, learns=True, dtype=torch.float32).launches) == 2 * (7 + 8)  # no dtype changes
+
+
+COUNTS = {  # of operations with views: by tables, and from positions
+    "halves": (FULL, 11, 32),
+    "interleaved": (FULL.replace(interleaved=True), 16, 37),
+    "partial": (FULL.replace(rotary_dim=64), 17, 38),
+    "trailing": (FULL.replace(rotary_dim=64, trailing=True, interleaved=True), 19, 40),
+}
 
 
 @pytest.mark.usefixtures("unwatched")
-def test_how_many_operations_there_are_with_all_views():
-    """Those on q and k; and the table's own, on [tokens, pairs]: the phase, its quarter and rest, two polynomials."""
-    rotate(*heads(1, 128)[:2], torch.zeros(1, dtype=torch.int64, device="meta"), FULL)
-    assert len(operations(FULL, 8192, learns=False).all) <= 32
-    assert len(operations(FULL, 8192, learns=False, phases=True).all) <= 32 + 36
+@pytest.mark.parametrize("spec, by_tables, from_positions", COUNTS.values(), ids=COUNTS)
+def test_how_many_operations_there_are_with_all_views(spec, by_tables, from_positions):
+    """Those on q and k; and on [tokens, pairs] the tables' own: phases, where they are near 1, and the polynomials."""
+    rotate(*heads(1, 128)[:2], torch.zeros(1, dtype=torch.int64, device="meta"), spec)
+    assert len(operations(spec, 8192, learns=False).all) == by_tables
+    assert len(operations(spec, 8192, learns=False, phases=True).all) == from_positions
+
+
+EIGHTH = 2**61
+EDGES = [n * EIGHTH + sign * (1 << bits) for n in range(-4, 4) for bits in range(61) for sign in (-1, 0, 1)]
+
+
+@pytest.mark.parametrize("shape", [(-1,), (3, -1)], ids=str)
+def test_cos_and_sin_in_few_operations_are_those_in_many(shape):
+    """To the bit, signs of zeros too: at the edges of all eighths of a turn, around them, and anywhere."""
+    generator = torch.Generator().manual_seed(3)
+    edges = torch.tensor([(phase + 2**63) % 2**64 - 2**63 for phase in EDGES])
+    for positions in (edges, torch.randint(-(2**63), 2**63 - 1, (30_000,), generator=generator)):
+        positions, step = positions.view(shape), torch.tensor([1, 4, -7])
+        together = stacked.cos_sin([positions, positions], [step, 2 * step])
+        for a, b in zip(together, phase.cos_sin(phase.phases([positions], [3 * step])), strict=True):
+            assert torch.equal(a.view(torch.int32), b.view(torch.int32))
+
+
+def test_a_product_widens_as_a_conversion_does():
+    """Off the CPU nothing else widens half precision."""
+    for dtype in (torch.bfloat16, torch.float16):
+        x, table = torch.randn(1000).to(dtype), torch.randn(1000)
+        assert torch.equal(x * table, x.float() * table)
 
 
 class NoHost(TorchFunctionMode):
@@ -164,3 +201,13 @@ def test_what_a_graph_has_captured_is_never_forgotten(monkeypatch):
     assert any(kept is held for kept in tables._IN_GRAPHS.values())
     monkeypatch.setattr(tables, "capturing", lambda device: False)
     assert tables.steps_of(spec, None, False, meta) is not held
+
+
+def test_a_graph_forms_rows_from_what_tables_will_be(monkeypatch):
+    """Kept rows would be those of the capture at every replay, in memory that belongs to the graph."""
+    rotation = Rotation.at(FULL, torch.arange(3))
+    kept = rotation.rows
+    assert rotation.rows is kept
+    monkeypatch.setattr(planes, "capturing", lambda device: True)
+    assert rotation.rows is not kept and rotation.rows is not rotation.rows
+    assert rotation.__dict__["_kept"][1] is kept

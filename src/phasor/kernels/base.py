@@ -38,6 +38,8 @@ class Order:
     def line_up(self, tables: tuple[Tensor, Tensor], per_head: bool) -> tuple[Tensor, Tensor]:
         """Views of ``[(B,) (H,) S, P]`` that broadcast to tensors of this order."""
         cos, sin = tables
+        if cos.ndim == 2 and self.heads < self.tokens:  # batch and heads stand in front
+            return cos, sin
         if not per_head:
             cos, sin = cos.unsqueeze(self.heads), sin.unsqueeze(self.heads)
         elif self.heads == -2:

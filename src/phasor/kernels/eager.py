@@ -1,7 +1,8 @@
-"""The arithmetic of `reference` for eager mode on a CPU, without its large temporaries: the same bits, sooner.
+"""The arithmetic of `reference` for eager mode, as each device wants it: the same bits, sooner.
 
-Eager PyTorch runs one operation at a time over whole tensors, so widened intermediates travel to memory and back.
-Here they live for one block of tokens, which fits the cache. The backward pass is the transposed rotation.
+Eager PyTorch runs one operation at a time over whole tensors, so widened intermediates travel to memory and back. On a
+CPU they live here for one block of tokens, which fits the cache; the backward pass is the transposed rotation. What
+costs no more than to launch its operations, as few tokens do, and all on a GPU, takes as few of them as there can be.
 """
 
 from typing import Any
@@ -12,65 +13,82 @@ from torch import Tensor
 from ..layout import Layout
 from ..rotation import Rotation
 from . import reference
-from .base import Angles, Kernel, Order, Pair, one_angle, tables_of, unseen
+from .base import Angles, Kernel, Order, Pair, into, one_angle, result_dtype, tables_of, unseen
 
 BLOCK = 2**17  # elements of x per block: 512 KiB once widened to float32
 FEW = 2**17  # elements of q and k together below which launching operations costs more than moving data
 
 
 class Eager(Kernel):
-    """Plain tensors in eager mode on a CPU: in blocks, and together where they are small."""
+    """Plain tensors in eager mode: in blocks on a CPU, and q and k together where launches cost more than bytes."""
 
     name = "eager"
-    about = "plain tensors in eager mode on a CPU, in blocks that fit its cache"
+    about = "plain tensors in eager mode: in blocks that fit the cache of a CPU, in few launches elsewhere"
 
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
         if reason := unseen(q, k) or one_angle(angles):
             return reason
-        if not q.is_cpu:
-            return f"its blocks fit the cache of a CPU, and on {q.device} each would be a launch of its own"
+        if not q.is_cpu and _learns(q, k):
+            return f"its gradients go back in blocks for the cache of a CPU, and on {q.device} each would be a launch"
         return ""
 
     def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         rotation = tables_of(angles)
-        if out is None and k is not None and _are_few(q, k, rotation, order):
-            # costs what its operations cost to launch: launch them once for both
-            both = _turned(torch.cat((q, k), dim=order.heads), rotation, order, None)
-            of_q, of_k = q.shape[order.heads], k.shape[order.heads]
-            first, second = both.narrow(order.heads, 0, of_q), both.narrow(order.heads, of_q, of_k)
-            apart = torch.contiguous_format  # a tensor of its own: writing into q must not reach k
-            return first.clone(memory_format=apart), second.clone(memory_format=apart)
-        y, z = out or (None, None)
+        if k is not None and _go_together(q, k, rotation, order):
+            y, z = _together(q, k, rotation, order)
+            if out is not None:
+                return into(out, y, z)
+            dtype, apart = result_dtype(q, rotation), torch.contiguous_format  # writing into q must not reach k
+            return y.to(dtype, copy=True, memory_format=apart), z.to(dtype, copy=True, memory_format=apart)
+        y, z = out or (None, None)  # type: ignore[assignment]
         return _turned(q, rotation, order, y), None if k is None else _turned(k, rotation, order, z)
 
 
-def _are_few(q: Tensor, k: Tensor, rotation: Rotation, order: Order) -> bool:
-    """Whether q and k are so small, and so alike, that they may be rotated as one tensor."""
-    return (
-        q.numel() + k.numel() <= FEW
-        and not rotation.per_head
-        and not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad))
-        and q.ndim == k.ndim
-        and q.shape[: -3 if order.batch is None else -2] == k.shape[: -3 if order.batch is None else -2]
-    )
+def _learns(q: Tensor, k: Tensor | None) -> bool:
+    return torch.is_grad_enabled() and (q.requires_grad or (k is not None and k.requires_grad))
+
+
+def _go_together(q: Tensor, k: Tensor, rotation: Rotation, order: Order) -> bool:
+    """Whether q and k are turned as one tensor: they are alike, and launches cost more than a copy of them."""
+    batch = -3 if order.batch is None else -2
+    if q.ndim != k.ndim or q.shape[:batch] != k.shape[:batch] or rotation.per_head or _learns(q, k):
+        return False
+    return not q.is_cpu or q.numel() + k.numel() <= FEW
+
+
+def _together(q: Tensor, k: Tensor, rotation: Rotation, order: Order) -> tuple[Tensor, Tensor]:
+    """q and k turned, not yet rounded: views of one tensor."""
+    both = _unrounded(torch.cat((q, k), dim=order.heads), rotation, order)
+    y, z = both.split((q.shape[order.heads], k.shape[order.heads]), order.heads)
+    return y, z
 
 
 def _turned(x: Tensor, rotation: Rotation, order: Order, out: Tensor | None) -> Tensor:
     """x turned; autograd keeps cos and sin, which must not need a gradient themselves."""
-    layout, promoted = rotation.layout, rotation.promoted
-    learns = x.requires_grad and torch.is_grad_enabled()
-    in_cache = x.numel() <= 2 * BLOCK
-    if in_cache and layout.plain and not learns and not promoted:
-        y = _whole_rows(x, *order.line_up(rotation.rows, rotation.per_head))
-        return y if out is None else out.copy_(y)
+    learns, layout = _learns(x, None), rotation.layout
+    if not learns and (x.numel() <= 2 * BLOCK or not x.is_cpu):
+        y = _unrounded(x, rotation, order)
+        return y.to(result_dtype(x, rotation)) if out is None else out.copy_(y)
     cos, sin = order.line_up((rotation.cos, rotation.sin), rotation.per_head)
-    if in_cache:
-        y = reference.turned(x, cos, sin, layout, promoted)
-        return y if out is None else out.copy_(y)
+    if x.numel() <= 2 * BLOCK:
+        return reference.turned(x, cos, sin, layout, rotation.promoted)
     if learns:
-        blocks: Tensor = _Blocks.apply(x, cos, sin, order.tokens, layout, promoted)
+        blocks: Tensor = _Blocks.apply(x, cos, sin, order.tokens, layout, rotation.promoted)
         return blocks
-    return _in_blocks(x, cos, sin, order.tokens, layout, promoted, out)
+    return _in_blocks(x, cos, sin, order.tokens, layout, rotation.promoted, out)
+
+
+def _unrounded(x: Tensor, rotation: Rotation, order: Order) -> Tensor:
+    """x turned, in the dtype in which it was: of halves of whole heads by two products, not four over half rows."""
+    if not rotation.layout.plain:
+        cos, sin = order.line_up((rotation.cos, rotation.sin), rotation.per_head)
+        return reference.turned(x, cos, sin, rotation.layout, promoted=True)
+    cos, sin = order.line_up(rotation.rows, rotation.per_head)
+    x, pairs = _filled(x).contiguous(), rotation.layout.pairs
+    if not x.is_cpu:  # products widen what they read, to the same values
+        return (x * cos).add_(x.roll(pairs, -1) * sin)
+    wide = x.to(torch.promote_types(x.dtype, cos.dtype))
+    return (wide * cos).add_(wide.roll(pairs, -1).mul_(sin))
 
 
 class _Blocks(torch.autograd.Function):
@@ -91,13 +109,6 @@ class _Blocks(torch.autograd.Function):
         cos, sin = ctx.saved_tensors
         turned_back = _Blocks.apply(grad, cos, -sin, ctx.tokens, ctx.layout.transposed(), ctx.promoted)
         return turned_back.to(ctx.dtype), None, None, None, None, None
-
-
-def _whole_rows(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Halves at full width: two products over whole rows, ``x [c c] + roll(x) [-s s]``, not four over half rows."""
-    wide = _filled(x).to(torch.promote_types(x.dtype, cos.dtype)).contiguous()
-    swapped = wide.roll(cos.shape[-1] // 2, -1)
-    return (wide * cos).add_(swapped.mul_(sin)).to(x.dtype)
 
 
 def _in_blocks(
