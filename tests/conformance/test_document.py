@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 
 @pytest.mark.slow
 def test_the_page_of_models_is_current() -> None:
-    from conftest import ROOT
+    from .kept import ROOT
 
     spec = importlib.util.spec_from_file_location("models_page", ROOT / "docs" / "models.py")
     assert spec is not None and spec.loader is not None

@@ -1,0 +1,60 @@
+"""docs/api/ is what the docstrings say today, and leaves out no public name."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from test_docstrings import public
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def api():
+    spec = importlib.util.spec_from_file_location("api_pages", ROOT / "docs" / "api.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_pages_are_current(api):
+    kept = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md")}
+    texts = api.pages()
+    stale = sorted(name for name in kept.keys() | texts.keys() if kept.get(name) != texts.get(name))
+    assert not stale, f"{', '.join(stale)} in docs/api/ are stale; run: python docs/api.py"
+
+
+def test_every_public_name_has_an_entry(api):
+    text = "\n".join(api.pages().values())
+    names = {name: name.rpartition(".")[2] for name, thing in public() if thing.__module__ != "phasor.checks"}
+    assert [name for name, last in names.items() if f"\n## {last}\n" not in text] == []
+
+
+def sample(a: int, /, b, *rest: str, c: "float | None" = None, **more) -> str:
+    """Not called."""
+
+
+class Sample:
+    def __init__(self, size=3):
+        """Not called."""
+
+
+def test_signatures_are_written_as_their_authors_wrote_them(api):
+    said = "sample(a: int, /, b, *rest: str, c: 'float | None' = None, **more) -> str"
+    assert api._signature("sample", sample) == f"```python\n{said}\n```"
+    assert api._signature("Sample", Sample) == "```python\nSample(size=3)\n```"
+
+
+def test_docstrings_become_markdown(api):
+    doc = """What ``it`` does.
+
+    Example::
+
+        import phasor
+
+    >>> 1 + 1
+    2
+    """
+    examples = "Example:\n\n```python\nimport phasor\n```\n\n```python\n>>> 1 + 1\n2\n```"
+    assert api._prose(doc) == f"What `it` does.\n\n{examples}"
