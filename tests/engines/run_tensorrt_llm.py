@@ -151,7 +151,7 @@ def main(folder: Path) -> None:
     cases = [run(pieces, name, changes) for name, changes in CASES]
     about = {
         "engine": "tensorrt-llm", "version": VERSION,
-        "source": "; ".join(f"{', '.join(names)} of {file} at {commit[:8]}" for file, (commit, names) in PIECES.items()),
+        "source": [f"{', '.join(names)} of {file} at {commit[:8]}" for file, (commit, names) in PIECES.items()],
         "with": {"torch": torch.__version__, "transformers": transformers.__version__},
     }  # fmt: skip
     save("tensorrt_llm", about, cases)

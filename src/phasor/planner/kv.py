@@ -5,6 +5,7 @@ from typing import Any
 
 from ..checks import one_of, whole
 from ..engines import Seen
+from ..engines.exllamav3 import MODELS
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "int8": 1}
 WINDOWS = {
@@ -16,7 +17,6 @@ FIXED = ("linear_attention", "mamba", "conv", "recurrent", "linear", "no_op", "m
 UNWINDOWED = ("vllm", "tensorrt-llm")  # engines whose cache counts every token in every layer
 
 
-RINGS = ("gpt_oss", "gemma4_text")  # exllamav3/architecture: SlidingAttention
 IN_FULL = {
     "vllm": "windowed layers are counted in full: their pages are freed behind the window, and used again",
     "tensorrt-llm": "windowed layers are kept in full, unless kv_cache_config.max_attention_window names their windows",
@@ -115,7 +115,7 @@ def stores(seen: Seen, engine: str, tensor_parallel: int = 1) -> list[Store]:
 
 def unwindowed(seen: Seen, engine: str) -> bool:
     """Whether layers with a window keep every token; ExLlamaV3 has rings for some models, and pages for the others."""
-    return engine in UNWINDOWED or (engine == "exllamav3" and seen.name not in RINGS)
+    return engine in UNWINDOWED or (engine == "exllamav3" and not (seen.name in MODELS and MODELS[seen.name].rings))
 
 
 def _layer(seen: Seen, engine: str, index: int, tensor_parallel: int) -> tuple[int, int | None, int]:
