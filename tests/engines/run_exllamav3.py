@@ -5,7 +5,8 @@
 
 What runs is ExLlamaV3's: the class of each architecture that reads config.json, the model with its attention modules
 (their weights are never loaded), the softmax scale that it hands to them, RoPE, and the cache with the shapes of its
-tensors. Its compiled extension, tokenizer and generator are left out; sizes that the configs of `cases` leave out are 8.
+tensors. Its compiled extension, tokenizer and generator are left out. Sizes that the configs of `cases` do not state
+are 8.
 """
 
 import copy
@@ -41,8 +42,8 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
                                                "rope_local_base_freq": 20000.0}}),
     (QWEN, {"architectures": ["MistralForCausalLM"], "model_type": "mistral"}),
     (KIMI, {"architectures": ["GlmMoeDsaForCausalLM"], "model_type": "glm_moe_dsa", "rope_interleave": True,
-            "indexer_rope_interleave": True, "indexer_types": ["full"] * 61, "rope_scaling": None, "rope_theta": None, "rope_parameters":
-            {"rope_type": "default", "rope_theta": 1000000}}),
+            "indexer_rope_interleave": True, "indexer_types": ["full"] * 61, "rope_scaling": None, "rope_theta": None,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1000000}}),
     (LONG, {"max_position_embeddings": 4096}),
     ("Qwen/Qwen3.5-27B", {"text_config": {**configs()["Qwen/Qwen3.5-27B"]["text_config"], "rope_parameters": {
         **THETA, "mrope_interleaved": True, "mrope_section": [11, 11, 10], "partial_rotary_factor": 0.25}}}),

@@ -10,7 +10,6 @@ reader says the converter writes; the converter itself was only read. Flags are 
 """
 
 import ctypes
-import importlib
 import struct
 import sys
 import tempfile
@@ -21,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from phasor.engines import look
-from phasor.engines.gguf import Metadata, converted
+from phasor.engines.gguf import converted
 
 from .cases import configs, layer, save
+from .gguf_models import HALVES, LATENT, WIDTH, write
 
 VERSION = "b11549"
-HALVES = ("qwen3", "gemma3", "phi3", "gpt-oss", "qwen2", "qwen3moe")
 YARN = {"--rope-scaling": "yarn", "--rope-scale": 4.0, "--yarn-orig-ctx": 32768}
 FLAGS: dict[str, list[dict[str, Any]]] = {
     "Qwen/Qwen3-8B": [
@@ -44,6 +43,9 @@ FLAGS: dict[str, list[dict[str, Any]]] = {
     "LongRoPE of Phi-3, shortened": [{"-c": 4096}, {"-c": 8192}, {}],
     "Qwen/Qwen2.5-7B-Instruct": [{}, YARN],
     "mistralai/Mixtral-8x7B-v0.1": [{}, YARN],
+    "deepseek-ai/DeepSeek-V3": [{}, {**YARN, "--rope-scale": 80.0, "--yarn-orig-ctx": 4096}],
+    "moonshotai/Kimi-K2-Instruct": [{}, {"--yarn-beta-fast": 1.0}, {
+        "--rope-scaling": "yarn", "--rope-scale": 64.0, "--yarn-orig-ctx": 4096, "--yarn-beta-fast": 1.0}],
 }  # fmt: skip
 TYPES = {"none": 0, "linear": 1, "yarn": 2, "longrope": 3}
 # Where llama_context_params of this build keeps what is set here: found from its defaults, which are all different.
@@ -81,77 +83,6 @@ def library(folder: Path) -> Any:
     lib.llama_state_seq_get_data.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int]
     lib.llama_backend_init()
     return lib
-
-
-def write(path: Path, meta: Metadata, head: int, turning: int, blocks: int) -> None:
-    """A model of this architecture with two query heads and one key head, whose keys before rotation are known."""
-    gguf = importlib.import_module("gguf")
-    arch, width = meta.arch.name, 2 * head
-    writer = gguf.GGUFWriter(str(path), arch)
-    keys: dict[str, Any] = {
-        "block_count": blocks, "embedding_length": width, "feed_forward_length": 32, "attention.head_count": 2,
-        "attention.head_count_kv": 1, "attention.layer_norm_rms_epsilon": 1e-12, "vocab_size": 8,
-        "attention.key_length": head, "attention.value_length": head, "attention.sliding_window": 16,
-        "expert_count": 2, "expert_used_count": 1, "expert_feed_forward_length": 32, **meta.keys,
-    }  # fmt: skip
-    if arch not in ("gpt-oss", "qwen3moe"):
-        keys = {key: value for key, value in keys.items() if "expert" not in key}
-    writer.add_string("tokenizer.ggml.model", "no_vocab")
-    for key, value in keys.items():
-        add = writer.add_string if isinstance(value, str) else writer.add_float32
-        (writer.add_uint32 if isinstance(value, int) else add)(f"{arch}.{key}", value)
-    for name, values in tensors(meta, head, turning, blocks).items():
-        writer.add_tensor(f"{name}", np.ascontiguousarray(values, dtype=np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def tensors(meta: Metadata, head: int, turning: int, blocks: int) -> dict[str, Any]:
-    arch, width, q = meta.arch.name, 2 * head, 2 * head
-    first = np.zeros(head)
-    first[np.arange(turning // 2) if arch in HALVES else np.arange(0, turning, 2)] = 1
-    keys = np.zeros((head, width))
-    keys[:, 0] = first
-    none, ones = np.zeros((q, width)), np.ones(width)
-    found: dict[str, Any] = {"token_embd.weight": np.ones((8, width)), "output_norm.weight": ones,
-                             "output.weight": np.ones((8, width))}  # fmt: skip
-    for name, values in (
-        ("rope_freqs", meta.freqs),
-        ("rope_factors_long", meta.long),
-        ("rope_factors_short", meta.short),
-    ):
-        if values:
-            found[f"{name}.weight"] = np.array(values)
-    for block in range(blocks):
-        own = {"attn_norm": ones, "attn_q": none, "attn_k": keys, "attn_v": np.zeros((head, width)),
-               "attn_output": np.zeros((width, q)), "ffn_norm": ones, "ffn_gate": np.zeros((32, width)),
-               "ffn_up": np.zeros((32, width)), "ffn_down": np.zeros((width, 32))}  # fmt: skip
-        if arch in ("qwen3", "gemma3"):
-            own |= {"attn_q_norm": np.ones(head), "attn_k_norm": np.full(head, (turning / 2 / head) ** 0.5)}
-        if arch == "gemma3":
-            own |= {"post_attention_norm": ones, "post_ffw_norm": ones}
-        if arch == "phi3":
-            own["attn_qkv"] = np.concatenate((own.pop("attn_q"), own.pop("attn_k"), own.pop("attn_v")))
-            own |= {"ffn_up": np.zeros((64, width))}
-            del own["ffn_gate"]
-        biases = {"attn_q.bias": np.zeros(q), "attn_k.bias": np.zeros(head), "attn_v.bias": np.zeros(head)}
-        if arch == "qwen2":
-            found |= {f"blk.{block}.{name}": values for name, values in biases.items()}
-        if arch == "gpt-oss":
-            own["post_attention_norm"] = own.pop("ffn_norm")
-            own |= {"ffn_gate_exps": np.zeros((2, 32, width)), "ffn_up_exps": np.zeros((2, 32, width)),
-                    "ffn_down_exps": np.zeros((2, width, 32)), "ffn_gate_inp": np.zeros((2, width)),
-                    "attn_sinks": np.zeros(2)}  # fmt: skip
-            for name in ("ffn_gate", "ffn_up", "ffn_down"):
-                del own[name]
-            biases |= {"attn_output.bias": np.zeros(width), "ffn_gate_inp.bias": np.zeros(2),
-                       "ffn_gate_exps.bias": np.zeros((2, 32)), "ffn_up_exps.bias": np.zeros((2, 32)),
-                       "ffn_down_exps.bias": np.zeros((2, width))}  # fmt: skip
-            found |= {f"blk.{block}.{name}": values for name, values in biases.items()}
-        found |= {f"blk.{block}.{name}.weight": values for name, values in own.items()}
-    return found
 
 
 def params(lib: Any, flags: dict[str, Any]) -> Params:
@@ -199,16 +130,17 @@ def run(lib: Any, folder: Path, name: str, flags: dict[str, Any]) -> dict[str, A
     words = seen.model.layer_types[:6]
     chosen = sorted({word: i for i, word in reversed(list(enumerate(words)))}.values())
     path = folder / "model.gguf"
-    write(path, meta, spec.head_dim, spec.rotary_dim, chosen[-1] + 1)
+    head = 2 * WIDTH if meta.arch.name == LATENT else spec.head_dim
+    write(path, meta, head, spec.rotary_dim, chosen[-1] + 1)
     asked = {key: value for key, value in flags.items() if key != "-c"}
     if meta.long:  # whose choice follows the context; 0: that of the model
         asked["-c"] = flags.get("-c", 0)
-    trained, rows = cached(lib, path, asked, spec.head_dim)
+    trained, rows = cached(lib, path, asked, head)
     layers, half = {}, spec.rotary_dim // 2
     # a cache of windows stands apart: full attention first, then sliding
     order = sorted(range(chosen[-1] + 1), key=lambda i: ("sliding" in words[i], i))
     for index in chosen:
-        row = rows[order.index(index)]
+        row = rows[order.index(index)][-spec.head_dim if meta.arch.name != LATENT else -WIDTH :]  # after the latent
         cos, sin = (
             (row[:half], row[half : 2 * half])
             if meta.arch.name in HALVES

@@ -9,11 +9,13 @@ from .llama_cpp import LlamaCpp
 from .mlx_lm import MlxLm
 from .seen import Seen, look
 from .sglang import SGLang
+from .tensorrt_llm import TensorRTLLM
 from .transformers import Transformers
 from .vllm import Vllm
 
 ENGINES: dict[str, Engine] = {
-    engine.name: engine for engine in (Transformers(), Vllm(), SGLang(), LlamaCpp(), ExLlamaV3(), MlxLm())
+    engine.name: engine
+    for engine in (Transformers(), Vllm(), SGLang(), LlamaCpp(), ExLlamaV3(), MlxLm(), TensorRTLLM())
 }
 
 __all__ = [

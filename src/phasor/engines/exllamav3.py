@@ -23,13 +23,14 @@ class Own:
 
     ``theta``: the base without rope_theta; ``local``: the base of windowed layers, whatever the config says (None: that
     of the others); ``kinds``: rope parameters are read by kind of layer; ``folds``: cos and sin get DeepSeek's ratio of
-    two factors, and the softmax the square of the second.
+    two factors, and the softmax the square of the second; ``rings``: windowed layers keep their window alone.
     """
 
     theta: float = 10_000.0
     local: float | None = None
     kinds: bool = False
     folds: bool = False
+    rings: bool = False
 
 
 MODELS = facts("exllamav3", Own)

@@ -14,6 +14,10 @@ BASE, BASE_SWA, WIDTH = "rope.freq_base", "rope.freq_base_swa", "rope.dimension_
 TYPE, FACTOR, ATTENTION = "rope.scaling.type", "rope.scaling.factor", "rope.scaling.attn_factor"
 ORIGINAL, LOG = "rope.scaling.original_context_length", "rope.scaling.yarn_log_multiplier"
 LENGTH = "context_length"
+UNREAD = {  # of YaRN: written by the converter, and read for none of the architectures that were run
+    "beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.yarn_beta_slow",
+    "attention_factor": "rope.scaling.yarn_attn_factor",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,15 +67,16 @@ def converted(seen: Seen) -> Metadata:
     """What the converter writes about positions, in the version named by `llama_cpp`."""
     arch, spec = arch_of(seen), global_spec(seen)
     scaling = spec.scaling
-    keys: dict[str, Any] = {LENGTH: seen.model.max_position or 0, BASE: spec.base, WIDTH: spec.rotary_dim}
+    keys: dict[str, Any] = {LENGTH: seen.model.max_position or 0, BASE: float(spec.base), WIDTH: spec.rotary_dim}
     keys = {key: value for key, value in keys.items() if value}
     sliding = [s for word, s in zip(seen.model.layer_types, seen.model.layers, strict=True) if "sliding" in word and s]
     if arch.sliding == "own" and sliding:
-        keys[BASE_SWA] = sliding[0].base
+        keys[BASE_SWA] = float(sliding[0].base)
     if isinstance(scaling, Linear):
-        keys |= {TYPE: "linear", FACTOR: scaling.factor}
+        keys |= {TYPE: "linear", FACTOR: float(scaling.factor)}
     elif isinstance(scaling, YaRN):
-        keys |= {TYPE: "yarn", FACTOR: scaling.factor, ORIGINAL: scaling.original_max_position}
+        keys |= {TYPE: "yarn", FACTOR: float(scaling.factor), ORIGINAL: scaling.original_max_position}
+        keys |= {name: float(seen.rope[key]) for key, name in UNREAD.items() if seen.rope.get(key) is not None}
         if arch.name == "deepseek2" and scaling.mscale_all_dim:
             keys[LOG] = 0.1 * scaling.mscale_all_dim
     elif isinstance(scaling, LongRoPE):

@@ -30,9 +30,11 @@ class LlamaCpp(Engine):
         rules = [Rule("what the converter writes of config.json", CONVERTER)]
         if any(isinstance(spec.scaling, YaRN) and not spec.scaling.truncate for spec in seen.model.distinct):
             rules.append(Rule("truncate is not read: the ends of YaRN's ramp are rounded", "ggml-cpu/ops.cpp", True))
-        if betas(seen) - flags.keys():
+        if betas(seen).keys() - flags.keys():
             text = "beta_fast and beta_slow are not read from the file, only from --yarn-beta-fast and --yarn-beta-slow"
             rules.append(Rule(text, "src/llama-context.cpp", True))
+        if seen.rope.get("attention_factor") is not None:
+            rules.append(Rule("attention_factor is not read from the file", "src/llama-context.cpp", True))
         return self.read_file(seen, meta, flags, rules)
 
     def read_file(self, seen: Seen, meta: Metadata, flags: Flags, rules: list[Rule]) -> Reading:

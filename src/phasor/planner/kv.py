@@ -5,6 +5,7 @@ from typing import Any
 
 from ..checks import one_of, whole
 from ..engines import Seen
+from ..engines.exllamav3 import MODELS
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "int8": 1}
 WINDOWS = {
@@ -13,7 +14,13 @@ WINDOWS = {
     "chunked_attention": "attention_chunk_size",
 }
 FIXED = ("linear_attention", "mamba", "conv", "recurrent", "linear", "no_op", "moe", "mlp")
-UNWINDOWED = ("vllm",)  # engines whose cache counts every token in every layer
+UNWINDOWED = ("vllm", "tensorrt-llm")  # engines whose cache counts every token in every layer
+
+
+IN_FULL = {
+    "vllm": "windowed layers are counted in full: their pages are freed behind the window, and used again",
+    "tensorrt-llm": "windowed layers are kept in full, unless kv_cache_config.max_attention_window names their windows",
+}
 
 
 @dataclass(frozen=True)
@@ -82,8 +89,8 @@ def memory(
         kept = min(length, store.window) if store.window else length
         found.append((store, batch * (store.layers - store.shared) * width * (store.per_token * kept + store.state)))
     growing = [s for s, _ in found if s.window is None or s.window > length]
-    if engine in UNWINDOWED and any(word in WINDOWS for word in seen.model.layer_types):
-        notes.append("windowed layers are counted in full: their pages are freed behind the window, and used again")
+    if unwindowed(seen, engine) and any(word in WINDOWS for word in seen.model.layer_types):
+        notes.append(IN_FULL.get(engine, "windowed layers are kept in full"))
     if any(store.state for store, _ in found):
         notes.append("states are counted in the cache's dtype; engines may keep them in float32")
     draft = _draft(seen, engine, tensor_parallel)
@@ -106,12 +113,17 @@ def stores(seen: Seen, engine: str, tensor_parallel: int = 1) -> list[Store]:
     ]
 
 
+def unwindowed(seen: Seen, engine: str) -> bool:
+    """Whether layers with a window keep every token; ExLlamaV3 has rings for some models, and pages for the others."""
+    return engine in UNWINDOWED or (engine == "exllamav3" and not (seen.name in MODELS and MODELS[seen.name].rings))
+
+
 def _layer(seen: Seen, engine: str, index: int, tensor_parallel: int) -> tuple[int, int | None, int]:
     """Values per token, the window, and the values of a state that no length changes."""
     text, word = seen.text, seen.model.layer_types[index]
     if word in FIXED:
         return 0, None, _state(text, word) // tensor_parallel
-    window = None if engine in UNWINDOWED else _window(text, word)
+    window = None if unwindowed(seen, engine) else _window(text, word)
     latent = text.get("kv_lora_rank")
     if latent:
         return int(latent) + int(text.get("qk_rope_head_dim") or 64), window, 0
