@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from found_data import found_data
 from phasor import kernels
 from phasor.cli import main
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,13 +69,7 @@ def seeded() -> None:
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Folder of outside data: beside the checkout, or where PHASOR_TEST_DATA says; without it the test is skipped."""
-    named = os.environ.get("PHASOR_TEST_DATA")
-    folder = Path(named) if named else ROOT / "../shared/data"
-    if folder.is_dir():
-        return folder.resolve()
-    if named:
-        pytest.fail("PHASOR_TEST_DATA must name an existing folder; correct it, or unset it to skip these tests")
-    pytest.skip("needs the folder of real configs and texts; set PHASOR_TEST_DATA to it")
+    return found_data() or pytest.skip("needs the folder of real configs and texts; set PHASOR_TEST_DATA to it")
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from found_data import found_data
+
 from .changes_of_keys import levels
 from .kept import SWEEPS, kept, sliced
 from .reached import ROOT, reached
@@ -22,10 +24,9 @@ FEW = 2  # types of the slice that every run of the tests has
 
 
 @pytest.fixture(scope="module")
-def data(request: pytest.FixtureRequest) -> Path | None:
+def data() -> Path | None:
     """Real configs have keys that no class knows; without them those of the classes are tried."""
-    folder = Path(__file__).resolve().parents[2] / "../shared/data"
-    return folder.resolve() if folder.is_dir() else None
+    return found_data()
 
 
 def told(found: Found) -> dict[str, Any]:
