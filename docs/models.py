@@ -17,6 +17,7 @@ PAGE = ROOT / "docs" / "models.md"
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from conformance.conftest import VERSION  # noqa: E402
+from conformance.not_covered import LEFT, NOT_COVERED  # noqa: E402
 from conformance.walk import ARGUMENTS, default_config, model_types, places, quiet  # noqa: E402
 from phasor.configs import ModelRotary, read_parts  # noqa: E402
 from phasor.models import ROWS  # noqa: E402
@@ -46,6 +47,15 @@ are the defaults of the class. Written by `python docs/models.py`; not edited by
 | model type | part | layers | rotation | keys it reads | unusual |
 |---|---|---|---|---|---|
 """
+UNDER_PATCH = """
+## Under `patch`
+
+`make conformance` builds each of these types small, patches it, and compares it with itself on all inputs that it
+takes, and each function that was replaced on the arguments of the real call. These are not covered, or left:
+
+| model type | why |
+|---|---|
+"""
 USUAL = ", float32 angles (tables: activation)"
 
 
@@ -53,7 +63,15 @@ def page() -> str:
     with quiet():
         read = {name: dict(read_parts(default_config(name))) for name in model_types()}
     rows = [row for name in sorted(read) for row in _rows(name, read)]
-    return HEAD + "\n".join(f"| {' | '.join(row)} |" for row in rows) + f"\n\n{len(read)} model types.\n"
+    left = {name: f"left: {why}" for name, why in LEFT.items()}
+    return "\n".join(
+        (
+            HEAD + "\n".join(f"| {' | '.join(row)} |" for row in rows),
+            f"\n{len(read)} model types.",
+            UNDER_PATCH + "\n".join(f"| `{name}` | {why} |" for name, why in sorted((NOT_COVERED | left).items())),
+            "",
+        )
+    )
 
 
 def _rows(name: str, read: dict[str, dict[str, Any]]) -> Iterator[tuple[str, ...]]:

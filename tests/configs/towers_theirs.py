@@ -11,11 +11,12 @@ import torch
 import transformers
 from torch import Tensor
 
-from phasor import RotarySpec, Rotation, apply_rotary, positions
+from phasor import RotarySpec, Rotation, apply_rotary
+from phasor.positions import grid
 from phasor.reading.grid import Grid
 from rows import TOWERS, read_tower
 
-CELLS = torch.cat((positions.grid(5, 7), torch.tensor([[100, 4095, 32767, 131071], [131071, 7, 100, 4095]])), dim=1)
+CELLS = torch.cat((grid(5, 7), torch.tensor([[100, 4095, 32767, 131071], [131071, 7, 100, 4095]])), dim=1)
 LINE = torch.cat((torch.arange(8), torch.tensor([100, 4095, 32767, 131071])))
 HEAD_INDEX = {"xcodec2", "neucodec"}
 Pair = tuple[Tensor, Tensor]  # theirs and ours, in one layout
@@ -103,7 +104,7 @@ def llama4(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair
     """Cosines and sines: its complex product is allowed to round otherwise."""
     freqs = modeling(name).Llama4VisionRotaryEmbedding(config)(torch.zeros(1))[:, 0]
     side = config.image_size // config.patch_size
-    rotation = Rotation.at(spec, positions.grid(side, side).flip(0) + 1, dtype=dtype).padded(after=1)
+    rotation = Rotation.at(spec, grid(side, side).flip(0) + 1, dtype=dtype).padded(after=1)
     return torch.stack((freqs.real, freqs.imag)), torch.stack((rotation.cos, rotation.sin))
 
 
@@ -124,7 +125,7 @@ def vjepa2(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair
     if name == "vjepa2_predictor":
         own = {"hidden_size": config.pred_hidden_size, "num_attention_heads": config.pred_num_attention_heads}
     attention = modeling(name).VJEPA2RopeAttention(config, **own)
-    at = positions.grid(3, 5, 7)
+    at = grid(3, 5, 7)
     q = made((1, 2, at.shape[1], spec.head_dim), dtype)
     return attention.apply_rotary_embeddings(q, tuple(at)), ours(q, spec, at)
 
@@ -135,7 +136,7 @@ def loftr(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
     cos, sin = code.EfficientLoFTRRotaryEmbedding(config)(torch.zeros(1, spec.head_dim, *side, dtype=dtype))
     q = made((1, rows, columns, spec.head_dim), dtype)  # the whole hidden size, as one head
     theirs = code.apply_rotary_pos_emb(q, q, cos, sin, unsqueeze_dim=0)[0].reshape(1, 1, -1, spec.head_dim)
-    return theirs, ours(q.reshape(1, 1, -1, spec.head_dim), spec, positions.grid(rows, columns) + 1)
+    return theirs, ours(q.reshape(1, 1, -1, spec.head_dim), spec, grid(rows, columns) + 1)
 
 
 def on_a_line(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:

@@ -85,6 +85,13 @@ def parts_of_omni(model: Any) -> list[Tensor]:
     return [*_tensors(model.thinker(input_ids=words(2, 12))), *_tensors(model.talker(**talker))]
 
 
+def after_words(model: Any) -> list[Tensor]:
+    """PI0: actions that see the keys and values of words."""
+    seen = model.vlm(input_ids=words(1, 12), use_cache=True)
+    actions = noise(1, 4, model.config.dit_config.hidden_size)
+    return [*_tensors(seen[0]), *_tensors(model(action_embeds=actions, past_key_values=seen.past_key_values)[0])]
+
+
 def denoised(model: Any) -> dict[str, Any]:
     config, frames = model.config, 24
     return {
@@ -139,7 +146,7 @@ INPUTS: dict[str, Callable[[Any], Any]] = {
     },
     "lasr_ctc": lambda m: {"input_features": noise(1, 64, m.config.encoder_config.num_mel_bins)},
     "nemotron3_diarization": lambda m: {"input_features": noise(1, 64, m.config.audio_config.num_mel_bins)},
-    "nemotron3_5_transcribe_audio": lambda m: {"input_features": noise(1, 64, m.config.num_mel_bins)},
+    "nemotron3_5_transcribe_audio": lambda m: {"input_features": noise(1, 64, m.config.asr_config.num_mel_bins)},
     "lightglue": lambda m: {"pixel_values": noise(1, 2, 3, 64, 64)},
     "mimi_decoder": lambda m: {"latents": noise(1, m.config.hidden_size, 6)},
     "moonshine": lambda m: {"input_values": noise(1, 4000), "decoder_input_ids": words(1, 12)},
@@ -158,7 +165,7 @@ INPUTS: dict[str, Callable[[Any], Any]] = {
         "grid_thw": torch.tensor([[1, 4, 4]]),
     },
     "pe_audio": lambda m: {"input_ids": words(1, 12), "input_values": noise(1, 1, 16_000)},
-    "pi0": lambda m: {"input_ids": words(1, 12), "action_embeds": noise(1, 4, m.config.dit_config.hidden_size)},
+    "pi0": lambda m: after_words,
     "pocket_tts_audio_tokenizer_decoder": lambda m: {"latents": noise(1, m.config.hidden_size, 6)},
     "qwen2_5_omni": lambda m: parts_of_omni,
     "qwen2_5_omni_dit": denoised,

@@ -20,7 +20,9 @@ SWEEPS = {"keys": "tests/conformance/sensitivity.py", "patch": "tests/integratio
 def fingerprint(sweep: str) -> str:
     """Of all that a result depends on: the sweep, the code that it runs, the version of transformers, real configs."""
     found = hashlib.sha256(INSTALLED.encode())
-    for path in sorted(reached(ROOT / SWEEPS[sweep])):
+    data = found_data()
+    configs = data.glob("configs/*/*.json") if data else ()
+    for path in (*sorted(reached(ROOT / SWEEPS[sweep])), *sorted(configs)):
         found.update(path.read_bytes())
     if data := found_data():
         for path in sorted(data.glob("configs/*/*.json")):

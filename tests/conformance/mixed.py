@@ -53,13 +53,13 @@ def _one(given: dict[str, Any]) -> dict[str, Any]:
 
 def towers(model: nn.Module) -> Iterator[tuple[str, Callable[[Any], list[Tensor]]]]:
     """Each model inside another that rotates and is not its text model, run alone."""
-    done: list[str] = []
+    done: dict[str, Any] = {}
     for path, module in model.named_modules():
         config = getattr(module, "config", None)
         own = isinstance(module, PreTrainedModel) and config is not model.config
-        if not path or not own or any(path.startswith(f"{other}.") for other in done):
+        if not path or not own or any(path.startswith(f"{other}.") and config is one for other, one in done.items()):
             continue
-        done.append(path)
+        done[path] = config
         if config is model.config.get_text_config() or not [*callers(module), *turning_methods(module)]:
             continue
         inputs = inputs_for(config.model_type, module)

@@ -76,8 +76,15 @@ def tiny_model(model_type: str, **options: Any) -> torch.nn.Module:
 EXPERTS = {"num_experts_per_tok": 2, "n_routed_experts": 4, "n_group": 1, "topk_group": 1}
 CHANGES: dict[str, dict[str, Any]] = {
     "bamba": {"mamba_n_heads": 8, "attn_layer_indices": [1, 3]},
+    "blt": {
+        "patcher_config": {"hidden_size": 128},
+        "encoder_config": {"hidden_size_global": 256},
+        "decoder_config": {"hidden_size": 128, "hidden_size_global": 256},
+        "global_config": {"hidden_size": 256},
+    },
     "chmv2": {"backbone_config": {"out_indices": [1, 2, 3, 4]}},
     "chameleon": {"vocabulary_map": {"<image>": 100, "IMGIMGAZ": 101}},
+    "clvp": {"decoder_config": {"decoder_fixing_codes": [83, 45, 45, 99]}},
     "clvp_encoder": {"projection_dim": 128},
     "codegen": {"n_head": 4, "n_embd": 1024},
     "dbrx": {"attn_config": {"rope_theta": 10_000.0, "kv_n_heads": 1, "clip_qkv": 8.0}},
@@ -87,6 +94,7 @@ CHANGES: dict[str, dict[str, Any]] = {
         "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 6},
     },
     "deepseek_ocr2_text": {**EXPERTS, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]},
+    "deepseek_ocr2_vision": {"sam_config": {"downsample_channels": [64, 256]}},
     "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32},
     "dia": {"decoder_config": {"cross_hidden_size": 64}},
     "dots1": {**EXPERTS, "n_shared_experts": 1},
@@ -125,6 +133,10 @@ CHANGES: dict[str, dict[str, Any]] = {
         "indexer_compress_ratio": 2,
     },
     "sam2_video": {"memory_attention_rope_feat_sizes": [6, 6]},
+    "sam3_tracker": {
+        "vision_config": {"backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]]},
+        "prompt_encoder_config": {"hidden_size": 64},
+    },
     "sam3_tracker_video": {"memory_attention_rope_feat_sizes": [6, 6]},
     "sam3_vision_model": {"fpn_hidden_size": 64},
     "sapiens2": {"num_key_value_heads_per_layer": None},
@@ -172,7 +184,7 @@ def _candidates(model: torch.nn.Module) -> Iterator[dict[str, Any]]:
     if "grid_thw" in names or "image_grid_thw" in names:
         grid = "grid_thw" if "grid_thw" in names else "image_grid_thw"
         image = "hidden_states" if "hidden_states" in names else "pixel_values"
-        more = {"merge_sizes": torch.tensor([2])} if "merge_sizes" in names else {}
+        more = {"merge_sizes": torch.tensor([2, 2])} if "merge_sizes" in names else {}
         for patch in (3 * size**2, 3 * size**2 * getattr(config, "temporal_patch_size", 1)):
             yield {image: noise(48, patch), grid: torch.tensor([[1, 4, 4], [1, 4, 8]]), **more}
         for patch in (noise(48, 3, size, size), noise(48, 3, getattr(config, "temporal_patch_size", 1), size, size)):
