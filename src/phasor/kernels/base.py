@@ -138,6 +138,11 @@ def unseen(q: Tensor, k: Tensor | None) -> str:
     return ""
 
 
+def is_batched(x: Tensor) -> bool:
+    """Whether autograd goes back with many gradients at once, which have no memory of their own."""
+    return torch._C._functorch.is_batchedtensor(x) or torch._C._functorch.is_legacy_batchedtensor(x)
+
+
 def one_angle(angles: Angles) -> str:
     """Why what turns pairs by given angles cannot use these."""
     if angles.learns:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..rotation import Rotation
-from .base import ORDERS, Pair
+from .base import ORDERS, Order, Pair
 from .extension import MODULE
 from .norm import Norm
 from .reference import Reference
@@ -59,29 +59,30 @@ def _back(
         return None, None
     norm = norm._replace(q_weight=weight, k_weight=None)
     if torch.is_grad_enabled():
-        return _plain(grad, x, weight, of_x, of_weight, rotation, norm, tensor_format)
+        return by_autograd(grad, x, weight, of_x, of_weight, rotation, norm, ORDERS[tensor_format])
     sums = None
     if of_weight and weight is not None:
         sums = torch.zeros(PIECES, weight.numel(), dtype=torch.float64)
     done = MODULE.back(grad, None, rotation, tensor_format, True, None, None, norm, x, None, sums, None)
     if done is None:  # a norm after the rotation, or batched gradients
+        return by_autograd(grad, x, weight, of_x, of_weight, rotation, norm, ORDERS[tensor_format])
+    return done[0], None if sums is None or weight is None else sums.sum(0).to(weight.dtype)
+
+
+def by_autograd(
+    grad: Tensor, x: Tensor, weight: Tensor | None, of_x: bool, of_weight: bool, rotation: Rotation, norm: Norm,
+    order: Order,
+) -> Gradients:  # fmt: skip
+    """By autograd of the plain expression; what it gives can be differentiated again where that is wanted."""
+    again = torch.is_grad_enabled()
+    if not again:
         x, weight = (
             x.detach().requires_grad_(of_x),
             None if weight is None else weight.detach().requires_grad_(of_weight),
         )
-        return _plain(grad, x, weight, of_x, of_weight, rotation, norm, tensor_format)
-    return done[0], None if sums is None or weight is None else sums.sum(0).to(weight.dtype)
-
-
-def _plain(
-    grad: Tensor, x: Tensor, weight: Tensor | None, of_x: bool, of_weight: bool, rotation: Rotation, norm: Norm,
-    tensor_format: str,
-) -> Gradients:  # fmt: skip
-    """By autograd of the plain expression; what it gives can be differentiated again where that is wanted."""
-    again = torch.is_grad_enabled()
     with torch.enable_grad():
         norm = norm._replace(q_weight=weight)
-        y, _ = Reference().norm_and_turn(x, None, rotation, ORDERS[tensor_format], norm, None)
+        y, _ = Reference().norm_and_turn(x, None, rotation, order, norm, None)
     wanted = [t for t, is_wanted in ((x, of_x), (weight, of_weight)) if is_wanted and t is not None]
     found = iter(torch.autograd.grad(y, wanted, grad, create_graph=again))
     return next(found) if of_x else None, next(found) if of_weight else None

@@ -15,9 +15,22 @@ from torch import Tensor
 from ..rotation import Rotation
 from ..tables import spec_of, steps_of
 from ..tracing import watched
-from .base import Angles, Kernel, Order, Pair, float64_tables, into, one_angle, result_dtype, tables_of, unseen
+from .base import (
+    Angles,
+    Kernel,
+    Order,
+    Pair,
+    float64_tables,
+    into,
+    is_batched,
+    one_angle,
+    result_dtype,
+    tables_of,
+    unseen,
+)
 from .norm import Norm
 from .reference import Reference
+from .triton_norm import NormAndTurn
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MOST_PAIRS, MOST_ROWS = 1024, 2**31 - 2**16  # of a head; of tokens in all batches, which it counts in 32 bits
@@ -56,8 +69,10 @@ class Triton(Kernel):
             return of_q, of_k
         if out is None:
             return _turned(q, k, angles, order, False, result_dtype(q, angles))
+        from .gpu import launch
+
         y, z = out
-        if angles.layout.permuted or not all(_has_one_batch(t, order) for t in out if t is not None):
+        if angles.layout.permuted or not all(launch.has_one_batch(t, order) for t in out if t is not None):
             # written elsewhere first: threads of a program would read what others have written
             y, z = _new(q, k, angles, order, False, y.dtype)
             return into(out, y, z)
@@ -68,16 +83,25 @@ class Triton(Kernel):
     def norm_and_turn(
         self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
     ) -> Pair:
-        """In one launch; in steps where a gradient is wanted, or the norm comes after, or goes across heads."""
+        """In one launch, and one back; in steps where the norm comes after, or goes across heads."""
         alike = k is None or order.batch_of(q) == order.batch_of(k)
         given = [t for t in (q, k, norm.q_weight, norm.k_weight) if t is not None]
         learns = torch.is_grad_enabled() and any(t.requires_grad for t in given)
-        if learns or norm.after or norm.across_heads or rotation.promoted or not alike or out is not None:
+        in_half = learns and rotation.cos.dtype.itemsize == 2  # its way back is in float32
+        if in_half or norm.after or norm.across_heads or rotation.promoted or not alike or out is not None:
             return super().norm_and_turn(q, k, rotation, order, norm, out)
-        y, z = (None if x is None else torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k))
-        assert y is not None
-        _launch(q, k, y, z, rotation, order, False, norm)
-        return y, z
+        if not learns:
+            return normed(q, k, rotation, order, norm)
+        pair: Pair = NormAndTurn.apply(q, k, norm.q_weight, norm.k_weight, rotation, norm, order, normed)
+        return pair
+
+
+def normed(q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm) -> Pair:
+    """Normalised and turned, in new memory."""
+    y, z = (None if x is None else torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k))
+    assert y is not None
+    _launch(q, k, y, z, rotation, order, False, norm)
+    return y, z
 
 
 def _unsuited(q: Tensor, k: Tensor | None, angles: Angles) -> str:
@@ -114,12 +138,6 @@ def _sense(key: str, seq_len: int | None) -> tuple[bool, float]:
     return spec.reverse, spec.attention_factor(seq_len)
 
 
-def _has_one_batch(x: Tensor, order: Order) -> bool:
-    from .gpu import launch
-
-    return launch.batch_of(x.shape, x.stride(), order)[0] is not None
-
-
 def _turned(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
     if torch.is_grad_enabled() and (q.requires_grad or (k is not None and k.requires_grad)):
         pair: Pair = _Turn.apply(q, k, angles, order, transposed, dtype)
@@ -151,14 +169,8 @@ def _launch(
         reverse, factor = _sense(angles.spec.key, angles.seq_len)
         steps = steps_of(angles.spec, angles.seq_len, False, q.device)
         given, negate = launch.of_positions(angles.positions, steps[0], factor), reverse != transposed
-    q, k = _in_memory(q, order), None if k is None else _in_memory(k, order)
+    q, k = launch.in_memory(q, order), None if k is None else launch.in_memory(k, order)
     launch.turn(q, k, y, z, given, layout.transposed() if transposed else layout, order, negate, rounded, norm)
-
-
-def _in_memory(x: Tensor, order: Order) -> Tensor:
-    """As the kernel can read it: a copy of what has a lazy sign, or no memory, or a batch that no stride describes."""
-    x = x.clone() if x._is_zerotensor() else x.resolve_neg()
-    return x if _has_one_batch(x, order) else x.contiguous()
 
 
 class _Turn(torch.autograd.Function):
@@ -189,13 +201,8 @@ class _Turn(torch.autograd.Function):
         return *(None if g is None else next(back) for g in grads), None, None, None, None
 
 
-def _is_batched(x: Tensor) -> bool:
-    """Whether autograd goes back with many gradients at once, which have no memory of their own."""
-    return torch._C._functorch.is_batchedtensor(x) or torch._C._functorch.is_legacy_batchedtensor(x)
-
-
 def _back(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
-    if not (unseen(q, k) or watched() or any(_is_batched(x) for x in (q, k) if x is not None)):
+    if not (unseen(q, k) or watched() or any(is_batched(x) for x in (q, k) if x is not None)):
         return _turned(q, k, angles, order, transposed, dtype)
     # batched gradients, or others that are no plain tensors: the plain expression has rules for them
     rotation = tables_of(angles).transpose() if transposed else tables_of(angles)

@@ -80,21 +80,21 @@ def turn(
     programs, q_groups, heads = grid(rows, of_q, of_k, constants["ROWS"])
     if 0 in programs:
         return
-    weights, of_norm = _of_norm(norm)
+    weights, about_norm = of_norm(norm)
     strides = [*x_strides, *k_strides, *y_strides, *z_strides]
-    with _device_of(q):
+    with on_device_of(q):
         turn_heads[programs](
             q, q if k is None else k, y, y if z is None else z, *angles.tensors, angles.factor,
             rows, tokens, of_q, of_k, q_groups, angles.batches, *strides, *angles.strides, *weights,
             AXES=angles.axes, PER_HEAD=angles.per_head, NEGATE=negate, SCALED=angles.factor != 1, ROUNDED=rounded,
-            **constants | of_norm | ({"REST": 0} if y is q and z is k and norm is None else {}),
+            **constants | about_norm | ({"REST": 0} if y is q and z is k and norm is None else {}),
             HEADS=heads, EVEN=of_q % heads == 0 and of_k % heads == 0, ONE_BATCH=batch == 1,
             AT_REPEATS=angles.batches not in (1, batch), UNIT=strides[3::4] == [1, 1, 1, 1],
             num_warps=4, enable_fp_fusion=False,
         )  # fmt: skip
 
 
-def _of_norm(norm: Norm | None) -> tuple[tuple[Tensor | None, Tensor | None, float], dict[str, Any]]:
+def of_norm(norm: Norm | None) -> tuple[tuple[Tensor | None, Tensor | None, float], dict[str, Any]]:
     """Weights and eps; and constants: how it rounds, whether there are weights, and whether one is added to them."""
     if norm is None:
         return (None, None, 0.0), {"NORM": 0, "WEIGHTED": False, "OFFSET": False}
@@ -126,7 +126,18 @@ def batch_of(shape: Any, strides: Any, order: Order) -> tuple[int | None, int]:
     return stride, size
 
 
-def _device_of(q: Tensor) -> AbstractContextManager[Any]:
+def has_one_batch(x: Tensor, order: Order) -> bool:
+    """Whether one stride describes all its batch axes."""
+    return batch_of(x.shape, x.stride(), order)[0] is not None
+
+
+def in_memory(x: Tensor, order: Order) -> Tensor:
+    """As a kernel can read it: a copy of what has a lazy sign, or no memory, or a batch that no stride describes."""
+    x = x.clone() if x._is_zerotensor() else x.resolve_neg()
+    return x if has_one_batch(x, order) else x.contiguous()
+
+
+def on_device_of(q: Tensor) -> AbstractContextManager[Any]:
     return torch.cuda.device_of(q) if q.is_cuda else nullcontext()
 
 
