@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WORKERS := -n 2 --dist loadfile
 
-.PHONY: demo test slow conformance laws sanitized fuzz leaks mutants check bench clean
+.PHONY: demo test slow conformance laws sanitized fuzz leaks mutants check docs bench clean
 
 demo: $(STAMP)
 	@$(BIN)/phasor demo --out demo-output
@@ -54,6 +54,10 @@ leaks: $(STAMP)
 
 mutants: $(STAMP)
 	@$(BIN)/python tests/mutants.py $(ARGS)
+
+# The API reference, from the docstrings.
+docs: $(STAMP)
+	@$(BIN)/python docs/api.py
 
 check: $(STAMP)
 	@$(BIN)/ruff check
