@@ -45,6 +45,8 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
             "indexer_rope_interleave": True, "indexer_types": ["full"] * 61, "rope_scaling": None, "rope_theta": None,
             "rope_parameters": {"rope_type": "default", "rope_theta": 1000000}}),
     (LONG, {"max_position_embeddings": 4096}),
+    ("google/gemma-4-26B-A4B", {"text_config": {**configs()["google/gemma-4-26B-A4B"]["text_config"],
+                                                "attention_k_eq_v": True}}),
     ("Qwen/Qwen3.5-27B", {"text_config": {**configs()["Qwen/Qwen3.5-27B"]["text_config"], "rope_parameters": {
         **THETA, "mrope_interleaved": True, "mrope_section": [11, 11, 10], "partial_rotary_factor": 0.25}}}),
 ]  # fmt: skip

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 from tests.conformance.tiny import tiny_model
+from tests.engines.cases import RESULTS, configs
 
-from phasor.engines import look
+from phasor.engines import ENGINES, look
 from phasor.planner import memory
+from phasor.planner.kv import stores
 
 FAMILIES = [
     "llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3n_text",
@@ -77,6 +79,37 @@ def test_published_sizes(shared_data: Path, name: str, length: int, gigabytes: f
     states = sum(size for store, size in found.stores if store.state)
     draft = found.draft if "GLM" in name else 0
     assert (found.total - states + draft) / 2**30 == pytest.approx(gigabytes, rel=0.01)
+
+
+def test_the_caches_of_exllamav3() -> None:
+    """What its own caches keep per token and layer; windows that its rings keep are no pages."""
+    compared = 0
+    for case in json.loads((RESULTS / "exllamav3.json").read_text())["cases"]:
+        config = {
+            key: value for key, value in {**configs()[case["config"]], **case["changes"]}.items() if value is not None
+        }
+        text = config.get("text_config", config)
+        unsaid = ("qk_rope_head_dim", "kv_lora_rank"), ("num_global_key_value_heads", "attention_k_eq_v")
+        if "error" in case or any(key in text and other not in text for key, other in unsaid):
+            continue
+        seen = look(config)
+        kept = {store.kind: store for store in stores(seen, "exllamav3")}
+        for index, row in case["layers"].items():
+            store = kept[seen.model.layer_types[int(index)]]
+            assert (store.per_token if store.window is None else None) == row.get("cached")
+            compared += 1
+    assert compared > 25
+
+
+def test_windows_by_engine(shared_data: Path) -> None:
+    """gpt-oss keeps 2 x 8 x 64 values a token in each of 36 layers; half of them see 128 tokens."""
+    seen = look(shared_data / "configs/full/openai__gpt-oss-120b.json")
+    full, half = 73_728 * 131_072, 36_864 * (131_072 + 128)
+    sizes = {engine: memory(seen, engine, 131_072).total for engine in ENGINES}
+    in_full = {"vllm": full, "tensorrt-llm": full}
+    assert sizes == {engine: in_full.get(engine, half) for engine in ENGINES}
+    gemma = look(shared_data / "configs/full/google__gemma-3-27b-it.json")
+    assert memory(gemma, "exllamav3", 131_072).total == memory(gemma, "vllm", 131_072).total
 
 
 def test_latent_attention_is_not_split(shared_data: Path) -> None:

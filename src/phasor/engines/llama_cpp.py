@@ -26,16 +26,7 @@ class LlamaCpp(Engine):
     }  # fmt: skip
 
     def read(self, seen: Seen, flags: Flags) -> Reading:
-        meta = converted(seen)
-        rules = [Rule("what the converter writes of config.json", CONVERTER)]
-        if any(isinstance(spec.scaling, YaRN) and not spec.scaling.truncate for spec in seen.model.distinct):
-            rules.append(Rule("truncate is not read: the ends of YaRN's ramp are rounded", "ggml-cpu/ops.cpp", True))
-        if betas(seen).keys() - flags.keys():
-            text = "beta_fast and beta_slow are not read from the file, only from --yarn-beta-fast and --yarn-beta-slow"
-            rules.append(Rule(text, "src/llama-context.cpp", True))
-        if seen.rope.get("attention_factor") is not None:
-            rules.append(Rule("attention_factor is not read from the file", "src/llama-context.cpp", True))
-        return self.read_file(seen, meta, flags, rules)
+        return self.read_file(seen, converted(seen), flags, of_file(seen, flags))
 
     def read_file(self, seen: Seen, meta: Metadata, flags: Flags, rules: list[Rule]) -> Reading:
         """The rotation of a GGUF file with these keys; ``seen`` gives the geometry of the model."""
@@ -66,7 +57,21 @@ class LlamaCpp(Engine):
 
     def read_back(self, seen: Seen, settings: Settings) -> Reading:
         meta = converted(seen)
-        return self.read_file(seen, replace(meta, keys={**meta.keys, **(settings.gguf or {})}), settings.flags, [])
+        meta = replace(meta, keys={**meta.keys, **(settings.gguf or {})})
+        return self.read_file(seen, meta, settings.flags, of_file(seen, settings.flags))
+
+
+def of_file(seen: Seen, flags: Flags) -> list[Rule]:
+    """What the converter leaves out of config.json, and what is not read of what it writes."""
+    rules = [Rule("what the converter writes of config.json", CONVERTER)]
+    if any(isinstance(spec.scaling, YaRN) and not spec.scaling.truncate for spec in seen.model.distinct):
+        rules.append(Rule("truncate is not read: the ends of YaRN's ramp are rounded", "ggml-cpu/ops.cpp", True))
+    if betas(seen).keys() - flags.keys():
+        text = "beta_fast and beta_slow are not read from the file, only from --yarn-beta-fast and --yarn-beta-slow"
+        rules.append(Rule(text, "src/llama-context.cpp", True))
+    if seen.rope.get("attention_factor") is not None:
+        rules.append(Rule("attention_factor is not read from the file", "src/llama-context.cpp", True))
+    return rules
 
 
 def overridden(meta: Metadata, flags: Flags) -> dict[str, Any]:

@@ -24,7 +24,8 @@ def prove(engine: Engine, seen: Seen, wanted: ModelRotary, length: int) -> tuple
         apart = difference(wanted, reading, length)
         if not apart:
             return settings, reading, ""
-        why = apart
+        unread = dict.fromkeys(rule.text for rule in reading.rules if "not read" in rule.text)
+        why = "; ".join([apart, *unread])
     return None, None, why
 
 

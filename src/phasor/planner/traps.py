@@ -106,7 +106,7 @@ def moot(case: Case) -> Iterator[Trap]:
 
 
 def capped(case: Case) -> Iterator[Trap]:
-    if text := case.says("caps -c"):
+    if text := case.says("caps -c") or case.says("is cut to"):
         yield Trap(8, text, "ggml-org/llama.cpp#17459")
 
 

@@ -1,0 +1,96 @@
+"""GGUF files, written and read by the gguf package: the keys of plans, for every config that llama.cpp knows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from phasor.engines import CannotSayError, Seen, look
+from phasor.engines.gguf import Metadata, converted
+from phasor.engines.gguf_file import keys_of, rekey
+from phasor.engines.gguf_write import written
+from phasor.engines.llama_cpp import LlamaCpp
+from phasor.planner.choose import choose
+from phasor.planner.proof import difference, prove
+
+from .test_table import length_of
+from .test_traps import CLEAN
+
+FACTORS = {"rope_freqs": "freqs", "rope_factors_long": "long", "rope_factors_short": "short"}
+UNKNOWN = ["zai-org__GLM-5"]  # whose conversion is not known here
+
+
+def write(path: Path, meta: Metadata) -> None:
+    """A file with these keys, the tensors that scale frequencies, and one more."""
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(path, meta.arch.name)
+    for key, value in meta.keys.items():
+        add = {str: writer.add_string, int: writer.add_uint32}.get(type(value), writer.add_float32)
+        add(f"{meta.arch.name}.{key}", value)
+    writer.add_tensor("kept", torch.arange(6, dtype=torch.float32).reshape(2, 3).numpy())
+    for name, field in FACTORS.items():
+        if values := getattr(meta, field):
+            writer.add_tensor(f"{name}.weight", torch.tensor(values, dtype=torch.float32).numpy())
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+        step()
+
+
+def read(path: Path, meta: Metadata) -> Metadata:
+    """The keys and factors of a file."""
+    arch, keys = keys_of(path)
+    assert arch == meta.arch.name
+    tensors = {
+        one.name.removesuffix(".weight"): one.data for one in pytest.importorskip("gguf").GGUFReader(path).tensors
+    }
+    assert tensors["kept"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    held: dict[str, Any] = {FACTORS[name]: tuple(tensors[name].tolist()) for name in FACTORS if name in tensors}
+    return Metadata(meta.arch, keys, **held)
+
+
+def known(shared_data: Path, name: str) -> Seen:
+    return look(json.loads((shared_data / f"configs/full/{name}.json").read_text()))
+
+
+@pytest.mark.parametrize("name", [name for name in CLEAN if name not in UNKNOWN])
+def test_through_a_file(shared_data: Path, tmp_path: Path, name: str) -> None:
+    """The plan for four times the length, from a file that holds what the plan does not say by flags."""
+    seen = known(shared_data, name)
+    meta, length = converted(seen), 4 * length_of(seen.data)
+    wanted = choose(seen, length).wanted
+    settings, _, refused = prove(LlamaCpp(), seen, wanted, length)
+    write(tmp_path / "old.gguf", meta)
+    if settings is None:
+        assert len(refused) > 20
+        reading = LlamaCpp().read_file(seen, read(tmp_path / "old.gguf", meta), {}, [])
+        assert difference(LlamaCpp().read(seen, {}).model, reading, seen.model.max_position or 1) == ""
+        return
+    path = tmp_path / "old.gguf"
+    if settings.gguf:
+        path = tmp_path / "new.gguf"
+        rekey(tmp_path / "old.gguf", path, settings.gguf)
+    reading = LlamaCpp().read_file(seen, read(path, meta), settings.flags, [])
+    assert difference(wanted, reading, length) == ""
+
+
+@pytest.mark.parametrize("name", ["Qwen__Qwen3-8B", "google__gemma-3-27b-it", "mistralai__Mixtral-8x7B-v0.1"])
+def test_keys_alone(shared_data: Path, tmp_path: Path, name: str) -> None:
+    """Keys in the place of flags, written into a copy; the file that was there stays as it was."""
+    seen = known(shared_data, name)
+    meta, length = converted(seen), 4 * length_of(seen.data)
+    wanted = choose(seen, length).wanted
+    write(tmp_path / "old.gguf", meta)
+    before = (tmp_path / "old.gguf").read_bytes()
+    keys = written(seen, wanted, length)[-1].gguf
+    assert keys
+    rekey(tmp_path / "old.gguf", tmp_path / "new.gguf", keys)
+    assert (tmp_path / "old.gguf").read_bytes() == before
+    reading = LlamaCpp().read_file(seen, read(tmp_path / "new.gguf", meta), {"-c": length}, [])
+    assert difference(wanted, reading, length) == ""
+
+
+def test_one_of_thirty_is_unknown(shared_data: Path) -> None:
+    for name in UNKNOWN:
+        with pytest.raises(CannotSayError, match="how it converts"):
+            converted(known(shared_data, name))
