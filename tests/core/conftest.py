@@ -3,6 +3,8 @@
 A law is written once and runs for all of them; a new scheme costs one line in `SCALINGS` or `AXES`.
 """
 
+import functools
+import inspect
 import itertools
 import math
 import re
@@ -149,10 +151,36 @@ SECOND: dict[str, RotarySpec] = {
 LOG_SCALE = torch.linspace(-0.7, 0.9, PAIRS, dtype=torch.float64)
 
 
-@pytest.fixture(scope="session", params=SPECS, ids=str)
-def spec(request: pytest.FixtureRequest) -> RotarySpec:
-    """Every spec there is."""
-    return SPECS[request.param]
+# `SPECS` by scaling.
+GROUPS = {
+    word: {name: spec for name, spec in SPECS.items() if name.partition("-")[0] == word}
+    for word in dict.fromkeys(name.partition("-")[0] for name in SPECS)
+}
+
+
+def every_spec(law: Callable[..., None]) -> Callable[..., None]:
+    """Run a law for every spec there is, in one test per scaling: a test of its own would cost more than most laws do.
+
+    Each spec has the random state that a test begins with. A failure is that of the first spec, and names all.
+    """
+
+    @functools.wraps(law)
+    def laws(specs: dict[str, RotarySpec], **given: object) -> None:
+        failed: dict[str, Exception] = {}
+        for name, spec in specs.items():
+            torch.default_generator.manual_seed(0)
+            try:
+                law(spec=spec, **given)
+            except Exception as error:
+                failed[name] = error
+        for error in failed.values():
+            error.add_note(f"{len(failed)} of {len(specs)} specs fail: {', '.join(failed)}")
+            raise error
+
+    others = [p for p in inspect.signature(law).parameters.values() if p.name != "spec"]
+    specs = inspect.Parameter("specs", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    laws.__signature__ = inspect.Signature([specs, *others])  # type: ignore[attr-defined]
+    return pytest.mark.parametrize("specs", GROUPS.values(), ids=GROUPS)(laws)
 
 
 @pytest.fixture(scope="session", params=SCHEMES, ids=str)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from phasor import RotarySpec, Rotation, apply_rotary_qk
 from phasor.matrix import as_complex, complex_form, from_complex, generator, rotation_matrix
 
-from .conftest import FEW, SEQ_LEN, SPECS, anywhere, assert_within, at, everywhere, turn
+from .conftest import FEW, SEQ_LEN, SPECS, anywhere, assert_within, at, every_spec, everywhere, turn
 
 FAR = 2**31
 F64 = torch.float64
@@ -36,6 +36,7 @@ def matrix(spec: RotarySpec, positions: torch.Tensor) -> torch.Tensor:
     return rotation_matrix(at(spec, positions))
 
 
+@every_spec
 def test_nothing_turns_at_zero(spec):
     x = torch.randn(1, spec.head_dim, dtype=F64)
     y = turn(x, at(spec, everywhere(spec, 0)))
@@ -44,6 +45,7 @@ def test_nothing_turns_at_zero(spec):
     assert torch.equal(y, expected)
 
 
+@every_spec
 def test_every_pair_keeps_its_length(spec):
     x = torch.randn(7, spec.head_dim, dtype=F64)
     y = turn(x, at(spec, anywhere(spec, -FAR, FAR)))
@@ -51,6 +53,7 @@ def test_every_pair_keeps_its_length(spec):
     torch.testing.assert_close(after, before * factor(spec), rtol=8 * torch.finfo(F64).eps, atol=0)
 
 
+@every_spec
 def test_relative_law(spec):
     """R(m)^T R(n) = A R(n - m); with A = 1 this is eq. 16 of RoFormer."""
     m, n = anywhere(spec, -FAR, FAR), anywhere(spec, -FAR, FAR)
@@ -60,6 +63,7 @@ def test_relative_law(spec):
     assert_within(got, expected, 8)
 
 
+@every_spec
 def test_rotations_add(spec):
     m, n = anywhere(spec, -FAR, FAR), anywhere(spec, -FAR, FAR)
     x, a = torch.randn(7, spec.head_dim, dtype=F64), factor(spec)
@@ -71,6 +75,7 @@ def test_rotations_add(spec):
     assert_within(turn(x, composed), expected, 8)
 
 
+@every_spec
 def test_inverse_undoes(spec):
     x, rotation = torch.randn(7, spec.head_dim, dtype=F64), at(spec, anywhere(spec, -FAR, FAR))
     assert_within(turn(turn(x, rotation), rotation.inverse()), x, 8)
@@ -81,6 +86,7 @@ def test_inverse_undoes(spec):
     assert_within(turn(x, rotation.inverse().inverse()), turn(x, rotation), 8)
 
 
+@every_spec
 def test_transpose_is_the_adjoint(spec):
     """x . R y = R^T x . y, and R^T keeps the attention factor that the inverse takes away."""
     rotation = at(spec, anywhere(spec, -FAR, FAR))
@@ -92,17 +98,20 @@ def test_transpose_is_the_adjoint(spec):
         assert torch.equal(rotation.transpose().sin, rotation.inverse().sin)
 
 
+@every_spec
 def test_linear_in_x(spec):
     x, y = torch.randn(2, 7, spec.head_dim, dtype=F64)
     rotation = at(spec, anywhere(spec, -FAR, FAR))
     assert_within(turn(2 * x - 3 * y, rotation), 2 * turn(x, rotation) - 3 * turn(y, rotation), 8)
 
 
+@every_spec
 def test_matrix_is_the_rotation(spec):
     x, positions = torch.randn(7, spec.head_dim, dtype=F64), anywhere(spec, -FAR, FAR)
     assert_within((matrix(spec, positions) @ x.unsqueeze(-1)).squeeze(-1), turn(x, at(spec, positions)), 8)
 
 
+@every_spec
 def test_matrix_is_orthogonal_with_determinant_one(spec):
     dense = matrix(spec, anywhere(spec, -FAR, FAR))
     squares = torch.ones(spec.head_dim, dtype=F64)
@@ -112,6 +121,7 @@ def test_matrix_is_orthogonal_with_determinant_one(spec):
     assert_within(torch.linalg.det(dense), determinant, 16 * spec.head_dim)
 
 
+@every_spec
 def test_blocks(spec):
     """Only the two channels of a pair see each other; the other channels keep themselves, to the bit."""
     dense = matrix(spec, anywhere(spec, -FAR, FAR))
@@ -140,6 +150,7 @@ def test_pairs_are_where_the_layout_says():
         assert_within(dense[second, first], sin, 2)
 
 
+@every_spec
 def test_matrix_is_the_exponential_of_the_generator(spec):
     """An independent definition, and the only law that sees the sense of rotation: R(m) = A exp(sum m_a J_a)."""
     positions = anywhere(spec, -20, 20)
@@ -151,6 +162,7 @@ def test_matrix_is_the_exponential_of_the_generator(spec):
     assert_within(matrix(spec, positions), exponential, 20 * 16)
 
 
+@every_spec
 def test_generator_is_skew(spec):
     j = generator(spec, SEQ_LEN)
     assert j.shape == (spec.axes.count, spec.head_dim, spec.head_dim)
@@ -158,6 +170,7 @@ def test_generator_is_skew(spec):
     assert torch.count_nonzero(j) > 0
 
 
+@every_spec
 def test_complex_form(spec):
     x, rotation = torch.randn(7, spec.head_dim, dtype=F64), at(spec, anywhere(spec, -FAR, FAR))
     z = as_complex(x[..., turned(spec)], interleaved=spec.interleaved)
@@ -178,6 +191,7 @@ def test_complex_scores_need_the_conjugate(few):
     assert ((a * b * difference).real.sum(-1) - scores).abs().max() > 0.1
 
 
+@every_spec
 def test_layouts_are_conjugate(spec):
     """Converting x, turning in the other layout and converting back is turning in the first: to the bit."""
     x, positions = torch.randn(7, spec.head_dim, dtype=F64), anywhere(spec, -FAR, FAR)

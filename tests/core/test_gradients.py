@@ -12,13 +12,21 @@ from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
 from phasor.matrix import rotation_matrix
 from phasor.scaling import YaRN
 
-from .conftest import SEQ_LEN, SPECS, anywhere, assert_within, at, turn, without_native
+from .conftest import SCHEMES, SEQ_LEN, SPECS, anywhere, assert_within, at, every_spec, turn, without_native
 
 F64 = torch.float64
 
 
+# What a gradient with respect to x can see: both pair layouts, every place, a factor, tables of another kind.
+SEEN = {name for name in SCHEMES if name.startswith("plain-one-")} | {"yarn-one-full-halves", "frequencies"}
+
+
 @pytest.mark.usefixtures("sizes")
-def test_gradcheck(scheme):
+@pytest.mark.parametrize(
+    "name", [name if name in SEEN else pytest.param(name, marks=pytest.mark.slow) for name in SCHEMES]
+)
+def test_gradcheck(name):
+    scheme = SCHEMES[name]
     rotation = at(scheme, anywhere(scheme, 0, 5000, 2))
     x = torch.randn(1, 2, scheme.head_dim, dtype=F64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: apply_rotary(x, rotation), x, check_forward_ad=True)
@@ -26,6 +34,7 @@ def test_gradcheck(scheme):
 
 
 @pytest.mark.usefixtures("sizes")
+@every_spec
 def test_gradient_is_the_transposed_rotation(spec):
     rotation = at(spec, anywhere(spec, -(2**31), 2**31))
     x, g = torch.randn(2, 7, spec.head_dim, dtype=F64)
@@ -209,11 +218,14 @@ def check_compiled(spec, backend, lengths):
         assert_within(dq, eq, steps)
 
 
-@pytest.mark.parametrize("spec", COMPILED.values(), ids=COMPILED)
-def test_compile(spec):
+@pytest.mark.parametrize(
+    "name",
+    ["yarn float32", "mrope last", pytest.param("plain", marks=pytest.mark.slow)],  # what `plain` has, they have
+)
+def test_compile(name):
     """One graph serves all lengths; both angle modes; forward and backward."""
     lengths = [(torch.float32, 5), (torch.float32, 16), (torch.float32, 33)]
-    check_compiled(spec, BACKEND, lengths)
+    check_compiled(COMPILED[name], BACKEND, lengths)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary
 
-from .conftest import FACTORS, anywhere, at, turn
+from .conftest import FACTORS, anywhere, at, every_spec, turn
 
 
 @st.composite
@@ -145,6 +145,7 @@ def test_converted_weights_give_the_same_scores(source, rotary_dim, trailing):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@every_spec
 def test_channels_outside_the_slice_are_untouched(spec, dtype):
     """To the bit, infinities, NaN and negative zeros included; and every pair inside does move."""
     x = torch.randn(3, spec.head_dim).to(dtype)

@@ -19,7 +19,7 @@ from phasor.scaling import Linear, YaRN
 from phasor.spec import axis_steps, exact_frequencies
 
 from . import papers
-from .conftest import SCHEMES, SEQ_LEN, SPECS, anywhere, at, everywhere, without_native
+from .conftest import SCHEMES, SEQ_LEN, SPECS, anywhere, at, every_spec, everywhere, without_native
 
 FAR = 2**31
 EXTREMES = [0, 1, -1, 2, 131_071, 2**24 + 1, -(2**24) - 1, FAR - 1, FAR, 1 - FAR, -FAR]
@@ -85,6 +85,7 @@ def test_any_base_and_position_against_mpmath(base, half, position):
 
 
 @pytest.mark.slow
+@every_spec
 def test_all_specs_against_mpmath(spec):
     check_against_mpmath(spec, position_list(spec, 20, seed=1))
 

@@ -14,7 +14,7 @@ from phasor.axes import Axial, Mixed, Sections
 from phasor.scaling import NTK, Linear, LongRoPE, YaRN
 from phasor.spec import axis_steps
 
-from .conftest import SPECS
+from .conftest import SPECS, every_spec
 
 VARIANTS = {
     "float32": {"angles": "float32"},
@@ -27,6 +27,7 @@ def through_json(spec):
     return RotarySpec.from_dict(json.loads(json.dumps(spec.to_dict(), allow_nan=False)))
 
 
+@every_spec
 def test_there_and_back(spec):
     for variant in (spec, *(spec.replace(**changes) for changes in VARIANTS.values())):
         back = through_json(variant)
@@ -51,6 +52,7 @@ def test_there_and_back_of_every_optional_field():
         assert through_json(spec) == spec
 
 
+@every_spec
 def test_dict_is_plain(spec):
     def plain(value):
         if isinstance(value, dict):
@@ -107,6 +109,7 @@ def test_frozen():
         spec.base = 500.0
 
 
+@every_spec
 def test_no_tensors_inside(spec):
     def leaves(value):
         if dataclasses.is_dataclass(value):
@@ -182,6 +185,7 @@ def test_describe_cuts_long_lists():
     assert len(RotarySpec(head_dim=128, axes=Mixed(((0.25,) * 64, (0.75,) * 64))).describe()) < 200
 
 
+@every_spec
 def test_describe_is_one_line_per_spec(spec):
     line = spec.describe()
     assert "\n" not in line
