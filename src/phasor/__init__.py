@@ -28,8 +28,9 @@ from .spec import RotarySpec
 
 if TYPE_CHECKING:
     from .configs import ModelRotary, read_config, read_parts, read_rule, write_config
-    from .doctor import diagnose, repair
-    from .integrations import patch, unpatch
+    from .doctor.diagnose import diagnose
+    from .doctor.repair import repair
+    from .integrations.patch import patch, unpatch
     from .planner import plan
 
 # What reads configs and patches models is imported when it is first asked for: whoever rotates alone need not wait.
