@@ -43,7 +43,7 @@ def computed(data: dict[str, Any]) -> dict[str, Turning]:
     from transformers import PreTrainedConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    # from_dict writes each config out for its log, which takes longer than to make it
+    # from_dict writes each config out for its log, which takes longer than to make it, and refuses some that it made
     with quiet(), patch.object(PreTrainedConfig, "__repr__", object.__repr__):
         config = CONFIG_MAPPING[data["model_type"]].from_dict(copy.deepcopy(data))
         inside = {place.path: place.config for place in places(config)}

@@ -186,6 +186,10 @@ INPUTS: dict[str, Callable[[Any], Any]] = {
     "sam3_lite_text": described,
     "seamless_m4t": lambda m: {"input_features": noise(1, 64, 160), "decoder_input_ids": words(1, 12)},
     "timesfm2_5": lambda m: {"past_values": noise(1, 256)},
+    "voxtral_realtime": lambda m: {
+        "input_ids": words(1, 8),
+        "input_features": noise(1, m.config.audio_config.num_mel_bins, 16 * m.config.downsample_factor),
+    },
     "voxtral_realtime_text": lambda m: {"input_ids": words(2, 12), "t_cond": noise(2, 1, m.config.hidden_size)},
     "vjepa2_predictor": lambda m: {"pixel_values_videos": noise(1, 4, 3, 64, 64)},
 }  # fmt: skip
