@@ -38,13 +38,18 @@ class Launches:
 
 def recorded(q, k, angles, tensor_format="bhsd", out=None, norm=None):
     """Grid, arguments and constants of the one launch that turns q and k, after a norm if there is one."""
+    order = ORDERS[tensor_format]
+    if norm is None:
+        return only_launch(launch, "turn_heads", lambda: Triton().turn(q, k, angles, order, out))
+    return only_launch(launch, "turn_heads", lambda: Triton().norm_and_turn(q, k, angles, order, norm, out))
+
+
+def only_launch(module, kernel, call):
+    """What a call launches, without running it."""
     launches = Launches()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "turn_heads", launches)
-        if norm is None:
-            Triton().turn(q, k, angles, ORDERS[tensor_format], out)
-        else:
-            Triton().norm_and_turn(q, k, angles, ORDERS[tensor_format], norm, out)
+        patch.setattr(module, kernel, launches)
+        call()
     (only,) = launches.seen
     return only
 
@@ -64,10 +69,10 @@ class Assembly:
         return self.instructions.total()
 
 
-def compiled(launched, target):
+def compiled(launched, target, kernel=source.turn_heads):
     """As Triton compiles it when it is called: a 1 is a constant, and multiples of 16 are known to be such."""
     _, values, named = launched
-    names = source.turn_heads.arg_names
+    names = kernel.arg_names
     options = {name: value for name, value in named.items() if name not in names}
     given = dict(zip(names, values, strict=False)) | {n: v for n, v in named.items() if n in names}
     signature, constants, attributes = {}, {}, {}
@@ -84,7 +89,7 @@ def compiled(launched, target):
             signature[name], whole = "fp32", False
         if whole:
             attributes[(i,)] = [["tt.divisibility", 16]]
-    made = triton.compile(ASTSource(source.turn_heads, signature, constants, attributes), target, options)
+    made = triton.compile(ASTSource(kernel, signature, constants, attributes), target, options)
     return _of_amd(made) if target.backend == "hip" else _of_nvidia(made)
 
 

@@ -23,7 +23,7 @@ def run(*arguments):
 
 
 def test_the_bits_of_the_reference():
-    run("tests/gpu/test_bits.py", "tests/gpu/test_norm.py")
+    run("tests/gpu/test_bits.py", "tests/gpu/test_cache.py", "tests/gpu/test_norm.py")
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ from .base import (
     tables_of,
     unseen,
 )
+from .cache import Cache
 from .norm import Norm
 from .reference import Reference
 from .triton_norm import NormAndTurn
@@ -94,6 +95,24 @@ class Triton(Kernel):
             return normed(q, k, rotation, order, norm)
         pair: Pair = NormAndTurn.apply(q, k, norm.q_weight, norm.k_weight, rotation, norm, order, normed)
         return pair
+
+    def turn_into_cache(
+        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
+    ) -> Tensor:
+        """In one launch; in steps where q and k have batches of different shapes, or the result is read again."""
+        from .gpu import launch
+        from .gpu.cache_write import turn_into_cache
+
+        again = out is not None and (rotation.layout.permuted or not launch.has_one_batch(out, order))
+        if again or order.batch_of(q) != order.batch_of(k):
+            return super().turn_into_cache(q, k, v, rotation, order, cache, out)
+        dtype = result_dtype(q, rotation)
+        y = torch.empty_like(q, dtype=dtype, memory_format=torch.contiguous_format) if out is None else out
+        rounded = torch.promote_types(q.dtype, rotation.cos.dtype).itemsize == 2
+        turn_into_cache(q, k, v, y, rotation, order, cache, rounded)
+        if out is not None and not out.is_inference():
+            torch.autograd.graph.increment_version([out])
+        return y
 
 
 def normed(q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm) -> Pair:

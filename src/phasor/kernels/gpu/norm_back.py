@@ -124,7 +124,8 @@ def turn_back(
     strides = [stride for of_q, *of_k in axes for stride in (*of_q[:4], *(of_k[0][:4] if of_k else (0, 0, 0, 1)))]
     *_, batch, q_heads, tokens = axes[0][0]
     k_heads = axes[0][1][5] if len(xs) == 2 else 0
-    constants = about(rotation.layout, TILE)
+    few = rotation.layout.interleaved or rotation.layout.rotary_dim < rotation.layout.head_dim
+    constants = about(rotation.layout, TILE // 2 if few else TILE)  # what a thread has then fits its registers
     programs, q_groups, heads = grid(batch * tokens, q_heads, k_heads, constants["ROWS"])
     sums = torch.empty(*programs, rotation.layout.head_dim, device=xs[0].device) if of_weights else None
     angles = of_tables(rotation.cos, rotation.sin, rotation.per_head)
