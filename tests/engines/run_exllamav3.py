@@ -29,6 +29,8 @@ VERSION = "1.6.5"
 THETA = {**YARN, "rope_theta": 1000000.0}
 QWEN, OSS = "Qwen/Qwen3-8B", "openai/gpt-oss-120b"
 LONG, DEEP, KIMI = "LongRoPE of Phi-3, shortened", "deepseek-ai/DeepSeek-V3", "moonshotai/Kimi-K2-Instruct"
+G3, G4 = (configs()[name]["text_config"] for name in ("google/gemma-3-27b-it", "google/gemma-4-26B-A4B"))
+PROPORTIONAL = {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25, "factor": 4.0}
 CHANGES: list[tuple[str, dict[str, Any]]] = [
     (QWEN, {"rope_scaling": YARN}), (QWEN, {"rope_scaling": YARN, "max_position_embeddings": 131072}),
     (QWEN, {"rope_theta": None, "rope_parameters": THETA}),
@@ -38,15 +40,15 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     (QWEN, {"rope_scaling": {"type": "dynamic", "factor": 4.0}}),
     (OSS, {"max_position_embeddings": 262144}),
     (DEEP, {"n_group": 8, "topk_group": 4}), (KIMI, {"max_position_embeddings": 262144}),
-    ("google/gemma-3-27b-it", {"text_config": {**configs()["google/gemma-3-27b-it"]["text_config"],
-                                               "rope_local_base_freq": 20000.0}}),
+    ("google/gemma-3-27b-it", {"text_config": {**G3, "rope_local_base_freq": 20000.0}}),
+    ("google/gemma-3-27b-it", {"text_config": {key: value for key, value in G3.items() if key != "rope_theta"}}),
     (QWEN, {"architectures": ["MistralForCausalLM"], "model_type": "mistral"}),
     (KIMI, {"architectures": ["GlmMoeDsaForCausalLM"], "model_type": "glm_moe_dsa", "rope_interleave": True,
             "indexer_rope_interleave": True, "indexer_types": ["full"] * 61, "rope_scaling": None, "rope_theta": None,
             "rope_parameters": {"rope_type": "default", "rope_theta": 1000000}}),
     (LONG, {"max_position_embeddings": 4096}),
-    ("google/gemma-4-26B-A4B", {"text_config": {**configs()["google/gemma-4-26B-A4B"]["text_config"],
-                                                "attention_k_eq_v": True}}),
+    ("google/gemma-4-26B-A4B", {"text_config": {**G4, "attention_k_eq_v": True, "rope_parameters": {
+        **G4["rope_parameters"], "full_attention": PROPORTIONAL}}}),
     ("Qwen/Qwen3.5-27B", {"text_config": {**configs()["Qwen/Qwen3.5-27B"]["text_config"], "rope_parameters": {
         **THETA, "mrope_interleaved": True, "mrope_section": [11, 11, 10], "partial_rotary_factor": 0.25}}}),
 ]  # fmt: skip

@@ -47,6 +47,10 @@ FLAGS: dict[str, list[dict[str, Any]]] = {
     "moonshotai/Kimi-K2-Instruct": [{}, {"--yarn-beta-fast": 1.0}, {
         "--rope-scaling": "yarn", "--rope-scale": 64.0, "--yarn-orig-ctx": 4096, "--yarn-beta-fast": 1.0}],
 }  # fmt: skip
+ROPE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+CHANGED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # keys that the converter writes, and nothing reads
+    ("Qwen/Qwen3-8B", {}, {"rope_scaling": {**ROPE, "attention_factor": 1.5, "beta_fast": 8.0, "beta_slow": 2.0}}),
+]
 TYPES = {"none": 0, "linear": 1, "yarn": 2, "longrope": 3}
 # Where llama_context_params of this build keeps what is set here: found from its defaults, which are all different.
 PLACES = {
@@ -123,8 +127,8 @@ def cached(lib: Any, path: Path, flags: dict[str, Any], head: int) -> tuple[int,
     return trained, [row for row in found if row.any()]
 
 
-def run(lib: Any, folder: Path, name: str, flags: dict[str, Any]) -> dict[str, Any]:
-    seen = look(configs()[name])
+def run(lib: Any, folder: Path, name: str, flags: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    seen = look({**configs()[name], **changes})
     meta = converted(seen)
     spec = next(iter(seen.model.distinct))
     words = seen.model.layer_types[:6]
@@ -147,7 +151,13 @@ def run(lib: Any, folder: Path, name: str, flags: dict[str, Any]) -> dict[str, A
             else (row[: 2 * half : 2], row[1 : 2 * half : 2])
         )
         layers[str(index)] = layer(np.arctan2(sin, cos), float(np.hypot(cos, sin)[half // 2]))
-    return {"config": name, "flags": flags, "length": min(flags.get("-c", trained), trained), "layers": layers}
+    return {
+        "config": name,
+        "changes": changes,
+        "flags": flags,
+        "length": min(flags.get("-c", trained), trained),
+        "layers": layers,
+    }
 
 
 def main(folder: Path) -> None:
@@ -156,10 +166,10 @@ def main(folder: Path) -> None:
     lib.llama_log_set(quiet, None)
     cases = []
     with tempfile.TemporaryDirectory() as scratch:
-        for name, several in FLAGS.items():
-            for flags in several:
-                cases.append(run(lib, Path(scratch), name, flags))
-                print(name, flags, cases[-1]["length"])
+        asked = [(name, flags, {}) for name, several in FLAGS.items() for flags in several]
+        for name, flags, changes in [*asked, *CHANGED]:
+            cases.append(run(lib, Path(scratch), name, flags, changes))
+            print(name, flags, changes, cases[-1]["length"])
     about = {
         "engine": "llama.cpp", "version": VERSION, "source": "the library inside xllamacpp 2026.10.11549, whole: from "
         "the keys of a GGUF file and context parameters to the cached keys",

@@ -10,12 +10,14 @@ import pytest
 import torch
 from tests.engines.cases import configs
 
+from phasor import plan
 from phasor.engines import read_as
 
 Run = Callable[[str], tuple[int, str]]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "planner.md"
 COMMANDS = re.findall(r"^\$ (phasor plan .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-TUTORIALS = [line for line in COMMANDS if "--write" in line]
+TUTORIALS = [line for line in COMMANDS if "--write" in line and "--method" not in line]
+RAISED = next(line for line in COMMANDS if "--method ntk" in line)
 
 
 def expected() -> torch.Tensor:
@@ -48,7 +50,8 @@ def test_a_tutorial(line: str, tmp_path: Path, run: Run) -> None:
     assert run(line) == (0, "")
     engine, folder = re.search(r"--engine (\S+) --write (\S+)", line).groups()  # type: ignore[union-attr]
     flags = (tmp_path / folder / "flags.txt").read_text()
-    reading = read_as(tmp_path / "config.json", engine, f"serve model --port 8000 {flags}")
+    source = tmp_path / folder if (tmp_path / folder / "config.json").is_file() else tmp_path / "config.json"
+    reading = read_as(source, engine, f"serve model --port 8000 {flags}")
     assert reading.length == 131072
     for spec in reading.model.distinct:
         torch.testing.assert_close(spec.inv_freq(131072), expected(), rtol=1e-9, atol=0.0)
@@ -58,8 +61,23 @@ def test_a_tutorial(line: str, tmp_path: Path, run: Run) -> None:
     assert "is there already" in error
 
 
-def test_three_engines_have_a_tutorial() -> None:
-    assert [re.search(r"--engine (\S+)", line)[1] for line in TUTORIALS] == ["vllm", "sglang", "llama.cpp"]  # type: ignore[index]
+def test_four_engines_have_a_tutorial_with_yarn() -> None:
+    found = [re.search(r"--engine (\S+)", line)[1] for line in TUTORIALS]  # type: ignore[index]
+    assert found == ["vllm", "sglang", "llama.cpp", "exllamav3"]
+
+
+def test_the_tutorial_with_a_raised_base(tmp_path: Path, run: Run) -> None:
+    """NTK by 4 over 128 channels: base 1e6 * 4 ** (128 / 126); YaRN is refused."""
+    (tmp_path / "config.json").write_text(json.dumps(configs()["Qwen/Qwen3-8B"]))
+    assert run(RAISED) == (0, "")
+    folder = tmp_path / RAISED.rpartition(" ")[2]
+    reading = read_as(folder, "tensorrt-llm", (folder / "flags.txt").read_text())
+    assert reading.length == 131072
+    for spec in reading.model.distinct:
+        assert spec.base == pytest.approx(1e6 * 4 ** (128 / 126), rel=1e-9)
+        assert spec.scaling is None
+    code, _ = run(re.sub(" --method ntk --write .*", "", RAISED))
+    assert code == 1
 
 
 @pytest.mark.parametrize(
@@ -97,8 +115,15 @@ def test_contradicting_flags() -> None:
             read_as(config, engine, line)
 
 
+def test_an_engine_that_would_not_start_is_refused() -> None:
+    """ExLlamaV3 knows no dynamic NTK, and TensorRT-LLM no linear scaling of Qwen3."""
+    config = {**configs()["Qwen/Qwen3-8B"], "rope_scaling": {"type": "dynamic", "factor": 2.0}}
+    assert "is none that ExLlamaV3" in plan(config, length=40960, engine="exllamav3").refused
+    config["rope_scaling"] = {"type": "linear", "factor": 2.0}
+    assert "none of its kinds of embedding" in plan(config, length=81920, engine="tensorrt-llm").refused
+
+
 def test_nothing_is_half_written(tmp_path: Path) -> None:
-    from phasor import plan
     from phasor.planner.write import write
 
     made = plan(configs()["openai/gpt-oss-120b"], length=262144, engine="llama.cpp")

@@ -1,6 +1,7 @@
 """Thirty configs, four lengths, every engine: each cell proven, or refused with a reason; some live."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from phasor.planner import Plan, plan
 from .test_traps import CLEAN
 
 STRETCH = (1, 2, 4, 8)
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "planner.md"
+CELLS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "results/cells.json").read_text())
 SOME = ("Qwen__Qwen3-8B", "google__gemma-3-27b-it", "openai__gpt-oss-120b", "meta-llama__Meta-Llama-3.1-8B")
 
 
@@ -59,9 +62,30 @@ def test_some_cells(shared_data: Path, name: str, engine: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CLEAN)
 def test_every_cell(shared_data: Path, name: str) -> None:
+    found: dict[str, str] = {}
     for engine in ENGINES:
         for stretch in STRETCH:
-            check(cell(shared_data / f"configs/full/{name}.json", stretch, engine))
+            made = cell(shared_data / f"configs/full/{name}.json", stretch, engine)
+            check(made)
+            proven = not isinstance(made, str) and made.settings is not None
+            found[engine] = found.get(engine, "") + ("p" if proven else "r")
+    assert found == CELLS[name]
+
+
+def test_the_page_counts_the_cells() -> None:
+    """docs/planner.md against `results/cells.json`: p is proven, r refused; the reasons of a row add up."""
+    counted = {engine: "".join(cells[engine] for cells in CELLS.values()) for engine in ENGINES}
+    assert set(CELLS) == set(CLEAN)
+    assert all(len(cells) == 4 for by_engine in CELLS.values() for cells in by_engine.values())
+    rows = re.findall(r"^\| ([\w.-]+) \| (\d+) \| (\d+) \| (.+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name for name, *_ in rows} == set(ENGINES)
+    for name, proven, refused, why in rows:
+        assert (int(proven), int(refused)) == (counted[name].count("p"), counted[name].count("r"))
+        assert sum(map(int, re.findall(r"(\d+)\)", why))) == int(refused)
+    every = "".join(counted.values())
+    assert f"{len(every)} cells: {every.count('p')} proven, {every.count('r')} refused" in PAGE.read_text(
+        encoding="utf-8"
+    )
 
 
 LIVE = [pytest.param(name, marks=() if name in SOME[:2] else pytest.mark.slow) for name in CLEAN]

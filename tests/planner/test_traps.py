@@ -68,7 +68,8 @@ CLEAN = [
 
 # Not the config's: what an engine drops of it.
 FAULTS = {
-    "openai__gpt-oss-120b": {"llama.cpp": [10], "mlx-lm": [10]},
+    "openai__gpt-oss-120b": {"llama.cpp": [10], "mlx-lm": [10], "tensorrt-llm": [10]},
+    "moonshotai__Kimi-K2-Instruct": {"llama.cpp": [10]},
 }
 
 

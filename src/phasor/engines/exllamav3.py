@@ -11,7 +11,7 @@ from .flags import length
 from .rope import Rope, always, need
 from .seen import ORIGINAL, Seen
 from .transformers import rewritten
-from .turn import turned
+from .turn import softmax_rules, turned
 
 ROPES = "exllamav3/util/rope.py: RoPE"
 PAGE = 256  # tokens
@@ -52,9 +52,10 @@ class ExLlamaV3(Engine):
         taken = flags.get("--cache_size", flags.get("-cs"))
         if taken is not None and taken % PAGE:
             raise ValueError(f"--cache_size must be a multiple of {PAGE}, its page, got {taken}")
+        model = replace(model, softmax_factor=softmax(seen, model))
         return Reading(
-            engine=self.name, version=self.version, length=taken, rules=tuple(dict.fromkeys(rules)),
-            model=replace(model, softmax_factor=softmax(seen, model)),
+            engine=self.name, version=self.version, length=taken, model=model,
+            rules=(*dict.fromkeys(rules), *softmax_rules(model, "exllamav3/architecture/deepseek_v3.py", True)),
         )  # fmt: skip
 
     def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:

@@ -14,6 +14,7 @@ from .gguf import BASE, BASE_SWA, CONVERTER, FACTOR, Metadata, converted
 from .gguf_write import betas, written
 from .llama_cpp_context import Context, context_of, softmax_factor
 from .seen import Seen
+from .turn import softmax_rules
 
 
 class LlamaCpp(Engine):
@@ -46,10 +47,11 @@ class LlamaCpp(Engine):
                 base, scaling = rotation(spec, meta, context, sliding, asked)
                 made[spec, sliding] = spec.replace(base=base, scaling=scaling, frequencies=None)
             layers.append(None if spec is None else made[spec, sliding])
+        softmax = softmax_factor(meta, context)
+        model = replace(model, layers=tuple(layers), max_position=context.trained, softmax_factor=softmax)
         return Reading(
-            engine=self.name, version=self.version, length=min(asked, context.trained), rules=tuple(rules),
-            model=replace(model, layers=tuple(layers), max_position=context.trained,
-                          softmax_factor=softmax_factor(meta, context)),
+            engine=self.name, version=self.version, length=min(asked, context.trained), model=model,
+            rules=(*rules, *softmax_rules(model, "src/models/deepseek2.cpp")),
         )  # fmt: skip
 
     def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:

@@ -10,7 +10,7 @@ from .facts import facts
 from .rope import PLAIN, Rope, always, need, yarn
 from .seen import ORIGINAL, Seen
 from .transformers import rewritten
-from .turn import turned
+from .turn import softmax_rules, turned
 
 ROPES = "mlx_lm/models/rope_utils.py: initialize_rope"
 
@@ -42,7 +42,8 @@ class MlxLm(Engine):
         length = seen.model.max_position
         return Reading(
             engine=self.name, version=self.version, model=model, length=None, seq_len=length,
-            rules=(*dict.fromkeys(rules), Rule("no length is refused", "mlx_lm/generate.py")),
+            rules=(*dict.fromkeys(rules), *softmax_rules(model, "mlx_lm/models/deepseek_v3.py"),
+                   Rule("no length is refused", "mlx_lm/generate.py")),
         )  # fmt: skip
 
     def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:

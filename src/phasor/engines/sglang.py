@@ -11,11 +11,12 @@ from .facts import facts
 from .flags import json_object, length
 from .rope import PLAIN, Rope, need, yarn
 from .seen import ORIGINAL, ROPES, Seen, walk
-from .turn import turned
+from .turn import softmax_rules, turned
 
 FACTORY = "sglang/srt/layers/rotary_embedding/factory.py: get_rope"
 CONFIG = "sglang/srt/utils/hf_transformers/config.py: get_config"
 LENGTH = "sglang/srt/utils/hf_transformers/common.py: get_context_length"
+SOFTMAX = "sglang/srt/models/deepseek_common/utils.py: compute_mla_mscale_scaling"
 YARN = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate")
 
 
@@ -51,7 +52,8 @@ class SGLang(Engine):
         own = MODELS.get(seen.name, Own())
         model = turned(seen, lambda kind: rotation(seen, own, ropes[kind], declared, rules))
         return Reading(
-            engine=self.name, version=self.version, length=taken, rules=tuple(dict.fromkeys(rules)),
+            engine=self.name, version=self.version, length=taken,
+            rules=(*dict.fromkeys(rules), *softmax_rules(model, SOFTMAX)),
             model=replace(model, max_position=declared),
         )  # fmt: skip
 

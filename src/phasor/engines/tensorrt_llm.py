@@ -13,7 +13,7 @@ from .flags import length
 from .rope import Rope, always, need
 from .seen import ORIGINAL, Seen
 from .transformers import rewritten
-from .turn import turned
+from .turn import softmax_rules, turned
 
 PARAMS = "tensorrt_llm/_torch/attention_backend/interface.py: RopeParams.from_config"
 FUSED = "tensorrt_llm/_torch/modules/qk_norm_attention.py: compute_yarn_parameters"
@@ -56,7 +56,7 @@ class TensorRTLLM(Engine):
         model = turned(seen, lambda kind: rotation(seen, MODELS[seen.name], kind, rules))
         return Reading(
             engine=self.name, version=self.version, model=model, length=longest(seen, flags, rules),
-            rules=tuple(dict.fromkeys(rules)),
+            rules=(*dict.fromkeys(rules), *softmax_rules(model, "tensorrt_llm/_torch/modules/attention.py: MLA")),
         )  # fmt: skip
 
     def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:

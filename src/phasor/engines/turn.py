@@ -6,6 +6,7 @@ from dataclasses import replace
 from ..configs import ModelRotary
 from ..scaling import Scaling
 from ..spec import RotarySpec
+from .base import Rule
 from .rope import Rope
 from .seen import Seen
 
@@ -27,6 +28,13 @@ def turned(seen: Seen, rotation: Rotation, ropes: Mapping[str, Rope] | None = No
     pairs = zip(seen.kinds, seen.model.layers, strict=True)
     layers = tuple(None if spec is None else made[kind, spec] for kind, spec in pairs)
     return replace(seen.model, layers=layers, softmax_factor=softmax_of(layers, seen.model.softmax_factor))
+
+
+def softmax_rules(model: ModelRotary, source: str, run: bool = False) -> tuple[Rule, ...]:
+    """What is told of a factor on the softmax; nothing without one."""
+    if model.softmax_factor == 1:
+        return ()
+    return (Rule(f"the softmax scale is multiplied by {model.softmax_factor:.6g}", source, run),)
 
 
 def softmax_of(layers: Iterable[RotarySpec | None], otherwise: float) -> float:

@@ -8,7 +8,7 @@ from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
 from .flags import json_object, length
 from .rope import Rope
 from .seen import ORIGINAL, ROPES, Seen, walk
-from .turn import turned
+from .turn import softmax_rules, turned
 from .vllm_rope import FILES, VERSION, model_of, rotation
 
 LENGTHENED = ("default", "linear", "ntk", "dynamic", "proportional")  # types whose factor lengthens the model
@@ -31,7 +31,8 @@ class Vllm(Engine):
         own = model_of(seen)
         model = turned(seen, lambda kind: rotation(seen, own, kind, ropes, declared, taken, rules), ropes)
         return Reading(
-            engine=self.name, version=self.version, length=taken, rules=tuple(dict.fromkeys(rules)),
+            engine=self.name, version=self.version, length=taken,
+            rules=(*dict.fromkeys(rules), *softmax_rules(model, "vllm/model_executor/models/deepseek_v2.py")),
             model=replace(model, max_position=declared),
         )  # fmt: skip
 

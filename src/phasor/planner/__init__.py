@@ -3,13 +3,13 @@
 from typing import Any
 
 from ..engines import engine_of, look
-from .case import Trap
+from .case import Case, Trap
 from .choose import METHODS, choose
 from .cost import Cost, costs
 from .kv import Memory, Store, memory
 from .proof import prove
 from .result import Plan
-from .traps import traps
+from .traps import shown, traps
 from .traps_beside import draft_traps, file_traps, loaded_traps, runtime_traps
 
 __all__ = [
@@ -42,9 +42,10 @@ def plan(
     chosen, seen = engine_of(engine), look(config)
     choice = choose(seen, length, method, original)
     settings, reading, refused = prove(chosen, seen, choice.wanted, length)
+    flags = dict(settings.flags) if settings else {}
     return Plan(
         engine=engine, version=chosen.version, length=length, trained=choice.trained, factor=choice.factor, seen=seen,
         wanted=choice.wanted, settings=settings, refused=refused, reading=reading, why=choice.why,
         costs=tuple(costs(seen.model, choice.wanted, choice.trained, length)),
-        warnings=tuple(str(trap) for trap in traps(config, engine, settings.flags if settings else {})),
+        warnings=tuple(str(trap) for trap in shown(Case(seen.data, seen, engine, flags, reading))),
     )  # fmt: skip

@@ -19,6 +19,7 @@ def beside(source: Any, engine: str, flags: str = "") -> dict[str, Any]:
     return {
         "engine": f"{reading.engine} {reading.version}",
         "length": [seen.model.max_position, reading.length],
+        "softmax": [seen.model.softmax_factor, reading.model.softmax_factor],
         "layers": [{"layers": layers, **_group(own, theirs, length)} for (own, theirs), layers in groups.items()],
         "rules": [rule.describe() for rule in reading.rules],
         "warnings": [str(trap) for trap in traps(source, engine, flags)],
@@ -47,6 +48,9 @@ def beside_lines(found: dict[str, Any]) -> list[str]:
     """What `beside` found, for people."""
     own, theirs = (f"{n:,}" if n else "not stated" for n in found["length"])
     lines = [row("engine", found["engine"]), row("length", f"the config {own}  |  the engine {theirs}")]
+    own, theirs = (f"{factor:.6g}" for factor in found["softmax"])
+    if own != theirs:
+        lines.append(row("softmax", f"its scale times {own} by the model's own code  |  times {theirs} by the engine"))
     for group in found["layers"]:
         label = f"layers {ranges(group['layers'])}"
         texts = [f"own code  {group['own']}", f"engine    {group['engine']}", *group["says"]]

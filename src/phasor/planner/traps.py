@@ -30,10 +30,10 @@ def traps(source: Any, engine: str = "", flags: str | dict[str, Any] = "") -> li
     try:
         seen = look(data)
     except ValueError as refusal:
-        if not (found := _found(Case(data, None, engine, given, None))):
+        if not (found := shown(Case(data, None, engine, given, None))):
             raise refusal
         return found
-    return _found(Case(data, seen, engine, given, _reading(seen, engine, given)))
+    return shown(Case(data, seen, engine, given, _reading(seen, engine, given)))
 
 
 def _reading(seen: Seen, engine: str, given: dict[str, Any]) -> Reading | None:
@@ -44,7 +44,8 @@ def _reading(seen: Seen, engine: str, given: dict[str, Any]) -> Reading | None:
         return None
 
 
-def _found(case: Case) -> list[Trap]:
+def shown(case: Case) -> list[Trap]:
+    """The traps that a case shows."""
     return [trap for find in FOUND for trap in find(case)]
 
 
