@@ -194,13 +194,23 @@ def reads_or_refuses(source: Any, part: Any = None) -> None:
         read_config(source, part)
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.dictionaries(NAMES | st.text(max_size=5), JSON, max_size=8), st.none() | WORDS)
+ANY = given(st.dictionaries(NAMES | st.text(max_size=5), JSON, max_size=8), st.none() | WORDS)
+
+
+@settings(max_examples=100, deadline=None)
+@ANY
 def test_any_json_reads_or_raises_value_error(source: dict[str, Any], part: str | None) -> None:
     reads_or_refuses(source, part)
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=3000, deadline=None)
+@ANY
+def test_much_json_reads_or_raises_value_error(source: dict[str, Any], part: str | None) -> None:
+    reads_or_refuses(source, part)
+
+
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(["llama", "gemma3_text", "gemma4_text", "qwen3_vl", "deepseek_v3", "deepseek_v4", "llama4_text",
                         "step3p5", "falcon", "molmo2_text", "nemotron-nas", "dbrx", "phi3", "mimo_v2_flash"]),
        st.dictionaries(NAMES, JSON, max_size=4))  # fmt: skip

@@ -9,7 +9,7 @@ from core.conftest import FACTORS, SEQ_LEN, SPECS, anywhere, assert_refused, at
 from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
 from phasor.axes import Axial, OneAxis, Sections
 
-from .conftest import DEVICE
+from .conftest import DEVICE, INTERPRETED
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 FORMATS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3)}  # from [B, H, S, D]
@@ -43,7 +43,14 @@ def there_and_back(call, *inputs):
 EVERY = {n: s for n, s in SPECS.items() if n.startswith(("yarn-", "plain-one"))} | FACTORS
 
 
-@pytest.mark.parametrize("number, name", list(enumerate(EVERY)), ids=EVERY)
+# The interpreter takes a third of a second for each: of `SPECS` it has every axes scheme, place and pair layout once.
+LATER = {name for i, name in enumerate(EVERY) if INTERPRETED and name not in FACTORS and i % 5 != 1}
+
+
+@pytest.mark.parametrize(
+    "number, name",
+    [pytest.param(i, n, id=n, marks=[pytest.mark.slow] if n in LATER else []) for i, n in enumerate(EVERY)],
+)
 def test_every_combination_of_factors(number, name):
     spec, dtype = EVERY[name], DTYPES[number % 3]
     tensor_format = list(FORMATS)[number // 3 % 3]

@@ -34,7 +34,9 @@ def told(model_type: str) -> Fate:
     )
 
 
-@pytest.mark.parametrize("model_type", FEW)
+@pytest.mark.parametrize(
+    "model_type", [pytest.param(n, marks=pytest.mark.slow) if n == "llama4_vision_model" else n for n in FEW]
+)  # that one alone takes ten seconds
 def test_a_few_types(model_type: str) -> None:
     fate = fate_of(model_type)
     assert fate.outcome in (EQUAL, OWN_TABLES), fate

@@ -43,7 +43,10 @@ def test_any_attention_implementation(kernel):
     assert torch.equal(ours, logits(model))
 
 
-@pytest.mark.parametrize("family, angles", [("llama", "float32"), ("llama", "exact"), ("gemma3", "float32")])
+@pytest.mark.parametrize(
+    "family, angles",
+    [("llama", "exact"), ("gemma3", "float32"), pytest.param("llama", "float32", marks=pytest.mark.slow)],
+)
 def test_compiles_in_one_graph_and_once(family, angles):
     from torch._dynamo.testing import CompileCounter
 
