@@ -74,7 +74,7 @@ def _named(function: Callable[..., Any], turning: Turning, tables: Tables, specs
             for args, more in arguments(turning, tables, at, width, torch.float32, torch.float32, random):
                 try:
                     theirs = function(*args, **more)
-                except (RuntimeError, IndexError, TypeError):
+                except (RuntimeError, IndexError, TypeError, ValueError):
                     continue
                 if not fits((args, more), theirs):
                     continue
