@@ -1,4 +1,4 @@
-"""Six tiny families, each with a base that is not its class's and with YaRN: every fault has something to hit."""
+"""Six tiny families, each with a base that is not its class's and with YaRN, so that every fault can show."""
 
 import copy
 from typing import Any

@@ -1,6 +1,7 @@
 """`diagnose`: every check of one model."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from ..integrations.plan import Plan, specs_of
 from ..reading.model import ModelRotary
 from ..spec import RotarySpec
 from .inputs import of_black_box, of_model
-from .laws import LAWS
+from .laws import LAWS, REGIMES
 from .report import Check, Diagnosis
 from .running import Running
 from .spec.attentions import check_of_attention
@@ -102,3 +103,6 @@ def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec]) -> Iterator
     threshold = min(lengths, default=0)
     trial = Trial(subject, tokens, by_design=lengths.get(threshold, ""), threshold=threshold)
     yield from (law(trial) for law in LAWS)
+    if (start := threshold - tokens.shape[1] // 2) > 0:
+        beyond = replace(trial, start=start)
+        yield from (replace(c, what=f"{c.what}, around position {threshold}") for c in (law(beyond) for law in REGIMES))

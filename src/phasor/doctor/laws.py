@@ -139,3 +139,4 @@ def implementation(trial: Trial) -> Check:
 
 
 LAWS: tuple[Law, ...] = (shift, cached, chunked, padded_left, padded_right, packed, batched, implementation)
+REGIMES: tuple[Law, ...] = (shift, cached, chunked, batched)  # what depends on the length of a call

@@ -50,6 +50,21 @@ class Running(Subject):
             raise NotChecked(f"{self.name} returns neither logits nor a last_hidden_state of every token")
         return found
 
+    def jittered(self, tokens: Tensor, positions: Tensor, seed: int) -> Tensor:
+        made = torch.Generator().manual_seed(seed)
+
+        def jitter(module: nn.Module, args: Any, result: Any) -> Any:
+            if not isinstance(result, Tensor) or not result.is_floating_point():
+                return result
+            signs = torch.randint(2, result.shape, generator=made).to(result) * 2 - 1
+            return result + result * signs * torch.finfo(result.dtype).eps
+
+        hook = self.model.get_input_embeddings().register_forward_hook(jitter)
+        try:
+            return self.logits(tokens, positions)
+        finally:
+            hook.remove()
+
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         counted = int(positions[0, 0]) == 0  # then the model's own counting is put to the test
         found, cache = [], None

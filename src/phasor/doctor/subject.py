@@ -23,6 +23,10 @@ class Subject:
         """The logits of one call; ``mask [B, S]`` is 0 where a token is padding."""
         raise NotImplementedError
 
+    def jittered(self, tokens: Tensor, positions: Tensor, seed: int) -> Tensor:
+        """The logits after one rounding step, up or down, in every value of the embeddings: what rounding alone does."""
+        return self.logits(tokens, positions)
+
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         """The logits of calls one after the other, of so many tokens each, through one cache."""
         raise NotChecked(f"{self.name} keeps no cache that could be given")

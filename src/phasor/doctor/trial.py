@@ -12,7 +12,8 @@ from .subject import NotChecked, Subject
 
 ROUNDINGS = 256  # steps of float32, of the largest logit: what sums in other orders cost through a deep model
 OF_HALF = 16  # steps of half precision, of which float32 sums leave fewer
-NOISE = 8  # times what the order of a batch alone changes
+NOISE = 8  # times what the order of a batch, or one step in the embeddings, changes: a router may choose otherwise
+JITTERS = 2
 OF_ANGLES = 2.0**-22  # a float32 angle is off by so much per radian, at most
 
 
@@ -52,10 +53,11 @@ class Trial:
 
     @cached_property
     def allowed(self) -> float:
-        """How far two runs of the same mathematics may differ: roundings, and what the order of the batch changes."""
+        """How far two runs of the same mathematics may differ: roundings, and what changes by itself."""
         whole = self.logits()
-        turned = self.subject.logits(self.tokens.flip(0), self.positions).flip(0)
-        noise = _apart(whole, turned).max().item()
+        others = [self.subject.logits(self.tokens.flip(0), self.positions).flip(0)]
+        others += [self.subject.jittered(self.tokens, self.positions, seed) for seed in range(JITTERS)]
+        noise = max(_apart(whole, other).max().item() for other in others)
         # models in float64 form norms, angles and softmax in float32
         eps = max(torch.finfo(whole.dtype).eps, torch.finfo(torch.float32).eps)
         half = eps > torch.finfo(torch.float32).eps

@@ -97,7 +97,7 @@ def _cases(
                 for given in arguments(turning, tables, at, width, dtype, formed, random):
                     try:
                         theirs = function(*given[0], **given[1])
-                    except (RuntimeError, IndexError, TypeError):  # not the shapes it takes
+                    except (RuntimeError, IndexError, TypeError, ValueError):  # not the shapes it takes
                         continue
                     if fits(given, theirs):
                         yield given, theirs

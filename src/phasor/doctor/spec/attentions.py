@@ -28,7 +28,7 @@ def check_of_attention(plan: Plan, caller: Caller, rotary: list[nn.Module], call
     seen = seen_in_call(caller.module, specs, rotary, calls)
     if seen.known and not seen.right:
         return _fault(check, seen.q, seen.k)
-    functions = of_functions(plan, caller, specs)
+    functions = of_functions(plan, caller, specs, seen.ran)
     return _decided(check, seen, functions, specs)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import CodeType
 from typing import Any
 
 import torch
@@ -32,12 +33,15 @@ class Functions:
     k: Outcome = RIGHT
 
 
-def of_functions(plan: Plan, caller: Caller, specs: Sequence[RotarySpec]) -> Functions:
-    """Of all functions that a module could call: those for other configs may stand beside the right one."""
+def of_functions(plan: Plan, caller: Caller, specs: Sequence[RotarySpec], ran: frozenset[CodeType]) -> Functions:
+    """Of the functions that a module calls; of all that it could call where ``ran`` names none: those for other
+    configs may stand beside the right one.
+    """
     near = nearest(caller.path, list(plan.tables))
     known = tuple(dict.fromkeys(t for path in near for t in plan.tables[path]))
     found = Functions()
-    for function in caller.functions.values():
+    called = [f for f in caller.functions.values() if getattr(f, "__code__", None) in ran]
+    for function in called or caller.functions.values():
         tables = known or implied(function, specs)
         key = (function, tables, tuple(specs))
         if key not in plan.compared:
@@ -70,11 +74,11 @@ def _named(function: Callable[..., Any], turning: Turning, tables: Tables, specs
             for args, more in arguments(turning, tables, at, width, torch.float32, torch.float32, random):
                 try:
                     theirs = function(*args, **more)
-                except (RuntimeError, IndexError, TypeError):
+                except (RuntimeError, IndexError, TypeError, ValueError):
                     continue
                 if not fits((args, more), theirs):
                     continue
-                given = dict(zip(names, args, strict=True))
+                given = dict(zip(names, args, strict=False))  # a leftover that nothing reads is not given
                 results = theirs if isinstance(theirs, tuple | list) else (theirs,)
                 heads = [x for n, x in given.items() if n in HEADS]
                 return _outcomes(heads, results, cos, -sin if spec.reverse else sin, layout)

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...axes import OneAxis
+from ...golden.judging.report import Finding
 from ...integrations.agreement import Agreement
-from ...integrations.compare import compare_tables, positions_for
+from ...integrations.compare import NEAR_AND_FAR, compare_tables, positions_for
 from ...integrations.counted import compare_counted, counts_of
 from ...integrations.plan import Plan, layer_types, of_kind, probe_of, specs_of
 from ...integrations.tables import Tables
@@ -21,6 +23,7 @@ from .frequencies import damage, fits, held_frequencies
 from .judge import golden, judged
 from .made import Made, expected, made
 from .place import first_difference
+from .turned import UNKNOWN
 
 SWAPPED = "layer types swapped"
 CHANGED = "config changed after loading"
@@ -134,6 +137,8 @@ def _judged(one: Module, plan: Plan, spec: RotarySpec, theirs: Made, positions: 
         given["model.inv_freq"] = held.float().cpu()
     at = positions[0] if spec.axes.count == 1 else positions
     finding = judged(golden(one.models[0], spec, at), given)
+    if finding is not None and finding.cause == UNKNOWN and spec.axes.count > 1:
+        finding = _of_text(one, spec) or finding
     if finding is None:
         cos, sin = expected(spec, positions)
         size = max((theirs.cos - cos).abs().max().item(), (theirs.sin - sin).abs().max().item())
@@ -144,6 +149,18 @@ def _judged(one: Module, plan: Plan, spec: RotarySpec, theirs: Made, positions: 
     says = f"{says}; {origin}" if origin not in ("", CHANGED) else says
     check = replace(one.check, verdict="fault", cause=cause, says=says, way_out=way_out(cause))
     return _placed(check, one, spec, theirs, positions)
+
+
+def _of_text(one: Module, spec: RotarySpec) -> Finding | None:
+    """What is wrong where all axes of a position agree, as in text: there more is known about positions."""
+    if any(rung != (i, spec.pairs) for i, rung in enumerate(spec.axes.rung_of_pair(spec.pairs))):
+        return None
+    at = torch.tensor(NEAR_AND_FAR)
+    theirs = made(one.probe, one.layer_type, spec, at.expand(spec.axes.count, -1))
+    if theirs is None or theirs.pairs != spec.pairs:
+        return None
+    vectors = golden(one.models[0], spec.replace(axes=OneAxis()), at)
+    return judged(vectors, {"model.float32.cos": theirs.cos, "model.float32.sin": theirs.sin})
 
 
 def _placed(check: Check, one: Module, spec: RotarySpec, theirs: Made | None, positions: Tensor) -> Check:

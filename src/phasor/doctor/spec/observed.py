@@ -3,8 +3,10 @@
 import contextlib
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 import torch
@@ -57,6 +59,18 @@ def caught_at_attention() -> Iterator[None]:
         yield
     finally:
         del vars(functions)["get_interface"]
+
+
+@contextlib.contextmanager
+def code_that_runs() -> Iterator[set[CodeType]]:
+    """The code of every function that is called inside."""
+    seen: set[CodeType] = set()
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, argument: seen.add(frame.f_code))
+    try:
+        yield seen
+    finally:
+        sys.setprofile(before)
 
 
 def heads_of(module: nn.Module, given: dict[str, Any]) -> tuple[Tensor, Tensor] | str:

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from types import CodeType
 from typing import Any
 
 from torch import Tensor, nn
 
 from ...spec import RotarySpec
 from .made import per_pair_of
-from .observed import Calls, heads_of, is_formed_here, still_modules, tables_in, turning_nothing
+from .observed import Calls, code_that_runs, heads_of, is_formed_here, still_modules, tables_in, turning_nothing
 from .turned import RIGHT, UNKNOWN, Heads, Outcome, outcome
 
 
@@ -19,6 +20,7 @@ class Seen:
     q: Outcome = RIGHT
     k: Outcome = RIGHT
     why_not: str = ""
+    ran: frozenset[CodeType] = frozenset()  # the code of all functions that were called
 
     @property
     def known(self) -> bool:
@@ -38,7 +40,8 @@ def seen_in_call(module: nn.Module, specs: Sequence[RotarySpec], rotary: list[nn
     given = calls.first.get(module)
     if given is None:
         return Seen(why_not="these inputs do not reach it")
-    true = heads_of(module, given)
+    with code_that_runs() as ran:
+        true = heads_of(module, given)
     with still_modules(rotary) as formed:
         plain = heads_of(module, turning_nothing(given))
     if isinstance(true, str) or isinstance(plain, str):
@@ -49,7 +52,7 @@ def seen_in_call(module: nn.Module, specs: Sequence[RotarySpec], rotary: list[nn
         return Seen(why_not="the tables that it turns by are not seen")
     formed_here = is_formed_here(module, given, true[1])
     found = [_by(spec, tables, plain, true, formed_here) for spec in specs]
-    return next((seen for seen in found if seen.right), found[0])
+    return replace(next((seen for seen in found if seen.right), found[0]), ran=frozenset(ran))
 
 
 def _of_first(tables: Any) -> Any:

@@ -67,7 +67,9 @@ def outcome(heads: Heads) -> Outcome:
     named = next((word for word in _mistakes(heads) if heads.close(word[2])), None)
     if named is None and heads.close(right, _rescaled(heads.after.double(), right)):
         return dataclasses.replace(place, scaled=True)
-    cause, says, *_ = named or _rounded(heads, right) or (UNKNOWN, "no known mistake gives these values")
+    if named is None and (rounded := _rounded(heads, right)):  # at every token, though chance may hide some
+        return dataclasses.replace(place, cause=rounded[0], says=rounded[1], token=0, pair=0)
+    cause, says, *_ = named or (UNKNOWN, "no known mistake gives these values")
     return dataclasses.replace(place, cause=cause, says=says)
 
 
@@ -85,8 +87,7 @@ def _mistakes(heads: Heads) -> Iterator[tuple[str, str, Tensor]]:
     cos, sin, layout = heads.cos.double(), heads.sin.double(), heads.layout
     yield ONLY, "nothing turned it", heads.before.double()
     yield SIGN, "it turns the other way round: the sign of sin is reversed", heads.turned(cos, -sin)
-    written = dataclasses.replace(layout.written())
-    yield TWICE, "it is turned twice", reference.turned(heads.right, cos, sin, written)
+    yield TWICE, "it is turned twice", reference.turned(heads.right, cos, sin, layout.written())
     for other in _layouts(layout):
         yield (
             "layout",
@@ -113,14 +114,17 @@ def _layouts(layout: Layout) -> Iterator[Layout]:
 
 
 def _widths(heads: Heads) -> Iterator[tuple[str, str, Tensor]]:
-    """Fewer channels: the first pairs of the tables, or pairs formed inside them."""
+    """Fewer channels, the first of those that should turn, by the first pairs of the tables."""
     layout = heads.layout
+    inside = dataclasses.replace(layout, head_dim=layout.rotary_dim, trailing=False, blocks=1)
+    part = layout.turned(heads.before.double())
     for width in dict.fromkeys((layout.rotary_dim // 2, layout.head_dim // 4, 3 * layout.rotary_dim // 4)):
         if width % 2 == 0 and 2 <= width < layout.rotary_dim:
-            narrow = dataclasses.replace(layout, rotary_dim=width, blocks=1)
+            narrow = dataclasses.replace(inside, rotary_dim=width)
+            cos, sin = (t[:, : width // 2].double() for t in (heads.cos, heads.sin))
             says = f"{width} channels are turned, and {layout.rotary_dim} must be"
-            few = slice(0, width // 2)
-            yield "rotary width", says, heads.turned(heads.cos[:, few], heads.sin[:, few], narrow)
+            turned = reference.turned(part, cos, sin, narrow)
+            yield "rotary width", says, layout.within(heads.before.double(), turned)
 
 
 def _rescaled(after: Tensor, right: Tensor) -> Tensor:
