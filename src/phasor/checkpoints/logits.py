@@ -50,13 +50,13 @@ def logits_of(config: dict[str, Any], state: dict[str, torch.Tensor], tokens: to
     """``[1, n, vocab]`` of the model that transformers builds, float64; ``ValueError`` for whatever it raises."""
     try:
         with torch.no_grad():
-            logits: torch.Tensor = _build(config, state)(tokens).logits.double()
+            logits: torch.Tensor = build(config, state)(tokens).logits.double()
     except Exception as error:  # a config that its code does not take may raise anything
         raise ValueError(f"transformers does not run it: {first_line(error)}") from None
     return logits
 
 
-def _build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
+def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
     """The model with these tensors; ``ValueError`` if they are not all."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
