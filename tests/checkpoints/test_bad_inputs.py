@@ -5,8 +5,6 @@ import json
 import os
 import pickle
 import struct
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -286,14 +284,12 @@ def test_code_files_are_copied_and_not_run(folder, tmp_path):
     assert not (tmp_path / "marker").exists()
 
 
-def test_the_command_line_says_it_in_one_line(folder, tmp_path):
+def test_the_command_line_says_it_in_one_line(folder, tmp_path, phasor):
     (folder / FIRST).write_bytes((2**60).to_bytes(8, "little") + b"{}")
     before = sorted(tmp_path.rglob("*"))
-    command = [sys.executable, "-m", "phasor", "convert", str(folder), str(tmp_path / "out"), "--to", "interleaved"]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run(command, capture_output=True, text=True, env=env)
-    assert ended.returncode == 2 and ended.stdout == "" and sorted(tmp_path.rglob("*")) == before
-    assert ended.stderr.startswith(f"phasor: {folder / FIRST}: header must end") and ended.stderr.count("\n") == 1
+    code, out, err = phasor("convert", folder, tmp_path / "out", "--to", "interleaved")
+    assert code == 2 and out == "" and sorted(tmp_path.rglob("*")) == before
+    assert err.startswith(f"phasor: {folder / FIRST}: header must end") and err.count("\n") == 1
 
 
 LLAMA2C = struct.Struct("<7i")

@@ -56,7 +56,7 @@ def test_errors_of_transformers_in_one_line(error, said, source, tmp_path, monke
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(logits, "_build", fail)
+    monkeypatch.setattr(logits, "build", fail)
     report = convert(source, tmp_path / "out", to="interleaved", token_ids=[1])
     assert report["logits"] == {"compared": False, "why": f"transformers does not run it: {said}"}
     found = read(source)
