@@ -256,6 +256,14 @@ def config(tmp_path):
     return path
 
 
+def test_an_operator_without_inputs_is_not_read(look):
+    made = operators("halves", *tables("halves"))
+    del made.graph.node[0].input[:]
+    report = look(made, "halves")
+    assert [site.verdict for site in report.sites] == ["not read", "right"]
+    assert report.sites[0].says == "it has no input that it could turn"
+
+
 def test_a_model_with_temperatures_and_no_rotating_layer(look):
     config = {"model_type": "llama4_text", **SIZES, "num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]}
     model = read_config(config)
@@ -340,10 +348,13 @@ def in_a_branch(place, op="If", deep=False):
     return change
 
 
-def without_output(path):
-    made = grouped(*tables("halves"))
-    del made.graph.node[0].output[:]
-    onnx.save(made, path)
+def without_output(make):
+    def change(path):
+        made = make()
+        del made.graph.node[-1].output[:]
+        onnx.save(made, path)
+
+    return change
 
 
 def absent(path):
@@ -399,7 +410,9 @@ def cyclic(path):
         (in_a_branch("/etc/passwd"), "keeps 'inner' in '/etc/passwd', which is not in its folder"),
         (in_a_branch("weights.bin", deep=True), "keeps 'inner' in 'weights.bin', which is absent"),
         (in_a_branch("../weights.bin", op="Loop"), "keeps 'inner' in '../weights.bin', which is not in its folder"),
-        (without_output, "GroupQueryAttention 'attention' has no output"),
+        (without_output(lambda: grouped(*tables("halves"))), "GroupQueryAttention 'attention' has no output"),
+        (without_output(lambda: operators("halves", *tables("halves"))), "RotaryEmbedding 'turn_k' has no output"),
+        (without_output(lambda: plain("halves", frequencies("halves"))), "Add 'turn_k' has no output"),
     ],
 )
 def test_files_that_cannot_be_read_are_one_line(phasor, tmp_path, config, make, says):

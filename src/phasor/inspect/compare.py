@@ -16,13 +16,12 @@ class Disagreement:
     """What separates two specs. Positions are the first at which the angles of a pair differ by `THRESHOLD` radians.
 
     ``width`` says that heads have other numbers of channels, or of channels that turn; ``layout`` that channels are
-    paired otherwise, a difference at every position but 0; ``permuted`` that one of
-    them writes halves; ``axes`` that other coordinates turn the pairs, which shows where a token's coordinates differ,
-    and ``second`` the same of the pairs' second members; ``learned`` that a trained log-scale changes the frequencies
-    of one. ``pair`` and ``position`` name the pair that parts first (None if all frequencies agree); real coordinates
-    have no next position, there it is the distance from 0, rounded. ``score_ratio`` is the ratio of the squared
-    attention factors, a difference at every position. ``seq_len`` is the length of the sequence compared, for scalings
-    that ask for it.
+    paired otherwise, a difference at every position but 0; ``permuted`` that one of them writes halves; ``axes`` that
+    other coordinates turn the pairs, which shows where a token's coordinates differ, and ``second`` the same of the
+    pairs' second members; ``learned`` that a trained log-scale changes the frequencies of one. ``pair`` and
+    ``position`` name the pair that parts first (None if all frequencies agree); real coordinates have no next position,
+    there it is the distance from 0, rounded. ``score_ratio`` is the ratio of the squared attention factors, a
+    difference at every position. ``seq_len`` is the length of the sequence compared, for scalings that ask for it.
 
     >>> a = RotarySpec(head_dim=4)
     >>> compare(a, a.replace(interleaved=True)).describe()

@@ -8,6 +8,7 @@ from .graph import Graph
 
 DOMAINS = ("", "ai.onnx", "com.microsoft")
 SINCE = 23  # the first opset that has RotaryEmbedding
+LACKS = "it has no input that it could turn"
 SAME = ("Cast", "Identity", "Neg")
 
 
@@ -38,7 +39,8 @@ def _operators(graph: Graph) -> Iterator[Place]:
             about = ", ".join(f"{name}={value}" for name, value in sorted(marks.items()) if name in _TOLD)
             words = f"{node.op_type} of {node.domain or 'ai.onnx'}" + (f", {about}" if about else "")
             fault = invalid if node.domain in DOMAINS[:2] and opset < SINCE else ""
-            yield Place(node.name or node.output[0], words, node.input[0], node.output[0], i, fault)
+            before = node.input[0] if node.input else ""
+            yield Place(node.name or node.output[0], words, before, node.output[0], i, fault or LACKS * (not before))
         elif marks.get("do_rotary"):  # com.microsoft's Attention, with frequencies that stand nowhere in the file
             yield Place(node.name or node.output[0], f"{node.op_type} with do_rotary", "", "", i, "it turns inside")
     for node in graph.hidden():

@@ -122,7 +122,7 @@ class Graph:
 
     def hidden(self) -> list[Any]:
         """The nodes inside branches and loops, which are not looked into."""
-        return [inner for node in self.nodes for inner in _inside(node)]
+        return [inner for node in self.nodes for inner in inside(node)]
 
 
 def _moved(node: Any) -> Any:
@@ -158,11 +158,12 @@ def _bodies(node: Any) -> Iterable[Any]:
         yield from attribute.graphs
 
 
-def _inside(node: Any) -> Iterator[Any]:
+def inside(node: Any) -> Iterator[Any]:
+    """The nodes of its branches, and of theirs."""
     for body in _bodies(node):
         for inner in body.node:
             yield inner
-            yield from _inside(inner)
+            yield from inside(inner)
 
 
 def _size(dim: Any) -> int | str | None:

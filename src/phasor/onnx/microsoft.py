@@ -32,8 +32,6 @@ def apart(node: Any) -> list[Any]:
     Its tables are gathered by the order of the tokens, so they are looked at from position 0.
     """
     onnx = library()
-    if not node.output:
-        raise ValueError(f"{node.op_type} {node.name!r} has no output")
     marks = {a.name: a.i for a in node.attribute}
     query, key, *_, cos, sin, ids = [*node.input, *[""] * 10][:10]
     heads, kv = marks.get("num_heads", 0), marks.get("kv_num_heads", 0)

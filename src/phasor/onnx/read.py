@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .graph import Graph, tensors_of
+from .graph import Graph, inside, tensors_of
 from .library import library
 from .microsoft import apart
 
@@ -37,10 +37,18 @@ def read_graph(source: str | os.PathLike[str]) -> Graph:
     try:
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
+        _check_outputs(model.graph)
         _take_apart(model)
         return Graph(model, path.resolve().parent, _with_shapes(onnx, model))
     except (RuntimeError, ValueError) as error:  # the inliner's and the graph's; names that are no UTF-8
         raise ValueError(f"{path} is damaged ({_brief(error)})") from None
+
+
+def _check_outputs(graph: Any) -> None:
+    for node in graph.node:
+        for one in (node, *inside(node)):
+            if not any(one.output):
+                raise ValueError(f"{one.op_type} {one.name!r} has no output")
 
 
 def _take_apart(model: Any) -> None:
