@@ -41,9 +41,9 @@ def cache_heads(
     row_ok = row_ok & (goes_to >= 0) & (goes_to < tl.where(is_q, 1, places))
     block, place = slot // block_size, slot % block_size
     if is_v:
-        channel = tl.arange(0, CHANNELS_WIDE)[None, :]
-        x = v + head * v_head + (token * v_token + batch * v_batch)[:, None] + channel * v_step.to(tl.int64)
-        to = v_cache + head * vc_head + (block * vc_block + place * vc_place)[:, None] + channel * vc_step.to(tl.int64)
+        channel = tl.arange(0, CHANNELS_WIDE)[None, :].to(tl.int64)
+        x = v + head * v_head + (token * v_token + batch * v_batch)[:, None] + channel * v_step
+        to = v_cache + head * vc_head + (block * vc_block + place * vc_place)[:, None] + channel * vc_step
         for i in tl.static_range(HEADS):
             here = (row_ok & (row < tl.where(head + i < heads, rows, 0)))[:, None] & (channel < CHANNELS)
             tl.store(to, tl.load(x, mask=here, other=0), mask=here)
