@@ -10,7 +10,8 @@ pytest.importorskip("triton", reason="triton is not installed; it is for Linux o
 
 from phasor import RotarySpec, Rotation
 from phasor.axes import Sections
-from phasor.kernels import Norm, triton
+from phasor.kernels import ORDERS, Cache, Norm, triton
+from phasor.kernels.gpu import cache_write, norm_back
 from phasor.tables import Phases
 
 from . import assembly
@@ -165,4 +166,37 @@ def test_a_norm_for_an_h200(name):
     assert found.spilled == 0 and (name != "halves" or found.barriers == 0)
     heads = {name: n for name, n in found.memory.items() if not name.endswith(".128")}
     assert not any("U16" in name for name in heads), heads
+    check_offsets(found.ttir)
+
+
+def back_of_a_norm(spec, dtype):
+    """The launch for the gradients of a prefill with weights."""
+    q, k, dq, dk = (torch.empty(1, h, 8192, 128, dtype=dtype, device="meta") for h in (32, 8, 32, 8))
+    rotation = Rotation.at(spec, torch.empty(8192, dtype=torch.int64, device="meta"))
+    norm = Norm(*torch.empty(2, 128, dtype=dtype, device="meta"), 1e-6)
+    given = ([q, k], [dq, dk], rotation, ORDERS["bhsd"], norm, True)
+    return assembly.only_launch(norm_back, "back_heads", lambda: norm_back.turn_back(*given)), norm_back.back_heads
+
+
+def into_a_cache(spec, dtype):
+    """256 decoded tokens into pages of 16."""
+    q, k = (torch.empty(256, h, 128, dtype=dtype, device="meta") for h in (32, 8))
+    rotation = Rotation.at(spec, torch.empty(256, dtype=torch.int64, device="meta"))
+    caches = (torch.empty(1000, 16, 8, 128, dtype=dtype, device="meta") for _ in range(2))
+    cache = Cache(*caches, torch.empty(256, dtype=torch.int64, device="meta"))
+    given = (q, k, k, q, rotation, ORDERS["thd"], cache, False)
+    call = assembly.only_launch(cache_write, "cache_heads", lambda: cache_write.turn_into_cache(*given))
+    return call, cache_write.cache_heads
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["halves", "partial"])
+@pytest.mark.parametrize("launched", [back_of_a_norm, into_a_cache])
+@pytest.mark.parametrize("target", assembly.TARGETS)
+def test_the_way_back_and_the_cache_for_every_gpu(target, launched, name):
+    """Nothing is spilled, nothing fused, and offsets are 64 bits wide."""
+    call, kernel = launched(SPECS[name], torch.bfloat16)
+    found = assembly.compiled(call, assembly.TARGETS[target], kernel)
+    assert found.spilled == 0 and not any(n.startswith(("LDL", "STL", "scratch")) for n in found.memory)
+    assert not [n for n in found.instructions if re.match(r"FFMA|v_(pk_)?(fma|fmac|mad)_f32|v_fmac_f32", n)]
     check_offsets(found.ttir)

@@ -28,4 +28,4 @@ def test_the_bits_of_the_reference():
 
 @pytest.mark.slow
 def test_the_bits_of_the_reference_many_times():
-    run("tests/gpu/test_bits.py", "-m", "slow")
+    run("tests/gpu/test_bits.py", "tests/gpu/test_cache.py", "tests/gpu/test_norm.py", "-m", "slow")

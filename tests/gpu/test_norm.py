@@ -43,9 +43,74 @@ def test_without_weights_and_without_keys():
     torch.testing.assert_close(got.square().mean(-1), torch.ones(1, 3, 5, device=DEVICE), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("settings", [{"after": True}, {"across_heads": True}, {}], ids=str)
+def gradients(kernel, dtype, settings, inputs, ups, rotation):
+    """Of q, k and both weights."""
+    leaves = [x.to(dtype).requires_grad_() for x in inputs]
+    results = apply_qk_norm_rotary(*leaves[:2], rotation, *leaves[2:], eps=1e-3, kernel=kernel, **settings)
+    return torch.autograd.grad(results, leaves, [up.to(dtype) for up in ups])
+
+
+@pytest.mark.parametrize("name", ["halves", "partial", *(pytest.param(n, marks=pytest.mark.slow) for n in LAYOUTS)])
+def test_gradients_are_those_of_the_plain_expression_in_float64(name):
+    """Rounded once: in float32 all to 1e-6 of the largest, in half precision to half a step of it."""
+    spec = RotarySpec(head_dim=80 if name == "partial" else 64, **LAYOUTS[name])
+    positions = torch.arange(5, device=DEVICE)
+    for dtype, step in ((torch.float32, 1e-6), (torch.float16, 2.0**-11)):
+        shapes = [(2, 5, 3, spec.head_dim), (2, 5, 9, spec.head_dim)]
+        q, k, *ups = (torch.randn(s, device=DEVICE).to(dtype).transpose(1, 2) for s in shapes * 2)
+        inputs = [q, k, *torch.randn(2, spec.head_dim, device=DEVICE).to(dtype)]
+        given = dtype, {"unit_offset": name == "partial"}, [x.detach() for x in inputs], ups
+        got = gradients("triton", *given, Rotation.at(spec, positions))
+        exact = torch.float64, *given[1:], Rotation.at(spec, positions, dtype=torch.float64)
+        for a, b in zip(got, gradients("reference", *exact), strict=True):
+            assert a.dtype == dtype and (a.double() - b).abs().max() <= step * b.abs().max()
+
+
+def launches_of(monkeypatch):
+    """The launches there and back, counted."""
+    from phasor.kernels.gpu import launch, norm_back
+
+    seen = []
+    for module, name in ((launch, "turn"), (norm_back, "turn_back")):
+        own = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, own=own, name=name: (seen.append(name), own(*given))[1])
+    return seen
+
+
+@pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (0, 3), (0, 1, 2, 3)], ids=str)
+def test_only_what_is_wanted_comes_back(wanted, monkeypatch):
+    """In one launch, the same at every call; and twice, through the plain expression."""
+    seen = launches_of(monkeypatch)
+    rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(3, device=DEVICE))
+    inputs = [torch.randn(*shape, device=DEVICE) for shape in ((2, 3, 16), (1, 3, 16), (16,), (16,))]
+
+    def back(kernel, twice=False):
+        leaves = [x.clone().requires_grad_(i in wanted) for i, x in enumerate(inputs)]
+        y, z = apply_qk_norm_rotary(*leaves[:2], rotation, *leaves[2:], kernel=kernel)
+        of = [leaves[i] for i in wanted]
+        found = torch.autograd.grad((y.sin().sum() + z.sin().sum()), of, create_graph=twice)
+        return torch.autograd.grad(sum(g.square().sum() for g in found), of) if twice else found
+
+    first = back("triton")
+    assert seen == ["turn", "turn_back"]
+    assert all(torch.equal(a, b) for a, b in zip(first, back("triton"), strict=True))
+    for twice in (False, True):
+        for a, b in zip(back("triton", twice), back("reference", twice), strict=True):
+            assert (a - b).abs().max() <= 1e-5 * b.abs().max()
+
+
+def test_batched_gradients_have_the_rules_of_the_plain_expression():
+    rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(3, device=DEVICE))
+    q, ups = torch.randn(2, 3, 16, device=DEVICE, requires_grad=True), torch.randn(4, 2, 3, 16, device=DEVICE)
+    y, _ = apply_qk_norm_rotary(q, None, rotation, None, None, kernel="triton")
+    (many,) = torch.autograd.grad(y, q, ups, is_grads_batched=True, retain_graph=True)
+    for up, of_up in zip(ups, many, strict=True):
+        torch.testing.assert_close(torch.autograd.grad(y, q, up, retain_graph=True)[0], of_up)
+
+
+@pytest.mark.parametrize("settings", [{"after": True}, {"across_heads": True}], ids=str)
 def test_what_is_done_in_steps(settings):
-    """Gradients, norms after the rotation and across heads."""
+    """Norms after the rotation and across heads."""
     rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5, device=DEVICE))
     q = torch.randn(1, 3, 5, 16, device=DEVICE)
     weight = torch.randn(48 if settings.get("across_heads") else 16, device=DEVICE)

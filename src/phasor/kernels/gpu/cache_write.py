@@ -41,14 +41,14 @@ def cache_heads(
     row_ok = row_ok & (goes_to >= 0) & (goes_to < tl.where(is_q, 1, places))
     block, place = slot // block_size, slot % block_size
     if is_v:
-        channel = tl.arange(0, CHANNELS_WIDE)[None, :]
-        x = v + head * v_head + (token * v_token + batch * v_batch)[:, None] + channel * v_step.to(tl.int64)
-        to = v_cache + head * vc_head + (block * vc_block + place * vc_place)[:, None] + channel * vc_step.to(tl.int64)
+        of_v = tl.arange(0, CHANNELS_WIDE)[None, :].to(tl.int64)
+        v_at = v + head * v_head + (token * v_token + batch * v_batch)[:, None] + of_v * v_step
+        v_to = v_cache + head * vc_head + (block * vc_block + place * vc_place)[:, None] + of_v * vc_step
         for i in tl.static_range(HEADS):
-            here = (row_ok & (row < tl.where(head + i < heads, rows, 0)))[:, None] & (channel < CHANNELS)
-            tl.store(to, tl.load(x, mask=here, other=0), mask=here)
-            x += v_head
-            to += vc_head
+            v_ok = (row_ok & (row < tl.where(head + i < heads, rows, 0)))[:, None] & (of_v < CHANNELS)
+            tl.store(v_to, tl.load(v_at, mask=v_ok, other=0), mask=v_ok)
+            v_at += v_head
+            v_to += vc_head
     else:
         at_row = token * at_token + batch % at_batches * at_batch
         x_head, y_head_ = tl.where(is_q, q_head, k_head).to(tl.int64), tl.where(is_q, y_head, kc_head).to(tl.int64)
