@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 WORKERS = max(1, min(4, os.cpu_count() or 1))
 SECONDS = 300
 LAWS = "test_algebra"
+BATCHES = "tests/positions/test_check.py"
+BY_TEXT = "tests/doctor/test_by_text.py"
 
 
 class Mutant(NamedTuple):
@@ -289,6 +291,20 @@ MUTANTS = [
     Mutant("onnx check: other folders", "onnx/read.py", "or not file.is_relative_to(folder)", "", "tests/exported/test_check.py"),
     Mutant("onnx check: half precision as strict", "onnx/judge.py", "    if half:\n", "    if False:\n", "tests/exported/test_check.py"),
     Mutant("onnx check: half precision everywhere", "onnx/judge.py", "self.graph.kinds.get(place.before, 1), 0.0)", "10, 0.0)", "tests/exported/test_check.py"),
+    # batches, and rankings by text
+    Mutant("batch: padding counts", "positions/checking/batch.py", "counted = self.real.long().cumsum(-1) - self.real.long()", "counted = torch.arange(self.real.shape[1]).expand_as(self.real)", BATCHES),
+    Mutant("batch: documents go on", "positions/checking/batch.py", "return values - torch.where(self.starts(), values, values.new_zeros(())).cummax(-1).values", "return values", BATCHES),
+    Mutant("batch: a cache holds nothing", "positions/checking/batch.py", "columns + given.shape[1] - length", "columns", BATCHES),
+    Mutant("batch: bounds of real tokens are refused", "positions/checking/batch.py", "if total not in (size, count):", "if total != size:", BATCHES),
+    Mutant("batch: a document ends with its row", "positions/checking/batch.py", "documents[row, 0] == documents[row - 1, -1]", "False", BATCHES),
+    Mutant("batch: no document without a word", "positions/checking/expected.py", "if batch.stated or batch.decoding or batch.sharded:", "if True:", BATCHES),
+    Mutant("batch: zeros are documents", "positions/checking/expected.py", "(starts != batch.real).any(-1, keepdim=True)", "True", BATCHES),
+    Mutant("batch: images count on over documents", "positions/checking/expected.py", "rows = [((batch.documents == d) & batch.real).nonzero() for d in documents]", "rows = [(((batch.documents == d) | (d >= 0)) & batch.real).nonzero() for d in documents[:1]]", BATCHES),
+    Mutant("batch: padding is looked at", "positions/checking/causes.py", "(got != wanted).any(0) & real", "(got != wanted).any(0)", BATCHES),
+    Mutant("batch: shards look like jumps", "positions/checking/causes.py", "if batch.sharded and (", "if False and (", BATCHES),
+    Mutant("text: no margin", "doctor/text/ranking.py", "return self.at_least > MARGIN", "return self.behind > MARGIN", BY_TEXT),
+    Mutant("text: any best wins", "doctor/text/ranking.py", "if self.stated not in self.tied:", "if self.stated != self.best:", BY_TEXT),
+    Mutant("text: the layout stays", "doctor/text/weights.py", "self._laid[reading.layout] = relaid(self.found, self.state, reading.layout)", "self._laid[reading.layout] = self.state", BY_TEXT),
     # bench on a GPU
     Mutant("bench gpu: every token at the first row", "bench/gpu/peers.py", "offsets = 0 if given.counted else", "offsets = 0 if True else", "tests/bench/test_gpu.py -k documented"),
     Mutant("bench gpu: FlashInfer's layout", "bench/gpu/peers.py", "not given.spec.interleaved\n", "given.spec.interleaved\n", "tests/bench/test_gpu.py -k documented"),

@@ -27,7 +27,7 @@ FLOORS = {
             "models",
             "configs",
             "engines inspect integrations golden bench onnx checkpoints apps/runs",
-            "planner doctor apps/lab apps/ner",
+            "planner doctor testing apps/lab apps/ner",
             "apps/demo",
             "cli __main__",
         ]
@@ -50,6 +50,7 @@ SAME_FLOOR = {
     ("attention", "encodings"),
     ("onnx", "golden"),
     ("bench", "integrations"),
+    ("testing", "doctor"),
     ("__main__", "cli"),
 }
 

@@ -49,7 +49,7 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 def __getattr__(name: str) -> Any:
     if name in LATER:
         return getattr(import_module(f".{LATER[name]}", __name__), name)
-    if name in ("configs", "doctor", "engines", "integrations", "onnx", "planner", "prefixes", "weights"):
+    if name in ("configs", "doctor", "engines", "integrations", "onnx", "planner", "prefixes", "testing", "weights"):
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

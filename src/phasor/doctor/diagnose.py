@@ -94,14 +94,8 @@ def turning_methods_of(model: nn.Module) -> bool:
 
 
 def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec]) -> Iterator[Check]:
-    """All laws from position 0 on; and around the length at which an encoding changes by design."""
-    lengths = {
-        s.scaling.trained_length: f"{s.scaling.name}: its frequencies depend on the length of the sequence"
-        for s in specs
-        if s.length_dependent and s.scaling is not None and s.scaling.trained_length
-    }
-    threshold = min(lengths, default=0)
-    trial = Trial(subject, tokens, by_design=lengths.get(threshold, ""), threshold=threshold)
+    """All laws, from position 0 on."""
+    trial = Trial.of(subject, tokens, specs)
     yield from (law(trial) for law in LAWS)
     if (start := threshold - tokens.shape[1] // 2) > 0:
         beyond = replace(trial, start=start)

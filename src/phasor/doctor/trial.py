@@ -1,12 +1,13 @@
 """A subject with tokens to try it on, and how far two runs of it may differ by rounding alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from ..spec import RotarySpec
 from .report import Check
 from .subject import NotChecked, Subject
 
@@ -30,6 +31,17 @@ class Trial:
     start: int = 0
     by_design: str = ""
     threshold: int = 0
+
+    @classmethod
+    def of(cls, subject: Subject, tokens: Tensor, specs: Sequence[RotarySpec]) -> "Trial":
+        """From position 0 on, of a model with these specs, of which some may change by design with the length."""
+        lengths = {
+            s.scaling.trained_length: f"{s.scaling.name}: its frequencies depend on the length of the sequence"
+            for s in specs
+            if s.length_dependent and s.scaling is not None and s.scaling.trained_length
+        }
+        threshold = min(lengths, default=0)
+        return cls(subject, tokens, by_design=lengths.get(threshold, ""), threshold=threshold)
 
     @property
     def length(self) -> int:

@@ -82,9 +82,9 @@ class Ranking:
         if self.verdict == "as stated":
             return "the weights are as stated: every other reading predicts this text worse"
         if self.verdict == "cannot tell":
-            return f"cannot tell: this text does not tell the stated reading from {', '.join(others)}"
+            return f"cannot tell: this text does not tell the stated reading from {'; '.join(others)}"
         stated = next(row for row in self.rows if row.name == self.stated)
-        more = f"; it cannot be told from {', '.join(self.tied[1:])}" if len(self.tied) > 1 else ""
+        more = f"; it cannot be told from {'; '.join(self.tied[1:])}" if len(self.tied) > 1 else ""
         how = f"loss {self.rows[0].loss:.3f} where the stated reading has {stated.loss:.3f}"
         return f"the weights are not as stated, but: {self.best} ({how}{more})"
 

@@ -67,8 +67,8 @@ def bases(stated: float) -> list[float]:
 def scalings(stated: Scaling | None, longest: int) -> list[Scaling | None]:
     """Other schemes with the same factor, other factors of the same scheme (twice or half, and more), and none at all.
 
-    >>> scalings(None, 32)[:2]
-    [Linear(factor=2.0), YaRN(factor=2.0, original_max_position=16)]
+    >>> scalings(None, 16)
+    [Linear(factor=2.0), Linear(factor=4.0), Linear(factor=8.0)]
     >>> scalings(Linear(4.0), 32)[:3]
     [None, Linear(factor=2.0), Linear(factor=8.0)]
     """

@@ -58,7 +58,7 @@ def batch_of(
 ) -> tuple[Batch | None, list[Finding]]:
     """The batch, or what contradicts itself in it. ``ids`` ``[B, S]``. Raises ``ValueError`` for other forms."""
     rows, length = ids.shape
-    columns = torch.arange(length) if places is None else integers("places", places, 1, "[seq]")
+    columns = torch.arange(length) if places is None else integers("places", places, 1, "[seq]").cpu()
     if len(columns) != length or columns.min() < 0:
         raise ValueError(f"places must hold the column in the whole row of each of {length} tokens, got {len(columns)}")
     whole = length if places is None else int(columns.max()) + 1
@@ -78,7 +78,7 @@ def batch_of(
             marks = given
         else:
             marks[:, columns] = given
-    before = torch.zeros(rows, dtype=torch.int64) if cached is None else integers("cached", cached, 1, "[batch]")
+    before = torch.zeros(rows, dtype=torch.int64) if cached is None else integers("cached", cached, 1, "[batch]").cpu()
     if len(before) != rows or (cached is not None and marks.shape[1] != length):
         raise ValueError(
             f"cached must hold one length for each of {rows} rows, beside a mask of the new tokens only (a wider one "

@@ -1,0 +1,194 @@
+"""Assertions for tests of models: what every position encoding must keep, and what a batch must have.
+
+``model`` is a transformers model, or a function ``(tokens, positions) -> logits`` of ``[B, S]``, ``[B, S]`` and
+``[B, S, vocabulary]``; ``inputs`` are token ids ``[B, S]`` of at least 8 tokens, by default made-up ones. An assertion
+that fails says by how much, where it shows first and what it points to. One that cannot be checked fails as well: a
+test that checks nothing must not pass. An encoding that is inconsistent by design (dynamic NTK, LongRoPE across its
+threshold) fails too, unless ``by_design=True``. What rounding may do is allowed for by the number format. Models are
+left as they were, and no gradient is built. All raise ``ValueError`` for something that is no model.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from . import positions
+from .configs import ModelRotary, read_parts
+from .doctor import Check, Diagnosis, laws
+from .doctor.inputs import of_black_box, of_model
+from .doctor.running import Running
+from .doctor.spec.modules import checks_of_module
+from .doctor.subject import BlackBox
+from .doctor.trial import Trial
+from .doctor.undisturbed import undisturbed
+from .integrations.find import rotary_modules
+from .integrations.plan import Plan, specs_of
+
+__all__ = [
+    "assert_attention_agrees",
+    "assert_batch_invariant",
+    "assert_cache_consistent",
+    "assert_chunk_consistent",
+    "assert_packing_invariant",
+    "assert_padding_invariant",
+    "assert_positions",
+    "assert_relative",
+    "quick_check",
+]
+
+TOKENS = 8  # of each of two rows that a quick check runs
+
+
+def assert_relative(model: Any, inputs: Tensor | None = None, *, by_design: bool = False) -> None:
+    """Scores depend on distances: all positions moved by 1000 change no logits.
+
+    It points to rotation of q or k alone, to a wrong sign, and to tables or products in half precision.
+
+    >>> def scores(tokens, positions):  # knows where a text stands
+    ...     return (tokens * positions).unsqueeze(-1).float()
+    >>> assert_relative(scores)
+    Traceback (most recent call last):
+    AssertionError: shift of all positions: logits differ by 3.1e+04, first at position 0. scores depend on where ...
+    """
+    _assert_holds((laws.shift,), model, inputs, by_design)
+
+
+def assert_cache_consistent(model: Any, inputs: Tensor | None = None, *, by_design: bool = False) -> None:
+    """Half of a text at once and the rest token by token through a cache: the logits of one call.
+
+    It points to positions that restart or move when the cache is read. Needs a model with a cache.
+
+    Example::
+
+        assert_cache_consistent(model)
+    """
+    _assert_holds((laws.cached,), model, inputs, by_design)
+
+
+def assert_chunk_consistent(model: Any, inputs: Tensor | None = None, *, by_design: bool = False) -> None:
+    """A prompt in three pieces through a cache: the logits of one call.
+
+    Example::
+
+        assert_chunk_consistent(model)
+    """
+    _assert_holds((laws.chunked,), model, inputs, by_design)
+
+
+def assert_padding_invariant(model: Any, inputs: Tensor | None = None, *, by_design: bool = False) -> None:
+    """Padding before a text, and behind it, with a mask and the same positions: the logits of the text alone.
+
+    Example::
+
+        assert_padding_invariant(model)
+    """
+    _assert_holds((laws.padded_left, laws.padded_right), model, inputs, by_design)
+
+
+def assert_packing_invariant(model: Any, inputs: Tensor | None = None, *, by_design: bool = False) -> None:
+    """A document packed behind another one, each with positions of its own: the logits that it gives alone.
+
+    Example::
+
+        assert_packing_invariant(model)
+    """
+    _assert_holds((laws.packed,), model, inputs, by_design)
+
+
+def assert_batch_invariant(model: Any, inputs: Tensor | None = None, *, by_design: bool = False) -> None:
+    """A text in a batch with a longer one: the logits that it gives alone.
+
+    >>> import torch
+    >>> def scores(tokens, positions):  # scaled by the longest text of the batch
+    ...     return tokens.unsqueeze(-1) * torch.cos(positions / positions.max()).unsqueeze(-1)
+    >>> assert_batch_invariant(scores)
+    Traceback (most recent call last):
+    AssertionError: alone = in a batch with longer rows: logits differ by ...
+    """
+    _assert_holds((laws.batched,), model, inputs, by_design)
+
+
+def assert_attention_agrees(model: Any, inputs: Tensor | None = None, *, by_design: bool = False) -> None:
+    """The chosen implementation of attention gives the logits of the plain (eager) one.
+
+    Example::
+
+        assert_attention_agrees(AutoModelForCausalLM.from_pretrained(folder, attn_implementation="flash_attention_2"))
+    """
+    _assert_holds((laws.implementation,), model, inputs, by_design)
+
+
+def assert_positions(
+    input_ids: Tensor, position_ids: Tensor, attention_mask: Tensor | None = None, **more: Any
+) -> None:
+    """The positions of a batch, as a collator made them, are right: `phasor.positions.check` finds nothing.
+
+    >>> import torch
+    >>> assert_positions(torch.zeros(1, 3).long(), torch.tensor([[1, 2, 3]]))
+    Traceback (most recent call last):
+    AssertionError: row 0, token 0: off by one: position 1 where 0 is needed: the document starts at 1; ...
+    """
+    if found := positions.check(input_ids, position_ids, attention_mask, **more):
+        raise AssertionError(str(found))
+
+
+def quick_check(model: nn.Module) -> Diagnosis:
+    """For the start of a training run, right where the model is ready: its tables, and four runs of a tiny batch.
+
+    The tables of each rotary module are compared with what the config says, which finds garbage after ``to_empty`` and
+    meta initialisation, frequencies cast to half precision, and a config that was changed too late; all positions moved
+    by the same number must change no logits. The cost is that of 64 tokens, whatever the model. Returns what it looked
+    at, and raises ``AssertionError`` if anything is a fault; `phasor.diagnose` looks at everything. Under FSDP call it
+    on all processes. Raises ``ValueError`` for anything but a transformers model with a rotary embedding.
+
+    Example::
+
+        print(phasor.testing.quick_check(model))
+        trainer.train()
+    """
+    if not _of_transformers(model):
+        raise ValueError(
+            f"model must be a transformers model, got {type(model).__name__}; of a wrapper give the inside"
+        )
+    modules = rotary_modules(model)
+    if not modules:
+        raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
+    with undisturbed(model):
+        plan = Plan(model, "float32")
+        rows = [row for path, module in modules.items() for row in checks_of_module(plan, path, module)]
+        if not any(parameter.is_meta for parameter in model.parameters()):
+            rows.append(laws.shift(_trial(model, of_model(model, None).tokens[:, :TOKENS])))
+    found = Diagnosis(type(model).__name__, tuple(rows))
+    if found.faults:
+        raise AssertionError(str(found))
+    return found
+
+
+def _assert_holds(wanted: tuple[laws.Law, ...], model: Any, inputs: Tensor | None, by_design: bool) -> None:
+    if not callable(model):
+        raise ValueError(f"model must be a transformers model, or a function of tokens, got {type(model).__name__}")
+    with undisturbed(model):
+        trial = _trial(model, inputs)
+        for check in (law(trial) for law in wanted):
+            if check.verdict != "sound" and not (by_design and check.verdict == "by design"):
+                raise AssertionError(_told(check))
+
+
+def _trial(model: Any, inputs: Tensor | None) -> Trial:
+    if not _of_transformers(model):
+        return Trial.of(BlackBox(model), of_black_box(inputs), [])
+    specs = specs_of([part for part in read_parts(model.config).values() if isinstance(part, ModelRotary)])
+    axes = max((spec.axes.count for spec in specs), default=1)
+    return Trial.of(Running(model, axes), of_model(model, inputs).tokens, specs)
+
+
+def _of_transformers(model: Any) -> bool:
+    return isinstance(model, nn.Module) and callable(getattr(getattr(model, "config", None), "to_dict", None))
+
+
+def _told(check: Check) -> str:
+    if check.verdict == "not checked":
+        return f"{check.what}: cannot be checked: {check.says}"
+    size = "" if check.size is None else f"{check.of} differ by {check.size:.2g}"
+    first = "" if check.position is None else f", first at position {check.position:g}"
+    return f"{check.what}: {size}{first}. {check.says}" + (f"; {check.way_out}" if check.way_out else "")
