@@ -6,7 +6,7 @@ from typing import Any
 
 from .diagnose import diagnose
 from .differences import Curve, curves
-from .folder import Examined, examine, write
+from .folder import NOT_UNDERSTOOD, Examined, examine, write
 from .loading import has_weights, load
 from .page import page
 from .report import Check, Diagnosis
@@ -61,7 +61,7 @@ def visit(path: Path, *, text: Path | None = None, repair: Path | None = None, m
     try:
         model = load(path, meta=meta or not has_weights(path))
     except ValueError as error:
-        if not seen.findings:
+        if all(finding.cause == NOT_UNDERSTOOD for finding in seen.findings):
             raise
         unloaded = Check(what="the model itself", against="itself", verdict="not checked", says=str(error))
         return Visit(path, Diagnosis(path.name, (*seen.checks, unloaded)), (), mended)

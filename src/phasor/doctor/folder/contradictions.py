@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ...configs import read_parts
-from .finding import Finding
+from .finding import NOT_UNDERSTOOD, Finding
 from .frequencies import fitting
 
 CAUSE = "config contradicts itself"
@@ -51,7 +51,7 @@ def settle(config: Level, stored: Mapping[str, Tensor]) -> tuple[Level, list[Fin
         for part, read in read_parts(settled).items():
             if isinstance(read, str) and read.startswith("not read"):
                 where = f"config.json: {part}" if part else "config.json"
-                findings.append(Finding(where, read, "config not understood", way_out="change that key by hand"))
+                findings.append(Finding(where, read, NOT_UNDERSTOOD, way_out="change that key by hand"))
     return settled, findings
 
 

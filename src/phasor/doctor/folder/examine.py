@@ -53,6 +53,7 @@ def examine(path: Path) -> Examined:
         findings += more
     values: dict[str, Tensor] = {}
     if stored and all(f.mended for f in findings):  # else there is nothing to compare them with
-        more, values = check_frequencies(settled, stored, set(built(settled).state_dict()))
+        in_force = any(name.endswith("inv_freq") for name in built(settled).state_dict())
+        more, values = check_frequencies(settled, stored, in_force)
         findings += more
     return Examined(path, tuple(findings), settled if settled != config else None, values)

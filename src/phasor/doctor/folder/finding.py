@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from ..report import Check
 
+NOT_UNDERSTOOD = "config not understood"
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -40,12 +40,12 @@ def fitting(config: Any, stored: Mapping[str, Tensor]) -> int:
 
 
 def check_frequencies(
-    config: Any, stored: Mapping[str, Tensor], in_force: set[str]
+    config: Any, stored: Mapping[str, Tensor], in_force: bool
 ) -> tuple[list[Finding], dict[str, Tensor]]:
     """What is wrong with stored frequencies, and the values of those that can be mended.
 
-    ``in_force``: names that the model's code reads from the weights. All others it forms itself, so they can only say
-    what the config says.
+    ``in_force``: whether the model's code reads them from the weights. Code that forms them itself leaves them nothing
+    to say but what the config says.
     """
     findings: list[Finding] = []
     mended: dict[str, Tensor] = {}
@@ -60,7 +60,7 @@ def check_frequencies(
         understood = wrong is not None and wrong.understood
         words = wrong.words if wrong is not None else "of a shape that the config does not give"
         cause = f"stored frequencies {words}" if understood else OTHER
-        if chosen and (understood or name not in in_force):
+        if chosen and (understood or not in_force):
             mended[name] = chosen[0].clone()
             findings.append(Finding(name, f"stored frequencies are {words}", cause, "formed anew from the config"))
         else:

@@ -8,7 +8,7 @@ from torch import nn
 
 from ...integrations.find import callers
 from ..loading import built
-from .finding import Finding
+from .finding import NOT_UNDERSTOOD, Finding
 
 CAUSE = "config and weights differ in size"
 SIZES = ("head_dim", "num_attention_heads", "num_key_value_heads", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
@@ -29,7 +29,7 @@ def settle_sizes(config: Level, shapes: Mapping[str, Shape]) -> tuple[Level, lis
     try:
         model = built(config)
     except ValueError as error:
-        return config, [Finding("config.json", str(error), "config not understood", way_out="mend it by hand")]
+        return config, [Finding("config.json", str(error), NOT_UNDERSTOOD, way_out="mend it by hand")]
     wrong = misfits(model, shapes)
     if not wrong:
         return config, []
