@@ -24,7 +24,7 @@ class Subject:
         raise NotImplementedError
 
     def jittered(self, tokens: Tensor, positions: Tensor, seed: int) -> Tensor:
-        """The logits after one rounding step, up or down, in every value of the embeddings: what rounding alone does."""
+        """The logits after one rounding step, up or down, of every value of the embeddings: what rounding alone does."""
         return self.logits(tokens, positions)
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
