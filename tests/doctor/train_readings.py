@@ -3,7 +3,8 @@
     python tests/doctor/train_readings.py TEXT FOLDER [NAME ...]
 
 writes ``FOLDER/NAME.safetensors`` (8 bits and a scale per row, about 130 kB) of each encoding in `TRUTHS`: the lab's
-decoder under names of transformers. A model takes one to two minutes on one core; the text is TinyShakespeare, its last tenth held out.
+decoder under names of transformers. A model takes one to two minutes on one core; the text is TinyShakespeare, its last
+tenth held out.
 """
 
 import sys

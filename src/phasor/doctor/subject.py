@@ -17,14 +17,13 @@ class Subject:
     """
 
     name = "this callable"
-    causal = True  # whether a token sees those before it only
 
     def logits(self, tokens: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
         """The logits of one call; ``mask [B, S]`` is 0 where a token is padding."""
         raise NotImplementedError
 
     def jittered(self, tokens: Tensor, positions: Tensor, seed: int) -> Tensor:
-        """The logits after one rounding step, up or down, of every value of the embeddings: what rounding alone does."""
+        """The logits after one rounding step, up or down, in every embedded value: what rounding alone does."""
         return self.logits(tokens, positions)
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
