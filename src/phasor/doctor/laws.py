@@ -43,7 +43,7 @@ def chunked(trial: Trial) -> Check:
 
 def _in_pieces(trial: Trial, what: str, lengths: Sequence[int], how: str) -> Check:
     def pieces() -> Tensor:
-        if not trial.subject.causal:
+        if not trial.causal:
             raise NotChecked("every token sees all others, so there is nothing to cache")
         return trial.subject.in_pieces(trial.tokens, trial.positions, [n for n in lengths if n])
 
@@ -113,7 +113,7 @@ def batched(trial: Trial) -> Check:
     short = max(2, trial.length // 2)
 
     def beside() -> Tensor:
-        if trial.subject.causal:
+        if trial.causal:
             return trial.logits()[:1, :short]
         mask = torch.ones_like(trial.tokens)
         mask[0, short:] = 0

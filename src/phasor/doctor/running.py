@@ -24,7 +24,6 @@ class Running(Subject):
         self.name = type(model).__name__
         self.takes = inspect.signature(model.forward).parameters
         self.any_more = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in self.takes.values())
-        self.causal = True
 
     def logits(self, tokens: Tensor, positions: Tensor | None, mask: Tensor | None = None) -> Tensor:
         return self._result(self.run(tokens, positions, attention_mask=mask))

@@ -81,6 +81,12 @@ class Trial:
         stretched = self.subject.logits(self.tokens, 2 * self.positions - self.start)
         return _apart(stretched, self.logits()).max().item()
 
+    @cached_property
+    def causal(self) -> bool:
+        """Whether a token sees those before it only: another last token leaves the others as they were."""
+        other = torch.cat((self.tokens[:, :-1], self.tokens[:, :1]), dim=1)
+        return self.close(self.subject.logits(other, self.positions)[:, :-1], self.logits()[:, :-1])
+
     @property
     def scale(self) -> float:
         return max(self.logits().abs().max().item(), torch.finfo(self.logits().dtype).tiny)

@@ -128,6 +128,9 @@ def _compared(one: Module, plan: Plan) -> Check:
 
 def _judged(one: Module, plan: Plan, spec: RotarySpec, theirs: Made, positions: Tensor) -> Check:
     """Whether tables that are not bit for bit those of the spec are wrong, and why."""
+    if one.layer_type is not None and all(one.layer_type not in m.layer_types for m in one.models):
+        says = f"no layer of the config is of the kind {one.layer_type!r}, so nothing says what its tables are"
+        return replace(one.check, verdict="not checked", says=says)
     if (other := _of_another_type(one, plan)) is not None:
         check = replace(one.check, verdict="fault", cause=SWAPPED, says=other, way_out=way_out(SWAPPED))
         return _placed(check, one, spec, theirs, positions)

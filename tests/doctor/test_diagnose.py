@@ -1,0 +1,117 @@
+"""`phasor.diagnose`: what it takes, what it refuses, what it leaves as it was, and models that are not sound wholly."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("transformers")
+import transformers
+
+import phasor
+from phasor import diagnose
+
+from .families import SIZES, model_of, rotary_of
+from .faults import damaged
+
+
+def state(model: nn.Module) -> Any:
+    """All that a model is, but for the values of its tensors."""
+    own = [{n: repr(v) for n, v in vars(m).items() if n != "_modules"} for m in model.modules()]
+    return own, repr(model.config), [id(t) for t in (*model.parameters(), *model.buffers())]
+
+
+@pytest.mark.parametrize("rope_type", ["default", "dynamic"])
+def test_a_model_is_left_as_it_was(rope_type: str) -> None:
+    rope = {"rope_type": rope_type, "rope_theta": 10_000.0, "factor": 4.0}
+    config = transformers.LlamaConfig(**{**SIZES, "max_position_embeddings": 64}, rope_parameters=rope)
+    model = transformers.LlamaForCausalLM(config)
+    model.model.layers[0].eval()  # and the rest in training mode
+    before, values, random = state(model), copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    seen = diagnose(model)
+    assert state(model) == before and torch.equal(torch.get_rng_state(), random)
+    assert all(torch.equal(a, b) for a, b in zip(values.values(), model.state_dict().values(), strict=True))
+    assert all(p.grad is None and p.requires_grad for p in model.parameters())
+    assert seen.sound and torch.is_grad_enabled()
+
+
+def test_a_model_that_raises_is_left_as_it_was() -> None:
+    model = model_of("llama").train()
+    before = state(model)
+    with pytest.raises(ValueError, match="inputs must be what the model takes; it raises"):
+        diagnose(model, {"input_ids": torch.zeros(1, 9)})
+    assert state(model) == before
+
+
+@pytest.mark.parametrize(
+    "model, inputs, message",
+    [
+        (None, None, "model must be a transformers model, or a function of tokens, got NoneType"),
+        ("llama", None, "model must be a transformers model, or a function of tokens, got str"),
+        (len, torch.zeros(2, 4, dtype=torch.long), r"inputs must be token ids \[batch, seq\] of at least 8 tokens"),
+        (len, "text", "or a dictionary of keyword arguments, got str"),
+    ],
+)
+def test_what_is_no_model_is_refused(model: Any, inputs: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        diagnose(model, inputs)
+
+
+def test_a_model_without_rotary_is_refused() -> None:
+    config = transformers.BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    with pytest.raises(ValueError, match="model must have a rotary embedding, and no module of this BertModel has one"):
+        diagnose(transformers.BertModel(config))
+
+
+def test_on_the_meta_device_it_is_judged_by_the_spec_only() -> None:
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(model_of("llama").config)
+    found = diagnose(model)
+    assert found.sound and {row.verdict for row in found.rows if row.against == "itself"} == {"not checked"}
+    assert [row.what for row in found.rows if row.against == "spec"] == ["tables", *["turning of q and k"] * 2]
+
+
+def test_frequencies_that_stayed_on_the_meta_device() -> None:
+    model = model_of("llama")
+    rotary_of(model).to("meta")
+    found = diagnose(model)
+    assert found.causes[0] == "frequencies on the meta device"
+
+
+def test_a_model_that_phasor_runs_is_sound() -> None:
+    model = model_of("llama")
+    phasor.patch(model)
+    assert diagnose(model).sound
+    rotary_of(model).to(torch.bfloat16)  # its stand-in forms its tables from the spec
+    assert diagnose(model).sound
+
+
+def test_a_model_loaded_in_half_precision_is_sound() -> None:
+    config = model_of("llama").config
+    found = diagnose(transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16))
+    assert found.sound, str(found)
+
+
+def test_a_tower_is_watched_when_an_image_is_given() -> None:
+    from integrations.models import qwen2_vl
+
+    model, inputs = qwen2_vl()
+    seen = {row.path: row for row in diagnose(model, inputs).rows if row.path.startswith("model.visual.blocks")}
+    assert {row.verdict for row in seen.values()} == {"sound"}
+    assert all(row.says == "" for row in seen.values())  # not of its function alone
+
+
+def test_a_diagnosis_says_the_verdict_first_and_is_plain_data() -> None:
+    with damaged("llama", "frequencies in bfloat16") as model:
+        found = diagnose(model)
+    lines = str(found).splitlines()
+    assert lines[0].startswith("LlamaForCausalLM: 1 fault in 14 checks: frequencies rounded to bfloat16")
+    assert lines[1].startswith("fault: model.rotary_emb: tables (cos and sin differ by")
+    assert "phasor.repair(model)" in lines[2]
+    assert sum(line.startswith("sound: model.layers.0-1.self_attn") for line in lines) == 1
+    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert data["sound"] is False and len(data["checks"]) == len(found.rows)
+    assert data["checks"][0]["cause"] == "frequencies rounded to bfloat16"

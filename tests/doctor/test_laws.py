@@ -1,0 +1,166 @@
+"""The laws alone: which faults a model shows of itself, without a reference; and what they say of a black box."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from phasor import RotarySpec, Rotation, apply_rotary_qk, diagnose
+from phasor.doctor.laws import LAWS, batched, cached, chunked, packed, shift
+from phasor.doctor.subject import BlackBox
+from phasor.doctor.trial import Trial
+
+WORDS, WIDTH = 32, 16
+
+
+def attention_of(turn: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> Callable[[Tensor, Tensor], Tensor]:
+    """One causal layer of attention with made-up weights, whose q and k ``[B, 1, S, D]`` are turned by ``turn``."""
+    made = torch.Generator().manual_seed(0)
+    embed, wq, wk, wv = (torch.randn(n, WIDTH, generator=made) for n in (WORDS, WIDTH, WIDTH, WIDTH))
+
+    def logits(tokens: Tensor, positions: Tensor) -> Tensor:
+        x = embed[tokens]
+        q, k = turn((x @ wq / 4)[:, None], (x @ wk / 4)[:, None], positions)
+        v = (x @ wv / 4)[:, None]
+        seen = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        out: Tensor = seen[:, 0] @ embed.T
+        return out
+
+    return logits
+
+
+def rotated(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    return apply_rotary_qk(q, k, Rotation.at(RotarySpec(head_dim=WIDTH), positions))
+
+
+def k_only(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    return q, rotated(q, k, positions)[1]
+
+
+def by_length(q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """As dynamic NTK does: the longest position of a call decides for all of its tokens."""
+    base = 10_000.0 * max(1.0, positions.max().item() / 16)
+    return apply_rotary_qk(q, k, Rotation.at(RotarySpec(head_dim=WIDTH, base=base), positions))
+
+
+def trial(turn: Any) -> Trial:
+    tokens = torch.randint(WORDS, (2, 24), generator=torch.Generator().manual_seed(1))
+    return Trial(BlackBox(attention_of(turn)), tokens)
+
+
+def test_a_right_rotation_keeps_every_law_that_can_be_asked() -> None:
+    rows = [law(trial(rotated)) for law in LAWS]
+    assert {row.verdict for row in rows} == {"sound", "not checked"}
+    assert shift(trial(rotated)).verdict == batched(trial(rotated)).verdict == "sound"
+    assert cached(trial(rotated)).says == "logits keeps no cache that could be given"
+
+
+def test_only_k_turned_shows_when_a_text_is_moved() -> None:
+    row = shift(trial(k_only))
+    assert (row.verdict, row.cause, row.position) == ("fault", "not shift of all positions", 1.0)
+    assert row.size is not None and row.size > 0.1
+    assert batched(trial(k_only)).verdict == "sound"  # it is wrong alone and in a batch alike
+
+
+def test_frequencies_by_length_show_beside_a_longer_text() -> None:
+    row = batched(trial(by_length))
+    assert (row.verdict, row.position) == ("fault", 1.0)
+
+
+def test_what_an_encoding_does_by_design_is_no_fault() -> None:
+    tokens = trial(by_length).tokens
+    meant = Trial(BlackBox(attention_of(by_length)), tokens, by_design="base follows the length", threshold=16)
+    row = batched(meant)
+    assert (row.verdict, row.says) == ("by design", "base follows the length")
+    inside = Trial(BlackBox(attention_of(k_only)), tokens, by_design="base follows the length", threshold=5000)
+    assert shift(inside).verdict == "fault"  # below its threshold the excuse does not hold
+
+
+def test_positions_that_move_nothing_are_no_proof() -> None:
+    row = shift(trial(lambda q, k, positions: (q, k)))
+    assert row.verdict == "not checked" and row.says.startswith("all positions stretched move the logits by 0")
+
+
+def test_a_black_box_by_the_public_name() -> None:
+    assert diagnose(attention_of(rotated)).sound
+    found = diagnose(attention_of(k_only), torch.arange(24).reshape(2, 12))
+    assert found.causes == ("not shift of all positions",) and found.exit_code == 1
+
+
+def test_a_trial_of_logits_in_half_precision_allows_for_its_rounding() -> None:
+    half = Trial(BlackBox(lambda t, p: attention_of(rotated)(t, p).bfloat16()), trial(rotated).tokens)
+    assert shift(half).verdict == "sound"
+    assert 16 * 2**-7 * half.scale <= half.allowed <= 32 * 2**-7 * half.scale
+    assert shift(Trial(BlackBox(lambda t, p: attention_of(k_only)(t, p).bfloat16()), half.tokens)).verdict == "fault"
+
+
+# --- a transformers model: the faults of which four laws show six of nine -------------------------------------------
+
+transformers = pytest.importorskip("transformers")
+
+
+def llama(**rope: Any) -> Any:
+    from .families import SIZES
+
+    torch.manual_seed(0)
+    rope = {"rope_type": "default", "rope_theta": 10_000.0, **rope}
+    config = transformers.LlamaConfig(**{**SIZES, "max_position_embeddings": 256}, rope_parameters=rope)
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+LONG = {
+    "rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0 + i for i in range(8)],
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+
+
+def put(kind: str) -> Callable[[Any, pytest.MonkeyPatch], None]:
+    from .faults import FAULTS
+
+    return FAULTS[kind].put
+
+
+# name -> (model, the fault that is put into it, how the laws alone judge it)
+TABLE: dict[str, tuple[dict[str, Any], str, str]] = {
+    "healthy": ({}, "", "sound"),
+    "dynamic NTK": ({"rope_type": "dynamic", "factor": 4.0}, "", "by design"),
+    "LongRoPE over its threshold": (LONG, "", "by design"),
+    "rotary on k only": ({}, "k only", "fault"),
+    "sign of k flipped": ({}, "sign of k", "fault"),
+    "positions restart in each call": ({}, "positions restart with the cache", "fault"),
+    "cos, sin and product in bfloat16": ({}, "product in bfloat16", "fault"),
+    "inv_freq rounded to bfloat16": ({}, "frequencies in float16", "sound"),
+    "garbage inv_freq": ({}, "garbage frequencies", "fault"),  # angles so large are rounded to whole turns
+    "layout swapped": ({}, "layout swapped", "sound"),
+}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_seven_of_nine_show_without_a_reference_and_all_with_the_spec(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rope, kind, alone = TABLE[name]
+    model = llama(**rope)
+    if kind:
+        put(kind)(model, monkeypatch)
+    found = diagnose(model)
+    verdicts = {row.verdict for row in found.rows if row.against == "itself"}
+    told = next(word for word in ("fault", "by design", "sound") if word in verdicts)
+    assert told == alone, str(found)
+    assert found.exit_code == (1 if kind else 0), str(found)
+    assert not kind or any(row.against == "spec" for row in found.faults)
+
+
+def test_the_cache_is_told_by_the_calls_that_use_it() -> None:
+    from phasor.doctor.running import Running
+
+    model = llama()
+    put("positions restart with the cache")(model, pytest.MonkeyPatch())
+    tokens = torch.randint(3, 96, (2, 24), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        subject = Trial(Running(model), tokens)
+        verdicts = {law.__name__: law(subject).verdict for law in (shift, cached, chunked, packed)}
+        assert verdicts == {"shift": "sound", "cached": "fault", "chunked": "fault", "packed": "sound"}
+        assert (cached(subject).position, chunked(subject).position) == (12.0, 8.0)
