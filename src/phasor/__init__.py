@@ -28,7 +28,7 @@ from .spec import RotarySpec
 
 if TYPE_CHECKING:
     from .configs import ModelRotary, read_config, read_parts, read_rule, write_config
-    from .doctor import diagnose
+    from .doctor import diagnose, repair
     from .integrations import patch, unpatch
     from .planner import plan
 
@@ -37,7 +37,7 @@ LATER = {
     **dict.fromkeys(("ModelRotary", "read_config", "read_parts", "read_rule", "write_config"), "configs"),
     **dict.fromkeys(("patch", "unpatch"), "integrations"),
     "plan": "planner",
-    "diagnose": "doctor",
+    **dict.fromkeys(("diagnose", "repair"), "doctor"),
 }
 
 try:
@@ -85,6 +85,7 @@ __all__ = [
     "read_config",
     "read_parts",
     "read_rule",
+    "repair",
     "rotate",
     "scaling",
     "temperature",

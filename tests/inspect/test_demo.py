@@ -48,6 +48,16 @@ def test_the_index_shows_every_model_and_every_picture_exists(out):
     assert "$" not in page
 
 
+def test_the_demo_ends_with_a_model_made_sick_and_healed(out):
+    pytest.importorskip("transformers")
+    found = json.loads((out / "results.json").read_text())["doctor"]
+    assert found == {"causes": ["frequencies rounded to bfloat16"], "mended": 2, "sound": True, "bit_equal": True}
+    index = (out / "index.html").read_text()
+    for name, says in (("sick", "frequencies rounded to bfloat16"), ("healed", "formed anew from the config")):
+        assert f'href="doctor/{name}.html"' in index
+        assert says in (out / "doctor" / f"{name}.html").read_text()
+
+
 def test_relative_law_would_notice_a_broken_rotation():
     # 1000 rad per token leaves nothing of float32 angles at a million; exact ones do not care
     law = relative_law(RotarySpec(head_dim=2, frequencies=(1000.0,)), heads=2, kv_heads=1, maximum=4096)

@@ -27,12 +27,18 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "olmo2": ("Olmo2Config", {}),  # tables in float32
 }
 
+# Others, for what the families above do not have.
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "phi3": ("Phi3Config", {"original_max_position_embeddings": 256}),
+    "gptj": ("GPTJConfig", {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}),  # tables in every layer
+}
+
 
 def causal(family: str, **changes: Any) -> Any:
     """A causal language model with random weights, in evaluation mode."""
     import transformers
 
-    name, more = FAMILIES[family]
+    name, more = (FAMILIES | OTHERS)[family]
     options = {k: changes.pop(k) for k in ("attn_implementation", "dtype") if k in changes}
     config = getattr(transformers, name)(**{**SIZES, **more, **changes})
     torch.manual_seed(1)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from . import bench, convert, demo, detect, golden, inspect, lab, ner, plan
+from . import bench, convert, demo, detect, doctor, golden, inspect, lab, ner, plan
 
 
 def _version(asked: bool) -> None:
@@ -37,6 +37,7 @@ app.command("demo")(demo.demo)
 app.command("bench")(bench.bench)
 app.command("convert")(convert.convert)
 app.command("detect")(detect.detect)
+app.command("doctor")(doctor.doctor)
 app.add_typer(lab.app, name="lab")
 app.add_typer(ner.app, name="ner")
 app.command("golden")(golden.golden)

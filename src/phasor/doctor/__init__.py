@@ -1,6 +1,8 @@
 """Is the position encoding of a model right, in the model as it runs, and if not, why."""
 
 from .diagnose import diagnose
+from .mended import Mended, RepairReport
+from .repair import repair
 from .report import Check, Diagnosis
 
-__all__ = ["Check", "Diagnosis", "diagnose"]
+__all__ = ["Check", "Diagnosis", "Mended", "RepairReport", "diagnose", "repair"]

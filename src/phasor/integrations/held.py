@@ -19,12 +19,14 @@ NAMES = ("embed_positions", "weight")
 class HeldTable:
     """Methods for a module that keeps all sines before all cosines, ``[length, 2 pairs]``, under ``name``.
 
-    The table is formed once, by the spec; the module's own tensor says only on which device and in which dtype.
+    The table is formed once, by the spec; the module's own tensor says only on which device and in which dtype, and
+    not even that where it was rounded: then ``dtype`` does.
     """
 
     tables: Tables
     name: str
     length: int
+    dtype: torch.dtype | None = None
 
     def table(self) -> Tensor:
         cos, sin = self.tables.at(torch.zeros(1), torch.arange(self.length))
@@ -34,7 +36,8 @@ class HeldTable:
         table = self.table()
 
         def held(module: nn.Module) -> Tensor:
-            return table.to(held_by(module, self.name))
+            own = held_by(module, self.name)
+            return table.to(own.device, self.dtype or own.dtype)
 
         return {self.name: property(held)}
 
@@ -69,8 +72,10 @@ def held_tables(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
     return found
 
 
-def compare_held(own: Tensor, name: str, specs: Sequence[RotarySpec]) -> tuple[HeldTable | None, Agreement]:
-    """The table out of ``specs`` that agrees best with a module's own."""
+def compare_held(module: nn.Module, name: str, specs: Sequence[RotarySpec]) -> tuple[HeldTable | None, Agreement]:
+    """The table out of ``specs`` that agrees best with a module's own, rounded if it is stored so with the weights."""
+    own = held_by(module, name)
+    dtype = torch.float32 if own.dtype.itemsize == 2 and name in module._buffers else own.dtype
     fitting = (spec for spec in specs if spec.axes.count == 1 and 2 * spec.pairs == own.shape[-1])
     made = (HeldTable(Tables(spec, "half", rounded=False), name, len(own)) for spec in fitting)
-    return best_of((table, Agreement.of(own, table.table().to(own.dtype))) for table in made)
+    return best_of((table, Agreement.of(own, table.table().to(dtype))) for table in made)

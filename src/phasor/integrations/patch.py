@@ -8,8 +8,10 @@ from torch import nn
 from ..checks import flag
 from ..kernels import check_name
 from ..spec import Angles
+from .damage import keepers
 from .find import callers, rotary_modules, turning_methods
 from .held import held_tables
+from .mend import mend
 from .plan import Plan
 from .plan_own import plan_counted, plan_held, plan_method
 from .report import PatchReport
@@ -24,7 +26,9 @@ def patch(
     For every rotary module the spec is read from the model's config, and what phasor makes of it is compared with what
     the module itself returns: at positions from 0 to 131071, in float32, in bfloat16 and in the model's dtype. For
     every attention module, what phasor does to random q and k is compared with what the function that it calls does.
-    Only what agrees, bit for bit or within rounding, is replaced; the report says what, and why not the rest.
+    Only what agrees, bit for bit or within rounding, is replaced; the report says what, and why not the rest. A module
+    whose frequencies or tables were rounded (``.to(torch.bfloat16)``) or never filled (``to_empty``) is compared as it
+    would be with those of its config, and taken over; its row says so. `phasor.repair` mends the model itself.
 
     ``angles="float32"`` keeps the model's own angles, so its logits stay what they were. ``"exact"`` replaces them by
     exact ones; the report then says how far the logits of ``compare`` move (token ids, or a dictionary of keyword
@@ -73,15 +77,19 @@ def patch(
 def unpatch(model: nn.Module) -> None:
     """Undo `patch`: every module has its own class again, and is otherwise what it is now (weights, device, dtype).
 
+    Frequencies and tables that were rounded or never filled, which phasor did not need, are formed anew, so the model
+    is sound without it.
+
     Raises ``ValueError`` for a model that is not patched.
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be a torch module that was patched, got {type(model).__name__}")
-    patched = [(module, before) for module in model.modules() if (before := original(module)) is not None]
+    patched = {path: (m, before) for path, m in model.named_modules() if (before := original(m)) is not None}
     if not patched:
         raise ValueError(f"model must be patched to be unpatched, and no module of this {type(model).__name__} is")
-    for module, before in patched:
+    for module, before in patched.values():
         module.__class__ = before
+    mend(model, [path for path in keepers(model) if path in patched])
 
 
 def _planned(model: nn.Module, angles: Angles, kernel: str) -> Plan:

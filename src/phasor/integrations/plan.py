@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -17,10 +18,12 @@ from .compare import NEAR_AND_FAR, Found, compare_tables
 from .compare_turning import compare_turning, parameters_of
 from .find import Caller, nearest, part_of, taken
 from .fuse import FusedModule, Fusion, try_fusing
+from .mend import compare_mended
 from .norms import LeftNorm
 from .report import Row
 from .tables import Form, RotaryModule, Tables
 from .turning import TurningModule
+from .twin import Twins
 
 # First parameter -> the form of the tables that such a function is always given.
 OWN_FORM: dict[str, Form] = {"tensor": "half", "sinusoidal_pos": "half", "xq": "complex", "query": "complex"}
@@ -44,6 +47,7 @@ class Plan:
     def __post_init__(self) -> None:
         self.config: Any = self.model.config
         self.parts = read_parts(self.config)
+        self.twins = Twins(self.model)
         own = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
         self.dtypes = tuple(dict.fromkeys((torch.float32, torch.bfloat16, own)))
 
@@ -59,16 +63,17 @@ class Plan:
             row = Row(path, "tables" if layer_type is None else f"tables: {layer_type}", reason=reason)
             if probe is not None and not reason:
                 own = of_kind(layer_type, models, forward)
-                found, agreement = compare_tables(probe, layer_type, own, self.dtypes)
+                compare = partial(compare_tables, layer_type=layer_type, specs=own, dtypes=self.dtypes)
+                (found, agreement), was = compare_mended(self.twins, path, module, probe, compare)
                 row = replace(row, reason=_disagreement(probe, found, agreement, own))
                 if found is not None:
-                    row = replace(row, spec=found.spec.describe(), agreement=str(agreement))
+                    row = replace(row, spec=found.spec.describe(), agreement=f"{agreement}{was}")
                 if found is not None and row.replaced:
                     self.tables[path].append(found)
-                    row = replace(row, reason=_stateful(found))
+                    row = replace(row, reason=_stateful(found, was))
                 if found is not None and row.replaced:
                     agreed.append((layer_type, self.chosen(found)))
-                    row = replace(row, kernel="Rotation.at", agreement=f"{agreement}{self.moved(found)}")
+                    row = replace(row, kernel="Rotation.at", agreement=f"{agreement}{was}{self.moved(found)}")
             self.rows.append(row)
         if agreed:
             self.recipes[module] = RotaryModule(tuple(agreed))
@@ -201,10 +206,12 @@ def of_kind(layer_type: str | None, models: Sequence[ModelRotary], specs: list[R
     return [spec for spec in specs if spec in chosen] or specs
 
 
-def _stateful(tables: Tables) -> str:
+def _stateful(tables: Tables, was: str) -> str:
     scaling = tables.spec.scaling
     if scaling is not None and scaling.length_dependent and not scaling.two_regimes:
-        return "its frequencies depend on the lengths of earlier calls, which the model's module keeps (dynamic NTK)"
+        way_out = f"{was}: call phasor.repair(model)" if was else ""
+        kept = "its frequencies depend on the lengths of earlier calls, which the model's module keeps (dynamic NTK)"
+        return f"{kept}{way_out}"
     return ""
 
 

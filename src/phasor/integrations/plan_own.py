@@ -1,15 +1,17 @@
 """Plans for what models do in ways of their own: tokens they count, methods that turn, tables they keep."""
 
 from dataclasses import replace
+from functools import partial
 
+import torch
 from torch import nn
 
-from .agreement import NONE
 from .calls import CALLS
 from .compare_turning import compare_method, parameters_of
 from .counted import CountedModule, compare_counted, counts_of
 from .find import nearest, taken
 from .held import Together, compare_held, held_by
+from .mend import compare_mended
 from .plan import NOT_AGREED, UNLIKE, Plan, probe_of, specs_of
 from .report import Row
 from .turning import TurningMethod
@@ -24,12 +26,15 @@ def plan_counted(plan: Plan, path: str, module: nn.Module) -> bool:
     if reason or taken(module, ["forward"]):
         return False
     probe, _ = probe_of(module)
-    found, agreement = compare_counted(probe, counts, specs_of(models), plan.dtypes) if probe else (None, NONE)
+    if probe is None:
+        return False
+    compare = partial(compare_counted, counts=counts, specs=specs_of(models), dtypes=plan.dtypes)
+    (found, agreement), was = compare_mended(plan.twins, path, module, probe, compare)
     if found is None or not agreement.close:
         return False
     plan.tables[path] = [found]
     plan.recipes[module] = CountedModule(plan.chosen(found), counts)
-    told = f"{agreement}{plan.moved(found)}"
+    told = f"{agreement}{was}{plan.moved(found)}"
     plan.rows.append(Row(path, "tables", spec=found.spec.describe(), agreement=told, kernel="Rotation.at"))
     return True
 
@@ -60,12 +65,15 @@ def plan_held(plan: Plan, path: str, module: nn.Module, name: str) -> None:
     models, _ = plan.reading(module)
     own = held_by(module, name)
     probe, _ = probe_of(module) if own.is_meta else (module, "")
-    found, agreement = compare_held(held_by(probe, name), name, specs_of(models)) if probe else (None, NONE)
+    if probe is None:
+        return
+    compare = partial(compare_held, name=name, specs=specs_of(models))
+    (found, agreement), was = compare_mended(plan.twins, path, module, probe, compare)
     if found is None or not agreement.close:
         return
-    told = f"{agreement}{plan.moved(found.tables)}"
+    told = f"{agreement}{was}{plan.moved(found.tables)}"
     spec = found.tables.spec.describe()
     plan.rows.append(Row(path, f"tables: {name}", spec=spec, agreement=told, kernel="Rotation.at"))
-    recipe = replace(found, tables=plan.chosen(found.tables))
+    recipe = replace(found, tables=plan.chosen(found.tables), dtype=torch.float32 if was else None)
     before = plan.recipes.get(module)
     plan.recipes[module] = recipe if before is None else Together((before, recipe))

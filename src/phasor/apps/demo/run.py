@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -14,6 +15,7 @@ from ...configs import ModelRotary, read_config
 from ...inspect import SpecFacts, model_facts, page, to_dict
 from ...inspect.figures import caption, save_figures
 from ..lab import quick
+from .healing import MADE_SICK, healing
 from .law import FAR, NEAR, LawResult, relative_law
 from .speed import rotation_times
 
@@ -23,11 +25,17 @@ _LAB_LINK = (
     '<a href="lab/report.html">the report</a>.</p>'
 )
 
+_DOCTOR_LINK = (
+    "<h2>A model made sick, and healed</h2><p>What the doctor says of a small Llama after one common line of code: "
+    '<a href="doctor/sick.html">sick</a>, <a href="doctor/healed.html">healed</a>.</p>'
+)
+
 
 def run(out: Path, say: Callable[[str], None] = print, *, train: bool = True, progress: bool = True) -> dict[str, Any]:
     """Write pages, figures, ``index.html`` and ``results.json`` into ``out``; returns the measurements.
 
     The index holds all pictures itself, so it can be moved and sent alone.
+    With transformers it ends with the doctor's pages of a small model made sick and healed, in ``doctor``.
     With ``train`` it also trains small models on the standard library's sources and writes their report into ``lab``.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -58,15 +66,23 @@ def run(out: Path, say: Callable[[str], None] = print, *, train: bool = True, pr
     template = Template((files(__package__) / "index.html").read_text(encoding="utf-8"))
     speeds = "".join(f"<li>{html.escape(line)}</li>" for line in _speed_lines(results["rotation_seconds"]))
     heads = "".join(f"<th>{place}</th>" for place in COLUMNS)
-    lab = _LAB_LINK if train else ""
+    doctor = find_spec("transformers") is not None
+    links = (_LAB_LINK if train else "") + (_DOCTOR_LINK if doctor else "")
     index.write_text(
-        template.substitute(places=heads, rows="\n".join(rows), speeds=speeds, lab=lab, sections="\n".join(sections)),
+        template.substitute(
+            places=heads, rows="\n".join(rows), speeds=speeds, links=links, sections="\n".join(sections)
+        ),
         encoding="utf-8",
     )
-    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if train:
         say("\nsmall models trained on 64 bytes at a time; loss at longer contexts, then the rotary one stretched")
         quick(out / "lab", say=say, progress=progress, command="phasor demo")
+    if doctor:
+        say(f"\na small Llama after {MADE_SICK}, and after phasor.repair(model)\n")
+        results["doctor"] = healing(out / "doctor", say)
+    else:
+        say("\nthe doctor's page is left out: it needs transformers (pip install 'phasor[hf]')")
+    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     say(f"open {index.resolve()}")
     return results
 

@@ -1,0 +1,49 @@
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .terminal import show
+
+
+def doctor(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A folder with a config and weights, or a config.json alone.")
+    ],
+    text: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also rank plausible encodings by the loss of the weights on this text."),
+    ] = None,
+    repair: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Write a new folder with what can be mended, and look at that.")
+    ] = None,
+    meta: Annotated[bool, typer.Option("--meta", help="Check the config alone, without loading weights.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the page as one HTML file, with a figure.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Say whether a model's position encoding is right: beside its config, and beside itself; and mend its folder.
+
+    The model is loaded with transformers, from local files, without code of the folder. Exit code 0: nothing is wrong,
+    1: something is, 2: bad input.
+    """
+    from importlib.util import find_spec
+
+    if find_spec("transformers") is None:
+        raise ValueError("doctor needs transformers; install it with: pip install 'phasor[hf]'")
+    if html is not None and find_spec("matplotlib") is None:
+        raise ValueError("--html needs matplotlib; install it with: pip install 'phasor[plots]'")
+    if text is not None and (meta or path.is_file()):
+        raise ValueError("--text runs the weights; name the folder that holds them, without --meta")
+    from ..doctor.visit import visit
+
+    made = visit(path, text=text, repair=repair, meta=meta)
+    if html is not None:
+        from ..doctor.html import html_page
+
+        html.write_text(html_page(made.found, made.curves, made.more), encoding="utf-8")
+    print(json.dumps(made.to_dict(), indent=2)) if as_json else show(str(made))
+    if made.exit_code:
+        raise typer.Exit(made.exit_code)

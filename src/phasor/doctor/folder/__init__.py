@@ -1,0 +1,7 @@
+"""A folder whose config contradicts itself or its weights: what is wrong, and a new folder where it is mended."""
+
+from .examine import Examined, examine
+from .finding import NOT_UNDERSTOOD
+from .writing import write
+
+__all__ = ["NOT_UNDERSTOOD", "Examined", "examine", "write"]

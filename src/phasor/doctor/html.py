@@ -1,0 +1,53 @@
+"""The doctor's page as one HTML file that holds its picture."""
+
+import html
+from base64 import b64encode
+from collections.abc import Sequence
+from importlib.resources import files
+from string import Template
+
+from .differences import Curve
+from .figures import CAPTION, png
+from .page import ordered
+from .report import Check, Diagnosis, merged
+
+
+def html_page(found: Diagnosis, curves: Sequence[Curve], more: Sequence[tuple[str, str]] = ()) -> str:
+    """The page; ``more`` are titles and texts that follow, such as a report of repair. Needs matplotlib."""
+    template = Template((files(__package__) / "page.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        model=html.escape(found.model),
+        state="sound" if found.sound else "fault",
+        verdict=html.escape(found.verdict()),
+        faults="\n".join(_fault(row) for row in merged(found.faults)),
+        figure=_figure(curves),
+        modules="\n".join(f"<tr>{_cells(curve.module, curve.spec)}</tr>" for curve in curves),
+        checks="\n".join(_row(row) for row in ordered(found)),
+        more="\n".join(f"<h2>{html.escape(title)}</h2>\n<pre>{html.escape(text)}</pre>" for title, text in more),
+    )
+
+
+def _figure(curves: Sequence[Curve]) -> str:
+    if not curves:
+        return ""
+    source = f"data:image/png;base64,{b64encode(png(curves)).decode()}"
+    caption = html.escape(CAPTION)
+    return f'<figure><img src="{source}" alt="{caption}"><figcaption>{caption}</figcaption></figure>'
+
+
+def _fault(row: Check) -> str:
+    way_out = f"<br><small>{html.escape(row.way_out)}</small>" if row.way_out else ""
+    return f"<p>{html.escape(row.line().removeprefix('fault: '))}{way_out}</p>"
+
+
+def _row(row: Check) -> str:
+    size = "" if row.size is None else f"{row.size:.2g}"
+    first = [] if row.position is None else [f"position {row.position:.10g}"]
+    first += [] if row.pair is None else [f"pair {row.pair}"]
+    why = " - ".join(filter(None, (row.cause, row.says)))
+    cells = _cells(row.path or "(the model)", row.what, size, ", ".join(first), why)
+    return f'<tr><td class="{row.verdict.replace(" ", "-")}">{row.verdict}</td>{cells}</tr>'
+
+
+def _cells(*texts: str) -> str:
+    return "".join(f"<td>{html.escape(text)}</td>" for text in texts)

@@ -1,0 +1,169 @@
+"""A folder with a config and weights, loaded with transformers; or its config alone, on the meta device."""
+
+import contextlib
+import copy
+import importlib
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..checkpoints.opening import read_json
+from ..checkpoints.words import in_units
+
+BESIDE = 10**9  # what checking a model needs besides its weights
+OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
+INDEX = "model.safetensors.index.json"
+
+
+def load(path: Path, *, meta: bool = False) -> nn.Module:
+    """The model of a folder, in the dtype that it is stored in; with ``meta`` without weights, on the meta device.
+
+    Only files of the folder are read, and no code in it is run. Raises ``ValueError`` for a path that holds no config,
+    weights that are not there or only in part, a config that transformers does not read or that says other sizes than
+    the weights have, and weights that do not fit into the memory that is free.
+    """
+    folder, file = file_of(path)
+    data = read_json(file)
+    if meta:
+        return built(data)
+    _check_memory(weights_of(folder))
+    with _quiet():
+        return _loaded(folder, _class_of(_read(data)))
+
+
+def has_weights(path: Path) -> bool:
+    """Whether there are weights beside the config."""
+    return path.is_dir() and any(path.glob("*.safetensors"))
+
+
+def weights_of(folder: Path) -> list[Path]:
+    """The safetensors files of a folder; ``ValueError`` if there are none, or fewer than its index names."""
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        others = sorted(p.name for p in folder.iterdir() if p.suffix in OTHER_WEIGHTS)
+        found = f"; {others[0]} is no safetensors file: convert it first (phasor convert)" if others else ""
+        raise ValueError(f"{folder}: weights are missing{found or '; check its config alone with --meta'}")
+    index = folder / INDEX
+    named = set(read_json(index).get("weight_map", {}).values()) if index.exists() else set()
+    if missing := sorted(named - {p.name for p in files}):
+        raise ValueError(
+            f"{folder}: {len(missing)} of {len(named)} weight files are missing ({missing[0]}); "
+            "fetch them, or check its config alone with --meta"
+        )
+    return files
+
+
+def file_of(path: Path) -> tuple[Path, Path]:
+    """The folder that a path names, or is in, and its config.json."""
+    folder, file = (path, path / "config.json") if path.is_dir() else (path.parent, path)
+    if not file.is_file():
+        raise ValueError(f"{path}: must be a folder with a config.json, or that file")
+    return folder, file
+
+
+def built(data: dict[str, Any]) -> nn.Module:
+    """The model of a config, without weights, on the meta device; ``ValueError`` if transformers has none."""
+    with _quiet(), torch.device("meta"):
+        config = _read(data)
+        cls = _class_of(config)
+        try:
+            model: nn.Module = cls(config)
+        except Exception as error:
+            raise ValueError(f"{cls.__name__} cannot be built from this config: {_one_line(error)}") from None
+    return model.eval()
+
+
+def _read(data: dict[str, Any]) -> Any:
+    """transformers' own config of this data. It changes what it is given."""
+    import transformers
+
+    model_type = str(data.get("model_type"))
+    if model_type not in transformers.CONFIG_MAPPING:
+        raise ValueError(f"transformers {transformers.__version__} does not know the model type {model_type!r}")
+    try:
+        return transformers.CONFIG_MAPPING[model_type].from_dict(copy.deepcopy(data))
+    except Exception as error:
+        raise ValueError(f"transformers does not read this config: {_one_line(error)}") from None
+
+
+def _class_of(config: Any) -> Any:
+    """The class that the config names, else the one that transformers has for its type."""
+    import transformers
+
+    for name in getattr(config, "architectures", None) or ():
+        if isinstance(found := getattr(transformers, name, None), type):
+            return found
+    auto = importlib.import_module("transformers.models.auto.modeling_auto")
+    for mapping in (auto.MODEL_FOR_CAUSAL_LM_MAPPING, auto.MODEL_MAPPING):
+        if type(config) in mapping:
+            return mapping[type(config)]
+    raise ValueError(f"transformers has no model for a {type(config).__name__}")
+
+
+def _loaded(folder: Path, cls: Any) -> nn.Module:
+    try:
+        model, told = cls.from_pretrained(
+            str(folder), dtype="auto", local_files_only=True, use_safetensors=True, output_loading_info=True
+        )
+    except Exception as error:
+        why = _one_line(error)
+        if "ignore_mismatched_sizes" in why:
+            why = "its weights have other sizes than its config says"
+        raise ValueError(f"{folder}: transformers does not load it: {why}") from None
+    if missing := sorted(told["missing_keys"]):
+        raise ValueError(f"{folder}: weights are missing: {len(missing)} tensors, the first {missing[0]}")
+    loaded: nn.Module = model.eval()
+    return loaded
+
+
+def _check_memory(files: list[Path]) -> None:
+    needed, free = sum(p.stat().st_size for p in files), free_memory()
+    if free is not None and needed + BESIDE > free:
+        raise ValueError(
+            f"{files[0].parent}: its weights take {in_units(needed)}, and {in_units(free)} of memory are free; "
+            "check its config alone with --meta"
+        )
+
+
+def free_memory() -> int | None:
+    """Bytes that can be had without swapping; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        known = dict(line.split(":") for line in lines)
+        return int(known["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' own words and bars."""
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    from transformers.utils import logging as theirs
+
+    shown = theirs.is_progress_bar_enabled()
+    theirs.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+        if shown:
+            theirs.enable_progress_bar()
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

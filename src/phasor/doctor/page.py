@@ -1,0 +1,70 @@
+"""The doctor's page in a terminal: the verdict first, then modules, where they part from their config, all checks."""
+
+from collections.abc import Sequence
+
+from .differences import SHOWN, Curve
+from .report import Check, Diagnosis, merged
+
+ORDER = {"fault": 0, "by design": 1, "not checked": 2, "sound": 3}
+
+
+def page(found: Diagnosis, curves: Sequence[Curve]) -> str:
+    """The whole page as text.
+
+    >>> rows = (Check(path="rotary_emb", what="tables", against="spec", verdict="sound", size=0.0),)
+    >>> curve = Curve("rotary_emb", "all 8 channels, halves, base 10000", (0, 1, 10), (0.0, 0.0, 1e-7))
+    >>> print(page(Diagnosis("LlamaModel", rows), (curve,)))
+    verdict      LlamaModel: sound: no fault in 1 check
+    <BLANKLINE>
+    modules      rotary_emb: all 8 channels, halves, base 10000
+    <BLANKLINE>
+    parting      largest difference of cos and sin from those of the config
+                 position         0      1     10
+                 rotary_emb       0      0  1e-07
+    <BLANKLINE>
+    checks       sound: rotary_emb: tables (values differ by 0)
+    """
+    blocks = {
+        "verdict": [found.verdict()],
+        "faults": _faults(found),
+        "modules": [f"{curve.module}: {curve.spec}" for curve in curves],
+        "parting": parting(curves),
+        "checks": [row.line() for row in ordered(found) if row.verdict != "fault"],
+    }
+    return "\n\n".join(_block(label, lines) for label, lines in blocks.items() if lines)
+
+
+def parting(curves: Sequence[Curve]) -> list[str]:
+    """The table of differences at a few positions."""
+    if not curves:
+        return []
+    places = [p for p in SHOWN if any(p in curve.positions for curve in curves)]
+    width = max(len("position"), *(len(curve.module) for curve in curves))
+    cells = [[f"{p:,}" for p in places]]
+    cells += [[_number(curve.at(p)) if p in curve.positions else "" for p in places] for curve in curves]
+    names = ["position", *(curve.module for curve in curves)]
+    lines = [
+        f"{name:<{width}}  " + " ".join(f"{cell:>6}" for cell in row) for name, row in zip(names, cells, strict=True)
+    ]
+    return ["largest difference of cos and sin from those of the config", *lines]
+
+
+def _number(apart: float) -> str:
+    return "0" if apart == 0 else "none" if apart == float("inf") else f"{apart:.0e}"
+
+
+def _faults(found: Diagnosis) -> list[str]:
+    lines = []
+    for row in merged(found.faults):
+        lines.append(row.line().removeprefix("fault: "))
+        lines += [f"  {row.way_out}"] if row.way_out else []
+    return lines
+
+
+def ordered(found: Diagnosis) -> list[Check]:
+    """All rows, faults first, with those of equal layers as one."""
+    return sorted(merged(found.rows), key=lambda row: ORDER[row.verdict])
+
+
+def _block(label: str, lines: list[str]) -> str:
+    return "\n".join(f"{label if i == 0 else '':<13}{line}" for i, line in enumerate(lines))

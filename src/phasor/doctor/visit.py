@@ -1,0 +1,82 @@
+"""What `phasor doctor` does with a path: look at the folder, mend it where asked, load its model, and look at that."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .diagnose import diagnose
+from .differences import Curve, curves
+from .folder import NOT_UNDERSTOOD, Examined, examine, write
+from .loading import has_weights, load
+from .page import page
+from .report import Check, Diagnosis
+from .text import Ranking, by_text
+
+
+@dataclass(frozen=True)
+class Visit:
+    """``found`` is the diagnosis of what stands in ``path`` after the repair; ``mended`` what was repaired before."""
+
+    path: Path
+    found: Diagnosis
+    curves: tuple[Curve, ...]
+    mended: tuple[str, ...] = ()
+    ranking: Ranking | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0 if nothing is wrong, else 1."""
+        return max(self.found.exit_code, self.ranking.exit_code if self.ranking else 0)
+
+    @property
+    def more(self) -> list[tuple[str, str]]:
+        """Titles and texts besides the diagnosis."""
+        texts = [("repaired", "\n".join(self.mended)), ("by text", str(self.ranking or ""))]
+        return [(title, text) for title, text in texts if text]
+
+    def __str__(self) -> str:
+        blocks = [page(self.found, self.curves)]
+        for title, text in self.more:
+            lines = text.splitlines()
+            blocks.append("\n".join(f"{title if i == 0 else '':<13}{line}".rstrip() for i, line in enumerate(lines)))
+        return "\n\n".join(blocks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        ranking = {} if self.ranking is None else {"by_text": self.ranking.to_dict()}
+        parting = [curve.to_dict() for curve in self.curves]
+        data = {**self.found.to_dict(), "path": str(self.path), "exit_code": self.exit_code}
+        return {**data, "repaired": list(self.mended), "parting": parting, **ranking}
+
+
+def visit(path: Path, *, text: Path | None = None, repair: Path | None = None, meta: bool = False) -> Visit:
+    """Examine a folder and the model in it, repaired into the folder ``repair`` where it can be.
+
+    Raises ``ValueError`` for what cannot be read, loaded or written, in one line.
+    """
+    seen = examine(path)
+    mended: tuple[str, ...] = ()
+    if repair is not None:
+        path, seen, mended = _repaired(seen, repair)
+    try:
+        model = load(path, meta=meta or not has_weights(path))
+    except ValueError as error:
+        if all(finding.cause == NOT_UNDERSTOOD for finding in seen.findings):
+            raise
+        unloaded = Check(what="the model itself", against="itself", verdict="not checked", says=str(error))
+        return Visit(path, Diagnosis(path.name, (*seen.checks, unloaded)), (), mended)
+    found = diagnose(model)
+    found = replace(found, rows=(*seen.checks, *found.rows))
+    ranking = None if text is None else by_text(path, text)
+    return Visit(path, found, curves(model), mended, ranking)
+
+
+def _repaired(seen: Examined, target: Path) -> tuple[Path, Examined, tuple[str, ...]]:
+    if not seen.path.is_dir():
+        raise ValueError(f"--repair writes a whole folder anew; name the folder of {str(seen.path)!r}")
+    lines = tuple(finding.line() for finding in seen.findings)
+    if not seen.mends:
+        told = lines or ("nothing in the folder contradicts anything",)
+        return seen.path, seen, (*told, f"{target} is not written")
+    names = write(seen, target)
+    return target, examine(target), (*lines, f"written: {target}, with other {', '.join(names)}")

@@ -1,0 +1,148 @@
+"""phasor doctor: one page, three exit codes, and one clear line for bad input."""
+
+import json
+import re
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from integrations.sick import emptied, healthy, to_bfloat16
+from phasor.doctor import diagnose, loading
+from phasor.doctor.differences import curves
+from phasor.doctor.html import html_page
+from phasor.doctor.page import page
+
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("models") / "llama"
+    healthy("llama", num_hidden_layers=1).save_pretrained(made)
+    return made
+
+
+def test_a_sound_folder(folder, phasor, tmp_path):
+    code, out, err = phasor("doctor", folder, "--html", tmp_path / "page.html")
+    assert (code, err) == (0, "")
+    assert out.startswith("verdict      LlamaForCausalLM: sound: no fault in ")
+    assert "sound: config.json: consistency" in out and "model.rotary_emb" in out
+    html = (tmp_path / "page.html").read_text()
+    assert 'class="sound">LlamaForCausalLM' in html and "data:image/png;base64," in html
+    assert not re.search(r'(src|href)="(?!data:)', html)  # nothing is fetched from elsewhere
+
+
+def test_json_and_repair(folder, phasor, tmp_path):
+    sick = tmp_path / "sick"
+    shutil.copytree(folder, sick)
+    config = json.loads((sick / "config.json").read_text())
+    (sick / "config.json").write_text(json.dumps(config | {"rope_theta": 1e4}))
+    code, out, _ = phasor("doctor", sick, "--json")
+    told = json.loads(out)
+    assert (code, told["exit_code"], told["sound"]) == (1, 1, False)
+    assert [row["cause"] for row in told["checks"] if row["verdict"] == "fault"] == ["config contradicts itself"]
+    code, out, _ = phasor("doctor", sick, "--repair", tmp_path / "mended")
+    assert code == 0 and out.startswith("verdict      LlamaForCausalLM: sound")
+    assert f"written: {tmp_path / 'mended'}, with other config.json" in out
+    code, out, _ = phasor("doctor", folder, "--repair", tmp_path / "not needed")
+    assert code == 0 and f"{tmp_path / 'not needed'} is not written" in out and not (tmp_path / "not needed").exists()
+
+
+def test_a_config_alone_is_checked_on_the_meta_device(folder, phasor, tmp_path):
+    (tmp_path / "alone").mkdir()
+    shutil.copy(folder / "config.json", tmp_path / "alone" / "config.json")
+    for path in (folder / "config.json", tmp_path / "alone"):
+        code, out, _ = phasor("doctor", path)
+        assert code == 0 and "the model is on the meta device; it is checked against the spec only" in out
+
+
+def _none(tmp_path, folder, monkeypatch):
+    return [tmp_path / "nowhere"], "must be a folder with a config.json, or that file"
+
+
+def _no_json(tmp_path, folder, monkeypatch):
+    (tmp_path / "config.json").write_text("{")
+    return [tmp_path], "config.json"
+
+
+def _no_rotary(tmp_path, folder, monkeypatch):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1}))
+    return [tmp_path], "model must have a rotary embedding, and no module of this GPT2LMHeadModel has one"
+
+
+def _unknown(tmp_path, folder, monkeypatch):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "nonsense", "rope_theta": 1e4}))
+    return [tmp_path], "nonsense"
+
+
+def _pickles(tmp_path, folder, monkeypatch):
+    shutil.copytree(folder, tmp_path / "m")
+    (tmp_path / "m" / "model.safetensors").rename(tmp_path / "m" / "pytorch_model.bin")
+    monkeypatch.setattr("phasor.doctor.visit.has_weights", lambda path: True)
+    return [tmp_path / "m"], "weights are missing; pytorch_model.bin is no safetensors file: convert it first"
+
+
+def _tensors(tmp_path, folder, monkeypatch):
+    shutil.copytree(folder, tmp_path / "m")
+    file = tmp_path / "m" / "model.safetensors"
+    save_file({n: t for n, t in load_file(file).items() if "layers" not in n}, file, metadata={"format": "pt"})
+    return [tmp_path / "m"], "weights are missing: 9 tensors, the first model.layers.0.input_layernorm.weight"
+
+
+def _shards(tmp_path, folder, monkeypatch):
+    shutil.copytree(folder, tmp_path / "m")
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-00002.safetensors"}}
+    (tmp_path / "m" / loading.INDEX).write_text(json.dumps(index))
+    return [tmp_path / "m"], "1 of 2 weight files are missing (model-00002.safetensors); fetch them"
+
+
+def _too_big(tmp_path, folder, monkeypatch):
+    monkeypatch.setattr(loading, "free_memory", lambda: 900_000_000)
+    return [folder], "900 MB of memory are free; check its config alone with --meta"
+
+
+def _text_without_weights(tmp_path, folder, monkeypatch):
+    return [folder / "config.json", "--text", tmp_path / "book.txt"], "--text runs the weights; name the folder"
+
+
+BAD = [_none, _no_json, _no_rotary, _unknown, _pickles, _tensors, _shards, _too_big, _text_without_weights]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_bad_input_gets_one_line(bad, folder, phasor, tmp_path, monkeypatch):
+    arguments, says = bad(tmp_path, folder, monkeypatch)
+    code, out, err = phasor("doctor", *arguments)
+    assert code == 2 and out == ""
+    assert says in err and err.count("\n") == 1, err
+
+
+def test_a_model_that_does_not_fit_is_checked_without_weights(folder, phasor, monkeypatch):
+    monkeypatch.setattr(loading, "free_memory", lambda: 900_000_000)
+    code, out, _ = phasor("doctor", folder, "--meta")
+    assert code == 0 and "checked against the spec only" in out
+
+
+def test_the_page_of_a_damaged_model():
+    model = to_bfloat16(healthy("gemma3"))
+    told = curves(model)
+    text = page(diagnose(model), told)
+    assert text.splitlines()[0].endswith("frequencies rounded to bfloat16")
+    full, sliding = told
+    assert (full.module, sliding.module) == (
+        "model.rotary_emb: full_attention",
+        "model.rotary_emb: sliding_attention",
+    )
+    # half a step of bfloat16 at 0.32, the second of the 8 frequencies of base 10000, is 2**-10
+    assert 0 < sliding.at(1) < 2**-9 and sliding.at(0) == 0
+    assert sliding.at(100_000) > 0.5
+    html = html_page(diagnose(model), told)
+    assert 'class="fault">Gemma3ForCausalLM' in html and "data:image/png" in html
+
+
+def test_curves_of_a_sound_model_and_of_one_that_was_never_filled():
+    assert {max(curve.apart) for curve in curves(healthy("deepseek_v3, yarn"))} == {0.0}
+    (curve,) = curves(emptied(healthy("llama"), float("nan")))
+    assert set(curve.apart) == {float("inf")} and curve.to_dict()["apart"][0] == "inf"
+    assert torch.tensor(curve.positions).diff().min() > 0
