@@ -136,7 +136,7 @@ MUTANTS = [
     Mutant("tables: positions through bfloat16", "tables.py", "else positions.to(torch.int64)", "else positions.to(torch.bfloat16).to(torch.int64)", "test_precision"),
     Mutant("tables: float64 in float32", "tables.py", "torch.float64 if dtype == torch.float64 else torch.float32", "torch.float32", "test_precision"),
     Mutant("tables: factor on cos only", "tables.py", "cos * factor, sin * factor", "cos * factor, sin", LAWS),
-    Mutant("tables: exact ones in the activation's dtype", "tables.py", '        if spec.angles == "exact":\n            return cos, sin\n', "", "test_precision"),
+    Mutant("tables: exact ones in the activation's dtype", "tables.py", '        if spec.angles == "exact":\n            return _as_one(cos, sin)\n', "", "test_precision"),
     Mutant("tables: rounded ones not widened", "tables.py", 'if spec.tables == "rounded":', 'if spec.tables == "none":', "test_apply"),
     Mutant("rotation: inverse is identity", "planes.py", "(self.cos, -self.sin) if shrink == 1", "(self.cos, self.sin) if shrink == 1", LAWS),
     Mutant("rotation: inverse keeps the factor", "planes.py", "self.magnitude**-2", "self.magnitude**0", LAWS),
@@ -169,7 +169,7 @@ MUTANTS = [
     Mutant("eager: blocks as one", "kernels/eager.py", "cos, sin = layout.per_block(cos), layout.per_block(sin)", "pass", "test_kernels"),
     Mutant("eager: permuted ignored", "kernels/eager.py", "layout.written().views(y)", "layout.views(y)", "test_kernels"),
     Mutant("eager: backward reads the wrong layout", "kernels/eager.py", "ctx.layout.transposed()", "ctx.layout", "test_kernels"),
-    Mutant("eager: whole rows for every layout", "kernels/eager.py", "if in_cache and layout.plain and not learns", "if in_cache and not learns", "test_kernels"),
+    Mutant("eager: whole rows for every layout", "kernels/eager.py", "if not rotation.layout.plain:", "if False:", "test_kernels"),
     Mutant("alternating: order ignored", "axes/alternating.py", "self.order[p % self.count] for p", "p % self.count for p", "test_factors"),
     Mutant("alternating: one ladder", "axes/alternating.py", "(p // self.count, pairs // self.count)", "(p, pairs)", "test_factors"),
     Mutant("listed: rungs ignored", "axes/listed.py", "super().rung_of_pair(pairs) if self.rung is None else self.rung", "super().rung_of_pair(pairs)", "test_factors"),
@@ -189,7 +189,7 @@ MUTANTS = [
     Mutant("eager: backward forgets the transpose", "kernels/eager.py", "(grad, cos, -sin,", "(grad, cos, sin,", "test_gradients"),
     Mutant("eager: wrong rest", "kernels/eager.py", "y[..., layout.passing] = x[..., layout.passing]", "y[..., layout.passing] = x[..., layout.turning][..., : y[..., layout.passing].shape[-1]]", "test_kernels"),
     Mutant("eager: writes to x", "kernels/eager.py", "y = torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)", "y = x", "test_kernels"),
-    Mutant("eager: gradient lost", "kernels/eager.py", "learns = x.requires_grad and torch.is_grad_enabled()", "learns = x.requires_grad and not torch.is_grad_enabled()", "test_kernels"),
+    Mutant("eager: gradient lost", "kernels/eager.py", "learns, layout = _learns(x, None), rotation.layout", "learns, layout = False, rotation.layout", "test_kernels"),
     Mutant("eager: whole rows swap the sign", "planes.py", "torch.cat((-self.sin, self.sin), -1)", "torch.cat((self.sin, -self.sin), -1)", "test_kernels"),
     Mutant("apply: head width not compared", "apply/fit.py", "if shape[-1] != layout.head_dim:", "if shape[-1] < 0:", "test_errors_of_use"),
     Mutant("phase: caller's decimal context", "phase.py", "localcontext(Context(prec=PRECISION))", "localcontext(prec=PRECISION)", "test_precision"),
@@ -210,14 +210,14 @@ MUTANTS = [
     Mutant("outputs: overlap by ranges", "apply/outputs.py", "if a.dtype != b.dtype or", "if True or", "test_outputs"),
     Mutant("choice: a named kernel is swapped", "kernels/__init__.py", '            if name != "auto":\n', "            if False:\n", "test_kernel_choice"),
     Mutant("choice: variable ignored", "kernels/__init__.py", 'name = CHOSEN if name == "auto" else name', "pass", "test_kernel_choice"),
-    Mutant("choice: blocks on every device", "kernels/eager.py", "        if not q.is_cpu:\n", "        if False:\n", "test_launches"),
+    Mutant("choice: blocks on every device", "kernels/eager.py", "(x.numel() <= 2 * BLOCK or not x.is_cpu)", "x.numel() <= 2 * BLOCK", "test_launches"),
     Mutant("orders: batch before tokens in sbhd", "kernels/base.py", "return cos.transpose(-4, -3), sin.transpose(-4, -3)", "return cos, sin", "test_formats"),
     Mutant("orders: keys by the queries' tokens", "apply/calls.py", "_turn(k, None, k_angles,", "_turn(k, None, angles,", "test_formats"),
     Mutant("packed projection: values turn", "apply/packed.py", "turning, heads = 2 * qkv.shape[-2],", "turning, heads = 3 * qkv.shape[-2],", "test_formats"),
     # apply
     Mutant("apply: any batch fits", "apply/fit.py", "ours in (1, theirs)", "ours or theirs", "test_errors_of_use"),
     Mutant("apply: rotation longer than the batch", "apply/fit.py", "len(leading) <= len(batch) and all(", "all(", "test_errors_of_use"),
-    Mutant("apply: outputs exchanged", "kernels/eager.py", "both.narrow(order.heads, of_q, of_k)", "both.narrow(order.heads, 0, of_k)", "test_kernels"),
+    Mutant("apply: outputs exchanged", "kernels/eager.py", "both.split((q.shape[order.heads], k.shape[order.heads])", "both.split((k.shape[order.heads], q.shape[order.heads])", "test_kernels"),
     Mutant("apply: heads not compared", "apply/fit.py", "if leading[-1] != heads:", "if False:", "test_errors_of_use"),
     Mutant("apply: functorch meets the eager kernel", "tracing.py", "        or torch._C._are_functorch_transforms_active()\n", "", "test_gradients"),
     Mutant("apply: forward mode meets the eager kernel", "tracing.py", "        or forward_ad._current_level >= 0\n", "", "test_gradients"),
@@ -371,6 +371,10 @@ def try_mutant(mutant: Mutant, folders: SimpleQueue) -> bool:
     return bool(code)
 
 
+def all_mutants() -> list[Mutant]:
+    return [*MUTANTS, *(Mutant(*edit) for edit in EDITS)]
+
+
 def check_edits(mutants: Sequence[Mutant]) -> None:
     for mutant in mutants:
         text = (ROOT / "src" / "phasor" / mutant.file).read_text(encoding="utf-8")
@@ -379,9 +383,7 @@ def check_edits(mutants: Sequence[Mutant]) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    mutants = [
-        m for m in (*MUTANTS, *(Mutant(*edit) for edit in EDITS)) if not words or any(word in m.name for word in words)
-    ]
+    mutants = [m for m in all_mutants() if not words or any(word in m.name for word in words)]
     check_edits(mutants)
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
