@@ -1,11 +1,14 @@
 """What a stretch costs on short prompts, against formulas of the models' papers and code."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from phasor import read_config
+from phasor.engines import read_as
 from phasor.planner.cost import costs
+from phasor.planner.proof import difference
 
 DEEPSEEK = {
     "model_type": "deepseek_v3", "num_hidden_layers": 1, "num_attention_heads": 2, "qk_rope_head_dim": 64,
@@ -16,6 +19,19 @@ DEEPSEEK = {
 def stretched(factor: float, **more: float):
     rope = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": 4096, **more}
     return read_config({**DEEPSEEK, "max_position_embeddings": int(4096 * factor), "rope_scaling": rope})
+
+
+def test_the_factor_on_the_softmax_is_part_of_the_proof():
+    rope = {"type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, "mscale": 1.0}
+    config = {**DEEPSEEK, "max_position_embeddings": 163_840, "rope_scaling": {**rope, "mscale_all_dim": 1.0}}
+    for engine in ("transformers", "vllm", "sglang", "llama.cpp", "exllamav3", "mlx-lm", "tensorrt-llm"):
+        reading = read_as(config, engine)
+        assert difference(read_config(config), reading, 163_840) == ""
+        assert reading.model.softmax_factor == pytest.approx((0.1 * math.log(40) + 1) ** 2, rel=1e-9)
+        other = replace(reading, model=replace(reading.model, softmax_factor=1.0))
+        assert "the factor on the softmax would be 1, and 1.87385 is wanted" in difference(
+            reading.model, other, 163_840
+        )
 
 
 def test_the_factor_on_the_softmax_counts():

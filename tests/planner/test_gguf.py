@@ -15,7 +15,7 @@ from phasor.engines.llama_cpp import LlamaCpp
 from phasor.planner.choose import choose
 from phasor.planner.proof import difference, prove
 
-from .test_table import length_of
+from .test_table import CELLS, STRETCH, length_of
 from .test_traps import CLEAN
 
 FACTORS = {"rope_freqs": "freqs", "rope_factors_long": "long", "rope_factors_short": "short"}
@@ -61,6 +61,7 @@ def test_through_a_file(shared_data: Path, tmp_path: Path, name: str) -> None:
     wanted = choose(seen, length).wanted
     settings, _, refused = prove(LlamaCpp(), seen, wanted, length)
     write(tmp_path / "old.gguf", meta)
+    assert (settings is not None) == (CELLS[name]["llama.cpp"][STRETCH.index(4)] == "p"), refused
     if settings is None:
         assert len(refused) > 20
         reading = LlamaCpp().read_file(seen, read(tmp_path / "old.gguf", meta), {}, [])
