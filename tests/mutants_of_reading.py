@@ -36,7 +36,7 @@ EDITS = [
     ("sizes: no size is too large", "reading/keys.py", "    if value > most:\n", "    if value > most**9:\n", "tests/configs/test_sizes.py"),
     ("layers: any kind will do", "reading/layers.py", "            if word not in known:\n", "            if word is None:\n", LEAK),
     ("layers: the last stays as it is", "reading/layers.py", "if self.last and words[-1] != self.last:", "if self.last == words[-1]:", LEAK),
-    ("composite: short parts are none", "reading/composite.py", "(inside or key in named or _is_model(key, value))", "inside", LEAK),
+    ("composite: short parts are none", "reading/composite.py", "(inside or is_named(key) or _is_model(key, value))", "inside", LEAK),
     ("composite: parents say nothing", "reading/composite.py", "                return row.parts[key]\n", "                return None\n", LEAK),
     ("configs: defaults around a part", "configs.py", "row.read(name, {**defaults, **data}, prefix", "row.read(name, data, prefix", LEAK),
     ("numbering: slips of rates", "reading/numbering.py", "near(key, SIZES) and part[key] is not None", "False", LEAK),
