@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ...checkpoints.disk import check_room, sync_folder
 from ...checkpoints.formats.safetensors_file import File, write_header
 from ...checkpoints.output import Output, Range, Segment, merged, whole_file
-from ...checkpoints.staging import check_room, sync_folder
 from ...checkpoints.stream import write_segment
 from .examine import Examined
 from .weights import headers
