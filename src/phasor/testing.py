@@ -133,11 +133,11 @@ def assert_positions(
 
 
 def quick_check(model: nn.Module) -> Diagnosis:
-    """For the start of a training run, right where the model is ready: its tables, and four runs of a tiny batch.
+    """For the start of a training run, right where the model is ready: its tables, and six runs of a tiny batch.
 
     The tables of each rotary module are compared with what the config says, which finds garbage after ``to_empty`` and
     meta initialisation, frequencies cast to half precision, and a config that was changed too late; all positions moved
-    by the same number must change no logits. The cost is that of 64 tokens, whatever the model. Returns what it looked
+    by the same number must change no logits. The cost is that of 96 tokens, whatever the model. Returns what it looked
     at, and raises ``AssertionError`` if anything is a fault; `phasor.diagnose` looks at everything. Under FSDP call it
     on all processes. Raises ``ValueError`` for anything but a transformers model with a rotary embedding.
 

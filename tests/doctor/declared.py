@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from .train_readings import MODEL, TRUTHS
+from .train_readings import MODEL, TRUTHS, whole
 
 HERE = Path(__file__).parent / "trained"
 LLAMA = {
@@ -31,7 +31,7 @@ def folder(name: str, changes: dict[str, Any], path: Path, swap: bool = False, t
 
     A model that was trained interleaved is stored so, under a class that reads halves.
     """
-    state = {key: tensor.float() for key, tensor in load_file(trained / f"{name}.safetensors").items()}
+    state = whole(load_file(trained / f"{name}.safetensors"))
     if swap:
         state = {key: _swapped(t) if "q_proj" in key or "k_proj" in key else t for key, t in state.items()}
     like = LLAMA

@@ -94,8 +94,9 @@ def turning_methods_of(model: nn.Module) -> bool:
 
 
 def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec]) -> Iterator[Check]:
-    """All laws, from position 0 on."""
+    """All laws from position 0 on; and around the length at which an encoding changes by design."""
     trial = Trial.of(subject, tokens, specs)
+    threshold = trial.threshold
     yield from (law(trial) for law in LAWS)
     if (start := threshold - tokens.shape[1] // 2) > 0:
         beyond = replace(trial, start=start)

@@ -45,10 +45,11 @@ def token_windows(tokens: Tensor, length: int, fewest: int) -> Tensor:
     >>> token_windows(torch.arange(1000), 100, 8).shape
     torch.Size([9, 101])
     """
+    shortest = min(SHORTEST, length)  # of a model that reads no more
     length = min(length, len(tokens) // fewest - 1)
-    if length < SHORTEST:
-        least = fewest * (SHORTEST + 1)
-        raise ValueError(f"text must have at least {least} tokens ({fewest} windows of {SHORTEST}), got {len(tokens)}")
+    if length < shortest:
+        least = fewest * (shortest + 1)
+        raise ValueError(f"text must have at least {least} tokens ({fewest} windows of {shortest}), got {len(tokens)}")
     count = min(MOST, len(tokens) // (length + 1))
     starts = torch.arange(count) * ((len(tokens) - length - 1) // max(1, count - 1))
     return tokens[starts[:, None] + torch.arange(length + 1)]
