@@ -98,6 +98,6 @@ def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec]) -> Iterator
     trial = Trial.of(subject, tokens, specs)
     threshold = trial.threshold
     yield from (law(trial) for law in LAWS)
-    if (start := trial.threshold - tokens.shape[1] // 2) > 0:
+    if (start := threshold - tokens.shape[1] // 2) > 0:
         beyond = replace(trial, start=start)
-        yield from (replace(c, what=f"{c.what}, around position {trial.threshold}") for c in (law(beyond) for law in REGIMES))
+        yield from (replace(c, what=f"{c.what}, around position {threshold}") for c in (law(beyond) for law in REGIMES))
