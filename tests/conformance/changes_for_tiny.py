@@ -70,6 +70,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "sam3_tracker_video": {"memory_attention_rope_feat_sizes": [6, 6]},
     "sam3_vision_model": {"fpn_hidden_size": 64},
     "sapiens2": {"num_key_value_heads_per_layer": None},
+    "shieldgemma2": {"yes_token_index": 98, "no_token_index": 99},
     "step3p5": {"sliding_window": 8},
     "t5_gemma_module": {"dropout_rate": 0.0},
     "t5gemma2_decoder": {"dropout_rate": 0.0},
