@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from phasor.configs import ModelRotary, read_config
 
-from .tiny import _candidates, _tensors, outputs, tiny_config, tiny_inputs, tiny_model
+from .pieces import after_words, decoder, made, memory, noise, parts_of_omni, words, words_and_waves
+from .tiny import _candidates, outputs, tiny_config, tiny_inputs, tiny_model
 from .walk import quiet
 
 # Type -> (composite type, path of its config, module, class): models that are built from a part of another's config.
@@ -22,15 +23,6 @@ PARTS = {
     "voxtral_realtime_text": ("voxtral_realtime_text", "", "voxtral_realtime", "VoxtralRealtimeTextModel"),
 }  # fmt: skip
 OF = {"vjepa2_predictor": ("vjepa2", "predictor"), "esmfold2_atom": ("esmfold2", "atom_encoder")}  # built whole
-made = torch.Generator().manual_seed(0)
-
-
-def noise(*shape: int) -> Tensor:
-    return torch.randn(shape, generator=made)
-
-
-def words(*shape: int) -> Tensor:
-    return torch.randint(3, 90, shape, generator=made)
 
 
 def build(model_type: str) -> nn.Module:
@@ -57,39 +49,6 @@ def read(model_type: str, model: nn.Module) -> ModelRotary:
         return read_config(model.config, part="indexer")
     whole, path = (PARTS | OF).get(model_type, ("", ""))[:2]
     return read_config(tiny_config(whole) if whole else model.config, part=path or None)
-
-
-def memory(model: Any) -> list[Tensor]:
-    attention = model.memory_attention
-    tokens, width = (
-        attention.rotary_emb(noise(1, 1), attention.position_ids)[0].shape[-2],
-        model.config.memory_attention_hidden_size,
-    )
-    inner = attention.layers[0].cross_attn_image.k_proj.in_features
-    extra = {"num_spatial_memory_tokens": 1} if hasattr(attention, "position_ids_k") else {}
-    keys = attention.position_ids_k.shape[-2] if extra else tokens
-    return _tensors(
-        attention(
-            noise(tokens, 1, width), noise(keys, 1, inner), noise(tokens, 1, width), noise(keys, 1, inner), **extra
-        )
-    )
-
-
-def decoder(model: Any) -> list[Tensor]:
-    return _tensors(model.acoustic_decoder(noise(1, 12, model.acoustic_decoder.fc.in_features)))
-
-
-def parts_of_omni(model: Any) -> list[Tensor]:
-    """Qwen2.5-Omni has no forward of its own: its thinker, then its talker."""
-    talker = {"inputs_embeds": noise(2, 12, model.talker.config.embedding_size)}
-    return [*_tensors(model.thinker(input_ids=words(2, 12))), *_tensors(model.talker(**talker))]
-
-
-def after_words(model: Any) -> list[Tensor]:
-    """PI0: actions that see the keys and values of words."""
-    seen = model.vlm(input_ids=words(1, 12), use_cache=True)
-    actions = noise(1, 4, model.config.dit_config.hidden_size)
-    return [*_tensors(seen[0]), *_tensors(model(action_embeds=actions, past_key_values=seen.past_key_values)[0])]
 
 
 def denoised(model: Any) -> dict[str, Any]:
@@ -174,7 +133,7 @@ INPUTS: dict[str, Callable[[Any], Any]] = {
         "reference_mel": noise(1, 24, m.code2wav_dit_model.config.mel_dim),
     },
     "qwen2_5_omni_talker": lambda m: {"inputs_embeds": noise(2, 12, m.config.embedding_size)},
-    "qwen3_omni_moe": lambda m: lambda model: _tensors(model.thinker(input_ids=words(2, 12))),
+    "qwen3_omni_moe": lambda m: words_and_waves,
     "qwen3_omni_moe_code2wav": lambda m: {"inputs_embeds": noise(2, 12, m.config.hidden_size)},
     "edgetam_video": lambda m: memory,
     "sam2_video": lambda m: memory,

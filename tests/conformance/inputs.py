@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .given import inputs_for, made, noise, words
+from .given import inputs_for
 from .mixed import mixed, towers
+from .pieces import made, noise, words
 from .tiny import _tensors
 from .walk import quiet
 

@@ -10,7 +10,8 @@ from transformers import PreTrainedModel
 
 from phasor.integrations.find import callers, turning_methods
 
-from .given import inputs_for, noise
+from .given import inputs_for
+from .pieces import noise
 from .tiny import _candidates, _tensors
 from .walk import quiet
 

@@ -16,4 +16,8 @@ NOT_COVERED = {
     "sam3_video": "it runs inside a session that follows objects through a video",
 }
 # Types that phasor leaves as they are -> what its report says.
-LEFT = {"vjepa2": "its code forms frequencies and angles in the dtype of q"}
+LEFT = {
+    "efficientloftr": "it forms its tables from x, not from position_ids",
+    "lightglue": "its frequencies are trained",
+    "vjepa2": "its code forms frequencies and angles in the dtype of q",
+}
