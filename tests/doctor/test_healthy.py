@@ -19,7 +19,7 @@ FAULTY = {"bamba": "positions restart with the cache"}  # it counts from 0 in ea
 
 
 def told(model_type: str) -> dict[str, Any]:
-    """The faults that are found in a type, with its own inputs where they are no words alone; or why it is not built."""
+    """The faults found in a type, with its own inputs where they are no words alone; or why it is not built."""
     try:
         with quiet():
             model = build(model_type)

@@ -17,6 +17,7 @@ from .laws import LAWS, REGIMES
 from .report import Check, Diagnosis
 from .running import Running
 from .spec.attentions import check_of_attention
+from .spec.held import checks_of_held
 from .spec.modules import checks_of_module
 from .spec.observed import watched
 from .spec.positions import checks_of_positions
@@ -71,6 +72,8 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     plan = Plan(model, "float32")
     for path, module in rotary.items():
         yield from checks_of_module(plan, path, module)
+    for path, (module, name) in held_tables(model).items():
+        yield from checks_of_held(plan, path, module, name)
     specs = specs_of([m for m in plan.parts.values() if isinstance(m, ModelRotary)])
     subject = Running(model, max((spec.axes.count for spec in specs), default=1))
     meta = any(p.is_meta for p in model.parameters())
