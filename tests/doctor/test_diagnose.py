@@ -115,3 +115,23 @@ def test_a_diagnosis_says_the_verdict_first_and_is_plain_data() -> None:
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert data["sound"] is False and len(data["checks"]) == len(found.rows)
     assert data["checks"][0]["cause"] == "frequencies rounded to bfloat16"
+
+
+def gptj() -> Any:
+    sizes = {"n_embd": 64, "n_layer": 1, "n_head": 4, "rotary_dim": 8, "n_positions": 512, "vocab_size": 96}
+    torch.manual_seed(0)
+    config = transformers.GPTJConfig(**sizes, bos_token_id=1, eos_token_id=2)
+    return transformers.GPTJForCausalLM(config).eval()
+
+
+def test_a_table_that_a_model_keeps() -> None:
+    model = gptj()
+    assert any(row.what == "table embed_positions" and row.verdict == "sound" for row in diagnose(model).rows)
+    attention = model.transformer.h[0].attn
+    attention.embed_positions = attention.embed_positions[:100]
+    first = diagnose(model).faults[0]
+    assert (first.cause, first.position) == ("table of another length", 100.0)
+    angles = torch.arange(512)[:, None] * 1000.0 ** -(torch.arange(4) / 4)
+    attention.embed_positions = torch.cat((angles.sin(), angles.cos()), dim=-1)
+    first = diagnose(model).faults[0]
+    assert (first.cause, first.position, first.pair) == ("base", 1.0, 1), first.line()

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..integrations.find import configs_of
+from ..integrations.find import configs_of, rotary_modules
+from .spec.observed import still_modules
 from .subject import NotChecked, Subject
 
 RESULTS = ("logits", "last_hidden_state")
@@ -85,6 +86,11 @@ class Running(Subject):
             raise NotChecked("the chosen implementation of attention is the plain one")
         with self._implemented(PLAIN):
             return self.logits(tokens, positions)
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        with still_modules(list(rotary_modules(self.model).values())):
+            yield
 
     @contextmanager
     def _implemented(self, name: str) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """What the laws run: something that makes logits of tokens at positions, and says what else it can do."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -33,6 +34,12 @@ class Subject:
     def packed(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         """The logits of one row ``[1, S]`` that holds documents of these lengths, none of which sees another."""
         raise NotChecked(f"{self.name} takes no mask that could keep documents apart")
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """Inside, rotary tables turn nothing: what happens then is not theirs."""
+        raise NotChecked(f"{self.name} forms its tables where they cannot be changed")
+        yield
 
     def plainly(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """The logits with the plain (eager) implementation of attention."""
