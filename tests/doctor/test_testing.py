@@ -57,6 +57,7 @@ class Blind(nn.Module):
         super().__init__()
         self.model, self.forgets = model_of("llama"), forgets
         self.config = self.model.config
+        self.get_input_embeddings = self.model.get_input_embeddings
 
     def forward(self, input_ids, position_ids=None, attention_mask=None, use_cache=False):
         if self.forgets == "padding" and attention_mask is not None:
