@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..integrations.damage import HALVES, damages, keepers, name_of
 from ..integrations.find import callers, rotary_modules
+from ..integrations.held import held_tables
 from ..integrations.mend import put_buffer
 from ..integrations.twin import Twins, formed, own_class
 from .attributes import Attribute, wrong_attributes
@@ -42,7 +43,7 @@ def repair(model: nn.Module) -> RepairReport:
         print(phasor.repair(model))
     """
     twins = _checked(model)
-    rotary = keepers(model)
+    rotary, forming = keepers(model), rotary_modules(model)
     owners = {caller.path for caller in callers(model)}
     changes: list[tuple[Mended, nn.Module, Tensor | Attribute | None]] = []
     for path, module in model.named_modules():
@@ -53,8 +54,8 @@ def repair(model: nn.Module) -> RepairReport:
         changes += _buffers(path, module, sound, path in rotary)
         changes += [(row, module, None) for row in _rounded_weights(path, module, sound)]
         if path in rotary or path in owners:
-            whole = path in rotary_modules(model)
-            changes += [(Mended(path, a.name, a.was), module, a) for a in wrong_attributes(module, sound, whole)]
+            wrong = wrong_attributes(module, sound, path in forming)
+            changes += [(Mended(path, a.name, a.was), module, a) for a in wrong]
     made: dict[int, Tensor] = {}
     for row, module, value in changes:
         if isinstance(value, Attribute):
@@ -71,7 +72,7 @@ def _checked(model: Any) -> Twins:
             f"model must be or hold a transformers model, which can be built again from its config, "
             f"got {type(model).__name__}"
         )
-    if not keepers(model) and not rotary_modules(model):
+    if not (rotary_modules(model) or held_tables(model)):
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
     if all(p.is_meta for p in model.parameters()):
         raise ValueError(
