@@ -6,9 +6,11 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from ...integrations.compare import NEAR_AND_FAR
-from ...integrations.held import compare_held, held_by
+from ...integrations.agreement import Agreement
+from ...integrations.compare import NEAR_AND_FAR, best_of
+from ...integrations.held import HeldTable, held_by
 from ...integrations.plan import Plan, specs_of
+from ...integrations.tables import Tables
 from ..report import Check
 from .causes import way_out, worded
 from .frequencies import HALVES, LOAD
@@ -23,7 +25,8 @@ def checks_of_held(plan: Plan, path: str, module: nn.Module, name: str) -> Itera
     if reason or not fitting or own.is_meta:
         return
     check = Check(path=path, what=f"table {name}", against="spec", verdict="sound", of="cos and sin")
-    found, agreement = compare_held(own, name, fitting)
+    made = (HeldTable(Tables(spec, "half", rounded=False), name, len(own)) for spec in fitting)
+    found, agreement = best_of((table, Agreement.of(own, table.table().to(own.dtype))) for table in made)
     declared = models[0].max_position
     if found is not None and agreement.close:
         check = replace(check, size=agreement.difference)
