@@ -45,6 +45,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "jev": {"hidden_size": 64},
     "llama4_vision_model": {"intermediate_size": 384},
     "minimax_m3_vl_text": {"layer_types": ["full_attention", "minimax_m3_sparse"] * 2},
+    "mistral_large4": {"vision_config": {"hidden_size": 256, "head_dim": 128}},
     "molmo2": {"adapter_config": {"vision_feature_layer": [3, 2]}},
     "moonshine_streaming": {"num_key_value_heads": 2},
     "muse_spark": {"audio_config": {"out_hidden_size": 64}, "vision_config": {"out_hidden_size": 64}},
