@@ -19,7 +19,9 @@ WITHOUT = {
     "Scaling": "a base class: its schemes have examples",
     "Temperature": "a base class: its schemes have examples",
     "TensorFormat": "four words",
-    **dict.fromkeys(("patch", "unpatch", "PatchReport"), "need transformers: README.md has the example, and runs"),
+    **dict.fromkeys(
+        ("patch", "unpatch", "PatchReport", "repair"), "need transformers: README.md has the example, and runs"
+    ),
 }
 # What `apply_rotary(kernel=...)` calls: its example is theirs.
 KERNELS = "phasor.kernels."

@@ -97,7 +97,8 @@ def _class_of(config: Any) -> Any:
     import transformers
 
     for name in getattr(config, "architectures", None) or ():
-        if isinstance(found := getattr(transformers, name, None), type):
+        found = getattr(transformers, name, None) if isinstance(name, str) else None
+        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
             return found
     auto = importlib.import_module("transformers.models.auto.modeling_auto")
     for mapping in (auto.MODEL_FOR_CAUSAL_LM_MAPPING, auto.MODEL_MAPPING):
@@ -109,7 +110,12 @@ def _class_of(config: Any) -> Any:
 def _loaded(folder: Path, cls: Any) -> nn.Module:
     try:
         model, told = cls.from_pretrained(
-            str(folder), dtype="auto", local_files_only=True, use_safetensors=True, output_loading_info=True
+            str(folder),
+            dtype="auto",
+            trust_remote_code=False,
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
         )
     except Exception as error:
         why = _one_line(error)
