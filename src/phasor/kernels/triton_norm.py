@@ -1,6 +1,5 @@
 """RMSNorm and rotation in the Triton kernel as one step of autograd: one launch there, and one back."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +10,7 @@ from ..tracing import watched
 from .base import Order, is_batched, unseen
 from .native_norm import Gradients, by_autograd
 from .norm import Norm
+from .triton_turn import normed
 
 
 class Side(NamedTuple):
@@ -29,12 +29,12 @@ class NormAndTurn(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[override]
         ctx: Any, q: Tensor, k: Tensor | None, q_weight: Tensor | None, k_weight: Tensor | None, rotation: Rotation,
-        norm: Norm, order: Order, forth: Callable[..., Any],
+        norm: Norm, order: Order,
     ) -> Any:  # fmt: skip
         ctx.save_for_backward(q, k, q_weight, k_weight, rotation.cos, rotation.sin)
         ctx.set_materialize_grads(False)
         ctx.rest = rotation, norm, order
-        y, z = forth(q, k, rotation, order, norm)
+        y, z = normed(q, k, rotation, order, norm)
         of_q, of_k, of_q_weight, of_k_weight, *_ = ctx.needs_input_grad
         for turned, learns in ((y, of_q or of_q_weight), (z, of_k or of_k_weight)):
             if turned is not None and not learns:
@@ -56,7 +56,7 @@ class NormAndTurn(torch.autograd.Function):
         about = rotation.replace(cos=cos, sin=sin), norm, order
         found = dict(zip(both, _back(list(both.values()), *about), strict=True))
         (d_q, d_q_weight), (d_k, d_k_weight) = (found.get(name, (None, None)) for name in "qk")
-        return d_q, d_k, d_q_weight, d_k_weight, None, None, None, None
+        return d_q, d_k, d_q_weight, d_k_weight, None, None, None
 
 
 def _back(sides: list[Side], rotation: Rotation, norm: Norm, order: Order) -> list[Gradients]:
