@@ -135,3 +135,23 @@ def test_a_table_that_a_model_keeps() -> None:
     attention.embed_positions = torch.cat((angles.sin(), angles.cos()), dim=-1)
     first = diagnose(model).faults[0]
     assert (first.cause, first.position, first.pair) == ("base", 1.0, 1), first.line()
+
+
+@pytest.mark.parametrize("length", [8, 9, 10])
+def test_the_shortest_inputs_are_enough(length: int) -> None:
+    assert diagnose(model_of("llama"), torch.arange(length).expand(2, -1)).sound
+
+
+@pytest.mark.parametrize("worst", [-1, 10**6])
+def test_ids_outside_the_vocabulary_are_refused(worst: int) -> None:
+    with pytest.raises(ValueError, match="inputs must be token ids from 0 to"):
+        diagnose(model_of("llama"), torch.arange(10).expand(2, -1).index_fill(1, torch.tensor([3]), worst))
+
+
+def test_a_wrapper_is_refused_or_opened() -> None:
+    model = model_of("llama")
+    with pytest.raises(ValueError, match="give the model inside"):
+        diagnose(nn.DataParallel(model))
+    with pytest.raises(ValueError, match="got type"):
+        diagnose(type(model))
+    assert diagnose(torch.compile(model)).verdict() == diagnose(model).verdict()

@@ -66,6 +66,19 @@ def test_gradients_are_those_of_the_plain_expression_in_float64(name):
             assert a.dtype == dtype and (a.double() - b).abs().max() <= step * b.abs().max()
 
 
+def test_an_epsilon_of_zero_leaves_numbers():
+    """Rows of a tile that hold nothing have no root mean square, and must not reach the sums of the weights."""
+    rotation = Rotation.at(RotarySpec(head_dim=8), torch.arange(5, device=DEVICE))
+    q, up = torch.randn(2, 1, 3, 5, 8, device=DEVICE)
+    weight = torch.randn(8, device=DEVICE)
+    found = []
+    for kernel in ("triton", "reference"):
+        leaf = weight.clone().requires_grad_()
+        y, _ = apply_qk_norm_rotary(q, None, rotation, leaf, None, eps=0.0, kernel=kernel)
+        found += torch.autograd.grad(y, leaf, up)
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-5)
+
+
 def launches_of(monkeypatch):
     """The launches there and back, counted."""
     from phasor.kernels.gpu import launch, norm_back

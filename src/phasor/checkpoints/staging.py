@@ -42,12 +42,12 @@ class Staging:
 
         Raises ``ValueError`` for a folder of this name that no conversion made.
         """
+        if {entry.name for entry in self.folder.iterdir()} - {JOURNAL, FILES, OLD, LOCK, f"{JOURNAL}.partial"}:
+            raise ValueError(f"{self.folder}: is in the way, and not what a conversion left; move it elsewhere")
         if self.old.exists() and not self.target.exists():  # killed between the two renames
             os.rename(self.old, self.target)
         elif self.old.exists():  # killed after them
             shutil.rmtree(self.old)
-        if {entry.name for entry in self.folder.iterdir()} - {JOURNAL, FILES, OLD, LOCK, f"{JOURNAL}.partial"}:
-            raise ValueError(f"{self.folder}: is in the way, and not what a conversion left; move it elsewhere")
         if self.committed(fingerprint):
             return True
         if self.files.exists() and self.plan == fingerprint:

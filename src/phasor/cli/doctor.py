@@ -35,6 +35,8 @@ def doctor(
         raise ValueError("doctor needs transformers; install it with: pip install 'phasor[hf]'")
     if html is not None and find_spec("matplotlib") is None:
         raise ValueError("--html needs matplotlib; install it with: pip install 'phasor[plots]'")
+    if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
+        raise ValueError(f"--html must name a file in a folder that exists, got {str(html)!r}")
     if text is not None and (meta or path.is_file()):
         raise ValueError("--text runs the weights; name the folder that holds them, without --meta")
     from ..doctor.visit import visit

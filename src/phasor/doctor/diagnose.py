@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..integrations.find import callers, rotary_modules, turning_methods
 from ..integrations.held import held_tables
 from ..integrations.plan import Plan, specs_of
+from ..integrations.twin import is_model
 from ..reading.model import ModelRotary
 from ..spec import RotarySpec
 from .inputs import of_black_box, of_model
@@ -56,8 +57,11 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
     >>> diagnose(scores).causes
     ('not shift of all positions',)
     """
-    if not callable(model):
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    if not callable(model) or isinstance(model, type):
         raise ValueError(f"model must be a transformers model, or a function of tokens, got {type(model).__name__}")
+    if isinstance(model, nn.Module) and not is_model(model) and any(is_model(m) for m in model.modules()):
+        raise ValueError(f"model must be a transformers model, got {type(model).__name__}; give the model inside")
     with undisturbed(model):
         if not isinstance(model, nn.Module) or not callable(getattr(getattr(model, "config", None), "to_dict", None)):
             subject = BlackBox(model)

@@ -17,7 +17,7 @@ def html_page(found: Diagnosis, curves: Sequence[Curve], more: Sequence[tuple[st
     template = Template((files(__package__) / "page.html").read_text(encoding="utf-8"))
     return template.substitute(
         model=html.escape(found.model),
-        state="sound" if found.sound else "fault",
+        state="fault" if found.faults else "sound" if found.sound else "unknown",
         verdict=html.escape(found.verdict()),
         faults="\n".join(_fault(row) for row in merged(found.faults)),
         figure=_figure(curves),

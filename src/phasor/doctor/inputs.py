@@ -44,7 +44,12 @@ def of_model(model: nn.Module, inputs: Any) -> Inputs:
     words = getattr(text, "vocab_size", None) or LARGEST_ID
     if hasattr(inputs, "keys"):
         return Inputs(made_up(words, device), {k: v for k, v in inputs.items()})
-    return Inputs(made_up(words, device) if inputs is None else _checked(inputs).to(device))
+    if inputs is None:
+        return Inputs(made_up(words, device))
+    ids = _checked(inputs)
+    if int(ids.min()) < 0 or int(ids.max()) >= words:
+        raise ValueError(f"inputs must be token ids from 0 to {words - 1}, got {int(ids.min())} to {int(ids.max())}")
+    return Inputs(ids.to(device))
 
 
 def of_black_box(inputs: Any) -> Tensor:
@@ -52,9 +57,9 @@ def of_black_box(inputs: Any) -> Tensor:
 
 
 def made_up(words: int, device: torch.device) -> Tensor:
-    made = torch.Generator().manual_seed(0)
+    made = torch.Generator("cpu").manual_seed(0)
     low, high = (3, min(words, LARGEST_ID)) if words > 8 else (0, words)
-    return torch.randint(low, high, (ROWS, LENGTH), generator=made).to(device)
+    return torch.randint(low, high, (ROWS, LENGTH), generator=made, device="cpu").to(device)
 
 
 def _checked(inputs: Any) -> Tensor:

@@ -38,8 +38,10 @@ def load(path: Path, *, meta: bool = False) -> nn.Module:
 
 
 def has_weights(path: Path) -> bool:
-    """Whether there are weights beside the config."""
-    return path.is_dir() and any(path.glob("*.safetensors"))
+    """Whether there are weights beside the config, of any format, or an index of them."""
+    return path.is_dir() and any(
+        p.suffix in (".safetensors", *OTHER_WEIGHTS) or p.name == INDEX for p in path.iterdir()
+    )
 
 
 def weights_of(folder: Path) -> list[Path]:

@@ -42,6 +42,7 @@ def repair(model: nn.Module) -> RepairReport:
         model = AutoModelForCausalLM.from_pretrained(folder).to(torch.bfloat16)  # rounds the frequencies
         print(phasor.repair(model))
     """
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     twins = _checked(model)
     rotary, forming = keepers(model), rotary_modules(model)
     owners = {caller.path for caller in callers(model)}

@@ -51,12 +51,12 @@ class Running(Subject):
         return found
 
     def jittered(self, tokens: Tensor, positions: Tensor, seed: int) -> Tensor:
-        made = torch.Generator().manual_seed(seed)
+        made = torch.Generator("cpu").manual_seed(seed)
 
         def jitter(module: nn.Module, args: Any, result: Any) -> Any:
             if not isinstance(result, Tensor) or not result.is_floating_point():
                 return result
-            signs = torch.randint(2, result.shape, generator=made).to(result) * 2 - 1
+            signs = torch.randint(2, result.shape, generator=made, device="cpu").to(result) * 2 - 1
             return result + result * signs * torch.finfo(result.dtype).eps
 
         hook = self.model.get_input_embeddings().register_forward_hook(jitter)

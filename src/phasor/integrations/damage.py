@@ -102,7 +102,8 @@ def _called(sound: nn.Module, last: int) -> nn.Module:
     rope_type = getattr(sound, "rope_type", None)
     kinds = [{"layer_type": kind} for kind in rope_type] if isinstance(rope_type, dict) else [{}]
     for kind in kinds:
-        with torch.no_grad(), suppress(Exception):  # frequencies change before positions of other axes are refused
+        # frequencies change before positions of other axes are refused
+        with torch.no_grad(), suppress(RuntimeError, LookupError, ValueError):
             called(torch.zeros(1, 1, 1), torch.tensor([[last]]), **kind)
     return called
 

@@ -103,7 +103,7 @@ def _decided(
         ), "as the frequencies that are stored with the weights"
     saved_by = str(config.get("transformers_version", ""))
     major = saved_by.partition(".")[0]
-    if major.isdigit() and int(major) >= SINCE:
+    if not stored and major.isdigit() and int(major) >= SINCE:
         return found.inner, f"as transformers {saved_by} saves no other"
     return None, "nothing in the folder says which one the weights were trained with; keep that one by hand"
 

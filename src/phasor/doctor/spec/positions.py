@@ -25,7 +25,8 @@ def checks_of_positions(
     row = tokens[:1]
     count = torch.arange(row.shape[1], device=row.device)
     far = count + max(0, (length or ELSEWHERE) - row.shape[1] // 2)
-    pieces = [n for n in (CACHED, 1, 1, row.shape[1] - CACHED - 2) if n > 0]
+    first = min(CACHED, row.shape[1] - 2)
+    pieces = [n for n in (first, 1, 1, row.shape[1] - first - 2) if n > 0]
     runs: tuple[tuple[str, Callable[[], Any], list[Tensor]], ...] = (
         ("positions counted by the model", lambda: subject.run(row, None), [count]),
         ("positions given to the model", lambda: subject.run(row, far[None]), [far]),

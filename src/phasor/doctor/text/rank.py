@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ...checkpoints.formats import read
+from ...checks import whole
 from ...positions.given import integers
 from .ranking import Ranking, at_least, ranked
 from .readings import around, in_words
@@ -42,6 +43,7 @@ def rank_readings(model: Any, windows: Tensor, *, rounds: int = ROUNDS) -> Ranki
         raise ValueError(
             f"model must be a transformers model (a torch module with a config), got {type(model).__name__}"
         )
+    whole("rounds", rounds)
     return _ranking(Weights.of_model(model), windows, rounds)
 
 

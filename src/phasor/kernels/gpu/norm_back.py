@@ -84,6 +84,7 @@ def back_heads(
             t = tl.load(up + (REST_FIRST + channel) * up_step, mask=here, other=0).to(tl.float32)
             total += tl.sum(rest * rest, axis=1)
         root = tl.div_rn(1.0, tl.sqrt_rn(tl.div_rn(total, width) + eps))[:, None]
+        root = tl.where(ok, root, 0.0)  # of nothing it may be infinite
         a, b = a * root, b * root
         if SUMS:  # zero where nothing was loaded
             sum_a += u * a
@@ -127,7 +128,11 @@ def turn_back(
     few = rotation.layout.interleaved or rotation.layout.rotary_dim < rotation.layout.head_dim
     constants = about(rotation.layout, TILE // 2 if few else TILE)  # what a thread has then fits its registers
     programs, q_groups, heads = grid(batch * tokens, q_heads, k_heads, constants["ROWS"])
-    sums = torch.empty(*programs, rotation.layout.head_dim, device=xs[0].device) if of_weights else None
+    sums = (
+        torch.empty(*programs, rotation.layout.head_dim, dtype=torch.float32, device=xs[0].device)
+        if of_weights
+        else None
+    )
     angles = of_tables(rotation.cos, rotation.sin, rotation.per_head)
     weights, of_it = of_norm(norm)
     if 0 not in programs:

@@ -62,7 +62,7 @@ def batch_of(
     if len(columns) != length or columns.min() < 0:
         raise ValueError(f"places must hold the column in the whole row of each of {length} tokens, got {len(columns)}")
     whole = length if places is None else int(columns.max()) + 1
-    if cu_seqlens is not None and places is not None and cu_seqlens.numel():
+    if cu_seqlens is not None and places is not None and integers("cu_seqlens", cu_seqlens, 1, "[bounds]").numel():
         whole = max(whole, int(cu_seqlens.reshape(-1)[-1]) // rows)
     marks = torch.ones(rows, whole, dtype=torch.int64)
     if mask is not None:
