@@ -1,6 +1,8 @@
 """docs/api/ is what the docstrings say today, and leaves out no public name."""
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,11 +20,12 @@ def api():
     return module
 
 
-def test_the_pages_are_current(api):
-    kept = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").glob("*.md")}
-    texts = api.pages()
-    stale = sorted(name for name in kept.keys() | texts.keys() if kept.get(name) != texts.get(name))
-    assert not stale, f"{', '.join(stale)} in docs/api/ are stale; run: python docs/api.py"
+def test_the_pages_are_current():
+    """In an interpreter of its own: other tests leave attributes on classes, which would be entries here."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "api.py", "--check"], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_public_name_has_an_entry(api):
