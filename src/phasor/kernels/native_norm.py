@@ -15,6 +15,15 @@ PIECES = 32  # sums that the extension makes for the gradient of a weight, in fl
 Gradients = tuple[Tensor | None, Tensor | None]  # of a tensor and of its weight
 
 
+def only_wanted(ctx: Any, y: Tensor, z: Tensor | None) -> Pair:
+    """The results, marked where neither the tensor nor its weight needs a gradient."""
+    of_q, of_k, of_q_weight, of_k_weight, *_ = ctx.needs_input_grad
+    for turned, learns in ((y, of_q or of_q_weight), (z, of_k or of_k_weight)):
+        if turned is not None and not learns:
+            ctx.mark_non_differentiable(turned)
+    return y, z
+
+
 class NormAndTurn(torch.autograd.Function):
     """Keeps q, k, weights and tables. Its way back is one pass, or by the plain expression if it has one itself."""
 
@@ -28,11 +37,7 @@ class NormAndTurn(torch.autograd.Function):
         ctx.rest = rotation, norm, tensor_format
         pair = MODULE.norm_and_turn(q, k, rotation, tensor_format, False, None, None, norm)
         y, z = pair or Reference().norm_and_turn(q, k, rotation, ORDERS[tensor_format], norm, None)
-        of_q, of_k, of_q_weight, of_k_weight, *_ = ctx.needs_input_grad
-        for turned, learns in ((y, of_q or of_q_weight), (z, of_k or of_k_weight)):
-            if turned is not None and not learns:
-                ctx.mark_non_differentiable(turned)
-        return y, z
+        return only_wanted(ctx, y, z)
 
     @staticmethod
     def backward(ctx: Any, of_y: Tensor | None, of_z: Tensor | None) -> Any:  # type: ignore[override]

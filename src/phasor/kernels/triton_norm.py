@@ -8,7 +8,7 @@ from torch import Tensor
 from ..rotation import Rotation
 from ..tracing import watched
 from .base import Order, is_batched, unseen
-from .native_norm import Gradients, by_autograd
+from .native_norm import Gradients, by_autograd, only_wanted
 from .norm import Norm
 from .triton_turn import normed
 
@@ -35,11 +35,7 @@ class NormAndTurn(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.rest = rotation, norm, order
         y, z = normed(q, k, rotation, order, norm)
-        of_q, of_k, of_q_weight, of_k_weight, *_ = ctx.needs_input_grad
-        for turned, learns in ((y, of_q or of_q_weight), (z, of_k or of_k_weight)):
-            if turned is not None and not learns:
-                ctx.mark_non_differentiable(turned)
-        return y, z
+        return only_wanted(ctx, y, z)
 
     @staticmethod
     def backward(ctx: Any, of_y: Tensor | None, of_z: Tensor | None) -> Any:  # type: ignore[override]
