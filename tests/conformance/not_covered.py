@@ -19,5 +19,5 @@ NOT_COVERED = {
 LEFT = {
     "efficientloftr": "it forms its tables from x, not from position_ids",
     "lightglue": "its frequencies are trained",
-    "vjepa2": "its code forms frequencies and angles in the dtype of q",
+    "vjepa2": "no rotation: cos and sin in the order of halves meet interleaved pairs",
 }

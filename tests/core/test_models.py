@@ -195,6 +195,30 @@ def test_vjepa2_turns_the_members_of_a_pair_apart():
     assert n == 10
 
 
+def test_vjepa2_is_no_rotation():
+    """Its own code on a unit vector, one frame on: pair 0 has the frequencies 1 and 10000 ** -0.1, and no norm of 1."""
+    theirs = modeling("vjepa2")
+    attention = theirs.VJEPA2RopeAttention(
+        configuration("vjepa2").VJEPA2Config(), hidden_size=256, num_attention_heads=4
+    )
+    x = torch.zeros(1, 1, 1, 64)
+    x[..., 0] = 1
+    frame, rest = torch.ones(1), torch.zeros(1)
+    norm = attention.apply_rotary_embeddings(x, (frame, rest, rest)).norm().item()
+    assert math.isclose(norm, math.hypot(math.cos(1), math.sin(10_000**-0.1)), rel_tol=1e-6)
+    assert norm < 0.67
+    # and scores do not depend on distances alone: both heads one frame on
+    q, k = heads(1, 64, torch.float32)
+    scores = [
+        (
+            attention.apply_rotary_embeddings(q[:, :2], (frame * at, rest, rest))
+            * attention.apply_rotary_embeddings(k, (frame * at, rest, rest))
+        ).sum(-1)
+        for at in (0, 1)
+    ]
+    assert (scores[0] - scores[1]).abs().max() > 1e-2
+
+
 @DTYPES
 @pytest.mark.parametrize("alpha", [None, 1000.0])
 def test_hunyuan_vl_doubles_its_sections(alpha, dtype):

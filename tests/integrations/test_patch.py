@@ -274,6 +274,23 @@ def test_longrope_chooses_by_the_largest_position_of_a_call(length):
     assert torch.equal(other, logits(model, ids, position_ids=torch.arange(length).expand(2, -1) + 32))
 
 
+def test_what_is_no_rotation_is_left_and_the_report_says_so():
+    """V-JEPA 2; that its own code does not keep norms is shown in tests/core/test_models.py."""
+    import transformers
+
+    config = transformers.VJEPA2Config(
+        hidden_size=64, num_attention_heads=2, num_hidden_layers=1, crop_size=32, pred_hidden_size=64,
+        pred_num_attention_heads=2, pred_num_hidden_layers=1, pred_num_mask_tokens=1, frames_per_clip=4,
+    )  # fmt: skip
+    report = patch(transformers.VJEPA2Model(config))
+    assert [row.path for row in report.rows] == ["encoder.layer.0.attention", "predictor.layer.0.attention"]
+    for row in report.rows:
+        assert (
+            not row.replaced and "no rotation: cos and sin in the order of halves meet interleaved pairs" in row.reason
+        )
+        assert "norms are not kept" in row.reason
+
+
 def test_dynamic_ntk_is_refused_with_the_reason():
     model = causal("llama", rope_parameters={"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 2.0})
     before = logits(model)

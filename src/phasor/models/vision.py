@@ -41,7 +41,11 @@ LEARNED_CLASS = ("the class token, which comes first, turns by trained angles (c
 OTHER_TOKENS = ("positions are (row + 1, column + 1); tokens that are no patches stand at (0, 0)",)
 COMPLEX = "its code multiplies complex numbers, which may differ from products of floats in the last bit"
 QUERIES = "the last num_blocks layers have num_queries more tokens in front, which are not rotated either"
-OWN_DTYPE = ("its code forms frequencies and angles in the dtype of q: below float32 they differ from these",)
+NO_ROTATION = (
+    "no rotation: cos and sin in the order of halves meet interleaved pairs, so the members of a pair turn by "
+    "different angles and norms are not kept",
+    "its code forms frequencies and angles in the dtype of q: below float32 they differ from these",
+)
 MEMORY_KEYS = (
     "positions are (column, row)",
     "keys of the memory repeat the positions of a frame for each frame; object pointers, at the end, are not rotated",
@@ -148,7 +152,7 @@ ROWS: dict[str, Row] = {
     "vjepa2": Grid(base_names=(), dicts=(), config="VJEPA2Config", code="VJEPA2RopeAttention", sizes=(1024, 16, 24),
         layout=space_tiled,
         tables="activation",
-        notes=OWN_DTYPE, inner={"predictor": Beside(PREDICTOR)},
+        notes=NO_ROTATION, inner={"predictor": Beside(PREDICTOR)},
             weights=Weights(attention=("encoder.layer.{}.attention",), rows=(Rows("query", "q"), Rows("key", "k")))),
 }
 # fmt: on
