@@ -107,6 +107,7 @@ def test_the_page_needs_nothing_from_outside(reported):
 
 def test_every_line_of_a_chart_has_a_look_of_its_own():
     looks = [figures.look(i) for i in range(10)]
+    assert len({one["color"] for one in looks[:9]}) == 9  # the schemes of an extension
     assert len({(str(one["linestyle"]), one["color"]) for one in looks}) == 10
     assert len({one["marker"] for one in looks}) == 10
     for one, after in pairwise(looks):
@@ -120,6 +121,20 @@ def test_names_at_the_ends_of_lines_do_not_lie_upon_each_other():
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
     assert len(boxes) == 9
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_names_that_must_move_stand_around_what_they_name():
+    moved = figures.apart([0.0, 2.9, 3.0, 3.1, 9.0], 1.0)
+    assert moved == pytest.approx([0.0, 2.0, 3.0, 4.0, 9.0])
+
+
+def test_the_trained_length_is_named_above_all_that_is_drawn():
+    data = {"a": [(64, [3.0]), (128, [3.2]), (256, [1.0])], "b": [(64, [3.2]), (128, [2.0]), (256, [1.5])]}
+    figure = figures.curves(data, title="t", xlabel="x", ylabel="y", trained=64)
+    figure.draw_without_rendering()
+    (ax,) = figure.axes
+    (name,) = (text for text in ax.texts if text.get_text() == "trained length")
+    assert name.get_window_extent().y0 > ax.transData.transform((128, 3.2))[1] + 3 * figure.dpi / 72  # half a marker
 
 
 def test_smoothing_keeps_lines_and_takes_noise():

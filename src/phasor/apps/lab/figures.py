@@ -8,7 +8,8 @@ from typing import Any
 from ...inspect.figures import COLORS as ALL
 from .paired import Difference
 
-COLORS = [color for color in ALL if color != "#F0E442"]  # yellow lines vanish on white
+# yellow lines vanish on white; the further two are for the nine schemes of an extension
+COLORS = [*(color for color in ALL if color != "#F0E442"), "#000000", "#7B3294"]
 MARKERS = "osD^vPX*<>"
 LINES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (8, 2, 1, 2, 1, 2)))  # one after the other
 SMOOTH = 2  # points: standard deviation of the weights of a smoothed curve
@@ -54,11 +55,11 @@ def curves(
         if low != high and not smooth:
             ax.fill_between(xs, low, high, color=style["color"], alpha=0.2, linewidth=0)
         ends.append((name, xs[-1], means[-1], style["color"]))
-    _mark_trained(ax, trained)
     if log:
         _log_ticks(ax, sorted({x for points in data.values() for x, _ in points}))
     if share:
         ax.set_ylim(-0.03, 1.03)
+    _mark_trained(ax, trained)
     return _finished(figure, ax, ends)
 
 
@@ -99,6 +100,25 @@ def smoothed(values: Sequence[float]) -> list[float]:
     return out
 
 
+def apart(values: Sequence[float], step: float) -> list[float]:
+    """Places for sorted values, at least a step from each other; those that had to move stand around their mean.
+
+    >>> apart([1.0, 1.0, 5.0], 1.0)
+    [0.5, 1.5, 5.0]
+    """
+    groups: list[list[float]] = []
+    for value in values:
+        groups.append([value])
+        while len(groups) > 1 and _spread(groups[-1], step)[0] < _spread(groups[-2], step)[-1] + step:
+            groups[-2:] = [groups[-2] + groups[-1]]
+    return [place for group in groups for place in _spread(group, step)]
+
+
+def _spread(group: Sequence[float], step: float) -> list[float]:
+    middle = sum(group) / len(group)
+    return [middle + (i - (len(group) - 1) / 2) * step for i in range(len(group))]
+
+
 def png(figure: Any) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150)
@@ -119,7 +139,10 @@ def _axes(title: str, xlabel: str, ylabel: str) -> tuple[Any, Any]:
 
 
 def _mark_trained(ax: Any, trained: int | None) -> None:
+    """A dotted line, and its name in a strip above everything that is drawn."""
     if trained is not None:
+        low, high = ax.get_ylim()
+        ax.set_ylim(low, high + 0.08 * (high - low))
         ax.axvline(trained, color="black", linewidth=1, linestyle=":")
         ax.annotate(
             "trained length",
@@ -143,11 +166,10 @@ def _finished(figure: Any, ax: Any, ends: Sequence[tuple[str, float, float, str]
     """The legend below, and each name once more where its line ends, none upon another."""
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=11, handlelength=3.4)
     low, high = ax.get_ylim()
-    step, below = 0.055 * (high - low), -math.inf
-    for name, x, y, color in sorted(ends, key=lambda end: end[2]):
-        below = max(y, below + step)
+    ends = sorted(ends, key=lambda end: end[2])
+    for (name, x, _, color), y in zip(ends, apart([end[2] for end in ends], 0.055 * (high - low)), strict=True):
         ax.annotate(
-            name, (x, y), (10, (below - y) / (high - low) * 240), textcoords="offset points", color=color,
-            va="center", fontsize=9, annotation_clip=False,
+            name, (x, y), (10, 0), textcoords="offset points", color=color, va="center", fontsize=9,
+            annotation_clip=False,
         )  # fmt: skip
     return figure
