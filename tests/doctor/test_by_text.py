@@ -154,6 +154,15 @@ def test_the_margin_is_that_of_nearly_all_resamples():
     assert ranked({"as stated": own + 0.03, "other": own}, "as stated", {}).verdict == "another"
 
 
+def test_readings_with_long_names_keep_their_ends():
+    """Two that differ at the end of their names only, as bases of 10000 and 100000 in the other layout do."""
+    own = torch.full((8, 4), 2.0, dtype=torch.float64)
+    names = [f"{INTERLEAVED}, base {base}, linear factor 4" for base in (10000, 100000)]
+    shown = str(ranked({"as stated": own, **dict.fromkeys(names, own + 1)}, "as stated", {})).splitlines()
+    assert all(any(line.startswith(f"{name} ") for line in shown) for name in names)
+    assert len({line.index("3.000") for line in shown if "3.000" in line}) == 1
+
+
 def test_bad_input_gets_one_clear_line(windows, tmp_path):
     model = loaded("plain", {}, tmp_path)
     (tmp_path / "short.txt").write_text("too short")

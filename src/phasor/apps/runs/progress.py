@@ -19,16 +19,16 @@ class Progress:
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]:.3f}{task.fields[speed]}"),
+            TextColumn("{task.fields[said]}"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
         )
-        self._task = self._bar.add_task(name, total=steps, completed=first, loss=float("nan"), speed="")
+        self._task = self._bar.add_task(name, total=steps, completed=first, said="")
 
     def advance(self, loss: float, tokens_per_second: float | None = None) -> None:
         if self._bar is not None:
             speed = "" if tokens_per_second is None else f"  {tokens_per_second:,.0f} tokens/s"
-            self._bar.update(self._task, advance=1, loss=loss, speed=speed)
+            self._bar.update(self._task, advance=1, said=f"loss {loss:.3f}{speed}")
 
     def __enter__(self) -> "Progress":
         if self._bar is not None:

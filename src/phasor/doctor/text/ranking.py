@@ -89,11 +89,16 @@ class Ranking:
         return f"the weights are not as stated, but: {self.best} ({how}{more})"
 
     def __str__(self) -> str:
-        lines = [self.says(), "", f"{'reading':<44}{'loss':>7}{'behind':>8}   loss from token " + _cells(self.starts)]
+        wide = max(44, *(len(row.name) + 1 for row in self.rows))
+        lines = [
+            self.says(),
+            "",
+            f"{'reading':<{wide}}{'loss':>7}{'behind':>8}   loss from token " + _cells(self.starts),
+        ]
         for row in self.rows:
             mark = " " if row.told else "="
             lines.append(
-                f"{row.name[:43]:<44}{row.loss:>7.3f}{row.behind:>8.3f} {mark}{'':>17}" + _cells(row.by_position)
+                f"{row.name:<{wide}}{row.loss:>7.3f}{row.behind:>8.3f} {mark}{'':>17}" + _cells(row.by_position)
             )
         lines.append(
             f"{self.rows[0].windows} windows of {self.length} tokens (those far behind were read in part); =: not told "
