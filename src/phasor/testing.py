@@ -21,8 +21,9 @@ from .doctor.spec.modules import checks_of_module
 from .doctor.subject import BlackBox
 from .doctor.trial import Trial
 from .doctor.undisturbed import undisturbed
-from .integrations.find import rotary_modules
-from .integrations.plan import Plan, specs_of
+from .integrations.find import has_config, rotary_modules
+from .integrations.plan import Plan
+from .integrations.specs import specs_of
 
 __all__ = [
     "assert_attention_agrees",
@@ -146,7 +147,7 @@ def quick_check(model: nn.Module) -> Diagnosis:
         print(phasor.testing.quick_check(model))
         trainer.train()
     """
-    if not _of_transformers(model):
+    if not has_config(model):
         raise ValueError(
             f"model must be a transformers model, got {type(model).__name__}; of a wrapper give the inside"
         )
@@ -175,15 +176,11 @@ def _assert_holds(wanted: tuple[laws.Law, ...], model: Any, inputs: Tensor | Non
 
 
 def _trial(model: Any, inputs: Tensor | None) -> Trial:
-    if not _of_transformers(model):
+    if not has_config(model):
         return Trial.of(BlackBox(model), of_black_box(inputs), [])
     specs = specs_of([part for part in read_parts(model.config).values() if isinstance(part, ModelRotary)])
     axes = max((spec.axes.count for spec in specs), default=1)
     return Trial.of(Running(model, axes), of_model(model, inputs).tokens, specs)
-
-
-def _of_transformers(model: Any) -> bool:
-    return isinstance(model, nn.Module) and callable(getattr(getattr(model, "config", None), "to_dict", None))
 
 
 def _told(check: Check) -> str:

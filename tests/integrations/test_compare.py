@@ -5,10 +5,11 @@ import torch
 
 from phasor import RotarySpec, Rotation
 from phasor.integrations.agreement import NONE, Agreement, worst
+from phasor.integrations.alike import merged
 from phasor.integrations.calls import order_of
 from phasor.integrations.compare_turning import compare_turning, parameters_of
 from phasor.integrations.find import nearest
-from phasor.integrations.report import Row, merged
+from phasor.integrations.report import Row
 from phasor.integrations.tables import Tables, per_pair
 
 SPEC = RotarySpec(head_dim=8, rotary_dim=4, angles="float32")

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from phasor import repair
 from phasor.integrations import patch, unpatch
 from phasor.integrations.damage import damage
 
@@ -84,6 +85,32 @@ def test_dynamic_ntk_is_not_taken_over_and_says_what_mends_it():
     assert row.reason.endswith("(dynamic NTK); its own was rounded to bfloat16: call phasor.repair(model)")
 
 
+@pytest.mark.parametrize("fails", ["__init__", "_init_weights"])
+def test_a_class_that_cannot_be_built_again_is_left_to_the_model(monkeypatch, fails):
+    """Whatever its own code raises: what is damaged is refused in its row, and nothing else is."""
+    model = healthy("llama").to(torch.bfloat16)
+
+    def cannot(self, *args, **kwargs):
+        raise RuntimeError("needs the network")
+
+    monkeypatch.setattr(type(model.model), fails, cannot)
+    report = patch(model)
+    (row,) = tables(report)
+    assert row.reason.startswith("its frequencies were rounded to torch.bfloat16 by .to()") and report.replaced == 0
+    with pytest.raises(ValueError, match="model cannot be built again from its config: needs the network"):
+        repair(model)
+
+
+@pytest.mark.parametrize("kind", ["gemma3", "phi3, longrope"])
+def test_the_default_device_of_the_caller_plays_no_part(kind):
+    sound = in_dtype(kind, torch.bfloat16)
+    for mend in (lambda m: (patch(m), unpatch(m)), repair):
+        model = healthy(kind).to(torch.bfloat16)
+        with torch.device("meta"):
+            mend(model)
+        assert torch.equal(logits(model), logits(sound))
+
+
 SOUND = torch.tensor([1.0, 0.3162, 0.1, 0.03162])
 
 
@@ -98,6 +125,7 @@ SOUND = torch.tensor([1.0, 0.3162, 0.1, 0.03162])
         (torch.tensor([0.1, 0.3, 0.1, 0.03]), "garbage", True),
         (torch.tensor([1.0, -0.3, 0.1, 0.03]), "garbage", True),
         (SOUND.to("meta"), "without values, on the meta device", True),
+        (torch.tensor([100.0, 30.0, 10.0, 3.0]), "garbage, up to 1.0e+02", True),
         (SOUND / 2, "other values than the config gives", False),
         (SOUND[:2], "of shape [2], where the config gives [4]", False),
     ],

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from phasor.integrations import patch, unpatch
+from phasor.integrations.alike import merged
 from phasor.integrations.plan import Plan
-from phasor.integrations.report import merged
 from phasor.kernels import Reference
 
 from .models import FAMILIES, causal, logits, qwen2_vl, tokens

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..errors import first_line
 from .following import Following
 from .permutation import PAIRS, in_words, order_of, reorder
 from .smooth import SURE
 from .source import Source
 from .stored import BLOCKS, TORCH, Tensor
 from .stream import load
-from .words import first_line
 
 LONGEST, FEWEST = 1024, 3  # tokens of a text that are read, and that give a deviation
 

@@ -1,4 +1,4 @@
-"""Sizes, counts and the errors of other libraries, for people."""
+"""Sizes and counts, for people."""
 
 from collections.abc import Sized
 
@@ -23,13 +23,3 @@ def counted(things: Sized, word: str) -> str:
     '1 file'
     """
     return f"{len(things)} {word}{'s' * (len(things) != 1)}"
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says first, at most 200 characters; the name of its class where it says nothing.
-
-    >>> first_line(ValueError("no such key\\nand more")), first_line(AssertionError())
-    ('no such key', 'AssertionError')
-    """
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__

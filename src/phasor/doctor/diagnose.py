@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..integrations.find import callers, rotary_modules, turning_methods
+from ..integrations.find import callers, has_config, rotary_modules, turning_methods
 from ..integrations.held import held_tables
-from ..integrations.plan import Plan, specs_of
+from ..integrations.plan import Plan
+from ..integrations.specs import specs_of
 from ..integrations.twin import is_model
 from ..reading.model import ModelRotary
 from ..spec import RotarySpec
@@ -63,7 +64,7 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
     if isinstance(model, nn.Module) and not is_model(model) and any(is_model(m) for m in model.modules()):
         raise ValueError(f"model must be a transformers model, got {type(model).__name__}; give the model inside")
     with undisturbed(model):
-        if not isinstance(model, nn.Module) or not callable(getattr(getattr(model, "config", None), "to_dict", None)):
+        if not has_config(model):
             subject = BlackBox(model)
             return Diagnosis(subject.name, tuple(_laws(subject, of_black_box(inputs), [])))
         with torch.device("cpu"):  # whatever device the caller makes tensors on

@@ -8,7 +8,9 @@ import torch
 from torch import nn
 
 from ..integrations.find import rotary_modules
-from ..integrations.plan import Plan, layer_types, of_kind, probe_of, specs_of
+from ..integrations.plan import Plan
+from ..integrations.specs import forward_specs, layer_types, of_kind
+from ..integrations.twin import probe_of
 from ..spec import RotarySpec
 from .spec.made import expected, made
 
@@ -51,7 +53,7 @@ def _of_module(plan: Plan, path: str, module: nn.Module) -> Iterator[Curve]:
     probe, _ = probe_of(module)
     if reason or probe is None:
         return
-    forward = [spec.replace(reverse=False) if spec.reverse else spec for spec in specs_of(models)]
+    forward = forward_specs(models)
     for layer_type in layer_types(module):
         found = [_curve(path, probe, layer_type, spec) for spec in of_kind(layer_type, models, forward)]
         known = [curve for curve in found if curve is not None]

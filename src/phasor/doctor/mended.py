@@ -1,10 +1,9 @@
 """RepairReport: what `repair` formed anew, and what it left and why."""
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from ..integrations.report import span
+from ..integrations.alike import merged
 
 
 @dataclass(frozen=True)
@@ -64,15 +63,3 @@ class RepairReport:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
         return {"model": self.model, "summary": self.summary(), "rows": [vars(row) for row in self.rows]}
-
-
-def merged(rows: tuple[Mended, ...]) -> list[Mended]:
-    """Rows that differ in one number of their path only, as one.
-
-    >>> [row.path for row in merged((Mended("h.0.attn", "table", "zeros"), Mended("h.1.attn", "table", "zeros")))]
-    ['h.0-1.attn']
-    """
-    groups: dict[Mended, list[str]] = {}
-    for row in rows:
-        groups.setdefault(replace(row, path=re.sub(r"\.\d+\.", ".#.", row.path, count=1)), []).append(row.path)
-    return [replace(row, path=span(paths)) for row, paths in groups.items()]

@@ -1,13 +1,12 @@
 """Diagnosis: what the doctor checked in a model, what it found, why, and the way out."""
 
 import math
-import re
 import textwrap
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..integrations.report import span
+from ..integrations.alike import as_one, grouped
 
 Verdict = Literal["sound", "fault", "by design", "not checked"]
 Against = Literal["spec", "itself"]
@@ -120,13 +119,9 @@ class Diagnosis:
 
 
 def merged(rows: tuple[Check, ...]) -> list[Check]:
-    """Rows that differ in one number of their path only, as one, with the largest difference."""
-    groups: dict[Any, list[Check]] = {}
-    for row in rows:
-        place = re.sub(r"\.\d+\.", ".#.", row.path, count=1)
-        groups.setdefault(replace(row, path=place, size=None), []).append(row)
-    found = []
-    for group in groups.values():
-        sizes = [row.size for row in group if row.size is not None]
-        found.append(replace(group[0], path=span([row.path for row in group]), size=max(sizes, default=None)))
-    return found
+    """Rows of equal layers as one, with the largest difference."""
+    return [_largest(group) for group in grouped(rows, size=None)]
+
+
+def _largest(group: list[Check]) -> Check:
+    return as_one(group, size=max((row.size for row in group if row.size is not None), default=None))

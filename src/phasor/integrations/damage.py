@@ -4,6 +4,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from inspect import signature
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,16 +15,25 @@ from .twin import formed
 
 HALVES = (torch.bfloat16, torch.float16)
 HUGE = 1e6  # no frequency and no table of positions is as large
+WILD = 10.0  # times the fastest frequency: no rotation turns so fast
 TINY = 1e-30  # memory that holds other things is full of such numbers
 FARTHEST = 2**20  # a position beyond every length at which frequencies change
 
 
+Kind = Literal["on meta", "rounded", "dtype", "zeros", "garbage", "missing", "other"]
+
+
 @dataclass(frozen=True)
 class Damage:
-    """``words`` say what is wrong; ``understood``: they leave no doubt that nobody chose these values."""
+    """What is wrong, by ``kind`` and in words."""
 
+    kind: Kind
     words: str
-    understood: bool = True
+
+    @property
+    def understood(self) -> bool:
+        """Whether it leaves no doubt that nobody chose these values."""
+        return self.kind != "other"
 
 
 def damage(own: Tensor, sound: Tensor) -> Damage | None:
@@ -31,25 +41,27 @@ def damage(own: Tensor, sound: Tensor) -> Damage | None:
 
     >>> sound = torch.tensor([1.0, 0.3])
     >>> damage(sound.to(torch.bfloat16), sound)
-    Damage(words='rounded to bfloat16', understood=True)
+    Damage(kind='rounded', words='rounded to bfloat16')
     >>> damage(torch.tensor([1.0, 0.1]), sound)
-    Damage(words='other values than the config gives', understood=False)
+    Damage(kind='other', words='other values than the config gives')
     """
     if own.is_meta:
-        return Damage("without values, on the meta device")
+        return Damage("on meta", "without values, on the meta device")
     own = own.detach().to("cpu")
     alike = own.shape == sound.shape
     if alike and own.dtype == sound.dtype and torch.equal(own, sound):
         return None
     if alike and (word := _rounded(own, sound)):
-        return Damage(f"rounded to {word}")
+        return Damage("rounded", f"rounded to {word}")
     if alike and torch.equal(own.to(sound.dtype), sound):
-        return Damage(f"in {name_of(own.dtype)} instead of {name_of(sound.dtype)}")
-    if word := _never_filled(own, sound):
-        return Damage(word)
+        return Damage("dtype", f"in {name_of(own.dtype)} instead of {name_of(sound.dtype)}")
+    if not own.any():
+        return Damage("zeros", "zeros")
+    if word := _garbage(own, sound):
+        return Damage("garbage", word)
     if not alike:
-        return Damage(f"of shape {list(own.shape)}, where the config gives {list(sound.shape)}", understood=False)
-    return Damage("other values than the config gives", understood=False)
+        return Damage("other", f"of shape {list(own.shape)}, where the config gives {list(sound.shape)}")
+    return Damage("other", "other values than the config gives")
 
 
 def damages(module: nn.Module, sound: nn.Module) -> dict[str, Damage]:
@@ -75,7 +87,7 @@ def _against(module: nn.Module, sound: dict[str, Tensor]) -> dict[str, Damage]:
     found = {}
     for name, expected in sound.items():
         own = module._buffers.get(name)
-        wrong = Damage("missing") if own is None else None if expected.is_meta else damage(own, expected)
+        wrong = Damage("missing", "missing") if own is None else None if expected.is_meta else damage(own, expected)
         if wrong is not None:
             found[name] = wrong
     return found
@@ -103,7 +115,7 @@ def _called(sound: nn.Module, last: int) -> nn.Module:
     kinds = [{"layer_type": kind} for kind in rope_type] if isinstance(rope_type, dict) else [{}]
     for kind in kinds:
         # frequencies change before positions of other axes are refused
-        with torch.no_grad(), suppress(RuntimeError, LookupError, ValueError):
+        with torch.no_grad(), torch.device("cpu"), suppress(RuntimeError, LookupError, ValueError):
             called(torch.zeros(1, 1, 1), torch.tensor([[last]]), **kind)
     return called
 
@@ -122,16 +134,15 @@ def _rounded(own: Tensor, sound: Tensor) -> str:
     return ""
 
 
-def _never_filled(own: Tensor, sound: Tensor) -> str:
+def _garbage(own: Tensor, sound: Tensor) -> str:
     """What memory that nobody wrote to holds, in words; empty where the values may be somebody's."""
-    if not own.any():
-        return "zeros"
     if not own.is_floating_point():
         return ""
     if not own.isfinite().all():
         return "values that are not numbers"
-    if own.abs().max() > max(HUGE, 2 * float(sound.abs().max())):
-        return f"garbage, up to {float(own.abs().max()):.1e}"
+    largest, expected = own.abs().max().item(), sound.abs().max().item()
+    if largest > max(HUGE, 2 * expected) or (own.ndim == sound.ndim == 1 and largest > WILD * expected):
+        return f"garbage, up to {largest:.1e}"
     if own.shape != sound.shape or own.ndim != 1:
         return ""
     odd = (own < 0) & (sound >= 0) | (own.abs() < TINY) & (sound.abs() > TINY)

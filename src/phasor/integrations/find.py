@@ -26,6 +26,11 @@ class Caller:
     methods: tuple[str, ...]
 
 
+def has_config(model: Any) -> bool:
+    """Whether something is a torch module with a config as transformers' models have it."""
+    return isinstance(model, nn.Module) and callable(getattr(getattr(model, "config", None), "to_dict", None))
+
+
 def rotary_modules(model: nn.Module) -> dict[str, nn.Module]:
     """Modules that form cos and sin, by path: those that hold inverse frequencies, or are named after them."""
     return {path: module for path, module in model.named_modules() if _forms(module)}

@@ -9,7 +9,7 @@ from ..checks import flag
 from ..kernels import check_name
 from ..spec import Angles
 from .damage import keepers
-from .find import callers, rotary_modules, turning_methods
+from .find import callers, has_config, rotary_modules, turning_methods
 from .held import held_tables
 from .mend import mend
 from .plan import Plan
@@ -89,7 +89,8 @@ def unpatch(model: nn.Module) -> None:
         raise ValueError(f"model must be patched to be unpatched, and no module of this {type(model).__name__} is")
     for module, before in patched.values():
         module.__class__ = before
-    mend(model, [path for path in keepers(model) if path in patched])
+    with torch.device("cpu"):
+        mend(model, [path for path in keepers(model) if path in patched])
 
 
 def _planned(model: nn.Module, angles: Angles, kernel: str) -> Plan:
@@ -109,7 +110,7 @@ def _planned(model: nn.Module, angles: Angles, kernel: str) -> Plan:
 
 
 def _check(model: Any, angles: Any) -> None:
-    if not isinstance(model, nn.Module) or not callable(getattr(getattr(model, "config", None), "to_dict", None)):
+    if not has_config(model):
         raise ValueError(
             f"model must be a transformers model (a torch module with a config), got {type(model).__name__}; "
             "of a wrapper (DataParallel) give the model inside; in code of your own, call phasor.apply_rotary"

@@ -12,9 +12,12 @@ from .counted import CountedModule, compare_counted, counts_of
 from .find import nearest, taken
 from .held import Together, compare_held, held_by
 from .mend import compare_mended
-from .plan import NOT_AGREED, UNLIKE, Plan, probe_of, specs_of
+from .plan import Plan
+from .reasons import NOT_AGREED, UNLIKE
 from .report import Row
+from .specs import specs_of
 from .turning import TurningMethod
+from .twin import probe_of
 
 
 def plan_counted(plan: Plan, path: str, module: nn.Module) -> bool:

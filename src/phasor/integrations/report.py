@@ -1,16 +1,17 @@
 """PatchReport: what `phasor.patch` compared, what it replaced, and why not the rest."""
 
-import re
 import shutil
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from .alike import merged
 
 COLUMNS = ("module", "what", "spec", "agreement", "kernel", "replaced")
 GAP = 2  # spaces between two columns
@@ -124,35 +125,6 @@ class PatchReport:
         for row in merged(self.rows):
             table.add_row(*row.cells())
         return Group(table, self.summary())
-
-
-def merged(rows: tuple[Row, ...]) -> list[Row]:
-    """Rows that differ in one number of their path only, as one: ``layers.0-3.attn``.
-
-    >>> [r.path for r in merged((Row("layers.0.attn", "q, k"), Row("layers.1.attn", "q, k"), Row("rotary", "tables")))]
-    ['layers.0-1.attn', 'rotary']
-    """
-    groups: dict[Any, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(replace(row, path=re.sub(r"\.\d+\.", ".#.", row.path, count=1)), []).append(row)
-    return [replace(group[0], path=span([row.path for row in group])) for group in groups.values()]
-
-
-def span(paths: list[str]) -> str:
-    """Paths that differ in one number only, as one: ``layers.0-3.attn``."""
-    if len(paths) == 1:
-        return paths[0]
-    numbers = [int(found.group(1)) for path in paths if (found := re.search(r"\.(\d+)\.", path))]
-    if not numbers:
-        return paths[0]
-    runs: list[list[int]] = []
-    for n in numbers:
-        if runs and n == runs[-1][-1] + 1:
-            runs[-1].append(n)
-        else:
-            runs.append([n])
-    span = ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
-    return re.sub(r"\.\d+\.", f".{span}.", paths[0], count=1)
 
 
 def _fitted(widths: list[int]) -> list[int]:

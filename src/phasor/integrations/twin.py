@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import first_line
+from .find import has_config
+
 
 def roots(model: nn.Module) -> dict[str, nn.Module]:
     """The transformers models in a module, by path: itself, or those that a wrapper (PEFT, a compiler) holds."""
@@ -20,7 +23,8 @@ def roots(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def is_model(module: nn.Module) -> bool:
-    return hasattr(module, "_init_weights") and callable(getattr(getattr(module, "config", None), "to_dict", None))
+    """Whether a module is a transformers model that initialises itself, so that it can be built again."""
+    return has_config(module) and hasattr(module, "_init_weights")
 
 
 class Twins:
@@ -52,19 +56,45 @@ def twin_of(model: nn.Module) -> nn.Module:
 
     Raises ``ValueError`` if the class cannot be built from the config alone.
     """
-    cls: Any = own_class(model)
-    with torch.random.fork_rng(devices=[]):
-        try:
-            with torch.device("meta"), _default_dtype(dtype_of(model)):
-                twin: nn.Module = cls(deepcopy(model.config))
-        except Exception as error:
-            raise ValueError(f"model cannot be built again from its config: {_one_line(error)}") from error
+    try:
+        twin = _built(model, "meta", dtype_of(model))
         # values are formed in float32, whatever dtype the module was built in: so does from_pretrained
-        with torch.device("cpu"), _default_dtype(torch.float32), torch.no_grad():
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"), _default_dtype(torch.float32), torch.no_grad():
             for owner, module in _owned(twin, twin):
                 _form(owner, module)
+    except Exception as error:  # the class's own code runs, and raises what it likes
+        raise ValueError(f"model cannot be built again from its config: {first_line(error)}") from error
     _widen(twin, dtype_of(model))
     return twin.eval()
+
+
+def rebuilt(module: nn.Module) -> nn.Module:
+    """One module, built again from a copy of its own config, with values in float32 on the CPU.
+
+    Raises ``ValueError`` if its class is not built from a config alone.
+    """
+    try:
+        return _built(module, "cpu", torch.float32)
+    except Exception as error:
+        name = own_class(module).__name__
+        raise ValueError(f"{name} cannot be built from its config alone: {first_line(error)}") from error
+
+
+def probe_of(module: nn.Module) -> tuple[nn.Module | None, str]:
+    """A copy of a module that can be called; one on the meta device is built again from its config."""
+    if not any(t.is_meta for t in (*module.buffers(), *module.parameters())):
+        return deepcopy(module), ""
+    try:
+        return rebuilt(module), ""
+    except ValueError as error:
+        return None, f"it is on the meta device, and {error}"
+
+
+def _built(module: Any, device: str, dtype: torch.dtype) -> nn.Module:
+    cls: Any = own_class(module)
+    with torch.random.fork_rng(devices=[]), torch.device(device), _default_dtype(dtype):
+        made: nn.Module = cls(deepcopy(module.config))
+    return made
 
 
 def own_class(module: nn.Module) -> type[nn.Module]:
@@ -134,7 +164,3 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
-
-
-def _one_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

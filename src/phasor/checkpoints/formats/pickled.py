@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from ...errors import first_line
 from ..opening import opened, size_of
 from ..stored import TORCH, Stored
-from ..words import first_line
 
 DTYPES = {dtype: word for word, dtype in TORCH.items()}
 MAX_PICKLE = 100 * 2**20

@@ -9,7 +9,7 @@ from torch import Tensor
 from ...checkpoints.stored import Stored
 from ...configs import ModelRotary, read_parts
 from ...integrations.damage import damage
-from ...integrations.plan import specs_of
+from ...integrations.specs import specs_of
 from ...spec import RotarySpec
 from ..spec.frequencies import ladders
 from .finding import Finding

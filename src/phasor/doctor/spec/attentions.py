@@ -7,7 +7,8 @@ from torch import nn
 
 from ...integrations.compare import NEAR_AND_FAR
 from ...integrations.find import Caller, nearest
-from ...integrations.plan import Plan, own_specs, specs_of
+from ...integrations.plan import Plan
+from ...integrations.specs import own_specs, specs_of
 from ...spec import RotarySpec
 from ..report import Check
 from .causes import way_out

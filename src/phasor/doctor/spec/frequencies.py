@@ -6,12 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from ...integrations.agreement import Agreement
+from ...integrations.damage import HALVES, Damage, damage, name_of
 from ...spec import RotarySpec
 
 LOAD = "load the model in that dtype, or phasor.repair(model); .to() rounds buffers that must stay in float32"
 MEND = "phasor.repair(model) forms them again from the config"
-WILD = 10.0  # times the fastest frequency: no rotation turns so fast
-HALVES = (torch.bfloat16, torch.float16)
 
 
 def held_frequencies(module: nn.Module, layer_type: str | None = None) -> Tensor | None:
@@ -29,24 +28,29 @@ def ladders(spec: RotarySpec) -> Iterator[Tensor]:
         yield torch.tensor([rungs[rung] for rung in sorted(rungs)])
 
 
-def damage(got: Tensor, specs: Sequence[RotarySpec]) -> tuple[str, str, str] | None:
+def damaged(got: Tensor, specs: Sequence[RotarySpec]) -> tuple[str, str, str] | None:
     """Cause, sentence and way out for frequencies that something has happened to; None for any other."""
-    if got.is_meta:
+    forms = [f for spec in specs for f in ladders(spec)]
+    fitting = [f for f in forms if f.shape == got.shape] or forms
+    found = [damage(got, form) for form in fitting]
+    if None in found:
+        return None
+    first = next((one for one in found if one is not None and one.understood), None)
+    if got.dtype in HALVES and (first is None or first.kind == "dtype"):
+        first = Damage("rounded", f"rounded to {name_of(got.dtype)}")
+    return None if first is None else _in_words(first)
+
+
+def _in_words(found: Damage) -> tuple[str, str, str] | None:
+    if found.kind == "on meta":
         return "frequencies on the meta device", "the buffer was never given memory; the weights were", MEND
-    fitting = [f.to(got.device) for spec in specs for f in ladders(spec) if f.shape == got.shape]
-    for half in HALVES:
-        name = str(half).removeprefix("torch.")
-        rounded = [f for f in fitting if torch.equal(f.to(half).float(), got.float()) and not torch.equal(f, got)]
-        if got.dtype == half or rounded:
-            says = f"inv_freq was rounded to {name}, and must stay in float32"
-            return f"frequencies rounded to {name}", says, LOAD
-    if not got.any():
+    if found.kind == "rounded":
+        return f"frequencies {found.words}", f"inv_freq was {found.words}, and must stay in float32", LOAD
+    if found.kind == "zeros":
         return "frequencies are zero", "nothing turns: inv_freq was filled with zeros", MEND
-    fastest = max((f.max().item() for f in fitting), default=1.0)
-    wild = ~got.isfinite() | (got < 0) | (got > WILD * fastest)
-    if wild.any():
-        says = f"{int(wild.sum())} of {len(got)} values of inv_freq are no frequencies (the first: {got[wild][0]:.3g})"
-        return "garbage frequencies", f"{says}; memory that nothing has written after to_empty looks so", MEND
+    if found.kind == "garbage":
+        says = f"inv_freq holds {found.words}; memory that nothing has written after to_empty looks so"
+        return "garbage frequencies", says, MEND
     return None
 
 

@@ -12,7 +12,8 @@ from ...integrations.agreement import NONE
 from ...integrations.compare import positions_for, shaped
 from ...integrations.compare_turning import arguments, compare_turning, fits, parameters_of
 from ...integrations.find import Caller, nearest
-from ...integrations.plan import Plan, implied
+from ...integrations.plan import Plan
+from ...integrations.specs import implied
 from ...integrations.tables import Tables
 from ...integrations.turning import Turning
 from ...spec import RotarySpec

@@ -8,12 +8,14 @@ from torch import nn
 
 from ...integrations.agreement import Agreement
 from ...integrations.compare import NEAR_AND_FAR, best_of
+from ...integrations.damage import HALVES, name_of
 from ...integrations.held import HeldTable, held_by
-from ...integrations.plan import Plan, specs_of
+from ...integrations.plan import Plan
+from ...integrations.specs import specs_of
 from ...integrations.tables import Tables
 from ..report import Check
 from .causes import way_out, worded
-from .frequencies import HALVES, LOAD
+from .frequencies import LOAD
 from .judge import golden, judged
 
 
@@ -32,7 +34,7 @@ def checks_of_held(plan: Plan, path: str, module: nn.Module, name: str) -> Itera
         check = replace(check, size=agreement.difference)
         half = own.dtype in HALVES and next(plan.model.parameters()).dtype not in HALVES
         if half:
-            cause = f"tables rounded to {str(own.dtype).removeprefix('torch.')}"
+            cause = f"tables rounded to {name_of(own.dtype)}"
             yield replace(check, verdict="fault", cause=cause, says="the model computes in float32", way_out=LOAD)
         elif declared and len(own) < declared:
             says = f"it has {len(own):,} rows, and the config declares {declared:,} positions"

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +12,15 @@ from ...golden.judging.report import Finding
 from ...integrations.agreement import Agreement
 from ...integrations.compare import NEAR_AND_FAR, compare_tables, positions_for
 from ...integrations.counted import compare_counted, counts_of
-from ...integrations.plan import Plan, layer_types, of_kind, probe_of, specs_of
+from ...integrations.plan import Plan
+from ...integrations.specs import forward_specs, layer_types, of_kind, specs_of
 from ...integrations.tables import Tables
+from ...integrations.twin import probe_of, rebuilt
 from ...reading.model import ModelRotary
 from ...spec import RotarySpec
 from ..report import Check
 from .causes import OF_CONFIGS, way_out, worded
-from .frequencies import damage, fits, held_frequencies
+from .frequencies import damaged, fits, held_frequencies
 from .judge import golden, judged
 from .made import Made, expected, made
 from .place import first_difference
@@ -55,7 +56,7 @@ def checks_of_module(plan: Plan, path: str, module: nn.Module) -> Iterator[Check
         yield replace(blank, says=reason or problem)
         return
     plan.tables[path] = []
-    forward = [s.replace(reverse=False) if s.reverse else s for s in specs_of(models)]
+    forward = forward_specs(models)
     for layer_type in layer_types(module):
         one = Module(path, module, probe, layer_type, of_kind(layer_type, models, forward), models)
         yield _unmaterialised(one, plan.model) or _counted(one, plan) or _by_frequencies(one) or _compared(one, plan)
@@ -66,7 +67,7 @@ def _unmaterialised(one: Module, model: nn.Module) -> Check | None:
     held = held_frequencies(one.module, one.layer_type)
     if held is None or not held.is_meta or all(p.is_meta for p in model.parameters()):
         return None
-    return _faulty(one.check, damage(held, one.specs))
+    return _faulty(one.check, damaged(held, one.specs))
 
 
 def _faulty(check: Check, found: tuple[str, str, str] | None) -> Check | None:
@@ -97,7 +98,7 @@ def _by_frequencies(one: Module) -> Check | None:
     if held is None:
         return replace(one.check, verdict="not checked", says=why)
     check = replace(one.check, what="frequencies", of="inv_freq")
-    if (broken := _faulty(check, damage(held, one.specs))) is not None:
+    if (broken := _faulty(check, damaged(held, one.specs))) is not None:
         return broken
     if fits(held, one.specs):
         return check
@@ -116,7 +117,7 @@ def _compared(one: Module, plan: Plan) -> Check:
         rounded = spec.tables in ("activation", "rounded")
         plan.tables[one.path].append(Tables(spec, theirs.form, rounded, coordinates_last=theirs.last))
     held = held_frequencies(one.probe, one.layer_type)
-    if held is not None and (broken := _faulty(one.check, damage(held, one.specs))) is not None:
+    if held is not None and (broken := _faulty(one.check, damaged(held, one.specs))) is not None:
         return _placed(broken, one, spec, theirs, positions)
     if theirs is None:
         return replace(one.check, verdict="not checked", says="its result is not cos and sin of its positions")
@@ -187,15 +188,15 @@ def _of_another_type(one: Module, plan: Plan) -> str | None:
 def _origin(one: Module, plan: Plan, cause: str) -> str:
     """Where a module has its wrong tables from: its class, its buffers, or a config that was another."""
     try:
-        twin: Any = type(one.module)(one.module.config)
-    except Exception:  # not built from a config
+        twin = rebuilt(one.module)
+    except ValueError:
         return ""
     found, agreement = compare_tables(twin, one.layer_type, one.specs, plan.dtypes[:1])
     if found is None or not agreement.close:
         return f"{type(one.module).__name__} makes that of the config itself"
     held, prefix = held_frequencies(one.module, one.layer_type), f"{one.layer_type}_" if one.layer_type else ""
     first = one.module._buffers.get(f"{prefix}original_inv_freq")
-    own = getattr(twin, "_buffers", {}).get(f"{prefix}original_inv_freq")
+    own = twin._buffers.get(f"{prefix}original_inv_freq")
     if held is None or first is None or own is None or held.is_meta:
         return ""
     types = [getattr(m, "rope_type", None) for m in (one.module, twin)]

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...checkpoints.formats import read
 from ...checks import whole
+from ...integrations.find import has_config
 from ...positions.given import integers
 from .ranking import Ranking, at_least, ranked
 from .readings import around, in_words
@@ -38,8 +39,7 @@ def rank_readings(model: Any, windows: Tensor, *, rounds: int = ROUNDS) -> Ranki
 
         print(rank_readings(model, windows))
     """
-    config = getattr(model, "config", None)
-    if not isinstance(model, nn.Module) or not hasattr(config, "to_dict"):
+    if not has_config(model):
         raise ValueError(
             f"model must be a transformers model (a torch module with a config), got {type(model).__name__}"
         )
@@ -61,7 +61,7 @@ def by_text(model: Any, text: str | Path, *, tokenizer: Any = None, length: int 
     if isinstance(model, str | Path):
         source = read(Path(model))
         weights, folder = Weights.of_source(source), source.path
-    elif isinstance(model, nn.Module) and hasattr(getattr(model, "config", None), "to_dict"):
+    elif has_config(model):
         weights, folder = Weights.of_model(model), Path(getattr(model.config, "_name_or_path", "") or "no folder")
     else:
         raise ValueError(f"model must be a transformers model or the path of a checkpoint, got {type(model).__name__}")
