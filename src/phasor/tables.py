@@ -119,11 +119,16 @@ class Phases:
         self.promoted = spec.angles != "exact" and spec.tables == "promoted"
         self.learns = any(t is not None and t.requires_grad for t in (log_scale, *self.positions))
 
+    @property
+    def of_steps(self) -> bool:
+        """Whether the angles are integer phases: sums of positions times steps."""
+        return self.spec.angles == "exact" and self.spec.coordinates == "integer" and self.log_scale is None
+
     def tables(self, *, second: bool = False) -> tuple[Tensor, Tensor]:
         """cos and sin, with direction and magnitude, rounded as the spec says; those of ``second`` members if asked."""
         spec, seq_len, positions, dtype = self.spec, self.seq_len, self.positions, self.dtype
         wide = torch.float64 if dtype == torch.float64 else torch.float32
-        if spec.angles == "exact" and spec.coordinates == "integer" and self.log_scale is None:
+        if self.of_steps:
             step = steps_of(spec, seq_len, second, positions[0].device)
             if wide == torch.float32 and not watched() and stacked.is_better(positions[0], spec.pairs):
                 cos, sin = stacked.cos_sin(positions, step)
