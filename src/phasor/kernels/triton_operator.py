@@ -16,10 +16,9 @@ from ..rotation import Rotation
 from ..tables import Phases, spec_of
 from ..tracing import constant
 from .base import ORDERS, Angles, Order, Pair, format_of, one_angle, result_dtype, tables_of
+from .inlined import FEW
 from .triton import INTERPRETED, MISSING, too_old, unsuited
 from .triton_turn import new
-
-FEW = 2**20  # elements of q up to which launching costs more than computing: the compiler's own code is sooner done
 
 
 def is_for(x: Tensor) -> bool:
