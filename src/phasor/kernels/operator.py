@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from ..rotation import Rotation
-from . import native, triton_operator
+from . import native, triton_norm_operator, triton_operator
 from .base import ORDERS, Angles, Kernel, Order, Pair, format_of, into, tables_of
+from .norm import Norm
 from .reference import Reference
 from .triton_operator import described, layout_of
 
@@ -47,6 +48,16 @@ class Operator(Kernel):
         y = torch.ops.phasor.turn(q, *given)
         z = None if k is None else torch.ops.phasor.turn(k, *given)
         return into(out, y, z)
+
+    def why_not_norm(self, q: Tensor, k: Tensor | None, norm: Norm) -> str:
+        return triton_norm_operator.why_not(q, k, norm) if triton_operator.is_for(q) else ""
+
+    def norm_and_turn(
+        self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
+    ) -> Pair:
+        if not triton_operator.is_for(q) or rotation.promoted or rotation.cos.dtype.itemsize == 2:
+            return super().norm_and_turn(q, k, rotation, order, norm, out)
+        return into(out, *triton_norm_operator.norm_and_turn(q, k, rotation, order, norm))
 
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor, about: list[int], tensor_format: str, transposed: bool) -> Tensor:

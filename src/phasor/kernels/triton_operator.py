@@ -46,21 +46,21 @@ def turn(q: Tensor, k: Tensor | None, angles: Angles, order: Order) -> Pair:
         return turn(q, None, angles, order)[0], turn(k, None, angles, order)[0]
     if isinstance(angles, Rotation) or not angles.of_steps:
         angles = tables_of(angles)
-        given = [angles.cos, angles.sin], "", None, described(angles)
+        given = [angles.cos, angles.sin], "", None
     else:
         at = angles.positions[0] if len(angles.positions) == 1 else torch.stack(angles.positions)
-        given = [at], angles.spec.key, angles.seq_len, []
+        given = [at], angles.spec.key, angles.seq_len
     qk = [q] if k is None else [q, k]
-    y, *z = torch.ops.phasor.turn_qk(qk, *given, format_of(order), False, result_dtype(q, angles))
+    y, *z = torch.ops.phasor.turn_qk(qk, *given, described(angles), format_of(order), False, result_dtype(q, angles))
     return y, z[0] if z else None
 
 
-def described(rotation: Rotation) -> list[int]:
-    """The layout of tables, and whether every head has its own, as an operator takes it."""
-    layout = rotation.layout
+def described(angles: Angles) -> list[int]:
+    """The layout, and whether every head has tables of its own, as an operator takes them."""
+    layout = angles.layout
     return [
         layout.head_dim, layout.rotary_dim, int(layout.trailing), int(layout.interleaved), layout.blocks,
-        int(layout.permuted), int(rotation.per_head),
+        int(layout.permuted), int(angles.per_head),
     ]  # fmt: skip
 
 
@@ -73,14 +73,16 @@ def layout_of(head_dim: int, rotary_dim: int, trailing: int, interleaved: int, b
     )  # fmt: skip
 
 
+def rotation_of(tables: Sequence[Tensor], about: list[int]) -> Rotation:
+    """By cos and sin and what is `described`."""
+    return Rotation(cos=tables[0], sin=tables[1], layout=layout_of(*about[:6]), per_head=bool(about[6]))
+
+
 def _turn(
     qk: Sequence[Tensor], angles: Sequence[Tensor], spec: str, seq_len: int | None, about: list[int],
     tensor_format: str, transposed: bool, dtype: torch.dtype,
 ) -> list[Tensor]:  # fmt: skip
-    if spec:
-        at: Angles = Phases(spec_of(spec), angles[0], seq_len)
-    else:
-        at = Rotation(cos=angles[0], sin=angles[1], layout=layout_of(*about[:6]), per_head=bool(about[6]))
+    at = Phases(spec_of(spec), angles[0], seq_len) if spec else rotation_of(angles, about)
     q, k = qk[0], qk[1] if len(qk) == 2 else None
     return [y for y in new(q, k, at, ORDERS[tensor_format], transposed, dtype) if y is not None]
 
@@ -99,10 +101,10 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _back(ctx: Any, grads: Sequence[Tensor | None]) -> Any:
-    given, angles, about = [g for g in grads if g is not None], list(ctx.saved_tensors), ctx.rest[2]
+    given, angles = [g for g in grads if g is not None], list(ctx.saved_tensors)
     back = iter(torch.ops.phasor.turn_qk(given, angles, *ctx.rest, not ctx.transposed, ctx.dtype) if given else [])
     of_qk = [None if g is None else next(back) for g in grads]
-    return of_qk, [None] * len(angles), None, None, [None] * len(about), None, None, None
+    return of_qk, [None] * len(angles), None, None, None, None, None, None
 
 
 LIBRARY = torch.library.Library("phasor", "FRAGMENT")
