@@ -37,7 +37,8 @@ def turned(x: Tensor, angles: Phases, order: Order) -> Tensor:
     if factor != 1.0:
         cos, sin = cos * factor, sin * factor
     heads = x.to(wide)
-    return (heads * cos + _exchanged(heads, angles) * (sin * sign)).to(x.dtype).contiguous()
+    y = heads * cos + _exchanged(heads, angles) * (sin * sign)
+    return y.to(x.dtype).clone(memory_format=torch.contiguous_format)
 
 
 def _exchanged(x: Tensor, angles: Phases) -> Tensor:

@@ -50,7 +50,7 @@ class Operator(Kernel):
         return into(out, y, z)
 
     def why_not_norm(self, q: Tensor, k: Tensor | None, norm: Norm) -> str:
-        return triton_norm_operator.why_not(q, k, norm) if triton_operator.is_for(q) else ""
+        return triton_norm_operator.why_not(norm) if triton_operator.is_for(q) else ""
 
     def norm_and_turn(
         self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
