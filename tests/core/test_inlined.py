@@ -35,6 +35,6 @@ def test_every_spec_has_the_bits_of_the_reference():
 
 def test_a_compiler_for_a_cpu_and_eager_mode_do_not_take_it(monkeypatch):
     x, angles = torch.ones(1, 1, 3, 8), Phases(RotarySpec(head_dim=8), torch.arange(3))
-    assert not inlined.is_better(x, angles)
+    assert not inlined.is_better(x, None, angles)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert not inlined.is_better(x, angles)
+    assert not inlined.is_better(x, None, angles)

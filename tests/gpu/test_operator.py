@@ -30,7 +30,7 @@ def qk(spec, dtype, tensor_format="bhsd"):
 
 
 def compiled(call, *given):
-    """Results and gradients of compiled code, for gradients of another order, and the nodes of phasor's in its graphs."""
+    """Results and gradients of compiled code, for gradients of another order, and phasor's nodes in its graphs."""
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
 
@@ -121,11 +121,11 @@ def test_the_operators_are_proper_ones():
     q, k, weight = (torch.randn(*shape, 8, device=DEVICE, requires_grad=True) for shape in ((1, 2, 5), (1, 1, 5), ()))
     positions = torch.arange(5, device=DEVICE)
     rotation = Rotation.at(spec, positions)
-    about = triton_operator.described(rotation)
+    about, tables = triton_operator.described(rotation), [rotation.cos, rotation.sin]
     calls = {
         "turn_qk": ([q, k], [positions], spec.key, None, about, "bhsd", False, torch.float32),
-        "norm_and_turn_qk": ([q, k], [weight, weight], [rotation.cos, rotation.sin], about, 1e-6, False, "once", "bhsd"),
-    }  # fmt: skip
+        "norm_and_turn_qk": ([q, k], [weight, weight], tables, about, 1e-6, False, "once", "bhsd"),
+    }
     for name, given in calls.items():
         checked = torch.library.opcheck(getattr(torch.ops.phasor, name).default, given)
         assert set(checked.values()) == {"SUCCESS"}, name

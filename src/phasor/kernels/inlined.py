@@ -17,9 +17,14 @@ from .base import Angles, Order
 FEW = 2**20  # elements of q up to which a launch costs more than to form cos and sin for every head
 
 
-def is_better(q: Tensor, angles: Angles) -> bool:
-    """Whether a compiler writes GPU code for few tokens, and the pairs fill the head."""
+def is_better(q: Tensor, k: Tensor | None, angles: Angles) -> bool:
+    """Whether a compiler writes GPU code for few tokens, and the pairs fill the head.
+
+    Not where a gradient is needed: for it the compiler would keep what was formed for every head.
+    """
     if not torch.compiler.is_compiling() or q.device.type in ("cpu", "meta") or isinstance(angles, Rotation):
+        return False
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k)):
         return False
     layout = angles.layout
     fills = layout.rotary_dim == layout.head_dim and not layout.permuted

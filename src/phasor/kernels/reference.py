@@ -19,7 +19,7 @@ class Reference(Kernel):
         return ""
 
     def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
-        if inlined.is_better(q, angles):
+        if inlined.is_better(q, k, angles):
             assert isinstance(angles, Phases)
             return into(out, inlined.turned(q, angles, order), None if k is None else inlined.turned(k, angles, order))
         rotation = tables_of(angles)

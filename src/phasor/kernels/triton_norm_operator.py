@@ -33,21 +33,21 @@ def norm_and_turn(q: Tensor, k: Tensor | None, rotation: Rotation, order: Order,
 
 
 def _norm_and_turn(
-    qk: Sequence[Tensor], weights: Sequence[Tensor], tables: Sequence[Tensor], about: list[int], *of_norm: Any
+    qk: Sequence[Tensor], weights: Sequence[Tensor], tables: Sequence[Tensor], about: list[int], *rest: Any
 ) -> list[Tensor]:
-    *of_norm, tensor_format = of_norm
+    *of_norm, tensor_format = rest
     k, norm = qk[1] if len(qk) == 2 else None, _norm(weights, *of_norm)
     return [y for y in normed(qk[0], k, rotation_of(tables, about), ORDERS[tensor_format], norm) if y is not None]
 
 
 def _norm_and_turn_back(
     grads: Sequence[Tensor], qk: Sequence[Tensor], weights: Sequence[Tensor], tables: Sequence[Tensor],
-    about: list[int], *of_norm: Any,
+    about: list[int], *rest: Any,
 ) -> list[Tensor]:  # fmt: skip
     """Gradients of q and k, then of their weights."""
     from .gpu.norm_back import turn_back
 
-    *of_norm, tensor_format = of_norm
+    *of_norm, tensor_format = rest
     norm, rotation = _norm(weights, *of_norm), rotation_of(tables, about)
     found = turn_back([*qk], [*grads], rotation, ORDERS[tensor_format], norm, bool(weights))
     return [x for x, _ in found] + [w for _, w in found if w is not None]
@@ -68,13 +68,12 @@ def _shapes_back(grads: Any, qk: Sequence[Tensor], weights: Sequence[Tensor], *r
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
     qk, weights, tables, *ctx.rest = inputs
-    ctx.sizes = len(qk), len(weights)
+    ctx.of_qk = len(qk)
     ctx.save_for_backward(*qk, *weights, *tables)
 
 
 def _back(ctx: Any, grads: Sequence[Tensor | None]) -> Any:
-    of_qk, of_weights = ctx.sizes
-    kept = ctx.saved_tensors
+    kept, of_qk = ctx.saved_tensors, ctx.of_qk
     qk, weights, tables = kept[:of_qk], kept[of_qk:-2], kept[-2:]
     given = [torch.zeros_like(x) if g is None else g for x, g in zip(qk, grads, strict=True)]
     found = torch.ops.phasor.norm_and_turn_qk_back(given, [*qk], [*weights], [*tables], *ctx.rest)

@@ -46,7 +46,7 @@ def turn(q: Tensor, k: Tensor | None, angles: Angles, order: Order) -> Pair:
         return turn(q, None, angles, order)[0], turn(k, None, angles, order)[0]
     if isinstance(angles, Rotation) or not angles.of_steps:
         angles = tables_of(angles)
-        given = [angles.cos, angles.sin], "", None
+        given: tuple[list[Tensor], str, int | None] = [angles.cos, angles.sin], "", None
     else:
         at = angles.positions[0] if len(angles.positions) == 1 else torch.stack(angles.positions)
         given = [at], angles.spec.key, angles.seq_len
