@@ -14,8 +14,8 @@ CALL = re.compile(r"(triton_\w+)\.run\(([^)]*)\)")
 NODE = re.compile(r"= torch\.ops\.phasor\.(\w+)\.default\(")
 FAST = ["halves/turned/512", "halves/own_norm/64"]
 SLOW = [
-    "halves/turned/64", "halves/norm/512", "halves/norm/64", "halves/own_norm/512", "halves/own_norm/32/2",
-    "halves/plain/512", "halves/plain_own_norm/512", "halves/tables/64", "interleaved/turned/64",
+    "halves/turned/64", "halves/norm/512", "halves/norm/64", "halves/own_norm/512", "halves/own_norm/1/64",
+    "halves/turned/32/2", "halves/plain/512", "halves/plain_own_norm/512", "halves/tables/64", "interleaved/turned/64",
     "interleaved/own_norm/64",
 ]  # fmt: skip
 
@@ -68,7 +68,8 @@ def test_so_are_those_without_norms_and_of_interleaved_pairs(slow, case):
 
 @pytest.mark.slow
 def test_so_are_batches(slow):
-    check_inlined(slow["halves/own_norm/32/2"], 32, 2)
+    check_inlined(slow["halves/own_norm/1/64"], 1, 64)
+    check_inlined(slow["halves/turned/32/2"], 32, 2)
 
 
 def check_inlined(code, tokens, batch=1):
@@ -94,7 +95,7 @@ def test_a_norm_of_its_own_goes_through_memory_before_many_tokens(slow):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["halves/plain/512", "halves/plain_own_norm/512"])
+@pytest.mark.parametrize("case", ["halves/turned/32/2", "halves/plain/512", "halves/plain_own_norm/512"])
 def test_the_plain_expression_of_many_tokens_reads_q_and_k_once_and_a_table(slow, case):
     code = slow[case]
     on_heads = [name for name, arguments in code.calls if "mean" in name or "cat" in name]
