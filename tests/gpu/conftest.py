@@ -10,7 +10,8 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
 
 # Whether Triton compiles or interprets is settled when its source is imported: test_interpreted.py starts these.
-collect_ignore = [] if INTERPRETED or DEVICE == "cuda" else ["test_bits.py", "test_cache.py", "test_norm.py"]
+NEED_IT = ["test_bits.py", "test_cache.py", "test_norm.py", "test_operator.py"]
+collect_ignore = [] if INTERPRETED or DEVICE == "cuda" else NEED_IT
 if find_spec("triton") is None:  # there is none for this system
     collect_ignore += ["assembly.py", "inductor.py", "test_compiled.py"]
 

@@ -1,10 +1,11 @@
-"""Prints what torch.compile writes for an H200 that is not here: q and k normalized per head, then rotated.
+"""Prints what torch.compile writes for an H200 that is not here, for the cases that it is called with.
 
 A program of its own, for it puts numbers of that GPU in place of torch's questions. Nothing is run: fake tensors have
 shapes and a device only, and the code is printed where it would be compiled.
 """
 
 import contextlib
+import sys
 from types import SimpleNamespace
 from unittest import mock
 
@@ -16,18 +17,17 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
-from phasor import RotarySpec, rotate
+from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary_qk, rotate
 
 H200 = SimpleNamespace(
     name="NVIDIA H200", major=9, minor=0, multi_processor_count=132, regs_per_multiprocessor=65536, warp_size=32,
     max_threads_per_multi_processor=2048, max_threads_per_block=1024, shared_memory_per_block_optin=232448,
     total_memory=141 * 2**30, L2_cache_size=50 * 2**20,
 )  # fmt: skip
-SPEC = RotarySpec(head_dim=128)
-
-
-class WrittenError(Exception):
-    pass
+SPECS = {
+    "halves": RotarySpec(head_dim=128),
+    "interleaved": RotarySpec(head_dim=128, interleaved=True),
+}
 
 
 def normalized(x, weight):
@@ -36,14 +36,33 @@ def normalized(x, weight):
     return weight * wide.to(x.dtype)
 
 
-def layer(q, k, of_q, of_k, positions):
-    return rotate(normalized(q, of_q), normalized(k, of_k), positions, SPEC)
+def calls(spec):
+    """What is compiled, of q, k, their weights and positions."""
+
+    def turned(q, k, of_q, of_k, positions, **about):
+        return rotate(q, k, positions, spec, **about)
+
+    def own_norm(q, k, of_q, of_k, positions, **about):
+        return turned(normalized(q, of_q), normalized(k, of_k), of_q, of_k, positions, **about)
+
+    def norm(q, k, of_q, of_k, positions):
+        return apply_qk_norm_rotary(q, k, Rotation.at(spec, positions), of_q, of_k)
+
+    def tables(q, k, of_q, of_k, positions):
+        return apply_rotary_qk(q, k, Rotation.at(spec, positions))
+
+    def plain(*given):
+        return turned(*given, kernel="reference")
+
+    def plain_own_norm(*given):
+        return own_norm(*given, kernel="reference")
+
+    return locals()
 
 
 def write(graph):
-    code, _ = graph.codegen()
-    print(code.value)
-    raise WrittenError
+    print(graph.codegen()[0].value)
+    return SimpleNamespace(call=lambda given: graph.module(*given), __file__=__file__, runner=None)
 
 
 def h200():
@@ -64,19 +83,24 @@ def h200():
     yield config.patch(force_disable_caches=True, compile_threads=1)
 
 
+def compiled(spec, name, tokens, batch=1):
+    torch._dynamo.reset()
+    call, size = calls(SPECS[spec])[name], int(tokens)
+    q, k = (torch.empty(int(batch), size, h, 128, dtype=torch.bfloat16, device="cuda") for h in (32, 8))
+    weights = (torch.empty(128, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+    positions = torch.empty(size, dtype=torch.int64, device="cuda")
+    torch.compile(call, fullgraph=True)(q.transpose(1, 2), k.transpose(1, 2), *weights, positions)  # as projections are
+
+
 def main():
     driver.set_active(SimpleNamespace(get_current_target=lambda: GPUTarget("cuda", 90, 32)))
     with contextlib.ExitStack() as stack:
         for change in h200():
             stack.enter_context(change)
         stack.enter_context(FakeTensorMode())
-        q, k = (torch.empty(1, heads, 512, 128, dtype=torch.bfloat16, device="cuda") for heads in (32, 8))
-        weights = (torch.empty(128, dtype=torch.bfloat16, device="cuda") for _ in range(2))
-        try:
-            torch.compile(layer, fullgraph=True)(q, k, *weights, torch.empty(512, dtype=torch.int64, device="cuda"))
-        except Exception as error:
-            if "WrittenError" not in repr(error):
-                raise
+        for case in sys.argv[1:]:
+            print(f"### {case}")
+            compiled(*case.split("/"))
 
 
 if __name__ == "__main__":

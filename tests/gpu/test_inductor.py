@@ -1,4 +1,4 @@
-"""torch.compile for a GPU keeps the plain expression and fuses it with its neighbours: read in the code it writes."""
+"""What torch.compile writes for a GPU: the launches of q and k, and what goes through memory in between."""
 
 import re
 import subprocess
@@ -11,18 +11,104 @@ pytest.importorskip("triton", reason="triton is not installed; it is for Linux o
 
 BUFFER = re.compile(r"(buf\d+) = empty_strided_cuda\(\(([\d, ]+)\), \([\d, ]*\), torch\.(\w+)\)")
 CALL = re.compile(r"(triton_\w+)\.run\(([^)]*)\)")
-Q, K = "1, 32, 512, 128", "1, 8, 512, 128"
+NODE = re.compile(r"= torch\.ops\.phasor\.(\w+)\.default\(")
+FAST = ["halves/turned/512", "halves/own_norm/64"]
+SLOW = [
+    "halves/turned/64", "halves/norm/512", "halves/norm/64", "halves/own_norm/512", "halves/own_norm/1/64",
+    "halves/turned/32/2", "halves/plain/512", "halves/plain_own_norm/512", "halves/tables/64", "interleaved/turned/64",
+    "interleaved/own_norm/64",
+]  # fmt: skip
+
+
+class Code:
+    """Buffers, launches and nodes of phasor's own in the code of one case."""
+
+    def __init__(self, text):
+        self.buffers = [(size, dtype) for _, size, dtype in BUFFER.findall(text)]
+        self.calls, self.nodes = CALL.findall(text), NODE.findall(text)
+
+    def results(self, tokens, batch=1):
+        """The sizes of q and k, in bfloat16: the buffers that are results."""
+        return [(f"{batch}, {heads}, {tokens}, 128", "bfloat16") for heads in (32, 8)]
+
+
+def written(cases):
+    script = Path(__file__).with_name("inductor.py")
+    run = subprocess.run([sys.executable, "-W", "ignore", script, *cases], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-3000:]
+    names, texts = re.findall(r"^### (.*)$", run.stdout, re.MULTILINE), re.split(r"^### .*$", run.stdout, flags=re.M)
+    assert names == cases
+    return dict(zip(names, map(Code, texts[1:]), strict=True))
+
+
+@pytest.fixture(scope="module")
+def fast():
+    return written(FAST)
+
+
+@pytest.fixture(scope="module")
+def slow():
+    return written(SLOW)
+
+
+def test_many_tokens_are_one_launch_without_a_table(fast):
+    code = fast["halves/turned/512"]
+    assert (code.nodes, code.calls, code.buffers) == (["turn_qk"], [], [])
+
+
+def test_few_tokens_are_one_launch_for_q_and_one_for_k_with_their_norms_and_without_a_table(fast):
+    check_inlined(fast["halves/own_norm/64"], 64)
 
 
 @pytest.mark.slow
-def test_one_kernel_for_q_and_one_for_k_with_their_norms():
-    """They read q and k once and write the results, in bfloat16; the table of all heads is written once for both."""
-    script = Path(__file__).with_name("inductor.py")
-    run = subprocess.run([sys.executable, "-W", "ignore", script], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-3000:]
-    buffers, calls = BUFFER.findall(run.stdout), CALL.findall(run.stdout)
-    assert sorted((size, dtype) for _, size, dtype in buffers if size in (Q, K)) == [(Q, "bfloat16"), (K, "bfloat16")]
-    assert all(size in (Q, K, "512, 64", "1024, 64") for _, size, _ in buffers), buffers
-    on_heads = [name for name, arguments in calls if re.search(r"arg[0-3]_1", arguments)]
-    assert len(on_heads) == 2 and all("cat_mean" in name for name in on_heads), on_heads
-    assert len(calls) <= 4  # and two for cos and sin, of tokens and pairs only
+@pytest.mark.parametrize("case", ["halves/turned/64", "interleaved/turned/64", "interleaved/own_norm/64"])
+def test_so_are_those_without_norms_and_of_interleaved_pairs(slow, case):
+    check_inlined(slow[case], 64)
+
+
+@pytest.mark.slow
+def test_so_are_batches(slow):
+    check_inlined(slow["halves/own_norm/1/64"], 1, 64)
+    check_inlined(slow["halves/turned/32/2"], 32, 2)
+
+
+def check_inlined(code, tokens, batch=1):
+    """Only the results are written, and no other launch is there that could read or write a table."""
+    assert code.buffers == code.results(tokens, batch)
+    assert not code.nodes and len(code.calls) == 2
+    assert all(len(re.findall(r"arg\d_1", arguments)) >= 2 for _, arguments in code.calls)  # positions and q or k
+
+
+@pytest.mark.slow
+def test_a_norm_in_the_same_call_is_in_the_same_launch(slow):
+    """By tables of a rotation that layers share, which are written once: in three launches."""
+    code = slow["halves/norm/512"]
+    assert code.nodes == ["norm_and_turn_qk"]
+    assert len(code.calls) <= 3 and all(size in ("512, 64", "1024, 64") for size, _ in code.buffers)
+
+
+@pytest.mark.slow
+def test_a_norm_of_its_own_goes_through_memory_before_many_tokens(slow):
+    code = slow["halves/own_norm/512"]
+    assert (code.nodes, len(code.calls)) == (["turn_qk"], 2)
+    assert sorted(code.buffers) == sorted(code.results(512))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["halves/turned/32/2", "halves/plain/512", "halves/plain_own_norm/512"])
+def test_the_plain_expression_of_many_tokens_reads_q_and_k_once_and_a_table(slow, case):
+    code = slow[case]
+    on_heads = [name for name, arguments in code.calls if "mean" in name or "cat" in name]
+    assert not code.nodes and len(code.calls) <= 4 and len(on_heads) == 2
+    assert set(code.results(512)) <= set(code.buffers)
+    assert all(b in code.results(512) or b[0] in ("512, 64", "1024, 64") for b in code.buffers), code.buffers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["halves/tables/64", "halves/norm/64"])
+def test_tables_are_written_once_for_q_and_k(slow, case):
+    """Where a rotation is formed before: two launches more."""
+    code = slow[case]
+    assert not code.nodes and len(code.calls) <= 4
+    tables = [b for b in code.buffers if b not in code.results(64)]
+    assert set(code.results(64)) <= set(code.buffers) and all(size.count(",") == 1 for size, _ in tables), tables

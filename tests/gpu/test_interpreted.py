@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("triton", reason="triton is not installed; it is for Linux only")
 
 ROOT = Path(__file__).resolve().parents[2]
+TESTS = [f"tests/gpu/test_{name}.py" for name in ("bits", "cache", "norm", "operator")]
 
 
 def run(*arguments):
@@ -23,9 +24,9 @@ def run(*arguments):
 
 
 def test_the_bits_of_the_reference():
-    run("tests/gpu/test_bits.py", "tests/gpu/test_cache.py", "tests/gpu/test_norm.py")
+    run(*TESTS)
 
 
 @pytest.mark.slow
 def test_the_bits_of_the_reference_many_times():
-    run("tests/gpu/test_bits.py", "tests/gpu/test_cache.py", "tests/gpu/test_norm.py", "-m", "slow")
+    run(*TESTS, "-m", "slow")

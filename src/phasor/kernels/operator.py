@@ -1,20 +1,21 @@
-"""The native kernel as an operator of torch, for half precision in code that torch.compile makes for a CPU.
+"""Kernels as operators of torch, in code that torch.compile makes: `native` on a CPU, `triton` on a GPU.
 
-What the compiler's own code costs there is 3 to 4 times a copy, because it converts to and from half precision value by
-value; everywhere else the plain expression is better, which it fuses with what stands around it.
+On a CPU it is for half precision: what the compiler's own code costs there is 3 to 4 times a copy, because it converts
+to and from half precision value by value. On a GPU it is for many tokens (`triton_operator`). Everywhere else the plain
+expression is better, which the compiler fuses with what stands around it.
 """
 
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..layout import Layout
 from ..rotation import Rotation
-from . import native
+from . import native, triton_norm_operator, triton_operator
 from .base import ORDERS, Angles, Kernel, Order, Pair, format_of, into, tables_of
+from .norm import Norm
 from .reference import Reference
+from .triton_operator import described, layout_of
 
 HALF = (torch.bfloat16, torch.float16)
 FEW = 2**16  # elements of q below which calling an operator costs more than it saves
@@ -24,13 +25,15 @@ class Operator(Kernel):
     """One node in the graph of a compiler, with a gradient of its own."""
 
     name = "operator"
-    about = "half precision in compiled code on a CPU: the native kernel, as one node of the graph"
+    about = "compiled code, as one node of the graph: half precision on a CPU (native), many tokens on a GPU (triton)"
 
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
-        if native.MISSING:
-            return native.MISSING
         if not torch.compiler.is_dynamo_compiling() or torch.compiler.is_exporting():
             return "it is for code that torch.compile makes; exported programs keep the plain expression"
+        if triton_operator.is_for(q):
+            return triton_operator.why_not(q, k, angles)
+        if native.MISSING:
+            return native.MISSING
         if q.device.type != "cpu" or q.dtype not in HALF:
             return f"a compiler's own code is better for {q.dtype} on {q.device}"
         if q.numel() < FEW:
@@ -38,28 +41,27 @@ class Operator(Kernel):
         return native.unsuited(q, angles)
 
     def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+        if triton_operator.is_for(q):
+            return into(out, *triton_operator.turn(q, k, angles, order))
         rotation = tables_of(angles)
-        layout = rotation.layout
-        about = [
-            layout.head_dim, layout.rotary_dim, int(layout.trailing), int(layout.interleaved), layout.blocks,
-            int(layout.permuted), int(rotation.per_head),
-        ]  # fmt: skip
-        given = (rotation.cos, rotation.sin, about, format_of(order), False)
+        given = (rotation.cos, rotation.sin, described(rotation), format_of(order), False)
         y = torch.ops.phasor.turn(q, *given)
         z = None if k is None else torch.ops.phasor.turn(k, *given)
         return into(out, y, z)
 
+    def why_not_norm(self, q: Tensor, k: Tensor | None, norm: Norm) -> str:
+        return triton_norm_operator.why_not(norm) if triton_operator.is_for(q) else ""
 
-@lru_cache(maxsize=64)
-def _layout(head_dim: int, rotary_dim: int, trailing: int, interleaved: int, blocks: int, permuted: int) -> Layout:
-    return Layout(
-        head_dim=head_dim, rotary_dim=rotary_dim, trailing=bool(trailing), interleaved=bool(interleaved),
-        blocks=blocks, permuted=bool(permuted),
-    )  # fmt: skip
+    def norm_and_turn(
+        self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
+    ) -> Pair:
+        if not triton_operator.is_for(q) or rotation.promoted or rotation.cos.dtype.itemsize == 2:
+            return super().norm_and_turn(q, k, rotation, order, norm, out)
+        return into(out, *triton_norm_operator.norm_and_turn(q, k, rotation, order, norm))
 
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor, about: list[int], tensor_format: str, transposed: bool) -> Tensor:
-    rotation = Rotation(cos=cos, sin=sin, layout=_layout(*about[:6]), per_head=bool(about[6]))
+    rotation = Rotation(cos=cos, sin=sin, layout=layout_of(*about[:6]), per_head=bool(about[6]))
     done = native._native and native._native.apply(x, None, rotation, tensor_format, transposed, None, None)
     if done is None:
         rotation = rotation.transpose() if transposed else rotation

@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 
 from ..layout import Layout
+from ..tables import Phases
+from . import inlined
 from .base import Angles, Kernel, Order, Pair, into, tables_of
 
 
@@ -17,6 +19,9 @@ class Reference(Kernel):
         return ""
 
     def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+        if inlined.is_better(q, k, angles):
+            assert isinstance(angles, Phases)
+            return into(out, inlined.turned(q, angles, order), None if k is None else inlined.turned(k, angles, order))
         rotation = tables_of(angles)
         layout, promoted = rotation.layout, rotation.promoted
         cos, sin = order.line_up((rotation.cos, rotation.sin), rotation.per_head)

@@ -45,7 +45,7 @@ class Triton(Kernel):
             return reason
         if watched():
             return "a mode of torch intercepts operations, and would not see this one"
-        return _unsuited(q, k, angles) or ("" if q.is_cpu else _too_old(q.device))
+        return unsuited(q, k, angles) or ("" if q.is_cpu else too_old(q.device))
 
     def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         if not isinstance(angles, Rotation) and not _forms_phases(angles.spec.key, angles.log_scale is not None):
@@ -102,7 +102,7 @@ class Triton(Kernel):
         return y
 
 
-def _unsuited(q: Tensor, k: Tensor | None, angles: Angles) -> str:
+def unsuited(q: Tensor, k: Tensor | None, angles: Angles) -> str:
     """What about these tensors and angles it does not know."""
     if q.dtype not in DTYPES:
         return f"it multiplies in float32, got {q.dtype}"
@@ -116,7 +116,8 @@ def _unsuited(q: Tensor, k: Tensor | None, angles: Angles) -> str:
 
 
 @lru_cache(maxsize=64)
-def _too_old(device: torch.device) -> str:
+def too_old(device: torch.device) -> str:
+    """Why a GPU cannot run it."""
     if torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0):
         found = ".".join(map(str, torch.cuda.get_device_capability(device)))
         return f"it is compiled for compute capability 8.0 and newer, and {device} has {found}"

@@ -1,0 +1,131 @@
+"""The operators of compiled code are the Triton kernel: its bits, its way back, and what each keeps from a graph."""
+
+import pytest
+import torch
+
+from core.conftest import at
+from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary_qk, rotate
+from phasor.axes import Sections
+from phasor.kernels import ORDERS, triton_operator
+from phasor.tables import Phases
+
+from .conftest import DEVICE
+from .test_bits import DTYPES, EVERY, FORMATS, same, there_and_back
+
+pytestmark = pytest.mark.usefixtures("few_programs")
+SOME = [name for i, name in enumerate(EVERY) if i % 16 == 3]
+SPEC = RotarySpec(head_dim=16, axes=Sections((3, 5)))
+
+
+@pytest.fixture
+def as_if_many(monkeypatch):
+    monkeypatch.setattr(triton_operator, "FEW", 0)
+    torch.compiler.reset()
+
+
+def qk(spec, dtype, tensor_format="bhsd"):
+    return [
+        torch.randn(2, h, 5, spec.head_dim, device=DEVICE).to(dtype).permute(FORMATS[tensor_format]) for h in (4, 2)
+    ]
+
+
+def compiled(call, *given):
+    """Results and gradients of compiled code, for gradients of another order, and phasor's nodes in its graphs."""
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    nodes = []
+
+    def seen(graph, _):
+        nodes.extend(str(n.target) for n in graph.graph.nodes if str(n.target).startswith("phasor."))
+        return make_boxed_func(graph.forward)
+
+    made = torch.compile(call, fullgraph=True, backend=aot_autograd(fw_compiler=seen, bw_compiler=seen))
+    return there_and_back(made, *given), nodes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number, name", list(enumerate(SOME)), ids=SOME)
+def test_by_phases_and_by_tables(number, name):
+    spec, dtype, tensor_format = EVERY[name], DTYPES[number % 3], list(FORMATS)[number // 3 % 3]
+    q, k = qk(spec, dtype, tensor_format)
+    axes = () if spec.axes.count == 1 else (spec.axes.count,)
+    positions = torch.randint(-(2**31), 2**31, (*axes, 2, 5), device=DEVICE)
+    order = ORDERS[tensor_format]
+    rotation, about = at(spec, positions, dtype), {"tensor_format": tensor_format, "kernel": "reference"}
+    angles = [rotation]
+    if not spec.learned:
+        angles.append(Phases(spec, positions, 10_000, dtype=dtype))
+    for given in angles:
+        if rotation.cos.dtype == torch.float64 or given.second is not None:
+            continue
+        expected = there_and_back(lambda q, k, r=rotation: apply_rotary_qk(q, k, r, **about), q, k)
+        same(there_and_back(lambda q, k, a=given: triton_operator.turn(q, k, a, order), q, k), expected)
+
+
+@pytest.mark.parametrize("dtype", [*(pytest.param(d, marks=pytest.mark.slow) for d in DTYPES[:2]), *DTYPES[2:]])
+def test_compiled_code_turns_q_and_k_by_one_node_and_back_by_one(as_if_many, dtype):
+    positions = torch.randint(-(2**31), 2**31, (2, 2, 5), device=DEVICE)
+    given = qk(SPEC, dtype)
+    got, nodes = compiled(lambda q, k: rotate(q, k, positions, SPEC), *given)
+    assert nodes == ["phasor.turn_qk.default"] * 2
+    same(got, there_and_back(lambda q, k: rotate(q, k, positions, SPEC, kernel="reference"), *given))
+
+
+@pytest.mark.slow
+def test_batches_of_two_shapes_and_one_without_k(as_if_many):
+    q, k = torch.randn(2, 4, 5, 16, device=DEVICE), torch.randn(2, 5, 16, device=DEVICE)
+    positions = torch.arange(5, device=DEVICE)
+    spec = RotarySpec(head_dim=16)
+    got, nodes = compiled(lambda q, k: rotate(q, k, positions, spec), q, k.unsqueeze(0))
+    assert len(nodes) == 4
+    same(got, there_and_back(lambda q, k: rotate(q, k, positions, spec, kernel="reference"), q, k.unsqueeze(0)))
+    got, nodes = compiled(lambda q: rotate(q, None, positions, spec)[:1], q)
+    assert len(nodes) == 2
+    same(got, there_and_back(lambda q: rotate(q, None, positions, spec, kernel="reference")[:1], q))
+
+
+@pytest.mark.parametrize("rounding", ["once", pytest.param("before_weight", marks=pytest.mark.slow)])
+def test_a_norm_is_in_the_same_node(as_if_many, rounding):
+    spec = RotarySpec(head_dim=16, rotary_dim=12)
+    rotation = Rotation.at(spec, torch.arange(5, device=DEVICE))
+    given = *qk(spec, torch.float32), *(torch.randn(16, device=DEVICE) for _ in range(2))
+
+    def call(q, k, of_q, of_k, kernel="auto"):
+        return apply_qk_norm_rotary(q, k, rotation, of_q, of_k, rounding=rounding, unit_offset=True, kernel=kernel)
+
+    got, nodes = compiled(call, *given)
+    assert nodes == ["phasor.norm_and_turn_qk.default", "phasor.norm_and_turn_qk_back.default"]
+    same(got, there_and_back(lambda *x: call(*x, kernel="triton"), *given))
+
+
+@pytest.mark.slow
+def test_a_norm_after_or_across_heads_stays_the_plain_expression(as_if_many):
+    rotation, weights = Rotation.at(RotarySpec(head_dim=16), torch.arange(5, device=DEVICE)), [None, None]
+    given = qk(SPEC, torch.float32)
+    for about in ({"after": True}, {"across_heads": True}):
+        _, nodes = compiled(lambda q, k, a=about: apply_qk_norm_rotary(q, k, rotation, *weights, **a), *given)
+        assert not nodes
+
+
+def test_few_tokens_stay_the_plain_expression():
+    torch.compiler.reset()
+    positions = torch.arange(5, device=DEVICE).expand(2, 5)
+    _, nodes = compiled(lambda q, k: rotate(q, k, positions, SPEC), *qk(SPEC, torch.float32))
+    assert not nodes
+
+
+@pytest.mark.slow
+def test_the_operators_are_proper_ones():
+    spec = RotarySpec(head_dim=8)
+    q, k, weight = (torch.randn(*shape, 8, device=DEVICE, requires_grad=True) for shape in ((1, 2, 5), (1, 1, 5), ()))
+    positions = torch.arange(5, device=DEVICE)
+    rotation = Rotation.at(spec, positions)
+    about, tables = triton_operator.described(rotation), [rotation.cos, rotation.sin]
+    calls = {
+        "turn_qk": ([q, k], [positions], spec.key, None, about, "bhsd", False, torch.float32),
+        "norm_and_turn_qk": ([q, k], [weight, weight], tables, about, 1e-6, False, "once", "bhsd"),
+    }
+    for name, given in calls.items():
+        checked = torch.library.opcheck(getattr(torch.ops.phasor, name).default, given)
+        assert set(checked.values()) == {"SUCCESS"}, name
