@@ -5,6 +5,7 @@ import copy
 import importlib
 import logging
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from ..checkpoints.opening import read_json
 from ..checkpoints.words import in_units
 
 BESIDE = 10**9  # what checking a model needs besides its weights
+MOST_PACKED = 16  # 2 bits of weights in a config's float32
 OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
 INDEX = "model.safetensors.index.json"
 
@@ -32,9 +34,11 @@ def load(path: Path, *, meta: bool = False) -> nn.Module:
     data = read_json(file)
     if meta:
         return built(data)
-    _check_memory(weights_of(folder))
+    files = weights_of(folder)
+    model = built(data)
+    _check_memory(folder, model, sum(p.stat().st_size for p in files))
     with _quiet():
-        return _loaded(folder, _class_of(_read(data)))
+        return _loaded(folder, type(model))
 
 
 def has_weights(path: Path) -> bool:
@@ -77,7 +81,7 @@ def built(data: dict[str, Any]) -> nn.Module:
         try:
             model: nn.Module = cls(config)
         except Exception as error:
-            raise ValueError(f"{cls.__name__} cannot be built from this config: {_one_line(error)}") from None
+            raise ValueError(f"{cls.__name__} cannot be built from this config: {_why(error, data)}") from None
     return model.eval()
 
 
@@ -91,7 +95,7 @@ def _read(data: dict[str, Any]) -> Any:
     try:
         return transformers.CONFIG_MAPPING[model_type].from_dict(copy.deepcopy(data))
     except Exception as error:
-        raise ValueError(f"transformers does not read this config: {_one_line(error)}") from None
+        raise ValueError(f"transformers does not read this config: {_why(error, data)}") from None
 
 
 def _class_of(config: Any) -> Any:
@@ -120,7 +124,7 @@ def _loaded(folder: Path, cls: Any) -> nn.Module:
             output_loading_info=True,
         )
     except Exception as error:
-        why = _one_line(error)
+        why = _why(error, {})
         if "ignore_mismatched_sizes" in why:
             why = "its weights have other sizes than its config says"
         raise ValueError(f"{folder}: transformers does not load it: {why}") from None
@@ -130,13 +134,24 @@ def _loaded(folder: Path, cls: Any) -> nn.Module:
     return loaded
 
 
-def _check_memory(files: list[Path]) -> None:
-    needed, free = sum(p.stat().st_size for p in files), free_memory()
+def _check_memory(folder: Path, model: nn.Module, stored: int) -> None:
+    """``stored``: bytes of the weights, which may be packed: eight values of 4 bits stand for 32 bytes."""
+    own = _bytes(model.parameters()) + _bytes(model.buffers())
+    if own > MOST_PACKED * stored + BESIDE:
+        raise ValueError(
+            f"{folder}: its config describes a model of {in_units(own)}, and its weights take {in_units(stored)}; "
+            "set the config's sizes to those of the weights, or check it alone with --meta"
+        )
+    needed, free = max(stored, _bytes(model.buffers())), free_memory()
     if free is not None and needed + BESIDE > free:
         raise ValueError(
-            f"{files[0].parent}: its weights take {in_units(needed)}, and {in_units(free)} of memory are free; "
+            f"{folder}: its weights take {in_units(needed)}, and {in_units(free)} of memory are free; "
             "check its config alone with --meta"
         )
+
+
+def _bytes(tensors: Iterator[torch.Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def free_memory() -> int | None:
@@ -173,5 +188,26 @@ def _quiet() -> Iterator[None]:
             theirs.enable_progress_bar()
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+def _why(error: Exception, data: dict[str, Any]) -> str:
+    """What went wrong, in one line. transformers may trip over a value without naming its key: those of null are named.
+
+    >>> _why(TypeError("Validation error for field 'n': TypeError: Field 'n' expected int, got str (value: 'x')"), {})
+    "n must be int, got 'x'"
+    >>> _why(TypeError("not for 'NoneType' and 'int'"), {"rope_parameters": {"rope_theta": None}})
+    "not for 'NoneType' and 'int'; rope_parameters.rope_theta is null: set it, or take the key away"
+    """
+    said = " ".join(str(error).split()) or type(error).__name__
+    kinds = re.findall(r"expected (\w+), got \w+ \(value: (.*?)\)", said)
+    if (field := re.search(r"field '(\w+)'", said)) and kinds:
+        rule = " or ".join("null" if kind == "NoneType" else kind for kind, _ in kinds)
+        return f"{field[1]} must be {rule}, got {kinds[0][1]:.80}"
+    empty = [
+        f"{name}.{key}"
+        for name, inner in data.items()
+        if name.startswith("rope_") and isinstance(inner, dict)
+        for key, value in inner.items()
+        if value is None
+    ]
+    if "NoneType" in said and empty:
+        said += f"; {empty[0]} is null: set it, or take the key away"
+    return said[:300]

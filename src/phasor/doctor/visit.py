@@ -61,8 +61,12 @@ def visit(path: Path, *, text: Path | None = None, repair: Path | None = None, m
     try:
         model = load(path, meta=meta or not has_weights(path))
     except ValueError as error:
-        if all(finding.cause == NOT_UNDERSTOOD for finding in seen.findings):
+        if not seen.findings:
             raise
+        if not mended and all(finding.cause == NOT_UNDERSTOOD for finding in seen.findings):
+            first = seen.findings[0]  # phasor's reader names the key; transformers may only say where it stumbled
+            said = f"{first.place}: {first.what.removeprefix('not read: ')}; {first.way_out}"
+            raise ValueError(said if first.what in str(error) else f"{said} ({error})") from None
         unloaded = Check(what="the model itself", against="itself", verdict="not checked", says=str(error))
         return Visit(path, Diagnosis(path.name, (*seen.checks, unloaded)), (), mended)
     found = diagnose(model)
