@@ -254,5 +254,40 @@ def test_nothing_is_written_over_or_half(edited, tmp_path, monkeypatch):
     assert contents(tmp_path) == before and not (tmp_path / "new").exists()
 
 
+def test_of_links_the_content_is_copied(edited, tmp_path):
+    """A hub's cache: files are links to blobs; here a folder is one, too."""
+    folder, beside = edited(THETA), tmp_path / "beside"
+    (beside / "deep").mkdir(parents=True)
+    (beside / "deep" / "words.txt").write_text("of another folder")
+    (folder / "linked").symlink_to(beside)
+    (folder / "notes" / "link.txt").symlink_to(beside / "deep" / "words.txt")
+    write(examine(folder), tmp_path / "mended")
+    made = contents(tmp_path / "mended")
+    assert made["linked/deep/words.txt"] == made["notes/link.txt"] == b"of another folder"
+    assert made.keys() == contents(folder).keys() | {"linked/deep/words.txt"}
+    assert not any(p.is_symlink() for p in (tmp_path / "mended").rglob("*"))
+
+
+@pytest.mark.parametrize("where, to, says", [
+    ("around", ".", "around: links to a folder around it, so a copy has no end"),
+    ("notes/around", "..", "around: links to a folder around it"),
+    ("farther", "../..", "farther: links to a folder around it"),
+    ("nothing", "nowhere", r"nothing: cannot be opened \(No such file or directory\)"),
+])  # fmt: skip
+def test_links_that_cannot_be_copied(where, to, says, edited, tmp_path):
+    folder = edited(THETA)
+    (folder / where).symlink_to(to)
+    with pytest.raises(ValueError, match=says):
+        write(examine(folder), tmp_path / "mended")
+    assert {path.name for path in tmp_path.iterdir()} == {"sick"}
+
+
+def test_every_folder_is_synced(edited, tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("phasor.doctor.folder.writing.sync_folder", lambda path: synced.append(path.name))
+    write(examine(edited(THETA)), tmp_path / "mended")
+    assert synced[1:] == ["notes", tmp_path.name] and synced[0].startswith(".mended.")
+
+
 def _full(path: Path) -> None:
     raise OSError(28, "No space left on device")

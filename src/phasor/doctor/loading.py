@@ -4,7 +4,6 @@ import contextlib
 import copy
 import importlib
 import logging
-import os
 import re
 import warnings
 from collections.abc import Iterator
@@ -15,10 +14,8 @@ import torch
 from torch import nn
 
 from ..checkpoints.opening import read_json
-from ..checkpoints.words import in_units
+from .memory import check_memory
 
-BESIDE = 10**9  # what checking a model needs besides its weights
-MOST_PACKED = 16  # 2 bits of weights in a config's float32
 OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
 INDEX = "model.safetensors.index.json"
 
@@ -36,7 +33,7 @@ def load(path: Path, *, meta: bool = False) -> nn.Module:
         return built(data)
     files = weights_of(folder)
     model = built(data)
-    _check_memory(folder, model, sum(p.stat().st_size for p in files))
+    check_memory(folder, model, sum(p.stat().st_size for p in files))
     with _quiet():
         return _loaded(folder, type(model))
 
@@ -70,6 +67,8 @@ def file_of(path: Path) -> tuple[Path, Path]:
     folder, file = (path, path / "config.json") if path.is_dir() else (path.parent, path)
     if not file.is_file():
         raise ValueError(f"{path}: must be a folder with a config.json, or that file")
+    if file.suffix != ".json" or file.name == INDEX:
+        raise ValueError(f"{path}: must be a folder with a config.json, or that file; name the folder, {str(folder)!r}")
     return folder, file
 
 
@@ -132,40 +131,6 @@ def _loaded(folder: Path, cls: Any) -> nn.Module:
         raise ValueError(f"{folder}: weights are missing: {len(missing)} tensors, the first {missing[0]}")
     loaded: nn.Module = model.eval()
     return loaded
-
-
-def _check_memory(folder: Path, model: nn.Module, stored: int) -> None:
-    """``stored``: bytes of the weights, which may be packed: eight values of 4 bits stand for 32 bytes."""
-    own = _bytes(model.parameters()) + _bytes(model.buffers())
-    if own > MOST_PACKED * stored + BESIDE:
-        raise ValueError(
-            f"{folder}: its config describes a model of {in_units(own)}, and its weights take {in_units(stored)}; "
-            "set the config's sizes to those of the weights, or check it alone with --meta"
-        )
-    needed, free = max(stored, _bytes(model.buffers())), free_memory()
-    if free is not None and needed + BESIDE > free:
-        raise ValueError(
-            f"{folder}: its weights take {in_units(needed)}, and {in_units(free)} of memory are free; "
-            "check its config alone with --meta"
-        )
-
-
-def _bytes(tensors: Iterator[torch.Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-def free_memory() -> int | None:
-    """Bytes that can be had without swapping; None where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        known = dict(line.split(":") for line in lines)
-        return int(known["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 @contextlib.contextmanager

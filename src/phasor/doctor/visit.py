@@ -4,13 +4,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..checkpoints.opening import read_json
 from .diagnose import diagnose
 from .differences import Curve, curves
 from .folder import NOT_UNDERSTOOD, Examined, examine, write
-from .loading import has_weights, load
+from .loading import file_of, has_weights, load
 from .page import page
 from .report import Check, Diagnosis
 from .text import Ranking, by_text
+from .text.tokens import tokens_of, words_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,11 @@ def visit(path: Path, *, text: Path | None = None, repair: Path | None = None, m
 
     Raises ``ValueError`` for what cannot be read, loaded or written, in one line.
     """
+    if text is not None:  # what is cheap and certain comes first
+        words_of(text)
     seen = examine(path)
+    if text is not None:
+        tokens_of(text, seen.path, seen.config or read_json(file_of(path)[1]))
     mended: tuple[str, ...] = ()
     if repair is not None:
         path, seen, mended = _repaired(seen, repair)
