@@ -100,6 +100,26 @@ def _shards(tmp_path, folder, monkeypatch):
     return [tmp_path / "m"], "1 of 2 weight files are missing (model-00002.safetensors); fetch them"
 
 
+def _index_of_nothing(tmp_path, folder, monkeypatch):
+    shutil.copytree(folder, tmp_path / "m")
+    (tmp_path / "m" / loading.INDEX).write_text(json.dumps({"weight_map": ["model.safetensors"]}))
+    return [tmp_path / "m"], "weight_map must be an object of names and files, got ['model.safetensors']; fetch it"
+
+
+def _index_of_elsewhere(tmp_path, folder, monkeypatch):
+    shutil.copytree(folder, tmp_path / "m")
+    (tmp_path / "m" / loading.INDEX).write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
+    return [tmp_path / "m"], "must name plain files of its own folder, got '../model.safetensors'"
+
+
+def _repair_of_a_part(tmp_path, folder, monkeypatch):
+    shards, says = _shards(tmp_path, folder, monkeypatch)
+    config = json.loads((tmp_path / "m" / "config.json").read_text()) | {"rope_theta": 1e4}
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr("phasor.doctor.visit.write", None)  # nothing is written
+    return [*shards, "--repair", tmp_path / "out"], says
+
+
 def _too_big(tmp_path, folder, monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 900_000_000)
     return [folder], "900 MB of memory are free; check its config alone with --meta"
@@ -182,6 +202,7 @@ def test_a_page_that_does_not_fit_leaves_nothing(folder, phasor, tmp_path, monke
     assert err.count("\n") == 1 and [p.read_text() for p in tmp_path.iterdir()] == ["before"]
 
 
+@pytest.mark.slow  # an interpreter of its own
 def test_json_into_a_full_disk(folder):
     command = [sys.executable, "-m", "phasor", "doctor", str(folder / "config.json"), "--json"]
     with open("/dev/full", "w") as full:

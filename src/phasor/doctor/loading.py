@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..checkpoints.opening import read_json
+from ..checkpoints.opening import plain_name, read_json
 from .memory import check_memory
 
 OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
@@ -53,7 +53,10 @@ def weights_of(folder: Path) -> list[Path]:
         found = f"; {others[0]} is no safetensors file: convert it first (phasor convert)" if others else ""
         raise ValueError(f"{folder}: weights are missing{found or '; check its config alone with --meta'}")
     index = folder / INDEX
-    named = set(read_json(index).get("weight_map", {}).values()) if index.exists() else set()
+    placed = read_json(index).get("weight_map", {}) if index.exists() else {}
+    if not isinstance(placed, dict):
+        raise ValueError(f"{index}: weight_map must be an object of names and files, got {placed!r:.60}; fetch it anew")
+    named = {plain_name(file, index) for file in placed.values()}
     if missing := sorted(named - {p.name for p in files}):
         raise ValueError(
             f"{folder}: {len(missing)} of {len(named)} weight files are missing ({missing[0]}); "
