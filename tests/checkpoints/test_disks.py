@@ -125,10 +125,11 @@ def test_another_conversion_does_not_replace_one_that_was_killed_at_the_end(sour
 
 
 def test_two_at_once(source, tmp_path):
-    from phasor.checkpoints.disk import alone
+    from phasor.lock import alone
 
     folder = synthetic.copy(source, tmp_path / "model")
-    busy = pytest.raises(ValueError, match=r"(out.phasor-partial|model): another process is at work here; wait for it")
+    said = r"(out.phasor-partial|model) must be used by one process at a time, and process \d+ is at work in it; wait"
+    busy = pytest.raises(ValueError, match=said)
     with alone(tmp_path / "out.phasor-partial"), busy:
         convert(source, tmp_path / "out", to="interleaved")
     with alone(folder), busy:
@@ -143,30 +144,95 @@ def test_two_at_once(source, tmp_path):
 
 def test_a_lock_whose_owner_has_just_gone_keeps_nobody_out(tmp_path, monkeypatch):
     """It is deleted between our opening it and our holding it: another one is made, and held."""
-    from phasor.checkpoints import disk
+    from phasor import lock
 
-    theirs, calls = disk.fcntl.flock, []
+    theirs, calls = lock.fcntl.flock, []
 
     def late(file, how):
         if not calls:
-            (tmp_path / disk.LOCK).unlink()
+            (tmp_path / lock.LOCK).unlink()
         calls.append(file)
         theirs(file, how)
 
-    monkeypatch.setattr(disk.fcntl, "flock", late)
-    with disk.alone(tmp_path), pytest.raises(ValueError, match="another process is at work here"), disk.alone(tmp_path):
+    monkeypatch.setattr(lock.fcntl, "flock", late)
+    with lock.alone(tmp_path), pytest.raises(ValueError, match="is at work in it"), lock.alone(tmp_path):
         pass
     assert len(calls) == 3 and not list(tmp_path.iterdir())
 
 
+def test_a_folder_that_its_owner_takes_away_meanwhile_is_made_again(tmp_path, monkeypatch):
+    from phasor import lock
+
+    theirs, gone = lock.fcntl.flock, []
+
+    def late(file, how):
+        if not gone:
+            gone.append((tmp_path / "f" / lock.LOCK).unlink())
+            (tmp_path / "f").rmdir()
+        theirs(file, how)
+
+    monkeypatch.setattr(lock.fcntl, "flock", late)
+    with lock.alone(tmp_path / "f"):
+        assert (tmp_path / "f" / lock.LOCK).exists()
+
+
+def test_a_small_file_that_does_not_fit_leaves_what_was_there(disk):
+    from phasor.checkpoints.disk import write_file
+
+    write_file(disk / "page.html", b"before")
+    with pytest.raises(OSError, match=r"cannot write \(No space left on device\); nothing is changed: '.*page.html'"):
+        write_file(disk / "page.html", bytes(2**20))
+    assert contents(disk) == {"page.html": b"before"}
+
+
+def test_a_file_that_cannot_be_synced_leaves_no_descriptor_open(tmp_path, monkeypatch):
+    """The second file is open already when the first one fails."""
+    from phasor.checkpoints import disk
+
+    def full(fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    fds = [os.open(tmp_path / name, os.O_WRONLY | os.O_CREAT) for name in "abc"]
+    monkeypatch.setattr(disk.os, "fsync", full)
+    given = iter(fds)
+    with pytest.raises(OSError, match="No space left"):
+        disk.settle((fd, None) for fd in given)
+    left = list(given)
+    for fd in set(fds) - set(left):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
+    for fd in left:  # not asked for: nobody's but the caller's
+        os.close(fd)
+
+
+@pytest.mark.parametrize(
+    "changed, says",
+    [
+        ({"to": "gguf"}, "to must be that of the plan, 'transformers, interleaved', got 'gguf'"),
+        ({"to": "halves"}, "to must be that of the plan, 'transformers, interleaved', got 'halves'"),
+        ({"source_layout": "interleaved"}, "source_layout must be that of the plan, 'halves', got 'interleaved'"),
+        ({"part": "text_config"}, "part must be that of the plan"),
+        ({"source": "elsewhere"}, "source must be that of the plan"),
+    ],
+)
+def test_a_plan_of_something_else_is_refused(changed, says, source, tmp_path):
+    from phasor.checkpoints import make_plan
+
+    plan = make_plan(source, "interleaved")
+    arguments = {"source": source, "to": "interleaved", "source_layout": "halves", **changed}
+    with pytest.raises(ValueError, match=says):
+        convert(target=tmp_path / "out", plan=plan, **arguments)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_system_without_locks(source, tmp_path, monkeypatch):
     """Lustre and NFS may have none; that is no other process."""
-    from phasor.checkpoints import disk
+    from phasor import lock
 
     def none(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(disk.fcntl, "flock", none)
+    monkeypatch.setattr(lock.fcntl, "flock", none)
     convert(source, tmp_path / "out", to="interleaved")
     convert_in_place(synthetic.copy(source, tmp_path / "model"), to="interleaved")
     assert contents(tmp_path / "out") == contents(tmp_path / "model")

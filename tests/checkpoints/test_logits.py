@@ -1,6 +1,7 @@
 """Logits of both sides: equal to the bit, whatever they hold; errors of others in one line; the proof is valid JSON."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_nan_is_equal_to_nan_alone(other, source, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("error, said", [(AssertionError(), "AssertionError"), (TypeError("no\nmore"), "no")])
 def test_errors_of_transformers_in_one_line(error, said, source, tmp_path, monkeypatch):
-    def fail(*_):
+    def fail(*_, **more):
         raise error
 
     monkeypatch.setattr(logits, "build", fail)
@@ -62,8 +63,9 @@ def test_errors_of_transformers_in_one_line(error, said, source, tmp_path, monke
     found = read(source)
     with pytest.raises(ValueError, match=f"source: transformers does not run it: {said}$"):
         logits.losses_of(found, logits_following(found), "a text")
-    monkeypatch.setattr(logits, "_tokens", fail)
-    with pytest.raises(ValueError, match=f"source: has no tokenizer that works: {said}$"):
+    found = replace(found, config={**found.config, "vocab_size": 300})  # bytes would do for 256
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", fail)
+    with pytest.raises(ValueError, match=rf"source: has no tokenizer that works \({said}\); put tokenizer.json there$"):
         logits.losses_of(found, logits_following(found), "a text")
 
 

@@ -3,13 +3,15 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from integrations.sick import emptied, healthy, to_bfloat16
-from phasor.doctor import diagnose, loading
+from phasor.doctor import diagnose, loading, memory
 from phasor.doctor.differences import curves
 from phasor.doctor.html import html_page
 from phasor.doctor.page import page
@@ -98,8 +100,28 @@ def _shards(tmp_path, folder, monkeypatch):
     return [tmp_path / "m"], "1 of 2 weight files are missing (model-00002.safetensors); fetch them"
 
 
+def _index_of_nothing(tmp_path, folder, monkeypatch):
+    shutil.copytree(folder, tmp_path / "m")
+    (tmp_path / "m" / loading.INDEX).write_text(json.dumps({"weight_map": ["model.safetensors"]}))
+    return [tmp_path / "m"], "weight_map must be an object of names and files, got ['model.safetensors']; fetch it"
+
+
+def _index_of_elsewhere(tmp_path, folder, monkeypatch):
+    shutil.copytree(folder, tmp_path / "m")
+    (tmp_path / "m" / loading.INDEX).write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
+    return [tmp_path / "m"], "must name plain files of its own folder, got '../model.safetensors'"
+
+
+def _repair_of_a_part(tmp_path, folder, monkeypatch):
+    shards, says = _shards(tmp_path, folder, monkeypatch)
+    config = json.loads((tmp_path / "m" / "config.json").read_text()) | {"rope_theta": 1e4}
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr("phasor.doctor.visit.write", None)  # nothing is written
+    return [*shards, "--repair", tmp_path / "out"], says
+
+
 def _too_big(tmp_path, folder, monkeypatch):
-    monkeypatch.setattr(loading, "free_memory", lambda: 900_000_000)
+    monkeypatch.setattr(memory, "free_memory", lambda: 900_000_000)
     return [folder], "900 MB of memory are free; check its config alone with --meta"
 
 
@@ -107,7 +129,58 @@ def _text_without_weights(tmp_path, folder, monkeypatch):
     return [folder / "config.json", "--text", tmp_path / "book.txt"], "--text runs the weights; name the folder"
 
 
-BAD = [_none, _no_json, _no_rotary, _unknown, _pickles, _tensors, _shards, _too_big, _text_without_weights]
+def _nothing(tmp_path, folder, monkeypatch):
+    return [""], "PATH must name a folder, got nothing; name the current one with ."
+
+
+def _weights(tmp_path, folder, monkeypatch):
+    file = folder / "model.safetensors"
+    return [file], f"{file}: must be a folder with a config.json, or that file; name the folder, {str(folder)!r}"
+
+
+def _empty_text(tmp_path, folder, monkeypatch):
+    (tmp_path / "empty.txt").write_text(" \n")
+    return [folder, "--text", tmp_path / "empty.txt"], "empty.txt: is empty; name a file of text"
+
+
+def _no_text(tmp_path, folder, monkeypatch):
+    monkeypatch.setattr("phasor.doctor.visit.examine", None)  # not even looked at
+    return [folder, "--text", tmp_path / "none.txt"], "none.txt: cannot be opened (No such file or directory)"
+
+
+def _no_tokenizer(tmp_path, folder, monkeypatch):
+    (tmp_path / "text.txt").write_text("words " * 9999)
+    monkeypatch.setattr("phasor.doctor.visit.load", None)  # nothing is loaded before that is known
+    return [folder, "--text", tmp_path / "text.txt"], "has no tokenizer that works"
+
+
+def _page_into_nothing(tmp_path, folder, monkeypatch):
+    return [folder, "--html", tmp_path / "none" / "page.html"], "--html must name a file in a folder that exists"
+
+
+def _read_only(tmp_path, folder, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, how: False)
+    return [folder, "--html", tmp_path / "page.html"], "--html must name a file in a folder that can be written"
+
+
+BAD = [
+    _nothing,
+    _weights,
+    _empty_text,
+    _no_text,
+    _no_tokenizer,
+    _page_into_nothing,
+    _read_only,
+    _none,
+    _no_json,
+    _no_rotary,
+    _unknown,
+    _pickles,
+    _tensors,
+    _shards,
+    _too_big,
+    _text_without_weights,
+]
 
 
 @pytest.mark.parametrize("bad", BAD)
@@ -118,8 +191,27 @@ def test_bad_input_gets_one_line(bad, folder, phasor, tmp_path, monkeypatch):
     assert says in err and err.count("\n") == 1, err
 
 
+def test_a_page_that_does_not_fit_leaves_nothing(folder, phasor, tmp_path, monkeypatch):
+    def full(fd):
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "page.html").write_text("before")
+    monkeypatch.setattr("phasor.checkpoints.disk.os.fsync", full)
+    code, out, err = phasor("doctor", folder / "config.json", "--html", tmp_path / "page.html")
+    assert code == 2 and out == "" and "cannot write (No space left on device); nothing is changed" in err
+    assert err.count("\n") == 1 and [p.read_text() for p in tmp_path.iterdir()] == ["before"]
+
+
+@pytest.mark.slow  # an interpreter of its own
+def test_json_into_a_full_disk(folder):
+    command = [sys.executable, "-m", "phasor", "doctor", str(folder / "config.json"), "--json"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "No space left on device" in done.stderr
+
+
 def test_a_model_that_does_not_fit_is_checked_without_weights(folder, phasor, monkeypatch):
-    monkeypatch.setattr(loading, "free_memory", lambda: 900_000_000)
+    monkeypatch.setattr(memory, "free_memory", lambda: 900_000_000)
     code, out, _ = phasor("doctor", folder, "--meta")
     assert code == 0 and "checked against the spec only" in out
 

@@ -46,6 +46,7 @@ def edited(sound, tmp_path):
             save_file(load_file(file) | tensors, file, metadata={"format": "pt"})
         return folder
 
+    make.folder = tmp_path / "sick"
     return make
 
 
@@ -105,6 +106,69 @@ def test_contradictions_that_can_be_decided(case, edited, sound, tmp_path):
     }
     model = load(tmp_path / "mended")
     assert torch.equal(model.model.embed_tokens.weight, load(sound).model.embed_tokens.weight)
+
+
+LINEAR = 1.0 / (1e4 ** (torch.arange(0, 16, 2, dtype=torch.float) / 16)) / 2
+# 1 / 10000 ** (2 i / 8), 8 of 16 channels, divided by 2: linear scaling
+HALVED = 1.0 / (1e4 ** (torch.arange(0, 8, 2, dtype=torch.float) / 8)) / 2
+WIDTH = {"model_type": "glm4", "architectures": ["Glm4ForCausalLM"], "partial_rotary_factor": 1.0}
+TOGETHER = {
+    "base and scaling": (
+        {**THETA, "rope_scaling": SCALED}, {STORED: LINEAR},
+        {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}},
+    ),
+    "base outside, scaling inside": (
+        {**THETA, "rope_scaling": {"rope_type": "default"}, "rope_parameters": {**SCALED, "rope_theta": 5e5}},
+        {STORED: LINEAR},
+        {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}},
+    ),
+    "base, width and scaling": (
+        {**THETA, **WIDTH, "rope_scaling": SCALED,
+         "rope_parameters": {"rope_type": "default", "rope_theta": 5e5, "partial_rotary_factor": 0.5}},
+        {STORED: HALVED},
+        {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0, "partial_rotary_factor": 0.5}},
+    ),
+    "a size, and a base that shows only in the right size": (
+        {**THETA, "head_dim": 32, "rope_scaling": None}, {STORED: FREQUENCIES},
+        {"head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TOGETHER)
+def test_contradictions_that_only_show_together(case, edited):
+    """Each by itself leaves other frequencies than the stored ones; one combination gives them."""
+    changes, tensors, expected = TOGETHER[case]
+    found = examine(edited({**changes, "transformers_version": None}, tensors))
+    assert len(found.findings) > 1 and all(finding.mended for finding in found.findings), found
+    assert {name: found.config.get(name) for name in expected} == expected
+    assert not {"rope_theta", "rope_scaling", "partial_rotary_factor"} & found.config.keys() and not found.tensors
+
+
+def test_contradictions_of_which_no_combination_fits(edited):
+    found = examine(edited({**THETA, "rope_scaling": SCALED}, {STORED: FREQUENCIES * 3}))
+    assert not found.mends and len(found.findings) == 2
+    assert {finding.way_out for finding in found.findings} == {
+        "none of the 4 ways to read the config gives the frequencies that are stored with the weights; keep that one "
+        "by hand"
+    }
+
+
+def test_a_contradiction_that_the_stored_frequencies_do_not_show(edited):
+    """YaRN with another attention factor has the same frequencies: that stays, and the base is decided."""
+    from phasor import read_config
+
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+    true = {**config_of(edited({})), "rope_parameters": {**yarn, "rope_theta": 1e4}}
+    stored = read_config(true).with_angles("float32").layers[0].inv_freq().float()
+    shutil.rmtree(edited.folder)
+    inner = {**yarn, "rope_theta": 5e5}
+    found = examine(
+        edited({**THETA, "rope_parameters": inner, "rope_scaling": {**yarn, "attention_factor": 2.0}}, {STORED: stored})
+    )
+    assert [bool(finding.mended) for finding in found.findings] == [True, False]
+    assert "both give the frequencies that are stored" in found.findings[1].way_out
+    assert found.config["rope_parameters"] == {**inner, "rope_theta": 1e4} and "rope_scaling" in found.config
 
 
 AMBIGUOUS = {
@@ -188,6 +252,41 @@ def test_nothing_is_written_over_or_half(edited, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         write(found, tmp_path / "new")
     assert contents(tmp_path) == before and not (tmp_path / "new").exists()
+
+
+def test_of_links_the_content_is_copied(edited, tmp_path):
+    """A hub's cache: files are links to blobs; here a folder is one, too."""
+    folder, beside = edited(THETA), tmp_path / "beside"
+    (beside / "deep").mkdir(parents=True)
+    (beside / "deep" / "words.txt").write_text("of another folder")
+    (folder / "linked").symlink_to(beside)
+    (folder / "notes" / "link.txt").symlink_to(beside / "deep" / "words.txt")
+    write(examine(folder), tmp_path / "mended")
+    made = contents(tmp_path / "mended")
+    assert made["linked/deep/words.txt"] == made["notes/link.txt"] == b"of another folder"
+    assert made.keys() == contents(folder).keys() | {"linked/deep/words.txt"}
+    assert not any(p.is_symlink() for p in (tmp_path / "mended").rglob("*"))
+
+
+@pytest.mark.parametrize("where, to, says", [
+    ("around", ".", "around: links to a folder around it, so a copy has no end"),
+    ("notes/around", "..", "around: links to a folder around it"),
+    ("farther", "../..", "farther: links to a folder around it"),
+    ("nothing", "nowhere", r"nothing: cannot be opened \(No such file or directory\)"),
+])  # fmt: skip
+def test_links_that_cannot_be_copied(where, to, says, edited, tmp_path):
+    folder = edited(THETA)
+    (folder / where).symlink_to(to)
+    with pytest.raises(ValueError, match=says):
+        write(examine(folder), tmp_path / "mended")
+    assert {path.name for path in tmp_path.iterdir()} == {"sick"}
+
+
+def test_every_folder_is_synced(edited, tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("phasor.doctor.folder.writing.sync_folder", lambda path: synced.append(path.name))
+    write(examine(edited(THETA)), tmp_path / "mended")
+    assert synced[1:] == ["notes", tmp_path.name] and synced[0].startswith(".mended.")
 
 
 def _full(path: Path) -> None:

@@ -256,9 +256,63 @@ def test_what_is_no_batch_is_refused(arguments, message):
         ({"kinds": IMAGE}, "kinds and rule must be given together"),
         ({"kinds": IMAGE, "rule": RULE}, "must have 1 axes"),
         ({"cached": torch.zeros(2).long()}, "cached must hold one length for each of 1 rows"),
+        ({"cached": [1, 2]}, "cached must hold one length for each of 1 rows, or be one for all, got 2"),
+        ({"cached": -1}, "cached must be an integer of at least 0, got -1"),
+        ({"cached": [True]}, "cached must be an integer of at least 0, got True"),
+        ({"cached": "1"}, "cached must be an integer of at least 0, got '1'"),
+        ({"cached": torch.tensor([0.5])}, "cached must hold integers, got torch.float32"),
+        ({"pad": 0.5}, "pad must be an integer of at least -1, got 0.5"),
         ({"places": ARANGE[:3]}, "places must hold the column"),
     ],
 )
 def test_what_does_not_fit_is_refused(more, message):
     with pytest.raises(ValueError, match=message):
         check(ARANGE, ARANGE, **more)
+
+
+TENSORS = "input_ids position_ids attention_mask cu_seqlens cached places kinds image_grids video_grids seconds"
+
+
+@pytest.mark.parametrize("name", TENSORS.split())
+def test_nothing_can_be_checked_on_the_meta_device(name):
+    """Errors name the argument: there are no values to look at."""
+    given = {"input_ids": torch.zeros(1, 4).long(), "position_ids": torch.arange(4)[None]}
+    given[name] = torch.zeros(1, 4, device="meta").long()
+    with pytest.raises(ValueError, match=f"{name} must hold values to be checked, and is on the meta device"):
+        check(**given)
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.float32])
+def test_ids_are_integers(kind):
+    with pytest.raises(ValueError, match=f"input_ids must hold integers, got {kind}"):
+        check(torch.zeros(1, 4, dtype=kind), torch.arange(4)[None])
+
+
+@pytest.mark.parametrize("cached", [3, [3, 3], (3, 3), torch.tensor([3, 3])])
+def test_a_number_of_cached_tokens_in_any_form(cached):
+    ids, new = torch.zeros(2, 2).long(), torch.tensor([[3, 4], [3, 4]])
+    assert check(ids, new, cached=cached) == ()
+    assert check(ids, new - 3, cached=cached).kinds == ("starts again beside the cache",)
+    assert check(ids, new, torch.tensor([[1, 1], [0, 0]]), cached=cached) == ()
+
+
+ALONE = torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1]])  # a row of padding between two others
+
+
+def test_a_row_of_padding_alone_is_never_wrong():
+    ids, at = torch.zeros(3, 4).long(), torch.arange(4)
+    for filler in (at, at * 0 + 1, at - 9):
+        given = torch.stack([at, filler, at])
+        for bounds in (None, torch.tensor([0, 4, 8]), torch.tensor([0, 4, 8, 12])):
+            assert check(ids, given, ALONE, cu_seqlens=bounds, pad=1) == ()
+        assert check(ids, given.expand(3, 3, 4), ALONE, axes=3) == ()
+
+
+def test_a_row_of_padding_alone_hides_no_mistake():
+    """No document goes on behind it, and its row is nobody's: zeros are constant, not those of the row of padding."""
+    ids, at = torch.zeros(3, 4).long(), torch.arange(4)
+    found = check(ids, torch.stack([at, at, at + 4]), ALONE, cu_seqlens=torch.tensor([0, 8]))
+    assert [(f.kind, f.row, f.token) for f in found] == [("cu_seqlens", 2, 0)]
+    assert "document 0 goes over the end of row 0" in found[0].why
+    found = check(ids, torch.stack([at, at, at * 0]), ALONE)
+    assert [(f.kind, f.row, f.token) for f in found] == [("constant", 2, 1)]

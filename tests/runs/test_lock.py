@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from phasor.apps.runs.lock import LOCK, alone
+from phasor.lock import LOCK, alone
 
-SOURCE = Path(__file__).resolve().parents[2] / "src/phasor/apps/runs/lock.py"
+SOURCE = Path(__file__).resolve().parents[2] / "src/phasor/lock.py"
 # The module alone, so that the process has not to import torch.
 HOLD = f"""
 import sys, time
@@ -60,7 +60,7 @@ def test_the_folder_is_made_and_left_clean(tmp_path):
 
 def test_a_lock_that_its_owner_deletes_meanwhile_keeps_nobody_out(tmp_path, monkeypatch):
     """Between our opening of the file and our lock on it the owner is done: the file we hold is no longer there."""
-    from phasor.apps.runs import lock
+    from phasor import lock
 
     real, deleted = lock.fcntl.flock, []
 

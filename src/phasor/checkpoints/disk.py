@@ -1,48 +1,13 @@
-"""What is on the disk, and who works in a folder: locks, syncs, small files that are whole or absent, room."""
+"""What is on the disk: syncs, small files that are whole or absent, room."""
 
 import errno
-import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 from .words import in_units
-
-LOCK = ".phasor-lock"
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Nobody else works in the folder meanwhile; it is made if it is not there. ``ValueError`` if somebody does.
-
-    The system frees the lock of a process that dies. Where the file system has no locks, nobody is kept out.
-    """
-    while True:
-        folder.mkdir(exist_ok=True)
-        with open(folder / LOCK, "ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(f"{folder}: another process is at work here; wait for it") from None
-            except OSError:  # a network's file system without locks
-                pass
-            if not _is(file.fileno(), folder / LOCK):  # its owner has just deleted it: what we hold keeps nobody out
-                continue
-            try:
-                yield
-            finally:
-                (folder / LOCK).unlink(missing_ok=True)  # while it is still ours
-            return
-
-
-def _is(fd: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), os.stat(path))
-    except FileNotFoundError:
-        return False
 
 
 def settle(files: Iterable[tuple[int, Path | None]]) -> None:
@@ -51,8 +16,12 @@ def settle(files: Iterable[tuple[int, Path | None]]) -> None:
     with ThreadPoolExecutor(1) as disk:
         last: Future[None] | None = None
         for fd, path in files:
-            if last is not None:
-                last.result()
+            try:
+                if last is not None:
+                    last.result()
+            except BaseException:
+                os.close(fd)
+                raise
             last = disk.submit(_settle, fd, path)
         if last is not None:
             last.result()
@@ -68,12 +37,17 @@ def _settle(fd: int, path: Path | None) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """A small file that is there as a whole or not at all."""
-    with open(f"{path}.partial", "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(f"{path}.partial", path)
+    """A small file that is there as a whole or not at all; ``OSError`` leaves what was there before."""
+    partial = Path(f"{path}.partial")
+    try:
+        with open(partial, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OSError(error.errno, f"cannot write ({error.strerror}); nothing is changed", str(path)) from error
     sync_folder(path.parent)
 
 

@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .disk import alone, check_room, sync_folder, write_file
+from ..lock import alone
+from .disk import check_room, sync_folder, write_file
 from .following import following
 from .formats.safetensors_file import read_header
 from .formats.transformers import CONFIG, mark_file

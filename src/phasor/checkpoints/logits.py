@@ -15,6 +15,7 @@ from .smooth import SURE
 from .source import Source
 from .stored import BLOCKS, TORCH, Tensor
 from .stream import load
+from .tokens import tokens_beside
 
 LONGEST, FEWEST = 1024, 3  # tokens of a text that are read, and that give a deviation
 
@@ -100,11 +101,8 @@ def losses_of(source: Source, found: Following, text: str) -> dict[str, Any]:
     Raises ``ValueError`` if transformers does not run the model, if there is no tokenizer for it, and where the text is
     too short or the losses are not finite.
     """
-    try:
-        tokens = _tokens(source, text)
-    except Exception as error:  # a tokenizer's file that is damaged may raise anything
-        raise ValueError(f"{source.path}: has no tokenizer that works: {first_line(error)}") from None
-    return losses_on(source, found, tokens[:, :LONGEST])
+    tokens = tokens_beside(source.folder, source.config, text, special=True)
+    return losses_on(source, found, tokens[None, :LONGEST])
 
 
 def losses_on(source: Source, found: Following, tokens: torch.Tensor) -> dict[str, Any]:
@@ -125,17 +123,6 @@ def losses_on(source: Source, found: Following, tokens: torch.Tensor) -> dict[st
     z = float(ahead.mean() / (ahead.std() / len(ahead) ** 0.5).clamp(min=1e-12))
     layout = "" if not abs(z) > SURE else "halves" if z > 0 else "interleaved"
     return {"tokens": tokens.shape[1], "loss": means, "z": z, "layout": layout}
-
-
-def _tokens(source: Source, text: str) -> torch.Tensor:
-    """By the tokenizer in the folder; by bytes for a model of 256 tokens that has none."""
-    from transformers import AutoTokenizer
-
-    if source.config.get("vocab_size") == 256 and not (source.folder / "tokenizer.json").exists():
-        return torch.tensor([list(text.encode()[:LONGEST])])
-    tokenizer = AutoTokenizer.from_pretrained(source.folder, trust_remote_code=False, local_files_only=True)
-    found: torch.Tensor = tokenizer(text, return_tensors="pt").input_ids
-    return found
 
 
 def native_state(found: Following, tensors: Mapping[str, Tensor], word: str) -> dict[str, torch.Tensor]:

@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 
+from ..lock import alone
 from ..processes import Group, process_group
-from .disk import alone, check_room, write_file
+from .disk import check_room, write_file
 from .opening import read_json
 from .output import as_json
-from .plan import Plan, make_plan
+from .permutation import WORDS
+from .plan import Plan, make_plan, plain_word
 from .proof import check_tokens, prove
 from .source import OURS, PROOF
 from .staging import Staging
@@ -35,18 +37,20 @@ def convert(
 ) -> dict[str, Any]:
     """Write the checkpoint ``source`` as ``target``, a new folder, in another layout or format. Returns the proof.
 
-    ``to``, ``source_layout``, ``part``, ``allow_pickle``: as in `make_plan`, whose ``plan`` may be given. The files
+    ``to``, ``source_layout``, ``part``, ``allow_pickle``, ``options``: as in `make_plan`, whose ``plan`` may be given
+    and must then say the same. The files
     grow in ``target`` + ``".phasor-partial"``, are proved there, and become ``target`` in one rename; a run that was
     killed is taken up by the next one. An existing ``target`` is replaced only with ``force``, and only if it holds
     nothing that this conversion does not write. ``tell`` is told how many bytes were written. Under torchrun the files
     are shared among the processes; all return when the target is there, the first one with the proof. ``token_ids``:
     also compare the logits, with models that transformers builds.
 
-    Raises ``ValueError`` for a source that is refused, and if the proof fails; ``OSError`` if a disk is full.
+    Raises ``ValueError`` for a source that is refused, for a plan of something else, and if the proof fails;
+    ``OSError`` if a disk is full.
     """
-    plan = plan or make_plan(
-        source, to, source_layout=source_layout, part=part, allow_pickle=allow_pickle, options=options
-    )
+    if plan is None:
+        plan = make_plan(source, to, source_layout=source_layout, part=part, allow_pickle=allow_pickle, options=options)
+    check_plan(plan, source, to, source_layout, part)
     check_tokens(plan.source.config, token_ids, proof)
     with process_group() as group, ExitStack() as held:
         staging = Staging(Path(target))
@@ -99,6 +103,22 @@ def _write_share(staging: Staging, plan: Plan, group: Group, tell: Tell) -> None
     """This process's share of the files: every ``size``-th, the largest first."""
     ordered = sorted(plan.outputs, key=lambda output: -output.size)
     staging.write(staging.missing(tuple(ordered[group.rank :: group.size])), tell)
+
+
+def check_plan(plan: Plan, source: str | Path, to: str, source_layout: str | None, part: str | None) -> None:
+    """Raises ``ValueError`` where a plan is not for these arguments; what it does not keep is not looked at."""
+    before, after = plan.layouts
+    layout = plan.source.format == plan.format and to in WORDS
+    for name, given, planned, fits in (
+        ("source", str(source), str(plan.source.path), Path(source).resolve() == plan.source.path.resolve()),
+        ("to", to, f"{plan.format}, {after}", plain_word(plan.found, to) == after if layout else to == plan.format),
+        ("source_layout", source_layout, before, plain_word(plan.found, source_layout or before) == before),
+        ("part", part, plan.found.rotary.part, part in (None, plan.found.rotary.part)),
+    ):
+        if not fits:
+            raise ValueError(
+                f"{name} must be that of the plan, {planned!r}, got {given!r}; make a new plan, or give none"
+            )
 
 
 def check_target(plan: Plan, target: Path, force: bool) -> None:

@@ -10,7 +10,8 @@ import os
 import shutil
 from pathlib import Path
 
-from .disk import LOCK, settle, sync_folder, write_file
+from ..lock import LOCK
+from .disk import settle, sync_folder, write_file
 from .opening import read_json
 from .output import Output
 from .stream import Tell, write_segment

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from .terminal import show
 
 def doctor(
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A folder with a config and weights, or a config.json alone.")
+        str, typer.Argument(metavar="PATH", help="A folder with a config and weights, or a config.json alone.")
     ],
     text: Annotated[
         Path | None,
@@ -37,15 +38,20 @@ def doctor(
         raise ValueError("--html needs matplotlib; install it with: pip install 'phasor[plots]'")
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
         raise ValueError(f"--html must name a file in a folder that exists, got {str(html)!r}")
-    if text is not None and (meta or path.is_file()):
+    if html is not None and not os.access(html.absolute().parent, os.W_OK):
+        raise ValueError(f"--html must name a file in a folder that can be written, got {str(html)!r}")
+    if not path.strip():
+        raise ValueError("PATH must name a folder, got nothing; name the current one with .")
+    if text is not None and (meta or Path(path).is_file()):
         raise ValueError("--text runs the weights; name the folder that holds them, without --meta")
     from ..doctor.visit import visit
 
-    made = visit(path, text=text, repair=repair, meta=meta)
+    made = visit(Path(path), text=text, repair=repair, meta=meta)
     if html is not None:
+        from ..checkpoints.disk import write_file
         from ..doctor.html import html_page
 
-        html.write_text(html_page(made.found, made.curves, made.more), encoding="utf-8")
+        write_file(html, html_page(made.found, made.curves, made.more).encode())
     print(json.dumps(made.to_dict(), indent=2)) if as_json else show(str(made))
     if made.exit_code:
         raise typer.Exit(made.exit_code)

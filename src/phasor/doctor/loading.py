@@ -4,7 +4,7 @@ import contextlib
 import copy
 import importlib
 import logging
-import os
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..checkpoints.opening import read_json
-from ..checkpoints.words import in_units
+from ..checkpoints.opening import plain_name, read_json
+from .memory import check_memory
 
-BESIDE = 10**9  # what checking a model needs besides its weights
 OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
 INDEX = "model.safetensors.index.json"
 
@@ -32,9 +31,11 @@ def load(path: Path, *, meta: bool = False) -> nn.Module:
     data = read_json(file)
     if meta:
         return built(data)
-    _check_memory(weights_of(folder))
+    files = weights_of(folder)
+    model = built(data)
+    check_memory(folder, model, sum(p.stat().st_size for p in files))
     with _quiet():
-        return _loaded(folder, _class_of(_read(data)))
+        return _loaded(folder, type(model))
 
 
 def has_weights(path: Path) -> bool:
@@ -52,7 +53,10 @@ def weights_of(folder: Path) -> list[Path]:
         found = f"; {others[0]} is no safetensors file: convert it first (phasor convert)" if others else ""
         raise ValueError(f"{folder}: weights are missing{found or '; check its config alone with --meta'}")
     index = folder / INDEX
-    named = set(read_json(index).get("weight_map", {}).values()) if index.exists() else set()
+    placed = read_json(index).get("weight_map", {}) if index.exists() else {}
+    if not isinstance(placed, dict):
+        raise ValueError(f"{index}: weight_map must be an object of names and files, got {placed!r:.60}; fetch it anew")
+    named = {plain_name(file, index) for file in placed.values()}
     if missing := sorted(named - {p.name for p in files}):
         raise ValueError(
             f"{folder}: {len(missing)} of {len(named)} weight files are missing ({missing[0]}); "
@@ -66,6 +70,8 @@ def file_of(path: Path) -> tuple[Path, Path]:
     folder, file = (path, path / "config.json") if path.is_dir() else (path.parent, path)
     if not file.is_file():
         raise ValueError(f"{path}: must be a folder with a config.json, or that file")
+    if file.suffix != ".json" or file.name == INDEX:
+        raise ValueError(f"{path}: must be a folder with a config.json, or that file; name the folder, {str(folder)!r}")
     return folder, file
 
 
@@ -77,7 +83,7 @@ def built(data: dict[str, Any]) -> nn.Module:
         try:
             model: nn.Module = cls(config)
         except Exception as error:
-            raise ValueError(f"{cls.__name__} cannot be built from this config: {_one_line(error)}") from None
+            raise ValueError(f"{cls.__name__} cannot be built from this config: {_why(error, data)}") from None
     return model.eval()
 
 
@@ -91,7 +97,7 @@ def _read(data: dict[str, Any]) -> Any:
     try:
         return transformers.CONFIG_MAPPING[model_type].from_dict(copy.deepcopy(data))
     except Exception as error:
-        raise ValueError(f"transformers does not read this config: {_one_line(error)}") from None
+        raise ValueError(f"transformers does not read this config: {_why(error, data)}") from None
 
 
 def _class_of(config: Any) -> Any:
@@ -120,7 +126,7 @@ def _loaded(folder: Path, cls: Any) -> nn.Module:
             output_loading_info=True,
         )
     except Exception as error:
-        why = _one_line(error)
+        why = _why(error, {})
         if "ignore_mismatched_sizes" in why:
             why = "its weights have other sizes than its config says"
         raise ValueError(f"{folder}: transformers does not load it: {why}") from None
@@ -128,29 +134,6 @@ def _loaded(folder: Path, cls: Any) -> nn.Module:
         raise ValueError(f"{folder}: weights are missing: {len(missing)} tensors, the first {missing[0]}")
     loaded: nn.Module = model.eval()
     return loaded
-
-
-def _check_memory(files: list[Path]) -> None:
-    needed, free = sum(p.stat().st_size for p in files), free_memory()
-    if free is not None and needed + BESIDE > free:
-        raise ValueError(
-            f"{files[0].parent}: its weights take {in_units(needed)}, and {in_units(free)} of memory are free; "
-            "check its config alone with --meta"
-        )
-
-
-def free_memory() -> int | None:
-    """Bytes that can be had without swapping; None where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        known = dict(line.split(":") for line in lines)
-        return int(known["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 @contextlib.contextmanager
@@ -173,5 +156,26 @@ def _quiet() -> Iterator[None]:
             theirs.enable_progress_bar()
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+def _why(error: Exception, data: dict[str, Any]) -> str:
+    """What went wrong, in one line. transformers may trip over a value without naming its key: those of null are named.
+
+    >>> _why(TypeError("Validation error for field 'n': TypeError: Field 'n' expected int, got str (value: 'x')"), {})
+    "n must be int, got 'x'"
+    >>> _why(TypeError("not for 'NoneType' and 'int'"), {"rope_parameters": {"rope_theta": None}})
+    "not for 'NoneType' and 'int'; rope_parameters.rope_theta is null: set it, or take the key away"
+    """
+    said = " ".join(str(error).split()) or type(error).__name__
+    kinds = re.findall(r"expected (\w+), got \w+ \(value: (.*?)\)", said)
+    if (field := re.search(r"field '(\w+)'", said)) and kinds:
+        rule = " or ".join("null" if kind == "NoneType" else kind for kind, _ in kinds)
+        return f"{field[1]} must be {rule}, got {kinds[0][1]:.80}"
+    empty = [
+        f"{name}.{key}"
+        for name, inner in data.items()
+        if name.startswith("rope_") and isinstance(inner, dict)
+        for key, value in inner.items()
+        if value is None
+    ]
+    if "NoneType" in said and empty:
+        said += f"; {empty[0]} is null: set it, or take the key away"
+    return said[:300]

@@ -4,13 +4,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..checkpoints.opening import read_json
 from .diagnose import diagnose
 from .differences import Curve, curves
 from .folder import NOT_UNDERSTOOD, Examined, examine, write
-from .loading import has_weights, load
+from .loading import file_of, has_weights, load, weights_of
 from .page import page
 from .report import Check, Diagnosis
 from .text import Ranking, by_text
+from .text.tokens import tokens_of, words_of
 
 
 @dataclass(frozen=True)
@@ -54,21 +56,38 @@ def visit(path: Path, *, text: Path | None = None, repair: Path | None = None, m
 
     Raises ``ValueError`` for what cannot be read, loaded or written, in one line.
     """
+    if text is not None:  # what is cheap and certain comes first
+        words_of(text)
     seen = examine(path)
+    if text is not None:
+        tokens_of(text, seen.path, seen.config or read_json(file_of(path)[1]))
     mended: tuple[str, ...] = ()
     if repair is not None:
+        if has_weights(path) and not meta:  # nothing is written where they cannot be loaded
+            weights_of(path)
         path, seen, mended = _repaired(seen, repair)
     try:
         model = load(path, meta=meta or not has_weights(path))
     except ValueError as error:
+        if path == repair and not seen.findings:
+            raise ValueError(f"{error} ({mended[-1]})") from None
         if all(finding.cause == NOT_UNDERSTOOD for finding in seen.findings):
-            raise
+            raise ValueError(_said(error, seen)) from None
         unloaded = Check(what="the model itself", against="itself", verdict="not checked", says=str(error))
         return Visit(path, Diagnosis(path.name, (*seen.checks, unloaded)), (), mended)
     found = diagnose(model)
     found = replace(found, rows=(*seen.checks, *found.rows))
     ranking = None if text is None else by_text(path, text)
     return Visit(path, found, curves(model), mended, ranking)
+
+
+def _said(error: ValueError, seen: Examined) -> str:
+    """Why a model is not loaded; what phasor's reader says comes first, for it names the key."""
+    if not seen.findings:
+        return str(error)
+    first = seen.findings[0]
+    said = f"{first.place}: {first.what.removeprefix('not read: ')}; {first.way_out}"
+    return said if first.what in str(error) else f"{said} ({error})"
 
 
 def _repaired(seen: Examined, target: Path) -> tuple[Path, Examined, tuple[str, ...]]:

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...checks import whole
+from ...lock import alone
 from ...processes import Group, process_group
 from ..runs import checkpoint
 from ..runs.files import remove_partial, write_json
-from ..runs.lock import alone
 from ..runs.progress import Progress
 from ..runs.tensors import filled
 from .data import Text

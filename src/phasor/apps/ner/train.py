@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from ...checks import whole
+from ...lock import alone
 from ..runs import checkpoint
 from ..runs.files import remove_partial, write_atomically
-from ..runs.lock import alone
 from ..runs.progress import Progress
 from .batches import shuffled
 from .config import TrainConfig

@@ -1,5 +1,6 @@
 """`examine`: everything in a folder that contradicts something else in it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ from torch import Tensor
 from ...checkpoints.opening import read_json
 from ..loading import built, file_of
 from ..report import Check
-from .contradictions import settle
-from .finding import Finding
+from .bounds import check_sizes
+from .contradictions import not_understood, settle
+from .finding import NOT_UNDERSTOOD, Finding
 from .frequencies import check_frequencies, stored_frequencies
+from .levels import Level
 from .sizes import settle_sizes
 from .weights import headers, tensors_in
 
@@ -41,19 +44,32 @@ class Examined:
 def examine(path: Path) -> Examined:
     """Compare the config of a folder with itself, and with the shapes and the stored frequencies of its weights.
 
-    Raises ``ValueError`` for a path that holds no config, and for files that are not what they are named.
+    Raises ``ValueError`` for a path that holds no config, for files that are not what they are named, and for a config
+    whose values no model can have.
     """
     folder, file = file_of(path)
     config = read_json(file)
     tensors = tensors_in(headers(folder)) if path.is_dir() else {}
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    check_sizes(config, shapes, file)
     stored = stored_frequencies(tensors)
-    settled, findings = settle(config, stored)
-    if tensors:
-        settled, more = settle_sizes(settled, {name: tensor.shape for name, tensor in tensors.items()})
-        findings += more
+    settled, findings = _settled(config, shapes, stored)
     values: dict[str, Tensor] = {}
     if stored and all(f.mended for f in findings):  # else there is nothing to compare them with
         in_force = any(name.endswith("inv_freq") for name in built(settled).state_dict())
         more, values = check_frequencies(settled, stored, in_force)
         findings += more
     return Examined(path, tuple(findings), settled if settled != config else None, values)
+
+
+def _settled(
+    config: Level, shapes: Mapping[str, tuple[int, ...]], stored: Mapping[str, Tensor]
+) -> tuple[Level, list[Finding]]:
+    """Sizes first, for frequencies follow from them; but a config may have to be settled to be understood at all."""
+    sized, of_sizes = settle_sizes(config, shapes) if shapes else (config, [])
+    settled, findings = settle(sized, stored)
+    if any(f.cause == NOT_UNDERSTOOD for f in of_sizes):
+        settled, of_sizes = settle_sizes(settled, shapes)
+    if all(f.mended for f in findings):  # else the reader would say the same again
+        findings += not_understood(settled)
+    return settled, findings + of_sizes

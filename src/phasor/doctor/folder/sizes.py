@@ -1,4 +1,4 @@
-"""Sizes of heads that a config states, beside the shapes of the weights."""
+"""Sizes that a config states, beside the shapes of the weights."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -9,15 +9,18 @@ from torch import nn
 from ...integrations.find import callers
 from ..loading import built
 from .finding import NOT_UNDERSTOOD, Finding
+from .levels import Level, levels
 
 CAUSE = "config and weights differ in size"
-SIZES = ("head_dim", "num_attention_heads", "num_key_value_heads", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
-Level = dict[str, Any]
+SIZES = (
+    "head_dim", "num_attention_heads", "num_key_value_heads", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim",
+    "hidden_size", "intermediate_size", "vocab_size",
+)  # fmt: skip
 Shape = tuple[int, ...]
 
 
 class Misfit(NamedTuple):
-    """One weight of an attention: its name, its shape by the config, and as it is."""
+    """One weight: its name, its shape by the config, and as it is."""
 
     name: str
     expected: Shape
@@ -25,11 +28,11 @@ class Misfit(NamedTuple):
 
 
 def settle_sizes(config: Level, shapes: Mapping[str, Shape]) -> tuple[Level, list[Finding]]:
-    """The config with the one size changed that makes it fit the weights of all attentions, if there is just one."""
+    """The config with the one size changed that makes it fit all weights, if there is just one."""
     try:
         model = built(config)
     except ValueError as error:
-        return config, [Finding("config.json", str(error), NOT_UNDERSTOOD, way_out="mend it by hand")]
+        return config, [Finding("config.json", str(error), NOT_UNDERSTOOD, way_out="mend that key by hand")]
     wrong = misfits(model, shapes)
     if not wrong:
         return config, []
@@ -46,10 +49,16 @@ def settle_sizes(config: Level, shapes: Mapping[str, Shape]) -> tuple[Level, lis
 
 
 def misfits(model: nn.Module, shapes: Mapping[str, Shape]) -> list[Misfit]:
-    """Weights of attentions whose shape is not the model's."""
+    """Weights whose shape is not the model's, those of attentions first.
+
+    Others may be stored packed or transposed: of them only those of unpacked weights, with other sizes in any order.
+    """
     inside = tuple(f"{caller.path}." for caller in callers(model))
-    own = {n: tuple(p.shape) for n, p in model.named_parameters() if n.startswith(inside)}
-    return [Misfit(n, shape, shapes[n]) for n, shape in own.items() if n in shapes and shapes[n] != shape]
+    packed = getattr(model.config, "quantization_config", None) is not None
+    own = {name: tuple(p.shape) for name, p in model.named_parameters() if name in shapes}
+    wrong = [Misfit(name, shape, shapes[name]) for name, shape in own.items() if shapes[name] != shape]
+    others = [m for m in wrong if not m.name.startswith(inside) and sorted(m.expected) != sorted(m.stored)]
+    return [m for m in wrong if m.name.startswith(inside)] + ([] if packed else others)
 
 
 def _still_wrong(config: Level, shapes: Mapping[str, Shape]) -> bool:
@@ -62,10 +71,10 @@ def _still_wrong(config: Level, shapes: Mapping[str, Shape]) -> bool:
 def _candidates(config: Level, model: nn.Module, wrong: list[Misfit]) -> Iterator[tuple[Level, str]]:
     """Configs in which one size is another: times what a weight is too large, or more by as much as it is."""
     seen = set()
-    for path, level in _levels(config):
+    for path, level in levels(config):
         text: Any = model.config
         for step in path:
-            text = getattr(text, step)
+            text = getattr(text, step, None)
         for key in SIZES:
             value = level.get(key) or getattr(text, key, None)
             if not isinstance(value, int):
@@ -79,18 +88,11 @@ def _candidates(config: Level, model: nn.Module, wrong: list[Misfit]) -> Iterato
 
 
 def _solved(value: int, expected: int, stored: int, heads: int) -> Iterator[int]:
-    if stored * value % expected == 0:
+    if expected and stored * value % expected == 0:
         yield stored * value // expected
-    for share in (1, heads):
+    for share in {1, heads or 1}:
         if (stored - expected) % share == 0 and value + (stored - expected) // share > 0:
             yield value + (stored - expected) // share
-
-
-def _levels(config: Level, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Level]]:
-    yield path, config
-    for key, value in config.items():
-        if isinstance(value, dict) and key.endswith("_config"):
-            yield from _levels(value, (*path, key))
 
 
 def _with(config: Level, path: tuple[str, ...], value: int) -> Level:

@@ -22,9 +22,10 @@ NAMES = {torch.float32: "F32", torch.float64: "F64"}
 def write(found: Examined, target: Path) -> list[str]:
     """Write what `examine` can mend into ``target``, a new folder; the names of the files that are not as they were.
 
-    Everything is written beside ``target``, synced, and then given its name. Hidden files are left out, links are
-    followed. The source is only read. Raises ``ValueError`` where ``target`` exists, or is inside the folder or around
-    it, and ``OSError`` where it does not fit.
+    Everything is written beside ``target``, synced, and then given its name. Hidden files are left out; of links,
+    also those to folders, the content is copied. The source is only read. Raises ``ValueError`` where ``target`` exists
+    or is inside the folder or around it, and for a link to nothing or to a folder around it; ``OSError`` where it does
+    not fit.
     """
     source = found.path
     _check(source, target)
@@ -40,7 +41,8 @@ def write(found: Examined, target: Path) -> list[str]:
     try:
         for output in outputs:
             _put(scratch / output.name, output)
-        sync_folder(scratch)
+        for folder, _, _ in os.walk(scratch):
+            sync_folder(Path(folder))
         os.chmod(scratch, 0o755)
         os.rename(scratch, target)
         sync_folder(target.parent)
@@ -59,12 +61,14 @@ def _check(source: Path, target: Path) -> None:
 
 
 def _names(source: Path) -> list[str]:
-    """The files of a folder by relative names, hidden ones left out."""
+    """Everything in a folder but folders, by relative names, hidden things left out. Links around it are refused."""
     found = []
-    for at, folders, names in os.walk(source):
+    for at, folders, names in os.walk(source, followlinks=True):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
-        paths = [Path(at) / name for name in sorted(names) if not name.startswith(".")]
-        found += [str(path.relative_to(source)) for path in paths if path.is_file()]
+        for link in (Path(at) / f for f in folders if (Path(at) / f).is_symlink()):
+            if link.resolve() in (Path(at).resolve(), *Path(at).resolve().parents, *source.resolve().parents):
+                raise ValueError(f"{link}: links to a folder around it, so a copy has no end; take the link away")
+        found += [str((Path(at) / name).relative_to(source)) for name in sorted(names) if not name.startswith(".")]
     return found
 
 

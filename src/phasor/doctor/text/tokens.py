@@ -8,35 +8,33 @@ import torch
 from torch import Tensor
 
 from ...checkpoints.opening import opened, read_at, size_of
+from ...checkpoints.tokens import tokens_beside
 
 SHORTEST = 64  # tokens of a window
 MOST = 24  # windows
 LONGEST_FILE = 2**20  # bytes that are read: more than enough for the windows
 
 
-def tokens_of(text: Path, folder: Path, config: dict[str, Any], tokenizer: Any = None) -> Tensor:
-    """The tokens ``[n]`` of the first part of a file. Raises ``ValueError`` for a file that is no text."""
+def words_of(text: Path) -> str:
+    """The first part of a file. Raises ``ValueError`` for one that is no text, or empty."""
     with opened(text) as fd:
         data = read_at(fd, 0, min(size_of(text), LONGEST_FILE), text)
     words = data.decode("utf-8", errors="replace")
     if "\0" in words or words.count("\N{REPLACEMENT CHARACTER}") > 0.01 * len(words) + 1:
         raise ValueError(f"{text}: must be text in UTF-8")
+    if not words.strip():
+        raise ValueError(f"{text}: is empty; name a file of text of the kind that the model was trained on")
+    return words
+
+
+def tokens_of(text: Path, folder: Path, config: dict[str, Any], tokenizer: Any = None) -> Tensor:
+    """The tokens ``[n]`` of the first part of a file. Raises ``ValueError`` for a file that is no text."""
+    words = words_of(text)
     if tokenizer is not None:
         return torch.tensor(tokenizer(words)["input_ids"]).flatten()
     if folder.suffix == ".bin" and (found := sorted(folder.parent.glob("tok*.bin"))):
         return torch.tensor(llama2c_tokenizer(found[0]).encode(words).ids)
-    if config.get("vocab_size") == 256 and not (folder / "tokenizer.json").exists():
-        return torch.frombuffer(bytearray(data), dtype=torch.uint8).long()
-    from transformers import AutoTokenizer
-
-    try:
-        loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-        return torch.tensor(loaded(words, add_special_tokens=False, truncation=False)["input_ids"])
-    except (KeyError, ImportError, OSError, ValueError) as error:
-        raise ValueError(
-            f"{folder}: has no tokenizer that works ({str(error).splitlines()[0]:.120}); put tokenizer.json there, or "
-            "give tokens: rank_readings(model, windows)"
-        ) from None
+    return tokens_beside(folder, config, words, special=False)
 
 
 def token_windows(tokens: Tensor, length: int, fewest: int) -> Tensor:

@@ -1,11 +1,14 @@
 """What a batch says of its own rows: which tokens are real, where documents start, which columns are at hand."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from ..given import described, integers
+from ...checks import whole
+from ..given import integers
 from .findings import Finding
 
 
@@ -54,7 +57,7 @@ def batch_of(
     mask: Tensor | None,
     cu_seqlens: Tensor | None,
     places: Tensor | None,
-    cached: Tensor | None,
+    cached: Tensor | Sequence[int] | int | None,
 ) -> tuple[Batch | None, list[Finding]]:
     """The batch, or what contradicts itself in it. ``ids`` ``[B, S]``. Raises ``ValueError`` for other forms."""
     rows, length = ids.shape
@@ -78,11 +81,11 @@ def batch_of(
             marks = given
         else:
             marks[:, columns] = given
-    before = torch.zeros(rows, dtype=torch.int64) if cached is None else integers("cached", cached, 1, "[batch]").cpu()
-    if len(before) != rows or (cached is not None and marks.shape[1] != length):
+    before = _cached(0 if cached is None else cached, rows)
+    if cached is not None and marks.shape[1] != length:
         raise ValueError(
-            f"cached must hold one length for each of {rows} rows, beside a mask of the new tokens only (a wider one "
-            f"says it already), got {described(cached)}"
+            f"cached must stand beside a mask of the {length} new tokens only, and this one has {marks.shape[1]} "
+            "columns, which say it already; leave one of both out"
         )
     real, segments = marks != 0, bool((marks > 1).any())
     if cu_seqlens is not None:
@@ -96,6 +99,19 @@ def batch_of(
         documents = _filled(marks, real) + torch.arange(rows)[:, None] * (int(marks.max()) + 1)
     stated = cu_seqlens is not None or segments
     return Batch(real, documents, stated, columns, before, places is not None), []
+
+
+def _cached(cached: Tensor | Sequence[int] | int, rows: int) -> Tensor:
+    """A length for each row, int64 ``[B]``."""
+    if isinstance(cached, Tensor):
+        lengths = integers("cached", cached, 1, "[batch]").tolist()
+    else:
+        lengths = list(cached) if isinstance(cached, list | tuple) else [cached] * rows
+    for length in lengths:
+        whole("cached", length, at_least=0)
+    if len(lengths) != rows:
+        raise ValueError(f"cached must hold one length for each of {rows} rows, or be one for all, got {len(lengths)}")
+    return torch.tensor(lengths, dtype=torch.int64)
 
 
 def _marks(mask: Tensor, rows: int) -> Tensor:
@@ -131,9 +147,10 @@ def _from_bounds(bounds: Tensor, real: Tensor) -> tuple[Tensor, Finding | None]:
         documents = _filled(documents, real)
     else:
         documents = counted.view(rows, width)
-    for row in range(1, rows):
-        if documents[row, 0] == documents[row - 1, -1] and real[row].any() and real[row - 1].any():
-            why = f"document {int(documents[row, 0])} goes over the end of row {row - 1}"
+    filled = real.any(-1).nonzero()[:, 0].tolist()  # rows of padding alone hold no document
+    for before, row in pairwise(filled):
+        if documents[row, 0] == documents[before, -1]:
+            why = f"document {int(documents[row, 0])} goes over the end of row {before}"
             return real, Finding("cu_seqlens", row, 0, why, "rows are sequences of their own: give each its documents")
     return documents, None
 

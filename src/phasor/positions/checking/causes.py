@@ -55,7 +55,9 @@ def _of_row(batch: Batch, got: Tensor, wanted: Tensor, row: int, token: int) -> 
     ):
         return None  # not restarted: said at each document
     for other in range(got.shape[1]):
-        if other != row and len(here) > 2 and bool((mine == wanted[:, other, here]).all()):
+        if other == row or not bool(batch.real[other].any()):  # padding alone stands nowhere
+            continue
+        if len(here) > 2 and bool((mine == wanted[:, other, here]).all()):
             return Finding(
                 "positions of another row", row, token, f"they are those of row {other}",
                 "move position_ids together with input_ids when rows are sorted, repeated or sampled",

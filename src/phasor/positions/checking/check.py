@@ -23,7 +23,7 @@ def check(
     cu_seqlens: Tensor | None = None,
     axes: int = 1,
     text_plane: bool = False,
-    cached: Tensor | None = None,
+    cached: Tensor | Sequence[int] | int | None = None,
     places: Tensor | None = None,
     first: int = 0,
     pad: int | None = None,
@@ -38,7 +38,8 @@ def check(
     The batch
       - ``input_ids`` ``[B, S]`` or ``[S]``; ``position_ids`` the same, or with planes in front, ``[axes, B, S]``.
       - ``attention_mask`` ``[B, S]``: 0 at padding, 1 or the number of a document elsewhere. A wider one,
-        ``[B, P + S]``, also holds the tokens of a cache. Positions of padding may be anything.
+        ``[B, P + S]``, also holds the tokens of a cache. Positions of padding may be anything,
+        so a row of padding alone is never wrong.
       - ``cu_seqlens`` ``[documents + 1]``: where documents start among all tokens of the batch, or among the real ones.
         Without it and without numbers in the mask, a document starts wherever a position is ``first``.
 
@@ -48,7 +49,8 @@ def check(
       - ``first``: where a document starts, 0 but for some learned encodings (2 in RoBERTa).
 
     More that a batch may have
-      - ``cached`` ``[B]``: tokens that came before, in a cache or in an earlier part of the first document.
+      - ``cached``: how many tokens came before, in a cache or in an earlier part of the first document: one number for
+        each row, a tensor ``[B]`` or a list, or one integer for all rows.
       - ``places`` ``[S]``: the columns of the whole row that a shard holds (context parallel; shard an ``arange`` by
         the same call). ``cu_seqlens`` and a wide ``attention_mask`` are then those of the whole row.
       - ``pad``: the id of padding, to find padding that no mask hides.
@@ -67,6 +69,13 @@ def check(
     >>> check(torch.zeros(1, 5).long(), torch.tensor([[0, 1, 2, 0, 1]]), cu_seqlens=torch.tensor([0, 3, 5])).kinds
     ()
     """
+    for name, value in {
+        "input_ids": input_ids, "position_ids": position_ids, "attention_mask": attention_mask,
+        "cu_seqlens": cu_seqlens, "cached": cached, "places": places, "kinds": kinds, "image_grids": image_grids,
+        "video_grids": video_grids, "seconds": seconds,
+    }.items():  # fmt: skip
+        if isinstance(value, Tensor) and value.is_meta:
+            raise ValueError(f"{name} must hold values to be checked, and is on the meta device; give the real batch")
     ids = _rows(input_ids)
     if not isinstance(position_ids, Tensor) or not position_ids.ndim or position_ids.is_complex():
         raise ValueError(f"position_ids must be a tensor of numbers, got {described(position_ids)}")
@@ -75,6 +84,10 @@ def check(
     flag("text_plane", text_plane)
     if text_plane and axes == 1:
         raise ValueError("text_plane needs axes of at least 2: with one axis there is nothing beside the text")
+    if pad is not None:
+        whole("pad", pad, at_least=-1)
+    if kinds is not None and not isinstance(kinds, Tensor):
+        raise ValueError(f"kinds must be a tensor with 2 dimensions [batch, seq], got {described(kinds)}")
     if (kinds is None) != (rule is None) or (rule is not None and rule.axes != axes):
         raise ValueError(f"kinds and rule must be given together, and the rule must have {axes} axes, got {rule}")
     planes, found = planes_of(ids, position_ids.detach().cpu(), axes + text_plane, text_plane)

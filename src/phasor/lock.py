@@ -10,21 +10,23 @@ try:
 except ImportError:  # not a POSIX system: nothing is locked there
     fcntl = None  # type: ignore[assignment]
 
-LOCK = "lock"
+LOCK = ".phasor-lock"
 
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Make ``folder`` if it is absent and keep other processes out of it; raise ``ValueError`` if one is in it.
 
-    The lock ends with the process, however that ends: what a killed one left is taken over.
+    The lock ends with the process, however that ends: what a killed one left is taken over. Where the file system has
+    no locks, nobody is kept out.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     if fcntl is None:
+        folder.mkdir(parents=True, exist_ok=True)
         yield
         return
     while True:
+        folder.mkdir(parents=True, exist_ok=True)  # its owner may have taken it away
         with open(path, "a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -34,6 +36,8 @@ def alone(folder: Path) -> Iterator[None]:
                     f"{folder} must be used by one process at a time, and process {file.read().strip() or '?'} "
                     "is at work in it; wait for it, or choose another folder"
                 ) from None
+            except OSError:  # a network's file system without locks
+                pass
             if not _is(file.fileno(), path):  # its owner has just deleted it: what we hold keeps nobody out
                 continue
             file.truncate(0)
