@@ -46,6 +46,29 @@ def test_pictures_have_a_text():
         assert "![](" not in page.read_text(encoding="utf-8"), page
 
 
+def test_what_the_readme_counts():
+    """Model types, families that number images and the demo's models: of the page and the tables that have them."""
+    pytest.importorskip("transformers")
+    from phasor.apps.demo.run import bundled_models
+    from positions.theirs import MODELS
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    types = re.search(r"^(\d+) model types\.$", (ROOT / "docs/models.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert types and f"the {types[1]} model types of transformers" in readme
+    assert f"as {len(MODELS)} families number their tokens" in readme  # each compared with transformers' own code
+    assert len(bundled_models()) == 12 and "draws twelve models that ship" in readme
+
+
+def test_the_versions_on_the_page_of_plans():
+    """Of each engine, what its own code was run in: `tests/engines/results`."""
+    page = (ROOT / "docs/planner.md").read_text(encoding="utf-8")
+    section = page.partition("## What stands behind each engine")[2].partition("##")[0]
+    shown = dict(re.findall(r"^\| ([a-z0-9.-]+) \| (\w[\w.]*)", section, re.MULTILINE))
+    results = [json.loads(path.read_text()) for path in (ROOT / "tests/engines/results").glob("*.json")]
+    del shown["engine"], shown["transformers"]  # the heading, and what runs live
+    assert shown == {one["engine"]: one["version"] for one in results}
+
+
 @pytest.fixture
 def model():
     transformers = pytest.importorskip("transformers")
