@@ -90,6 +90,8 @@ def test_the_page_shows_means_ranges_protocol_and_command(reported):
     assert "<th>learned</th><td>2.250</td><td>–</td>" in page
     assert "<th>yarn</th><td>-1.250<br><small>-2.00 to -0.50</small></td>" in page
     assert "phasor lab train --encoding rotary &lt;&amp;&gt;" in page
+    for tag in ("tr", "td", "table", "section"):
+        assert page.count(f"<{tag}>") + page.count(f"<{tag} ") == page.count(f"</{tag}>"), tag
     assert "sentences.txt" in page
     assert len(re.findall("<figure>", page)) == len(re.findall("<figcaption>", page)) == 7
 

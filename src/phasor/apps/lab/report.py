@@ -136,7 +136,8 @@ def _table(points: Mapping[str, Any], show: Callable[[Any], str]) -> str:
     rows = []
     for name, curve in points.items():
         cells = dict(curve)
-        rows.append(f"<tr><th>{html.escape(name)}</th>" + "".join(f"<td>{show(cells.get(x))}</td>" for x in columns))
+        values = "".join(f"<td>{show(cells.get(x))}</td>" for x in columns)
+        rows.append(f"<tr><th>{html.escape(name)}</th>{values}</tr>")
     head = f"<thead><tr><th></th>{head}</tr></thead>"
     return f'<div class="scroll"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'
 

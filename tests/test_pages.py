@@ -1,0 +1,119 @@
+"""The pages that no other test runs: their links lead somewhere, and the doctor's and the planner's Python says what
+the pages say."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import phasor
+from test_readme import ROOT, Block, blocks, run_python
+
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "DESIGN.md")] + sorted((ROOT / "docs").rglob("*.md"))
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub calls the headings of a page."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
+
+
+def dead(page: Path, text: str) -> list[str]:
+    """The links of a page that lead to no file, or to no heading of one."""
+    wrong = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if link.startswith(("https://", "http://")):
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            wrong.append(link)
+    return wrong
+
+
+def test_links_lead_somewhere():
+    assert {page.name: found for page in PAGES if (found := dead(page, page.read_text(encoding="utf-8")))} == {}
+    assert dead(PAGES[0], "[a](docs/none.md) [b](docs/lab.md#nothing) [c](docs/lab.md)") == [
+        "docs/none.md",
+        "docs/lab.md#nothing",
+    ]
+
+
+def test_pictures_have_a_text():
+    for page in PAGES:
+        assert "![](" not in page.read_text(encoding="utf-8"), page
+
+
+def test_what_the_readme_counts():
+    """Model types, families that number images and the demo's models: of the page and the tables that have them."""
+    pytest.importorskip("transformers")
+    from phasor.apps.demo.run import bundled_models
+    from positions.theirs import MODELS
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    types = re.search(r"^(\d+) model types\.$", (ROOT / "docs/models.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert types and f"the {types[1]} model types of transformers" in readme
+    assert f"as {len(MODELS)} families number their tokens" in readme  # each compared with transformers' own code
+    assert len(bundled_models()) == 12 and "draws twelve models that ship" in readme
+
+
+def test_the_versions_on_the_page_of_plans():
+    """Of each engine, what its own code was run in: `tests/engines/results`."""
+    page = (ROOT / "docs/planner.md").read_text(encoding="utf-8")
+    section = page.partition("## What stands behind each engine")[2].partition("##")[0]
+    shown = dict(re.findall(r"^\| ([a-z0-9.-]+) \| (\w[\w.]*)", section, re.MULTILINE))
+    results = [json.loads(path.read_text()) for path in (ROOT / "tests/engines/results").glob("*.json")]
+    del shown["engine"], shown["transformers"]  # the heading, and what runs live
+    assert shown == {one["engine"]: one["version"] for one in results}
+
+
+@pytest.fixture
+def model():
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=256, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=8192, rope_theta=500_000.0,
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config).eval()  # that of the README
+
+
+def python(name: str) -> list[Block]:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    return [block for block in blocks(page) if block.language == "python"]
+
+
+def test_the_page_of_the_doctor(model):
+    (block,) = python("doctor.md")
+    assert not run_python(block, {"phasor": phasor, "model": model}, "doctor.md")
+    page = (ROOT / "docs/doctor.md").read_text(encoding="utf-8")
+    shown = re.search(r"^```\n(LlamaForCausalLM: 1 fault.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert shown and str(phasor.diagnose(model.to(torch.bfloat16))).startswith(shown[1])
+
+
+def test_the_page_of_repairs(model, tmp_path, capsys):
+    transformers = pytest.importorskip("transformers")
+    model.save_pretrained(tmp_path / "m")
+    capsys.readouterr()
+    (block,) = python("doctor_repair.md")
+    names = {"torch": torch, "folder": tmp_path / "m", "AutoModelForCausalLM": transformers.AutoModelForCausalLM}
+    assert not run_python(block, names, "doctor_repair.md")
+    assert capsys.readouterr().out.startswith("LlamaForCausalLM: 2 mended\n")
+    assert phasor.diagnose(names["model"]).sound
+
+
+def test_the_page_of_plans(tmp_path, monkeypatch, shared_data):
+    monkeypatch.chdir(tmp_path)
+    config = json.loads((shared_data / "configs/full/Qwen__Qwen3-8B.json").read_text())
+    Path("config.json").write_text(json.dumps(config))
+    names: dict = {}
+    (block,) = python("planner.md")
+    assert not run_python(block, names, "planner.md")
+    made = names["made"]
+    assert list(made.settings.flags) == ["--hf-overrides", "--max-model-len"]
+    assert made.settings.flags["--max-model-len"] == 131072
+    assert made.spec.scaling.name == "yarn"
+    # keys and values of 36 layers, 8 heads of 128 channels, a byte each, half of them on each of two devices
+    assert made.kv_bytes("fp8", tensor_parallel=2).total == 2 * 36 * 8 * 128 * 131072 // 2
