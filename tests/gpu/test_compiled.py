@@ -171,18 +171,18 @@ def test_a_norm_for_an_h200(name):
 
 def back_of_a_norm(spec, dtype):
     """The launch for the gradients of a prefill with weights."""
-    q, k, dq, dk = (torch.empty(1, h, 8192, 128, dtype=dtype, device="meta") for h in (32, 8, 32, 8))
+    q, k, dq, dk = (torch.empty(1, h, 8192, spec.head_dim, dtype=dtype, device="meta") for h in (32, 8, 32, 8))
     rotation = Rotation.at(spec, torch.empty(8192, dtype=torch.int64, device="meta"))
-    norm = Norm(*torch.empty(2, 128, dtype=dtype, device="meta"), 1e-6)
+    norm = Norm(*torch.empty(2, spec.head_dim, dtype=dtype, device="meta"), 1e-6)
     given = ([q, k], [dq, dk], rotation, ORDERS["bhsd"], norm, True)
     return assembly.only_launch(norm_back, "back_heads", lambda: norm_back.turn_back(*given)), norm_back.back_heads
 
 
 def into_a_cache(spec, dtype):
     """256 decoded tokens into pages of 16."""
-    q, k = (torch.empty(256, h, 128, dtype=dtype, device="meta") for h in (32, 8))
+    q, k = (torch.empty(256, h, spec.head_dim, dtype=dtype, device="meta") for h in (32, 8))
     rotation = Rotation.at(spec, torch.empty(256, dtype=torch.int64, device="meta"))
-    caches = (torch.empty(1000, 16, 8, 128, dtype=dtype, device="meta") for _ in range(2))
+    caches = (torch.empty(1000, 16, 8, spec.head_dim, dtype=dtype, device="meta") for _ in range(2))
     cache = Cache(*caches, torch.empty(256, dtype=torch.int64, device="meta"))
     given = (q, k, k, q, rotation, ORDERS["thd"], cache, False)
     call = assembly.only_launch(cache_write, "cache_heads", lambda: cache_write.turn_into_cache(*given))
