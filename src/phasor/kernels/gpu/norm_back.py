@@ -58,15 +58,15 @@ def back_heads(
     all_ok = tl.full([1, 1], True, tl.int1)
     if WEIGHTED:
         at_weight = tl.where(is_q, q_weight, k_weight)
-        pairs = load_pairs(at_weight + FIRST, 1, all_ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
-        weight = head_of(pairs, load_rest(at_weight + REST_FIRST, 1, all_ok, REST, PART))
+        w_pairs = load_pairs(at_weight + FIRST, 1, all_ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
+        weight = head_of(w_pairs, load_rest(at_weight + REST_FIRST, 1, all_ok, REST, PART))
         if OFFSET:
             weight = one_more(weight)
     total = head_of((tl.zeros([ROWS, WIDE], tl.float32), tl.zeros([ROWS, WIDE], tl.float32)), ())
     for _ in tl.static_range((REST + PART - 1) // PART):
         total += (tl.zeros([ROWS, PART], tl.float32),)
     width: tl.constexpr = 2 * PAIRS + REST
-    for i in tl.static_range(HEADS):
+    for i in range(HEADS):
         ok = (row < tl.where(head + i < heads, rows, 0))[:, None]
         if PER_HEAD:
             c, s = load_tables(cos, sin, at_row + (head + i) * at_head, at_step, ok, PAIRS, WIDE)
@@ -108,8 +108,8 @@ def turn_back(
     strides = [stride for of_q, *of_k in axes for stride in (*of_q[:4], *(of_k[0][:4] if of_k else (0, 0, 0, 1)))]
     *_, batch, q_heads, tokens = axes[0][0]
     k_heads = axes[0][1][5] if len(xs) == 2 else 0
-    tile = launch.TILE
-    constants = about(rotation.layout, tile)
+    few = rotation.layout.head_dim > 3 * rotation.layout.rotary_dim  # wide heads beside few pairs fill the registers
+    constants = about(rotation.layout, launch.TILE // 2 if few else launch.TILE)
     programs, q_groups, heads = grid(batch * tokens, q_heads, k_heads, constants["ROWS"])
     shape = (*programs, rotation.layout.head_dim)
     of_programs = torch.empty(shape, dtype=torch.float32, device=xs[0].device) if of_weights else None
