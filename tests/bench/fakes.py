@@ -64,11 +64,22 @@ def apply_rope_with_cos_sin_cache(positions, query, key, head_size, cos_sin_cach
     return tuple(turned(x.view(len(x), -1, head_size), cos, sin, not is_neox).flatten(1) for x in (query, key))
 
 
+def rotary_embedding(positions, query, key, head_size, cos_sin_cache, is_neox, rope_dim_offset=0, inverse=False):
+    """vLLM: as FlashInfer, in place, by a cache in the dtype of the query; gives nothing."""
+    assert cos_sin_cache.dtype == query.dtype and positions.dtype == torch.int64 and not (rope_dim_offset or inverse)
+    cache = cos_sin_cache.float()
+    for x, y in zip(
+        (query, key), apply_rope_with_cos_sin_cache(positions, query, key, head_size, cache, is_neox), strict=True
+    ):
+        x.copy_(y)
+
+
 FAKES = {
     "flash_attn.layers.rotary": apply_rotary_emb,
     "liger_kernel.transformers.rope": liger_rotary_pos_emb,
     "transformer_engine.pytorch.attention.rope": apply_rotary_pos_emb,
     "flashinfer": apply_rope_with_cos_sin_cache,
+    "vllm._custom_ops": rotary_embedding,
 }
 
 

@@ -9,45 +9,15 @@ import torch
 
 from phasor.bench import read, run, write
 from phasor.bench.case import DTYPES, Setting
-from phasor.bench.gpu import CASES, Clock, CudaClock, run_on
+from phasor.bench.gpu import CASES, CudaClock, run_on
 from phasor.bench.gpu.cases import decoded, named
 from phasor.bench.gpu.given import text
 from phasor.bench.gpu.peers import PEERS
 from phasor.bench.gpu.plot import plot, shares
 from phasor.bench.gpu.run import measure
 
+from .conftest import StandIn
 from .fakes import install
-
-
-class StandIn(Clock):
-    """A clock of this machine's CPU that moves by itself: each instant is a second later than the last."""
-
-    device = "cpu"
-
-    def __init__(self):
-        self.moment, self.waits, self.graphs = 0.0, 0, []
-
-    def about(self):
-        return {"name": "a stand-in", "capability": "0.0"}
-
-    def now(self):
-        self.moment += 1.0
-        return self.moment
-
-    def before(self):
-        self.waits += 1
-
-    def captured(self, call, times):
-        self.graphs.append(times)
-        return lambda: [call() for _ in range(times)]
-
-
-@pytest.fixture
-def no_peers(monkeypatch):
-    """Only transformers and torch: the compiler takes long."""
-    monkeypatch.setattr("phasor.bench.gpu.cases.PEERS", PEERS[:1])
-    monkeypatch.setattr("phasor.bench.gpu.run.PEERS", PEERS[:1])
-
 
 CELLS = [(case, dtype, layout) for case in CASES for dtype in case.dtypes for layout in case.layouts]
 IDS = [f"{case.name}-{dtype}-{layout}" for case, dtype, layout in CELLS]
@@ -81,7 +51,7 @@ def test_peers_called_as_documented_do_what_phasor_does(monkeypatch, case, dtype
 def test_the_gradients_of_peers_are_transposed_rotations(monkeypatch):
     """Of ones, so that all are of the same vector, whichever order of axes it has."""
     install(monkeypatch)
-    monkeypatch.setattr(torch, "randn", lambda *shape, **more: torch.ones(*shape[0] if len(shape) == 1 else shape))
+    monkeypatch.setattr(torch, "randn_like", torch.ones_like)
     monkeypatch.setattr("phasor.bench.gpu.cases.PEERS", PEERS[:-1])
     case = next(case for case in CASES if case.gradient)
     calls = case.make(Setting(torch.float32, quick=True))

@@ -9,7 +9,7 @@ import pytest
 
 from phasor.bench import CASES, Goal, gpu, write
 
-from .test_gpu import StandIn, no_peers  # noqa: F401  (a fixture)
+from .conftest import StandIn
 from .test_result import RECORD, ROW
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,7 +103,7 @@ def test_check_says_what_is_stale_and_writes_nothing(results, tmp_path, monkeypa
         performance.main()
 
 
-def test_the_page_says_what_was_measured_on_a_gpu_and_what_was_not(no_peers):  # noqa: F811
+def test_the_page_says_what_was_measured_on_a_gpu_and_what_was_not(no_peers):
     empty = performance.page([])
     assert "**Nothing on this page was measured on a GPU.**" in empty
     for case in gpu.CASES:

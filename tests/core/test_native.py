@@ -12,7 +12,7 @@ import torch
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, kernels, rotate
 from phasor.axes import Axial, OneAxis, Sections
-from phasor.kernels import extension, native
+from phasor.kernels import extension, native, native_turn
 
 from .conftest import needs_native
 
@@ -375,22 +375,22 @@ def test_without_the_extension_the_others_do_its_work():
 def test_where_torch_or_python_lacks_what_it_needs_it_is_refused_when_loaded(monkeypatch):
     with monkeypatch.context() as without:
         without.delattr(torch._C, "_len_torch_dispatch_stack")
-        assert "lacks what it needs (module 'torch._C' has no attribute" in extension.bind(native._learn)
+        assert "lacks what it needs (module 'torch._C' has no attribute" in extension.bind(native_turn.learn)
     with monkeypatch.context() as threaded:
         threaded.setattr(extension.sysconfig, "get_config_var", lambda name: 1)
-        assert extension.bind(native._learn).startswith("it relies on the global interpreter lock")
-    assert extension.bind(native._learn) == ""
+        assert extension.bind(native_turn.learn).startswith("it relies on the global interpreter lock")
+    assert extension.bind(native_turn.learn) == ""
 
 
 @needs_native
 def test_without_torchs_loop_over_threads_one_works(monkeypatch):
     monkeypatch.setattr(extension.Path, "glob", lambda self, pattern: [])
     assert extension.parallel_for() == 0
-    extension.bind(native._learn)
+    extension.bind(native_turn.learn)
     x, positions, spec = torch.randn(2, 8, 1031, 64), torch.arange(1031), RotarySpec(head_dim=64)
     assert torch.equal(rotate(x, None, positions, spec)[0], rotate(x, None, positions, spec, kernel="reference")[0])
     monkeypatch.undo()
-    extension.bind(native._learn)
+    extension.bind(native_turn.learn)
     assert extension.parallel_for() != 0
 
 

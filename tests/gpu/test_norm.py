@@ -82,10 +82,10 @@ def test_an_epsilon_of_zero_leaves_numbers():
 
 def launches_of(monkeypatch):
     """The launches there and back, counted."""
-    from phasor.kernels.gpu import launch, norm_back
+    from phasor.kernels.gpu import norm_back, turn
 
     seen = []
-    for module, name in ((launch, "turn"), (norm_back, "turn_back")):
+    for module, name in ((turn, "turn"), (norm_back, "turn_back")):
         own = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, own=own, name=name: (seen.append(name), own(*given))[1])
     return seen
@@ -139,10 +139,10 @@ def test_what_is_done_in_steps(settings):
 
 
 def test_one_launch(monkeypatch):
-    from phasor.kernels.gpu import launch
+    from phasor.kernels.gpu import turn
 
-    launches, own = [], launch.turn
-    monkeypatch.setattr(launch, "turn", lambda *given: (launches.append(1), own(*given))[1])
+    launches, own = [], turn.turn
+    monkeypatch.setattr(turn, "turn", lambda *given: (launches.append(1), own(*given))[1])
     rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5, device=DEVICE))
     q = torch.randn(1, 3, 5, 16, device=DEVICE)
     apply_qk_norm_rotary(q, q, rotation, None, None, kernel="triton")

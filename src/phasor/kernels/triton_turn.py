@@ -46,6 +46,7 @@ def launched(
 ) -> None:  # fmt: skip
     """Turns q and k into y and z, after a norm if there is one."""
     from .gpu import launch
+    from .gpu.turn import turn
 
     layout, rounded, negate = angles.layout, False, transposed
     if isinstance(angles, Rotation):
@@ -57,7 +58,7 @@ def launched(
         steps = steps_of(angles.spec, angles.seq_len, False, q.device)
         given, negate = launch.of_positions(angles.positions, steps[0], factor), reverse != transposed
     q, k = launch.in_memory(q, order), None if k is None else launch.in_memory(k, order)
-    launch.turn(q, k, y, z, given, layout.transposed() if transposed else layout, order, negate, rounded, norm)
+    turn(q, k, y, z, given, layout.transposed() if transposed else layout, order, negate, rounded, norm)
 
 
 @lru_cache(maxsize=512)

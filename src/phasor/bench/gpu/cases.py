@@ -61,9 +61,8 @@ def _twice(copy: Callable) -> None:
 
 
 def _back(turn: Callable, inputs: tuple[Tensor, Tensor]) -> partial:
-    """Forward and backward, to the gradients of what goes in."""
-    shapes = [y.shape for y in turn()]
-    grads = [torch.randn(shape, device=x.device).to(x.dtype) for shape, x in zip(shapes, inputs, strict=True)]
+    """Forward and backward, to the gradients of what goes in; a gradient lies in memory as its result does."""
+    grads = [torch.randn_like(y) for y in turn()]
     return partial(_step, turn, inputs, grads)
 
 

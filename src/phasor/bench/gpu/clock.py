@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-LEAD = 2_000_000  # cycles the device waits before a timed run, about a millisecond: time to queue all of its launches
+LEAD = 6_000_000  # cycles the device waits before a timed run, some milliseconds: time to queue all of its launches
 
 
 class Clock(ABC):

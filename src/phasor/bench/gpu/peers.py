@@ -1,7 +1,8 @@
 """Other libraries on the same tensors, each in its own mode: order of axes, tables, new tensors or in place.
 
 Signatures: flash-attn 2.8 `flash_attn/layers/rotary.py`, Liger 0.6 `liger_kernel/transformers/rope.py`,
-TransformerEngine 2.x `transformer_engine/pytorch/attention/rope.py`, FlashInfer 0.3 `flashinfer/rope.py`.
+TransformerEngine 2.x `transformer_engine/pytorch/attention/rope.py`, FlashInfer 0.3 `flashinfer/rope.py`,
+vLLM 0.6 and newer `vllm/_custom_ops.py`.
 """
 
 from collections.abc import Callable
@@ -91,14 +92,32 @@ def _transformer_engine(given: Given) -> tuple[Call, tuple[Tensor, Tensor]]:
     return partial(_each, turn, q, k), (q, k)
 
 
+def _flat(given: Given) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows of the table ``[tokens]``, q and k ``[tokens, heads * D]``, and the table, cosines and then sines."""
+    q, k = (x.flatten(0, 1).flatten(1) for x in given.tokens_first())
+    rows = given.taken.expand(given.q.shape[0], -1).flatten()
+    return rows, q, k, torch.cat((given.table.cos, given.table.sin), -1)
+
+
 def _flashinfer(given: Given) -> tuple[Call, tuple[Tensor, Tensor]]:
     from flashinfer import apply_rope_with_cos_sin_cache  # type: ignore[import-not-found]
 
-    q, k = (x.flatten(0, 1).flatten(1) for x in given.tokens_first())  # [tokens, heads * D]
-    rows = given.taken.expand(given.q.shape[0], -1).flatten()
-    cache = torch.cat((given.table.cos, given.table.sin), -1)
+    rows, q, k, cache = _flat(given)
     width, halves = given.q.shape[-1], not given.spec.interleaved
     return partial(apply_rope_with_cos_sin_cache, rows, q, k, width, cache, halves), (q, k)
+
+
+def _vllm(given: Given) -> tuple[Call, tuple[Tensor, Tensor]]:
+    from vllm._custom_ops import rotary_embedding  # type: ignore[import-not-found]
+
+    rows, q, k, cache = _flat(given)
+    turn = partial(rotary_embedding, rows, q, k, given.q.shape[-1], cache.to(q.dtype), not given.spec.interleaved)
+    return partial(_in_place, turn, q, k), (q, k)
+
+
+def _in_place(turn: Callable[[], None], q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    turn()
+    return q, k
 
 
 def _compiled(given: Given) -> tuple[Call, tuple[Tensor, Tensor]]:
@@ -113,5 +132,6 @@ PEERS = (
     Peer("Liger", "liger-kernel", "liger_kernel", _liger, interleaved=False),
     Peer("TransformerEngine", "transformer-engine", "transformer_engine", _transformer_engine),
     Peer("FlashInfer", "flashinfer-python", "flashinfer", _flashinfer, gradient=False),
+    Peer("vLLM", "vllm", "vllm", _vllm, gradient=False),
     Peer("torch.compile", "torch", "torch", _compiled),
 )

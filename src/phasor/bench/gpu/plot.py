@@ -5,7 +5,7 @@ from typing import Any
 
 from ..result import Record
 
-COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")  # Okabe and Ito's
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")  # Okabe and Ito's
 
 
 def shares(record: Record) -> dict[str, dict[str, float]]:

@@ -8,8 +8,9 @@ from torch import Tensor
 from ...rotation import Rotation
 from ..base import Order
 from ..cache import Cache
-from .launch import TILE, about, axes_of, grid, in_memory, of_tables, on_device_of
-from .source import load_pairs, load_tables, store_pairs, turned
+from . import launch
+from .launch import about, axes_of, grid, in_memory, of_tables, on_device_of
+from .source import load_pairs, load_rest, load_tables, store_pairs, store_rest, turned
 
 
 @triton.jit
@@ -21,7 +22,7 @@ def cache_heads(
     at_batch, at_head, at_token, at_step,
     PER_HEAD: tl.constexpr, ROUNDED: tl.constexpr, CHANNELS: tl.constexpr, CHANNELS_WIDE: tl.constexpr,
     PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, READ_TWINS: tl.constexpr, WRITE_TWINS: tl.constexpr,
-    FIRST: tl.constexpr, REST: tl.constexpr, REST_WIDE: tl.constexpr, REST_FIRST: tl.constexpr,
+    FIRST: tl.constexpr, REST: tl.constexpr, PART: tl.constexpr, REST_FIRST: tl.constexpr,
     ROWS: tl.constexpr, HEADS: tl.constexpr,
 ):  # fmt: skip
     """Program ``(tile, group)`` has ``HEADS`` heads of q, of k or of v, in ``ROWS`` rows; ``slots`` has one per row.
@@ -53,7 +54,9 @@ def cache_heads(
         at_row = token * at_token + batch % at_batches * at_batch
         x_head, y_head_ = tl.where(is_q, q_head, k_head).to(tl.int64), tl.where(is_q, y_head, kc_head).to(tl.int64)
         x_row = token * tl.where(is_q, q_token, k_token) + batch * tl.where(is_q, q_batch, k_batch)
-        y_row = tl.where(is_q, token * y_token + batch * y_batch, block * kc_block + place * kc_place)
+        # strides are chosen, not rows: a choice among rows would not be known to lie at multiples of 16 bytes
+        y_row = tl.where(is_q, token, place) * tl.where(is_q, y_token, kc_place)
+        y_row += tl.where(is_q, batch, block) * tl.where(is_q, y_batch, kc_block)
         x = tl.where(is_q, q, k) + head * x_head + x_row[:, None]
         to = tl.where(is_q, y, k_cache) + head * y_head_ + y_row[:, None]
         x_step = tl.where(is_q, q_step, k_step).to(tl.int64)
@@ -67,11 +70,8 @@ def cache_heads(
                 c, s = load_tables(cos, sin, at_row + (head + i) * at_head, at_step, ok, PAIRS, WIDE)
             a, b = load_pairs(x + FIRST * x_step, x_step, ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
             a, b = turned(a, b, c, s, dtype, ROUNDED)
-            if REST:
-                channel = tl.arange(0, REST_WIDE)[None, :]
-                here = ok & (channel < REST)
-                rest = tl.load(x + (REST_FIRST + channel) * x_step, mask=here, other=0)
-                tl.store(to + (REST_FIRST + channel) * y_step_, rest, mask=here)
+            rest = load_rest(x + REST_FIRST * x_step, x_step, ok, REST, PART)
+            store_rest(to + REST_FIRST * y_step_, y_step_, ok, rest, REST, PART)
             store_pairs(to + FIRST * y_step_, y_step_, ok, a, b, PAIRS, WIDE, BLOCKS, WRITE_TWINS)
             x += x_head
             to += y_head_
@@ -83,7 +83,7 @@ def turn_into_cache(
     """Writes q, turned, to y, which may be q itself; k and v to the cache. k has the batch of q."""
     q, k, v = (in_memory(x, order) for x in (q, k, v))
     *_, batch, of_q, tokens = axes_of(q, order)
-    of_k, rows, constants = k.shape[order.heads], batch * tokens, about(rotation.layout, TILE)
+    of_k, rows, constants = k.shape[order.heads], batch * tokens, about(rotation.layout, launch.TILE)
     programs, q_groups, heads = grid(rows, of_q, of_k, constants["ROWS"])
     k_groups = programs[1] - q_groups
     if 0 in programs:

@@ -1,5 +1,6 @@
 """Where the programs run: sizes and strides of q and k, and the grid, as numbers."""
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,10 +12,10 @@ from triton import cdiv
 from ...layout import Layout
 from ..base import Order
 from ..norm import ROUNDINGS, Norm
-from .source import turn_heads
 
 TILE = 2048 if torch.version.hip else 1024  # pairs of one head that a program turns at once: eight for each thread
 HEADS = 8  # of q or of k that share the cosines of a program, at most
+MOST_PARTS = 8  # as wide as the pairs, of the channels that pass
 
 
 class Angles(NamedTuple):
@@ -50,12 +51,12 @@ def of_tables(cos: Tensor, sin: Tensor, per_head: bool) -> Angles:
 def about(layout: Layout, tile: int) -> dict[str, Any]:
     """The constants of a layout, and how many rows make a tile of it."""
     rest = layout.head_dim - layout.rotary_dim
-    wide, rest_wide = _power_of_two(layout.pairs), _power_of_two(rest)
+    wide, least = _power_of_two(layout.pairs), _power_of_two(rest / MOST_PARTS)
     return {
         "PAIRS": layout.pairs, "WIDE": wide, "BLOCKS": layout.blocks,
         "READ_TWINS": layout.interleaved, "WRITE_TWINS": layout.interleaved != layout.permuted,
-        "FIRST": layout.turning.start, "REST": rest, "REST_WIDE": rest_wide, "REST_FIRST": layout.passing.start,
-        "ROWS": max(1, tile // max(wide, rest_wide // 2)),
+        "FIRST": layout.turning.start, "REST": rest, "REST_FIRST": layout.passing.start,
+        "PART": max(least, wide * (1 + layout.interleaved)), "ROWS": max(1, tile // max(wide, least)),
     }  # fmt: skip
 
 
@@ -65,33 +66,6 @@ def grid(rows: int, of_q: int, of_k: int, tile_rows: int) -> tuple[tuple[int, in
     heads = cdiv(most, cdiv(most, HEADS))  # groups of one size
     q_groups = cdiv(of_q, heads)
     return (cdiv(rows, tile_rows), q_groups + cdiv(of_k, heads)), q_groups, heads
-
-
-def turn(
-    q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, layout: Layout, order: Order,
-    negate: bool, rounded: bool, norm: Norm | None = None,
-) -> None:  # fmt: skip
-    """Writes q and k, normalised and turned, to y and z, which may be q and k themselves. k has the batch of q."""
-    *x_strides, batch, of_q, tokens = axes_of(q, order)
-    *y_strides, _, _, _ = axes_of(y, order)
-    *k_strides, _, of_k, _ = axes_of(k, order) if k is not None else (0, 0, 0, 1, 1, 0, 1)
-    *z_strides, _, _, _ = axes_of(z, order) if z is not None else (0, 0, 0, 1, 1, 0, 1)
-    rows, constants = batch * tokens, about(layout, TILE)
-    programs, q_groups, heads = grid(rows, of_q, of_k, constants["ROWS"])
-    if 0 in programs:
-        return
-    weights, about_norm = of_norm(norm)
-    strides = [*x_strides, *k_strides, *y_strides, *z_strides]
-    with on_device_of(q):
-        turn_heads[programs](
-            q, q if k is None else k, y, y if z is None else z, *angles.tensors, angles.factor,
-            rows, tokens, of_q, of_k, q_groups, angles.batches, *strides, *angles.strides, *weights,
-            AXES=angles.axes, PER_HEAD=angles.per_head, NEGATE=negate, SCALED=angles.factor != 1, ROUNDED=rounded,
-            **constants | about_norm | ({"REST": 0} if y is q and z is k and norm is None else {}),
-            HEADS=heads, EVEN=of_q % heads == 0 and of_k % heads == 0, ONE_BATCH=batch == 1,
-            AT_REPEATS=angles.batches not in (1, batch), UNIT=strides[3::4] == [1, 1, 1, 1],
-            num_warps=4, enable_fp_fusion=False,
-        )  # fmt: skip
 
 
 def of_norm(norm: Norm | None) -> tuple[tuple[Tensor | None, Tensor | None, float], dict[str, Any]]:
@@ -141,5 +115,5 @@ def on_device_of(q: Tensor) -> AbstractContextManager[Any]:
     return torch.cuda.device_of(q) if q.is_cuda else nullcontext()
 
 
-def _power_of_two(n: int) -> int:
-    return 1 << max(0, n - 1).bit_length()
+def _power_of_two(n: float) -> int:
+    return 1 << max(0, math.ceil(n) - 1).bit_length()

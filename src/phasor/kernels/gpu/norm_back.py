@@ -8,26 +8,28 @@ from torch import Tensor
 from ...rotation import Rotation
 from ..base import Order
 from ..norm import Norm
-from .launch import TILE, about, axes_of, grid, in_memory, of_norm, of_tables, on_device_of
-from .source import load_pairs, load_tables, store_pairs, turned
+from . import launch
+from .heads import dots, head_of, one_more, products, rest_of, root_of, sums, times
+from .launch import about, axes_of, grid, in_memory, of_norm, of_tables, on_device_of
+from .source import load_pairs, load_rest, load_tables, store_pairs, store_rest, turned
 
 
 @triton.jit
 def back_heads(
-    q, k, of_y, of_z, of_q, of_k, cos, sin, sums, rows, tokens, q_heads, k_heads, q_groups, at_batches,
+    q, k, of_y, of_z, of_q, of_k, cos, sin, of_programs, rows, tokens, q_heads, k_heads, q_groups, at_batches,
     q_batch, q_head, q_token, q_step, k_batch, k_head, k_token, k_step,
     u_batch, u_head, u_token, u_step, v_batch, v_head, v_token, v_step,
     x_batch, x_head, x_token, x_step, z_batch, z_head, z_token, z_step,
     at_batch, at_head, at_token, at_step,
     q_weight, k_weight, eps, WEIGHTED: tl.constexpr, OFFSET: tl.constexpr, SUMS: tl.constexpr, PER_HEAD: tl.constexpr,
     PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, READ_TWINS: tl.constexpr, WRITE_TWINS: tl.constexpr,
-    FIRST: tl.constexpr, REST: tl.constexpr, REST_WIDE: tl.constexpr, REST_FIRST: tl.constexpr,
+    FIRST: tl.constexpr, REST: tl.constexpr, PART: tl.constexpr, REST_FIRST: tl.constexpr,
     ROWS: tl.constexpr, HEADS: tl.constexpr,
 ):  # fmt: skip
     """As `source.turn_heads`, back: from gradients ``of_y`` and ``of_z`` of the results to those of q and k.
 
     With ``n = x / root`` and ``u`` the gradient turned back, a weight gets ``sum(u n)``, here that of a program, in
-    ``sums`` ``[tiles, groups, head_dim]``; and x gets ``(u w - n mean(u w n)) / root``.
+    ``of_programs`` ``[tiles, groups, head_dim]``; and x gets ``(u w - n mean(u w n)) / root``.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     row_ok = row < rows
@@ -54,65 +56,46 @@ def back_heads(
     if not PER_HEAD:
         c, s = load_tables(cos, sin, at_row, at_step, row_ok[:, None], PAIRS, WIDE)
     all_ok = tl.full([1, 1], True, tl.int1)
-    w_a, w_b, w_rest = 1.0, 1.0, 1.0
     if WEIGHTED:
-        weight = tl.where(is_q, q_weight, k_weight)
-        w_a, w_b = load_pairs(weight + FIRST, 1, all_ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
+        at_weight = tl.where(is_q, q_weight, k_weight)
+        w_pairs = load_pairs(at_weight + FIRST, 1, all_ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
+        weight = head_of(w_pairs, load_rest(at_weight + REST_FIRST, 1, all_ok, REST, PART))
         if OFFSET:
-            w_a, w_b = 1 + w_a, 1 + w_b
-    if REST:
-        channel = tl.arange(0, REST_WIDE)[None, :]
-        if WEIGHTED:
-            w_rest = tl.load(weight + REST_FIRST + channel, mask=channel < REST, other=0).to(tl.float32)
-            if OFFSET:
-                w_rest = 1 + w_rest
-        sum_rest = tl.zeros([ROWS, REST_WIDE], tl.float32)
-    sum_a = tl.zeros([ROWS, WIDE], tl.float32)
-    sum_b = tl.zeros([ROWS, WIDE], tl.float32)
-    width: tl.constexpr = 2.0 * PAIRS + REST
-    for i in tl.static_range(HEADS):
+            weight = one_more(weight)
+    total = head_of((tl.zeros([ROWS, WIDE], tl.float32), tl.zeros([ROWS, WIDE], tl.float32)), ())
+    for _ in tl.static_range((REST + PART - 1) // PART):
+        total += (tl.zeros([ROWS, PART], tl.float32),)
+    width: tl.constexpr = 2 * PAIRS + REST
+    for i in range(HEADS):
         ok = (row < tl.where(head + i < heads, rows, 0))[:, None]
         if PER_HEAD:
             c, s = load_tables(cos, sin, at_row + (head + i) * at_head, at_step, ok, PAIRS, WIDE)
-        a, b = load_pairs(kept + FIRST * kept_step, kept_step, ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
+        pairs = load_pairs(kept + FIRST * kept_step, kept_step, ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
+        x = head_of(pairs, load_rest(kept + REST_FIRST * kept_step, kept_step, ok, REST, PART))
         u, v = load_pairs(up + FIRST * up_step, up_step, ok, PAIRS, WIDE, BLOCKS, WRITE_TWINS)
         u, v = turned(u, v, c, -s, tl.float32, False)
-        total = tl.sum(a * a + b * b, axis=1)
-        if REST:
-            here = ok & (channel < REST)
-            rest = tl.load(kept + (REST_FIRST + channel) * kept_step, mask=here, other=0).to(tl.float32)
-            t = tl.load(up + (REST_FIRST + channel) * up_step, mask=here, other=0).to(tl.float32)
-            total += tl.sum(rest * rest, axis=1)
-        root = tl.div_rn(1.0, tl.sqrt_rn(tl.div_rn(total, width) + eps))[:, None]
-        root = tl.where(ok, root, 0.0)  # of nothing it may be infinite
-        a, b = a * root, b * root
+        given = head_of((u, v), load_rest(up + REST_FIRST * up_step, up_step, ok, REST, PART))
+        root = tl.where(ok, root_of(x, width, eps), 0.0)  # of nothing it may be infinite
+        x = times(x, root)
         if SUMS:  # zero where nothing was loaded
-            sum_a += u * a
-            sum_b += v * b
-        u, v = u * w_a, v * w_b
-        dot = tl.sum(u * a + v * b, axis=1)
-        if REST:
-            rest = rest * root
-            if SUMS:
-                sum_rest += t * rest
-            t = t * w_rest
-            dot += tl.sum(t * rest, axis=1)
-        mean = tl.div_rn(dot, width)[:, None]
-        u, v = (u - a * mean) * root, (v - b * mean) * root
-        store_pairs(down + FIRST * down_step, down_step, ok, u, v, PAIRS, WIDE, BLOCKS, READ_TWINS)
-        if REST:
-            t = (t - rest * mean) * root
-            tl.store(down + (REST_FIRST + channel) * down_step, t.to(down.dtype.element_ty), mask=here)
+            total = sums(total, products(given, x))
+        if WEIGHTED:
+            given = products(given, weight)
+        mean = tl.div_rn(dots(given, x), width)[:, None]
+        made = times(sums(given, times(x, -mean)), root)
+        store_pairs(down + FIRST * down_step, down_step, ok, made[0], made[1], PAIRS, WIDE, BLOCKS, READ_TWINS)
+        store_rest(down + REST_FIRST * down_step, down_step, ok, rest_of(made), REST, PART)
         kept += kept_head
         up += up_head
         down += down_head
     if SUMS:
         program = tl.program_id(0).to(tl.int64) * tl.num_programs(1) + group
-        mine = sums + program * (2 * PAIRS + REST)
-        of_a, of_b = tl.sum(sum_a, axis=0)[None, :], tl.sum(sum_b, axis=0)[None, :]
-        store_pairs(mine + FIRST, 1, all_ok, of_a, of_b, PAIRS, WIDE, BLOCKS, READ_TWINS)
-        if REST:
-            tl.store(mine + REST_FIRST + channel, tl.sum(sum_rest, axis=0)[None, :], mask=channel < REST)
+        mine = of_programs + program * width
+        a, b = tl.sum(total[0], axis=0)[None, :], tl.sum(total[1], axis=0)[None, :]
+        store_pairs(mine + FIRST, 1, all_ok, a, b, PAIRS, WIDE, BLOCKS, READ_TWINS)
+        for j in tl.static_range((REST + PART - 1) // PART):
+            channel = j * PART + tl.arange(0, PART)[None, :]
+            tl.store(mine + REST_FIRST + channel, tl.sum(total[2 + j], axis=0)[None, :], mask=channel < REST)
 
 
 def turn_back(
@@ -125,26 +108,28 @@ def turn_back(
     strides = [stride for of_q, *of_k in axes for stride in (*of_q[:4], *(of_k[0][:4] if of_k else (0, 0, 0, 1)))]
     *_, batch, q_heads, tokens = axes[0][0]
     k_heads = axes[0][1][5] if len(xs) == 2 else 0
-    few = rotation.layout.interleaved or rotation.layout.rotary_dim < rotation.layout.head_dim
-    constants = about(rotation.layout, TILE // 2 if few else TILE)  # what a thread has then fits its registers
+    few = rotation.layout.head_dim > 3 * rotation.layout.rotary_dim  # wide heads beside few pairs fill the registers
+    constants = about(rotation.layout, launch.TILE // 2 if few else launch.TILE)
     programs, q_groups, heads = grid(batch * tokens, q_heads, k_heads, constants["ROWS"])
-    sums = (
-        torch.empty(*programs, rotation.layout.head_dim, dtype=torch.float32, device=xs[0].device)
-        if of_weights
-        else None
-    )
+    shape = (*programs, rotation.layout.head_dim)
+    of_programs = torch.empty(shape, dtype=torch.float32, device=xs[0].device) if of_weights else None
     angles = of_tables(rotation.cos, rotation.sin, rotation.per_head)
     weights, of_it = of_norm(norm)
     if 0 not in programs:
         with on_device_of(xs[0]):
             back_heads[programs](
-                *(both[i] for both in sides for i in (0, -1)), *angles.tensors[2:], sums,
+                *(both[i] for both in sides for i in (0, -1)), *angles.tensors[2:], of_programs,
                 batch * tokens, tokens, q_heads, k_heads, q_groups, angles.batches, *strides, *angles.strides, *weights,
                 WEIGHTED=of_it["WEIGHTED"], OFFSET=of_it["OFFSET"], SUMS=of_weights, PER_HEAD=angles.per_head,
                 **constants, HEADS=heads, num_warps=4, enable_fp_fusion=False,
             )  # fmt: skip
     groups = (slice(0, q_groups), slice(q_groups, None))
     return [
-        (d, None if w is None or sums is None else sums[:, part].sum((0, 1), dtype=torch.float64).to(w.dtype))
+        (
+            d,
+            None
+            if w is None or of_programs is None
+            else of_programs[:, part].sum((0, 1), dtype=torch.float64).to(w.dtype),
+        )
         for d, w, part in zip(down, norm[:2], groups, strict=False)
     ]

@@ -94,14 +94,21 @@ def store_pairs(y, step, ok, a, b, PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOC
 
 
 @triton.jit
-def scaled(x, root, weight, dtype: tl.constexpr, NORM: tl.constexpr, WEIGHTED: tl.constexpr, OFFSET: tl.constexpr):
-    """Normalised channels, times their weight; ``NORM`` says what is rounded: 1 nothing, 2 the result, 3 both."""
-    x = x * root
-    if NORM == 3:
-        x = x.to(dtype).to(tl.float32)
-    if WEIGHTED:
-        x = x * (1 + weight if OFFSET else weight)
-    return x if NORM == 1 else x.to(dtype).to(tl.float32)
+def load_rest(x, step, ok, REST: tl.constexpr, PART: tl.constexpr):
+    """Channels that pass, a tuple of parts as wide as a load of pairs: so the same threads hold a row of both."""
+    rest = ()
+    for i in tl.static_range((REST + PART - 1) // PART):
+        channel = i * PART + tl.arange(0, PART)[None, :]
+        rest += (tl.load(x + channel * step, mask=ok & (channel < REST), other=0),)
+    return rest
+
+
+@triton.jit
+def store_rest(y, step, ok, rest, REST: tl.constexpr, PART: tl.constexpr):
+    """The reverse of `load_rest`."""
+    for i in tl.static_range((REST + PART - 1) // PART):
+        channel = i * PART + tl.arange(0, PART)[None, :]
+        tl.store(y + channel * step, rest[i].to(y.dtype.element_ty), mask=ok & (channel < REST))
 
 
 @triton.jit
@@ -111,92 +118,3 @@ def load_tables(cos, sin, row, step, ok, PAIRS: tl.constexpr, WIDE: tl.constexpr
     here = ok & (pair < PAIRS)
     at = row[:, None] + pair * step
     return tl.load(cos + at, mask=here, other=0).to(tl.float32), tl.load(sin + at, mask=here, other=0).to(tl.float32)
-
-
-@triton.jit
-def turn_heads(
-    q, k, y, z, at, steps, cos, sin, factor, rows, tokens, of_q, of_k, q_groups, at_batches,
-    q_batch, q_head, q_token, q_step, k_batch, k_head, k_token, k_step,
-    y_batch, y_head, y_token, y_step, z_batch, z_head, z_token, z_step,
-    at_batch, at_head, at_token, at_step,
-    q_weight, k_weight, eps, NORM: tl.constexpr, WEIGHTED: tl.constexpr, OFFSET: tl.constexpr,
-    AXES: tl.constexpr, PER_HEAD: tl.constexpr, NEGATE: tl.constexpr, SCALED: tl.constexpr, ROUNDED: tl.constexpr,
-    PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, READ_TWINS: tl.constexpr, WRITE_TWINS: tl.constexpr,
-    FIRST: tl.constexpr, REST: tl.constexpr, REST_WIDE: tl.constexpr, REST_FIRST: tl.constexpr,
-    ROWS: tl.constexpr, HEADS: tl.constexpr, EVEN: tl.constexpr, ONE_BATCH: tl.constexpr, AT_REPEATS: tl.constexpr,
-    UNIT: tl.constexpr,
-):  # fmt: skip
-    """One launch for q and k: program ``(tile, group)`` turns ``HEADS`` heads of one of them, in ``ROWS`` rows.
-
-    ``at`` are positions of ``AXES`` axes, which ``at_step`` separates, and ``steps`` turns per position; or, with no
-    axes, ``cos`` and ``sin`` are tables, and ``at_*`` their strides. All offsets are formed in 64 bits. With ``NORM``
-    every head is divided by the root of its mean square first, and multiplied by a weight of contiguous channels.
-    """
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    row_ok = row < rows
-    if ONE_BATCH:
-        token = row.to(tl.int64)
-        batch = tl.zeros_like(token)
-    else:
-        token = (row % tokens).to(tl.int64)
-        batch = (row // tokens).to(tl.int64)
-    at_row = token * at_token + (batch % at_batches if AT_REPEATS else batch) * at_batch
-
-    group = tl.program_id(1)
-    is_q = group < q_groups
-    head = tl.where(is_q, group, group - q_groups).to(tl.int64) * HEADS
-    heads = tl.where(is_q, of_q, of_k)
-    x_head = tl.where(is_q, q_head, k_head).to(tl.int64)
-    y_head = tl.where(is_q, y_head, z_head).to(tl.int64)
-    x_row = token * tl.where(is_q, q_token, k_token) + batch * tl.where(is_q, q_batch, k_batch)
-    y_row = token * tl.where(is_q, y_token, z_token) + batch * tl.where(is_q, y_batch, z_batch)
-    x = tl.where(is_q, q, k) + head * x_head + x_row[:, None]
-    y = tl.where(is_q, y, z) + head * y_head + y_row[:, None]
-    x_step = 1 if UNIT else tl.where(is_q, q_step, k_step).to(tl.int64)
-    y_step = 1 if UNIT else tl.where(is_q, y_step, z_step).to(tl.int64)
-
-    if AXES:
-        c, s = cos_sin(phases(at, at_step, at_row, row_ok, steps, PAIRS, WIDE, AXES))
-    elif not PER_HEAD:
-        c, s = load_tables(cos, sin, at_row, at_step, row_ok[:, None], PAIRS, WIDE)
-    if not PER_HEAD:
-        if NEGATE:
-            s = -s
-        if SCALED:
-            c, s = c * factor, s * factor
-    dtype: tl.constexpr = q.dtype.element_ty
-    w_a, w_b, w_rest = 0.0, 0.0, 0.0
-    if WEIGHTED:
-        weight = tl.where(is_q, q_weight, k_weight)
-        w_a, w_b = load_pairs(weight + FIRST, 1, tl.full([1, 1], True, tl.int1), PAIRS, WIDE, BLOCKS, READ_TWINS)
-        if REST:
-            places = tl.arange(0, REST_WIDE)[None, :]
-            w_rest = tl.load(weight + REST_FIRST + places, mask=places < REST, other=0).to(tl.float32)
-    for i in tl.static_range(HEADS):
-        ok = (row_ok if EVEN else row < tl.where(head + i < heads, rows, 0))[:, None]
-        if PER_HEAD:
-            c, s = load_tables(cos, sin, at_row + (head + i) * at_head, at_step, ok, PAIRS, WIDE)
-            if NEGATE:
-                s = -s
-        a, b = load_pairs(x + FIRST * x_step, x_step, ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
-        if REST:
-            channel = tl.arange(0, REST_WIDE)[None, :]
-            here = ok & (channel < REST)
-            rest = tl.load(x + (REST_FIRST + channel) * x_step, mask=here, other=0)
-        if NORM:
-            total = tl.sum(a * a + b * b, axis=1)
-            if REST:
-                wide = rest.to(tl.float32)
-                total += tl.sum(wide * wide, axis=1)
-            mean = tl.div_rn(total, 2.0 * PAIRS + REST)
-            root = tl.div_rn(1.0, tl.sqrt_rn(mean + eps))[:, None]
-            a = scaled(a, root, w_a, dtype, NORM, WEIGHTED, OFFSET)
-            b = scaled(b, root, w_b, dtype, NORM, WEIGHTED, OFFSET)
-            if REST:
-                rest = scaled(wide, root, w_rest, dtype, NORM, WEIGHTED, OFFSET).to(dtype)
-        a, b = turned(a, b, c, s, dtype, ROUNDED)
-        store_pairs(y + FIRST * y_step, y_step, ok, a, b, PAIRS, WIDE, BLOCKS, WRITE_TWINS)
-        if REST:
-            tl.store(y + (REST_FIRST + channel) * y_step, rest, mask=here)
-        x += x_head
-        y += y_head

@@ -1,0 +1,94 @@
+"""RMSNorm of heads. A head is a tuple of tiles of float32: both members of its pairs, then the parts that pass."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def head_of(pairs, rest):
+    """What `load_pairs` and `load_rest` gave."""
+    head = (pairs[0], pairs[1])
+    for i in tl.static_range(len(rest)):
+        head += (rest[i].to(tl.float32),)
+    return head
+
+
+@triton.jit
+def rest_of(head):
+    """The parts that pass, for `store_rest`."""
+    rest = ()
+    for i in tl.static_range(2, len(head)):
+        rest += (head[i],)
+    return rest
+
+
+@triton.jit
+def dots(x, y):
+    """The sum of products of every row: one reduction over pairs and one over the rest, among threads of that row."""
+    total = tl.sum(x[0] * y[0] + x[1] * y[1], axis=1)
+    if len(x) > 2:
+        products = x[2] * y[2]
+        for i in tl.static_range(3, len(x)):
+            products += x[i] * y[i]
+        total += tl.sum(products, axis=1)
+    return total
+
+
+@triton.jit
+def root_of(head, width, eps):
+    """``1 / sqrt(mean of squares + eps)`` of every row, ``[rows, 1]``."""
+    mean = tl.div_rn(dots(head, head), width)
+    return tl.div_rn(1.0, tl.sqrt_rn(mean + eps))[:, None]
+
+
+@triton.jit
+def times(head, factor):
+    """By a tile ``[rows, 1]``."""
+    made = ()
+    for i in tl.static_range(len(head)):
+        made += (head[i] * factor,)
+    return made
+
+
+@triton.jit
+def products(x, y):
+    made = ()
+    for i in tl.static_range(len(x)):
+        made += (x[i] * y[i],)
+    return made
+
+
+@triton.jit
+def sums(x, y):
+    made = ()
+    for i in tl.static_range(len(x)):
+        made += (x[i] + y[i],)
+    return made
+
+
+@triton.jit
+def one_more(weight):
+    """For models that keep a weight less one."""
+    made = ()
+    for i in tl.static_range(len(weight)):
+        made += (1 + weight[i],)
+    return made
+
+
+@triton.jit
+def normed(head, weight, width, eps, dtype: tl.constexpr, NORM: tl.constexpr):
+    """Of mean square 1, times its weight if it has one; ``NORM`` rounds 1 nothing, 2 the result, 3 both."""
+    made = times(head, root_of(head, width, eps))
+    if NORM == 3:
+        made = rounded(made, dtype)
+    if len(weight):
+        made = products(made, weight)
+    return made if NORM == 1 else rounded(made, dtype)
+
+
+@triton.jit
+def rounded(head, dtype: tl.constexpr):
+    made = ()
+    for i in tl.static_range(len(head)):
+        made += (head[i].to(dtype).to(tl.float32),)
+    return made
