@@ -129,3 +129,12 @@ def test_the_operators_are_proper_ones():
     for name, given in calls.items():
         checked = torch.library.opcheck(getattr(torch.ops.phasor, name).default, given)
         assert set(checked.values()) == {"SUCCESS"}, name
+
+
+@pytest.mark.slow
+def test_function_transforms_keep_the_plain_expression(as_if_many):
+    x, positions = torch.randn(3, 2, 4, 5, 16, device=DEVICE), torch.arange(5, device=DEVICE)
+    spec = RotarySpec(head_dim=16)
+    turn = torch.func.vmap(lambda y: rotate(y, None, positions, spec)[0])
+    expected = rotate(x, None, positions, spec, kernel="reference")[0]
+    assert torch.equal(torch.compile(turn, fullgraph=True, backend="aot_eager")(x), expected)
