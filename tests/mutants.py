@@ -257,8 +257,8 @@ MUTANTS = [
     # runs
     Mutant("runs: a key may be missing", "apps/runs/files.py", "elif key == word:", "elif False:", "tests/runs/test_tensors.py -k exactly_the_keys"),
     Mutant("runs: a bit may change", "apps/runs/tensors.py", "if digest(tensors, sealed", "if 0 and digest(tensors, sealed", "tests/runs/test_tensors.py -k no_bit"),
-    Mutant("runs: a lock on what is deleted", "apps/runs/lock.py", "if not _is(file.fileno(), path):", "if False:", "tests/runs/test_lock.py"),
-    Mutant("runs: no lock", "apps/runs/lock.py", "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass", "tests/runs/test_lock.py"),
+    Mutant("runs: a lock on what is deleted", "lock.py", "if not _is(file.fileno(), path):", "if False:", "tests/runs/test_lock.py"),
+    Mutant("runs: no lock", "lock.py", "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass", "tests/runs/test_lock.py"),
     # lab
     Mutant("lab: the end of the last file", "apps/lab/data.py", "int(len(part) * HELD_OUT) for part in parts]", "int(len(part) * HELD_OUT) * (part is parts[-1]) for part in parts]", "tests/lab/test_data.py"),
     Mutant("lab: seeds are fixed", "apps/lab/paired.py", "chance.integers(0, seeds, (seeds, RESAMPLES))", "np.arange(seeds)[:, None].repeat(RESAMPLES, 1)", "tests/lab/test_paired.py"),
