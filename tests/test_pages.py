@@ -69,6 +69,31 @@ def test_the_versions_on_the_page_of_plans():
     assert shown == {one["engine"]: one["version"] for one in results}
 
 
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def test_times_of_the_lab_are_those_of_its_result():
+    results = (ROOT / "benchmarks/results/lab_cpu.txt").read_text(encoding="utf-8")
+    measured = {
+        name: [speed, ratio]
+        for name, speed, ratio in re.findall(r"^(\w+) +([\d,]+) tokens/s +([\d.]+) x", results, re.MULTILINE)
+    }
+    page = (ROOT / "docs/lab.md").read_text(encoding="utf-8").partition("\n## Speed")[2]
+    names, _, speeds, ratios = map(cells, re.findall(r"^\|.*\|$", page, re.MULTILINE))
+    shown = {name.split()[0]: [speed, ratio] for name, speed, ratio in zip(names, speeds, ratios, strict=True)}
+    assert shown == measured
+
+
+def test_times_of_the_heads_are_those_of_their_result():
+    results = (ROOT / "benchmarks/results/span_loss_cpu.txt").read_text(encoding="utf-8").partition("\nBefore ")[0]
+    measured = [cells(line) for line in re.findall(r"^\| (?:Glob|Eff).*$", results, re.MULTILINE)]
+    page = (ROOT / "docs/spans.md").read_text(encoding="utf-8").partition("\n## 10 ")[2].partition("\n## ")[0]
+    shown = [cells(line) for line in re.findall(r"^\| (?:Glob|Eff).*$", page, re.MULTILINE)]
+    # head, n, published ms, loss ms, ratio, published MiB, loss MiB
+    assert shown == [[row[i] for i in (0, 1, 2, 5, 6, 7, 10)] for row in measured]
+
+
 @pytest.fixture
 def model():
     transformers = pytest.importorskip("transformers")

@@ -67,6 +67,21 @@ def test_the_true_reading_comes_first(model, declared, swapped, truth, tmp_path)
 
 
 @pytest.mark.slow
+def test_what_the_page_shows_is_what_is_printed(tmp_path):
+    """docs/doctor_text.md; another machine may round a loss otherwise."""
+    page = (HERE.parents[2] / "docs/doctor_text.md").read_text(encoding="utf-8")
+    shown = page.partition("ranks them by\ntheir loss:\n\n```\n")[2].partition("```")[0].splitlines()
+    said = str(by_text(folder("plain", AWAY, tmp_path / "m"), TEXT)).splitlines()
+    number = re.compile(r"\d\.\d{3}")
+    assert len(shown) > 5
+    for line in shown:
+        (same,) = (one for one in said if number.sub("", one) == number.sub("", line)) if line.strip(".") else ("",)
+        assert [float(x) for x in number.findall(same)] == pytest.approx(
+            list(map(float, number.findall(line))), abs=2e-3
+        )
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("model", TRUE)
 def test_nothing_speaks_against_what_is_so(model, tmp_path):
     found = by_text(folder(model, TRUE[model], tmp_path / "m"), TEXT)
