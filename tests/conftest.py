@@ -1,8 +1,9 @@
 """What every test shares: one seed, and the folder of real configs, checkpoints and texts where there is one."""
 
+import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,17 @@ def round_as_a_gpu_does() -> None:
         return given.to(dtypes[target]).view(bits).numpy().view(f"uint{target.primitive_bitwidth}")
 
     interpreter._convert_float = convert
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays to the end: the garbage collector need not walk it, now or in the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
