@@ -30,13 +30,17 @@ conformance: $(STAMP)
 	@$(PYTEST) tests/conformance tests/integrations -m "slow or not slow" -s $(ARGS)
 
 # The laws of rotation on every kernel alone; `make test` has them on whichever is first. That of Triton is interpreted,
-# which takes hours where the others take minutes: it is the last one.
+# a third of a second for each call: it has the files whose tests turn small tensors, which reach all that it can do.
+TURNS := algebra apply factors formats given_tables gradients norm
+# Not those that ask for a kernel by its name, or name all.
+NAMED := kernel_choice native norm_native cache_write
 laws: $(STAMP)
 	@for kernel in native eager reference triton; do \
 	  echo "kernel $$kernel"; \
-	  if [ $$kernel = triton ]; then export TRITON_INTERPRET=1; fi; \
-	  $(PYTEST) $(WORKERS) tests/core tests/encodings tests/heads --kernel $$kernel \
-	    --ignore tests/core/test_kernel_choice.py --ignore tests/core/test_native.py $(ARGS) || exit 1; \
+	  of="tests/core tests/encodings tests/heads"; \
+	  if [ $$kernel = triton ]; then export TRITON_INTERPRET=1; of="$(TURNS:%=tests/core/test_%.py)"; fi; \
+	  $(PYTEST) $(WORKERS) $$of --kernel $$kernel \
+	    $(NAMED:%=--ignore=tests/core/test_%.py) $(ARGS) || exit 1; \
 	done
 
 # The native kernel under gcc's sanitizers: its tests, and random calls for ten minutes.

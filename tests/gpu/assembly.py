@@ -105,7 +105,7 @@ def _of_nvidia(made):
     names = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+\s+)?([A-Z][A-Z0-9_.]*)", listing)
     body = names[: len(names) - 1 - next(i for i, n in enumerate(reversed(names)) if n == "EXIT")]
     instructions = Counter(name.split(".")[0] for name in body if name != "NOP")
-    memory = Counter(name for name in body if name.startswith(("LDG", "STG", "LDL", "STL", "ATOM")))
+    memory = Counter(name for name in body if name.startswith(("LDG", "STG", "LDL", "STL", "ATOM", "RED.")))
     return Assembly(
         instructions, memory, numbers["STACK"] + numbers["LOCAL"], made.metadata.shared, instructions["BAR"],
         made.asm["ttir"], made.asm["ptx"],
