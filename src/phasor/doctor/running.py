@@ -50,20 +50,40 @@ class Running(Subject):
             raise NotChecked(f"{self.name} returns neither logits nor a last_hidden_state of every token")
         return found
 
-    def jittered(self, tokens: Tensor, positions: Tensor, seed: int) -> Tensor:
+    def jittered(self, tokens: Tensor, positions: Tensor, seed: int, size: float = 0.0) -> Tensor:
         made = torch.Generator("cpu").manual_seed(seed)
 
         def jitter(module: nn.Module, args: Any, result: Any) -> Any:
             if not isinstance(result, Tensor) or not result.is_floating_point():
                 return result
             signs = torch.randint(2, result.shape, generator=made, device="cpu").to(result) * 2 - 1
-            return result + result * signs * torch.finfo(result.dtype).eps
+            return result + result * signs * max(size, torch.finfo(result.dtype).eps)
 
         hook = self.model.get_input_embeddings().register_forward_hook(jitter)
         try:
             return self.logits(tokens, positions)
         finally:
             hook.remove()
+
+    def first_not_finite(self, tokens: Tensor, positions: Tensor) -> str:
+        found: list[str] = []
+
+        def look(path: str, module: nn.Module, result: Any) -> None:
+            if not found and isinstance(result, Tensor) and result.is_floating_point() and not result.isfinite().all():
+                weights = [f"{path}.{n}" for n, p in module.named_parameters(recurse=False) if not p.isfinite().all()]
+                found.append(f"{weights[0]} holds values that are no numbers" if weights else f"first made by {path}")
+
+        hooks = [
+            module.register_forward_hook(lambda module, args, result, path=path: look(path, module, result))
+            for path, module in self.model.named_modules()
+            if path
+        ]
+        try:
+            self.logits(tokens, positions)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return "".join(found)
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         counted = int(positions[0, 0]) == 0  # then the model's own counting is put to the test

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoints.opening import read_json
-from .diagnose import diagnose
+from .checks import diagnose
 from .differences import Curve, curves
 from .folder import NOT_UNDERSTOOD, Examined, examine, write
 from .loading import file_of, has_weights, load, weights_of

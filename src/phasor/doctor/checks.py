@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..integrations.find import callers, has_config, rotary_modules, turning_methods
+from ..integrations.find import callers, has_config, nothing_turns, rotary_modules, turning_methods
 from ..integrations.held import held_tables
 from ..integrations.plan import Plan
 from ..integrations.specs import specs_of
 from ..integrations.twin import is_model
 from ..reading.model import ModelRotary
 from ..spec import RotarySpec
+from .finite import not_finite
 from .inputs import of_black_box, of_model
 from .laws import LAWS, REGIMES, Law, implementation
 from .report import Check, Diagnosis
@@ -43,8 +44,8 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
     against itself. ``inputs``: token ids ``[B, S]`` of at least 8 tokens, or a dictionary of keyword arguments (images
     too, so that the towers run); made-up ids by default. The model is left as it was, and no gradient is built.
 
-    Raises ``ValueError`` for something that is no model, for a model without rotary embedding, and for inputs that it
-    does not take.
+    Raises ``ValueError`` for something that is no model, for a model without rotary embedding, for inputs that it does
+    not take, and for a function that raises or returns no logits (with what it raised as the cause).
 
     Example::
 
@@ -80,6 +81,9 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
         yield from checks_of_module(plan, path, module)
     for path, (module, name) in held_tables(model).items():
         yield from checks_of_held(plan, path, module, name)
+    if reason := nothing_turns(model):
+        yield Check(what="turning of q and k", against="spec", verdict="not checked", says=reason)
+        return
     specs = specs_of([m for m in plan.parts.values() if isinstance(m, ModelRotary)])
     subject = Running(model, max((spec.axes.count for spec in specs), default=1))
     meta = any(p.is_meta for p in model.parameters())
@@ -106,6 +110,8 @@ def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec]) -> Iterator
     """All laws from position 0 on; and around the length at which an encoding changes by design."""
     trial = Trial.of(subject, tokens, specs)
     threshold = trial.threshold
+    if (fault := not_finite(trial)) is not None:
+        yield fault
     yield from (_asked(law, trial) for law in LAWS)
     if (start := threshold - tokens.shape[1] // 2) > 0:
         beyond = replace(trial, start=start)
