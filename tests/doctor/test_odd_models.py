@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from phasor import diagnose, positions, testing
+from phasor import diagnose, testing
 
 pytest.importorskip("transformers")
 import transformers
@@ -77,7 +77,6 @@ def test_a_model_without_layers_is_told_that_nothing_turns() -> None:
 
 
 META = torch.zeros(2, 12, dtype=torch.int64, device="meta")
-ROWS = torch.zeros(2, 12, dtype=torch.int64)
 
 
 @pytest.mark.parametrize(
@@ -88,10 +87,6 @@ ROWS = torch.zeros(2, 12, dtype=torch.int64)
         (lambda: diagnose(lambda tokens, at: tokens, META), "inputs"),
         (lambda: testing.assert_relative(model_of("llama"), META), "inputs"),
         (lambda: testing.assert_packing_invariant(lambda tokens, at: tokens, META), "inputs"),
-        (lambda: positions.check(META, ROWS), "input_ids"),
-        (lambda: positions.check(ROWS, META), "position_ids"),
-        (lambda: testing.assert_positions(ROWS, ROWS, META), "attention_mask"),
-        (lambda: positions.check(ROWS, ROWS, cu_seqlens=META[0]), "cu_seqlens"),
     ],
 )
 def test_inputs_on_the_meta_device_are_refused(call: Any, name: str) -> None:
@@ -139,4 +134,3 @@ def test_the_default_device_of_the_caller_plays_no_part() -> None:
         testing.assert_padding_invariant(model)
         assert diagnose(model).sound
         assert not diagnose(scores).faults
-        assert positions.check(ROWS, torch.arange(12, device="cpu").expand(2, -1)).kinds == ()
