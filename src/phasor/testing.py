@@ -18,9 +18,9 @@ from . import positions
 from .configs import ModelRotary, read_parts
 from .doctor import Check, laws
 from .doctor.finite import not_finite
+from .doctor.halves import Decoding, subject_of
 from .doctor.inputs import of_black_box, of_model
 from .doctor.quick import quick_check
-from .doctor.running import Running
 from .doctor.subject import BlackBox
 from .doctor.trial import Trial
 from .doctor.undisturbed import undisturbed
@@ -140,7 +140,7 @@ def _assert_holds(wanted: tuple[laws.Law, ...], model: Any, inputs: Tensor | Non
     with undisturbed(model), inside:
         trial = _trial(model, inputs)
         found = not_finite(trial)
-        for check in [found] if found else (law(trial) for law in wanted):
+        for check in [found] if found else (laws.asked(law, trial) for law in wanted):
             if check.verdict != "sound" and not (by_design and check.verdict == "by design"):
                 raise AssertionError(_told(check))
 
@@ -150,7 +150,10 @@ def _trial(model: Any, inputs: Tensor | None) -> Trial:
         return Trial.of(BlackBox(model), of_black_box(inputs), [])
     specs = specs_of([part for part in read_parts(model.config).values() if isinstance(part, ModelRotary)])
     axes = max((spec.axes.count for spec in specs), default=1)
-    return Trial.of(Running(model, axes), of_model(model, inputs).tokens, specs)
+    subject, given = subject_of(model, axes), of_model(model, inputs)
+    if isinstance(subject, Decoding):
+        given.run(subject)
+    return Trial.of(subject, given.tokens, specs)
 
 
 def _told(check: Check) -> str:

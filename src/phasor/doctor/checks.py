@@ -1,6 +1,5 @@
 """`diagnose`: every check of one model."""
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,16 +15,16 @@ from ..integrations.twin import is_model
 from ..reading.model import ModelRotary
 from ..spec import RotarySpec
 from .finite import not_finite
+from .halves import encoder_of, subject_of
 from .inputs import of_black_box, of_model
-from .laws import LAWS, REGIMES, Law, implementation
+from .laws import LAWS, REGIMES, asked
 from .report import Check, Diagnosis
-from .running import Running
 from .spec.attentions import check_of_attention
 from .spec.held import checks_of_held
 from .spec.modules import checks_of_module
 from .spec.observed import watched
 from .spec.positions import checks_of_positions
-from .subject import BlackBox, NotChecked, Subject
+from .subject import BlackBox, Subject
 from .trial import Trial
 from .undisturbed import undisturbed
 
@@ -85,7 +84,7 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
         yield Check(what="turning of q and k", against="spec", verdict="not checked", says=reason)
         return
     specs = specs_of([m for m in plan.parts.values() if isinstance(m, ModelRotary)])
-    subject = Running(model, max((spec.axes.count for spec in specs), default=1))
+    subject = subject_of(model, max((spec.axes.count for spec in specs), default=1))
     meta = any(p.is_meta for p in model.parameters())
     given = of_model(model, inputs)
     with watched([caller.module for caller in turning]) as calls:
@@ -100,6 +99,9 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     length = next((m.max_position for m in plan.parts.values() if isinstance(m, ModelRotary)), None)
     yield from checks_of_positions(subject, rotary, given.tokens, length)
     yield from _laws(subject, given.tokens, specs)
+    if (beside := encoder_of(subject)) is not None:
+        path, encoder = beside
+        yield from (replace(check, path=path) for check in _laws(encoder, given.tokens, specs))
 
 
 def turning_methods_of(model: nn.Module) -> bool:
@@ -112,20 +114,9 @@ def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec]) -> Iterator
     threshold = trial.threshold
     if (fault := not_finite(trial)) is not None:
         yield fault
-    yield from (_asked(law, trial) for law in LAWS)
+    yield from (asked(law, trial) for law in LAWS)
     if (start := threshold - tokens.shape[1] // 2) > 0:
         beyond = replace(trial, start=start)
         yield from (
-            replace(c, what=f"{c.what}, around position {threshold}") for c in (_asked(law, beyond) for law in REGIMES)
+            replace(c, what=f"{c.what}, around position {threshold}") for c in (asked(law, beyond) for law in REGIMES)
         )
-
-
-def _asked(law: Law, trial: Trial) -> Check:
-    """A law that fails with tables that turn nothing as well (compressed keys, say) says nothing about the encoding."""
-    check = law(trial)
-    if check.verdict == "fault" and law is not implementation:
-        with contextlib.suppress(NotChecked), trial.subject.still():
-            if law(replace(trial)).verdict == "fault":
-                says = "the model does not keep this without its rotary tables either"
-                return Check(what=check.what, against="itself", verdict="not checked", says=says)
-    return check

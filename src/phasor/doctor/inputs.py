@@ -25,10 +25,7 @@ class Inputs:
     def run(self, subject: Running) -> None:
         """Run the call that is watched, as far as it can be run; ``ValueError`` for arguments that it does not take."""
         try:
-            if self.arguments:
-                subject.model(**self.arguments)
-            else:
-                subject.run(self.tokens[:1], None)
+            subject.keep(subject.model(**self.arguments) if self.arguments else subject.call(self.tokens[:1]))
         except Exception as error:
             if self.arguments:
                 told = f"{type(error).__name__}: {first_line(error)}"

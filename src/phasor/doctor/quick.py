@@ -12,10 +12,10 @@ from ..integrations.plan import Plan
 from ..integrations.specs import specs_of
 from ..reading.model import ModelRotary
 from .finite import not_finite
+from .halves import Decoding, subject_of
 from .inputs import of_model
-from .laws import shift
+from .laws import asked, shift
 from .report import Check, Diagnosis
-from .running import Running
 from .spec.modules import checks_of_module
 from .trial import Trial
 from .undisturbed import undisturbed
@@ -69,6 +69,8 @@ def _quickly(model: nn.Module) -> Iterator[Check]:
         yield replace(blank, says=reason)
     else:
         specs = specs_of([part for part in plan.parts.values() if isinstance(part, ModelRotary)])
-        subject = Running(model, max((spec.axes.count for spec in specs), default=1))
-        trial = Trial.of(subject, of_model(model, None).tokens[:, :TOKENS], specs)
-        yield not_finite(trial) or shift(trial)
+        subject, given = subject_of(model, max((spec.axes.count for spec in specs), default=1)), of_model(model, None)
+        if isinstance(subject, Decoding):
+            given.run(subject)
+        trial = Trial.of(subject, given.tokens[:, :TOKENS], specs)
+        yield not_finite(trial) or asked(shift, trial)

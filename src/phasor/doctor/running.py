@@ -31,18 +31,31 @@ class Running(Subject):
 
     def run(self, tokens: Tensor, positions: Tensor | None, **more: Any) -> Any:
         """One call of the model; without positions it counts them itself."""
-        if "input_ids" not in self.takes:
-            raise NotChecked(f"{self.name} takes no input_ids")
-        given = {name: value for name, value in more.items() if value is not None}
-        if positions is not None:
-            given["position_ids"] = positions
+        asked = {"input_ids": tokens, "position_ids": positions, **more}
+        given = {self.named(name): value for name, value in asked.items() if value is not None}
         if unknown := [name for name in given if name not in self.takes and not self.any_more]:
             raise NotChecked(f"{self.name} takes no {unknown[0]}")
-        if "decoder_input_ids" in self.takes:
-            raise NotChecked(f"{self.name} has an encoder and a decoder, which count positions apart")
+        if self.named("input_ids") not in self.takes:
+            raise NotChecked(f"{self.name} takes no {self.named('input_ids')}")
         if not more.get("use_cache") and ("use_cache" in self.takes or self.any_more):
             given["use_cache"] = False
-        return self.model(input_ids=tokens, **given)
+        return self.model(**given)
+
+    def call(self, tokens: Tensor) -> Any:
+        """The whole model once, on tokens alone."""
+        return self.run(tokens, None)
+
+    def keep(self, output: Any) -> None:
+        """What later runs need of a call of the whole model: of most models nothing."""
+
+    def named(self, argument: str) -> str:
+        """What the model calls an argument."""
+        return argument
+
+    def embedding(self) -> nn.Module:
+        """The module that embeds the tokens."""
+        found: nn.Module = self.model.get_input_embeddings()
+        return found
 
     def _result(self, output: Any) -> Tensor:
         found = next((f for name in RESULTS if isinstance(f := getattr(output, name, None), Tensor)), None)
@@ -59,7 +72,7 @@ class Running(Subject):
             signs = torch.randint(2, result.shape, generator=made, device="cpu").to(result) * 2 - 1
             return result + result * signs * max(size, torch.finfo(result.dtype).eps)
 
-        hook = self.model.get_input_embeddings().register_forward_hook(jitter)
+        hook = self.embedding().register_forward_hook(jitter)
         try:
             return self.logits(tokens, positions)
         finally:

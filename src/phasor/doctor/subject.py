@@ -47,6 +47,12 @@ class Subject:
         raise NotChecked(f"{self.name} forms its tables where they cannot be changed")
         yield
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Inside, the encoder beside a decoder says nothing."""
+        raise NotChecked(f"{self.name} has no encoder beside it")
+        yield
+
     def plainly(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """The logits with the plain (eager) implementation of attention."""
         raise NotChecked(f"{self.name} has one implementation of attention")

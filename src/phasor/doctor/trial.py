@@ -17,6 +17,7 @@ OF_HALF = 16  # steps of half precision, of which float32 sums leave fewer
 NOISE = 8  # times what the order of a batch, or one step in the embeddings, changes: a router may choose otherwise
 JITTERS = 2
 OF_ANGLES = 2.0**-22  # a float32 angle is off by so much per radian, at most
+BY_DESIGN = "inconsistent by design"
 ANGLE = 2.0**-25  # and by so much, as a rule
 
 
@@ -150,7 +151,7 @@ class Trial:
             return replace(check, verdict="sound")
         check = replace(check, position=float(self.start + int(beyond.nonzero()[0])))
         if self.by_design and max(far, self.last) >= self.threshold:
-            return replace(check, verdict="by design", cause="inconsistent by design", says=self.by_design)
+            return replace(check, verdict="by design", cause=BY_DESIGN, says=self.by_design)
         return replace(check, verdict="fault", cause=f"not {what}", says=says, way_out=way_out)
 
     def _allowed_for(self, apart: float, far: int) -> float:
