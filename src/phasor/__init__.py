@@ -28,8 +28,8 @@ from .spec import RotarySpec
 
 if TYPE_CHECKING:
     from .configs import ModelRotary, read_config, read_parts, read_rule, write_config
-    from .doctor.diagnose import diagnose
-    from .doctor.repair import repair
+    from .doctor.checks import diagnose
+    from .doctor.mending import repair
     from .integrations.patch import patch, unpatch
     from .planner import plan
 

@@ -8,21 +8,23 @@ threshold) fails too, unless ``by_design=True``. What rounding may do is allowed
 left as they were, and no gradient is built. All raise ``ValueError`` for something that is no model.
 """
 
+from contextlib import nullcontext
 from typing import Any
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 
 from . import positions
 from .configs import ModelRotary, read_parts
-from .doctor import Check, Diagnosis, laws
+from .doctor import Check, laws
+from .doctor.finite import not_finite
+from .doctor.halves import Decoding, subject_of
 from .doctor.inputs import of_black_box, of_model
-from .doctor.running import Running
-from .doctor.spec.modules import checks_of_module
+from .doctor.quick import quick_check
 from .doctor.subject import BlackBox
 from .doctor.trial import Trial
 from .doctor.undisturbed import undisturbed
-from .integrations.find import has_config, rotary_modules
-from .integrations.plan import Plan
+from .integrations.find import has_config
 from .integrations.specs import specs_of
 
 __all__ = [
@@ -36,8 +38,6 @@ __all__ = [
     "assert_relative",
     "quick_check",
 ]
-
-TOKENS = 8  # of each of two rows that a quick check runs
 
 
 def assert_relative(model: Any, inputs: Tensor | None = None, *, by_design: bool = False) -> None:
@@ -133,44 +133,14 @@ def assert_positions(
         raise AssertionError(str(found))
 
 
-def quick_check(model: nn.Module) -> Diagnosis:
-    """For the start of a training run, right where the model is ready: its tables, and six runs of a tiny batch.
-
-    The tables of each rotary module are compared with what the config says, which finds garbage after ``to_empty`` and
-    meta initialisation, frequencies cast to half precision, and a config that was changed too late; all positions moved
-    by the same number must change no logits. The cost is that of 96 tokens, whatever the model. Returns what it looked
-    at, and raises ``AssertionError`` if anything is a fault; `phasor.diagnose` looks at everything. Under FSDP call it
-    on all processes. Raises ``ValueError`` for anything but a transformers model with a rotary embedding.
-
-    Example::
-
-        print(phasor.testing.quick_check(model))
-        trainer.train()
-    """
-    if not has_config(model):
-        raise ValueError(
-            f"model must be a transformers model, got {type(model).__name__}; of a wrapper give the inside"
-        )
-    modules = rotary_modules(model)
-    if not modules:
-        raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
-    with undisturbed(model):
-        plan = Plan(model, "float32")
-        rows = [row for path, module in modules.items() for row in checks_of_module(plan, path, module)]
-        if not any(parameter.is_meta for parameter in model.parameters()):
-            rows.append(laws.shift(_trial(model, of_model(model, None).tokens[:, :TOKENS])))
-    found = Diagnosis(type(model).__name__, tuple(rows))
-    if found.faults:
-        raise AssertionError(str(found))
-    return found
-
-
 def _assert_holds(wanted: tuple[laws.Law, ...], model: Any, inputs: Tensor | None, by_design: bool) -> None:
     if not callable(model):
         raise ValueError(f"model must be a transformers model, or a function of tokens, got {type(model).__name__}")
-    with undisturbed(model):
+    inside = torch.device("cpu") if has_config(model) else nullcontext()  # a function may be at home elsewhere
+    with undisturbed(model), inside:
         trial = _trial(model, inputs)
-        for check in (law(trial) for law in wanted):
+        found = not_finite(trial)
+        for check in [found] if found else (laws.asked(law, trial) for law in wanted):
             if check.verdict != "sound" and not (by_design and check.verdict == "by design"):
                 raise AssertionError(_told(check))
 
@@ -180,12 +150,16 @@ def _trial(model: Any, inputs: Tensor | None) -> Trial:
         return Trial.of(BlackBox(model), of_black_box(inputs), [])
     specs = specs_of([part for part in read_parts(model.config).values() if isinstance(part, ModelRotary)])
     axes = max((spec.axes.count for spec in specs), default=1)
-    return Trial.of(Running(model, axes), of_model(model, inputs).tokens, specs)
+    subject, given = subject_of(model, axes), of_model(model, inputs)
+    if isinstance(subject, Decoding):
+        given.run(subject)
+    return Trial.of(subject, given.tokens, specs)
 
 
 def _told(check: Check) -> str:
     if check.verdict == "not checked":
         return f"{check.what}: cannot be checked: {check.says}"
-    size = "" if check.size is None else f"{check.of} differ by {check.size:.2g}"
-    first = "" if check.position is None else f", first at position {check.position:g}"
-    return f"{check.what}: {size}{first}. {check.says}" + (f"; {check.way_out}" if check.way_out else "")
+    size = "" if check.size is None else f"{check.of} differ by {check.size:.2g}, "
+    first = "" if check.position is None else f"first at position {check.position:g}"
+    what = check.what if check.cause.startswith("not ") else check.cause
+    return f"{what}: {size}{first}. {check.says}" + (f"; {check.way_out}" if check.way_out else "")

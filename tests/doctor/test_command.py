@@ -5,6 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +17,8 @@ from phasor.doctor import diagnose, loading, memory
 from phasor.doctor.differences import curves
 from phasor.doctor.html import html_page
 from phasor.doctor.page import page
+from phasor.doctor.text import Ranking, Row
+from phasor.doctor.visit import Visit, of_text
 
 pytest.importorskip("transformers")
 
@@ -231,6 +235,21 @@ def test_the_page_of_a_damaged_model():
     assert sliding.at(100_000) > 0.5
     html = html_page(diagnose(model), told)
     assert 'class="fault">Gemma3ForCausalLM' in html and "data:image/png" in html
+
+
+@pytest.mark.parametrize("first, state, code", [("base 500000", "fault", 1), ("as stated", "sound", 0)])
+def test_the_verdict_is_about_the_checks_and_the_text_together(first, state, code):
+    model = healthy("llama")
+    names = sorted(("base 500000", "as stated"), key=lambda name: name != first)
+    rows = [Row(name, 1.7 + 0.5 * i, 0.5 * i, 0.4 * i, 9, (1.7 + 0.5 * i,)) for i, name in enumerate(names)]
+    ranking = Ranking(tuple(rows), "as stated", (0,), 64)
+    told = diagnose(model)
+    found = replace(told, rows=(*told.rows, *of_text(ranking)))
+    made = Visit(Path("folder"), found, (), ranking=ranking)
+    assert told.sound and made.exit_code == ranking.exit_code == code
+    html = html_page(made.found, made.curves, made.more)
+    assert f'<h1 class="{state}">{found.verdict()}</h1>' in html
+    assert made.to_dict()["sound"] is (code == 0) and str(made).splitlines()[0].endswith(found.verdict())
 
 
 def test_curves_of_a_sound_model_and_of_one_that_was_never_filled():

@@ -42,7 +42,7 @@ def test_a_model_that_raises_is_left_as_it_was() -> None:
     model = model_of("llama").train()
     before = state(model)
     with pytest.raises(ValueError, match="inputs must be what the model takes; it raises"):
-        diagnose(model, {"input_ids": torch.zeros(1, 9)})
+        diagnose(model, {"pixel_values": torch.zeros(1, 9)})
     assert state(model) == before
 
 

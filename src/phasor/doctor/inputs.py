@@ -6,10 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import first_line
+from ..positions.given import with_values
 from .running import Running
-from .subject import NotChecked
 
 ROWS, LENGTH, FEWEST = 2, 24, 8
+IDS = (torch.int64, torch.int32)  # what an embedding takes
 LARGEST_ID = 1000  # of made-up ids: special tokens mostly stand at the ends of a vocabulary
 
 
@@ -20,21 +22,14 @@ class Inputs:
     tokens: Tensor
     arguments: dict[str, Any] = field(default_factory=dict)
 
-    def run(self, subject: Running) -> str:
-        """Run the call that is watched; why it cannot be run, where it cannot."""
+    def run(self, subject: Running) -> None:
+        """Run the call that is watched, as far as it can be run; ``ValueError`` for arguments that it does not take."""
         try:
-            if self.arguments:
-                subject.model(**self.arguments)
-            else:
-                subject.run(self.tokens[:1], None)
+            subject.keep(subject.model(**self.arguments) if self.arguments else subject.call(self.tokens[:1]))
         except Exception as error:
             if self.arguments:
-                told = (str(error).splitlines() or [""])[0]
-                raise ValueError(
-                    f"inputs must be what the model takes; it raises {type(error).__name__}: {told}"
-                ) from error
-            return str(error) if isinstance(error, NotChecked) else f"{type(error).__name__}: {error!s:.120}"
-        return ""
+                told = f"{type(error).__name__}: {first_line(error)}"
+                raise ValueError(f"inputs must be what the model takes; it raises {told}") from error
 
 
 def of_model(model: nn.Module, inputs: Any) -> Inputs:
@@ -43,13 +38,24 @@ def of_model(model: nn.Module, inputs: Any) -> Inputs:
     text = config.get_text_config()
     words = getattr(text, "vocab_size", None) or LARGEST_ID
     if hasattr(inputs, "keys"):
-        return Inputs(made_up(words, device), {k: v for k, v in inputs.items()})
+        arguments = {k: v for k, v in inputs.items()}
+        with_values(**{f"inputs[{name!r}]": value for name, value in arguments.items()})
+        if isinstance(ids := arguments.get("input_ids"), Tensor):
+            _check_dtype("inputs['input_ids']", ids)
+        return Inputs(made_up(words, device), arguments)
     if inputs is None:
         return Inputs(made_up(words, device))
     ids = _checked(inputs)
     if int(ids.min()) < 0 or int(ids.max()) >= words:
         raise ValueError(f"inputs must be token ids from 0 to {words - 1}, got {int(ids.min())} to {int(ids.max())}")
     return Inputs(ids.to(device))
+
+
+def _check_dtype(name: str, ids: Tensor) -> None:
+    if ids.dtype not in IDS:
+        raise ValueError(
+            f"{name} must be token ids in torch.int64 or torch.int32, got {ids.dtype}; convert with .long()"
+        )
 
 
 def of_black_box(inputs: Any) -> Tensor:
@@ -63,9 +69,10 @@ def made_up(words: int, device: torch.device) -> Tensor:
 
 
 def _checked(inputs: Any) -> Tensor:
-    kind = isinstance(inputs, Tensor) and inputs.ndim == 2 and not inputs.is_floating_point()
-    if not kind or inputs.shape[1] < FEWEST or inputs.shape[0] < 1:
+    if not isinstance(inputs, Tensor) or inputs.ndim != 2 or inputs.shape[1] < FEWEST or inputs.shape[0] < 1:
         got = list(inputs.shape) if isinstance(inputs, Tensor) else type(inputs).__name__
         rule = f"token ids [batch, seq] of at least {FEWEST} tokens, or a dictionary of keyword arguments"
         raise ValueError(f"inputs must be {rule}, got {got}")
+    with_values(inputs=inputs)
+    _check_dtype("inputs", inputs)
     return inputs if len(inputs) > 1 else torch.cat((inputs, inputs.flip(1)))

@@ -4,14 +4,16 @@ Each law takes a `Trial` and returns one `Check`. What differs by more than roun
 fault.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from .report import Check
 from .subject import NotChecked
-from .trial import Trial
+from .trial import BY_DESIGN, Trial
 
 Law = Callable[[Trial], Check]
 PAST = "positions restart or move when the cache is read: give position_ids that go on from the cached tokens"
@@ -141,3 +143,23 @@ def implementation(trial: Trial) -> Check:
 
 LAWS: tuple[Law, ...] = (shift, cached, chunked, padded_left, padded_right, packed, batched, implementation)
 REGIMES: tuple[Law, ...] = (shift, cached, chunked, batched)  # what depends on the length of a call
+
+
+def asked(law: Law, trial: Trial) -> Check:
+    """A law, and where it fails, whether that says anything about the encoding.
+
+    It does not where the law fails by tables that turn nothing as well (compressed keys, say), nor where it holds as
+    soon as the encoder beside a decoder says nothing: turned queries meet keys that are not turned then.
+    """
+    check = law(trial)
+    if check.verdict != "fault" or law is implementation:
+        return check
+    with contextlib.suppress(NotChecked), trial.subject.still():
+        if law(replace(trial)).verdict == "fault":
+            says = "the model does not keep this without its rotary tables either"
+            return Check(what=check.what, against="itself", verdict="not checked", says=says)
+    with contextlib.suppress(NotChecked), trial.subject.alone():
+        if law(replace(trial)).verdict == "sound":
+            says = "its queries, which turn, meet keys of the encoder, which do not"
+            return replace(check, verdict="by design", cause=BY_DESIGN, says=says, way_out="")
+    return check

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ..integrations.alike import as_one, grouped
 
 Verdict = Literal["sound", "fault", "by design", "not checked"]
-Against = Literal["spec", "itself"]
+Against = Literal["spec", "itself", "text"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,8 @@ class Check:
     """One thing that was looked at, and how it is.
 
     - ``path``: the module (``""``: the whole model); ``what`` was checked, in words.
-    - ``against``: the ``"spec"`` that the config gives, or the model ``"itself"``, which must agree with itself.
+    - ``against``: the ``"spec"`` that the config gives, the model ``"itself"``, which must agree with itself, or a
+      ``"text"`` on which the weights must be at their best as the config states them.
     - ``verdict``: ``"sound"``, ``"fault"``, ``"by design"`` (it differs, and is meant to) or ``"not checked"``.
     - ``size``: the largest difference, of the values named in ``of``; None where nothing was compared.
     - ``cause``: a few stable words (``"frequencies rounded to bfloat16"``); ``says``: a sentence, for people.

@@ -31,18 +31,31 @@ class Running(Subject):
 
     def run(self, tokens: Tensor, positions: Tensor | None, **more: Any) -> Any:
         """One call of the model; without positions it counts them itself."""
-        if "input_ids" not in self.takes:
-            raise NotChecked(f"{self.name} takes no input_ids")
-        given = {name: value for name, value in more.items() if value is not None}
-        if positions is not None:
-            given["position_ids"] = positions
+        asked = {"input_ids": tokens, "position_ids": positions, **more}
+        given = {self.named(name): value for name, value in asked.items() if value is not None}
         if unknown := [name for name in given if name not in self.takes and not self.any_more]:
             raise NotChecked(f"{self.name} takes no {unknown[0]}")
-        if "decoder_input_ids" in self.takes:
-            raise NotChecked(f"{self.name} has an encoder and a decoder, which count positions apart")
+        if self.named("input_ids") not in self.takes:
+            raise NotChecked(f"{self.name} takes no {self.named('input_ids')}")
         if not more.get("use_cache") and ("use_cache" in self.takes or self.any_more):
             given["use_cache"] = False
-        return self.model(input_ids=tokens, **given)
+        return self.model(**given)
+
+    def call(self, tokens: Tensor) -> Any:
+        """The whole model once, on tokens alone."""
+        return self.run(tokens, None)
+
+    def keep(self, output: Any) -> None:
+        """What later runs need of a call of the whole model: of most models nothing."""
+
+    def named(self, argument: str) -> str:
+        """What the model calls an argument."""
+        return argument
+
+    def embedding(self) -> nn.Module:
+        """The module that embeds the tokens."""
+        found: nn.Module = self.model.get_input_embeddings()
+        return found
 
     def _result(self, output: Any) -> Tensor:
         found = next((f for name in RESULTS if isinstance(f := getattr(output, name, None), Tensor)), None)
@@ -50,20 +63,40 @@ class Running(Subject):
             raise NotChecked(f"{self.name} returns neither logits nor a last_hidden_state of every token")
         return found
 
-    def jittered(self, tokens: Tensor, positions: Tensor, seed: int) -> Tensor:
+    def jittered(self, tokens: Tensor, positions: Tensor, seed: int, size: float = 0.0) -> Tensor:
         made = torch.Generator("cpu").manual_seed(seed)
 
         def jitter(module: nn.Module, args: Any, result: Any) -> Any:
             if not isinstance(result, Tensor) or not result.is_floating_point():
                 return result
             signs = torch.randint(2, result.shape, generator=made, device="cpu").to(result) * 2 - 1
-            return result + result * signs * torch.finfo(result.dtype).eps
+            return result + result * signs * max(size, torch.finfo(result.dtype).eps)
 
-        hook = self.model.get_input_embeddings().register_forward_hook(jitter)
+        hook = self.embedding().register_forward_hook(jitter)
         try:
             return self.logits(tokens, positions)
         finally:
             hook.remove()
+
+    def first_not_finite(self, tokens: Tensor, positions: Tensor) -> str:
+        found: list[str] = []
+
+        def look(path: str, module: nn.Module, result: Any) -> None:
+            if not found and isinstance(result, Tensor) and result.is_floating_point() and not result.isfinite().all():
+                weights = [f"{path}.{n}" for n, p in module.named_parameters(recurse=False) if not p.isfinite().all()]
+                found.append(f"{weights[0]} holds values that are no numbers" if weights else f"first made by {path}")
+
+        hooks = [
+            module.register_forward_hook(lambda module, args, result, path=path: look(path, module, result))
+            for path, module in self.model.named_modules()
+            if path
+        ]
+        try:
+            self.logits(tokens, positions)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return "".join(found)
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         counted = int(positions[0, 0]) == 0  # then the model's own counting is put to the test

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from ..errors import first_line
+
 
 class NotChecked(Exception):
     """A check that this subject does not support; the message says why."""
@@ -23,9 +25,13 @@ class Subject:
         """The logits of one call; ``mask [B, S]`` is 0 where a token is padding."""
         raise NotImplementedError
 
-    def jittered(self, tokens: Tensor, positions: Tensor, seed: int) -> Tensor:
-        """The logits after one rounding step, up or down, in every embedded value: what rounding alone does."""
+    def jittered(self, tokens: Tensor, positions: Tensor, seed: int, size: float = 0.0) -> Tensor:
+        """The logits after one rounding step, or a change of relative ``size``, up or down, in every embedded value."""
         return self.logits(tokens, positions)
+
+    def first_not_finite(self, tokens: Tensor, positions: Tensor) -> str:
+        """Where values that are no numbers come from; empty where that is not seen."""
+        return ""
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         """The logits of calls one after the other, of so many tokens each, through one cache."""
@@ -41,9 +47,19 @@ class Subject:
         raise NotChecked(f"{self.name} forms its tables where they cannot be changed")
         yield
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Inside, the encoder beside a decoder says nothing."""
+        raise NotChecked(f"{self.name} has no encoder beside it")
+        yield
+
     def plainly(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """The logits with the plain (eager) implementation of attention."""
         raise NotChecked(f"{self.name} has one implementation of attention")
+
+
+class Misuse(ValueError):
+    """A caller's own function is none that the laws can ask: it raises, or returns no logits."""
 
 
 class BlackBox(Subject):
@@ -56,8 +72,15 @@ class BlackBox(Subject):
     def logits(self, tokens: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
         if mask is not None:
             raise NotChecked(f"{self.name} takes no mask of padding")
-        found = self.call(tokens, positions)
+        try:
+            found = self.call(tokens, positions)
+        except Exception as error:
+            last = int(positions.max())
+            asked = f"tokens {list(tokens.shape)} at positions up to {last}"
+            raise Misuse(
+                f"model must take {asked}, and {self.name} raises {type(error).__name__}: {first_line(error)}"
+            ) from error
         if not isinstance(found, Tensor) or found.shape[:2] != tokens.shape:
             got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
-            raise ValueError(f"model must return logits [{tokens.shape[0]}, {tokens.shape[1]}, ...], got {got}")
+            raise Misuse(f"model must return logits [{tokens.shape[0]}, {tokens.shape[1]}, ...], got {got}")
         return found

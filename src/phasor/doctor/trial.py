@@ -7,15 +7,18 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ..errors import first_line
 from ..spec import RotarySpec
 from .report import Check
-from .subject import NotChecked, Subject
+from .subject import Misuse, NotChecked, Subject
 
 ROUNDINGS = 256  # steps of float32, of the largest logit: what sums in other orders cost through a deep model
 OF_HALF = 16  # steps of half precision, of which float32 sums leave fewer
 NOISE = 8  # times what the order of a batch, or one step in the embeddings, changes: a router may choose otherwise
 JITTERS = 2
 OF_ANGLES = 2.0**-22  # a float32 angle is off by so much per radian, at most
+BY_DESIGN = "inconsistent by design"
+ANGLE = 2.0**-25  # and by so much, as a rule
 
 
 @dataclass(frozen=True)
@@ -64,16 +67,38 @@ class Trial:
         return self._logits
 
     @cached_property
+    def finite(self) -> Tensor:
+        """``[B, S]``: whether every logit of a token is a number, but for words that no token may be followed by."""
+        logits = self.logits().flatten(2)
+        never = (logits == -torch.inf).flatten(0, 1).all(0)
+        return (logits.isfinite() | never).all(-1)
+
+    @cached_property
+    def certain(self) -> float:
+        """What two runs of the same mathematics may always differ by: roundings of the format."""
+        # models in float64 form norms, angles and softmax in float32
+        eps = max(torch.finfo(self.logits().dtype).eps, torch.finfo(torch.float32).eps)
+        half = eps > torch.finfo(torch.float32).eps
+        return (OF_HALF if half else ROUNDINGS) * eps * self.scale
+
+    @cached_property
     def allowed(self) -> float:
-        """How far two runs of the same mathematics may differ: roundings, and what changes by itself."""
-        whole = self.logits()
+        """How far they may differ in this model: roundings, and what changes by itself."""
         others = [self.subject.logits(self.tokens.flip(0), self.positions).flip(0)]
         others += [self.subject.jittered(self.tokens, self.positions, seed) for seed in range(JITTERS)]
-        noise = max(_apart(whole, other).max().item() for other in others)
-        # models in float64 form norms, angles and softmax in float32
-        eps = max(torch.finfo(whole.dtype).eps, torch.finfo(torch.float32).eps)
-        half = eps > torch.finfo(torch.float32).eps
-        return (OF_HALF if half else ROUNDINGS) * eps * self.scale + NOISE * noise
+        return self.certain + NOISE * self._farthest(others)
+
+    def of_angles(self, far: int) -> float:
+        """What errors as large as those of float32 angles at a position do to this model's logits."""
+        size = far * ANGLE
+        if size <= torch.finfo(self.logits().dtype).eps:
+            return 0.0
+        return self._farthest(
+            [self.subject.jittered(self.tokens, self.positions, seed, size) for seed in range(JITTERS)]
+        )
+
+    def _farthest(self, others: Sequence[Tensor]) -> float:
+        return max(_apart(self.logits(), other).max().item() for other in others)
 
     @cached_property
     def effect(self) -> float:
@@ -87,12 +112,14 @@ class Trial:
         other = torch.cat((self.tokens[:, :-1], self.tokens[:, :1]), dim=1)
         return self.close(self.subject.logits(other, self.positions)[:, :-1], self.logits()[:, :-1])
 
-    @property
+    @cached_property
     def scale(self) -> float:
-        return max(self.logits().abs().max().item(), torch.finfo(self.logits().dtype).tiny)
+        logits = self.logits()
+        return max(logits.where(logits.isfinite(), 0).abs().max().item(), torch.finfo(logits.dtype).tiny)
 
     def close(self, a: Tensor, b: Tensor) -> bool:
-        return bool(_apart(a, b).max() <= self.allowed)
+        apart = _apart(a, b).max().item()
+        return apart <= self.certain or apart <= self.allowed
 
     def judged(
         self,
@@ -106,28 +133,36 @@ class Trial:
         """The `Check` of two runs that must agree; ``far``: the largest position, where float32 angles are coarse."""
         check = Check(what=what, against="itself", verdict="not checked")
         try:
-            a, b = theirs(), reference()
-            allowed = self.allowed + OF_ANGLES * far * self.scale
-        except NotChecked as reason:
+            if not self.finite.all():
+                raise NotChecked("the logits are not finite")
+            apart = _apart(theirs(), reference())
+            allowed = self._allowed_for(apart.max().item(), far)
+            beyond = (~(apart <= allowed)).any(0)
+            moves = bool(beyond.any()) or self.effect > allowed
+        except (NotChecked, Misuse) as reason:
             return replace(check, says=str(reason))
-        except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, NotImplementedError) as error:
-            told = (str(error).strip().splitlines() or [""])[0]
-            return replace(check, says=f"the model cannot be run so: {type(error).__name__}: {told:.160}")
-        apart = _apart(a, b)
+        except Exception as error:  # a model's own code raises what it likes
+            return replace(check, says=f"the model cannot be run so: {type(error).__name__}: {first_line(error):.160}")
         check = replace(check, size=apart.max().item(), of="logits")
-        beyond = (~(apart <= allowed)).any(0)
-        if not beyond.any() and self.effect <= allowed:
+        if not moves:
             says = f"all positions stretched move the logits by {self.effect:.1g}, which rounding may do"
             return replace(check, size=None, says=says)
         if not beyond.any():
             return replace(check, verdict="sound")
         check = replace(check, position=float(self.start + int(beyond.nonzero()[0])))
         if self.by_design and max(far, self.last) >= self.threshold:
-            return replace(check, verdict="by design", cause="inconsistent by design", says=self.by_design)
+            return replace(check, verdict="by design", cause=BY_DESIGN, says=self.by_design)
         return replace(check, verdict="fault", cause=f"not {what}", says=says, way_out=way_out)
+
+    def _allowed_for(self, apart: float, far: int) -> float:
+        """Measured in this model only where it decides: roundings alone mostly allow what is there."""
+        bound = OF_ANGLES * far * self.scale
+        if apart <= self.certain + bound and self.effect > NOISE * (self.certain + bound):
+            return self.certain + bound
+        return self.allowed + bound + self.of_angles(far)
 
 
 def _apart(a: Tensor, b: Tensor) -> Tensor:
     """``[B, S]``: the largest difference of each token's logits; infinite where one of them is no number."""
-    apart = (a.double() - b.double()).abs().flatten(2).amax(-1)
+    apart = (a.double() - b.double()).abs().masked_fill(a == b, 0.0).flatten(2).amax(-1)
     return torch.where(apart.isnan(), torch.inf, apart)

@@ -5,19 +5,22 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoints.opening import read_json
-from .diagnose import diagnose
+from .checks import diagnose
 from .differences import Curve, curves
 from .folder import NOT_UNDERSTOOD, Examined, examine, write
 from .loading import file_of, has_weights, load, weights_of
 from .page import page
-from .report import Check, Diagnosis
+from .report import Check, Diagnosis, Verdict
 from .text import Ranking, by_text
 from .text.tokens import tokens_of, words_of
 
 
 @dataclass(frozen=True)
 class Visit:
-    """``found`` is the diagnosis of what stands in ``path`` after the repair; ``mended`` what was repaired before."""
+    """``found`` is the diagnosis of what stands in ``path`` after the repair, by the text too where one is given.
+
+    ``mended``: what was repaired before.
+    """
 
     path: Path
     found: Diagnosis
@@ -28,7 +31,7 @@ class Visit:
     @property
     def exit_code(self) -> int:
         """0 if nothing is wrong, else 1."""
-        return max(self.found.exit_code, self.ranking.exit_code if self.ranking else 0)
+        return self.found.exit_code
 
     @property
     def more(self) -> list[tuple[str, str]]:
@@ -76,8 +79,8 @@ def visit(path: Path, *, text: Path | None = None, repair: Path | None = None, m
         unloaded = Check(what="the model itself", against="itself", verdict="not checked", says=str(error))
         return Visit(path, Diagnosis(path.name, (*seen.checks, unloaded)), (), mended)
     found = diagnose(model)
-    found = replace(found, rows=(*seen.checks, *found.rows))
     ranking = None if text is None else by_text(path, text)
+    found = replace(found, rows=(*seen.checks, *found.rows, *of_text(ranking)))
     return Visit(path, found, curves(model), mended, ranking)
 
 
@@ -88,6 +91,17 @@ def _said(error: ValueError, seen: Examined) -> str:
     first = seen.findings[0]
     said = f"{first.place}: {first.what.removeprefix('not read: ')}; {first.way_out}"
     return said if first.what in str(error) else f"{said} ({error})"
+
+
+def of_text(ranking: Ranking | None) -> tuple[Check, ...]:
+    """What a text says of the stated encoding, as a check among the others: one verdict is about all of them."""
+    if ranking is None:
+        return ()
+    verdicts: dict[str, Verdict] = {"as stated": "sound", "cannot tell": "not checked", "another": "fault"}
+    check = Check(what="loss on the text", against="text", verdict=verdicts[ranking.verdict], says=ranking.says())
+    if check.verdict != "fault":
+        return (check,)
+    return (replace(check, cause="weights of another encoding", way_out="write that reading into the config"),)
 
 
 def _repaired(seen: Examined, target: Path) -> tuple[Path, Examined, tuple[str, ...]]:

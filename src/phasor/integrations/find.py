@@ -65,6 +65,14 @@ def turning_methods(model: nn.Module) -> Iterator[tuple[str, str]]:
             )
 
 
+def nothing_turns(model: nn.Module) -> str:
+    """Why nothing in a model turns, whatever its rotary modules form; empty where something does, or may."""
+    config: Any = model.config
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    none = getattr(text, "num_hidden_layers", None) == 0 and not any(True for _ in callers(model))
+    return "nothing turns: the model has 0 layers" if none else ""
+
+
 def taken(module: nn.Module, methods: Iterable[str]) -> str:
     """Why a class of its own would not reach a module: something has set these methods on the instance itself."""
     held = [name for name in methods if name in vars(module)]

@@ -13,6 +13,18 @@ def described(value: object) -> str:
     return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
 
 
+def with_values(**tensors: object) -> None:
+    """Raise ``ValueError`` for a tensor on the meta device, which has a shape and no values.
+
+    >>> with_values(position_ids=torch.zeros(3, device="meta"))
+    Traceback (most recent call last):
+    ValueError: position_ids must hold values, got a tensor on the meta device; make it on the CPU or a GPU
+    """
+    for name, value in tensors.items():
+        if isinstance(value, Tensor) and value.is_meta:
+            raise ValueError(f"{name} must hold values, got a tensor on the meta device; make it on the CPU or a GPU")
+
+
 def integers(name: str, value: Tensor, ndim: int, of: str = "") -> Tensor:
     """``value`` as int64; ``ValueError`` unless it is a tensor of integers with ``ndim`` dimensions.
 

@@ -69,6 +69,8 @@ def _by(spec: RotarySpec, tables: Any, plain: Any, true: Any, with_k: bool) -> S
     for before, after in zip(plain, true, strict=True):
         if before.shape != after.shape or before.ndim != 4 or before.shape[-1] != spec.head_dim:
             return Seen(why_not=f"what reaches attention are no heads of {spec.head_dim} channels")
+        if not (before.isfinite().all() and after.isfinite().all()):
+            return Seen(why_not="its q and k are not finite")
         per_pair = per_pair_of(_of_first(tables), spec, before.shape[2])
         if per_pair is None or per_pair.pairs != spec.pairs:
             return Seen(why_not="its tables have a form that is not known")

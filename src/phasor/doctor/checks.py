@@ -1,6 +1,5 @@
 """`diagnose`: every check of one model."""
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -8,23 +7,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..integrations.find import callers, has_config, rotary_modules, turning_methods
+from ..integrations.find import callers, has_config, nothing_turns, rotary_modules, turning_methods
 from ..integrations.held import held_tables
 from ..integrations.plan import Plan
 from ..integrations.specs import specs_of
 from ..integrations.twin import is_model
 from ..reading.model import ModelRotary
 from ..spec import RotarySpec
+from .finite import not_finite
+from .halves import encoder_of, subject_of
 from .inputs import of_black_box, of_model
-from .laws import LAWS, REGIMES, Law, implementation
+from .laws import LAWS, REGIMES, asked
 from .report import Check, Diagnosis
-from .running import Running
 from .spec.attentions import check_of_attention
 from .spec.held import checks_of_held
 from .spec.modules import checks_of_module
 from .spec.observed import watched
 from .spec.positions import checks_of_positions
-from .subject import BlackBox, NotChecked, Subject
+from .subject import BlackBox, Subject
 from .trial import Trial
 from .undisturbed import undisturbed
 
@@ -43,8 +43,8 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
     against itself. ``inputs``: token ids ``[B, S]`` of at least 8 tokens, or a dictionary of keyword arguments (images
     too, so that the towers run); made-up ids by default. The model is left as it was, and no gradient is built.
 
-    Raises ``ValueError`` for something that is no model, for a model without rotary embedding, and for inputs that it
-    does not take.
+    Raises ``ValueError`` for something that is no model, for a model without rotary embedding, for inputs that it does
+    not take, and for a function that raises or returns no logits (with what it raised as the cause).
 
     Example::
 
@@ -80,8 +80,11 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
         yield from checks_of_module(plan, path, module)
     for path, (module, name) in held_tables(model).items():
         yield from checks_of_held(plan, path, module, name)
+    if reason := nothing_turns(model):
+        yield Check(what="turning of q and k", against="spec", verdict="not checked", says=reason)
+        return
     specs = specs_of([m for m in plan.parts.values() if isinstance(m, ModelRotary)])
-    subject = Running(model, max((spec.axes.count for spec in specs), default=1))
+    subject = subject_of(model, max((spec.axes.count for spec in specs), default=1))
     meta = any(p.is_meta for p in model.parameters())
     given = of_model(model, inputs)
     with watched([caller.module for caller in turning]) as calls:
@@ -96,6 +99,9 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     length = next((m.max_position for m in plan.parts.values() if isinstance(m, ModelRotary)), None)
     yield from checks_of_positions(subject, rotary, given.tokens, length)
     yield from _laws(subject, given.tokens, specs)
+    if (beside := encoder_of(subject)) is not None:
+        path, encoder = beside
+        yield from (replace(check, path=path) for check in _laws(encoder, given.tokens, specs))
 
 
 def turning_methods_of(model: nn.Module) -> bool:
@@ -106,20 +112,11 @@ def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec]) -> Iterator
     """All laws from position 0 on; and around the length at which an encoding changes by design."""
     trial = Trial.of(subject, tokens, specs)
     threshold = trial.threshold
-    yield from (_asked(law, trial) for law in LAWS)
+    if (fault := not_finite(trial)) is not None:
+        yield fault
+    yield from (asked(law, trial) for law in LAWS)
     if (start := threshold - tokens.shape[1] // 2) > 0:
         beyond = replace(trial, start=start)
         yield from (
-            replace(c, what=f"{c.what}, around position {threshold}") for c in (_asked(law, beyond) for law in REGIMES)
+            replace(c, what=f"{c.what}, around position {threshold}") for c in (asked(law, beyond) for law in REGIMES)
         )
-
-
-def _asked(law: Law, trial: Trial) -> Check:
-    """A law that fails with tables that turn nothing as well (compressed keys, say) says nothing about the encoding."""
-    check = law(trial)
-    if check.verdict == "fault" and law is not implementation:
-        with contextlib.suppress(NotChecked), trial.subject.still():
-            if law(replace(trial)).verdict == "fault":
-                says = "the model does not keep this without its rotary tables either"
-                return Check(what=check.what, against="itself", verdict="not checked", says=says)
-    return check
