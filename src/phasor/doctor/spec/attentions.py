@@ -9,6 +9,7 @@ from ...integrations.compare import NEAR_AND_FAR
 from ...integrations.find import Caller, nearest
 from ...integrations.plan import Plan
 from ...integrations.specs import own_specs, specs_of
+from ...reading.model import ModelRotary
 from ...spec import RotarySpec
 from ..report import Check
 from .causes import way_out
@@ -22,6 +23,7 @@ def check_of_attention(plan: Plan, caller: Caller, rotary: list[nn.Module], call
     """The real call decides, where it is seen; how the pairs are read, and what is not seen, the functions decide."""
     check = Check(path=caller.path, what="turning of q and k", against="spec", verdict="sound", of="q and k")
     models, reason = plan.reading(caller.module, nearest(caller.path, list(plan.tables)))
+    models = _of_its_own(caller.path, models)
     own = own_specs(caller.module, models)
     if reason or own == [None]:
         return replace(check, verdict="not checked", says=reason or "no rotation in this layer")
@@ -31,6 +33,12 @@ def check_of_attention(plan: Plan, caller: Caller, rotary: list[nn.Module], call
         return _fault(check, seen.q, seen.k)
     functions = of_functions(plan, caller, specs, seen.ran)
     return _decided(check, seen, functions, specs)
+
+
+def _of_its_own(path: str, models: list[ModelRotary]) -> list[ModelRotary]:
+    """Of a module that a part is named after (``indexer``) that part alone: it may turn other pairs than attention."""
+    name = path.rpartition(".")[2]
+    return [m for m in models if m.part.rpartition(".")[2] == name] or models
 
 
 def _decided(check: Check, seen: Seen, functions: Functions, specs: Sequence[RotarySpec]) -> Check:
