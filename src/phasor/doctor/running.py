@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..integrations.find import configs_of, rotary_modules
-from .spec.observed import still_modules
+from .spec.observed import blurred_modules, still_modules
 from .subject import NotChecked, Subject
 
 RESULTS = ("logits", "last_hidden_state")
@@ -64,6 +64,10 @@ class Running(Subject):
             return self.logits(tokens, positions)
         finally:
             hook.remove()
+
+    def blurred(self, tokens: Tensor, positions: Tensor, by: float, seed: int) -> Tensor:
+        with blurred_modules(list(rotary_modules(self.model).values()), by, seed):
+            return self.logits(tokens, positions)
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         counted = int(positions[0, 0]) == 0  # then the model's own counting is put to the test

@@ -27,6 +27,10 @@ class Subject:
         """The logits after one rounding step, up or down, in every embedded value: what rounding alone does."""
         return self.logits(tokens, positions)
 
+    def blurred(self, tokens: Tensor, positions: Tensor, by: float, seed: int) -> Tensor:
+        """The logits with every angle of rotary tables off by ``by``, up or down, where they can be reached."""
+        return self.logits(tokens, positions)
+
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         """The logits of calls one after the other, of so many tokens each, through one cache."""
         raise NotChecked(f"{self.name} keeps no cache that could be given")
