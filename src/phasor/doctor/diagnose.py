@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..integrations.find import callers, has_config, rotary_modules, turning_methods
+from ..integrations.find import callers, has_config, part_of, rotary_modules, turning_methods
 from ..integrations.held import held_tables
 from ..integrations.plan import Plan
 from ..integrations.specs import specs_of
@@ -81,7 +81,7 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     for path, (module, name) in held_tables(model).items():
         yield from checks_of_held(plan, path, module, name)
     specs = specs_of([m for m in plan.parts.values() if isinstance(m, ModelRotary)])
-    subject = Running(model, max((spec.axes.count for spec in specs), default=1))
+    subject = Running(model, max((spec.axes.count for spec in _of_text(plan) or specs), default=1))
     meta = any(p.is_meta for p in model.parameters())
     given = of_model(model, inputs)
     with watched([caller.module for caller in turning]) as calls:
@@ -96,6 +96,12 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     length = next((m.max_position for m in plan.parts.values() if isinstance(m, ModelRotary)), None)
     yield from checks_of_positions(subject, rotary, given.tokens, length)
     yield from _laws(subject, given.tokens, specs)
+
+
+def _of_text(plan: Plan) -> list[RotarySpec]:
+    """The specs of what reads token ids: the axes of images beside it are none of its positions."""
+    text = plan.parts.get(part_of(plan.config.get_text_config(), plan.config) or "")
+    return specs_of([text]) if isinstance(text, ModelRotary) else []
 
 
 def turning_methods_of(model: nn.Module) -> bool:
