@@ -131,6 +131,19 @@ def test_what_fails_without_tables_too_is_measured_by_the_same_tolerance() -> No
     assert row.verdict == "not checked" and "without its rotary tables either" in row.says, row.line()
 
 
+class ChoosingAlike(Choosing):
+    """Keeps the law without positions, for one text by chance."""
+
+    def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
+        by_chance = self.stilled and torch.equal(tokens, TOKENS)
+        return self.logits(tokens, positions) + (0 if by_chance else 1)
+
+
+def test_what_fails_without_tables_for_another_text_is_no_fault_of_them() -> None:
+    row = _asked(cached, Trial(ChoosingAlike(), TOKENS))
+    assert row.verdict == "not checked" and "without its rotary tables either" in row.says, row.line()
+
+
 def test_a_law_proves_nothing_where_positions_move_nothing_but_the_mask() -> None:
     """transformers takes a jump of positions for the next packed document, where no mask is given."""
     model = model_of("llama")

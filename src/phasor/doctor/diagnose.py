@@ -125,7 +125,10 @@ def _asked(law: Law, trial: Trial) -> Check:
     check = law(trial)
     if check.verdict == "fault" and law is not implementation:
         with contextlib.suppress(NotChecked), trial.subject.still():
-            if law(replace(trial, within=trial.allowed)).verdict == "fault":
+            # of several texts: what chooses among equal scores may choose alike in one of them
+            texts = (trial.tokens, *(trial.tokens.flip(axes) for axes in ((0,), (1,), (0, 1))))
+            others = (law(replace(trial, tokens=text, within=trial.allowed)) for text in texts)
+            if any(other.verdict == "fault" for other in others):
                 says = "the model does not keep this without its rotary tables either"
                 return Check(what=check.what, against="itself", verdict="not checked", says=says)
     return check
