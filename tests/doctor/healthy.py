@@ -25,7 +25,7 @@ NOT_COVERED = {
     "pe_video": TIMM,
     "pe_video_encoder": TIMM,
     "perception_lm": TIMM,
-    "vjepa2": "its code forms frequencies and angles in the dtype of q, by no module that could be asked",
+    "vjepa2": "the two members of a pair turn by different angles, by no module that could be asked",
 }
 # Types in which the doctor is right: what it finds, and where transformers 5.23 does so.
 FAULTS = {

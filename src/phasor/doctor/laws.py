@@ -5,6 +5,7 @@ fault.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,12 +15,25 @@ from .subject import NotChecked
 from .trial import Trial
 
 Law = Callable[[Trial], Check]
+NEAR = 16  # positions: a shift by which angles stay fine
 PAST = "positions restart or move when the cache is read: give position_ids that go on from the cached tokens"
 
 
 def shift(trial: Trial, by: int = 1000) -> Check:
-    """All positions moved by the same number change nothing: scores depend on distances."""
+    """All positions moved by the same number change nothing: scores depend on distances.
 
+    Angles are coarse in float32 far out, and deep models make much of that: what is no more than they do, and does not
+    show where the text is moved a little, is no fault.
+    """
+    row = _moved(trial, by)
+    if row.verdict == "fault" and row.size is not None:
+        coarse = row.size <= trial.allowed + trial.of_angles(trial.last + by)
+        if coarse and (near := _moved(trial, NEAR)).verdict == "sound":
+            return replace(near, says=f"moved by {NEAR}; by {by} it shows how coarse float32 angles are")
+    return row
+
+
+def _moved(trial: Trial, by: int) -> Check:
     def moved() -> Tensor:
         return trial.subject.logits(trial.tokens, trial.positions + by)
 

@@ -123,8 +123,6 @@ class Trial:
             a, b = theirs(), reference()
             apart = _apart(a, b)
             allowed = self.allowed + OF_ANGLES * far * self.scale
-            if far and (apart > allowed).any():  # deep models make more of it
-                allowed += self.of_angles(far)
             effect = self.effect
         except NotChecked as reason:
             return replace(check, says=str(reason))
