@@ -54,7 +54,7 @@ def seen_in_call(
         return Seen(why_not=true if isinstance(true, str) else str(plain))
     tables = tables_in(given)
     tables = (formed[-1] if formed else None) if tables is None else tables
-    plain, true = (tuple(x[:, :heads] for x in one) for one in (plain, true))
+    plain, true = ((q[:, :heads], k[:, :heads]) for q, k in (plain, true))
     if tables is None:
         return Seen(why_not="the tables that it turns by are not seen")
     formed_here = is_formed_here(module, given, true[1])
