@@ -148,9 +148,9 @@ def _assert_holds(wanted: tuple[laws.Law, ...], model: Any, inputs: Tensor | Non
 def _trial(model: Any, inputs: Tensor | None) -> Trial:
     if not has_config(model):
         return Trial.of(BlackBox(model), of_black_box(inputs), [])
-    specs = specs_of([part for part in read_parts(model.config).values() if isinstance(part, ModelRotary)])
-    axes = max((spec.axes.count for spec in specs), default=1)
-    subject, given = subject_of(model, axes), of_model(model, inputs)
+    parts = read_parts(model.config)
+    specs = specs_of([part for part in parts.values() if isinstance(part, ModelRotary)])
+    subject, given = subject_of(model, parts), of_model(model, inputs)
     if isinstance(subject, Decoding):
         given.run(subject)
     return Trial.of(subject, given.tokens, specs)

@@ -13,7 +13,11 @@ from .conftest import INSTALLED
 from .reached import ROOT, reached
 
 FOLDER = ROOT / ".sweeps"
-SWEEPS = {"keys": "tests/conformance/sensitivity.py", "patch": "tests/integrations/sweep.py"}
+SWEEPS = {
+    "keys": "tests/conformance/sensitivity.py",
+    "patch": "tests/integrations/sweep.py",
+    "doctor": "tests/doctor/healthy.py",
+}
 
 
 @cache

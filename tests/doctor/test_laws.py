@@ -80,7 +80,7 @@ def test_what_an_encoding_does_by_design_is_no_fault() -> None:
 
 def test_positions_that_move_nothing_are_no_proof() -> None:
     row = shift(trial(lambda q, k, positions: (q, k)))
-    assert row.verdict == "not checked" and row.says.startswith("all positions stretched move the logits by 0")
+    assert row.verdict == "not checked" and row.says.startswith("all positions halved move the logits by 0")
 
 
 def test_a_black_box_by_the_public_name() -> None:

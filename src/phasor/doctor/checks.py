@@ -84,7 +84,7 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
         yield Check(what="turning of q and k", against="spec", verdict="not checked", says=reason)
         return
     specs = specs_of([m for m in plan.parts.values() if isinstance(m, ModelRotary)])
-    subject = subject_of(model, max((spec.axes.count for spec in specs), default=1))
+    subject = subject_of(model, plan.parts)
     meta = any(p.is_meta for p in model.parameters())
     given = of_model(model, inputs)
     with watched([caller.module for caller in turning]) as calls:

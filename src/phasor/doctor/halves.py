@@ -1,12 +1,15 @@
 """Models with an encoder and a decoder, which count positions apart: each is put to the test by itself."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..integrations.find import part_of
+from ..integrations.specs import specs_of
+from ..reading.model import ModelRotary
 from .running import Running
 from .subject import NotChecked
 
@@ -51,10 +54,19 @@ class Decoding(Running):
         return found
 
 
-def subject_of(model: nn.Module, axes: int) -> Running:
-    """The model, or its decoder where it has an encoder besides."""
+def subject_of(model: Any, parts: Mapping[str, Any]) -> Running:
+    """The model, or its decoder where it has an encoder besides; ``parts``: what is read of each inner config."""
+    axes = _axes(model.config, parts)
     halves = "decoder_input_ids" in Running(model).takes and callable(getattr(model, "get_encoder", None))
     return Decoding(model, axes) if halves else Running(model, axes)
+
+
+def _axes(config: Any, parts: Mapping[str, Any]) -> int:
+    """Coordinates of a token's position; the axes of images beside the text are none of them."""
+    text = parts.get(part_of(config.get_text_config(), config) or "")
+    read = [m for m in parts.values() if isinstance(m, ModelRotary)]
+    specs = specs_of([text] if isinstance(text, ModelRotary) else []) or specs_of(read)
+    return max((spec.axes.count for spec in specs), default=1)
 
 
 def encoder_of(subject: Running) -> tuple[str, Running] | None:

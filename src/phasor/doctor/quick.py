@@ -69,7 +69,7 @@ def _quickly(model: nn.Module) -> Iterator[Check]:
         yield replace(blank, says=reason)
     else:
         specs = specs_of([part for part in plan.parts.values() if isinstance(part, ModelRotary)])
-        subject, given = subject_of(model, max((spec.axes.count for spec in specs), default=1)), of_model(model, None)
+        subject, given = subject_of(model, plan.parts), of_model(model, None)
         if isinstance(subject, Decoding):
             given.run(subject)
         trial = Trial.of(subject, given.tokens[:, :TOKENS], specs)

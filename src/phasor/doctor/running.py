@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..integrations.find import configs_of, rotary_modules
-from .spec.observed import still_modules
+from .spec.observed import blurred_modules, still_modules
 from .subject import NotChecked, Subject
 
 RESULTS = ("logits", "last_hidden_state")
@@ -63,14 +63,14 @@ class Running(Subject):
             raise NotChecked(f"{self.name} returns neither logits nor a last_hidden_state of every token")
         return found
 
-    def jittered(self, tokens: Tensor, positions: Tensor, seed: int, size: float = 0.0) -> Tensor:
+    def jittered(self, tokens: Tensor, positions: Tensor, seed: int) -> Tensor:
         made = torch.Generator("cpu").manual_seed(seed)
 
         def jitter(module: nn.Module, args: Any, result: Any) -> Any:
             if not isinstance(result, Tensor) or not result.is_floating_point():
                 return result
             signs = torch.randint(2, result.shape, generator=made, device="cpu").to(result) * 2 - 1
-            return result + result * signs * max(size, torch.finfo(result.dtype).eps)
+            return result + result * signs * torch.finfo(result.dtype).eps
 
         hook = self.embedding().register_forward_hook(jitter)
         try:
@@ -97,6 +97,10 @@ class Running(Subject):
             for hook in hooks:
                 hook.remove()
         return "".join(found)
+
+    def blurred(self, tokens: Tensor, positions: Tensor, by: float, seed: int) -> Tensor:
+        with blurred_modules(list(rotary_modules(self.model).values()), by, seed):
+            return self.logits(tokens, positions)
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         counted = int(positions[0, 0]) == 0  # then the model's own counting is put to the test

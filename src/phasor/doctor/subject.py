@@ -25,13 +25,17 @@ class Subject:
         """The logits of one call; ``mask [B, S]`` is 0 where a token is padding."""
         raise NotImplementedError
 
-    def jittered(self, tokens: Tensor, positions: Tensor, seed: int, size: float = 0.0) -> Tensor:
-        """The logits after one rounding step, or a change of relative ``size``, up or down, in every embedded value."""
+    def jittered(self, tokens: Tensor, positions: Tensor, seed: int) -> Tensor:
+        """The logits after one rounding step, up or down, in every embedded value: what rounding alone does."""
         return self.logits(tokens, positions)
 
     def first_not_finite(self, tokens: Tensor, positions: Tensor) -> str:
         """Where values that are no numbers come from; empty where that is not seen."""
         return ""
+
+    def blurred(self, tokens: Tensor, positions: Tensor, by: float, seed: int) -> Tensor:
+        """The logits with every angle of rotary tables off by ``by``, up or down, where they can be reached."""
+        return self.logits(tokens, positions)
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         """The logits of calls one after the other, of so many tokens each, through one cache."""

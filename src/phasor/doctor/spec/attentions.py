@@ -9,6 +9,7 @@ from ...integrations.compare import NEAR_AND_FAR
 from ...integrations.find import Caller, nearest
 from ...integrations.plan import Plan
 from ...integrations.specs import own_specs, specs_of
+from ...reading.model import ModelRotary
 from ...spec import RotarySpec
 from ..report import Check
 from .causes import way_out
@@ -22,15 +23,26 @@ def check_of_attention(plan: Plan, caller: Caller, rotary: list[nn.Module], call
     """The real call decides, where it is seen; how the pairs are read, and what is not seen, the functions decide."""
     check = Check(path=caller.path, what="turning of q and k", against="spec", verdict="sound", of="q and k")
     models, reason = plan.reading(caller.module, nearest(caller.path, list(plan.tables)))
+    models = _of_its_own(caller.path, models)
     own = own_specs(caller.module, models)
     if reason or own == [None]:
         return replace(check, verdict="not checked", says=reason or "no rotation in this layer")
     specs = [spec for spec in own if spec is not None] or specs_of(models)
-    seen = seen_in_call(caller.module, specs, rotary, calls)
+    some = models[0].heads
+    seen = seen_in_call(caller.module, specs, rotary, calls, some)
     if seen.known and not seen.right:
         return _fault(check, seen.q, seen.k)
+    if some is not None and specs[0].permuted:  # put in order outside of the function, which is given those heads alone
+        says = seen.why_not or "its first heads are turned rightly, and how their pairs are read before is not seen"
+        return replace(check, verdict="not checked", says=says)
     functions = of_functions(plan, caller, specs, seen.ran)
     return _decided(check, seen, functions, specs)
+
+
+def _of_its_own(path: str, models: list[ModelRotary]) -> list[ModelRotary]:
+    """Of a module that a part is named after (``indexer``) that part alone: it may turn other pairs than attention."""
+    name = path.rpartition(".")[2]
+    return [m for m in models if m.part.rpartition(".")[2] == name] or models
 
 
 def _decided(check: Check, seen: Seen, functions: Functions, specs: Sequence[RotarySpec]) -> Check:

@@ -128,6 +128,26 @@ def still_modules(modules: list[nn.Module]) -> Iterator[list[Any]]:
         yield seen
 
 
+@contextlib.contextmanager
+def blurred_modules(modules: list[nn.Module], by: float, seed: int) -> Iterator[None]:
+    """Rotary modules return tables whose angles are all off by ``by``, up or down."""
+    made = torch.Generator("cpu").manual_seed(seed)
+
+    def instead(module: nn.Module, args: Any, result: Any) -> Any:
+        if isinstance(result, Tensor) and result.is_complex():
+            return torch.complex(*turned(result.real, result.imag))
+        return type(result)(turned(*result)) if _is_pair(result) else result
+
+    def turned(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        angles = (torch.randint(2, cos.shape, generator=made, device="cpu") * 2 - 1).to(cos) * by
+        return cos - sin * angles, sin + cos * angles
+
+    with contextlib.ExitStack() as undo:
+        for module in modules:
+            undo.callback(module.register_forward_hook(instead).remove)
+        yield
+
+
 def is_formed_here(module: nn.Module, given: dict[str, Any], k: Tensor) -> bool:
     """Whether a module makes its k of its own hidden states, and not another's keys."""
     states = next((n for n, x in given.items() if isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1), None)

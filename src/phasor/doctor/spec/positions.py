@@ -32,6 +32,7 @@ def checks_of_positions(
         ("positions given to the model", lambda: subject.run(row, far[None]), [far]),
         ("positions after a cache", lambda: subject.in_pieces(row, count[None], pieces), list(count.split(pieces))),
     )
+    starts: dict[nn.Module, int] = {}
     for what, run, meant in runs:
         given, why_not = _given(subject.model, rotary, run)
         for path, module in rotary.items():
@@ -39,7 +40,13 @@ def checks_of_positions(
             if why_not:
                 yield replace(check, says=why_not)
             elif module in given and all(at.shape[-1] == len(meant[n]) for n, at in given[module]):
-                yield _judged(check, given[module], meant)
+                if meant[0] is far:
+                    yield _apart(check, module, given, count, far) or _judged(check, given[module], meant)
+                else:
+                    start = starts.setdefault(module, _start(given[module][0][1], meant[0]))
+                    found = _judged(check, given[module], [at + start for at in meant])
+                    counted = start and found.verdict == "sound"
+                    yield replace(found, says=f"counted from {start}") if counted else found
 
 
 def _given(model: nn.Module, rotary: dict[str, nn.Module], run: Callable[[], Any]) -> tuple[Given, str]:
@@ -65,6 +72,26 @@ def _given(model: nn.Module, rotary: dict[str, nn.Module], run: Callable[[], Any
     return seen, ""
 
 
+def _start(rows: Tensor, count: Tensor) -> int:
+    """From where a model counts: PaliGemma from 1, which changes no distance."""
+    by = rows - count
+    return int(by[0, 0]) if bool((by == by[0, 0]).all()) else 0
+
+
+def _apart(check: Check, module: nn.Module, given: Given, count: Tensor, far: Tensor) -> Check | None:
+    """A model inside the model, with a config of its own, that counts for itself while others use what is given."""
+    config = getattr(module, "config", None)
+    following = [m for m, calls in given.items() if all(_are(at, far) for _, at in calls)]
+    alone = following and config is not None and all(getattr(m, "config", None) is not config for m in following)
+    if alone and all(_are(at, count) for _, at in given[module]):
+        return replace(check, says="a model inside this one, which is given no positions and counts its own tokens")
+    return None
+
+
+def _are(rows: Tensor, positions: Tensor) -> bool:
+    return rows.shape[-1] == len(positions) and bool((rows == positions).all())
+
+
 def _judged(check: Check, given: list[tuple[int, Tensor]], meant: list[Tensor]) -> Check:
     for call, rows in given:
         wrong = (rows != meant[call]).any(0)
@@ -83,6 +110,8 @@ def _named(got: Tensor, meant: Tensor, call: int) -> tuple[str, str]:
     by = got - meant
     if call > 0 and int(got[0]) == 0:
         return "positions restart with the cache", f"the token at {int(meant[0])} is given position 0"
+    if call == 0 and 0 == int(got[0]) < int(meant[0]):
+        return "positions", "the tokens are counted from 0, whatever positions the model is given"
     if bool((by == by[0]).all()):
         return "positions", f"they are too {'high' if by[0] > 0 else 'low'} by {abs(int(by[0]))}"
     last = int(got.max())

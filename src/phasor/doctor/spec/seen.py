@@ -35,8 +35,14 @@ class Seen:
         return self.right and not (self.q.scaled or self.k.scaled)
 
 
-def seen_in_call(module: nn.Module, specs: Sequence[RotarySpec], rotary: list[nn.Module], calls: Calls) -> Seen:
-    """By whichever of ``specs`` explains it best."""
+def seen_in_call(
+    module: nn.Module,
+    specs: Sequence[RotarySpec],
+    rotary: list[nn.Module],
+    calls: Calls,
+    heads: int | None = None,
+) -> Seen:
+    """By whichever of ``specs`` explains it best; of the first ``heads`` alone, where no others turn."""
     given = calls.first.get(module)
     if given is None:
         return Seen(why_not="these inputs do not reach it")
@@ -48,6 +54,7 @@ def seen_in_call(module: nn.Module, specs: Sequence[RotarySpec], rotary: list[nn
         return Seen(why_not=true if isinstance(true, str) else str(plain))
     tables = tables_in(given)
     tables = (formed[-1] if formed else None) if tables is None else tables
+    plain, true = ((q[:, :heads], k[:, :heads]) for q, k in (plain, true))
     if tables is None:
         return Seen(why_not="the tables that it turns by are not seen")
     formed_here = is_formed_here(module, given, true[1])

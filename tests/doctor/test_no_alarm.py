@@ -1,0 +1,165 @@
+"""What the doctor once took for a fault and is none, in the models where it did; a true fault beside it stays one."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("transformers")
+
+from transformers.models.deepseek_v32 import modeling_deepseek_v32
+from transformers.models.paligemma.modeling_paligemma import PaliGemmaModel
+
+from conformance.given import build, inputs_for
+from phasor import diagnose
+from phasor.doctor.laws import asked, cached, padded_right, shift
+from phasor.doctor.subject import BlackBox, Subject
+from phasor.doctor.trial import Trial
+
+from .families import model_of
+
+TOKENS = torch.randint(32, (2, 24), generator=torch.Generator().manual_seed(1))
+
+
+def rows_of(model_type: str, what: str, device: str = "cpu") -> dict[str, Any]:
+    """Path -> the check of that name; on the meta device against the spec alone, which is quicker."""
+    model = build(model_type).to(device)
+    inputs = inputs_for(model_type, model)
+    return {
+        row.path: row
+        for row in diagnose(model, None if set(inputs) == {"input_ids"} else inputs).rows
+        if row.what == what
+    }
+
+
+def test_an_indexer_turns_by_its_own_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DeepSeek-V3.2: halves in the indexer, beside interleaved pairs in attention."""
+    turned = rows_of("deepseek_v32", "turning of q and k", "meta")
+    assert {row.verdict for row in turned.values()} == {"sound"} and "layers.0.self_attn.indexer" in turned
+    other = modeling_deepseek_v32.apply_rotary_pos_emb_interleave
+    monkeypatch.setattr(modeling_deepseek_v32, "apply_rotary_pos_emb", other)
+    wrong = rows_of("deepseek_v32", "turning of q and k", "meta")
+    assert {path for path, row in wrong.items() if row.verdict == "fault"} == {p for p in turned if "indexer" in p}
+
+
+def test_a_model_may_count_from_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PaliGemma does, with a cache and without; by distances it is all the same."""
+    what = "positions after a cache"
+    (row,) = rows_of("paligemma", what).values()
+    assert (row.verdict, row.says) == ("sound", "counted from 1")
+    forward = PaliGemmaModel.forward
+
+    def restarting(self: Any, input_ids: Tensor, position_ids: Tensor | None = None, **more: Any) -> Any:
+        given = torch.arange(input_ids.shape[1])[None] + 1 if position_ids is None else position_ids
+        return forward(self, input_ids, position_ids=given, **more)
+
+    monkeypatch.setattr(PaliGemmaModel, "forward", restarting)
+    (row,) = rows_of("paligemma", what).values()
+    assert row.verdict == "fault" and row.cause.startswith("positions"), row.line()
+
+
+def test_a_model_inside_may_count_for_itself() -> None:
+    """BLT's patcher is given no positions; its encoder and its decoder are."""
+    found = rows_of("blt", "positions given to the model")
+    assert {path: row.verdict for path, row in found.items()} == {
+        "local_encoder.rotary_emb": "sound", "local_decoder.rotary_emb": "sound",
+        "patcher.rotary_emb": "not checked",
+    }  # fmt: skip
+
+
+def test_angles_are_as_coarse_in_float32_as_the_model_makes_of_it() -> None:
+    """Gemma 4 makes 400 roundings of one: a shift by 1000 changes more logits than the angles themselves."""
+    (row,) = rows_of("gemma4_unified_text", "shift of all positions").values()
+    assert row.verdict == "sound", row.line()
+
+
+def test_a_table_that_ends_with_the_text_is_a_reason_and_no_crash() -> None:
+    """CLVP's encoder looks cos up by position in a table of this call's length."""
+    table = torch.randn(24, 8, generator=torch.Generator().manual_seed(0))
+
+    def logits(tokens: Tensor, positions: Tensor) -> Tensor:
+        return table[positions] * tokens[..., None]
+
+    found = diagnose(logits)
+    assert found.rows[0].verdict == "not checked" and "out of bounds" in found.rows[0].says
+
+
+class Piecewise(Subject):
+    """Leaves out the first token of a call, as CSM's depth decoder does."""
+
+    def logits(self, tokens: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+        return torch.stack((tokens, positions), -1)[:, 1:].float()
+
+    def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
+        pieces = zip(tokens.split(list(lengths), 1), positions.split(list(lengths), 1), strict=True)
+        return torch.cat([self.logits(piece, at) for piece, at in pieces], 1)
+
+
+def test_logits_of_fewer_tokens_are_a_reason_and_no_crash() -> None:
+    row = cached(Trial(Piecewise(), TOKENS))
+    assert row.verdict == "not checked" and "[2, 23, 2]" in row.says, row.line()
+
+
+class Choosing(Subject):
+    """Breaks the law of caches with and without positions; without, a rounding step changes much."""
+
+    stilled = False
+
+    def logits(self, tokens: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+        return torch.stack((tokens, 0 * positions if self.stilled else positions), -1).float()
+
+    def jittered(self, tokens: Tensor, positions: Tensor, seed: int) -> Tensor:
+        return self.logits(tokens, positions) + (9 if self.stilled else 0)
+
+    def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
+        return self.logits(tokens, positions) + 1
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        self.stilled = True
+        yield
+        self.stilled = False
+
+
+def test_what_fails_without_tables_too_is_measured_by_the_same_tolerance() -> None:
+    """dots3-note's indexer chooses among equal scores: without tables a rounding step chooses others."""
+    row = asked(cached, Trial(Choosing(), TOKENS))
+    assert row.verdict == "not checked" and "without its rotary tables either" in row.says, row.line()
+
+
+class ChoosingAlike(Choosing):
+    """Keeps the law without positions, for one text by chance."""
+
+    def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
+        by_chance = self.stilled and torch.equal(tokens, TOKENS)
+        return self.logits(tokens, positions) + (0 if by_chance else 1)
+
+
+def test_what_fails_without_tables_for_another_text_is_no_fault_of_them() -> None:
+    row = asked(cached, Trial(ChoosingAlike(), TOKENS))
+    assert row.verdict == "not checked" and "without its rotary tables either" in row.says, row.line()
+
+
+def test_a_law_proves_nothing_where_positions_move_nothing_but_the_mask() -> None:
+    """transformers takes a jump of positions for the next packed document, where no mask is given."""
+    model = model_of("llama")
+    for name, buffer in model.named_buffers():
+        if "inv_freq" in name:
+            buffer.zero_()
+    laws = [row for row in diagnose(model).rows if row.against == "itself"]
+    assert {row.verdict for row in laws} == {"not checked"}, [row.line() for row in laws]
+    assert "halved move the logits by 0" in laws[0].says
+
+
+def test_positions_that_a_table_holds_are_enough_to_show_their_effect() -> None:
+    """Distances are halved, not doubled: those of a table that ends with the text are all there."""
+    table = torch.randn(24, 8, generator=torch.Generator().manual_seed(0))
+
+    def logits(tokens: Tensor, positions: Tensor) -> Tensor:
+        return table[positions] * tokens[..., None]
+
+    trial = Trial(BlackBox(logits), TOKENS)
+    assert trial.effect > trial.allowed and shift(trial).verdict == padded_right(trial).verdict == "not checked"
