@@ -57,6 +57,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Bindings of Triton and others complain at the end of objects that nobody collects."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def one_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ``--kernel``: what that kernel can turn, it turns, and by the long way."""

@@ -132,7 +132,7 @@ MUTANTS = [
     Mutant("spec: share of the axis lost", "spec.py", "f * Decimal(w) for f, w", "f * Decimal(bool(w)) for f, w", "test_axes"),
     Mutant("spec: float32 mode is exact", "spec.py", 'if self.angles == "float32":\n            return float32', 'if self.angles == "none":\n            return float32', "test_scaling_float32"),
     # rotation
-    Mutant("tables: always floating-point angles", "tables.py", 'if spec.angles == "exact" and spec.coordinates', 'if spec.angles == "none" and spec.coordinates', "test_precision"),
+    Mutant("tables: always floating-point angles", "tables.py", 'return self.spec.angles == "exact" and', 'return self.spec.angles == "none" and', "test_precision"),
     Mutant("tables: positions through bfloat16", "tables.py", "else positions.to(torch.int64)", "else positions.to(torch.bfloat16).to(torch.int64)", "test_precision"),
     Mutant("tables: float64 in float32", "tables.py", "torch.float64 if dtype == torch.float64 else torch.float32", "torch.float32", "test_precision"),
     Mutant("tables: factor on cos only", "tables.py", "cos * factor, sin * factor", "cos * factor, sin", LAWS),
