@@ -8,14 +8,29 @@ import pytest
 
 from phasor.apps.demo.law import relative_law
 from phasor.apps.demo.run import bundled_models, run
+from phasor.inspect.figures import caption, save_figures
 from phasor.spec import RotarySpec
+
+# They have every kind of picture: of two rotations, of several axes, of layers that differ.
+DRAWN = {"google/gemma-3-27b-it", "Qwen/Qwen2-VL-2B-Instruct"}
+
+
+@pytest.fixture(scope="module", params=["two drawn", pytest.param("all drawn", marks=pytest.mark.slow)])
+def drawn(request):
+    """The models whose pictures are drawn: a picture takes half a second, all else of a model a fifth."""
+    return DRAWN if request.param == "two drawn" else set(bundled_models())
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory):
+def out(tmp_path_factory, drawn):
     folder = tmp_path_factory.mktemp("demo")
     said: list[str] = []
-    run(folder, say=said.append, train=False)
+    with pytest.MonkeyPatch.context() as patch:
+        named = {name.replace("/", "--") for name in drawn}
+        patch.setitem(
+            run.__globals__, "save_figures", lambda *given: save_figures(*given) if given[2].name in named else {}
+        )
+        run(folder, say=said.append, train=False)
     assert any(str(folder / "index.html") in line for line in said)
     return folder
 
@@ -37,12 +52,14 @@ def test_the_law_holds_with_exact_angles_and_breaks_with_float32_ones(out):
         assert near < 1e-6 and million > 1e-4 and far > 1e-2, name
 
 
-def test_the_index_shows_every_model_and_every_picture_exists(out):
+def test_the_index_shows_every_model_and_every_picture_exists(out, drawn):
     page = (out / "index.html").read_text()
     for name in bundled_models():
         assert name in page
     pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
-    assert len(pictures) == page.count("src=") >= 3 * len(bundled_models())  # none stands beside it
+    assert len(pictures) == page.count("src=") >= 3 * len(drawn)  # none stands beside it
+    assert len(pictures) == sum(1 for name in drawn for _ in (out / name.replace("/", "--")).glob("*.png"))
+    assert all(f"<figcaption>{caption(name)}" in page for name in ("wavelengths", "decay", "angles", "axes", "layers"))
     assert all(b64decode(picture).startswith(b"\x89PNG") for picture in pictures)
     assert "its maximum" in page and "maximum 131,072" in page and "prefers-color-scheme: dark" in page
     assert "$" not in page
