@@ -433,8 +433,18 @@ def kernels_in(call, *given):
 
 
 @needs_native
-@pytest.mark.parametrize("learns", [False, True])
-@pytest.mark.parametrize("dtype", native.DTYPES)
+@pytest.mark.parametrize(
+    "dtype, learns",
+    [
+        (torch.float32, True),
+        (torch.bfloat16, False),
+        (torch.float16, True),
+        *(
+            pytest.param(dtype, learns, marks=pytest.mark.slow)
+            for dtype, learns in ((torch.float32, False), (torch.bfloat16, True), (torch.float16, False))
+        ),
+    ],
+)
 def test_compiled_code_keeps_the_plain_expression_except_in_half_precision(dtype, learns):
     """A compiler fuses the expression with its neighbours; in half precision its own code takes 3 to 6 copies."""
     tells = torch.compile(lambda x: x + int(torch.compiler.is_exporting()), backend="eager")

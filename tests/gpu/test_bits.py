@@ -123,7 +123,7 @@ def check(rng):
         assert torch.equal(apply_rotary(here, rotation, kernel="triton", out=here, **about), expected)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(s, marks=[pytest.mark.slow] * INTERPRETED) for s in (0, 3, 4))])
 def test_any_order_strides_and_dtype(seed):
     check(random.Random(seed))
 
