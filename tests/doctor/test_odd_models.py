@@ -22,7 +22,7 @@ def llama(**changes: Any) -> Any:
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**TINY, **changes})).eval()
 
 
-CHAOTIC = [(0.5, 3), *(pytest.param(0.8, seed, marks=pytest.mark.slow) for seed in (1, 2))]
+CHAOTIC = [(0.5, 3), (0.8, 1), (0.8, 2)]
 
 
 @pytest.mark.parametrize("spread, seed", CHAOTIC)
