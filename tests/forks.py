@@ -48,8 +48,7 @@ def run(words: list[str], environment: dict[str, str], folder: str) -> None:
     os.environ.update(environment)
     os.chdir(folder)
     encoding = environment.get("PYTHONIOENCODING", "utf-8")
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding=encoding)  # type: ignore[union-attr]
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding=encoding) for number in (1, 2))
     module, *sys.argv[1:] = words[words.index("-m") + 1 :]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
     sys.exit()
