@@ -3,13 +3,14 @@
 import gc
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from forks import forking
 from found_data import found_data
 from phasor import kernels
 from phasor.cli import main
@@ -108,3 +109,15 @@ def phasor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         return code, printed.out, printed.err
 
     return run
+
+
+@pytest.fixture(scope="session")
+def forking_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with forking(tmp_path_factory.mktemp("forks")) as executable:
+        yield executable
+
+
+@pytest.fixture(params=["forked", pytest.param("started", marks=pytest.mark.slow)])
+def python(request: pytest.FixtureRequest) -> str:
+    """What runs ``-m MODULE ...`` as a process: a fork of one that has torch imported; or python itself, in seconds."""
+    return str(request.getfixturevalue("forking_python")) if request.param == "forked" else sys.executable

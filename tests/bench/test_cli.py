@@ -13,17 +13,17 @@ from phasor.kernels import available
 pytest.importorskip("typer")
 
 
-def phasor(*args, **env):
-    command = [sys.executable, "-m", "phasor", "bench", *map(str, args)]
+def phasor(python, *args, **env):
+    command = [python, "-m", "phasor", "bench", *map(str, args)]
     return subprocess.run(
         command, capture_output=True, text=True, encoding="utf-8", env={**os.environ, **env}, timeout=120
     )
 
 
-def test_a_quick_run(tmp_path):
+def test_a_quick_run(tmp_path, python):
     path = tmp_path / "out.json"
     args = ("--quick", "--cases", "token, given,vllm", "--against-goals", "--json", path)
-    done = phasor(*args, PHASOR_PEERS=str(tmp_path))
+    done = phasor(python, *args, PHASOR_PEERS=str(tmp_path))
     assert done.returncode == 0 and not done.stderr
     head, *lines = done.stdout.splitlines()
     assert head.split() == ["case", "dtype", "layout", "memory", "measured", "unit", "ratio", "spread"]
@@ -41,9 +41,9 @@ def test_a_quick_run(tmp_path):
     assert list(record.skipped) == ["vllm"] and {row.memory for row in record.rows} == {"as found"}
 
 
-def test_a_peer_that_cannot_be_loaded_is_said_and_the_rest_runs(tmp_path):
+def test_a_peer_that_cannot_be_loaded_is_said_and_the_rest_runs(tmp_path, python):
     (tmp_path / "vllm_rotary.so").write_bytes(b"of another torch")
-    done = phasor("--quick", "--cases", "vllm,token", PHASOR_PEERS=str(tmp_path))
+    done = phasor(python, "--quick", "--cases", "vllm,token", PHASOR_PEERS=str(tmp_path))
     assert done.returncode == 0 and not done.stderr and done.stdout.count("token ") == 6
     assert f"not run: {tmp_path / 'vllm_rotary.so'} cannot be loaded" in done.stdout
 

@@ -13,7 +13,8 @@ from conformance.kept import kept, sliced
 from .healthy import FAULTS, NOT_COVERED, Told, told
 
 SLICES = 24
-# Drawn from all types, as the last test proves; listing all of them takes longer than these.
+# Drawn from all types, as the last test proves; listing all of them takes longer than these. Two need more than a
+# second each, and are among all of them alone.
 DRAWN = (
     "diffllama",
     "qwen3_vl_text",
@@ -26,7 +27,7 @@ DRAWN = (
 )
 
 
-@pytest.mark.parametrize("model_type", DRAWN)
+@pytest.mark.parametrize("model_type", [name for name in DRAWN if name not in ("phi4_multimodal", "granite_speech")])
 def test_no_alarm_in_types_that_were_drawn(model_type: str) -> None:
     found = Told(**told(model_type))
     assert found.covered and found.wrong(model_type) == ""

@@ -207,8 +207,16 @@ def test_scaling_ignored_or_linear(config, instead, says, found, given):
     assert result.cause == "scaling" and says in result.says and not result.unexplained
 
 
-@pytest.mark.parametrize("config, factor", [("llama3", 1.0), ("yarn", 1.0), ("yarn", FACTOR)])
-@pytest.mark.parametrize("what", ["inv_freq", "q_out"])
+@pytest.mark.parametrize(
+    "config, factor, what",
+    [
+        ("llama3", 1.0, "q_out"),
+        ("yarn", FACTOR, "inv_freq"),
+        *(pytest.param(*of, marks=pytest.mark.slow) for of in
+          [("llama3", 1.0, "inv_freq"), ("yarn", 1.0, "inv_freq"), ("yarn", 1.0, "q_out")]),
+        ("yarn", FACTOR, "q_out"),
+    ],
+)  # fmt: skip
 def test_neither_base_nor_scaling_was_read(config, factor, what, found, given):
     """Keys that moved to another place in the config: the base is the default of the code, and nothing is scaled."""
     p, q, _ = given(config)
@@ -311,13 +319,18 @@ def test_what_nobody_knows(found, given):
     assert result.cause == "unknown" and result.error and result.position == (0,)
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf, 0.0, 1e38])
-def test_values_that_no_mistake_gives(value, folder_of):
-    v = load(folder_of("llama"))
-    for name in ("exact.inv_freq", "exact.cos", "exact.float32.q_out", "exact.bfloat16.q_out", "attention_factor"):
-        report = check(folder_of("llama"), {f"attention.{name}": torch.full(v[name].shape, value)})
-        assert not report.equal and report.findings[0].cause in ("unknown", "factor", "low_precision", "value")
-        json.dumps(report.to_dict(), allow_nan=False)
+VALUES = [torch.nan, torch.inf, -torch.inf, 0.0, 1e38]
+NAMES = ["exact.inv_freq", "exact.cos", "exact.float32.q_out", "exact.bfloat16.q_out", "attention_factor"]
+FIRST = [*zip(VALUES, NAMES, strict=True)]
+OTHERS = [(value, name) for value in VALUES for name in NAMES if (value, name) not in FIRST]
+
+
+@pytest.mark.parametrize("value, name", [*FIRST, *(pytest.param(*of, marks=pytest.mark.slow) for of in OTHERS)])
+def test_values_that_no_mistake_gives(value, name, folder_of):
+    shape = load(folder_of("llama"))[name].shape
+    report = check(folder_of("llama"), {f"attention.{name}": torch.full(shape, value)})
+    assert not report.equal and report.findings[0].cause in ("unknown", "factor", "low_precision", "value")
+    json.dumps(report.to_dict(), allow_nan=False)
 
 
 def test_one_wrong_number_is_found(found, given):

@@ -109,7 +109,10 @@ def written(config: dict, path: str) -> bool:
     return bool(config)
 
 
-@pytest.mark.parametrize("model_type", ["vjepa2", "dinov3_vit", "mistral_large4", "sam3"])
+@pytest.mark.parametrize(
+    "model_type",
+    ["vjepa2", "dinov3_vit", *(pytest.param(of, marks=pytest.mark.slow) for of in ("mistral_large4", "sam3"))],
+)
 def test_figures_of_the_unusual(model_type: str, tmp_path: Path, phasor) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "config.json"

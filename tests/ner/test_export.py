@@ -15,7 +15,8 @@ onnxruntime = pytest.importorskip("onnxruntime")
 @pytest.mark.parametrize(
     "shape",
     [
-        {"encoder": "bilstm", "layers": 2},
+        {"encoder": "bilstm", "layers": 1, "head": "global-pointer"},
+        pytest.param({"encoder": "bilstm", "layers": 2}, marks=pytest.mark.slow),
         pytest.param({"encoder": "transformer", "head": "global-pointer"}, marks=pytest.mark.slow),
         pytest.param({"encoder": "transformer", "encoder_positions": "none", "rotary": False}, marks=pytest.mark.slow),
     ],

@@ -95,7 +95,7 @@ LIVE = [pytest.param(name, marks=() if name in SOME[:2] else pytest.mark.slow) f
 def test_transformers_itself(shared_data: Path, name: str) -> None:
     """The patched config.json, in transformers' own rotary module."""
     pytest.importorskip("transformers")
-    from tests.planner.theirs import rotations
+    from .theirs import rotations
 
     made = cell(shared_data / f"configs/full/{name}.json", 4, "transformers")
     if isinstance(made, str) or made.settings is None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.conformance.theirs import modules_for
+
+from conformance.theirs import modules_for
 
 
 def rotations(data: dict[str, Any]) -> list[tuple[torch.Tensor, float]]:

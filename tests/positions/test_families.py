@@ -22,6 +22,9 @@ OMNI = ("qwen2_5_omni", "qwen3_omni_moe")
 NO_VIDEO = ("hunyuan_vl", "glm_image")
 PLAIN = sorted(MODELS - set(OMNI) - set(NO_VIDEO))
 SEEDS = range(40)
+SOME = pytest.mark.parametrize(
+    "seeds", [pytest.param(SEEDS[:12], id="some"), pytest.param(SEEDS[12:], id="others", marks=pytest.mark.slow)]
+)
 
 
 def test_every_rule_has_a_model():
@@ -40,10 +43,11 @@ def assert_same(placed, theirs, offset):
     assert placed.offset.shape == offset.shape and torch.equal(placed.offset, offset)
 
 
+@SOME
 @pytest.mark.parametrize("name", PLAIN)
-def test_images_and_videos(name):
+def test_images_and_videos(name, seeds):
     model = bare_model(name, config_of(name))
-    for seed in SEEDS:
+    for seed in seeds:
         mix, mine = mixed(name, seed, padding=("left", "right", "both")[seed % 3])
         mask = mix.attention_mask()
         grids = {"image_grid_thw": mix.image_grids(), "video_grid_thw": mix.video_grids()}
@@ -107,11 +111,12 @@ OMNI_SECONDS = {
 }
 
 
+@SOME
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("name", OMNI)
-def test_sound(name, together):
+def test_sound(name, together, seeds):
     """Qwen-Omni: sound alone, videos with their sound mixed in or without."""
-    for seed in SEEDS:
+    for seed in seeds:
         kinds = "tiam" if together else "tiva"
         mix, mine = mixed(name, seed, kinds=kinds, seconds=OMNI_SECONDS[name])
         if not mix.images and not mix.videos:
@@ -149,16 +154,17 @@ def test_sound_without_images(name):
 HUNYUAN = {"text_config": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [16] * 4}}}
 
 
+@SOME
 @pytest.mark.parametrize("sections", [3, 4])
 @pytest.mark.parametrize("marks_inside", [False, True])
-def test_hunyuan(sections, marks_inside):
+def test_hunyuan(sections, marks_inside, seeds):
     """Images lie apart; their number counts through the batch, and their marks may count as image tokens."""
     rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [64 // sections] * (sections - 1)}
     rope["mrope_section"].append(64 - sum(rope["mrope_section"]))
     config = config_of("hunyuan_vl", text_config={"rope_parameters": rope})
     model, mine = bare_model("hunyuan_vl", config), read_rule(config.to_dict())
     assert mine.axes == sections
-    for seed in SEEDS:
+    for seed in seeds:
         mix = random_mix(seed, kinds="ti", line_break=True)
         kinds, mask, images = mix.kinds(), mix.attention_mask(), mix.image_grids()
         if marks_inside:

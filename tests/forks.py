@@ -1,0 +1,95 @@
+"""A python that starts in no time: ``EXECUTABLE -m MODULE ...`` runs in a fork of one process that has torch imported.
+
+Importing it costs three seconds of a processor, and a test of the command line a tenth of one. The executable hands its
+folder, environment, words and standard streams over, and ends as the fork ends.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+EXECUTABLE = """#!{python} -SE
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as line:
+    line.connect({address!r})
+    request = {{"words": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd()}}
+    socket.send_fds(line, [json.dumps(request).encode() + b"\\n"], [0, 1, 2])
+    code = line.makefile().readline()
+sys.exit(int(code or 99))  # 99: whoever would say it died
+"""
+
+
+@contextmanager
+def forking(folder: Path) -> Iterator[Path]:
+    """The executable, in ``folder``, and the process behind it."""
+    executable, address = folder / "python", str(folder / "line")
+    executable.write_text(EXECUTABLE.format(python=sys.executable, address=address))
+    executable.chmod(0o755)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, __file__, address, str(executable)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        yield executable
+        process.terminate()
+
+
+def run(words: list[str], environment: dict[str, str], folder: str) -> None:
+    """The module, as ``python -m`` runs it; never returns."""
+    import runpy
+
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    encoding = environment.get("PYTHONIOENCODING", "utf-8")
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding=encoding) for number in (1, 2))
+    module, *sys.argv[1:] = words[words.index("-m") + 1 :]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    sys.exit()
+
+
+def answer(line: socket.socket) -> None:
+    """One request: a fork that runs it, and its exit code."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    data, streams, *_ = socket.recv_fds(line, 2**16, 3)
+    while not data.endswith(b"\n"):
+        data += line.recv(2**16)
+    request: dict[str, Any] = json.loads(data)
+    if not (child := os.fork()):
+        line.close()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        run(**request)
+    for stream in (0, 1, 2, *streams):
+        os.close(stream)
+    line.sendall(b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def main() -> None:
+    import phasor.bench.run
+    import phasor.cli.app  # noqa: F401
+
+    address, sys.executable = sys.argv[1:]
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who answer
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(address)
+        server.listen()
+        print("ready", flush=True)
+        while True:
+            line, _ = server.accept()
+            if not os.fork():
+                server.close()
+                answer(line)
+                os._exit(0)
+            line.close()
+
+
+if __name__ == "__main__":
+    main()
