@@ -1,7 +1,9 @@
 """`phasor.diagnose`: what it takes, what it refuses, what it leaves as it was, and models that are not sound wholly."""
 
 import copy
+import cProfile
 import json
+import pstats
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import transformers
 
 import phasor
 from phasor import diagnose
+from phasor.doctor.spec.observed import code_that_runs
 
 from .families import SIZES, model_of, rotary_of
 from .faults import damaged
@@ -36,6 +39,21 @@ def test_a_model_is_left_as_it_was(rope_type: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(values.values(), model.state_dict().values(), strict=True))
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
     assert seen.sound and torch.is_grad_enabled()
+
+
+def test_a_profiler_at_work_stays_at_work() -> None:
+    def before() -> None: ...
+    def inside() -> None: ...
+    def after() -> None: ...
+
+    profile = cProfile.Profile()
+    with profile:
+        before()
+        with code_that_runs() as seen:
+            inside()
+        after()
+    told = {name for _, _, name in pstats.Stats(profile).stats}  # type: ignore[attr-defined]
+    assert inside.__code__ in seen and {"before", "after"} <= told
 
 
 def test_a_model_that_raises_is_left_as_it_was() -> None:

@@ -70,7 +70,10 @@ def code_that_runs() -> Iterator[set[CodeType]]:
     try:
         yield seen
     finally:
-        sys.setprofile(before)
+        if before is None or callable(before):
+            sys.setprofile(before)
+        else:  # cProfile's, which is no function before Python 3.12
+            before.enable()
 
 
 def heads_of(module: nn.Module, given: dict[str, Any]) -> tuple[Tensor, Tensor] | str:
