@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
 
@@ -14,6 +15,9 @@ from forks import forking
 from found_data import found_data
 from phasor import kernels
 from phasor.cli import main
+
+hypothesis.settings.register_profile("any machine", deadline=None)  # a slow one is not at fault
+hypothesis.settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
