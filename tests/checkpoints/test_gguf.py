@@ -99,7 +99,8 @@ def test_quantized_rows_move_whole(kind, weights, tmp_path):
     assert wrong.read_bytes() != right.read_bytes()
     with pytest.raises(ValueError, match="is gguf in interleaved already"):
         make_plan(wrong, "native")
-    report = convert(wrong, tmp_path / "mended", to="native", source_layout="halves")
+    planned = make_plan(wrong, "native", source_layout="halves")
+    report = convert(wrong, tmp_path / "mended", to="native", source_layout="halves", plan=planned)
     assert (tmp_path / "mended/model.gguf").read_bytes() == right.read_bytes()
     assert len(report["scores"]["attentions"]) == 2
     with pytest.raises(ValueError, match="have no place outside GGUF"):

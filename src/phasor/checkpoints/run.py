@@ -50,7 +50,8 @@ def convert(
     """
     if plan is None:
         plan = make_plan(source, to, source_layout=source_layout, part=part, allow_pickle=allow_pickle, options=options)
-    check_plan(plan, source, to, source_layout, part)
+    else:
+        check_plan(plan, source, to, source_layout, part)
     check_tokens(plan.source.config, token_ids, proof)
     with process_group() as group, ExitStack() as held:
         staging = Staging(Path(target))
@@ -108,10 +109,15 @@ def _write_share(staging: Staging, plan: Plan, group: Group, tell: Tell) -> None
 def check_plan(plan: Plan, source: str | Path, to: str, source_layout: str | None, part: str | None) -> None:
     """Raises ``ValueError`` where a plan is not for these arguments; what it does not keep is not looked at."""
     before, after = plan.layouts
-    layout = plan.source.format == plan.format and to in WORDS
+    if plan.source.format != plan.format or to not in WORDS:
+        fitting = to == plan.format
+    elif to == "native" and plan.format != "transformers":  # the layout of the format
+        fitting = True
+    else:
+        fitting = plain_word(plan.found, to) == after
     for name, given, planned, fits in (
         ("source", str(source), str(plan.source.path), Path(source).resolve() == plan.source.path.resolve()),
-        ("to", to, f"{plan.format}, {after}", plain_word(plan.found, to) == after if layout else to == plan.format),
+        ("to", to, f"{plan.format}, {after}", fitting),
         ("source_layout", source_layout, before, plain_word(plan.found, source_layout or before) == before),
         ("part", part, plan.found.rotary.part, part in (None, plan.found.rotary.part)),
     ):
