@@ -83,13 +83,14 @@ def grown(kind: Kind, calls: int) -> list[str]:
     for _ in range(50):  # what is kept once is kept
         kind.call()
     gc.collect()
-    before, objects = references(kind), len(gc.get_objects())
+    gc.freeze()  # what there is now is not counted, and not walked again for each kind
+    before = references(kind)
     for _ in range(calls):
         kind.call()
     gc.collect()
     counts = zip(kind.arguments, before, references(kind), strict=True)
     more = [f"{type(x).__name__} {after - n:+}" for x, n, after in counts if after != n]
-    left = len(gc.get_objects()) - objects
+    left = len(gc.get_objects())
     return [*more, *([f"{left} objects"] if left > 20 else [])]
 
 
