@@ -107,14 +107,14 @@ class Layout:
         if self.interleaved:
             return x[..., 0::2], x[..., 1::2]
         if self.blocks > 1:
-            a, b = x.unflatten(-1, (self.blocks, 2, -1)).unbind(-2)
+            a, b = torch.unflatten(x, -1, (self.blocks, 2, -1)).unbind(-2)
             return a, b
         a, b = x.chunk(2, dim=-1)
         return a, b
 
     def per_block(self, table: Tensor) -> Tensor:
         """``[..., P]`` in the shape that `views` gives, as a view."""
-        return table.unflatten(-1, (self.blocks, -1)) if self.blocks > 1 else table
+        return torch.unflatten(table, -1, (self.blocks, -1)) if self.blocks > 1 else table
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """First and second channel of every pair as they are read: ``[..., head_dim]`` -> two ``[..., P]``.

@@ -71,7 +71,7 @@ def rows_at(table: Tensor, positions: Tensor, per_head: bool) -> Tensor:
     found = table.index_select(-2, positions.flatten())
     if positions.ndim == 1:
         return found
-    found = found.unflatten(-2, positions.shape)
+    found = torch.unflatten(found, -2, positions.shape)
     return found.transpose(0, 1) if per_head else found
 
 

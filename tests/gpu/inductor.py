@@ -10,14 +10,20 @@ from types import SimpleNamespace
 from unittest import mock
 
 import torch
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.device_interface import CudaInterface
 from torch._inductor import config
+from torch._inductor.compile_fx import compile_fx_inner
+from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.graph import GraphLowering
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._pytree import tree_map_only
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary_qk, rotate
+from phasor.kernels import triton_operator
 
 H200 = SimpleNamespace(
     name="NVIDIA H200", major=9, minor=0, multi_processor_count=132, regs_per_multiprocessor=65536, warp_size=32,
@@ -83,13 +89,60 @@ def h200():
     yield config.patch(force_disable_caches=True, compile_threads=1)
 
 
-def compiled(spec, name, tokens, batch=1):
+def compiled(case):
+    """``spec/call/tokens`` or ``spec/call/tokens/batch``; with `` back``, what computes the gradients instead."""
+    spec, name, tokens, *batch = case.removesuffix(" back").split("/")
+    call, size, back = calls(SPECS[spec])[name], int(tokens), case.endswith(" back")
     torch._dynamo.reset()
-    call, size = calls(SPECS[spec])[name], int(tokens)
-    q, k = (torch.empty(int(batch), size, h, 128, dtype=torch.bfloat16, device="cuda") for h in (32, 8))
-    weights = (torch.empty(128, dtype=torch.bfloat16, device="cuda") for _ in range(2))
-    positions = torch.empty(size, dtype=torch.int64, device="cuda")
-    torch.compile(call, fullgraph=True)(q.transpose(1, 2), k.transpose(1, 2), *weights, positions)  # as projections are
+    with contextlib.nullcontext() if back else FakeTensorMode(), torch.device("cpu" if back else "cuda"):
+        q, k = (torch.empty(*map(int, batch or "1"), size, h, 128, dtype=torch.bfloat16) for h in (32, 8))
+        weights = (torch.empty(128, dtype=torch.bfloat16) for _ in range(2))
+        given = (
+            q.transpose(1, 2),
+            k.transpose(1, 2),
+            *weights,
+            torch.empty(size, dtype=torch.int64),
+        )  # as projections are
+        if back:
+            compile_back(call, *given)
+        else:
+            torch.compile(call, fullgraph=True)(*given)
+
+
+def compile_back(call, *given):
+    """Autograd needs its device: what it traces on a CPU, with the kernels of a GPU, is moved there and compiled."""
+    graphs = []
+
+    def kept(graph, _):
+        graphs.append(graph)
+        results = graph.graph.output_node().args[0]
+        empty = [
+            None
+            if x is None
+            else torch.empty_strided(x.meta["val"].shape, x.meta["val"].stride(), dtype=x.meta["val"].dtype)
+            for x in results
+        ]
+        return make_boxed_func(lambda *_: empty)
+
+    backend = aot_autograd(
+        fw_compiler=kept, bw_compiler=kept, decompositions=select_decomp_table(),
+        partition_fn=min_cut_rematerialization_partition,
+    )  # fmt: skip
+    leaves = [x.requires_grad_() for x in given[:-1]]
+    with mock.patch.object(triton_operator, "INTERPRETED", True):
+        results = torch.compile(call, fullgraph=True, backend=backend)(*leaves, given[-1])
+        torch.autograd.grad(results, leaves, [torch.empty_like(y) for y in results], allow_unused=True)
+    _, back = graphs
+    cuda = torch.device("cuda", 0)
+    for node in back.graph.nodes:
+        node.meta["val"] = tree_map_only(
+            FakeTensor,
+            lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=cuda),
+            node.meta.get("val"),
+        )
+        node.kwargs = {word: cuda if word == "device" else value for word, value in node.kwargs.items()}
+    inputs = [node.meta["val"] for node in back.graph.find_nodes(op="placeholder")]
+    compile_fx_inner(back, inputs, is_backward=True)
 
 
 def main():
@@ -97,10 +150,9 @@ def main():
     with contextlib.ExitStack() as stack:
         for change in h200():
             stack.enter_context(change)
-        stack.enter_context(FakeTensorMode())
         for case in sys.argv[1:]:
             print(f"### {case}")
-            compiled(*case.split("/"))
+            compiled(case)
 
 
 if __name__ == "__main__":

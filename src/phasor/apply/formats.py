@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from ..checks import one_of
@@ -42,4 +43,4 @@ def unflat(name: str, x: Any, head_dim: int, tensor_format: str, num_heads: int 
     if width % head_dim or num_heads not in (None, width // head_dim):
         heads = "a multiple of" if num_heads is None else f"num_heads={num_heads} times"
         raise ValueError(f"{name} must have {heads} head_dim={head_dim} channels, got {width} (shape {tuple(x.shape)})")
-    return x.unflatten(-1, (-1, head_dim))
+    return torch.unflatten(x, -1, (-1, head_dim))

@@ -43,7 +43,7 @@ def apply_rotary_qkv(
             )
         turning, heads = 2 * qkv.shape[-2], qkv.flatten(-3, -2)
         if out is None:
-            return _turned(heads, rotation, turning, kernel, None).unflatten(-2, qkv.shape[-3:-1])
+            return torch.unflatten(_turned(heads, rotation, turning, kernel, None), -2, qkv.shape[-3:-1])
         _turned(heads, rotation, turning, kernel, _flat(out))
         return out
     if qkv.ndim < 3 or qkv.shape[-2] <= num_heads or (qkv.shape[-2] - num_heads) % 2:

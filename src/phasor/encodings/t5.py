@@ -60,7 +60,7 @@ class T5Bias(Encoding):
         profile, reach = self._profile(q.device)
         index = (-distances(q_positions, k_positions)).clamp(-reach, reach) + reach
         by_head = profile.T.to(wide(q.dtype)).contiguous().index_select(1, index.flatten())
-        return by_head.unflatten(1, index.shape).movedim(0, -3)
+        return torch.unflatten(by_head, 1, index.shape).movedim(0, -3)
 
     def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
         profile, reach = self._profile(q_positions.device)

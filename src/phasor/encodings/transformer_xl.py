@@ -53,7 +53,7 @@ class TransformerXL(Encoding):
         q, k = q.to(dtype), k.to(dtype).repeat_interleave(q.shape[1] // k.shape[1], dim=1)
         content = torch.einsum("hd,bhkd->bhk", self.u.to(dtype), k)
 
-        weight = self.r_proj.weight.to(dtype).unflatten(0, (self.num_heads, self.head_dim))
+        weight = torch.unflatten(self.r_proj.weight.to(dtype), 0, (self.num_heads, self.head_dim))
         seeking = torch.einsum("bhqd,hdc->bhqc", q + self.v.to(dtype).unsqueeze(-2), weight)
         turned = _turn(seeking, self._sinusoids(q_positions, dtype))
         position = turned @ self._sinusoids(k_positions, dtype).transpose(-1, -2)

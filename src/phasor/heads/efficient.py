@@ -32,5 +32,5 @@ class EfficientGlobalPointer(SpanHead):
         q, k = (x.unsqueeze(2) for x in qk.chunk(2, dim=-1))
         ends = self.ends(qk)
         halved = 0.5 * ends.to(torch.promote_types(ends.dtype, torch.float32))
-        start, end = halved.transpose(1, 2).unflatten(1, (self.num_types, 2)).unbind(2)
+        start, end = torch.unflatten(halved.transpose(1, 2), 1, (self.num_types, 2)).unbind(2)
         return Factors(*self.rotate(q, k, positions), start, end)

@@ -1,3 +1,4 @@
+import torch
 from torch import Tensor, nn
 
 from .head import SpanHead
@@ -28,5 +29,5 @@ class GlobalPointer(SpanHead):
         self.dense = nn.Linear(self.hidden_size, 2 * self.num_types * self.head_dim)
 
     def project(self, hidden: Tensor, positions: Tensor | None) -> Factors:
-        q, k = self.dense(hidden).unflatten(-1, (self.num_types, 2, self.head_dim)).unbind(-2)
+        q, k = torch.unflatten(self.dense(hidden), -1, (self.num_types, 2, self.head_dim)).unbind(-2)
         return Factors(*self.rotate(q, k, positions))

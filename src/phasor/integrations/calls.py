@@ -79,7 +79,7 @@ def states(turn: Turn, default: int, order: Order) -> Callable:
 
     def method(self: Any, hidden_states: Tensor, relative_position_embeddings: Tensor) -> Tensor:
         cos, sin = relative_position_embeddings[:, : hidden_states.shape[1], 0, 0]
-        heads = hidden_states.unflatten(-1, (self.num_heads, self.head_size))
+        heads = torch.unflatten(hidden_states, -1, (self.num_heads, self.head_size))
         return turn(heads, None, cos, sin, "bshd")[0].flatten(-2)
 
     return method

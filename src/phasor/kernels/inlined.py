@@ -49,5 +49,5 @@ def turned(x: Tensor, angles: Phases, order: Order) -> Tensor:
 def _exchanged(x: Tensor, angles: Phases) -> Tensor:
     """The two channels of every pair in each other's place."""
     if angles.layout.interleaved:
-        return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
-    return x.unflatten(-1, (angles.layout.blocks, 2, -1)).flip(-2).flatten(-3)
+        return torch.unflatten(x, -1, (-1, 2)).flip(-1).flatten(-2)
+    return torch.unflatten(x, -1, (angles.layout.blocks, 2, -1)).flip(-2).flatten(-3)

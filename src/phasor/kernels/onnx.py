@@ -65,6 +65,6 @@ def _turned(x: Tensor, rotation: Rotation, order: Order) -> Tensor:
         num_heads=heads,
         rotary_embedding_dim=layout.rotary_dim if layout.rotary_dim < layout.head_dim else 0,
     )
-    y = y if by_heads else y.unflatten(-1, (heads, layout.head_dim))
+    y = y if by_heads else torch.unflatten(y, -1, (heads, layout.head_dim))
     y = y.squeeze(0) if alone else y.transpose(0, 1) if order.batch is not None else y
     return (y if rotation.promoted else y.to(x.dtype)).contiguous()

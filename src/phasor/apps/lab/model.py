@@ -161,7 +161,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, positions: Tensor, encoding: Encoding, rotation: Rotation | None) -> Tensor:
         q, k, v = (
-            proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+            torch.unflatten(proj(x), -1, (-1, self.head_dim)).transpose(1, 2)
             for proj in (self.q_proj, self.k_proj, self.v_proj)
         )
         if rotation is not None:  # formed once for all layers, and not again by the encoding

@@ -108,7 +108,7 @@ class TransformerLayer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, positions: Tensor, mask: Tensor, rotation: Rotation | None) -> Tensor:
-        q, k, v = self.qkv(self.attention_norm(x)).unflatten(-1, (3, self.heads, -1)).transpose(1, 3).unbind(2)
+        q, k, v = torch.unflatten(self.qkv(self.attention_norm(x)), -1, (3, self.heads, -1)).transpose(1, 3).unbind(2)
         if rotation is not None:
             q, k = apply_rotary_qk(q, k, rotation)
         mixed = attention(q, k, v, q_positions=positions, causal=False, key_padding_mask=~mask)

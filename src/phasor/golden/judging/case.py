@@ -147,11 +147,11 @@ def _over_all_heads(case: Case, target: str, x: Tensor) -> Tensor:
     cos, sin = tables(wide)
     sin = -sin if target == "output" else sin
     if case.shared == "split":
-        cos, sin = (t.unflatten(-1, (heads, -1)).transpose(0, 1) for t in (cos, sin))
+        cos, sin = (torch.unflatten(t, -1, (heads, -1)).transpose(0, 1) for t in (cos, sin))
         return reference.turned(x, cos, sin, layout)
     flat = x.transpose(1, 2).flatten(-2)
     flat = reference.turned(flat, cos, sin, dataclasses.replace(layout, head_dim=width, rotary_dim=width))
-    return flat.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return torch.unflatten(flat, -1, (heads, -1)).transpose(1, 2)
 
 
 def _rounded(x: Tensor, where: str, case: Case) -> Tensor:
