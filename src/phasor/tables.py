@@ -216,14 +216,6 @@ def steps_of(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.
     return [torch.tensor(row, dtype=torch.int64, device=device) for row in _step_values(spec.key, seq_len, second)]
 
 
-def channel_steps(phases: Phases, device: torch.device, dtype: torch.dtype) -> tuple[list[Tensor], Tensor]:
-    """Of each axis ``[head_dim]`` steps, the same for both channels of a pair; and the signs of their sines."""
-    rows, signs = _channel_values(phases.spec.key, phases.seq_len)
-    return [torch.tensor(row, dtype=torch.int64, device=device) for row in rows], torch.tensor(
-        signs, dtype=dtype, device=device
-    )
-
-
 @lru_cache(maxsize=512)
 def _kept_steps(key: str, seq_len: int | None, second: bool, device: torch.device) -> tuple[Tensor, ...]:
     with torch.inference_mode(False):  # what is made there could not take part in a gradient later
@@ -256,17 +248,6 @@ def _for_graphs(kept: T, device: torch.device) -> T:
 @constant
 def _step_values(key: str, seq_len: int | None, second: bool) -> tuple[tuple[int, ...], ...]:
     return axis_steps(spec_of(key, second), seq_len)
-
-
-@constant
-def _channel_values(key: str, seq_len: int | None) -> tuple[list[list[int]], list[float]]:
-    """Of a layout whose pairs fill the head."""
-    spec = spec_of(key)
-    place = torch.tensor(spec.layout.channels(), device="cpu").argsort()  # first channels of all pairs, then second
-    sense = -1.0 if spec.reverse else 1.0
-    signs = torch.tensor([-sense] * spec.pairs + [sense] * spec.pairs, device="cpu")[place]
-    steps = torch.tensor(axis_steps(spec, seq_len), dtype=torch.int64, device="cpu")
-    return steps.repeat(1, 2)[:, place].tolist(), signs.tolist()
 
 
 @constant

@@ -1,4 +1,4 @@
-"""Compiled code under a default device (``torch.set_default_device``), where a compiler sees every call of torch twice."""
+"""Compiled code under a default device (``torch.set_default_device``), where a mode sees each call of torch."""
 
 import re
 from pathlib import Path

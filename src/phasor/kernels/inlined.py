@@ -11,7 +11,9 @@ from torch import Tensor
 
 from ..phase import cos_sin, phases
 from ..rotation import Rotation
-from ..tables import Phases, channel_steps
+from ..spec import axis_steps
+from ..tables import Phases, spec_of
+from ..tracing import constant
 from .base import Angles, Order
 
 FEW = 2**20  # elements of q up to which a launch costs more than to form cos and sin for every head
@@ -34,7 +36,7 @@ def is_better(q: Tensor, k: Tensor | None, angles: Angles) -> bool:
 def turned(x: Tensor, angles: Phases, order: Order) -> Tensor:
     """`reference.turned` by phases: ``x cos + exchanged(x) (-sin or sin)``, the same products and sums."""
     wide = torch.promote_types(x.dtype, torch.float32)
-    steps, sign = channel_steps(angles, x.device, wide)
+    steps, sign = _channel_steps(angles, x.device, wide)
     phase = phases(angles.positions, steps)
     phase, _ = order.line_up((phase, phase), per_head=False)
     cos, sin = cos_sin(phase.expand(x.shape), wide)
@@ -51,3 +53,22 @@ def _exchanged(x: Tensor, angles: Phases) -> Tensor:
     if angles.layout.interleaved:
         return torch.unflatten(x, -1, (-1, 2)).flip(-1).flatten(-2)
     return torch.unflatten(x, -1, (angles.layout.blocks, 2, -1)).flip(-2).flatten(-3)
+
+
+def _channel_steps(phases: Phases, device: torch.device, dtype: torch.dtype) -> tuple[list[Tensor], Tensor]:
+    """Of each axis ``[head_dim]`` steps, the same for both channels of a pair; and the signs of their sines."""
+    rows, signs = _channel_values(phases.spec.key, phases.seq_len)
+    return [torch.tensor(row, dtype=torch.int64, device=device) for row in rows], torch.tensor(
+        signs, dtype=dtype, device=device
+    )
+
+
+@constant
+def _channel_values(key: str, seq_len: int | None) -> tuple[list[list[int]], list[float]]:
+    """Of a layout whose pairs fill the head."""
+    spec = spec_of(key)
+    place = torch.tensor(spec.layout.channels(), device="cpu").argsort()  # first channels of all pairs, then second
+    sense = -1.0 if spec.reverse else 1.0
+    signs = torch.tensor([-sense] * spec.pairs + [sense] * spec.pairs, device="cpu")[place]
+    steps = torch.tensor(axis_steps(spec, seq_len), dtype=torch.int64, device="cpu")
+    return steps.repeat(1, 2)[:, place].tolist(), signs.tolist()
