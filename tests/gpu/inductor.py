@@ -17,7 +17,7 @@ from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.graph import GraphLowering
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
@@ -95,14 +95,9 @@ def compiled(case):
     call, size, back = calls(SPECS[spec])[name], int(tokens), case.endswith(" back")
     torch._dynamo.reset()
     with contextlib.nullcontext() if back else FakeTensorMode(), torch.device("cpu" if back else "cuda"):
-        q, k = (torch.empty(*map(int, batch or "1"), size, h, 128, dtype=torch.bfloat16) for h in (32, 8))
+        projected = (torch.empty(*map(int, batch or "1"), size, h, 128, dtype=torch.bfloat16) for h in (32, 8))
         weights = (torch.empty(128, dtype=torch.bfloat16) for _ in range(2))
-        given = (
-            q.transpose(1, 2),
-            k.transpose(1, 2),
-            *weights,
-            torch.empty(size, dtype=torch.int64),
-        )  # as projections are
+        given = *(x.transpose(1, 2) for x in projected), *weights, torch.empty(size, dtype=torch.int64)
         if back:
             compile_back(call, *given)
         else:
@@ -115,14 +110,8 @@ def compile_back(call, *given):
 
     def kept(graph, _):
         graphs.append(graph)
-        results = graph.graph.output_node().args[0]
-        empty = [
-            None
-            if x is None
-            else torch.empty_strided(x.meta["val"].shape, x.meta["val"].stride(), dtype=x.meta["val"].dtype)
-            for x in results
-        ]
-        return make_boxed_func(lambda *_: empty)
+        results = [None if node is None else like(node.meta["val"]) for node in graph.graph.output_node().args[0]]
+        return make_boxed_func(lambda *_: results)
 
     backend = aot_autograd(
         fw_compiler=kept, bw_compiler=kept, decompositions=select_decomp_table(),
@@ -131,18 +120,24 @@ def compile_back(call, *given):
     leaves = [x.requires_grad_() for x in given[:-1]]
     with mock.patch.object(triton_operator, "INTERPRETED", True):
         results = torch.compile(call, fullgraph=True, backend=backend)(*leaves, given[-1])
-        torch.autograd.grad(results, leaves, [torch.empty_like(y) for y in results], allow_unused=True)
-    _, back = graphs
-    cuda = torch.device("cuda", 0)
-    for node in back.graph.nodes:
-        node.meta["val"] = tree_map_only(
-            FakeTensor,
-            lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=cuda),
-            node.meta.get("val"),
-        )
-        node.kwargs = {word: cuda if word == "device" else value for word, value in node.kwargs.items()}
-    inputs = [node.meta["val"] for node in back.graph.find_nodes(op="placeholder")]
-    compile_fx_inner(back, inputs, is_backward=True)
+        torch.autograd.grad(results, leaves, [like(y) for y in results], allow_unused=True)
+    on_a_gpu(graphs[1])
+
+
+def on_a_gpu(graph):
+    """Compiled as if it had been traced there."""
+    cuda, inputs = torch.device("cuda", 0), graph.graph.find_nodes(op="placeholder")
+    with inputs[0].meta["val"].fake_mode:
+        for node in graph.graph.nodes:
+            node.meta["val"] = tree_map_only(torch.Tensor, lambda x: like(x, cuda), node.meta.get("val"))
+            if node.op == "get_attr":
+                setattr(graph, node.target, like(getattr(graph, node.target), cuda))
+            node.kwargs = {word: cuda if word == "device" else value for word, value in node.kwargs.items()}
+    compile_fx_inner(graph, [node.meta["val"] for node in inputs], is_backward=True)
+
+
+def like(x, device=None):
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=device)
 
 
 def main():

@@ -12,11 +12,12 @@ pytest.importorskip("triton", reason="triton is not installed; it is for Linux o
 BUFFER = re.compile(r"(buf\d+) = empty_strided_cuda\(\(([\d, ]+)\), \([\d, ]*\), torch\.(\w+)\)")
 CALL = re.compile(r"(triton_\w+)\.run\(([^)]*)\)")
 NODE = re.compile(r"= torch\.ops\.phasor\.(\w+)\.default\(")
-FAST = ["halves/turned/512", "halves/own_norm/64"]
+FAST = ["halves/turned/512", "halves/turned/512 back", "halves/own_norm/64"]
 SLOW = [
     "halves/turned/64", "halves/norm/512", "halves/norm/64", "halves/own_norm/512", "halves/own_norm/1/64",
     "halves/turned/32/2", "halves/plain/512", "halves/plain_own_norm/512", "halves/tables/64", "interleaved/turned/64",
-    "interleaved/own_norm/64",
+    "interleaved/own_norm/64", "halves/norm/512 back", "halves/tables/512 back", "halves/own_norm/512 back",
+    "halves/turned/64 back", "halves/plain/512 back", "halves/norm/64 back",
 ]  # fmt: skip
 
 
@@ -54,6 +55,39 @@ def slow():
 def test_many_tokens_are_one_launch_without_a_table(fast):
     code = fast["halves/turned/512"]
     assert (code.nodes, code.calls, code.buffers) == (["turn_qk"], [], [])
+
+
+def test_so_is_their_way_back(fast):
+    code = fast["halves/turned/512 back"]
+    assert (code.nodes, code.calls, code.buffers) == (["turn_qk"], [], [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, node", [("tables", "turn_qk"), ("norm", "norm_and_turn_qk_back")])
+def test_so_is_that_by_tables_and_of_a_norm_in_the_same_call(slow, name, node):
+    code = slow[f"halves/{name}/512 back"]
+    assert (code.nodes, code.calls, code.buffers) == ([node], [], [])
+
+
+@pytest.mark.slow
+def test_the_way_back_of_a_norm_of_its_own_is_three_launches_for_each_tensor_more(slow):
+    code = slow["halves/own_norm/512 back"]
+    assert (code.nodes, len(code.calls)) == (["turn_qk"], 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["halves/turned/64 back", "halves/plain/512 back"])
+def test_the_way_back_of_the_plain_expression_forms_tables_again(slow, case):
+    """In a launch of their own; q and k, which are not kept, are turned back in one launch each."""
+    code, tokens = slow[case], int(case.split("/")[2].split()[0])
+    assert not code.nodes and len(code.calls) == 3
+    assert sorted(code.buffers) == sorted([*code.results(tokens), *[(f"{tokens}, 64", "float32")] * 2])
+
+
+@pytest.mark.slow
+def test_the_way_back_of_few_tokens_and_a_norm_is_three_launches_for_each_tensor(slow):
+    code = slow["halves/norm/64 back"]
+    assert not code.nodes and len(code.calls) == 7
 
 
 def test_few_tokens_are_one_launch_for_q_and_one_for_k_with_their_norms_and_without_a_table(fast):
