@@ -30,7 +30,10 @@ def turns_about(name, rounding):
 
 @pytest.mark.parametrize("name, rounding", [turns_about(n, r) for n in LAYOUTS for r in ROUNDINGS])
 def test_it_is_the_plain_expression(name, rounding):
-    """In float32 to 1e-6 of the largest value; in float16 to a step of what is rounded between, and of the result."""
+    """In float32 to 1e-6 of the largest value; in float16 to a step of what is rounded between, and of the result.
+
+    The bits too, but where the order of a sum tips a rounding: of other roundings at most 95 of 100 values have them.
+    """
     spec = RotarySpec(head_dim=80 if name == "partial" else 64, **LAYOUTS[name])
     for dtype, steps in ((torch.float32, 1e-6), (torch.float16, 2 * 2.0**-10)):
         q, k = (torch.randn(2, 5, h, spec.head_dim, device=DEVICE).to(dtype).transpose(1, 2) for h in (3, 2))
@@ -42,6 +45,7 @@ def test_it_is_the_plain_expression(name, rounding):
         for a, b in zip(got, expected, strict=True):
             assert a.dtype == b.dtype and a.is_contiguous()
             assert (a.float() - b.float()).abs().max() <= steps * b.float().abs().max()
+            assert dtype == torch.float32 or (a == b).float().mean() >= 0.98
 
 
 def test_without_weights_and_without_keys():
