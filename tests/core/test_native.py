@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, kernels, rotate
 from phasor.axes import Axial, OneAxis, Sections
@@ -473,6 +474,30 @@ def test_gradients_of_compiled_half_precision():
         (got,) = torch.autograd.grad(compiled(x, rotation), x, up)
         (expected,) = torch.autograd.grad(apply_rotary(x, rotation, kernel="reference"), x, up)
         assert torch.equal(got, expected)
+
+
+@needs_native
+def test_compiled_transforms_of_half_precision_keep_the_plain_expression():
+    """The operator has no forward derivative and no batch rule: a tangent would be lost without a word."""
+    rotation, x = Rotation.at(RotarySpec(head_dim=64), torch.arange(300)), torch.randn(2, 1, 4, 300, 64).bfloat16()
+
+    def turn(y):
+        return apply_rotary(y, rotation)
+
+    def dual(y):
+        with forward_ad.dual_level():
+            return forward_ad.unpack_dual(turn(forward_ad.make_dual(y, y.flip(0)))).tangent
+
+    calls = {
+        "vmap": torch.func.vmap(turn),
+        "jvp": lambda y: torch.func.jvp(turn, (y,), (y.flip(0),))[1],
+        "grad": torch.func.grad(lambda y: turn(y).sum()),
+        "dual": dual,
+    }
+    for name, call in calls.items():
+        torch.compiler.reset()
+        got = torch.compile(call, fullgraph=True, backend="eager")(x)
+        assert torch.equal(got, call(x)), name
 
 
 def test_exported_programs_hold_the_plain_expression():

@@ -15,7 +15,7 @@ from ..layout import Layout
 from ..rotation import Rotation
 from ..tables import Phases, spec_of
 from ..tracing import constant
-from .base import ORDERS, PLAIN, Angles, Order, Pair, format_of, one_angle, result_dtype, tables_of
+from .base import ORDERS, Angles, Order, Pair, format_of, one_angle, result_dtype, tables_of
 from .inlined import FEW
 from .triton import INTERPRETED, MISSING, too_old, unsuited
 from .triton_turn import new
@@ -30,17 +30,9 @@ def why_not(q: Tensor, k: Tensor | None, angles: Angles) -> str:
     """Of tensors that a compiler traces, on a GPU."""
     if reason := MISSING or one_angle(angles) or unsuited(q, k, angles):
         return reason
-    if _transforms() or not all(type(x) in PLAIN for x in (q, k) if x is not None):
-        return "function transforms and tensor subclasses have no rule for an operator"
     if q.numel() <= FEW:
         return f"a compiler's own code is sooner done with up to {FEW:,} elements"
     return "" if q.is_cpu else _too_old(q.device)
-
-
-@constant
-def _transforms() -> bool:
-    """Whether vmap and its kind are at work where the compiler is."""
-    return torch._C._are_functorch_transforms_active()
 
 
 @constant
