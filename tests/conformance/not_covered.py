@@ -21,3 +21,9 @@ LEFT = {
     "lightglue": "its frequencies are trained",
     "vjepa2": "no rotation: cos and sin in the order of halves meet interleaved pairs",
 }
+
+# What `patch` leaves to the model's own function, though its code turns as the config says: none but these.
+OWN_TURNING = dict.fromkeys(
+    ("qwen2_5_omni", "qwen2_5_omni_dit", "qwen2_5_omni_token2wav"),
+    "its blocks bring the channels of the first head into halves before they call the function, which turns halves",
+)

@@ -14,8 +14,9 @@ pytest.importorskip("transformers")
 
 from conformance import tiny, walk
 from conformance.kept import kept, sliced
-from conformance.not_covered import LEFT, NOT_COVERED
+from conformance.not_covered import LEFT, NOT_COVERED, OWN_TURNING
 from phasor.integrations import patch, unpatch
+from phasor.integrations.reasons import UNLIKE
 
 from .sweep import EQUAL, NOT_BUILT, OWN_TABLES, Fate, fate_of
 
@@ -41,6 +42,7 @@ def test_a_few_types(model_type: str) -> None:
     fate = fate_of(model_type)
     assert fate.outcome in (EQUAL, OWN_TABLES), fate
     assert fate.unreached == [] and fate.inputs["usual"] == EQUAL
+    assert [why for why in fate.kept if why.endswith(UNLIKE)] == []
 
 
 def test_positions_in_a_buffer_that_took_the_dtype_of_the_model() -> None:
@@ -83,5 +85,7 @@ def test_fewer_than_20_types_are_not_covered() -> None:
     print("\n".join(f"not covered: {n}: {NOT_COVERED.get(n, '')} ({said})" for n, said in not_built.items()))
     print("\n".join(f"not covered, not reached: {n}: {', '.join(said)}" for n, said in not_reached.items()))
     print("\n".join(f"the model's own: {n}: {why}" for n, f in fates.items() for why in dict.fromkeys(f.kept)))
+    unlike = {name for name, fate in fates.items() if any(why.endswith(UNLIKE) for why in fate.kept)}
+    assert unlike == OWN_TURNING.keys()
     assert not_built.keys() <= NOT_COVERED.keys() and not_reached == {}
     assert len(not_built) < 20

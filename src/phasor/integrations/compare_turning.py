@@ -150,6 +150,8 @@ def arguments(
     formed = replace(tables, spec=tables.spec.replace(learned=False)).at(torch.zeros(1, dtype=formed_in), positions)
     cos, sin = formed if isinstance(formed, tuple) else (formed, formed)
     *batch, tokens, _ = cos.shape
+    if len(batch) > 1:  # of positions with one more axis than such a module is given
+        return
     values: dict[str, Any] = {
         "cos": cos,
         "sin": sin,

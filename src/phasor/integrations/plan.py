@@ -82,7 +82,7 @@ class Plan:
         reason = reason or taken(caller.module, caller.methods)
         turnings, rows = [], []
         for name, function in caller.functions.items():
-            known = tuple(dict.fromkeys(t for path in near for t in self.tables[path]))
+            known = self.given(near, own)
             tables = known or implied(function, specs)
             row = Row(caller.path, name, reason=reason or not_comparable(function, tables))
             if row.replaced:
@@ -108,7 +108,7 @@ class Plan:
         for path, module in self.model.named_modules():
             if isinstance(turning := self.recipes.get(module), TurningModule):
                 near = nearest(path, list(self.tables))
-                tables = tuple(dict.fromkeys(t for p in near for t in self.tables[p]))
+                tables = self.given(near, own_specs(module, self.reading(module, near)[0]))
                 fusion = try_fusing(module, turning, tables, self.dtypes)
                 if fusion is not None:
                     self._fuse(path, module, turning, fusion)
@@ -125,6 +125,12 @@ class Plan:
                 self.recipes[getattr(module, name)] = LeftNorm()
         last = max(i for i, other in enumerate(self.rows) if other.path == path)
         self.rows.insert(last + 1, row)
+
+    def given(self, near: Sequence[str], own: Sequence[RotarySpec | None]) -> tuple[Tables, ...]:
+        """The tables that a layer may be given: of the modules near it those of its own specs, all if none is."""
+        known = tuple(dict.fromkeys(t for path in near for t in self.tables[path]))
+        forward = {spec.replace(reverse=False) for spec in own if spec is not None}
+        return tuple(t for t in known if t.spec in forward) or known
 
     def _compared(self, function: Callable, tables: tuple[Tables, ...], specs: Sequence[RotarySpec]) -> Found:
         """`compare_turning`, once for all layers that are alike."""

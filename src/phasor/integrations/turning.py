@@ -105,6 +105,7 @@ class Turning:
             more = {name: tuple(t.clone() for t in tables) for name, tables in more.items()}
         if self.widened:
             cos, sin = cos.float(), sin.float()
+            more = {name: tuple(t.float() for t in tables) for name, tables in more.items()}
         layout = whole if width == whole.head_dim else replace(whole, head_dim=width)  # heads may be cut before
         sin = -sin if self.backwards else sin
         return Rotation(cos=cos, sin=sin, layout=layout, promoted=promoted, **more)
