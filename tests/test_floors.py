@@ -17,7 +17,7 @@ FLOORS = {
     unit: floor
     for floor, units in enumerate(
         [
-            "interrupt lock checks errors names processes tracing phase stacked layout forms frequencies "
+            "interrupt lock checks errors names processes quiet tracing phase stacked layout forms frequencies "
             "schemes apps/__init__",
             "scaling axes temperature",
             "spec",
