@@ -18,7 +18,7 @@ FLOORS = {
     for floor, units in enumerate(
         [
             "interrupt lock checks errors names processes quiet tracing phase stacked layout forms frequencies "
-            "schemes apps/__init__",
+            "schemes whole_files apps/__init__",
             "scaling axes temperature",
             "spec",
             "tables planes rotation positions weights",
