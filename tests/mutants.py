@@ -257,6 +257,9 @@ MUTANTS = [
     # runs
     Mutant("runs: a key may be missing", "apps/runs/files.py", "elif key == word:", "elif False:", "tests/runs/test_tensors.py -k exactly_the_keys"),
     Mutant("runs: a bit may change", "apps/runs/tensors.py", "if digest(tensors, sealed", "if 0 and digest(tensors, sealed", "tests/runs/test_tensors.py -k no_bit"),
+    Mutant("runs: a name before the data is on the disk", "whole_files.py", "os.fsync(file.fileno())", "pass", "tests/runs/test_whole_files.py"),
+    Mutant("runs: two processes share a file to be", "whole_files.py", "{path.name}.{os.getpid()}", "{path.name}.0", "tests/runs/test_whole_files.py"),
+    Mutant("runs: Ctrl-C leaves half a file", "whole_files.py", "except BaseException as error:", "except Exception as error:", "tests/runs/test_whole_files.py"),
     Mutant("runs: a lock on what is deleted", "lock.py", "if not _is(file.fileno(), path):", "if False:", "tests/runs/test_lock.py"),
     Mutant("runs: no lock", "lock.py", "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass", "tests/runs/test_lock.py"),
     # lab

@@ -56,6 +56,14 @@ def test_a_finished_run_is_left_as_it_is(config, text, tmp_path):
     assert before.keys() == {CHECKPOINT, METRICS, "run.json"}
 
 
+def test_what_killed_runs_left_goes(config, text, tmp_path):
+    names = {CHECKPOINT, METRICS, "run.json"}
+    for name in names:
+        (tmp_path / f"{name}.7.partial").touch()
+    train(config, tmp_path, text)
+    assert {path.name for path in tmp_path.iterdir()} == names
+
+
 @pytest.mark.parametrize(
     "damage", [lambda lines: lines[:-1], lambda lines: [*lines[:3], b"{}\n", *lines[4:]], lambda _: []]
 )
