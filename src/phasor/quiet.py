@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No bars and nothing in the log of transformers, and both as they were afterwards. What is wrong is raised.
+    """No bars and nothing in the log of transformers, and afterwards both as before. What is wrong is raised.
 
     Python's warnings pass: each may be about a call of ours, and ``-W`` rules them.
     """
