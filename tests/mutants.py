@@ -147,7 +147,7 @@ MUTANTS = [
     Mutant("rotation: learned axes alike", "tables.py", "inv_freq[..., a, :]", "inv_freq[..., 0, :]", "test_axes"),
     Mutant("rotation: slice by one", "planes.py", "table[..., start:stop, :]", "table[..., start + 1 : stop + 1, :]", "test_apply"),
     # factors that few models use
-    Mutant("layout: blocks lost in split", "layout.py", "x.unflatten(-1, (self.blocks, 2, -1)).unbind(-2)", "x.unflatten(-1, (1, 2, -1)).unbind(-2)", "test_factors"),
+    Mutant("layout: blocks lost in split", "layout.py", "torch.unflatten(x, -1, (self.blocks, 2, -1)).unbind(-2)", "torch.unflatten(x, -1, (1, 2, -1)).unbind(-2)", "test_factors"),
     Mutant("layout: blocks joined as halves", "layout.py", "        if self.blocks > 1:\n            return torch.cat", "        if self.blocks < 1:\n            return torch.cat", "test_factors"),
     Mutant("frequencies: odd width rounded down", "frequencies.py", "count = (dim + 1) // 2 if", "count = dim // 2 if", "test_models"),
     Mutant("spec: exponent_dim ignored", "spec.py", "2 * n if spec.exponent_dim is None else spec.exponent_dim", "2 * n", "test_factors"),
