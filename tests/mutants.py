@@ -147,7 +147,7 @@ MUTANTS = [
     Mutant("rotation: learned axes alike", "tables.py", "inv_freq[..., a, :]", "inv_freq[..., 0, :]", "test_axes"),
     Mutant("rotation: slice by one", "planes.py", "table[..., start:stop, :]", "table[..., start + 1 : stop + 1, :]", "test_apply"),
     # factors that few models use
-    Mutant("layout: blocks lost in split", "layout.py", "x.unflatten(-1, (self.blocks, 2, -1)).unbind(-2)", "x.unflatten(-1, (1, 2, -1)).unbind(-2)", "test_factors"),
+    Mutant("layout: blocks lost in split", "layout.py", "torch.unflatten(x, -1, (self.blocks, 2, -1)).unbind(-2)", "torch.unflatten(x, -1, (1, 2, -1)).unbind(-2)", "test_factors"),
     Mutant("layout: blocks joined as halves", "layout.py", "        if self.blocks > 1:\n            return torch.cat", "        if self.blocks < 1:\n            return torch.cat", "test_factors"),
     Mutant("frequencies: odd width rounded down", "frequencies.py", "count = (dim + 1) // 2 if", "count = dim // 2 if", "test_models"),
     Mutant("spec: exponent_dim ignored", "spec.py", "2 * n if spec.exponent_dim is None else spec.exponent_dim", "2 * n", "test_factors"),
@@ -257,6 +257,9 @@ MUTANTS = [
     # runs
     Mutant("runs: a key may be missing", "apps/runs/files.py", "elif key == word:", "elif False:", "tests/runs/test_tensors.py -k exactly_the_keys"),
     Mutant("runs: a bit may change", "apps/runs/tensors.py", "if digest(tensors, sealed", "if 0 and digest(tensors, sealed", "tests/runs/test_tensors.py -k no_bit"),
+    Mutant("runs: a name before the data is on the disk", "whole_files.py", "os.fsync(file.fileno())", "pass", "tests/runs/test_whole_files.py"),
+    Mutant("runs: two processes share a file to be", "whole_files.py", "{path.name}.{os.getpid()}", "{path.name}.0", "tests/runs/test_whole_files.py"),
+    Mutant("runs: Ctrl-C leaves half a file", "whole_files.py", "except BaseException as error:", "except Exception as error:", "tests/runs/test_whole_files.py"),
     Mutant("runs: a lock on what is deleted", "lock.py", "if not _is(file.fileno(), path):", "if False:", "tests/runs/test_lock.py"),
     Mutant("runs: no lock", "lock.py", "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass", "tests/runs/test_lock.py"),
     # lab

@@ -17,8 +17,8 @@ FLOORS = {
     unit: floor
     for floor, units in enumerate(
         [
-            "interrupt lock checks errors names processes tracing phase stacked layout forms frequencies "
-            "schemes apps/__init__",
+            "interrupt lock checks errors names processes quiet tracing phase stacked layout forms frequencies "
+            "schemes whole_files apps/__init__",
             "scaling axes temperature",
             "spec",
             "tables planes rotation positions weights",

@@ -15,7 +15,7 @@ from typing import Any
 
 from phasor.checkpoints import convert, convert_in_place
 
-RENAMES = "rename", "unlink"
+RENAMES = "rename", "replace", "unlink"
 CALLS = *RENAMES, "fsync", "write", "copy_file_range"
 
 

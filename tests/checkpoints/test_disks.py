@@ -177,11 +177,13 @@ def test_a_folder_that_its_owner_takes_away_meanwhile_is_made_again(tmp_path, mo
 
 
 def test_a_small_file_that_does_not_fit_leaves_what_was_there(disk):
-    from phasor.checkpoints.disk import write_file
+    from phasor.whole_files import write_whole
 
-    write_file(disk / "page.html", b"before")
-    with pytest.raises(OSError, match=r"cannot write \(No space left on device\); nothing is changed: '.*page.html'"):
-        write_file(disk / "page.html", bytes(2**20))
+    write_whole(disk / "page.html", b"before")
+    with pytest.raises(
+        OSError, match=r"cannot write \(No space left on device\); what was .* untouched: '.*page.html'"
+    ):
+        write_whole(disk / "page.html", bytes(2**20))
     assert contents(disk) == {"page.html": b"before"}
 
 

@@ -77,8 +77,8 @@ def logits_following(found):
 
 def test_in_place_compares_logits_too(source, tmp_path, phasor):
     folder = synthetic.copy(source, tmp_path / "model")
-    code, out, _ = phasor("convert", folder, "--in-place", "--to", "interleaved", "--token-ids", "1,2,3")
-    assert code == 0 and "logits equal" in out and "proved   scores of 2 attentions" in out
+    code, out, err = phasor("convert", folder, "--in-place", "--to", "interleaved", "--token-ids", "1,2,3")
+    assert (code, err) == (0, "") and "logits equal" in out and "proved   scores of 2 attentions" in out
     assert strict(folder / "phasor-proof.json")["logits"]["not_finite"] == 3
     convert(source, tmp_path / "out", to="interleaved")
     assert contents(folder) == contents(tmp_path / "out")

@@ -99,6 +99,16 @@ def test_a_config_that_is_not_understood(changes, says, edited, phasor):
     assert says in _refused(phasor, edited(changes))
 
 
+def test_torch_does_not_warn_of_a_size_that_the_doctor_judges(edited):
+    """Here a warning is an error: "Initializing zero-element tensors is a no-op"."""
+    from phasor.doctor.loading import built, load
+
+    config = edited({"intermediate_size": 0}) / "config.json"
+    assert built(json.loads(config.read_text())).config.intermediate_size == 0
+    with pytest.raises(ValueError, match="its weights have other sizes than its config says"):
+        load(config.parent)
+
+
 @pytest.mark.parametrize("key", ["num_hidden_layers", "hidden_size", "vocab_size", "num_experts"])
 def test_sizes_are_bounded_without_weights_too(key, edited, phasor):
     err = _refused(phasor, edited({key: HUGE}) / "config.json")

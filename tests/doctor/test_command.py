@@ -200,9 +200,11 @@ def test_a_page_that_does_not_fit_leaves_nothing(folder, phasor, tmp_path, monke
         raise OSError(28, "No space left on device")
 
     (tmp_path / "page.html").write_text("before")
-    monkeypatch.setattr("phasor.checkpoints.disk.os.fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     code, out, err = phasor("doctor", folder / "config.json", "--html", tmp_path / "page.html")
-    assert code == 2 and out == "" and "cannot write (No space left on device); nothing is changed" in err
+    assert (
+        code == 2 and out == "" and "cannot write (No space left on device); what was there before is untouched" in err
+    )
     assert err.count("\n") == 1 and [p.read_text() for p in tmp_path.iterdir()] == ["before"]
 
 

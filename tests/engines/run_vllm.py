@@ -1,7 +1,7 @@
 """Run vLLM's own code, from its wheel, on the configs of `cases`: config, flags, length, rotation of the layers.
 
     pip download --no-deps vllm==0.33.0 && unzip vllm-*.whl 'vllm/*.py' -d FOLDER
-    python -m tests.engines.run_vllm FOLDER
+    PYTHONPATH=tests python -m engines.run_vllm FOLDER
 
 Needs torch and transformers; what else vLLM imports is replaced by empty modules (msgspec and openai must be there).
 What runs is vLLM's: reading and overriding the config, the longest length, and the layers' constructors up to the call
@@ -20,8 +20,9 @@ from unittest.mock import MagicMock
 
 import torch
 import transformers
-from tests.conformance.theirs import modules_for
 from torch import nn
+
+from conformance.theirs import modules_for
 
 from .absent import Absent
 from .cases import YARN, configs, layer, save

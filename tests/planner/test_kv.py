@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.conformance.tiny import tiny_model
-from tests.engines.cases import RESULTS, configs
 
+from conformance.tiny import tiny_model
+from engines.cases import RESULTS, configs
 from phasor.engines import ENGINES, look
 from phasor.planner import memory
 from phasor.planner.kv import stores

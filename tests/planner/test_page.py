@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.engines.cases import configs
 
+from engines.cases import configs
 from phasor import plan
 from phasor.engines import read_as
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.cases import YARN, configs
 
+from engines.cases import YARN, configs
 from phasor.engines import ENGINES, read_as
 from phasor.planner import draft_traps, file_traps, loaded_traps, runtime_traps, traps
 
@@ -93,7 +93,7 @@ def test_there_are_thirty_clean_configs() -> None:
 
 def test_a_config_changed_after_loading() -> None:
     pytest.importorskip("transformers")
-    from tests.conformance.tiny import tiny_model
+    from conformance.tiny import tiny_model
 
     model = tiny_model("qwen3")
     assert loaded_traps(model) == []

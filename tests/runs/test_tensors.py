@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from phasor.apps.runs import checkpoint
-from phasor.apps.runs.files import conform, read_json, remove_partial, write_atomically, write_json
+from phasor.apps.runs.files import conform, read_json, write_json
 from phasor.apps.runs.tensors import check_like, fill, read_tensors, tensors_of, write_tensors
 
 TENSORS = {"b": torch.arange(3.0), "a": torch.tensor(7, dtype=torch.int64), "c": torch.empty(0, dtype=torch.bfloat16)}
@@ -124,24 +124,3 @@ def test_json_that_is_not_as_it_was_written_is_named(tmp_path):
             read_json(path, {"a": [int]})
     assert conform(1, (int, str)) == 1
     assert json.loads("1") == 1
-
-
-def test_two_processes_do_not_share_a_file_to_be(tmp_path, monkeypatch):
-    monkeypatch.setattr("os.getpid", lambda: 77)
-    seen = []
-    monkeypatch.setattr("os.replace", lambda a, b: seen.append(a.name))
-    write_atomically(tmp_path / "x", b"")
-    assert seen == ["x.77.partial"]
-    (tmp_path / "xy.5.partial").touch()
-    remove_partial(tmp_path, "x")
-    assert [p.name for p in tmp_path.iterdir()] == ["xy.5.partial"]
-
-
-def test_a_write_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch):
-    def stopped(fd):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("os.fsync", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(tmp_path / "x", b"1")
-    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""What is on the disk: syncs, small files that are whole or absent, room."""
+"""What is on the disk: large files synced, and room."""
 
 import errno
 import os
@@ -34,30 +34,6 @@ def _settle(fd: int, path: Path | None) -> None:
         os.close(fd)
     if path is not None:
         os.rename(f"{path}.partial", path)
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """A small file that is there as a whole or not at all; ``OSError`` leaves what was there before."""
-    partial = Path(f"{path}.partial")
-    try:
-        with open(partial, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise OSError(error.errno, f"cannot write ({error.strerror}); nothing is changed", str(path)) from error
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """The names in a folder are on the disk."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def check_room(folder: Path, needed: int) -> None:

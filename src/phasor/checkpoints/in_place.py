@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ..lock import alone
-from .disk import check_room, sync_folder, write_file
+from ..whole_files import remove_partial, sync_folder, write_whole
+from .disk import check_room
 from .following import following
 from .formats.safetensors_file import read_header
 from .formats.transformers import CONFIG, mark_file
@@ -89,6 +90,7 @@ def _keep(plan: Plan, to: str, tell: Tell) -> None:
 def _finish(folder: Path, proof: bool, token_ids: list[int] | None, tell: Tell) -> dict[str, Any]:
     """All that is left to do once the journal is whole; may be called again and again."""
     about, changes = read_journal(folder)
+    remove_partial(folder, MARK, PROOF, CONFIG)
     if not (folder / ASIDE).exists():
         os.rename(folder / CONFIG, folder / ASIDE)
         sync_folder(folder)
@@ -101,15 +103,15 @@ def _finish(folder: Path, proof: bool, token_ids: list[int] | None, tell: Tell) 
         (folder / JOURNAL).unlink()
         raise
     if about["mark"]:
-        write_file(folder / MARK, mark_file(about["mark"]))
+        write_whole(folder / MARK, mark_file(about["mark"]))
     else:
         (folder / MARK).unlink(missing_ok=True)
     report = {"in_place": True, "layouts": about["layouts"], "moved": sorted(changes), **proved}
     if proof:
-        write_file(folder / PROOF, as_json(report))
+        write_whole(folder / PROOF, as_json(report))
     else:  # one of an earlier conversion would be of other weights
         (folder / PROOF).unlink(missing_ok=True)
-    write_file(folder / CONFIG, about["config"].encode())
+    write_whole(folder / CONFIG, about["config"].encode())
     (folder / ASIDE).unlink(missing_ok=True)
     (folder / JOURNAL).unlink()
     sync_folder(folder)

@@ -1,14 +1,14 @@
 """The logits of both sides, in the model that transformers builds from the config, on given tokens."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..errors import first_line
+from ..quiet import quiet
 from .following import Following
 from .permutation import PAIRS, in_words, order_of, reorder
 from .smooth import SURE
@@ -62,7 +62,7 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
     """The model with these tensors; ``ValueError`` if they are not all."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    with _quietly():
+    with quiet():
         made = AutoConfig.for_model(**config)
         with torch.device("meta"):
             kind = type(AutoModelForCausalLM.from_config(made, trust_remote_code=False))
@@ -77,22 +77,6 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
     if missing := sorted(report["missing_keys"]):  # it would make them up
         raise ValueError(f"{missing[0]} is missing")
     return model.eval()
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """No bars and no advice of transformers, which come with every model that is built; errors are raised."""
-    from transformers.utils import logging
-
-    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if shown:
-            logging.enable_progress_bar()
 
 
 def losses_of(source: Source, found: Following, text: str) -> dict[str, Any]:

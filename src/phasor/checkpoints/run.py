@@ -9,7 +9,8 @@ import torch
 
 from ..lock import alone
 from ..processes import Group, process_group
-from .disk import check_room, write_file
+from ..whole_files import remove_partial, write_whole
+from .disk import check_room
 from .opening import read_json
 from .output import as_json
 from .permutation import WORDS
@@ -94,8 +95,9 @@ def _ended(plan: Plan, staging: Staging, proof: bool, token_ids: list[int] | Non
     except ValueError:  # what is wrong must not be taken up by the next run
         staging.clear()
         raise
+    remove_partial(staging.files, PROOF)  # all that is there becomes the target
     if report:
-        write_file(staging.files / PROOF, as_json(report))
+        write_whole(staging.files / PROOF, as_json(report))
     staging.commit()
     return report
 

@@ -11,7 +11,8 @@ import shutil
 from pathlib import Path
 
 from ..lock import LOCK
-from .disk import settle, sync_folder, write_file
+from ..whole_files import remove_partial, sync_folder, write_whole
+from .disk import settle
 from .opening import read_json
 from .output import Output
 from .stream import Tell, write_segment
@@ -43,7 +44,8 @@ class Staging:
 
         Raises ``ValueError`` for a folder of this name that no conversion made.
         """
-        if {entry.name for entry in self.folder.iterdir()} - {JOURNAL, FILES, OLD, LOCK, f"{JOURNAL}.partial"}:
+        remove_partial(self.folder, JOURNAL)
+        if {entry.name for entry in self.folder.iterdir()} - {JOURNAL, FILES, OLD, LOCK}:
             raise ValueError(f"{self.folder}: is in the way, and not what a conversion left; move it elsewhere")
         if self.old.exists() and not self.target.exists():  # killed between the two renames
             os.rename(self.old, self.target)
@@ -58,7 +60,7 @@ class Staging:
         if self.files.exists():
             shutil.rmtree(self.files)
         self.files.mkdir()
-        write_file(journal, json.dumps({"plan": fingerprint, "target": str(self.target)}).encode())
+        write_whole(journal, json.dumps({"plan": fingerprint, "target": str(self.target)}).encode())
         return False
 
     def missing(self, outputs: tuple[Output, ...]) -> list[Output]:

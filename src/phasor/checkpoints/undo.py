@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .disk import settle, sync_folder
+from ..whole_files import sync_folder
+from .disk import settle
 from .following import Move
 from .opening import opened, parse_json, read_at
 from .output import Reordered

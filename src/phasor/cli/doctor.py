@@ -48,10 +48,10 @@ def doctor(
 
     made = visit(Path(path), text=text, repair=repair, meta=meta)
     if html is not None:
-        from ..checkpoints.disk import write_file
         from ..doctor.html import html_page
+        from ..whole_files import write_whole
 
-        write_file(html, html_page(made.found, made.curves, made.more).encode())
+        write_whole(html, html_page(made.found, made.curves, made.more).encode())
     print(json.dumps(made.to_dict(), indent=2)) if as_json else show(str(made))
     if made.exit_code:
         raise typer.Exit(made.exit_code)

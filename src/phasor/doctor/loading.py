@@ -1,12 +1,9 @@
 """A folder with a config and weights, loaded with transformers; or its config alone, on the meta device."""
 
-import contextlib
 import copy
 import importlib
-import logging
 import re
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import torch
 from torch import nn
 
 from ..checkpoints.opening import plain_name, read_json
+from ..quiet import quiet
 from .memory import check_memory
 
 OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
@@ -34,7 +32,7 @@ def load(path: Path, *, meta: bool = False) -> nn.Module:
     files = weights_of(folder)
     model = built(data)
     check_memory(folder, model, sum(p.stat().st_size for p in files))
-    with _quiet():
+    with quiet(), warnings.catch_warnings(action="ignore"):
         return _loaded(folder, type(model))
 
 
@@ -77,7 +75,7 @@ def file_of(path: Path) -> tuple[Path, Path]:
 
 def built(data: dict[str, Any]) -> nn.Module:
     """The model of a config, without weights, on the meta device; ``ValueError`` if transformers has none."""
-    with _quiet(), torch.device("meta"):
+    with quiet(), warnings.catch_warnings(action="ignore"), torch.device("meta"):  # torch, of damaged sizes
         config = _read(data)
         cls = _class_of(config)
         try:
@@ -134,26 +132,6 @@ def _loaded(folder: Path, cls: Any) -> nn.Module:
         raise ValueError(f"{folder}: weights are missing: {len(missing)} tensors, the first {missing[0]}")
     loaded: nn.Module = model.eval()
     return loaded
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without transformers' own words and bars."""
-    logger = logging.getLogger("transformers")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    from transformers.utils import logging as theirs
-
-    shown = theirs.is_progress_bar_enabled()
-    theirs.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
-        if shown:
-            theirs.enable_progress_bar()
 
 
 def _why(error: Exception, data: dict[str, Any]) -> str:

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from ...models.llama import LLAMA
-from ..runs.files import write_atomically, write_json
+from ...whole_files import write_whole
+from ..runs.files import write_json
 from .model import VOCAB, Decoder
 
 
@@ -26,7 +27,7 @@ def export(model: Decoder, folder: str | Path) -> Path:
         for name, tensor in model.state_dict().items()
         if not (model.config.tied and name.startswith("lm_head"))
     }
-    write_atomically(folder / "model.safetensors", save(tensors, metadata={"format": "pt"}))
+    write_whole(folder / "model.safetensors", save(tensors, metadata={"format": "pt"}))
     write_json(folder / "config.json", llama_config(model))
     return folder
 

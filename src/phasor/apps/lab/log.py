@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from ..runs.files import write_atomically
+from ...whole_files import write_whole
 
 
 class Log:
@@ -34,7 +34,7 @@ class Log:
             ) from None
         self._file = None
         if writes:
-            write_atomically(path, b"".join(lines))
+            write_whole(path, b"".join(lines))
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
 
     @property

@@ -8,7 +8,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ..runs.files import write_atomically, write_json
+from ...whole_files import write_whole
+from ..runs.files import write_json
 from . import paired, results
 from .figures import curves, intervals, png
 
@@ -43,9 +44,9 @@ def report(folders: Sequence[str | Path], out: str | Path) -> dict[str, Any]:
     data = _numbers(runs)
     figures = {name: png(figure) for name, figure in _figures(data).items()}
     for name, image in figures.items():
-        write_atomically(out / f"{name}.png", image)
+        write_whole(out / f"{name}.png", image)
     write_json(out / "report.json", data)
-    write_atomically(out / "report.html", _page(data, figures).encode())
+    write_whole(out / "report.html", _page(data, figures).encode())
     return data
 
 

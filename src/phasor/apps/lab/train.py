@@ -14,8 +14,9 @@ from torch import Tensor
 from ...checks import whole
 from ...lock import alone
 from ...processes import Group, process_group
+from ...whole_files import remove_partial
 from ..runs import checkpoint
-from ..runs.files import remove_partial, write_json
+from ..runs.files import write_json
 from ..runs.progress import Progress
 from ..runs.tensors import filled
 from .data import Text

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..runs.files import conform, read_json, write_atomically
+from ...whole_files import write_whole
+from ..runs.files import conform, read_json
 from ..runs.tensors import filled, read_tensors, tensors_of, write_tensors
 from .batches import Batch
 from .config import HEADS, ModelConfig, TrainConfig
@@ -68,7 +69,7 @@ def save(folder: Path, model: SpanModel, tokenizer: Any, about: dict[str, Any]) 
     if model.config.encoder == "pretrained":
         files[f"{ENCODER}/{CONFIG}"] = model.encoder.model.config.to_json_string().encode()  # type: ignore[union-attr, operator]
     for name, data in files.items():
-        write_atomically(folder / name, data)
+        write_whole(folder / name, data)
     sealed = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     write_tensors(folder / WEIGHTS, tensors_of(model), {"files": sealed})
 

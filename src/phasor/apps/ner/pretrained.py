@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ...quiet import quiet
 from ..runs.files import shown
 from ..runs.limits import MOST_WEIGHTS, at_most
 
@@ -80,7 +81,7 @@ def load_pretrained(folder: Path) -> Any:
     from transformers import AutoModel
 
     settings = settings_of(folder)
-    with _quiet(), reading(folder):
+    with quiet(), reading(folder):
         model, report = AutoModel.from_pretrained(
             folder, config=settings, local_files_only=True, trust_remote_code=False, dtype=torch.float32,
             output_loading_info=True,
@@ -91,19 +92,3 @@ def load_pretrained(folder: Path) -> Any:
             f"got {str(folder)!r} without {len(missing)} of them, {missing[0]} first"
         )
     return model
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No bar of transformers for each file, and no table of weights that a span model has no use for."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()

@@ -12,15 +12,15 @@ import torch
 
 from ...checks import whole
 from ...lock import alone
+from ...whole_files import remove_partial, write_whole
 from ..runs import checkpoint
-from ..runs.files import remove_partial, write_atomically
 from ..runs.progress import Progress
 from .batches import shuffled
 from .config import TrainConfig
 from .data import Example
 from .data.align import align
 from .metrics import Score, evaluate
-from .model import CONFIG, TOKENIZER, WEIGHTS, SpanModel, save
+from .model import CONFIG, ENCODER, TOKENIZER, WEIGHTS, SpanModel, save
 from .predict import predict_windows
 from .session import Session
 
@@ -83,7 +83,7 @@ def train(
         torch.random.fork_rng(devices=[]),
     ):
         session.resume(folder / CHECKPOINT, run)
-        remove_partial(folder, CHECKPOINT, LOG, CONFIG, TOKENIZER, WEIGHTS)
+        remove_partial(folder, CHECKPOINT, LOG, CONFIG, TOKENIZER, WEIGHTS, f"{ENCODER}/{CONFIG}")
         with Progress("training", session.step, session.steps, progress) as bar:
             while not session.finished:
                 started = time.perf_counter()
@@ -123,7 +123,7 @@ def line(entry: dict[str, Any], epochs: int) -> str:
 
 
 def write_log(path: Path, history: Sequence[dict[str, Any]]) -> None:
-    write_atomically(path, "".join(json.dumps(entry) + "\n" for entry in history).encode())
+    write_whole(path, "".join(json.dumps(entry) + "\n" for entry in history).encode())
 
 
 def digest(examples: Sequence[Example]) -> str:

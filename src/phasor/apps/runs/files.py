@@ -1,50 +1,14 @@
-"""Files that are whole or absent, whenever the process or the machine stops."""
+"""JSON that is whole or absent, and like what was written, or refused."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-PARTIAL = ".partial"
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """``path`` holds either what it held before or all of ``data``, whenever the process or the machine stops.
-
-    Raises ``OSError`` (disk full, no permission) and leaves ``path`` as it was.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}{PARTIAL}")  # two processes do not share one
-    try:
-        with open(partial, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException as error:
-        partial.unlink(missing_ok=True)
-        if not isinstance(error, OSError):
-            raise
-        raise OSError(
-            error.errno, f"cannot write ({error.strerror}); what was there before is untouched", str(path)
-        ) from error
-    if hasattr(os, "O_DIRECTORY"):  # the rename itself must reach the disk too
-        folder = os.open(path.parent, os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def remove_partial(folder: Path, *names: str) -> None:
-    """Delete what killed processes left of these files: for the one process that may write them."""
-    for name in names:
-        for path in folder.glob(f"{name}.*{PARTIAL}"):
-            path.unlink(missing_ok=True)
+from ...whole_files import write_whole
 
 
 def write_json(path: Path, data: Any) -> None:
-    write_atomically(path, (json.dumps(data, indent=1) + "\n").encode())
+    write_whole(path, (json.dumps(data, indent=1) + "\n").encode())
 
 
 def read_json(path: Path, pattern: Any = object) -> Any:

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from .files import conform, parsed, shown, write_atomically
+from ...whole_files import write_whole
+from .files import conform, parsed, shown
 
 M = TypeVar("M", bound=nn.Module)
 KEY = "phasor"  # the only one of the metadata: of several, safetensors would write any first
@@ -22,7 +23,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Any) -> None
 
     own = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(about)
-    write_atomically(path, save(own, metadata={KEY: json.dumps({"sha256": digest(own, text), "about": text})}))
+    write_whole(path, save(own, metadata={KEY: json.dumps({"sha256": digest(own, text), "about": text})}))
 
 
 def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor], Any]:

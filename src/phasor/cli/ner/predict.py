@@ -23,7 +23,7 @@ def predict_texts(
     from ...apps.ner import load, predict
     from ...apps.ner.data.lines import split_lines
     from ...apps.ner.view import page, terminal
-    from ...apps.runs.files import write_atomically
+    from ...whole_files import write_whole
 
     if html is not None and html.is_dir():
         raise ValueError(f"--html must be a file, got the folder {str(html)!r}; name a file in it")
@@ -34,7 +34,7 @@ def predict_texts(
     labels = saved.model.config.labels
     found = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
     if html is not None:
-        write_atomically(html, page(texts, found, labels).encode())
+        write_whole(html, page(texts, found, labels).encode())
         print(html)
         return
     if view:

@@ -9,10 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...checkpoints.disk import check_room, sync_folder
+from ...checkpoints.disk import check_room
 from ...checkpoints.formats.safetensors_file import File, write_header
 from ...checkpoints.output import Output, Range, Segment, merged, whole_file
 from ...checkpoints.stream import write_segment
+from ...whole_files import sync_folder
 from .examine import Examined
 from .weights import headers
 
