@@ -50,7 +50,9 @@ class Planes:
         """``[c c]`` and ``[-s s]``, by which rows of two halves are multiplied; kept while cos and sin stay."""
         if capturing(self.cos.device):  # a graph forms them again, from what cos and sin will be then
             return self._rows()
-        versions = None if self.cos.is_inference() else (self.cos._version, self.sin._version)
+        if self.cos.is_inference() or self.sin.is_inference():  # which do not count what is written to them
+            return self._rows()
+        versions = self.cos._version, self.sin._version
         kept = self.__dict__.get("_kept")
         if kept is None or kept[0] != versions:
             kept = self.__dict__["_kept"] = (versions, self._rows())
@@ -58,6 +60,10 @@ class Planes:
 
     def _rows(self) -> tuple[Tensor, Tensor]:
         return torch.cat((self.cos, self.cos), -1), torch.cat((-self.sin, self.sin), -1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the rows that are kept: the tables of a copy count their versions anew."""
+        return {name: value for name, value in self.__dict__.items() if name != "_kept"}
 
     def about(self) -> tuple[tuple[str, Any], ...]:
         """All fields but the tensors, by name: hashable."""

@@ -1,5 +1,7 @@
 """out= and in place: what is written, and what is refused."""
 
+import copy
+
 import pytest
 import torch
 
@@ -204,6 +206,35 @@ def test_tables_that_are_filled_again_turn_by_their_new_values():
     filled.cos.copy_(other.cos)
     filled.sin.copy_(other.sin)
     assert torch.equal(apply_rotary(x, filled), apply_rotary(x, other))
+
+
+def test_tables_of_inference_mode_that_are_filled_again():
+    """They do not count what is written to them."""
+    spec, x = RotarySpec(head_dim=8), torch.randn(1, 2, 1, 8)
+    with torch.inference_mode():
+        filled, other = (Rotation.at(spec, torch.tensor([p])) for p in (3, 11))
+        mixed = Rotation.at(spec, torch.tensor([3])).replace(sin=filled.sin)
+        for rotation in (filled, mixed):
+            apply_rotary(x, rotation)
+        filled.cos.copy_(other.cos)
+        filled.sin.copy_(other.sin)
+        mixed.cos.copy_(other.cos)
+        for rotation in (filled, mixed):
+            assert torch.equal(apply_rotary(x, rotation), apply_rotary(x, other))
+
+
+def test_a_copy_whose_tables_are_filled_again():
+    """Tables of a copy count anew what is written to them, and may reach the count of those that were copied."""
+    spec, x = RotarySpec(head_dim=8), torch.randn(1, 2, 1, 8)
+    filled, other = (Rotation.at(spec, torch.tensor([p])) for p in (3, 11))
+    for count in range(4):
+        apply_rotary(x, filled)
+        copied = copy.deepcopy(filled)
+        copied.cos.copy_(other.cos)
+        copied.sin.copy_(other.sin)
+        assert torch.equal(apply_rotary(x, copied), apply_rotary(x, other)), count
+        filled.cos.copy_(filled.cos.clone())
+        filled.sin.copy_(filled.sin.clone())
 
 
 def test_one_token_of_q_and_k_comes_back_in_memory_of_their_own():
