@@ -114,7 +114,8 @@ class Phases:
             )
         if log_scale is not None or spec.learned:
             check_log_scale(log_scale, spec)
-        self.spec, self.seq_len, self.log_scale, self.dtype = spec, seq_len, log_scale, dtype
+        self.spec, self.log_scale, self.dtype = spec, log_scale, dtype
+        self.seq_len = seq_len if spec.length_dependent else None  # or a compiler would ask what it is, for each length
         self.layout, self.second = spec.layout, spec.second
         self.promoted = spec.angles != "exact" and spec.tables == "promoted"
         self.learns = any(t is not None and t.requires_grad for t in (log_scale, *self.positions))

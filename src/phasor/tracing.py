@@ -32,6 +32,15 @@ def transformed() -> bool:
     )
 
 
+def known(condition: bool) -> bool:
+    """Whether it holds; to a compiler, not where it takes a size that only the data will tell."""
+    if not torch.compiler.is_compiling():
+        return condition
+    from torch.fx.experimental.symbolic_shapes import guard_or_false  # which takes a second to import
+
+    return guard_or_false(condition)
+
+
 def watched() -> bool:
     """Whether anything stands between an operation and its result: a transform, or a mode that sees all operations."""
     if transformed() or torch._C._len_torch_dispatch_stack():

@@ -69,11 +69,10 @@ def overlaps_itself(x: Tensor) -> bool:
     """Whether two elements may share an address: an axis steps less far than all smaller ones reach."""
     if x.is_contiguous():
         return False
-    reach = 0
-    for stride, last in sorted(_steps(x)):
-        if stride <= reach:
+    steps = _steps(x)  # not to be sorted: to a compiler they may be no numbers
+    for i, (stride, _) in enumerate(steps):
+        if stride <= sum(other * last for j, (other, last) in enumerate(steps) if j != i and other <= stride):
             return True
-        reach += stride * last
     return False
 
 

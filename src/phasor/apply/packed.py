@@ -54,10 +54,10 @@ def apply_rotary_qkv(
 
 
 def _flat(out: Tensor) -> Tensor:
-    flat = out.flatten(-3, -2)
-    if flat.data_ptr() != out.data_ptr():
+    heads, between = out.shape[-2], out.stride(-3)
+    if heads > 1 and between != heads * out.stride(-2):
         raise ValueError(f"out must have q, k and v next to each other in memory, got strides {out.stride()}")
-    return flat
+    return out.flatten(-3, -2)
 
 
 def _turned(qkv: Tensor, rotation: Rotation, turning: int, kernel: str, out: Tensor | None) -> Tensor:

@@ -13,7 +13,7 @@ from ..phase import cos_sin, phases
 from ..rotation import Rotation
 from ..spec import axis_steps
 from ..tables import Phases, spec_of
-from ..tracing import constant
+from ..tracing import constant, known
 from .base import Angles, Order
 
 FEW = 2**20  # elements of q up to which a launch costs more than to form cos and sin for every head
@@ -22,15 +22,18 @@ FEW = 2**20  # elements of q up to which a launch costs more than to form cos an
 def is_better(q: Tensor, k: Tensor | None, angles: Angles) -> bool:
     """Whether a compiler writes GPU code for few tokens, and the pairs fill the head.
 
-    Not where a gradient is needed: for it the compiler would keep what was formed for every head.
+    Not where a gradient is needed: for it the compiler would keep what was formed for every head. Not in an exported
+    program, which is for few tokens and many.
     """
-    if not torch.compiler.is_compiling() or q.device.type in ("cpu", "meta") or isinstance(angles, Rotation):
+    if not torch.compiler.is_compiling() or torch.compiler.is_exporting():
+        return False
+    if q.device.type in ("cpu", "meta") or isinstance(angles, Rotation):
         return False
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k)):
         return False
     layout = angles.layout
     fills = layout.rotary_dim == layout.head_dim and not layout.permuted
-    return fills and angles.second is None and angles.of_steps and q.numel() <= FEW
+    return fills and angles.second is None and angles.of_steps and known(q.numel() <= FEW)
 
 
 def turned(x: Tensor, angles: Phases, order: Order) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from ..rotation import Rotation
-from ..tracing import constant
+from ..tracing import constant, known
 from . import native, triton_norm_operator, triton_operator
 from .base import ORDERS, PLAIN, Angles, Kernel, Order, Pair, format_of, into, tables_of
 from .norm import Norm
@@ -40,7 +40,7 @@ class Operator(Kernel):
             return native.MISSING
         if q.device.type != "cpu" or q.dtype not in HALF:
             return f"a compiler's own code is better for {q.dtype} on {q.device}"
-        if q.numel() < FEW:
+        if not known(q.numel() >= FEW):
             return f"a compiler's own code is sooner done with fewer than {FEW:,} elements"
         return native.unsuited(q, angles)
 

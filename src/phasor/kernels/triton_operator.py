@@ -14,7 +14,7 @@ from torch import Tensor
 from ..layout import Layout
 from ..rotation import Rotation
 from ..tables import Phases, spec_of
-from ..tracing import constant
+from ..tracing import constant, known
 from .base import ORDERS, Angles, Order, Pair, format_of, one_angle, result_dtype, tables_of
 from .inlined import FEW
 from .triton import INTERPRETED, MISSING, too_old, unsuited
@@ -28,10 +28,10 @@ def is_for(x: Tensor) -> bool:
 
 def why_not(q: Tensor, k: Tensor | None, angles: Angles) -> str:
     """Of tensors that a compiler traces, on a GPU."""
+    if not known(q.numel() > FEW):
+        return f"a compiler's own code is sooner done with up to {FEW:,} elements"
     if reason := MISSING or one_angle(angles) or unsuited(q, k, angles):
         return reason
-    if q.numel() <= FEW:
-        return f"a compiler's own code is sooner done with up to {FEW:,} elements"
     return "" if q.is_cpu else _too_old(q.device)
 
 
