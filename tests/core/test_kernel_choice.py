@@ -51,7 +51,15 @@ CANNOT = {
     ),
     "subclass of k": (
         lambda kernel: apply_rotary_qk(Q, WRAPPED, ROTATION, kernel=kernel),
-        "and Wrapped",
+        "got Wrapped",
+    ),
+    "subclass of tables": (
+        lambda kernel: apply_rotary(Q, ROTATION.replace(cos=ROTATION.cos.as_subclass(Wrapped)), kernel=kernel),
+        "got Wrapped",
+    ),
+    "subclass of positions": (
+        lambda kernel: rotate(Q, K, POSITIONS.as_subclass(Wrapped), SPEC, kernel=kernel),
+        "got Wrapped",
     ),
     "vmap": (
         lambda kernel: torch.func.vmap(lambda x: apply_rotary(x, ROTATION, kernel=kernel))(Q),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.conftest import FACTORS, SEQ_LEN, SPECS, anywhere, assert_refused, at
-from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor import Layout, RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary, apply_rotary_qk, rotate
 from phasor.axes import Axial, OneAxis, Sections
 
 from .conftest import DEVICE, INTERPRETED
@@ -184,6 +184,23 @@ def test_one_gradient_of_two_and_gradients_of_gradients():
     batch = torch.eye(80, device=DEVICE).view(80, *y.shape)
     (rows,) = torch.autograd.grad(y, q, batch, is_grads_batched=True)
     torch.testing.assert_close(rows, apply_rotary(batch, rotation.inverse(), kernel="reference"))
+
+
+def test_lazy_signs():
+    """Those of tables by `conj().imag`, of norm weights and of outputs: the memory holds the other sign."""
+    rotation = Rotation.at(RotarySpec(head_dim=8), torch.arange(5, device=DEVICE))
+    turns = torch.complex(rotation.cos, -rotation.sin).conj()
+    lazy = rotation.replace(cos=turns.real, sin=turns.imag)
+    q, weight = torch.randn(1, 2, 5, 8, device=DEVICE), torch.randn(8, device=DEVICE)
+    expected = apply_rotary(q, rotation, kernel="reference")
+    assert torch.equal(apply_rotary(q, lazy, kernel="triton"), expected)
+    out = torch.zeros(1, 2, 5, 8, dtype=torch.complex64, device=DEVICE).conj().imag
+    assert torch.equal(apply_rotary(q, lazy, kernel="triton", out=out), expected)
+    got, expected = (
+        apply_qk_norm_rotary(q, None, rotation, w, None, kernel="triton")[0]
+        for w in (torch.complex(weight, -weight).conj().imag, weight)
+    )
+    assert torch.equal(got, expected)
 
 
 X, WIDE = torch.randn(1, 2, 5, 8), torch.randn(1, 1, 5, 4096)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from core.conftest import at
+from core.conftest import assert_within, at
 from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary_qk, rotate
 from phasor.axes import Sections
 from phasor.kernels import ORDERS, triton_operator
@@ -97,6 +97,24 @@ def test_a_norm_is_in_the_same_node(as_if_many, rounding):
     got, nodes = compiled(call, *given)
     assert nodes == ["phasor.norm_and_turn_qk.default", "phasor.norm_and_turn_qk_back.default"]
     same(got, there_and_back(lambda *x: call(*x, kernel="triton"), *given))
+
+
+def test_gradients_of_gradients_through_a_norm(as_if_many):
+    """Of code that is traced and not compiled: nothing else can differentiate it twice."""
+    rotation = Rotation.at(RotarySpec(head_dim=8), torch.arange(3, device=DEVICE))
+    given = [torch.randn(*shape, 8, device=DEVICE, requires_grad=True) for shape in ((1, 2, 3), (1, 1, 3), (), ())]
+
+    def twice(call):
+        y, z = call(*given)
+        first = torch.autograd.grad((y**3).sum() + (z**3).sum(), given, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), given)
+
+    def call(q, k, of_q, of_k, kernel="auto"):
+        return apply_qk_norm_rotary(q, k, rotation, of_q, of_k, kernel=kernel)
+
+    got = twice(torch.compile(call, fullgraph=True, backend="eager"))
+    for a, b in zip(got, twice(lambda *x: call(*x, kernel="reference")), strict=True):
+        assert_within(a, b, 32)  # roundings of both ways back
 
 
 @pytest.mark.slow

@@ -129,12 +129,12 @@ def float64_tables(angles: Angles) -> str:
     return ""
 
 
-def unseen(q: Tensor, k: Tensor | None) -> str:
-    """Why what is no operation of torch cannot turn these: something would have to see operations."""
+def unseen(*given: Tensor | None) -> str:
+    """Why what is no operation of torch cannot use these: something would have to see operations."""
     if transformed():
         return "a compiler or a function transform is at work, and it has a graph of its own"
-    if not (type(q) in PLAIN and (k is None or type(k) in PLAIN)):
-        return f"it takes plain tensors, got {type(q).__name__}" + ("" if k is None else f" and {type(k).__name__}")
+    if others := [type(x).__name__ for x in given if not (x is None or type(x) in PLAIN)]:
+        return f"it takes plain tensors, got {' and '.join(others)}"
     return ""
 
 
@@ -150,6 +150,11 @@ def one_angle(angles: Angles) -> str:
     if angles.second is not None:
         return "it turns both members of a pair by one angle, and this rotation has second ones"
     return ""
+
+
+def tensors_of(angles: Angles) -> tuple[Tensor, ...]:
+    """What they are given by: one set of tables, or the positions of each axis."""
+    return (angles.cos, angles.sin) if isinstance(angles, Rotation) else angles.positions
 
 
 def tables_of(angles: Angles) -> Rotation:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..layout import Layout
 from ..rotation import Rotation
 from . import reference
-from .base import Angles, Kernel, Order, Pair, into, one_angle, result_dtype, tables_of, unseen
+from .base import Angles, Kernel, Order, Pair, into, one_angle, result_dtype, tables_of, tensors_of, unseen
 
 BLOCK = 2**17  # elements of x per block: 512 KiB once widened to float32
 FEW = 2**17  # elements of q and k together below which launching operations costs more than moving data
@@ -26,7 +26,7 @@ class Eager(Kernel):
     about = "plain tensors in eager mode: in blocks that fit the cache of a CPU, in few launches elsewhere"
 
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
-        if reason := unseen(q, k) or one_angle(angles):
+        if reason := unseen(q, k, *tensors_of(angles)) or one_angle(angles):
             return reason
         if not q.is_cpu and _learns(q, k):
             return f"its gradients go back in blocks for the cache of a CPU, and on {q.device} each would be a launch"

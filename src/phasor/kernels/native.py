@@ -13,7 +13,7 @@ from ..rotation import Rotation
 from ..spec import RotarySpec
 from ..tracing import watched
 from . import extension, native_turn
-from .base import CHOSEN, Angles, Kernel, Order, Pair, float64_tables, format_of, one_angle, unseen
+from .base import CHOSEN, Angles, Kernel, Order, Pair, float64_tables, format_of, one_angle, tensors_of, unseen
 from .cache import Cache
 from .native_turn import MOST_PAIRS, NEW, call, given_to, plan_of
 from .norm import Norm
@@ -41,7 +41,7 @@ class Native(Kernel):
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
         if MISSING:
             return MISSING
-        if reason := unseen(q, k):
+        if reason := unseen(q, k, *tensors_of(angles)):
             return reason
         if watched():
             return "a mode of torch intercepts operations, and would not see this one"

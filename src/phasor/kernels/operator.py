@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from ..rotation import Rotation
 from ..tracing import constant, known
 from . import native, triton_norm_operator, triton_operator
-from .base import ORDERS, PLAIN, Angles, Kernel, Order, Pair, format_of, into, tables_of
+from .base import ORDERS, PLAIN, Angles, Kernel, Order, Pair, format_of, into, tables_of, tensors_of
 from .norm import Norm
 from .reference import Reference
 from .triton_operator import described, layout_of
@@ -32,7 +32,7 @@ class Operator(Kernel):
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
         if not torch.compiler.is_dynamo_compiling() or torch.compiler.is_exporting():
             return "it is for code that torch.compile makes; exported programs keep the plain expression"
-        if _transforms() or not all(type(x) in PLAIN for x in (q, k) if x is not None):
+        if _transforms() or not all(type(x) in PLAIN for x in (q, k, *tensors_of(angles)) if x is not None):
             return "function transforms and tensor subclasses have no rule for an operator"
         if triton_operator.is_for(q):
             return triton_operator.why_not(q, k, angles)

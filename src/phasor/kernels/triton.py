@@ -14,7 +14,19 @@ from torch import Tensor
 from ..rotation import Rotation
 from ..tables import spec_of
 from ..tracing import watched
-from .base import Angles, Kernel, Order, Pair, float64_tables, into, one_angle, result_dtype, tables_of, unseen
+from .base import (
+    Angles,
+    Kernel,
+    Order,
+    Pair,
+    float64_tables,
+    into,
+    one_angle,
+    result_dtype,
+    tables_of,
+    tensors_of,
+    unseen,
+)
 from .cache import Cache
 from .norm import Norm
 from .triton_norm import NormAndTurn
@@ -41,7 +53,7 @@ class Triton(Kernel):
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
         if q.device.type != "cuda" and not (INTERPRETED and q.is_cpu):
             return f"it runs on a GPU, and these are on {q.device}"
-        if reason := MISSING or unseen(q, k) or one_angle(angles):
+        if reason := MISSING or unseen(q, k, *tensors_of(angles)) or one_angle(angles):
             return reason
         if watched():
             return "a mode of torch intercepts operations, and would not see this one"
@@ -60,13 +72,16 @@ class Triton(Kernel):
         from .gpu import launch
 
         y, z = out
-        if angles.layout.permuted or not all(launch.has_one_batch(t, order) for t in out if t is not None):
-            # written elsewhere first: threads of a program would read what others have written
+        if angles.layout.permuted or not all(launch.takes_writes(t, order) for t in out if t is not None):
+            # written elsewhere first: threads of a program would read what others have written, or signs are lazy
             y, z = new(q, k, angles, order, False, y.dtype)
             return into(out, y, z)
         launched(q, k, y, z, angles, order, False)
         torch.autograd.graph.increment_version([t for t in out if t is not None and not t.is_inference()])
         return out
+
+    def why_not_norm(self, q: Tensor, k: Tensor | None, norm: Norm) -> str:
+        return unseen(*norm[:2])
 
     def norm_and_turn(
         self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
@@ -90,8 +105,8 @@ class Triton(Kernel):
         from .gpu import launch
         from .gpu.cache_write import turn_into_cache
 
-        again = out is not None and (rotation.layout.permuted or not launch.has_one_batch(out, order))
-        if again or order.batch_of(q) != order.batch_of(k):
+        again = out is not None and (rotation.layout.permuted or not launch.takes_writes(out, order))
+        if again or unseen(v, *cache) or cache.k.is_neg() or cache.v.is_neg() or order.batch_of(q) != order.batch_of(k):
             return super().turn_into_cache(q, k, v, rotation, order, cache, out)
         dtype = result_dtype(q, rotation)
         y = torch.empty_like(q, dtype=dtype, memory_format=torch.contiguous_format) if out is None else out

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..rotation import Rotation
 from .base import ORDERS, Order, Pair, format_of
+from .native_norm import Gradients, by_autograd
 from .norm import Norm
 from .triton_operator import LIBRARY, described, rotation_of
 from .triton_turn import normed
@@ -75,9 +76,28 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:
 def _back(ctx: Any, grads: Sequence[Tensor | None]) -> Any:
     kept, of_qk = ctx.saved_tensors, ctx.of_qk
     qk, weights, tables = kept[:of_qk], kept[of_qk:-2], kept[-2:]
+    if torch.is_grad_enabled():
+        return *_back_again(grads, qk, weights, tables, *ctx.rest), [None, None], None, None, None, None, None
     given = [torch.zeros_like(x) if g is None else g for x, g in zip(qk, grads, strict=True)]
     found = torch.ops.phasor.norm_and_turn_qk_back(given, [*qk], [*weights], [*tables], *ctx.rest)
     return found[:of_qk], found[of_qk:], [None, None], None, None, None, None, None
+
+
+def _back_again(
+    grads: Sequence[Tensor | None], qk: Sequence[Tensor], weights: Sequence[Tensor], tables: Sequence[Tensor],
+    about: list[int], *rest: Any,
+) -> tuple[list[Tensor | None], list[Tensor | None]]:  # fmt: skip
+    """The same by the plain expression, which has a way back itself."""
+    *of_norm, tensor_format = rest
+    norm, rotation, order = _norm(weights, *of_norm), rotation_of(tables, about), ORDERS[tensor_format]
+    found: list[Gradients] = []
+    for x, weight, grad in zip(qk, weights or (None,) * len(qk), grads, strict=True):
+        of_x, of_weight = x.requires_grad, weight is not None and weight.requires_grad
+        if grad is None or not (of_x or of_weight):
+            found.append((None, None))
+        else:
+            found.append(by_autograd(grad, x, weight, of_x, of_weight, rotation, norm, order))
+    return [of_x for of_x, _ in found], [of_weight for _, of_weight in found][: len(weights)]
 
 
 LIBRARY.define(f"norm_and_turn_qk(Tensor[] qk, Tensor[] weights, Tensor[] tables, {ABOUT}) -> Tensor[]")

@@ -10,7 +10,7 @@ from torch import Tensor
 from triton import cdiv
 
 from ...layout import Layout
-from ..base import Order
+from ..base import PLAIN, Order
 from ..norm import ROUNDINGS, Norm
 
 TILE = 2048 if torch.version.hip else 1024  # pairs of one head that a program turns at once: eight for each thread
@@ -40,6 +40,7 @@ def of_positions(positions: tuple[Tensor, ...], steps: Tensor, factor: float) ->
 
 def of_tables(cos: Tensor, sin: Tensor, per_head: bool) -> Angles:
     """Tables ``[(B,) (H,) S, P]``."""
+    cos, sin = cos.resolve_neg(), sin.resolve_neg()
     if cos.stride() != sin.stride():
         cos, sin = cos.contiguous(), sin.contiguous()
     batched = cos.ndim == 3 + per_head and cos.shape[0] != 1
@@ -72,7 +73,7 @@ def of_norm(norm: Norm | None) -> tuple[tuple[Tensor | None, Tensor | None, floa
     """Weights and eps; and constants: how it rounds, whether there are weights, and whether one is added to them."""
     if norm is None:
         return (None, None, 0.0), {"NORM": 0, "WEIGHTED": False, "OFFSET": False}
-    of_q, of_k = (None if w is None else w.contiguous() for w in norm[:2])
+    of_q, of_k = (None if w is None else w.resolve_neg().contiguous() for w in norm[:2])
     rounded = ROUNDINGS.index(norm.rounding) + 1
     about_it = {"NORM": rounded, "WEIGHTED": of_q is not None, "OFFSET": norm.unit_offset}
     return (of_q, of_q if of_k is None else of_k, norm.eps), about_it
@@ -103,6 +104,11 @@ def batch_of(shape: Any, strides: Any, order: Order) -> tuple[int | None, int]:
 def has_one_batch(x: Tensor, order: Order) -> bool:
     """Whether one stride describes all its batch axes."""
     return batch_of(x.shape, x.stride(), order)[0] is not None
+
+
+def takes_writes(x: Tensor, order: Order) -> bool:
+    """Whether a kernel can write to it as it lies."""
+    return type(x) in PLAIN and not x.is_neg() and has_one_batch(x, order)
 
 
 def in_memory(x: Tensor, order: Order) -> Tensor:
