@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary, apply_rotary_qkv, rotate
+from phasor import (
+    RotarySpec,
+    Rotation,
+    apply_qk_norm_rotary,
+    apply_rotary,
+    apply_rotary_qkv,
+    apply_rotary_to_cache,
+    cache_slots,
+    rotate,
+)
 
 SPEC = RotarySpec(head_dim=16)
 ROTATION = Rotation.at(SPEC, torch.arange(5))
@@ -68,3 +77,20 @@ def test_a_program_exported_for_a_gpu_has_any_length(strict):
     seq = torch.export.Dim("seq", min=2, max=2**20)
     program = torch.export.export(Model(), (q, positions), dynamic_shapes=({2: seq}, {0: seq}), strict=strict)
     assert [str(bounds) for bounds in program.range_constraints.values()] == ["VR[2, 1048576]"]
+
+
+def test_an_exported_write_into_a_cache_takes_any_number_of_tokens():
+    class Model(torch.nn.Module):
+        def forward(self, x, positions, k_cache, v_cache):
+            rotation, slots = Rotation.at(SPEC, positions), cache_slots(positions[None], 64)
+            return apply_rotary_to_cache(x, x, x, rotation, k_cache, v_cache, slots)
+
+    def given(tokens):
+        return torch.randn(1, 2, tokens, 16), torch.arange(tokens), torch.zeros(1, 64, 2, 16), torch.zeros(1, 64, 2, 16)
+
+    seq = torch.export.Dim("seq", min=2, max=64)
+    program = torch.export.export(Model(), given(8), dynamic_shapes=({2: seq}, {0: seq}, None, None), strict=False)
+    x, positions, *caches = given(40)
+    others = [cache.clone() for cache in caches]
+    assert torch.equal(program.module()(x, positions, *caches), Model()(x, positions, *others))
+    assert torch.equal(torch.stack(caches), torch.stack(others))

@@ -66,14 +66,14 @@ def page_slots(
             f"batch_indices and positions must have one entry per token, "
             f"got {tuple(batch_indices.shape)} and {tuple(positions.shape)}"
         )
-    pages = len(kv_indices)
+    pages, sequences = kv_indices.shape[0], kv_indptr.shape[0] - 1
     if not pages:  # only padding, or the check below says what is beyond
         kv_indices = kv_indices.new_zeros(1)
     if readable(batch_indices) and batch_indices.is_cpu and batch_indices.numel():
         low, high = (int(b) for b in batch_indices.aminmax())
-        if low < 0 or high >= len(kv_indptr) - 1:
+        if low < 0 or high >= sequences:
             raise ValueError(
-                f"batch_indices must be sequences 0 to {len(kv_indptr) - 2} (kv_indptr), got {low if low < 0 else high}"
+                f"batch_indices must be sequences 0 to {sequences - 1} (kv_indptr), got {low if low < 0 else high}"
             )
     at, starts, row = positions.clamp(min=0).long(), kv_indptr.long(), batch_indices.long()
     page = starts[row] + at // page_size
@@ -82,7 +82,7 @@ def page_slots(
         raise ValueError(f"positions must be on a page of their sequence (kv_indptr), got {worst}, which is beyond")
     if readable(page) and page.is_cpu and bool(((page >= pages) & (positions >= 0)).any()):
         raise ValueError(f"kv_indptr must end at the number of pages in kv_indices, {pages}, got {int(starts[-1])}")
-    found = kv_indices.long()[page.clamp(max=len(kv_indices) - 1)]
+    found = kv_indices.long()[page.clamp(max=kv_indices.shape[0] - 1)]
     _check_kept("kv_indices", found, positions)
     return torch.where(positions < 0, -1, found * page_size + at % page_size)
 

@@ -42,7 +42,7 @@ def _write(cache: Tensor, rows: Tensor, slots: Tensor) -> None:
     if not rows.numel() or not cache.numel():
         return
     stays = slots >= 0
-    source = torch.where(stays, torch.arange(len(slots), device=slots.device), stays.long().argmax())
+    source = torch.where(stays, torch.arange(slots.shape[0], device=slots.device), stays.long().argmax())
     to = slots[source].clamp(min=0).long()
     at = to // cache.shape[1], to % cache.shape[1]
     cache[at] = torch.where(stays.any(), rows[source], cache[at])
