@@ -5,8 +5,8 @@ import torch
 
 from core.conftest import assert_within, at
 from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary_qk, rotate
-from phasor.axes import Sections
-from phasor.kernels import ORDERS, triton_operator
+from phasor.axes import OneAxis, Sections
+from phasor.kernels import ORDERS, triton_operator, triton_turn
 from phasor.tables import Phases
 
 from .conftest import DEVICE
@@ -70,6 +70,16 @@ def test_compiled_code_turns_q_and_k_by_one_node_and_back_by_one(as_if_many, dty
     got, nodes = compiled(lambda q, k: rotate(q, k, positions, SPEC), *given)
     assert nodes == ["phasor.turn_qk.default"] * 2
     same(got, there_and_back(lambda q, k: rotate(q, k, positions, SPEC, kernel="reference"), *given))
+
+
+def test_compiled_code_holds_the_steps(as_if_many, monkeypatch):
+    """Formed and kept by the node at its first call they would lie in the memory of a CUDA graph, which reuses it."""
+    positions = torch.arange(5, device=DEVICE)
+    spec = SPEC.replace(axes=OneAxis())
+    given = qk(spec, torch.float32)
+    monkeypatch.setattr(triton_turn, "steps_of", None)
+    _, nodes = compiled(lambda q, k: rotate(q, k, positions, spec), *given)
+    assert len(nodes) == 2
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..layout import Layout
 from ..rotation import Rotation
+from ..spec import axis_steps
 from ..tables import Phases, spec_of
 from ..tracing import constant, known
 from .base import ORDERS, Angles, Order, Pair, format_of, one_angle, result_dtype, tables_of
@@ -50,9 +51,28 @@ def turn(q: Tensor, k: Tensor | None, angles: Angles, order: Order) -> Pair:
     else:
         at = angles.positions[0] if len(angles.positions) == 1 else torch.stack(angles.positions)
         given = [at], angles.spec.key, angles.seq_len
+        hold_steps(angles.spec.key, angles.seq_len, q.device)
     qk = [q] if k is None else [q, k]
     y, *z = torch.ops.phasor.turn_qk(qk, *given, described(angles), format_of(order), False, result_dtype(q, angles))
     return y, z[0] if z else None
+
+
+_STEPS: dict[tuple[str, int | None, torch.device], Tensor] = {}
+
+
+@constant
+def hold_steps(key: str, seq_len: int | None, device: torch.device) -> None:
+    """Form ``[axes, P]`` steps for a node while its code is made, and keep them for good.
+
+    Formed at the first call of the node they could lie in the memory of a CUDA graph, which writes over what it does
+    not know.
+    """
+    if (key, seq_len, device) in _STEPS or (device.type == "cuda" and not torch.cuda.is_available()):
+        return
+    with torch.inference_mode(False):
+        steps = torch.tensor(axis_steps(spec_of(key), seq_len), dtype=torch.int64, device=device)
+    if type(steps) is Tensor:  # not where someone compiles with fake tensors only
+        _STEPS[key, seq_len, device] = steps
 
 
 def described(angles: Angles) -> list[int]:
@@ -83,8 +103,8 @@ def _turn(
     tensor_format: str, transposed: bool, dtype: torch.dtype,
 ) -> list[Tensor]:  # fmt: skip
     at = Phases(spec_of(spec), angles[0], seq_len) if spec else rotation_of(angles, about)
-    q, k = qk[0], qk[1] if len(qk) == 2 else None
-    return [y for y in new(q, k, at, ORDERS[tensor_format], transposed, dtype) if y is not None]
+    q, k, steps = qk[0], qk[1] if len(qk) == 2 else None, _STEPS.get((spec, seq_len, qk[0].device))
+    return [y for y in new(q, k, at, ORDERS[tensor_format], transposed, dtype, steps) if y is not None]
 
 
 def _shapes(

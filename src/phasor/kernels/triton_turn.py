@@ -22,13 +22,16 @@ def turned(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed
     return new(q, k, angles, order, transposed, dtype)
 
 
-def new(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
+def new(
+    q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype,
+    steps: Tensor | None = None,
+) -> Pair:  # fmt: skip
     """The same without autograd."""
     y, z = (
         None if x is None else torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format) for x in (q, k)
     )
     assert y is not None
-    launched(q, k, y, z, angles, order, transposed)
+    launched(q, k, y, z, angles, order, transposed, steps=steps)
     return y, z
 
 
@@ -42,9 +45,9 @@ def normed(q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: 
 
 def launched(
     q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, order: Order, transposed: bool,
-    norm: Norm | None = None,
+    norm: Norm | None = None, steps: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """Turns q and k into y and z, after a norm if there is one."""
+    """Turns q and k into y and z, after a norm if there is one; by steps ``[axes, P]``, else those that are kept."""
     from .gpu import launch
     from .gpu.turn import turn
 
@@ -55,8 +58,8 @@ def launched(
         rounded = not once and torch.promote_types(q.dtype, angles.cos.dtype).itemsize == 2
     else:
         reverse, factor = _sense(angles.spec.key, angles.seq_len)
-        steps = steps_of(angles.spec, angles.seq_len, False, q.device)
-        given, negate = launch.of_positions(angles.positions, steps[0], factor), reverse != transposed
+        steps = steps_of(angles.spec, angles.seq_len, False, q.device)[0] if steps is None else steps
+        given, negate = launch.of_positions(angles.positions, steps, factor), reverse != transposed
     q, k = launch.in_memory(q, order), None if k is None else launch.in_memory(k, order)
     turn(q, k, y, z, given, layout.transposed() if transposed else layout, order, negate, rounded, norm)
 
