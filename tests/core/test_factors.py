@@ -367,9 +367,9 @@ def test_compile(name, angles):
     log_scale = LOG_SCALE.float() if spec.learned else None
 
     def call(q, k, positions):
-        rotation = Rotation.at(spec, positions, SEQ_LEN, log_scale=log_scale).padded() if spec.learned else None
-        if rotation is not None:
-            return apply_rotary_qk(q, k, rotation)
+        if spec.learned:
+            rotation = Rotation.at(spec, positions, SEQ_LEN, log_scale=log_scale)
+            return apply_rotary_qk(q, k, rotation.padded() if rotation.magnitude == 1 else rotation)
         return rotate(q, k, positions, spec, seq_len=SEQ_LEN)
 
     torch.compiler.reset()
