@@ -114,7 +114,7 @@ def _of_nvidia(made):
 
 def _of_amd(made):
     text = made.asm["amdgcn"]
-    names = re.findall(r"^\s+([a-z]+_[a-z0-9_]+)", text.split("s_endpgm")[0], re.MULTILINE)
+    names = re.findall(r"^\s+([a-z]+_[a-z0-9_]+)", text.rpartition("s_endpgm")[0], re.MULTILINE)
     instructions = Counter(name for name in names if not name.startswith("s_nop"))
     memory = Counter(name for name in names if name.startswith(("global_", "buffer_", "scratch_", "flat_")))
     bytes_of = {key: int(n) for key, n in re.findall(r"\.(\w+):\s+(\d+)", text)}
