@@ -48,7 +48,9 @@ def launched(spec, *, tables=False, heads=(32, 8), tokens=8192, batch=1, dtype=t
 def check(found, spec, widest, dtype=torch.bfloat16):
     """Heads are read and written by whole vectors, in registers only; what is read once per program need not be."""
     assert found.spilled == 0
-    stores = Counter({name: n for name, n in found.memory.items() if name.startswith(("ST", "global_store", "buffer_store"))})
+    stores = Counter(
+        {name: n for name, n in found.memory.items() if name.startswith(("ST", "global_store", "buffer_store"))}
+    )
     loads = found.memory - stores
     wide = sum(n for name, n in loads.items() if name.endswith(widest))
     assert stores and all(name.endswith(widest) for name in stores), stores
