@@ -1,8 +1,8 @@
 """What Triton makes of a launch for a GPU that is not here: a launch is recorded on the meta device, then compiled."""
 
-import os
 import re
 import subprocess
+import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,14 +94,12 @@ def compiled(launched, target, kernel=turn.turn_heads):
 
 
 def _of_nvidia(made):
-    cubin = Path(os.environ.get("TMPDIR", "/tmp")) / f"{made.hash}.cubin"
-    cubin.write_bytes(made.asm["cubin"])
-    try:
-        usage = subprocess.run([TOOLS / "cuobjdump", "-res-usage", cubin], capture_output=True, text=True, check=True)
-        listing = subprocess.run([TOOLS / "nvdisasm", "-c", cubin], capture_output=True, text=True, check=True).stdout
-    finally:
-        cubin.unlink()
-    numbers = {k: int(n) for k, n in re.findall(r"\b([A-Z]+):(\d+)", usage.stdout + usage.stderr)}
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:  # its own: two processes may make the same code
+        cubin.write(made.asm["cubin"])
+        cubin.flush()
+        usage = _said_by("cuobjdump", "-res-usage", cubin.name)
+        listing = _said_by("nvdisasm", "-c", cubin.name)
+    numbers = {k: int(n) for k, n in re.findall(r"\b([A-Z]+):(\d+)", usage)}
     names = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+\s+)?([A-Z][A-Z0-9_.]*)", listing)
     body = names[: len(names) - 1 - next(i for i, n in enumerate(reversed(names)) if n == "EXIT")]
     instructions = Counter(name.split(".")[0] for name in body if name != "NOP")
@@ -110,6 +108,11 @@ def _of_nvidia(made):
         instructions, memory, numbers["STACK"] + numbers["LOCAL"], made.metadata.shared, instructions["BAR"],
         made.asm["ttir"], made.asm["ptx"],
     )  # fmt: skip
+
+
+def _said_by(tool, *arguments):
+    done = subprocess.run([TOOLS / tool, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
 
 
 def _of_amd(made):
