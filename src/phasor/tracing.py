@@ -24,12 +24,13 @@ def constant(function: F) -> F:
 
 def transformed() -> bool:
     """Whether a compiler traces, or a function transform or forward-mode differentiation is at work."""
-    return bool(
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-        or torch.jit.is_tracing()
-    )
+    return bool(torch.compiler.is_compiling() or mapped() or torch.jit.is_tracing())
+
+
+@constant
+def mapped() -> bool:
+    """Whether vmap and its kind, or forward-mode differentiation, are at work; also where a compiler traces."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def known(condition: bool) -> bool:

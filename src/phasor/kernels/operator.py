@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from ..rotation import Rotation
-from ..tracing import constant, known
+from ..tracing import known, mapped
 from . import native, triton_norm_operator, triton_operator
 from .base import ORDERS, PLAIN, Angles, Kernel, Order, Pair, format_of, into, tables_of, tensors_of
 from .norm import Norm
@@ -32,7 +31,7 @@ class Operator(Kernel):
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
         if not torch.compiler.is_dynamo_compiling() or torch.compiler.is_exporting():
             return "it is for code that torch.compile makes; exported programs keep the plain expression"
-        if _transforms() or not all(type(x) in PLAIN for x in (q, k, *tensors_of(angles)) if x is not None):
+        if mapped() or not all(type(x) in PLAIN for x in (q, k, *tensors_of(angles)) if x is not None):
             return "function transforms and tensor subclasses have no rule for an operator"
         if triton_operator.is_for(q):
             return triton_operator.why_not(q, k, angles)
@@ -62,12 +61,6 @@ class Operator(Kernel):
         if not triton_operator.is_for(q) or rotation.promoted or rotation.cos.dtype.itemsize == 2:
             return super().norm_and_turn(q, k, rotation, order, norm, out)
         return into(out, *triton_norm_operator.norm_and_turn(q, k, rotation, order, norm))
-
-
-@constant
-def _transforms() -> bool:
-    """Whether vmap and its kind, or forward derivatives, are at work where the compiler is."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor, about: list[int], tensor_format: str, transposed: bool) -> Tensor:
