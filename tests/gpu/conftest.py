@@ -19,5 +19,7 @@ if find_spec("triton") is None:  # there is none for this system
 @pytest.fixture
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes as long for a program of one row as for one of a thousand."""
+    if not INTERPRETED and DEVICE == "cpu":  # named on the command line, so not ignored
+        pytest.fail("there is no GPU here: say TRITON_INTERPRET=1, or run tests/gpu/test_interpreted.py", pytrace=False)
     if INTERPRETED:
         monkeypatch.setattr("phasor.kernels.gpu.launch.TILE", 2**14)
