@@ -123,6 +123,42 @@ def test_a_norm_with_a_hook_gives_what_it_gave(calls):
     assert len(calls) == 1 and not torch.equal(*seen[0])
 
 
+def test_a_hook_on_all_modules_sees_what_the_norms_give(calls):
+    model, seen = model_of("Qwen3Config", head_dim=16), []
+    norm = model.model.layers[0].self_attn.q_norm
+    patch(model, fuse_norm=True)
+    calls.clear()
+    look = torch.nn.modules.module.register_module_forward_hook
+    hook = look(lambda module, given, result: seen.append((given[0], result)) if module is norm else None)
+    with hook:
+        logits(model)
+    assert not calls and not torch.equal(*seen[0])
+
+
+def test_a_norm_that_is_parametrized_later_runs_alone(calls):
+    model = model_of("Qwen3Config", head_dim=16)
+    other = copy.deepcopy(model)
+    patch(model, fuse_norm=True)
+    calls.clear()
+    for one in (model, other):
+        norm = one.model.layers[0].self_attn.q_norm
+        torch.nn.utils.parametrize.register_parametrization(norm, "weight", torch.nn.Softplus())
+    assert torch.equal(logits(model), logits(other)) or not SAME_BITS
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("name, fuses", [("Qwen3Config", 0), ("Gemma3TextConfig", 1), ("Olmo2Config", 1)])
+def test_under_autocast_it_is_what_the_model_does(name, fuses, calls):
+    """Heads are bfloat16 and weights float32: a norm that multiplies by them last gives float32, and runs alone."""
+    model = model_of(name, **MODELS[name][0])
+    other = copy.deepcopy(model)
+    patch(model, fuse_norm=True)
+    calls.clear()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(logits(model), logits(other)) or not SAME_BITS
+    assert len(calls) == fuses * len(model.model.layers)
+
+
 def test_an_epsilon_that_is_changed_later_counts():
     model = model_of("Qwen3Config", head_dim=16)
     changed = copy.deepcopy(model)

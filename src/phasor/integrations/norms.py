@@ -18,7 +18,6 @@ from ..rotation import Rotation
 from ..tracing import watched
 from .agreement import NONE, Agreement, worst
 from .compare import best_of
-from .swap import original
 
 NAMES = (("q_norm", "k_norm"), ("q_layernorm", "k_layernorm"), ("query_layernorm", "key_layernorm"))
 EPS = ("variance_epsilon", "eps")
@@ -101,7 +100,7 @@ def fusing(known: Fused, fused: Callable, plain: Callable) -> Callable:
 
     def forward(self: nn.Module, *given: Any, **more: Any) -> Any:
         norms = tuple(getattr(self, name) for name in known.names)
-        if watched() or any(_seen(norm) or _eps_of(norm) != known.eps for norm in norms):
+        if watched() or any(_seen(norm) or _widens(norm, known) or _eps_of(norm) != known.eps for norm in norms):
             return plain(self, *given, **more)
         with HELD.holding(norms):
             return fused(self, *given, **more)
@@ -111,7 +110,14 @@ def fusing(known: Fused, fused: Callable, plain: Callable) -> Callable:
 
 def _seen(norm: nn.Module) -> bool:
     """Whether something else looks at what a norm gives, or has changed it since."""
-    return original(norm) is None or "forward" in vars(norm) or any(getattr(norm, name) for name in HOOKS)
+    hooked = nn.modules.module._has_any_global_hook() or any(getattr(norm, name) for name in HOOKS)  # type: ignore[no-untyped-call]
+    return bool(hooked) or "forward" in vars(norm) or "_phasor_original" not in vars(type(norm))
+
+
+def _widens(norm: nn.Module, known: Fused) -> bool:
+    """Whether its result has the dtype of its weight, which autocast does not narrow as it does that of heads."""
+    weight = getattr(norm, "weight", None)
+    return known.rounding == "before_weight" and weight is not None and torch.is_autocast_enabled(weight.device.type)
 
 
 def _eps_of(norm: nn.Module) -> float | None:

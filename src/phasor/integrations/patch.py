@@ -37,8 +37,8 @@ def patch(
     ``fuse_norm`` lets RMSNorms of q and k that stand right before the rotation run together with it, in one pass
     (`phasor.apply_qk_norm_rotary`). Each attention module is run both ways on random hidden states, and the row of its
     norms says how well its results agree. Gradients are rounded elsewhere than the model's, and where torch adds
-    squares in another order, results are too: so it must be asked for. Compiled code, and norms that have hooks, stay
-    as they are.
+    squares in another order, results are too: so it must be asked for. As they are stay compiled code, norms that have
+    hooks (or while all modules have), and, under autocast, norms whose result has the wider dtype of their weight.
 
     Only this instance changes, in place: some modules get a class of their own and keep everything else, so
     ``state_dict``, ``save_pretrained``, ``.to``, hooks, copies and pickles work as before. A model on the meta device
