@@ -245,7 +245,19 @@ def test_slots_of_padding_alone_where_nothing_is_allocated():
         (lambda: cache_slots(torch.tensor([[1]]), 8, torch.zeros(2, 1).long()), "a row for each of 1 sequences"),
         (lambda: cache_slots(torch.tensor([[3]]), 4, torch.tensor([[-1]])), "block_table must have a block for every"),
         (lambda: page_slots(*flat([0], [15], [-1], [0, 1]), 16), "kv_indices must have a block for every position"),
-        (lambda: page_slots(*flat([0], [40], [4, 2], [0, 3]), 16), "kv_indptr must end at the number of pages"),
+        (
+            lambda: page_slots(*flat([0], [40], [4, 2], [0, 3]), 16),
+            "kv_indptr must go from 0 to the number of pages in kv_indices, 2, got 0 to 3",
+        ),
+        (lambda: page_slots(*flat([0], [0], [4, 2], [-1, 2]), 16), "in kv_indices, 2, got -1 to 2"),
+        (
+            lambda: page_slots(torch.zeros(1, dtype=torch.int64, device="meta"), *flat([0], [4], [0, 1]), 16),
+            "must be on the same device, got batch_indices on meta, positions on cpu, kv_indices on cpu",
+        ),
+        (
+            lambda: cache_slots(torch.zeros(1, 1, dtype=torch.int64, device="meta"), 4, torch.tensor([[1]])),
+            "positions and block_table must be on the same device, got positions on meta, block_table on cpu",
+        ),
         (lambda: page_slots(*flat([2], [0], [4, 2, 9], [0, 2, 3]), 16), "batch_indices must be sequences 0 to 1"),
         (
             lambda: page_slots(torch.tensor([0]), torch.tensor([4]), torch.tensor([7]), torch.tensor([0, 1]), 4),

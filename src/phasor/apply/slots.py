@@ -14,8 +14,8 @@ def cache_slots(positions: Tensor, block_size: int, block_table: Tensor | None =
     ``block_table`` ``[batch, blocks per sequence]`` (vLLM) position ``p`` is in block ``table[b, p // block_size]``.
     Positions below 0 are padding, and get -1.
 
-    Raises ``ValueError`` for positions beyond the blocks of a sequence, and in a block that the table marks as absent
-    (below 0).
+    Raises ``ValueError`` for positions beyond the blocks of a sequence, or in a block that the table marks as absent
+    (below 0), and for a table on another device.
 
     >>> cache_slots(torch.tensor([[0, 5], [-1, 2]]), 4, torch.tensor([[7, 3], [0, 0]])).tolist()
     [[28, 13], [-1, 2]]
@@ -26,6 +26,7 @@ def cache_slots(positions: Tensor, block_size: int, block_table: Tensor | None =
     if block_table is None:
         block_table = torch.arange(batch, device=positions.device).unsqueeze(-1)
     _check_integers("block_table", block_table, 2)
+    _check_devices(positions=positions, block_table=block_table)
     if block_table.shape[0] != batch:
         raise ValueError(f"block_table must have a row for each of {batch} sequences, got {tuple(block_table.shape)}")
     room = block_table.shape[1] * block_size
@@ -51,7 +52,7 @@ def page_slots(
     ``kv_indices[kv_indptr[b] : kv_indptr[b + 1]]``. Positions below 0 are padding, and get -1.
 
     Raises ``ValueError`` for positions beyond the pages of a sequence, sequences that ``kv_indptr`` does not have,
-    bounds beyond the pages, and pages below 0.
+    bounds outside of the pages, pages below 0, and tensors on different devices.
 
     >>> pages, starts = torch.tensor([4, 2, 9]), torch.tensor([0, 2, 3])
     >>> page_slots(torch.tensor([0, 0, 1]), torch.tensor([15, 16, 3]), pages, starts, 16).tolist()
@@ -61,6 +62,7 @@ def page_slots(
     names = ("batch_indices", "positions", "kv_indices", "kv_indptr")
     for name, x in zip(names, (batch_indices, positions, kv_indices, kv_indptr), strict=True):
         _check_integers(name, x, 1)
+    _check_devices(batch_indices=batch_indices, positions=positions, kv_indices=kv_indices, kv_indptr=kv_indptr)
     if batch_indices.shape != positions.shape:
         raise ValueError(
             f"batch_indices and positions must have one entry per token, "
@@ -80,8 +82,9 @@ def page_slots(
     if readable(page) and page.is_cpu and bool(((page >= starts[row + 1]) & (positions >= 0)).any()):
         worst = int(positions[page >= starts[row + 1]].max())
         raise ValueError(f"positions must be on a page of their sequence (kv_indptr), got {worst}, which is beyond")
-    if readable(page) and page.is_cpu and bool(((page >= pages) & (positions >= 0)).any()):
-        raise ValueError(f"kv_indptr must end at the number of pages in kv_indices, {pages}, got {int(starts[-1])}")
+    if readable(page) and page.is_cpu and bool((starts < 0).any() | ((page >= pages) & (positions >= 0)).any()):
+        bounds = f"{int(starts.min())} to {int(starts[-1])}"
+        raise ValueError(f"kv_indptr must go from 0 to the number of pages in kv_indices, {pages}, got {bounds}")
     found = kv_indices.long()[page.clamp(max=kv_indices.shape[0] - 1)]
     _check_kept("kv_indices", found, positions)
     return torch.where(positions < 0, -1, found * page_size + at % page_size)
@@ -98,3 +101,9 @@ def _check_integers(name: str, x: Tensor, rank: int) -> None:
     if not isinstance(x, Tensor) or x.dtype not in (torch.int64, torch.int32) or x.ndim != rank:
         got = f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
         raise ValueError(f"{name} must be integers with {rank} dimension{'s' * (rank > 1)}, got {got}")
+
+
+def _check_devices(**given: Tensor) -> None:
+    if len({x.device for x in given.values()}) > 1:
+        found = ", ".join(f"{name} on {x.device}" for name, x in given.items())
+        raise ValueError(f"{' and '.join(given)} must be on the same device, got {found}")
