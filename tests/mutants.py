@@ -286,7 +286,7 @@ MUTANTS = [
     Mutant("onnx: all channels", "kernels/onnx.py", "layout.rotary_dim if layout.rotary_dim < layout.head_dim else 0", "0", "tests/exported/test_export.py -k every_order"),
     Mutant("onnx: trailing channels taken for the first", "kernels/onnx.py", "if layout.trailing and", "if False and", "tests/exported/test_export.py -k cannot_express"),
     Mutant("onnx: another opset kept", "onnx/export.py", "if said := _fault(onnx, made, opset_version):", "if False:", "tests/exported/test_export.py -k not_write"),
-    Mutant("onnx check: com.microsoft's inputs in ai.onnx's order", "onnx/microsoft.py", "ids: Any, cos: Any, sin: Any, **marks", "cos: Any, sin: Any, ids: Any, **marks", "tests/exported/test_check.py"),
+    Mutant("onnx check: com.microsoft's inputs in ai.onnx's order", "onnx/operators.py", "ids: Any, cos: Any, sin: Any, **marks", "cos: Any, sin: Any, ids: Any, **marks", "tests/exported/test_check.py"),
     Mutant("onnx check: missing rotations", "onnx/report.py", "and len(self.sites) == self.expected", "", "tests/exported/test_check.py"),
     Mutant("onnx check: unread is right", "onnx/report.py", 'site.verdict == "right" for', 'site.verdict != "wrong" for', "tests/exported/test_check.py"),
     Mutant("onnx check: stray cos and sin", "onnx/report.py", "and not self.stray", "", "tests/exported/test_check.py"),

@@ -137,11 +137,12 @@ def _summed(x: str, half: str, y: str) -> list[Any]:
     return [*products, n("Add", [f"{x}_c", f"{x}_s"], [y], f"turn_{x}")]
 
 
-def grouped(cos: np.ndarray, sin: np.ndarray, **marks: Any) -> Any:
-    """onnxruntime's GroupQueryAttention, which turns q and k itself."""
-    flat = [info(x, TensorProto.FLOAT, "batch", "seq", HEADS * HEAD) for x in ("query", "key", "value")]
+def grouped(cos: np.ndarray, sin: np.ndarray, packed: bool = False, **marks: Any) -> Any:
+    """onnxruntime's GroupQueryAttention, which turns q and k itself; ``packed``: out of one tensor, with v behind."""
+    parts = {"query": 3} if packed else {"query": 1, "key": 1, "value": 1}
+    flat = [info(x, TensorProto.FLOAT, "batch", "seq", n * HEADS * HEAD) for x, n in parts.items()]
     lengths = [info("seqlens_k", TensorProto.INT32, "batch"), info("total", TensorProto.INT32, 1)]
-    names = ["query", "key", "value", "", "", "seqlens_k", "total", "cos", "sin"]
+    names = [*(parts if len(parts) == 3 else ("query", "", "")), "", "", "seqlens_k", "total", "cos", "sin"]
     about = {"num_heads": HEADS, "kv_num_heads": HEADS, "do_rotary": 1, "rotary_interleaved": 0, **marks}
     node = helper.make_node("GroupQueryAttention", names, ["out"], "attention", domain="com.microsoft", **about)
     tensors = [numpy_helper.from_array(cos, "cos"), numpy_helper.from_array(sin, "sin")]
@@ -150,3 +151,61 @@ def grouped(cos: np.ndarray, sin: np.ndarray, **marks: Any) -> Any:
     )
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def in_pairs() -> Any:
+    """Heads cut into ``[pairs, 2]``, both members turned apart, joined and flattened, as Meta's Llama does."""
+    n, constants = helper.make_node, {"pairs": [0, 0, 0, -1, 2], "flat": [0, 0, 0, -1], "first": 0, "second": 1}
+    cos, sin = tables("interleaved")
+    nodes = [n("Gather", [t, "positions"], [f"{t}_rows"]) for t in ("cos", "sin")]
+    nodes += [n("Unsqueeze", [f"{t}_rows", "one"], [f"{t}_of"]) for t in ("cos", "sin")]
+    for x in ("q", "k"):
+        nodes += [n("Reshape", [x, "pairs"], [f"{x}_pairs"])]
+        nodes += [n("Gather", [f"{x}_pairs", m], [f"{x}_{m}"], axis=-1) for m in ("first", "second")]
+        nodes += [
+            n("Mul", [f"{x}_{m}", f"{t}_of"], [f"{x}_{m}_{t}"]) for m in ("first", "second") for t in ("cos", "sin")
+        ]
+        nodes += [n("Sub", [f"{x}_first_cos", f"{x}_second_sin"], [f"{x}_a"], f"turn_{x}")]
+        nodes += [n("Add", [f"{x}_first_sin", f"{x}_second_cos"], [f"{x}_b"])]
+        nodes += [n("Unsqueeze", [f"{x}_{part}", "last"], [f"{x}_{part}_1"]) for part in ("a", "b")]
+        nodes += [n("Concat", [f"{x}_a_1", f"{x}_b_1"], [f"{x}_ab"], axis=-1)]
+        nodes += [n("Reshape", [f"{x}_ab", "flat"], [f"{x}_turned"])]
+    arrays = {name: np.array(value) for name, value in constants.items()}
+    return model(nodes, {"cos": cos, "sin": sin, "one": np.array([1]), "last": np.array([-1]), **arrays})
+
+
+def counted(of_positions: list[Any], inputs: list[Any], constants: dict[str, Any]) -> Any:
+    """``operators`` for halves, whose positions ``[batch, seq]`` are formed by nodes, from inputs beside q and k."""
+    made = operators("halves", *tables("halves"))
+    given = [*made.graph.input[:2], *inputs]
+    del made.graph.input[:]
+    made.graph.input.extend(given)
+    nodes = [*of_positions, *made.graph.node]
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    made.graph.initializer.extend(numpy_helper.from_array(np.array(v), n) for n, v in constants.items())
+    return made
+
+
+def projected() -> Any:
+    """q and k cut out of one product ``[batch, seq, 2 * 32]``, by numbers that nodes form of its shape."""
+    n, made = helper.make_node, operators("halves", *tables("halves"))
+    turned = list(made.graph.node)
+    nodes = [n("MatMul", ["x", "weight"], ["both"]), n("Shape", ["both"], ["all"])]
+    nodes += [n("Gather", ["all", "axis"], ["wide"]), n("Cast", ["wide"], ["real"], to=TensorProto.FLOAT)]
+    nodes += [n("Div", ["real", "parts"], ["half"]), n("Cast", ["half"], ["width"], to=TensorProto.INT64)]
+    nodes += [n("Div", ["width", "head"], ["heads"]), n("Slice", ["all", "start", "axis"], ["some"])]
+    nodes += [n("Max", ["some", "start"], ["lead"])]
+    nodes += [n("Concat", ["lead", "heads", "head"], ["cut"], axis=0)]
+    for x in ("q", "k"):
+        ends = ["start", "width"] if x == "q" else ["width", "wide"]
+        nodes += [n("Slice", ["both", *ends, "axis"], [f"{x}_flat"])]
+        nodes += [n("Reshape", [f"{x}_flat", "cut"], [f"{x}_rows"])]
+        nodes += [n("Transpose", [f"{x}_rows"], [x], perm=[0, 2, 1, 3])]
+    inputs = [info("x", TensorProto.FLOAT, "batch", "seq", 8), info("positions", TensorProto.INT64, "batch", "seq")]
+    constants = {"axis": np.array([2]), "parts": np.float32([2]), "head": np.array([HEAD]), "start": np.array([0])}
+    constants["weight"] = np.zeros((8, 64), np.float32)
+    tensors = [*made.graph.initializer, *(numpy_helper.from_array(v, name) for name, v in constants.items())]
+    outputs = [info(f"{x}_turned", TensorProto.FLOAT, None, None, None, None) for x in ("q", "k")]
+    graph = helper.make_graph([*nodes, *turned], "layer", inputs, outputs, tensors)
+    return helper.make_model(graph, opset_imports=made.opset_import, ir_version=10)

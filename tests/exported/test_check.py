@@ -14,7 +14,23 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from phasor import read_config  # noqa: E402
 from phasor.onnx import check  # noqa: E402
 
-from .graphs import CONFIGS, FACTOR, HEAD, HEADS, SIZES, frequencies, grouped, info, model, operators, plain, tables  # noqa: E402
+from .graphs import (  # noqa: E402
+    CONFIGS,
+    FACTOR,
+    HEAD,
+    HEADS,
+    SIZES,
+    counted,
+    frequencies,
+    grouped,
+    in_pairs,
+    info,
+    model,
+    operators,
+    plain,
+    projected,
+    tables,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -132,6 +148,62 @@ def test_attention_that_rotates_inside(look):
     assert report.equal and len(report.sites) == 2, report.describe()
     assert causes(look(grouped(*tables("halves"), rotary_interleaved=1), "halves")) == {"layout"}
     assert causes(look(grouped(*tables("halves", base=1e6)), "halves")) == {"base"}
+
+
+def test_attention_that_takes_q_k_and_v_in_one_tensor(look):
+    """As onnxruntime-genai builds most models: both rotations are counted."""
+    report = look(grouped(*tables("halves"), packed=True), "halves")
+    assert report.equal and [site.layer for site in report.sites] == [0, 0], report.describe()
+    assert causes(look(grouped(*tables("halves", base=1e6), packed=True), "halves")) == {"base"}
+
+
+def test_heads_that_are_cut_into_pairs(look):
+    assert look(in_pairs(), "interleaved").equal
+    assert causes(look(in_pairs(), "halves")) == {"layout+base"}
+
+
+def test_positions_behind_a_cache_whose_size_has_a_name_of_its_own(look):
+    """As torch.export names sizes: the cache is empty, so that positions begin with 0."""
+    n = helper.make_node
+    count = [
+        *(n("Shape", [x], [f"{x}_axis"], start=2, end=3) for x in ("past", "q")),
+        n("Squeeze", ["past_axis"], ["before"]),
+        n("Add", ["past_axis", "q_axis"], ["all"]),
+        n("Squeeze", ["all"], ["end"]),
+        n("Range", ["before", "end", "one"], ["counted"]),
+        n("Unsqueeze", ["counted", "zero"], ["positions"]),
+    ]
+    inputs = [
+        info("ids", TensorProto.INT64, "batch", "seq"),
+        info("past", TensorProto.FLOAT, "batch", HEADS, "s88", HEAD),
+    ]
+    assert look(counted(count, inputs, {"zero": [0], "one": 1}), "halves").equal
+    count[-2] = n("Range", ["one", "more", "one"], ["counted"])
+    count.insert(-2, n("Add", ["end", "one"], ["more"]))
+    assert causes(look(counted(count, inputs, {"zero": [0], "one": 1}), "halves")) == {"positions"}
+
+
+def test_tables_whose_rows_are_gathered_element_by_element(look):
+    """As torch.gather is exported; ONNX's reference takes 64 rows at most."""
+    made = operators("halves", *tables("halves"), domain="com.microsoft")
+    n = helper.make_node
+    made.graph.node.insert(0, n("GatherElements", ["cos", "order"], ["cos_rows"]))
+    for node in made.graph.node[1:]:
+        node.input[2] = "cos_rows"
+    order = np.broadcast_to(np.arange(256)[:, None], (256, 8))
+    sin = numpy_helper.to_array(made.graph.initializer[1])[:256]
+    made.graph.initializer[1].CopyFrom(numpy_helper.from_array(sin, "sin"))
+    made.graph.initializer.append(numpy_helper.from_array(order, "order"))
+    report = look(made, "halves")
+    assert report.equal and "its tables end at position 255" in report.sites[0].notes, report.describe()
+
+
+def test_sizes_that_the_graph_computes(look):
+    """As the exporter before torch.export writes models: nothing in the file says the shapes of q and k."""
+    made = projected()
+    assert look(made, "halves").equal
+    made.graph.initializer[0].CopyFrom(numpy_helper.from_array(tables("halves", base=1e6)[0], "cos"))
+    assert not look(made, "halves").equal
 
 
 def one_rotation():

@@ -12,7 +12,8 @@ from ..configs import ModelRotary
 from ..golden.kinds import Kind, positions_of
 from .find import Place
 from .graph import Graph
-from .run import Sizes, Unread, part_of
+from .run import Unread, part_of
+from .sizes import Sizes
 
 TOKENS = 64  # where positions are counted inside the graph: rows to look at, and those that are compared
 ROWS = (*range(8), 15, 31, TOKENS - 1)
@@ -41,7 +42,7 @@ def asked(graph: Graph, model: ModelRotary, place: Place, kind: Kind, rows: int 
     """
     sizes = Sizes(graph, TOKENS)
     name, masks = _leaves(graph, place, sizes)
-    shape = None if name is None else sizes.shape(graph.shapes.get(name))
+    shape = None if name is None else sizes.of(name)
     if name is not None and shape is None:
         raise Unread(f"the shape of its positions {name!r} is not in the file")
     assert kind.exact is not None
@@ -55,16 +56,16 @@ def asked(graph: Graph, model: ModelRotary, place: Place, kind: Kind, rows: int 
             raise Unread("it can be looked at in position 0 only, where nothing turns")
         at = _on_axes(numbers, axes)
         zero = {} if name is None or shape is None else {name: np.zeros(shape)}
-        return [Asked(at, _typed(graph, zero | _masks(graph, masks, sizes)), sizes)]
+        return [Asked(at, _typed(graph, zero | _masks(masks, sizes)), sizes)]
     assert name is not None
     free = isinstance(graph.shapes[name][-1], str)
     found = []
     for numbers in _numbers(kind, model, None if free else shape[-1], rows):
         sizes = Sizes(graph, len(numbers))
-        full = sizes.shape(graph.shapes[name])
+        full = sizes.of(name)
         assert full is not None
         at = positions_of(kind, model, numbers) if by_axis else _on_axes(numbers, axes)
-        inputs = {name: _spread(at.numpy(), full, by_axis), **_masks(graph, masks, sizes)}
+        inputs = {name: _spread(at.numpy(), full, by_axis), **_masks(masks, sizes)}
         found.append(Asked(at, _typed(graph, inputs), sizes))
     return found
 
@@ -75,8 +76,8 @@ def _on_axes(numbers: list[int], axes: int) -> Tensor:
     return at if axes == 1 else at.expand(axes, -1).contiguous()
 
 
-def _masks(graph: Graph, names: set[str], sizes: Sizes) -> dict[str, Any]:
-    return {name: np.ones(sizes.shape(graph.shapes.get(name)) or (1, sizes.tokens)) for name in names}
+def _masks(names: set[str], sizes: Sizes) -> dict[str, Any]:
+    return {name: np.ones(sizes.of(name) or (1, sizes.tokens)) for name in names}
 
 
 def _typed(graph: Graph, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from .graph import Graph
 from .judge import Judge, Judged
 from .read import read_graph
 from .report import OnnxReport, Site
-from .run import Sizes, Unread, part_of
+from .run import Unread, part_of
+from .sizes import Sizes
 
 TRIGONOMETRIC = ("Cos", "Sin")
 

@@ -21,6 +21,7 @@ DATA = {
     "SimplifiedLayerNormalization", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "Softmax",
 }  # fmt: skip
 INTEGERS = (6, 7, 12, 13)  # int32, int64, uint32, uint64 in TensorProto.DataType
+FLOATS = (1, 10, 11, 16)  # float, float16, double, bfloat16
 
 
 class Graph:
@@ -54,6 +55,7 @@ class Graph:
             self.kinds[value.name] = of.elem_type
             if of.HasField("shape"):
                 self.shapes[value.name] = tuple(map(_size, of.shape.dim))
+        self.sized: dict[int, dict[str, tuple[int, ...]]] = {}  # tokens -> shapes, as `Sizes` finds them
         self._positional: dict[str, bool] = {}
 
     def array(self, name: str) -> np.ndarray:

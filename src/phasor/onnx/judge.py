@@ -14,11 +14,13 @@ from ..golden.judging.check import findings_of
 from ..golden.kinds import Kind
 from ..golden.vectors import Tolerance, Vectors
 from ..golden.writing.tensors import TABLE, WIDEST, tensors_of
+from ..layout import Layout
 from .asked import Asked, asked
 from .find import Place
 from .graph import Graph
 from .library import library
-from .run import Sizes, Unread, run
+from .run import Unread, run
+from .sizes import Shape, Sizes
 
 END = re.compile(r"out of bounds for axis \d+ with size (\d+)")
 ROUNDING = {10: 2.0**-11, 16: 2.0**-8}  # half a step of float16 and bfloat16, as TensorProto.DataType numbers them
@@ -81,25 +83,19 @@ class Judge:
         layout, graph, sizes, tokens = kind.exact.layout, self.graph, given.sizes, given.sizes.tokens
         row = torch.zeros(tokens, head.shape[-1])
         row[given.rows] = head
-        shape = sizes.shape(graph.shapes.get(place.before))
-        if shape is None or len(shape) < 3:
-            raise Unread(f"the shape of what it turns, {place.before!r}, is not in the file")
-        axis = _token_axis(graph.shapes[place.before], shape, sizes, tokens)
-        whole, part, flat = layout.head_dim, layout.rotary_dim, len(shape) == 3
-        if shape[-1] == whole or (flat and shape[-1] % whole == 0):
-            fed = row
-        elif shape[-1] == part or (flat and shape[-1] % part == 0):
-            fed = layout.turned(row)
-        else:
-            raise Unread(f"its heads have {shape[-1]} channels, and those of the config {whole}")
+        before, after, shape = self._in_channels(place, layout, sizes)
+        names = graph.shapes.get(before, shape)
+        axis = _token_axis(names if len(names) == len(shape) else shape, shape, tokens)
+        fed = row if _holds(shape, layout.head_dim) else layout.turned(row)
         heads = shape[-1] // fed.shape[-1]
         spread = [1] * len(shape)
         spread[axis], spread[-1] = tokens, shape[-1]
-        kind_of = library().helper.tensor_dtype_to_np_dtype(graph.kinds.get(place.before, 1))
+        kind_of = library().helper.tensor_dtype_to_np_dtype(graph.kinds.get(before, 1))
         x = np.broadcast_to(np.tile(fed.numpy(), heads).reshape(spread), shape).astype(kind_of)
-        y = run(graph, place.after, {place.before: x, **given.inputs}, sizes).astype(np.float64)
-        if y.shape != shape:
+        y = run(graph, after, {before: x, **given.inputs}, sizes).astype(np.float64)
+        if y.shape != shape and not (len(shape) == 3 and y.shape[:2] == shape[:2] and y.size == x.size):
             raise Unread(f"its result has the shape {list(y.shape)}, and what it turns {list(shape)}")
+        y = y.reshape(shape)
         lines: np.ndarray = np.moveaxis(y, axis, -2).reshape(-1, tokens, heads, fed.shape[-1]).swapaxes(1, 2)
         lines = lines.reshape(-1, tokens, fed.shape[-1])
         if not (lines == lines[:1]).all() and not np.isnan(lines).any():
@@ -107,8 +103,39 @@ class Judge:
         got = torch.from_numpy(lines[0].copy())[given.rows]
         return got if fed.shape == row.shape else layout.within(head.double(), got)
 
+    def _in_channels(self, place: Place, layout: Layout, sizes: Sizes) -> tuple[str, str, Shape]:
+        """What is turned, its result and its shape: from before its channels are cut into pairs to behind that."""
+        graph, before, after = self.graph, place.before, place.after
+        while not _fits(sizes.of(before), layout) and _op(graph, graph.makers.get(before)) == "Reshape":
+            before = graph.nodes[graph.makers[before]].input[0]
+        while before != place.before and not _fits(sizes.of(after), layout):
+            users = graph.users.get(after, [])
+            if len(users) != 1 or _op(graph, users[0]) != "Reshape":
+                break
+            after = graph.nodes[users[0]].output[0]
+        shape = sizes.of(before)
+        if shape is None or len(shape) < 3:
+            raise Unread(f"the shape of what it turns, {before!r}, is not in the file")
+        if not _fits(shape, layout):
+            shape = sizes.of(place.before) or shape
+            raise Unread(f"its heads have {shape[-1]} channels, and those of the config {layout.head_dim}")
+        return before, after, shape
 
-def _token_axis(names: tuple[Any, ...], shape: tuple[int, ...], sizes: Sizes, tokens: int) -> int:
+
+def _op(graph: Graph, index: int | None) -> str:
+    return "" if index is None else graph.nodes[index].op_type
+
+
+def _holds(shape: Shape, channels: int) -> bool:
+    """Whether the last axis is one head of so many channels, or, of three axes, several."""
+    return shape[-1] == channels or (len(shape) == 3 and shape[-1] > 0 and shape[-1] % channels == 0)
+
+
+def _fits(shape: Shape | None, layout: Layout) -> bool:
+    return shape is not None and (_holds(shape, layout.head_dim) or _holds(shape, layout.rotary_dim))
+
+
+def _token_axis(names: tuple[Any, ...], shape: Shape, tokens: int) -> int:
     found = [a for a in range(len(shape) - 1) if shape[a] == tokens]
     free = [a for a in found if isinstance(names[a], str)]
     if not found:

@@ -4,7 +4,6 @@ GroupQueryAttention, which is taken apart.
 Source: onnxruntime, docs/ContribOperators.md, and contrib_ops/cpu/bert/rotary_embedding.cc.
 """
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,22 +11,8 @@ import numpy as np
 from .library import library
 
 
-@lru_cache(maxsize=1)
-def operators() -> list[Any]:
-    library()
-    from onnx.reference.op_run import OpRun
-
-    class RotaryEmbedding(OpRun):
-        op_domain = "com.microsoft"
-
-        def _run(self, x: Any, ids: Any, cos: Any, sin: Any, **marks: Any) -> tuple[Any]:
-            return (turned(x, ids, cos, sin, **{name: value or 0 for name, value in marks.items()}),)
-
-    return [RotaryEmbedding]
-
-
 def apart(node: Any) -> list[Any]:
-    """What a GroupQueryAttention does to q and k, as nodes; to both at once where they come in one tensor.
+    """What a GroupQueryAttention does to q and k, as nodes; where they come in one tensor, each node is fed all of it.
 
     Its tables are gathered by the order of the tokens, so they are looked at from position 0.
     """
@@ -37,13 +22,14 @@ def apart(node: Any) -> list[Any]:
     heads, kv = marks.get("num_heads", 0), marks.get("kv_num_heads", 0)
     name, first = node.name or node.output[0], f"{node.output[0]}/first"
     found = [onnx.helper.make_node("Constant", [], [first], value=onnx.numpy_helper.from_array(np.zeros(1, np.int64)))]
-    for value, count in ((query, heads if key else heads + 2 * kv), (key, kv)):
+    packed = heads + 2 * kv
+    for of, value, count in (("q", query, heads if key else packed), ("k", key or query, kv if key else packed)):
         if value:
             found.append(
                 onnx.helper.make_node(
                     "RotaryEmbedding",
                     [value, ids or first, cos, sin],
-                    [f"{node.output[0]}/{value}"],
+                    [f"{node.output[0]}/{of}"],
                     name=name,
                     domain="com.microsoft",
                     interleaved=marks.get("rotary_interleaved", 0),

@@ -1,59 +1,21 @@
 """A part of a graph, run by ONNX's own reference on given values: tables and rotations, never weights."""
 
 import math
-import re
 from typing import Any
 
 import numpy as np
 
 from .graph import Graph, inputs_of, tensors_of
 from .library import library
-from .microsoft import operators
+from .operators import operators
+from .sizes import Sizes, cut
 
 MOST = 5000  # nodes of one part: the tables of a model take some fifty
 BIGGEST = 2**27  # elements that one value of such a part may have
-CALLED = re.compile("seq|len|tok")
 
 
 class Unread(Exception):
     """Why a part of a graph could not be read, as a clause."""
-
-
-class Sizes:
-    """A number for every free size of a graph: ``tokens`` for the sequence, 1 for the batch, 0 for what was before.
-
-    Of tokens are the last sizes of integer inputs, first of all of those with a batch; where there are none, sizes that
-    are called so; else the second size of inputs with three. All others are batches.
-    """
-
-    def __init__(self, graph: Graph, tokens: int) -> None:
-        given = [(graph.kinds.get(n), graph.shapes.get(n) or ()) for n in graph.inputs]
-        integers = [shape for kind, shape in given if kind in (6, 7) and shape]
-        batched = [shape[-1] for shape in integers if len(shape) > 1]
-        alone = [shape[-1] for shape in integers if "batch" not in str(shape[-1]) and shape[-1] != 1]
-        called = [size for _, shape in given for size in shape if isinstance(size, str) and CALLED.search(size)]
-        of_tokens = set(batched or alone or called or [shape[1] for _, shape in given if len(shape) == 3])
-        names = {n for n in of_tokens if isinstance(n, str)}
-        self.names = {n for name in names for n in re.split(r"[ +]+", name) if not n.isdigit()}
-        fixed = [n for n in of_tokens if isinstance(n, int)]
-        self.tokens = tokens if names or not fixed else max(fixed)
-
-    def number(self, size: int | str | None) -> int | None:
-        """A size as a number; None where it cannot be told."""
-        if size is None or isinstance(size, int):
-            return size
-        if not re.fullmatch(r"[\w.]+( *\+ *[\w.]+)*", size):
-            return None
-        return sum(self._one(part.strip()) for part in size.split("+"))
-
-    def _one(self, name: str) -> int:
-        if name.isdigit():
-            return int(name)
-        return 0 if "past" in name.lower() else self.tokens if name in self.names else 1
-
-    def shape(self, sizes: tuple[int | str | None, ...] | None) -> tuple[int, ...] | None:
-        numbers = [self.number(size) for size in sizes] if sizes is not None else [None]
-        return None if None in numbers else tuple(numbers)  # type: ignore[arg-type]
 
 
 def part_of(graph: Graph, wanted: str, given: set[str], sizes: Sizes) -> tuple[list[int], set[str], dict[str, Any]]:
@@ -71,10 +33,9 @@ def part_of(graph: Graph, wanted: str, given: set[str], sizes: Sizes) -> tuple[l
             needed.add(name)
             continue
         node = graph.nodes[maker]
-        shape = sizes.shape(graph.shapes.get(node.input[0])) if node.op_type == "Shape" else None
+        shape = sizes.of(node.input[0]) if node.op_type == "Shape" else None
         if shape is not None and node.input[0] not in given:  # so that the data behind it is not needed
-            marks = {a.name: a.i for a in node.attribute}
-            known[name] = np.array(shape[marks.get("start", 0) : marks.get("end", len(shape))], dtype=np.int64)
+            known[name] = cut(shape, node)
             continue
         nodes.add(maker)
         waiting += inputs_of(node)
@@ -92,7 +53,7 @@ def run(graph: Graph, wanted: str, given: dict[str, np.ndarray], sizes: Sizes) -
     values = {**known, **given}
     read = {name for i in nodes for name in inputs_of(graph.nodes[i])} | {wanted}
     large = [n for n in read if n in graph.tensors and np.prod(graph.tensors[n].dims, dtype=float) > BIGGEST]
-    made = [(name, sizes.shape(graph.shapes.get(name))) for i in nodes for name in graph.nodes[i].output]
+    made = [(name, sizes.of(name)) for i in nodes for name in graph.nodes[i].output]
     large += [name for name, shape in made if np.prod(shape or (), dtype=float) > BIGGEST]
     if large:
         raise Unread(f"{large[0]!r} is too large for a table")
