@@ -128,7 +128,7 @@ def _op(graph: Graph, index: int | None) -> str:
 
 def _holds(shape: Shape, channels: int) -> bool:
     """Whether the last axis is one head of so many channels, or, of three axes, several."""
-    return shape[-1] == channels or (len(shape) == 3 and shape[-1] > 0 and shape[-1] % channels == 0)
+    return shape[-1:] == (channels,) or (len(shape) == 3 and shape[-1] > 0 and shape[-1] % channels == 0)
 
 
 def _fits(shape: Shape | None, layout: Layout) -> bool:
