@@ -24,7 +24,8 @@ class Comparison:
     """``expected`` and ``got`` in float64 and one shape; ``angles`` of each element in radians (0 where none turns).
 
     ``columns [2, P]``: the channels in which results of pairs lie; ``beside``: what was given as sin, for a cos, and
-    the reverse. ``swapped``: heads and tokens were in the other order. ``dtype`` is that of the golden tensor;
+    the reverse. ``swapped``: heads and tokens were in the other order. ``dtype`` is that of the golden tensor, and
+    ``came`` that of the one it is compared with;
     ``unrounded`` is what a value in half precision was rounded from, where that is known; ``doubtful``, where it comes
     from a cos or sin that lies between two values of half precision.
     """
@@ -38,6 +39,7 @@ class Comparison:
     columns: Tensor | None
     tolerance: Tolerance
     dtype: torch.dtype
+    came: torch.dtype
     unrounded: Tensor | None = None
     doubtful: Tensor | None = None
     beside: Tensor | None = None
@@ -94,7 +96,7 @@ def against(vectors: Vectors, kind: Kind, name: str, short: str, other: dict[str
     got, swapped = fitted(name, other[name], expected)
     plain: dict[str, Any] = {
         "name": name, "short": short, "expected": expected.double(), "got": got, "swapped": swapped,
-        "dtype": expected.dtype, "tolerance": vectors.tolerance(golden),
+        "dtype": expected.dtype, "came": other[name].dtype, "tolerance": vectors.tolerance(golden),
     }  # fmt: skip
     what = short.rpartition(".")[2]
     if kind.spec is None or not (what.endswith("_out") or what.split("_")[0] in ("cos", "sin")):
