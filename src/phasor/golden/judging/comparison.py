@@ -27,7 +27,8 @@ class Comparison:
     the reverse. ``swapped``: heads and tokens were in the other order. ``dtype`` is that of the golden tensor, and
     ``came`` that of the one it is compared with;
     ``unrounded`` is what a value in half precision was rounded from, where that is known; ``doubtful``, where it comes
-    from a cos or sin that lies between two values of half precision.
+    from a cos or sin that lies between two values of half precision. ``case`` is the right way to rotate the
+    ``inputs``, None for what does not turn.
     """
 
     name: str
@@ -43,6 +44,8 @@ class Comparison:
     unrounded: Tensor | None = None
     doubtful: Tensor | None = None
     beside: Tensor | None = None
+    case: Case | None = None
+    inputs: Tensor | None = None
 
     @cached_property
     def beyond(self) -> Tensor:
@@ -109,6 +112,8 @@ def against(vectors: Vectors, kind: Kind, name: str, short: str, other: dict[str
     return Comparison(
         angles=_angles(what, case, expected),
         columns=columns,
+        case=case if not where or columns is not None else None,
+        inputs=vectors.tensors.get(f"{kind.name}.{what.removesuffix('_out')}_in"),
         unrounded=_unrounded(vectors, golden) if half else None,
         doubtful=_doubtful(vectors, golden, columns, radians(case).abs()) if half and columns is not None else None,
         **plain,
