@@ -127,7 +127,7 @@ def test_json_that_is_not_as_it_was_written_is_named(tmp_path):
 
 
 def test_a_folder_in_place_of_a_file_is_named(tmp_path):
-    with pytest.raises(ValueError, match="here.safetensors must be weights, got: a folder; take another"):
+    with pytest.raises(ValueError, match=r"here\.safetensors must be weights, got: a folder; take another"):
         read_tensors(make(tmp_path / "here.safetensors"), "weights", "take another")
 
 
