@@ -147,7 +147,7 @@ def test_lengths_axes_targets_and_trained_tensors(tmp_path):
 
     grid = RotarySpec(head_dim=8, axes=Axial((2, 2)), coordinates="real")
     found, tensors = kinds(model_of(grid, targets=("q", "k", "v", "output")), tmp_path / "b")
-    assert found["attention"]["positions"][1][0] == 3.0 and "attention.exact.float32.output_out" in tensors
+    assert found["attention"]["positions"][1][0] == 5.0 and "attention.exact.float32.output_out" in tensors
 
     learned = RotarySpec(head_dim=8, learned=True)
     model = model_of(learned, temperatures=(LearnedLog(),), softmax_factor=2.0, prefix_tokens=1, heads=1)

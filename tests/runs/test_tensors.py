@@ -124,3 +124,13 @@ def test_json_that_is_not_as_it_was_written_is_named(tmp_path):
             read_json(path, {"a": [int]})
     assert conform(1, (int, str)) == 1
     assert json.loads("1") == 1
+
+
+def test_a_folder_in_place_of_a_file_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"here\.safetensors must be weights, got: a folder; take another"):
+        read_tensors(make(tmp_path / "here.safetensors"), "weights", "take another")
+
+
+def make(folder):
+    folder.mkdir()
+    return folder

@@ -14,7 +14,6 @@ from ..temperature import TEMPERATURES, Temperature
 
 FAR = (131_071, 1_000_003, 2_000_000_000)
 _REAL = (0.0, 0.125, 0.25, 0.5, 0.875, 1.0, -1.0, -0.375, 2.5, 7.25, 100.5, 1000.25)  # exact in float32
-_APART = 3  # between two coordinates of one token, so that a wrong axis shows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,14 +101,15 @@ def trained_length(spec: RotarySpec | None, model: ModelRotary) -> int:
 def positions_of(kind: Kind, model: ModelRotary, chosen: Sequence[int | float] | None) -> Tensor:
     """``[S]``, or ``[axes, S]``: near (0 to 7), around the trained and the declared length, and far; or those chosen.
 
-    With several axes the coordinates of a token differ by 3 from one axis to the next.
+    With several axes the coordinates of a token are 0, 5, 12, … above those numbers.
     """
     real = kind.spec is not None and kind.spec.coordinates == "real"
     numbers = tuple(chosen) if chosen is not None else _REAL if real else _usual(kind, model)
     _check_numbers(numbers, real)
     at = torch.tensor(numbers, dtype=torch.float32 if real else torch.int64)
     axes = 1 if kind.spec is None else kind.spec.axes.count
-    return at if axes == 1 else torch.stack([at + _APART * axis for axis in range(axes)])
+    # unequal steps: if each were 3, axes in another order would look like positions that are too high by 3
+    return at if axes == 1 else torch.stack([at + axis * (axis + 4) for axis in range(axes)])
 
 
 def _usual(kind: Kind, model: ModelRotary) -> tuple[int, ...]:

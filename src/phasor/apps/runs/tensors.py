@@ -33,6 +33,8 @@ def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor]
     """
     from safetensors import SafetensorError, safe_open
 
+    if path.is_dir():  # of which the library says "No such device", without its name
+        raise damaged(path, what, "a folder", way_out)
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}

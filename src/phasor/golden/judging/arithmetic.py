@@ -8,7 +8,7 @@ from ..kinds import Kind
 from ..vectors import Vectors
 from .comparison import Comparison, against
 from .report import Finding
-from .slips import agrees
+from .slips import SINGLE, agrees
 
 MOST = 0.97  # of all values must be right for a tensor to be taken for one of the other arithmetic
 
@@ -24,9 +24,9 @@ def settled(golden: Vectors, kind: Kind, c: Comparison, given: dict[str, Tensor]
         return c, None
     closer = int(agrees(other).sum()) > int(agrees(c).sum()) and float(other.wrong.double().mean()) <= 1 - MOST
     own_share = float(c.wrong[telling].double().mean())  # of what tells them apart, what is wrong as named
-    if closer and (c.wrong.any() or c.short.startswith("model.")):
+    if closer and (c.wrong.any() or (c.short.startswith("model.") and other.right)):
         return dataclasses.replace(other, short=c.short), _note(kind, c.short)
-    if other.right and own_share >= 0.5:
+    if other.right and (own_share >= 0.5 or int(c.wrong.sum()) > SINGLE):
         return dataclasses.replace(other, short=c.short), _note(kind, c.short)
     return c, None
 

@@ -92,10 +92,11 @@ def radians(case: Case, *, second: bool = False) -> Tensor:
 
 def tables(case: Case, *, second: bool = False) -> tuple[Tensor, Tensor]:
     """cos and sin, float64 ``[S, P]``, factors and direction inside."""
-    return _tables(case, radians(case, second=second))
+    return tables_at(case, radians(case, second=second))
 
 
-def _tables(case: Case, angles: Tensor) -> tuple[Tensor, Tensor]:
+def tables_at(case: Case, angles: Tensor) -> tuple[Tensor, Tensor]:
+    """cos and sin of these angles, factors and direction inside."""
     cos, sin = angles.cos() * case.cos_factor, angles.sin() * case.sin_factor
     return _rounded(cos, "tables", case), _rounded(-sin if case.spec.reverse else sin, "tables", case)
 

@@ -24,9 +24,11 @@ class Comparison:
     """``expected`` and ``got`` in float64 and one shape; ``angles`` of each element in radians (0 where none turns).
 
     ``columns [2, P]``: the channels in which results of pairs lie; ``beside``: what was given as sin, for a cos, and
-    the reverse. ``swapped``: heads and tokens were in the other order. ``dtype`` is that of the golden tensor;
+    the reverse. ``swapped``: heads and tokens were in the other order. ``dtype`` is that of the golden tensor, and
+    ``came`` that of the one it is compared with;
     ``unrounded`` is what a value in half precision was rounded from, where that is known; ``doubtful``, where it comes
-    from a cos or sin that lies between two values of half precision.
+    from a cos or sin that lies between two values of half precision. ``case`` is the right way to rotate the
+    ``inputs``, None for what does not turn.
     """
 
     name: str
@@ -38,9 +40,12 @@ class Comparison:
     columns: Tensor | None
     tolerance: Tolerance
     dtype: torch.dtype
+    came: torch.dtype
     unrounded: Tensor | None = None
     doubtful: Tensor | None = None
     beside: Tensor | None = None
+    case: Case | None = None
+    inputs: Tensor | None = None
 
     @cached_property
     def beyond(self) -> Tensor:
@@ -94,7 +99,7 @@ def against(vectors: Vectors, kind: Kind, name: str, short: str, other: dict[str
     got, swapped = fitted(name, other[name], expected)
     plain: dict[str, Any] = {
         "name": name, "short": short, "expected": expected.double(), "got": got, "swapped": swapped,
-        "dtype": expected.dtype, "tolerance": vectors.tolerance(golden),
+        "dtype": expected.dtype, "came": other[name].dtype, "tolerance": vectors.tolerance(golden),
     }  # fmt: skip
     what = short.rpartition(".")[2]
     if kind.spec is None or not (what.endswith("_out") or what.split("_")[0] in ("cos", "sin")):
@@ -107,6 +112,8 @@ def against(vectors: Vectors, kind: Kind, name: str, short: str, other: dict[str
     return Comparison(
         angles=_angles(what, case, expected),
         columns=columns,
+        case=case if not where or columns is not None else None,
+        inputs=vectors.tensors.get(f"{kind.name}.{what.removesuffix('_out')}_in"),
         unrounded=_unrounded(vectors, golden) if half else None,
         doubtful=_doubtful(vectors, golden, columns, radians(case).abs()) if half and columns is not None else None,
         **plain,

@@ -95,6 +95,7 @@ def _explained(c: Comparison, candidate: Tensor | None) -> float:
     """The share of the telling elements that are the candidate's; 0 unless it explains the wrong ones too."""
     if candidate is None or candidate.shape != c.got.shape:
         return 0.0
+    candidate = candidate.to(c.came).double()
     matched, telling = c.matches(candidate), c.telling
     bad = c.wrong & telling
     nearer = (c.got - candidate).abs() < (c.got - c.expected).abs() / 2

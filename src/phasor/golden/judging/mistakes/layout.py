@@ -1,9 +1,10 @@
 """Channels and heads in the wrong places."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ....axes import OneAxis
 from ....spec import RotarySpec
+from ..case import Case
 from .mistake import Mistake, with_fields, with_spec
 
 
@@ -38,7 +39,18 @@ def of_heads(spec: RotarySpec) -> Iterator[Mistake]:
         yield Mistake("heads", says, with_fields(rolled=places), alone=True)
     if isinstance(spec.axes, OneAxis) and spec.frequencies is None and spec.exponent_dim is None and not spec.learned:
         says = "one ladder of frequencies runs over all heads, and each head must have its own"
-        yield Mistake("heads", says, with_fields(shared="split"), alone=True)
+        yield Mistake("heads", says, _shared("split"), alone=True)
         if spec.blocks == 1 and not spec.permuted and spec.rotary_dim == spec.head_dim:
             says = "all heads are turned as one wide head, and each must be turned by itself"
-            yield Mistake("heads", says, with_fields(shared="wide"), alone=True)
+            yield Mistake("heads", says, _shared("wide"), alone=True)
+
+
+def _shared(how: str) -> Callable[[Case], Case]:
+    """One ladder over all heads, which no scaling has that holds a number for each pair."""
+
+    def change(case: Case) -> Case:
+        width = 2 * case.spec.rotary_dim
+        case.spec.replace(head_dim=width, rotary_dim=width, trailing=False)  # ValueError where it has none
+        return case.replace(shared=how)
+
+    return change

@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from .seen import frequencies, positions
 USUAL = (10_000.0, 500_000.0, 1_000_000.0, 100.0, 1_000.0, 50_000.0, 100_000.0, 150_000.0, 160_000.0, 5_000_000.0, 1e7)
 LARGEST = 35.0  # the logarithm of any base worth a thought
 SAME = 0.05  # between the logarithms of one base as two pairs show it
+FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0)  # where half precision does not let it be read off
 LENGTHS = (4096, 8192, 2048, 32_768, 16_384)  # that models were trained at before they were stretched
 
 
@@ -26,14 +28,20 @@ def fits(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Iter
     if where is not None:
         yield from of_seen(case, where)
     seen = frequencies(case, wrong, inputs)
+    bases = _bases(case, seen)
+    round_ones = [base for base in bases if base == float(f"{base:.2g}")]  # NTK is another base, but no round one
+    yield from _of_bases(case, round_ones)
     if seen is not None and case.spec.frequencies is None:
         yield from _scalings(case, seen)
-    for base in _bases(case, seen):
-        says = f"the base is {base:.10g}, and must be {case.spec.base:.10g}"
-        yield Mistake("base", says, with_spec(base=base))
+    yield from _of_bases(case, [base for base in bases if base not in round_ones])
     gain = _gain(wrong)
     if gain is not None:
         yield Mistake("factor", f"all values are multiplied by {gain:.6g}", with_fields(gain=gain))
+
+
+def _of_bases(case: Case, bases: list[float]) -> Iterator[Mistake]:
+    for base in bases:
+        yield Mistake("base", f"the base is {base:.10g}, and must be {case.spec.base:.10g}", with_spec(base=base))
 
 
 def _gain(wrong: list[Comparison]) -> float | None:
@@ -80,17 +88,21 @@ def _scalings(case: Case, seen: Tensor) -> Iterator[Mistake]:
         return
     slowest = min(turning, key=lambda p: float(plain[p]))
     by = float(plain[slowest] / seen[slowest])
-    if not 1e-3 < by < 1e6:
-        return
+    read = _rounded(by) if 1e-3 < by < 1e6 else []
     scaling = spec.scaling
-    for factor in dict.fromkeys(_rounded(by)):
+    for factor in dict.fromkeys((*read, *FACTORS)):
         if scaling is None:
             yield from _added(factor)
         elif getattr(scaling, "factor", None) not in (None, factor) and not isinstance(
             scaling, LongRoPE | DynamicNTK | SteppedNTK | Proportional
         ):
             says = f"the factor of the {scaling.name} scaling is {factor:.6g}, and must be {scaling.factor:.6g}"  # type: ignore[attr-defined]
-            yield Mistake("scaling", says, with_spec(scaling=type(scaling)(**{**vars(scaling), "factor": factor})))
+            yield Mistake("scaling", says, _factor(scaling, factor), alone=factor not in read)
+
+
+def _factor(scaling: Any, factor: float) -> Callable[[Case], Case]:
+    """Built when it is tried: a factor that was read off may be one that the scaling cannot have."""
+    return lambda case: with_spec(scaling=dataclasses.replace(scaling, factor=factor))(case)
 
 
 def _added(factor: float) -> Iterator[Mistake]:

@@ -1,7 +1,7 @@
 """Positions that are not those of the tokens."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -9,6 +9,8 @@ from torch import Tensor
 from ....scaling import Linear
 from ..case import Case
 from .mistake import Mistake, with_spec
+
+TABLES = tuple(2**n for n in range(6, 21))
 
 
 def of_positions(case: Case) -> Iterator[Mistake]:
@@ -35,49 +37,75 @@ def of_positions(case: Case) -> Iterator[Mistake]:
 
 
 def of_seen(case: Case, where: Tensor) -> Iterator[Mistake]:
-    """What went wrong with positions, from those at which the tokens were turned (nan: not readable)."""
-    given = case.positions[0].double()
+    """What went wrong with positions, from those at which the tokens were turned, ``[A, S]`` (nan: not readable)."""
+    given = case.positions.double()
     known = ~where.isnan()
     moved = known & (where != given)
-    if not moved.any():
-        return
-    yield from _offset(given, where, known)
-    yield from _cut(given, where, known, moved)
-    yield from _restarted(given, where, known)
-    token = int(moved.nonzero()[0])
-    says = f"positions are others: that of token {token} is {where[token]:.0f}, and must be {given[token]:.0f}"
-    yield _at(torch.where(known, where, given), says)
+    axes = moved.any(-1).nonzero().flatten().tolist()
+    for axis in axes:
+        for says, changed in _of_row(given[axis], where[axis], known[axis], moved[axis]):
+            yield _at(changed(given), says)
+            if len(given) > 1:
+                yield _at(_one_row(given, axis, changed), f"{says}, on axis {axis} alone")
+    far = given[~known]  # where the pairs turn too fast to tell: tables of the usual sizes
+    for rows in TABLES:
+        if (far >= rows).any():
+            yield _at(given.clamp(max=rows - 1), _clamped(rows - 1), alone=True)
+            yield _at(given.remainder(rows), _wrapped(rows), alone=True)
+    if axes:
+        axis = axes[0]
+        token = int(moved[axis].nonzero()[0])
+        whose = f"that of token {token}" + (f" on axis {axis}" if len(given) > 1 else "")
+        says = f"positions are others: {whose} is {where[axis, token]:.0f}, and must be {given[axis, token]:.0f}"
+        yield _at(torch.where(known, where, given), says)
 
 
-def _at(positions: Tensor, says: str) -> Mistake:
-    rows = positions.round().to(torch.int64).unsqueeze(0)
-    return Mistake("positions", says, lambda case: case.replace(positions=rows))
+_Change = Callable[[Tensor], Tensor]  # of positions [..., S]
 
 
-def _offset(given: Tensor, where: Tensor, known: Tensor) -> Iterator[Mistake]:
+def _at(positions: Tensor, says: str, alone: bool = False) -> Mistake:
+    rows = positions.round().to(torch.int64)
+    return Mistake("positions", says, lambda case: case.replace(positions=rows), alone)
+
+
+def _one_row(given: Tensor, axis: int, changed: _Change) -> Tensor:
+    rows = given.clone()
+    rows[axis] = changed(given[axis])
+    return rows
+
+
+def _of_row(given: Tensor, where: Tensor, known: Tensor, moved: Tensor) -> Iterator[tuple[str, _Change]]:
+    """What may have been done to all positions, as one axis of them shows it."""
     by = float((where - given)[known].median())
-    if by and abs(by) > 2:  # smaller ones are known without reading
-        says = f"positions are too {'high' if by > 0 else 'low'} by {abs(by):.0f}"
-        yield _at(given + by, says)
-
-
-def _cut(given: Tensor, where: Tensor, known: Tensor, moved: Tensor) -> Iterator[Mistake]:
+    if by:
+        yield f"positions are too {'high' if by > 0 else 'low'} by {abs(by):.0f}", lambda x: x + by
     last = float(where[moved].max())
     if bool((torch.minimum(given, torch.tensor(last))[known] == where[known]).all()) and last >= 0:
-        says = f"positions beyond {last:.0f} are clamped to it (a table of {last + 1:.0f} rows?)"
-        yield _at(given.clamp(max=last), says)
+        yield _clamped(last), lambda x: x.clamp(max=last)
     lengths = (given - where)[moved & (given > where)].to(torch.int64).tolist()
     length = math.gcd(*lengths) if lengths else 0
     if length > 1 and bool((given.remainder(length)[known] == where[known]).all()):
-        yield _at(given.remainder(length), f"positions start again from 0 every {length:,}")
-
-
-def _restarted(given: Tensor, where: Tensor, known: Tensor) -> Iterator[Mistake]:
-    """From some token on: counted from 0 again, by their distances or by their places in the tensor."""
-    index = torch.arange(len(given), dtype=torch.float64)
+        yield _wrapped(length), lambda x: x.remainder(length)
     for token in range(1, len(given)):
-        for rest, how in ((given - given[token], "start again from 0"), (index - token, "are counted from 0 again")):
-            restarted = torch.where(index >= token, rest, given)
-            if bool((restarted[known] == where[known]).all()):
-                yield _at(restarted, f"positions {how} at token {token}, whose position is {given[token]:.0f}")
+        for how, changed in (("start again from 0", _restart(token)), ("are counted from 0 again", _count(token))):
+            if bool((changed(given)[known] == where[known]).all()):
+                yield f"positions {how} at token {token}, whose position is {given[token]:.0f}", changed
                 return
+
+
+def _clamped(last: float) -> str:
+    return f"positions beyond {last:.0f} are clamped to it (a table of {last + 1:.0f} rows?)"
+
+
+def _wrapped(length: int) -> str:
+    return f"positions start again from 0 every {length:,}"
+
+
+def _restart(token: int) -> _Change:
+    """From this token on by their distances from it."""
+    return lambda x: torch.cat((x[..., :token], x[..., token:] - x[..., token, None]), -1)
+
+
+def _count(token: int) -> _Change:
+    """From this token on by their places in the tensor."""
+    return lambda x: torch.cat((x[..., :token], torch.arange(x.shape[-1] - token).expand_as(x[..., token:])), -1)

@@ -39,12 +39,16 @@ def _yarn(scaling: YaRN) -> Iterator[Mistake]:
     other = dataclasses.replace(scaling, truncate=not scaling.truncate)
     says = f"the bounds of YaRN's ramp are {did} there (truncate must be {scaling.truncate})"
     yield Mistake("yarn_truncate", says, with_spec(scaling=other))
-    paper = YaRNPaper(scaling.factor, scaling.original_max_position, scaling.beta_slow, scaling.beta_fast)
     keep = scaling.attention_factor()
+
+    def paper(case: Case) -> Case:  # ValueError for what the paper's ramp cannot have: Kimi K2's beta_fast = 1
+        ramp = YaRNPaper(scaling.factor, scaling.original_max_position, scaling.beta_slow, scaling.beta_fast)
+        return with_spec(scaling=ramp)(case).replace(cos_factor=keep, sin_factor=keep)
+
     yield Mistake(
         "scaling",
         "YaRN's ramp is linear in the number of turns, as in the paper, and must be linear in the pair index",
-        lambda case: with_spec(scaling=paper)(case).replace(cos_factor=keep, sin_factor=keep),
+        paper,
     )
     factor, length = scaling.factor, scaling.original_max_position
     for says, changes in (

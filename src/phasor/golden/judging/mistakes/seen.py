@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from ....axes import Mixed
 from ..case import Case
 from ..comparison import TELLING, Comparison
 
@@ -20,6 +21,7 @@ def frequencies(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) 
     if angles is None:
         return None
     at = _positions_of_pairs(case)
+    noise = 1e-2 if any(torch.finfo(c.came).bits < 32 for c in wrong if c.came.is_floating_point) else 1e-4
     found = torch.zeros(at.shape[-1], dtype=torch.float64)
     error = torch.full_like(found, math.inf)
     for token in at.abs().max(-1).values.argsort().tolist():
@@ -27,19 +29,29 @@ def frequencies(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) 
         usable = (here > 0) & (here * found < TELLING) & ((error * here < 1) | error.isinf())
         guess = _nearest(angles[:, token], torch.where(error.isinf(), math.pi / 2, found * here)) / here
         found = torch.where(usable, guess, found)
-        error = torch.where(usable, 1e-3 / here, error)
+        error = torch.where(usable, noise / here, error)
     return None if error.isinf().all() else found
 
 
 def positions(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Tensor | None:
-    """``[S]``: the whole position at which each token was turned, nan where none fits; None if none can be read."""
+    """``[A, S]``: the whole position at which each token was turned, nan where none fits; None if none can be read."""
     by_name = {c.short.rpartition(".")[2]: c.got for c in wrong if not c.short.endswith("inv_freq")}
     angles = _angles(case, by_name, inputs)
-    speeds = case.spec.inv_freq(case.seq_len) if case.frequencies is None else case.frequencies
-    turning = [p for p in speeds.argsort().tolist() if speeds[p] > 0]
-    if angles is None or case.spec.axes.count > 1 or case.spec.coordinates == "real" or not turning:
+    if angles is None or case.spec.coordinates == "real" or isinstance(case.spec.axes, Mixed):
         return None
+    speeds = case.spec.inv_freq(case.seq_len) if case.frequencies is None else case.frequencies
+    speeds = speeds * case.spec.position_scale
+    turning = [p for p in speeds.argsort().tolist() if speeds[p] > 0]
+    owner = case.spec.axes.axis_of_pair(case.spec.pairs)
+    rows = [_of_axis(angles, speeds, [p for p in turning if owner[p] == a]) for a in range(case.spec.axes.count)]
+    return torch.stack(rows)
+
+
+def _of_axis(angles: Tensor, speeds: Tensor, turning: list[int]) -> Tensor:
+    """``[S]``, as these pairs show it, the slowest first."""
     found = torch.zeros(angles.shape[1], dtype=torch.float64)
+    if not turning:
+        return found * math.nan
     for n, pair in enumerate(turning):
         guess = found * speeds[pair] if n else torch.full_like(found, 1e-9)
         found = _nearest(angles[:, :, pair], guess) / speeds[pair]
