@@ -171,6 +171,19 @@ def test_a_checkpoint_of_span_recognition(made, tmp_path, seeds):
     assert refused > 0.8 * len(seeds)
 
 
+@pytest.mark.parametrize("other", ["nowhere", checkpoint.FILE], ids=["nowhere", "itself"])
+def test_a_link_that_leads_nowhere_is_no_new_start(made, tmp_path, other):
+    """The file behind it may come back, on a disk that is not there just now."""
+    of_lab, of_ner = copy(made, "lab-half", tmp_path) / "text-rotary-seed0", copy(made, "ner-half", tmp_path)
+    for folder in (of_lab, of_ner):
+        (folder / checkpoint.FILE).unlink()
+        (folder / checkpoint.FILE).symlink_to(other)
+    lab_again = ["train", "--text", made / "text", "--out", of_lab.parent, *LAB]
+    assert "a link that leads nowhere" in outcome(lambda: call(lab, *lab_again), of_lab, checkpoint.FILE)
+    ner_again = [*ner_train(made), "--out", of_ner]
+    assert "a link that leads nowhere" in outcome(lambda: call(ner, *ner_again), of_ner, checkpoint.FILE)
+
+
 def reseal(folder):
     """The weights say that the settings are the ones they were saved with."""
     tensors, about = read_tensors(folder / WEIGHTS, "", "")

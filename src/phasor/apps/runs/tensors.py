@@ -35,6 +35,8 @@ def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor]
 
     if path.is_dir():  # of which the library says "No such device", without its name
         raise damaged(path, what, "a folder", way_out)
+    if path.is_symlink() and not path.exists():
+        raise damaged(path, what, "a link that leads nowhere", way_out)
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
