@@ -60,7 +60,7 @@ MUTANTS = [
     # phase
     Mutant("phase: steps rounded down", "phase.py", ".to_integral_value()", '.to_integral_value("ROUND_FLOOR")', "test_precision"),
     Mutant("phase: quarter is an eighth", "phase.py", "_QUARTER = TURN_BITS - 2", "_QUARTER = TURN_BITS - 3", "test_precision"),
-    Mutant("phase: wrong quarters below", "phase.py", "quarter < 0", "quarter <= 0", "test_precision"),
+    Mutant("phase: wrong quarters below", "phase.py", "(quarter & 2).bool()", "(quarter & 1).bool()", "test_precision"),
     Mutant("phase: wrong quarters left", "phase.py", "((quarter + 1) & 2)", "(quarter & 2)", "test_precision"),
     Mutant("phase: negative zero", "phase.py", "torch.where(flip_x, 0 - x, x)", "torch.where(flip_x, -x, x)", "test_precision"),
     Mutant("phase: second axis lost", "phase.py", "range(1, len(positions))", "range(1, 1)", "test_axes"),
@@ -178,7 +178,7 @@ MUTANTS = [
     Mutant("temperature: positions from zero", "temperature.py", "(positions + 1).to(torch.float32)", "(positions + 2).to(torch.float32)", "test_models"),
     # kernels
     Mutant("kernel: rotate by -theta", "kernels/reference.py", "join(a * cos - b * sin, a * sin_2 + b * cos_2", "join(a * cos + b * sin, b * cos_2 - a * sin_2", "test_apply"),
-    Mutant("kernel: rotate by -theta everywhere", "phase.py", "quarter < 0", "quarter >= 0", LAWS),
+    Mutant("kernel: rotate by -theta everywhere", "phase.py", "(quarter & 2).bool()", "~(quarter & 2).bool()", LAWS),
     Mutant("kernel: one sign lost", "kernels/reference.py", "a * cos - b * sin", "a * cos + b * sin", LAWS),
     Mutant("kernel: computes in the dtype of x", "kernels/reference.py", "    a, b = layout.split(", "    cos, sin = cos.to(x.dtype), sin.to(x.dtype)\n    a, b = layout.split(", "test_precision"),
     Mutant("layout: passing channels zeroed", "layout.py", "rest = x[..., self.passing]", "rest = x[..., self.passing] * 0", "test_layout"),

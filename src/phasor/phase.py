@@ -74,14 +74,14 @@ def cos_sin(phase: Tensor, dtype: torch.dtype = torch.float32) -> tuple[Tensor, 
     >>> c.tolist(), s.tolist()
     ([1.0, 0.0, -1.0], [0.0, 1.0, 0.0])
     """
-    quarter = (phase + _EIGHTH_TURN) >> _QUARTER  # -2, -1, 0 or 1; the addition may wrap, as the circle does
-    # of what may have wrapped, only bits are looked at: a C++ compiler takes its sign for that of the unwrapped sum
-    rest = (phase - (quarter << _QUARTER)).to(dtype) * RADIANS_PER_UNIT
+    # no sum of integers wraps here: a C++ compiler may take the sign of a wrapped one for that of the unwrapped one
+    quarter = ((phase >> 1) + (_EIGHTH_TURN >> 1)) >> (_QUARTER - 1)  # -2 to 2; -2 and 2 are the same
+    rest = (phase << 2).to(dtype) * (RADIANS_PER_UNIT / 4)  # four times as much, of which no quarter turn is left
     cos, sin = _of_eighth(rest) if dtype == torch.float32 else (rest.cos(), rest.sin())
     odd = (quarter & 1).bool()
     x, y = torch.where(odd, sin, cos), torch.where(odd, cos, sin)
-    # quarter turns 1 and 2 (stored as -2) lie left of the vertical axis; 2 and 3 (-2, -1) below the horizontal one
-    flip_x, flip_y = ((quarter + 1) & 2).bool(), quarter < 0
+    # quarter turns 1 and 2 lie left of the vertical axis; 2 and 3 (stored as -1) below the horizontal one
+    flip_x, flip_y = ((quarter + 1) & 2).bool(), (quarter & 2).bool()
     return torch.where(flip_x, 0 - x, x), torch.where(flip_y, 0 - y, y)
 
 

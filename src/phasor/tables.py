@@ -210,11 +210,12 @@ def _float_angles(
 def steps_of(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.device) -> Sequence[Tensor]:
     """Of each axis ``[P]`` int64, on the device once per spec: copying them over would make every call wait for it.
 
-    Unless a mode watches they are rows of one tensor ``[axes, P]``.
+    They are rows of one tensor ``[axes, P]``, which torch.compile leaves in memory. A short row it would write into its
+    code, and a C++ compiler that sees positions too, as those of `torch.arange`, then believes that no product wraps.
     """
     if not watched():
         return _for_graphs(_kept_steps(spec.key, seq_len, second, device), device)
-    return [torch.tensor(row, dtype=torch.int64, device=device) for row in _step_values(spec.key, seq_len, second)]
+    return torch.tensor(_step_values(spec.key, seq_len, second), dtype=torch.int64, device=device).unbind(0)
 
 
 @lru_cache(maxsize=512)
