@@ -243,4 +243,5 @@ def test_the_mistake_is_named(mistake, judged):
 def test_the_mistake_is_named_in_other_dtypes_and_under_other_names(mistake, mode, dtype, judged):
     config, rotate, cause, _ = WRONG[mistake]
     found = [finding for finding in judged(config, rotate, mode, dtype).findings if finding.error]
-    assert [finding.cause for finding in found] == [cause]
+    sound = mode == "model.bfloat16" and mistake == "rounded tables"  # the model's own code rounds them there
+    assert [finding.cause for finding in found] == ([] if sound else [cause])

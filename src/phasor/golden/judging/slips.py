@@ -32,8 +32,12 @@ def slips(c: "Comparison") -> Tensor:
         return loose
     if float(loose.double().mean()) > 1 / 2:
         return torch.zeros_like(loose)
-    odd = loose & unsound(c)
-    return odd & (int((odd | c.beyond).sum()) <= SINGLE)
+    models_own = c.short.startswith("model.")
+    odd = loose & unsound(c, inside=models_own)
+    if int((odd | c.beyond).sum()) <= SINGLE:
+        return odd
+    rounds_inside = not models_own and not (loose & unsound(c, inside=True)).any()
+    return odd & rounds_inside
 
 
 def agrees(c: "Comparison") -> Tensor:

@@ -21,12 +21,15 @@ CLOSE = 1e-6  # float32 values that were formed by the same arithmetic, on which
 HALVES = (torch.bfloat16, torch.float16)
 
 
-def unsound(c: "Comparison") -> Tensor:
-    """Where a value is none that sound code gives, by the way that explains most of its pair."""
+def unsound(c: "Comparison", *, inside: bool) -> Tensor:
+    """Where a value is none that sound code gives, by the way that explains most of its pair.
+
+    ``inside``: code may round cos and sin to half precision, and every product.
+    """
     assert c.case is not None
     fewest: Tensor | None = None
     odd: tuple[Tensor, ...] = ()
-    for off in _ways(c, c.case):
+    for off in _ways(c, c.case, inside):
         count = torch.stack([o.flatten(0, -2).sum(0) for o in off]).sum(0)  # [P]: a pair has one frequency everywhere
         if fewest is None:
             fewest, odd = count, off
@@ -42,7 +45,7 @@ def unsound(c: "Comparison") -> Tensor:
     return found
 
 
-def _ways(c: "Comparison", case: Case) -> Iterator[tuple[Tensor, ...]]:
+def _ways(c: "Comparison", case: Case, inside: bool) -> Iterator[tuple[Tensor, ...]]:
     """Where the values of each pair are not what one way gives: both channels, or cos and sin where both were given."""
     halves = {c.came} & set(HALVES) or ({c.dtype} & set(HALVES))
     kept = [None] if c.came not in HALVES else []
@@ -61,7 +64,7 @@ def _ways(c: "Comparison", case: Case) -> Iterator[tuple[Tensor, ...]]:
         x = case.spec.layout.split(c.inputs.double())
         sin = -sin if what.startswith("output") else sin
         for half in (*kept, *halves):
-            for value in _turned(x, cos, sin, half):
+            for value in _turned(x, cos, sin, half if inside else None):
                 yield tuple(_off(g, y, WIDEST * reach, half, WIDEST) for g, y in zip(got, value, strict=True))
 
 
@@ -77,15 +80,17 @@ def _angles(case: Case, second: bool) -> Iterator[Tensor]:
 
 
 def _turned(
-    x: tuple[Tensor, Tensor], cos: Tensor, sin: Tensor, half: torch.dtype | None
+    x: tuple[Tensor, Tensor], cos: Tensor, sin: Tensor, inside: torch.dtype | None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Both members before the last rounding: by these tables; by rounded ones; with every product rounded too."""
+    """Both members before the last rounding: by these tables; where code may round ``inside``, as models' own does, by
+    rounded ones; with every product rounded too.
+    """
     a, b = x
     yield a * cos - b * sin, b * cos + a * sin
-    if half is not None:
-        cos, sin = cos.to(half).double(), sin.to(half).double()
+    if inside is not None:
+        cos, sin = cos.to(inside).double(), sin.to(inside).double()
         yield a * cos - b * sin, b * cos + a * sin
-        p, q, r, s = ((u * t).to(half).double() for u, t in ((a, cos), (b, sin), (b, cos), (a, sin)))
+        p, q, r, s = ((u * t).to(inside).double() for u, t in ((a, cos), (b, sin), (b, cos), (a, sin)))
         yield p - q, r + s
 
 
