@@ -18,6 +18,7 @@ from ..rotation import Rotation
 from ..tracing import watched
 from .agreement import NONE, Agreement, worst
 from .compare import best_of
+from .swap import is_dressed
 
 NAMES = (("q_norm", "k_norm"), ("q_layernorm", "k_layernorm"), ("query_layernorm", "key_layernorm"))
 EPS = ("variance_epsilon", "eps")
@@ -111,7 +112,7 @@ def fusing(known: Fused, fused: Callable, plain: Callable) -> Callable:
 def _seen(norm: nn.Module) -> bool:
     """Whether something else looks at what a norm gives, or has changed it since."""
     hooked = nn.modules.module._has_any_global_hook() or any(getattr(norm, name) for name in HOOKS)  # type: ignore[no-untyped-call]
-    return bool(hooked) or "forward" in vars(norm) or "_phasor_original" not in vars(type(norm))
+    return bool(hooked) or "forward" in vars(norm) or not is_dressed(norm)
 
 
 def _widens(norm: nn.Module, known: Fused) -> bool:

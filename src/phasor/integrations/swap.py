@@ -50,11 +50,16 @@ def original(module: nn.Module) -> type[nn.Module] | None:
     """
     cls = type(module)
     found: type[nn.Module] | None = getattr(cls, "_phasor_original", None)
-    if found is not None and "_phasor_original" not in vars(cls):
+    if found is not None and not is_dressed(module):
         raise ValueError(
             f"model has a patched {found.__name__} under a class made by {cls.__module__}; undo that one first"
         )
     return found
+
+
+def is_dressed(module: nn.Module) -> bool:
+    """Whether its class is one that a patch made, with none of another library on top, as parametrizations put it."""
+    return "_phasor_original" in vars(type(module))
 
 
 def globals_of(function: Any) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Training: batches are a function of (seed, step), so a run that was killed goes on as if nothing had happened."""
 
 import math
-import os
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -127,7 +126,7 @@ class _Session:
 
     def resume(self, path: Path) -> tuple[int, str | None]:
         """The step to go on with and the SHA-256 of the log until then; 0 and None if there is no checkpoint."""
-        if not os.path.lexists(path):  # a link that leads nowhere is there, and damaged
+        if not checkpoint.is_there(path):
             return 0, None
         tensors, state = checkpoint.load(path, STATE)
         checkpoint.check_same(path, self.config.differences(_run_of(path, state)))

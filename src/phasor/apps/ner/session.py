@@ -1,7 +1,6 @@
 """A model between two steps of its training: optimizer, running mean of the weights, history."""
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -124,7 +123,7 @@ class Session:
 
     def resume(self, path: Path, run: dict[str, Any]) -> None:
         """Go on from ``path``, if it exists. Raises ``ValueError`` if it is of another run, naming what differs."""
-        if not os.path.lexists(path):  # a link that leads nowhere is there, and damaged
+        if not checkpoint.is_there(path):
             return
         tensors, state = checkpoint.load(path, STATE)
         theirs, ours = _flat(state["run"]), _flat(run)

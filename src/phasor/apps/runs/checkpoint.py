@@ -1,5 +1,6 @@
 """Where a training stands: weights, the optimizer's moments and plain data, in one file that is whole or absent."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,11 @@ def tensors_of(
 def save(path: Path, tensors: Mapping[str, Tensor], about: dict[str, Any]) -> None:
     """Write what `load` reads. Raises ``OSError`` and leaves the last checkpoint as it was."""
     one_file.write_tensors(path, tensors, about)
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is anything to go on from. A link that leads nowhere is: `load` refuses it."""
+    return os.path.lexists(path)
 
 
 def load(path: Path, pattern: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
