@@ -10,9 +10,11 @@ STAMP := $(VENV)/installed
 # Twice quiet: errors only; a package index may warn once per package.
 PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
 
-# Two workers of one thread each; a file stays with one worker, so that what its tests share is made once.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
-WORKERS := -n 2 --dist loadfile
+# The tests start many processes; where Python may not keep bytecode, each of them would compile all of phasor anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# Two workers of one thread each; a file stays with one worker, so that what its tests share is made once. Not ordered by
+# their number of tests: a file whose only test takes half a minute would come last, and the other worker would wait.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test slow conformance laws sanitized fuzz leaks mutants check docs bench clean
 

@@ -3,7 +3,7 @@
 Fenced ``python`` blocks run in order in one namespace; with ``>>>`` they are compared like doctests. Of ``bash`` and
 ``console`` blocks the lines that call ``phasor`` run, in order, in one empty folder. A block right below a comment
 ``<!-- not run: reason -->`` is only read. The folder holds
-configs, vectors of another implementation and labelled texts, as a reader's would.
+configs, vectors of another implementation, labelled texts, a model and its ONNX file, as a reader's would.
 """
 
 import doctest
@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 
+import phasor
+import phasor.onnx
 from phasor import golden
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -105,7 +108,13 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def write_files_of_users(folder: Path) -> None:
-    """What the README takes for granted: vectors of another implementation, labelled texts, texts."""
+    """What the README takes for granted: vectors of another implementation, labelled texts, texts, models."""
+    write_vectors_and_texts(folder)
+    write_models(folder)
+    write_onnx(folder / "model.onnx")
+
+
+def write_vectors_and_texts(folder: Path) -> None:
     golden.write(CONFIGS["config.json"], folder / "theirs")
     shutil.move(folder / "theirs" / "vectors.safetensors", folder / "mine.safetensors")
     texts = [f"{name} lives in {city}" for name in ("Ada", "Bob", "Eve") for city in ("Rome", "Oslo")]
@@ -115,6 +124,43 @@ def write_files_of_users(folder: Path) -> None:
     for name in ("train.json", "dev.json"):
         (folder / name).write_text("\n".join(map(json.dumps, labelled)), encoding="utf-8")
     (folder / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
+    (folder / "book.txt").write_text(" ".join(texts * 100), encoding="utf-8")
+
+
+def write_models(folder: Path) -> None:
+    """A Llama with a tokenizer for the doctor, and two to convert and to look at."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    words = ["?", *sorted(set((folder / "book.txt").read_text(encoding="utf-8").split()))]
+    config = LlamaConfig(
+        vocab_size=len(words), hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=512,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    for name in ("my-model", "SRC", "DIR"):
+        model.save_pretrained(folder / name)
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="?").save_pretrained(folder / "my-model")
+
+
+def write_onnx(path: Path) -> None:
+    """The rotations of `config.json`: q and k in every layer."""
+
+    class Rotations(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            layers = phasor.read_config(LLAMA).layers
+            self.layers = torch.nn.ModuleList(phasor.Rotary(spec, kernel="onnx") for spec in layers)
+
+        def forward(self, q: torch.Tensor, k: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            for layer in self.layers:
+                q, k = layer(q, k, positions)
+            return q, k
+
+    given = torch.randn(1, 32, 16, 128), torch.randn(1, 8, 16, 128), torch.arange(16)
+    phasor.onnx.export(Rotations(), given, path, opset_version=23)
 
 
 def test_python_blocks(readme, tmp_path, monkeypatch):
