@@ -123,7 +123,7 @@ def check(rng):
         assert torch.equal(apply_rotary(here, rotation, kernel="triton", out=here, **about), expected)
 
 
-@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(s, marks=[pytest.mark.slow] * INTERPRETED) for s in (0, 3, 4))])
+@pytest.mark.parametrize("seed", [2, *(pytest.param(s, marks=[pytest.mark.slow] * INTERPRETED) for s in (0, 1, 3, 4))])
 def test_any_order_strides_and_dtype(seed):
     check(random.Random(seed))
 
@@ -134,8 +134,7 @@ def test_any_order_strides_and_dtype_many_times(seed):
     check(random.Random(seed))
 
 
-@pytest.mark.parametrize("tensor_format", ["bhsd", "bshd"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype, tensor_format", list(zip(DTYPES, ("bhsd", "bshd", "bhsd"), strict=True)))
 def test_angles_of_its_own_for_every_head(dtype, tensor_format):
     q, k = (torch.randn(2, 3, 5, 40, device=DEVICE).to(dtype) for _ in range(2))
     q, k = (x.permute(FORMATS[tensor_format]) for x in (q, k))
