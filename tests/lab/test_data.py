@@ -30,6 +30,19 @@ def test_the_last_tenth_of_every_file_is_held_out(tmp_path):
     assert read_text([tmp_path / "b"]).held_out.numpy().tobytes() == b"b9"
 
 
+def test_what_is_scored_is_of_every_file_in_proportion(tmp_path):
+    for name, size in (("a", 3000), ("b", 60), ("c", 9), ("d", 1200)):  # held out: 300, 6, none and 120
+        (tmp_path / name).write_text(name * size)
+    text = read_text([tmp_path])
+    assert text.held_out.numpy().tobytes() == b"a" * 300 + b"\n" + b"b" * 6 + b"\n" + b"d" * 120
+    half = text.held_out_sample(214).numpy().tobytes()
+    assert half == b"a" * 150 + b"\n" + b"b" * 2 + b"\n" + b"d" * 60
+    for size in (428, 10**6):
+        assert torch.equal(text.held_out_sample(size), text.held_out)
+    one = read_text([tmp_path / "a"])
+    assert torch.equal(one.held_out_sample(7), one.held_out[:7])
+
+
 def test_where_a_file_ends_is_part_of_what_a_text_is(tmp_path):
     for name, data in (("a", "one\ntwo"), ("b", "one"), ("c", "two")):
         (tmp_path / name).write_text(data)

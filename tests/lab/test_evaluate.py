@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import pytest
@@ -41,6 +42,21 @@ def test_sliding_windows_score_the_same_bytes_at_every_length(model, text, lengt
     ]
     ours = token_losses(model, data, length, tokens, stride=stride, longest=longest)
     torch.testing.assert_close(ours, torch.tensor(naive, dtype=torch.float64), rtol=1e-5, atol=1e-5)
+
+
+def test_a_length_that_does_not_divide_the_others_scores_the_same_bytes(model, config, text):
+    held_out = text.held_out[:65]  # one window of the longest length and its last target: nothing lies behind it
+    short = dataclasses.replace(text, held_out=held_out)
+    whole, odd = (evaluate(model, config, short, times=(t, 4), tokens=64)["by_length"][0] for t in (1, 1.5))
+    assert (whole["length"], odd["length"]) == (16, 24)
+    assert len(whole["blocks"]) == len(odd["blocks"]) == 1
+    assert odd["blocks"] == pytest.approx([odd["loss"]], rel=1e-12)
+    naive = [
+        loss_of(model, held_out[start : i + 1], held_out[i + 1])
+        for start in range(0, 64, 24)
+        for i in range(start, min(start + 24, 64))
+    ]
+    assert odd["loss"] == pytest.approx(sum(naive) / 64, rel=1e-5)
 
 
 def test_a_model_that_knows_nothing_loses_log_256_everywhere(model, config, text):

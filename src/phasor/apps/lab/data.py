@@ -6,6 +6,7 @@ import stat
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ class Text:
     """What is trained on and what is held out, of all files in order, joined by a newline.
 
     ``sha256``: of several files, that of their SHA-256 in hexadecimal, a line each; ``names``: what the user called
-    them.
+    them; ``starts``: where in ``held_out`` each further file begins, with the newline before it.
     """
 
     train: Tensor
@@ -28,6 +29,15 @@ class Text:
     sha256: str
     names: tuple[str, ...]
     files: int
+    starts: tuple[int, ...] = ()
+
+    def held_out_sample(self, size: int) -> Tensor:
+        """``size`` held-out bytes, or all if there are fewer: of every file the first ones, in proportion."""
+        whole = len(self.held_out)
+        bounds = (0, *self.starts, whole)
+        cuts = [bound * min(size, whole) // whole for bound in bounds] if whole else [0] * len(bounds)
+        pieces = zip(bounds, cuts[:-1], cuts[1:], strict=False)
+        return torch.cat([self.held_out[start : start + high - low] for start, low, high in pieces])
 
     def batch(self, seed: int, step: int, batch: int, length: int) -> tuple[Tensor, Tensor]:
         """Tokens and targets ``[batch, length]`` from random places of the training part: a pure function."""
@@ -62,9 +72,11 @@ def read_text(paths: Sequence[str | Path] = (), *, glob: str = "*") -> Text:
     parts = [_read(file) for file in files]
     cuts = [len(part) - int(len(part) * HELD_OUT) for part in parts]
     names = tuple(str(path) for path in paths) or ("the Python standard library",)
+    held_out = [part[cut:] for part, cut in zip(parts, cuts, strict=True) if cut < len(part)]
     return Text(
         train=_joined([part[:cut] for part, cut in zip(parts, cuts, strict=True)]),
-        held_out=_joined([part[cut:] for part, cut in zip(parts, cuts, strict=True)]),
+        held_out=_joined(held_out),
+        starts=tuple(accumulate(len(part) + (i > 0) for i, part in enumerate(held_out[:-1]))),
         sha256=_sha256_of(parts),
         names=names,
         files=len(files),

@@ -40,15 +40,16 @@ def lengths_of(trained: int, times: Sequence[float] = TIMES) -> list[int]:
 def windows(text: Tensor, length: int, tokens: int, stride: int | None = None, longest: int = 0) -> Iterator[Tensor]:
     """Batches of windows ``[n, length + 1]`` (inputs and targets, shifted by one) over the same scored tokens.
 
-    Without ``stride`` windows tile the first ``tokens`` bytes, and every token is scored. With it, a window starts
-    every ``stride`` bytes and only its last ``stride`` tokens are scored; all lengths score the ``tokens`` bytes that
-    follow the first ``longest - stride``.
+    Without ``stride`` windows tile the first ``tokens`` bytes, and every token is scored; the last window may reach
+    beyond them, and has the last byte again where the text ends before it does. With ``stride``, a window starts every
+    ``stride`` bytes and only its last ``stride`` tokens are scored; all lengths score the ``tokens`` bytes that follow
+    the first ``longest - stride``.
     """
     step = stride or length
     first = max(longest, length) - length if stride else 0
     starts = torch.arange(first, first + tokens, step)
     for some in starts.split(max(1, AT_ONCE // length)):
-        yield text[some[:, None] + torch.arange(length + 1)].long()
+        yield text[(some[:, None] + torch.arange(length + 1)).clamp(max=len(text) - 1)].long()
 
 
 @torch.no_grad()
@@ -62,7 +63,10 @@ def token_losses(
     longest: int = 0,
     rotary: RotarySpec | None = None,
 ) -> Tensor:
-    """Loss in nats of every scored token, float64 ``[windows, length]``, or ``[windows, stride]``."""
+    """Loss in nats of every token, float64 ``[windows, length]``, or ``[windows, stride]``, in the order of the text.
+
+    The first ``tokens`` of them are scored; the last window may have some more.
+    """
     losses = []
     for rows in windows(text, length, tokens, stride, longest):
         logits = model(rows[:, :-1], rotary=rotary)
@@ -91,15 +95,16 @@ def evaluate(
     check_text(config, text)
     assert text is not None
     tokens = check_budget(text, lengths[-1], tokens, stride)
+    scored = text.held_out_sample(tokens + 1 + (lengths[-1] - stride if stride else 0))
     by_length: list[dict[str, Any]] = []
     by_position = None
     for length in lengths:
         try:
-            losses = token_losses(model, text.held_out, length, tokens, stride=stride, longest=lengths[-1])
+            losses = token_losses(model, scored, length, tokens, stride=stride, longest=lengths[-1])
         except ValueError as error:
             by_length.append({"length": length, "loss": None, "reason": str(error)})
             continue
-        by_length.append({"length": length, **summary(losses, lengths[-1])})
+        by_length.append({"length": length, **summary(losses.flatten()[:tokens], lengths[-1])})
         by_position = None if stride else {"length": length, **_binned(losses.mean(0), max(1, lengths[-1] // BINS))}
     return {
         "task": "text",

@@ -57,12 +57,14 @@ def extend(
     trained = config.model.length
     lengths = lengths_of(trained, (1, *factors))
     tokens = check_budget(text, lengths[-1], tokens)
+    scored = text.held_out_sample(tokens + 1)
 
     @cache
     def measured(scheme: str, factor: int, length: int) -> dict[str, Any]:
         assert config.model.rotary_spec is not None
         spec = config.model.rotary_spec.replace(scaling=SCHEMES[scheme](factor, trained))
-        return summary(token_losses(model, text.held_out, length, tokens, rotary=spec), lengths[-1])
+        losses = token_losses(model, scored, length, tokens, rotary=spec)
+        return summary(losses.flatten()[:tokens], lengths[-1])
 
     def row(scheme: str, factor: int, length: int) -> dict[str, Any]:
         return {"scheme": scheme, "factor": factor, "length": length, **measured(scheme, factor, length)}

@@ -15,6 +15,7 @@ from .figures import curves, intervals, png
 
 LOSS, LENGTH = "loss (nats per byte)", "context length (bytes)"
 DIFFERENCES = ("differences", "extension_differences")  # sections of intervals
+POSITIONS = "loss_by_position"  # smoothed, and without bands
 DIFFERENCE = "difference of losses (nats per byte)"
 CAPTIONS = {
     "loss_by_length": "Up to the dotted line all have been trained. Beyond it a flat line is an encoding that reaches "
@@ -58,7 +59,8 @@ def _numbers(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
     def add(name: str, protocol: str | None, points: Mapping[str, Any], some: list[dict[str, Any]]) -> None:
         if points:
-            data["sections"][name] = {"protocol": protocol, "seeds": results.seeds_of(some), "curves": points}
+            seeds = results.seeds_of(some, bands=name not in (*DIFFERENCES, POSITIONS))
+            data["sections"][name] = {"protocol": protocol, "seeds": seeds, "curves": points}
 
     def add_differences(name: str, reference: str, of: str, some: list[dict[str, Any]]) -> None:
         table = results.measured(some, of)
@@ -71,7 +73,7 @@ def _numbers(runs: list[dict[str, Any]]) -> dict[str, Any]:
     measured = results.one_value(text, "protocol", lambda r: r["evaluation"]["protocol"])
     add("loss_by_length", measured, results.by_length(runs, "text", "loss"), text)
     add_differences("differences", "rotary", "evaluation", text)
-    add("loss_by_position", measured, results.by_position(runs), text)
+    add(POSITIONS, measured, results.by_position(runs), text)
     stretched = results.one_value(extended, "extension protocol", lambda r: r["extension"]["protocol"])
     add("extension_table", stretched, results.extensions(runs, "table", "factor"), extended)
     add_differences("extension_differences", "none", "extension", extended)
@@ -114,7 +116,7 @@ def _page(data: dict[str, Any], figures: dict[str, bytes]) -> str:
         section = data["sections"][name]
         source = "data:image/png;base64," + base64.b64encode(image).decode()
         cell = _interval_cell if name in DIFFERENCES else _cell
-        numbers = "" if name == "loss_by_position" else _table(section["curves"], cell)
+        numbers = "" if name == POSITIONS else _table(section["curves"], cell)
         sections.append(
             f'<section id="{name}"><figure><img src="{source}" alt="{html.escape(CAPTIONS[name])}">'
             f"<figcaption>{html.escape(CAPTIONS[name])}</figcaption></figure>{numbers}"

@@ -119,8 +119,9 @@ def measured(runs: Sequence[dict[str, Any]], part: str) -> dict[str, dict[float,
     return table
 
 
-def seeds_of(runs: Sequence[dict[str, Any]]) -> str:
-    """In words, how many seeds stand behind the lines."""
+def seeds_of(runs: Sequence[dict[str, Any]], bands: bool) -> str:
+    """In words, how many seeds stand behind the lines, and with ``bands`` what is drawn around those of several."""
+    around = ", bands and small numbers from the least to the greatest" if bands else ""
     seeds: dict[str, set[int]] = {}
     for run in runs:
         seeds.setdefault(run["run"]["model"]["encoding"], set()).add(run["run"]["seed"])
@@ -130,8 +131,7 @@ def seeds_of(runs: Sequence[dict[str, Any]]) -> str:
     told = [
         f"{', '.join(names)}: one seed ({numbers[0]})"
         if len(numbers) == 1
-        else f"{', '.join(names)}: means over {len(numbers)} seeds ({', '.join(map(str, numbers))}), bands and small "
-        "numbers from the least to the greatest"
+        else f"{', '.join(names)}: means over {len(numbers)} seeds ({', '.join(map(str, numbers))}){around}"
         for numbers, names in groups.items()
     ]
     return "; ".join(told) + "."
