@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 import torch
@@ -133,6 +134,41 @@ def test_a_finished_run_is_left_as_it_is_without_what_killed_ones_left(tmp_path)
         (tmp_path / f"{name}.7.partial").touch()  # by runs that were killed
     assert run(tmp_path, epochs=1) == first
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("epochs", [1, 2], ids=["finished", "killed"])
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+@pytest.mark.parametrize("how", ["absent", "a bit", "a folder"])
+def test_a_run_whose_model_was_damaged_does_not_call_itself_finished(one_epoch, tmp_path, epochs, name, how):
+    """Its best epoch lies in these files alone, and no later one needs to be better."""
+    folder, path = tmp_path / "run", tmp_path / "run" / name
+    shutil.copytree(one_epoch[epochs], folder)
+    sound = path.read_bytes()
+    path.unlink()
+    if how == "a bit":
+        path.write_bytes(sound[:-30] + bytes([sound[-30] ^ 1]) + sound[-29:])
+    elif how == "a folder":
+        path.mkdir()
+    before = {p: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+    with pytest.raises(ValueError, match=rf"{name}.*; put back .*, or delete checkpoint\.safetensors to train again"):
+        run(folder, epochs=epochs)
+    assert {p: p.read_bytes() for p in folder.iterdir() if p.is_file()} == before
+    if how == "a folder":
+        path.rmdir()
+    path.write_bytes(sound)
+    assert run(folder, epochs=epochs).epochs == epochs
+
+
+@pytest.fixture(scope="module")
+def one_epoch(tmp_path_factory):
+    """By the epochs that were asked for: folders of runs that one epoch is done of."""
+    finished, killed = (tmp_path_factory.mktemp(name) for name in ("finished", "killed"))
+    run(finished, epochs=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "advance", die_at(15, Session.advance))
+        with pytest.raises(Killed):
+            run(killed, epochs=2)
+    return {1: finished, 2: killed}
 
 
 @pytest.mark.parametrize(

@@ -77,22 +77,36 @@ def save(folder: Path, model: SpanModel, tokenizer: Any, about: dict[str, Any]) 
 def load(folder: str | Path) -> Saved:
     """The model that `save` wrote. Raises ``ValueError`` if the folder is not one, or one of its files is damaged."""
     folder = Path(folder)
-    if missing := [name for name in (CONFIG, TOKENIZER, WEIGHTS) if not (folder / name).is_file()]:
-        raise ValueError(
-            f"model must be a folder as `phasor ner train` makes it, got {str(folder)!r} without {', '.join(missing)}"
-        )
-    tensors, sealed = read_tensors(folder / WEIGHTS, "the weights of a model of `phasor ner train`", WAY_OUT)
+    tensors = sound_tensors(folder)
     try:
-        _check_seals(folder, sealed)
         about = read_json(folder / CONFIG, {"model": dict, "train": dict})
         config = ModelConfig.from_dict(about["model"])
         TrainConfig.from_dict(about["train"])
         tokenizer = _tokenizer(folder / TOKENIZER, config.vocab)
         model = filled(lambda: SpanModel(config, _encoder(folder, config)), tensors)
     except (ValueError, TypeError, RuntimeError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{folder} must hold a model of `phasor ner train`, got: {reason}; {WAY_OUT}") from None
+        raise _fault(folder, error, WAY_OUT) from None
     return Saved(model.eval(), tokenizer, about)
+
+
+def sound_tensors(folder: Path, way_out: str = WAY_OUT) -> dict[str, Tensor]:
+    """The weights in a model's folder. Raises ``ValueError`` if a file is absent or not as it was written."""
+    if missing := [name for name in (CONFIG, TOKENIZER, WEIGHTS) if not (folder / name).is_file()]:
+        raise ValueError(
+            f"model must be a folder as `phasor ner train` makes it, got {str(folder)!r} without {', '.join(missing)}; "
+            f"{way_out}"
+        )
+    tensors, sealed = read_tensors(folder / WEIGHTS, "the weights of a model of `phasor ner train`", way_out)
+    try:
+        _check_seals(folder, sealed)
+    except ValueError as error:
+        raise _fault(folder, error, way_out) from None
+    return tensors
+
+
+def _fault(folder: Path, error: Exception, way_out: str) -> ValueError:
+    reason = " ".join(str(error).split())
+    return ValueError(f"{folder} must hold a model of `phasor ner train`, got: {reason}; {way_out}")
 
 
 def _check_seals(folder: Path, sealed: Any) -> None:

@@ -20,7 +20,7 @@ from .config import TrainConfig
 from .data import Example
 from .data.align import align
 from .metrics import Score, evaluate
-from .model import CONFIG, ENCODER, TOKENIZER, WEIGHTS, SpanModel, save
+from .model import CONFIG, ENCODER, TOKENIZER, WEIGHTS, SpanModel, save, sound_tensors
 from .predict import predict_windows
 from .session import Session
 
@@ -59,8 +59,9 @@ def train(
     it are ``log.jsonl`` (a line an epoch) and ``checkpoint.safetensors``, written every ``checkpoint_every`` steps and
     every epoch.
 
-    Raises ``ValueError`` if the folder holds a run with other settings or data or a damaged checkpoint, if another
-    process is at work in it, or if no entity of ``data`` lies on the tokens, and ``OSError`` if the disk is full.
+    Raises ``ValueError`` if the folder holds a run with other settings or data, a damaged checkpoint or a damaged model
+    (of a run that goes on, or is finished), if another process is at work in it, or if no entity of ``data`` lies on the
+    tokens, and ``OSError`` if the disk is full.
     """
     folder = Path(folder)
     whole("checkpoint_every", checkpoint_every)
@@ -83,6 +84,8 @@ def train(
         torch.random.fork_rng(devices=[]),
     ):
         session.resume(folder / CHECKPOINT, run)
+        if session.history:  # its best epoch lies in these files alone
+            sound_tensors(folder, f"put back what was there, or delete {CHECKPOINT} to train again from the start")
         remove_partial(folder, CHECKPOINT, LOG, CONFIG, TOKENIZER, WEIGHTS, f"{ENCODER}/{CONFIG}")
         with Progress("training", session.step, session.steps, progress) as bar:
             while not session.finished:
