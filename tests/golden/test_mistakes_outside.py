@@ -234,6 +234,17 @@ def test_the_mistake_is_named(mistake, judged):
     assert finding.error and finding.cause == cause and words in finding.says, report.describe()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_mistake_in_one_tensor_is_named_before_the_rounding_of_all(judged, dtype):
+    _, rotate, _, _ = WRONG["q only"]
+    (finding,) = judged("llama", rotate, "exact.float32", dtype).findings
+    assert (finding.cause, finding.tensor) == ("not_rotated", "exact.float32.k_out")
+    assert finding.unexplained == ("exact.float32.q_out",)
+    assert finding.says.endswith("(only in exact.float32.k_out)")
+    (sound,) = judged("llama", RIGHT["llama"], "exact.float32", dtype).findings
+    assert sound.cause == "low_precision" and "only the results were rounded" in sound.says
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "mode, dtype",

@@ -65,10 +65,10 @@ def _difference(golden: Vectors, kind: Kind, wrong: list[Comparison], fine: tupl
         word, sentence = _unnamed(off[0])
         words.append(word)
         says.append(sentence)
-    one_only = explained and fine and words
-    if one_only and any(_sibling(c.short, f) for c in explained for f in fine):
+    others = (*fine, *(c.short for c in off if c not in explained))
+    if words and any(_sibling(c.short, other) for c in explained for other in others):
         says[-1] += f" (only in {', '.join(c.short for c in explained)})"
-    first = off[0] if off else swapped[0]
+    first = (explained or off or swapped)[0]
     names = tuple(c.short for c in wrong if c in explained or (c.swapped and not off))
     return Finding(
         kind=kind.name,

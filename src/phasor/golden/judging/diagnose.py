@@ -27,7 +27,8 @@ _FIRST_OF_TWO = (
 
 
 def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> tuple[tuple[Mistake, ...], list[Comparison]]:
-    """The mistakes, none to two, and the tensors that they explain: all of ``wrong``, or the first alone."""
+    """The mistakes, none to two, and the tensors that they explain: all of ``wrong``, those that are off by more than
+    the rounding of what was given, or the first alone."""
     if kind.spec is None:
         return (), []
     case = right(vectors, kind)
@@ -36,8 +37,10 @@ def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> tuple[tup
     known = list(mistakes(case, vectors.data["softmax_factor"], temperature))
     wrong = [c for c in wrong if imitate(case, c.short, inputs) is not None]
     unchanged = {c.short: imitate(case, c.short, inputs) for c in wrong}
-    for tensors in (wrong, wrong[:1]) if len(wrong) > 1 else (wrong,):
-        if tensors and (found := _best(_single(case, known, tensors, inputs), tensors, inputs, unchanged)):
+    more = [c for c in wrong if _explained(c, unchanged[c.short]) < ENOUGH]
+    tries = {tuple(c.short for c in some): some for some in (wrong, more, wrong[:1]) if some}
+    for tensors in tries.values():
+        if found := _best(_single(case, known, tensors, inputs), tensors, inputs, unchanged):
             return found, tensors
         several = any(float(c.wrong.double().mean()) > FEW for c in tensors)  # no two mistakes show in few values
         if several and (found := _best(_double(case, known, tensors, inputs), tensors, inputs, unchanged)):
