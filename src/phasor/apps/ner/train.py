@@ -60,7 +60,7 @@ def train(
     every epoch.
 
     Raises ``ValueError`` if the folder holds a run with other settings or data, a damaged checkpoint or a damaged model
-    (of a run that goes on, or is finished), if another process is at work in it, or if no entity of ``data`` lies on the
+    (of a run that goes on or is finished), if another process is at work in it, or if no entity of ``data`` lies on the
     tokens, and ``OSError`` if the disk is full.
     """
     folder = Path(folder)
