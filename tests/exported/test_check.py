@@ -292,6 +292,91 @@ def test_cos_and_sin_that_belong_to_nothing_are_said(look):
     assert "1 nodes that form cos or sin belong to no rotation that was found: lonely" in report.describe()
 
 
+SHORT, LONG = 1.0 + np.arange(HEAD // 2) / 4, 2.0 + np.arange(HEAD // 2)
+STRETCHED = {
+    "model_type": "phi3", **SIZES, "num_key_value_heads": HEADS, "rope_theta": 10000.0, "pad_token_id": 0,
+    "original_max_position_embeddings": 128,
+    "rope_scaling": {"type": "longrope", "short_factor": SHORT.tolist(), "long_factor": LONG.tolist()},
+}  # fmt: skip
+
+
+def stretched(factors, wrong=1.0):
+    """Tables of LongRoPE, arXiv:2402.13753: frequencies divided pair by pair, sqrt(1 + ln(512 / 128) / ln 128)."""
+    angles = np.arange(512)[:, None] * 10000.0 ** (-np.arange(HEAD // 2) / (HEAD // 2)) / factors * wrong
+    scale = np.sqrt(1 + np.log(4) / np.log(128))
+    return {"cos": (scale * np.cos(angles)).astype(np.float32), "sin": (scale * np.sin(angles)).astype(np.float32)}
+
+
+def chosen(then, otherwise, least=128, by="mask", data=STRETCHED):
+    """Tables ``then`` if a mask, or the largest position and one, says that there are more than ``least`` tokens."""
+    made, n = operators("halves", *then.values()), helper.make_node
+    del made.graph.initializer[:]
+    bodies = {}
+    for branch, held in (("then_branch", then), ("else_branch", otherwise)):
+        outputs = [info(f"{t}_{branch}", TensorProto.FLOAT, None, None) for t in held]
+        tensors = [numpy_helper.from_array(table, f"{t}_{branch}") for t, table in held.items()]
+        inner = [n("Identity", [t.name], [f"{t.name}_out"]) for t in tensors]
+        for output in outputs:
+            output.name += "_out"
+        bodies[branch] = helper.make_graph(inner, branch, [], outputs, tensors)
+    count = [n("Shape", ["mask"], ["all"], start=1), n("Squeeze", ["all"], ["count"])]
+    if by != "mask":
+        count = [n("ReduceMax", ["positions"], ["last"], keepdims=0), n("Add", ["last", "one"], ["count"])]
+    nodes = [*count, n("Greater", ["count", "least"], ["many"]), n("If", ["many"], ["cos", "sin"], "if", **bodies)]
+    nodes += made.graph.node
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    made.graph.input.append(info("mask", TensorProto.INT64, "batch", "seq"))
+    made.graph.initializer.extend(numpy_helper.from_array(np.array(v), k) for k, v in (("least", least), ("one", 1)))
+    return made
+
+
+@pytest.mark.parametrize("by", ["mask", "positions"])
+def test_tables_that_a_length_chooses_are_looked_at_for_both_lengths(look, by):
+    short, long = stretched(SHORT), stretched(LONG)
+    report = look(chosen(long, short, by=by), STRETCHED)
+    assert report.equal, report.describe()
+    for wrong, says in (
+        (chosen(stretched(LONG, 1.1), short, by=by), "in the tables that 512 tokens take"),
+        (chosen(long, stretched(SHORT, 1.1), by=by), "in the tables that 128 tokens take"),
+        (chosen(short, long, by=by), "in the tables that 128 tokens take"),
+        (chosen(long, short, 127, by=by), "those of sequences of 512 tokens, and must be those of 128"),
+        (chosen(long, short, 600, by=by), "those of sequences of 128 tokens, and must be those of 512"),
+    ):
+        report = look(wrong, STRETCHED)
+        assert {site.verdict for site in report.sites} == {"wrong"}, report.describe()
+        assert all(says in site.says for site in report.sites), report.describe()
+
+
+def test_tables_that_a_length_chooses_where_the_config_knows_one_kind(look):
+    sound, off = (dict(zip(("cos", "sin"), t, strict=True)) for t in (tables("halves"), tables("halves", base=1e4)))
+    assert look(chosen(sound, sound), "halves").equal
+    assert causes(look(chosen(off, sound), "halves")) == causes(look(chosen(sound, off), "halves")) == {"base"}
+    fixed_length = look(fixed(chosen(off, sound), 100), "halves")
+    assert any("they were looked at for one length only" in note for note in fixed_length.sites[0].notes)
+
+
+@pytest.mark.parametrize("made", [operators, plain], ids=["operators", "plain nodes"])
+def test_positions_of_the_first_sequence_for_all_of_a_batch(look, made):
+    sound = made("halves", *(tables("halves") if made is operators else [frequencies("halves")]))
+    assert look(sound, "halves").equal
+    constants = {"row": np.array([0]), "batched": np.array([0])}
+    sound.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in constants.items())
+    nodes = list(sound.graph.node)
+    for node in nodes:
+        node.input[:] = ["shared" if name == "positions" else name for name in node.input]
+    first = [helper.make_node("Gather", ["positions", "row"], ["one_row"], axis=0)]
+    first += [
+        helper.make_node("Shape", ["positions"], ["both"]),
+        helper.make_node("Expand", ["one_row", "both"], ["shared"]),
+    ]
+    del sound.graph.node[:]
+    sound.graph.node.extend(first + nodes)
+    report = look(sound, "halves")
+    assert causes(report) == {"positions"} and not report.equal, report.describe()
+    assert "the second sequence of a batch is not turned by its own positions" in report.sites[0].says
+
+
 def test_what_stands_in_a_branch_is_said(look):
     inner = helper.make_node("RotaryEmbedding", ["q", "cos", "sin", "positions"], ["y"], "hidden")
     body = helper.make_graph([inner], "body", [], [info("y", TensorProto.FLOAT, None)])

@@ -159,6 +159,19 @@ def test_a_run_whose_model_was_damaged_does_not_call_itself_finished(one_epoch, 
     assert run(folder, epochs=epochs).epochs == epochs
 
 
+def test_a_log_that_was_damaged_is_whole_again_or_refused_before_the_first_step(one_epoch, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    shutil.copytree(one_epoch[1], folder)
+    (folder / LOG).write_text("no log")
+    run(folder, epochs=1)
+    assert (folder / LOG).read_bytes() == (one_epoch[1] / LOG).read_bytes()
+    monkeypatch.setattr(Session, "advance", die_at(0, Session.advance))
+    (tmp_path / "new" / LOG).mkdir(parents=True)
+    with pytest.raises(OSError, match="cannot write") as refused:
+        run(tmp_path / "new", epochs=1)
+    assert refused.value.filename == str(tmp_path / "new" / LOG)
+
+
 @pytest.fixture(scope="module")
 def one_epoch(tmp_path_factory):
     """By the epochs that were asked for: folders of runs that one epoch is done of."""

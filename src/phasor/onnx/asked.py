@@ -10,6 +10,7 @@ from torch import Tensor
 from ..axes import InterleavedSections, Sections
 from ..configs import ModelRotary
 from ..golden.kinds import Kind, positions_of
+from .branches import TYPES
 from .find import Place
 from .graph import Graph
 from .run import Unread, part_of
@@ -17,16 +18,19 @@ from .sizes import Sizes
 
 TOKENS = 64  # where positions are counted inside the graph: rows to look at, and those that are compared
 ROWS = (*range(8), 15, 31, TOKENS - 1)
-TYPES = {6: np.int32, 7: np.int64, 9: np.bool_}  # as TensorProto.DataType numbers them
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One run: ``positions`` ``[(A,) S]``; ``inputs`` of the graph that say them; the ``sizes`` that go with both."""
+    """One run: ``positions`` ``[(A,) S]``; ``inputs`` of the graph that say them; the ``sizes`` that go with both.
+
+    ``name``: the input that holds the positions of every token, where there is one.
+    """
 
     positions: Tensor
     inputs: dict[str, Any]
     sizes: Sizes
+    name: str | None = None
 
     @property
     def rows(self) -> Tensor:
@@ -35,13 +39,16 @@ class Asked:
         return torch.arange(count) if count == self.sizes.tokens else self.positions.reshape(-1, count)[0]
 
 
-def asked(graph: Graph, model: ModelRotary, place: Place, kind: Kind, rows: int | None) -> list[Asked]:
+def asked(
+    graph: Graph, model: ModelRotary, place: Place, kind: Kind, rows: int | None, taken: dict[str, Any]
+) -> list[Asked]:
     """Near, trained and far positions, in as many runs as it takes; below ``rows``, where the tables end there.
 
-    `Unread` where none can be given, or none at which anything turns.
+    ``taken``: conditions of branches, which are given then. `Unread` where no positions can be given, or none at which
+    anything turns.
     """
     sizes = Sizes(graph, TOKENS)
-    name, masks = _leaves(graph, place, sizes)
+    name, masks = _leaves(graph, place, sizes, taken)
     shape = None if name is None else sizes.of(name)
     if name is not None and shape is None:
         raise Unread(f"the shape of its positions {name!r} is not in the file")
@@ -56,7 +63,7 @@ def asked(graph: Graph, model: ModelRotary, place: Place, kind: Kind, rows: int 
             raise Unread("it can be looked at in position 0 only, where nothing turns")
         at = _on_axes(numbers, axes)
         zero = {} if name is None or shape is None else {name: np.zeros(shape)}
-        return [Asked(at, _typed(graph, zero | _masks(masks, sizes)), sizes)]
+        return [Asked(at, _typed(graph, zero | _masks(masks, sizes)) | taken, sizes)]
     assert name is not None
     free = isinstance(graph.shapes[name][-1], str)
     found = []
@@ -66,7 +73,7 @@ def asked(graph: Graph, model: ModelRotary, place: Place, kind: Kind, rows: int 
         assert full is not None
         at = positions_of(kind, model, numbers) if by_axis else _on_axes(numbers, axes)
         inputs = {name: _spread(at.numpy(), full, by_axis), **_masks(masks, sizes)}
-        found.append(Asked(at, _typed(graph, inputs), sizes))
+        found.append(Asked(at, _typed(graph, inputs) | taken, sizes, name))
     return found
 
 
@@ -84,9 +91,9 @@ def _typed(graph: Graph, inputs: dict[str, Any]) -> dict[str, Any]:
     return {name: value.astype(TYPES[graph.kinds[name]]) for name, value in inputs.items()}
 
 
-def _leaves(graph: Graph, place: Place, sizes: Sizes) -> tuple[str | None, set[str]]:
+def _leaves(graph: Graph, place: Place, sizes: Sizes, taken: dict[str, Any]) -> tuple[str | None, set[str]]:
     """The input that holds positions, and those that are masks."""
-    _, needed, _ = part_of(graph, place.after, {place.before}, sizes)
+    _, needed, _ = part_of(graph, place.after, {place.before, *taken}, sizes)
     if odd := sorted(n for n in needed if graph.kinds.get(n) not in TYPES):
         raise Unread(f"it depends on the input {odd[0]!r}, which holds no integers")
     masks = {n for n in needed if "mask" in n.lower()}

@@ -58,12 +58,22 @@ def _site(judge: Judge, place: Place, layer: int | None, kinds: list[Kind]) -> S
         tried = [(kind, judge.judge(place, kind)) for kind in mine]
     except Unread as error:
         return Site(**about, verdict="not read", says=str(error))  # type: ignore[arg-type]
-    right = [(kind, judged) for kind, judged in tried if judged.finding is None]
-    kind, judged = right[0] if right else tried[0]
-    notes = (*judged.notes, *_which(kind, mine, len(right)))
+    kind, judged, right = _one_of(tried)
+    notes = (*judged.notes, *_which(kind, mine, right))
     if judged.finding is None:
         return Site(**about, verdict="right", notes=notes)  # type: ignore[arg-type]
     return Site(**about, verdict="wrong", cause=judged.finding.cause, says=_says(judged), notes=notes)  # type: ignore[arg-type]
+
+
+def _one_of(tried: list[tuple[Kind, Judged]]) -> tuple[Kind, Judged, int]:
+    """The kind that a place is of, or the first that it fails to be, and of how many it is.
+
+    Where the graph chooses tables by length, it must be of the layer's kind for every length.
+    """
+    wrong = [(kind, judged) for kind, judged in tried if judged.finding is not None]
+    failed = {kind.layers for kind, judged in wrong if judged.by_length}
+    right = [(kind, judged) for kind, judged in tried if judged.finding is None and kind.layers not in failed]
+    return (*(right or wrong)[0], len(right))
 
 
 def _which(kind: Kind, mine: list[Kind], right: int) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class Graph:
             self.kinds[value.name] = of.elem_type
             if of.HasField("shape"):
                 self.shapes[value.name] = tuple(map(_size, of.shape.dim))
-        self.sized: dict[int, dict[str, tuple[int, ...]]] = {}  # tokens -> shapes, as `Sizes` finds them
+        self.sized: dict[Any, dict[str, tuple[int, ...]]] = {}  # numbers of sizes -> shapes, as `Sizes` finds them
         self._positional: dict[str, bool] = {}
 
     def array(self, name: str) -> np.ndarray:

@@ -15,7 +15,9 @@ from ..golden.kinds import Kind
 from ..golden.vectors import Tolerance, Vectors
 from ..golden.writing.tensors import TABLE, WIDEST, tensors_of
 from ..layout import Layout
-from .asked import Asked, asked
+from .asked import TOKENS, Asked, asked
+from .batch import own_positions
+from .branches import conditions, taken
 from .find import Place
 from .graph import Graph
 from .library import library
@@ -29,10 +31,12 @@ NAME = "model.float32.k_out"
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """``finding``: the error, if there is one; ``notes``: what is worth knowing."""
+    """``finding``: the error, if there is one; ``notes``: what is worth knowing; ``by_length``: whether its tables are
+    those that the graph takes for sequences of the kind's length."""
 
     finding: Finding | None
     notes: tuple[str, ...]
+    by_length: bool = False
 
 
 class Judge:
@@ -49,17 +53,37 @@ class Judge:
             raise Unread(place.fault)
         if kind.exact.learned:
             raise Unread("its frequencies are trained, and no config has them")
+        names = conditions(self.graph, place, Sizes(self.graph, TOKENS))
+        if not names:
+            return self._with_its_tables(place, kind, {})
+        lengths = (kind.seq_len,) if kind.seq_len else (TOKENS, self.model.max_position or TOKENS)
+        ways = {length: taken(self.graph, names, length) for length in lengths}
+        if None in ways.values():
+            judged = self._with_its_tables(place, kind, {})
+            told = f"an If chooses its tables by {names[0]!r}, and they were looked at for one length only"
+            return dataclasses.replace(judged, notes=(*judged.notes, told))
+        for length, way in ways.items():
+            judged = self._with_its_tables(place, kind, way or {})
+            if judged.finding is not None:
+                says = f"{judged.finding.says}, in the tables that {length:,} tokens take"
+                judged = dataclasses.replace(judged, finding=dataclasses.replace(judged.finding, says=says))
+                break
+        told = " and ".join(f"{length:,}" for length in dict.fromkeys(lengths))
+        notes = (*judged.notes, f"an If chooses its tables by {names[0]!r}; looked at for {told} tokens")
+        return Judged(judged.finding, notes, by_length=True)
+
+    def _with_its_tables(self, place: Place, kind: Kind, way: dict[str, Any]) -> Judged:
         try:
-            return self._judged(place, kind, None)
+            return self._judged(place, kind, None, way)
         except Unread as error:
             if not (found := END.search(str(error))):
                 raise
             rows = int(found[1])
-            judged = self._judged(place, kind, rows)
+            judged = self._judged(place, kind, rows, way)
             return dataclasses.replace(judged, notes=(*judged.notes, f"its tables end at position {rows - 1:,}"))
 
-    def _judged(self, place: Place, kind: Kind, rows: int | None) -> Judged:
-        runs = asked(self.graph, self.model, place, kind, rows)
+    def _judged(self, place: Place, kind: Kind, rows: int | None, way: dict[str, Any]) -> Judged:
+        runs = asked(self.graph, self.model, place, kind, rows, way)
         positions = torch.cat([one.positions for one in runs], dim=-1)
         golden = _vectors(kind, positions, self._half(place))
         heads = golden.tensors[f"{kind.name}.k_in"][0, 0].split([one.positions.shape[-1] for one in runs])
@@ -72,7 +96,24 @@ class Judge:
         notes = [f.says for f in found if not f.error]
         if self._half(place):
             notes.append("its tables and products are in half precision")
-        return Judged(next((f for f in found if f.error), None), tuple(notes))
+        error = next((f for f in found if f.error), None)
+        try:
+            if error is None and not self._in_pairs(place, kind, runs[0]):
+                says = "the second sequence of a batch is not turned by its own positions"
+                error = Finding(kind=kind.name, layers=kind.layers, tensor=NAME, cause="positions", says=says)
+        except Unread as reason:
+            notes.append(f"only one sequence at a time was looked at: {reason}")
+        return Judged(error, tuple(notes))
+
+    def _in_pairs(self, place: Place, kind: Kind, one: Asked) -> bool:
+        assert kind.exact is not None
+        before, after, shape = self._in_channels(place, kind.exact.layout, one.sizes)
+        axis = self._tokens_of(before, shape, one.sizes.tokens)
+        return own_positions(self.graph, before, after, shape, axis, one)
+
+    def _tokens_of(self, before: str, shape: Shape, tokens: int) -> int:
+        names = self.graph.shapes.get(before, shape)
+        return _token_axis(names if len(names) == len(shape) else shape, shape, tokens)
 
     def _half(self, place: Place) -> float:
         return ROUNDING.get(self.graph.kinds.get(place.before, 1), 0.0)
@@ -84,8 +125,7 @@ class Judge:
         row = torch.zeros(tokens, head.shape[-1])
         row[given.rows] = head
         before, after, shape = self._in_channels(place, layout, sizes)
-        names = graph.shapes.get(before, shape)
-        axis = _token_axis(names if len(names) == len(shape) else shape, shape, tokens)
+        axis = self._tokens_of(before, shape, tokens)
         fed = row if _holds(shape, layout.head_dim) else layout.turned(row)
         heads = shape[-1] // fed.shape[-1]
         spread = [1] * len(shape)

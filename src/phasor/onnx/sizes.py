@@ -17,14 +17,15 @@ Shape = tuple[int, ...]
 
 
 class Sizes:
-    """A number for every free size of a graph: ``tokens`` for the sequence, 1 for the batch, 0 for what was before.
+    """A number for every free size of a graph: ``tokens`` for the sequence, 1 for the batch (2 for the size called
+    ``pair``), 0 for what was before.
 
     Of tokens are the last sizes of integer inputs, first of all of those with a batch; where there are none, sizes that
     are called so; else the second size of inputs with three. Before them were the tokens of inputs with four axes, the
     caches of k and v, where these have sizes of their own. All others are batches.
     """
 
-    def __init__(self, graph: Graph, tokens: int) -> None:
+    def __init__(self, graph: Graph, tokens: int, pair: str | None = None) -> None:
         given = [(graph.kinds.get(n), graph.shapes.get(n) or ()) for n in graph.inputs]
         integers = [shape for kind, shape in given if kind in (6, 7) and shape]
         batched = [shape[-1] for shape in integers if len(shape) > 1]
@@ -38,13 +39,14 @@ class Sizes:
         fixed = [n for n in of_tokens if isinstance(n, int)]
         self.tokens = tokens if names or not fixed else max(fixed)
         self.known = {n for _, shape in given for size in shape for n in re.split(r"[ +]+", str(size))}
-        self.graph = graph
+        self.graph, self.pair = graph, pair
 
     def of(self, name: str) -> Shape | None:
         """The shape of a value; None where it cannot be told."""
-        if self.tokens not in self.graph.sized:
-            self.graph.sized[self.tokens] = _shapes(self.graph, self)
-        return self.graph.sized[self.tokens].get(name)
+        key = self.tokens, self.pair
+        if key not in self.graph.sized:
+            self.graph.sized[key] = _shapes(self.graph, self)
+        return self.graph.sized[key].get(name)
 
     def numbers(self, name: str) -> list[int | None] | None:
         """The sizes that the file names for a value, as far as they are known; None where it names none."""
@@ -66,6 +68,8 @@ class Sizes:
             return 0
         if name in self.names:
             return self.tokens
+        if name == self.pair:
+            return 2
         return 1 if name in self.known or "batch" in name.lower() else None
 
 

@@ -86,6 +86,7 @@ def train(
         session.resume(folder / CHECKPOINT, run)
         if session.history:  # its best epoch lies in these files alone
             sound_tensors(folder, f"put back what was there, or delete {CHECKPOINT} to train again from the start")
+        write_log(folder / LOG, session.history)  # what cannot be written is said now, and what was damaged is whole
         remove_partial(folder, CHECKPOINT, LOG, CONFIG, TOKENIZER, WEIGHTS, f"{ENCODER}/{CONFIG}")
         with Progress("training", session.step, session.steps, progress) as bar:
             while not session.finished:
