@@ -141,7 +141,8 @@ def protocol(tokens: int, stride: int | None) -> str:
         if stride
         else "windows of the context length do not overlap, and every byte is scored with what its window has before it"
     )
-    return f"The same {tokens:,} held-out bytes (from the last tenth of each file) at every context length; {how}."
+    of = f"The same {tokens:,} held-out bytes (from the last tenth of each file, in proportion)"
+    return f"{of} at every context length; {how}."
 
 
 def summary(losses: Tensor, longest: int) -> dict[str, Any]:
