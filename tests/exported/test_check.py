@@ -336,6 +336,8 @@ def test_tables_that_a_length_chooses_are_looked_at_for_both_lengths(look, by):
     short, long = stretched(SHORT), stretched(LONG)
     report = look(chosen(long, short, by=by), STRETCHED)
     assert report.equal, report.describe()
+    told = [f"an If chooses its tables by 'many': looked at those of {tokens} tokens" for tokens in (128, 512)]
+    assert all(set(told) <= set(site.notes) for site in report.sites), report.describe()
     for wrong, says in (
         (chosen(stretched(LONG, 1.1), short, by=by), "in the tables that 512 tokens take"),
         (chosen(long, stretched(SHORT, 1.1), by=by), "in the tables that 128 tokens take"),

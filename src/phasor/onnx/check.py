@@ -59,7 +59,8 @@ def _site(judge: Judge, place: Place, layer: int | None, kinds: list[Kind]) -> S
     except Unread as error:
         return Site(**about, verdict="not read", says=str(error))  # type: ignore[arg-type]
     kind, judged, right = _one_of(tried)
-    notes = (*judged.notes, *_which(kind, mine, right))
+    same = [other for k, other in tried if k.layers == kind.layers] if judged.by_length else [judged]
+    notes = (*dict.fromkeys(note for other in same for note in other.notes), *_which(kind, mine, right))
     if judged.finding is None:
         return Site(**about, verdict="right", notes=notes)  # type: ignore[arg-type]
     return Site(**about, verdict="wrong", cause=judged.finding.cause, says=_says(judged), notes=notes)  # type: ignore[arg-type]

@@ -69,7 +69,7 @@ class Judge:
                 judged = dataclasses.replace(judged, finding=dataclasses.replace(judged.finding, says=says))
                 break
         told = " and ".join(f"{length:,}" for length in dict.fromkeys(lengths))
-        notes = (*judged.notes, f"an If chooses its tables by {names[0]!r}; looked at for {told} tokens")
+        notes = (*judged.notes, f"an If chooses its tables by {names[0]!r}: looked at those of {told} tokens")
         return Judged(judged.finding, notes, by_length=True)
 
     def _with_its_tables(self, place: Place, kind: Kind, way: dict[str, Any]) -> Judged:
