@@ -30,6 +30,14 @@ def test_the_last_tenth_of_every_file_is_held_out(tmp_path):
     assert read_text([tmp_path / "b"]).held_out.numpy().tobytes() == b"b9"
 
 
+def test_a_link_that_leads_nowhere_is_not_left_out(tmp_path):
+    (tmp_path / "a").write_text("text")
+    (tmp_path / "b").symlink_to("gone")
+    with pytest.raises(OSError, match="No such file") as refused:
+        read_text([tmp_path])
+    assert refused.value.filename == str(tmp_path / "b")
+
+
 def test_what_is_scored_is_of_every_file_in_proportion(tmp_path):
     for name, size in (("a", 3000), ("b", 60), ("c", 9), ("d", 1200)):  # held out: 300, 6, none and 120
         (tmp_path / name).write_text(name * size)

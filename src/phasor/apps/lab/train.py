@@ -16,7 +16,7 @@ from ...lock import alone
 from ...processes import Group, process_group
 from ...whole_files import remove_partial
 from ..runs import checkpoint
-from ..runs.files import write_json
+from ..runs.files import read_json, write_json
 from ..runs.progress import Progress
 from ..runs.tensors import filled
 from .data import Text
@@ -54,8 +54,8 @@ def train(
     """Train in ``folder``, or go on from its checkpoint: the final weights are the same to the bit.
 
     Writes ``checkpoint.safetensors`` (weights, optimizer, step) every ``checkpoint_every`` steps, ``metrics.jsonl``
-    (one line a step) and ``run.json`` (the config and ``about``). Under torchrun every process takes its share of each
-    batch, and the losses are those of one process to float rounding.
+    (one line a step) and ``run.json`` (the config and ``about``; of a finished run only where it is damaged). Under
+    torchrun every process takes its share of each batch, and the losses are those of one process to float rounding.
 
     Raises ``ValueError`` if the folder holds a run with another config, naming what differs, if what it holds is
     damaged, or if another process is at work in it, and ``OSError`` if the disk is full; the last checkpoint stays.
@@ -74,7 +74,7 @@ def train(
             Log(folder / METRICS, first, past, group.first) as log,
             Progress(config.name, first, config.steps, progress and group.first) as bar,
         ):
-            if group.first and first < config.steps:
+            if group.first and (first < config.steps or not _is_told(folder / RUN, config)):
                 remove_partial(folder, CHECKPOINT, METRICS, RUN)
                 write_json(folder / RUN, {"run": config.to_dict(), "about": about or {}})
             for step in range(first, config.steps):
@@ -87,6 +87,14 @@ def train(
                     state = {"run": config.to_dict(), "step": step + 1, "log": log.sha256}
                     checkpoint.save(folder / CHECKPOINT, session.tensors, state)
         return Trained(folder, config, first, log.last_loss, speed)
+
+
+def _is_told(path: Path, config: RunConfig) -> bool:
+    """Whether the file is there, sound and of this run."""
+    try:
+        return bool(read_json(path, {"run": dict, "about": dict})["run"] == config.to_dict())
+    except (ValueError, OSError):
+        return False
 
 
 class _Session:
