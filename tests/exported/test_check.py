@@ -336,13 +336,16 @@ def test_tables_that_a_length_chooses_are_looked_at_for_both_lengths(look, by):
     short, long = stretched(SHORT), stretched(LONG)
     report = look(chosen(long, short, by=by), STRETCHED)
     assert report.equal, report.describe()
-    told = [f"an If chooses its tables by 'many': looked at those of {tokens} tokens" for tokens in (128, 512)]
+    lengths = "128 and 64", "512 and 129"
+    told = [f"an If chooses its tables by 'many': looked at those of {tokens} tokens" for tokens in lengths]
     assert all(set(told) <= set(site.notes) for site in report.sites), report.describe()
     for wrong, says in (
         (chosen(stretched(LONG, 1.1), short, by=by), "in the tables that 512 tokens take"),
         (chosen(long, stretched(SHORT, 1.1), by=by), "in the tables that 128 tokens take"),
         (chosen(short, long, by=by), "in the tables that 128 tokens take"),
         (chosen(long, short, 127, by=by), "those of sequences of 512 tokens, and must be those of 128"),
+        (chosen(long, short, 300, by=by), "in the tables that 129 tokens take"),
+        (chosen(long, short, 129, by=by), "in the tables that 129 tokens take"),
         (chosen(long, short, 600, by=by), "those of sequences of 128 tokens, and must be those of 512"),
     ):
         report = look(wrong, STRETCHED)

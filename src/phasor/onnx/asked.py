@@ -10,14 +10,13 @@ from torch import Tensor
 from ..axes import InterleavedSections, Sections
 from ..configs import ModelRotary
 from ..golden.kinds import Kind, positions_of
-from .branches import TYPES
+from .branches import TOKENS, TYPES
 from .find import Place
 from .graph import Graph
 from .run import Unread, part_of
 from .sizes import Sizes
 
-TOKENS = 64  # where positions are counted inside the graph: rows to look at, and those that are compared
-ROWS = (*range(8), 15, 31, TOKENS - 1)
+ROWS = (*range(8), 15, 31, TOKENS - 1)  # that are compared where positions are counted inside the graph
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,17 @@
 from typing import Any
 
 import numpy as np
+import torch
 
+from ..configs import ModelRotary
+from ..golden.kinds import Kind, trained_length
 from .find import Place
 from .graph import Graph
 from .run import Unread, part_of, run
 from .sizes import Sizes
 
 TYPES = {6: np.int32, 7: np.int64, 9: np.bool_}  # as TensorProto.DataType numbers them
+TOKENS = 64  # of a sequence that is looked at where nothing says another length
 LONGEST = 2**24  # tokens: inputs of so many are formed to see what follows from them
 
 
@@ -18,6 +22,17 @@ def conditions(graph: Graph, place: Place, sizes: Sizes) -> list[str]:
     nodes, _, _ = part_of(graph, place.after, {place.before}, sizes)
     found = [graph.nodes[i].input[0] for i in nodes if graph.nodes[i].op_type == "If" and graph.nodes[i].input]
     return [name for name in dict.fromkeys(found) if name not in graph.tensors]
+
+
+def lengths_of(kind: Kind, model: ModelRotary) -> tuple[int, ...]:
+    """Lengths of sequences that a kind is for: the longest, and the shortest where it turns alike."""
+    assert kind.exact is not None
+    if kind.seq_len is None:
+        return TOKENS, model.max_position or TOKENS
+    trained = trained_length(kind.exact, model)
+    other = trained + 1 if kind.seq_len > trained else min(TOKENS, trained)
+    alike = torch.equal(kind.exact.inv_freq(kind.seq_len), kind.exact.inv_freq(other))
+    return (kind.seq_len, other) if alike else (kind.seq_len,)
 
 
 def taken(graph: Graph, names: list[str], tokens: int) -> dict[str, np.ndarray] | None:

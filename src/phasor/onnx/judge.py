@@ -15,9 +15,9 @@ from ..golden.kinds import Kind
 from ..golden.vectors import Tolerance, Vectors
 from ..golden.writing.tensors import TABLE, WIDEST, tensors_of
 from ..layout import Layout
-from .asked import TOKENS, Asked, asked
+from .asked import Asked, asked
 from .batch import own_positions
-from .branches import conditions, taken
+from .branches import TOKENS, conditions, lengths_of, taken
 from .find import Place
 from .graph import Graph
 from .library import library
@@ -56,7 +56,7 @@ class Judge:
         names = conditions(self.graph, place, Sizes(self.graph, TOKENS))
         if not names:
             return self._with_its_tables(place, kind, {})
-        lengths = (kind.seq_len,) if kind.seq_len else (TOKENS, self.model.max_position or TOKENS)
+        lengths = lengths_of(kind, self.model)
         ways = {length: taken(self.graph, names, length) for length in lengths}
         if None in ways.values():
             judged = self._with_its_tables(place, kind, {})
