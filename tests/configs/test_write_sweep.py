@@ -118,7 +118,7 @@ def test_real_configs_are_read_again_as_they_were_written(shared_data: Path) -> 
 
 @pytest.mark.slow
 def test_real_configs_are_read_again_after_every_change(shared_data: Path) -> None:
-    # not those of Qwen 1 and ChatGLM, eight files: their code knows none of these scalings, and ChatGLM's no other width
+    # not those of Qwen 1 and ChatGLM: their code knows none of these scalings, and ChatGLM's no other width
     least = {"factor": 30, "linear": 111, "yarn": 106, "llama3": 111, "unscaled": 151, "width": 14, "length": 132}
     check(real(shared_data).values(), least)
 
