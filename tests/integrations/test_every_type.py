@@ -26,6 +26,7 @@ FEW = (
     "hunyuan_vl_text", "llama4_text", "llama4_vision_model", "minimax_m3_vl_vision", "mistral4", "modernbert",
     "muse_glimmer_assistant", "nanochat", "qwen2_vl", "roformer", "sam3_vit_model", "stablelm", "wav2vec2-bert", "zaya",
 )  # fmt: skip
+LATER = ("llama4_vision_model", "minimax_m3_vl_vision")  # either takes eight seconds
 SLICES = 24  # one test for all types would take longer than a single test may
 
 
@@ -35,9 +36,7 @@ def told(model_type: str) -> Fate:
     )
 
 
-@pytest.mark.parametrize(
-    "model_type", [pytest.param(n, marks=pytest.mark.slow) if n == "llama4_vision_model" else n for n in FEW]
-)  # that one alone takes ten seconds
+@pytest.mark.parametrize("model_type", [pytest.param(n, marks=[pytest.mark.slow] * (n in LATER)) for n in FEW])
 def test_a_few_types(model_type: str) -> None:
     fate = fate_of(model_type)
     assert fate.outcome in (EQUAL, OWN_TABLES), fate
