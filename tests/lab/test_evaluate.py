@@ -78,6 +78,15 @@ def test_a_learned_table_has_no_number_beyond_its_end(text):
     assert result["by_position"]["length"] == 16
 
 
+def test_loss_by_position_is_of_whole_windows(text):
+    """The longest length with a number need not divide what is scored: of 24 bytes one window of 16."""
+    config = RunConfig(model=ModelConfig(encoding="learned", dim=16, heads=2, length=16), source=text.sha256)
+    model = Decoder(config.model).eval()
+    result = evaluate(model, config, text, times=(1, 1.5), tokens=24)
+    expected = token_losses(model, text.held_out, 16, 16)[0].tolist()
+    assert result["by_position"] == {"length": 16, "position": [*range(16)], "loss": pytest.approx(expected, rel=1e-6)}
+
+
 def test_the_budget_is_whole_windows_inside_the_held_out_text(text):
     assert len(text.held_out) > 1050
     assert check_budget(text, 100, 1050) == 1000

@@ -105,7 +105,8 @@ def evaluate(
             by_length.append({"length": length, "loss": None, "reason": str(error)})
             continue
         by_length.append({"length": length, **summary(losses.flatten()[:tokens], lengths[-1])})
-        by_position = None if stride else {"length": length, **_binned(losses.mean(0), max(1, lengths[-1] // BINS))}
+        full = losses[: tokens // length]  # the last window may reach beyond the text
+        by_position = None if stride else {"length": length, **_binned(full.mean(0), max(1, lengths[-1] // BINS))}
     return {
         "task": "text",
         "protocol": protocol(tokens, stride),
