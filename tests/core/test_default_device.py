@@ -15,15 +15,13 @@ LAYOUTS = {
     "halves": {},
     "interleaved": {"interleaved": True},
     "blocks": {"blocks": 2},
+    "permuted": {"interleaved": True, "permuted": True},
     "permuted, partial": {"interleaved": True, "permuted": True, "rotary_dim": 8},
     "partial": {"rotary_dim": 8},
     "sections": {"axes": Sections((3, 5))},
 }
-LATER = {
-    "halves",
-    "interleaved",
-    "partial",
-}  # what the others and the heads below do besides; each compiles for a second
+# What the others and the heads below do besides: each is compiled for a second or more.
+LATER = {"halves", "interleaved", "permuted", "partial"}
 POSITIONS = torch.arange(5)
 
 

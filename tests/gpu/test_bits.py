@@ -134,7 +134,14 @@ def test_any_order_strides_and_dtype_many_times(seed):
     check(random.Random(seed))
 
 
-@pytest.mark.parametrize("dtype, tensor_format", list(zip(DTYPES, ("bhsd", "bshd", "bhsd"), strict=True)))
+@pytest.mark.parametrize(
+    "dtype, tensor_format",
+    [
+        pytest.param(dtype, f, marks=[pytest.mark.slow] * (INTERPRETED and i % 2 != j))
+        for i, dtype in enumerate(DTYPES)
+        for j, f in enumerate(("bhsd", "bshd"))
+    ],
+)
 def test_angles_of_its_own_for_every_head(dtype, tensor_format):
     q, k = (torch.randn(2, 3, 5, 40, device=DEVICE).to(dtype) for _ in range(2))
     q, k = (x.permute(FORMATS[tensor_format]) for x in (q, k))

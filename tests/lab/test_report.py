@@ -79,9 +79,8 @@ def test_one_seed_is_called_one_seed(reported):
     several = "rotary: means over 2 seeds (0, 1), bands and small numbers from the least to the greatest"
     assert told["loss_by_length"] == f"{several}; learned: one seed (0)."
     assert told["copy"] == "alibi: one seed (0)."
-    assert (
-        told["differences"] == "rotary: means over 2 seeds (0, 1); learned: one seed (0)."
-    )  # its small numbers: intervals
+    # small numbers of differences are intervals, no ranges of seeds
+    assert told["differences"] == "rotary: means over 2 seeds (0, 1); learned: one seed (0)."
     page = (reported[0] / "report.html").read_text()
     assert "alibi: one seed (0). Protocol: tiles" in page
     assert "one seed, so it says nothing about another one" in page

@@ -55,7 +55,7 @@ class Graph:
             self.kinds[value.name] = of.elem_type
             if of.HasField("shape"):
                 self.shapes[value.name] = tuple(map(_size, of.shape.dim))
-        self.sized: dict[Any, dict[str, tuple[int, ...]]] = {}  # numbers of sizes -> shapes, as `Sizes` finds them
+        self.sized: dict[tuple[int, str | None], dict[str, tuple[int, ...]]] = {}  # of `Sizes` -> shapes
         self._positional: dict[str, bool] = {}
 
     def array(self, name: str) -> np.ndarray:

@@ -54,8 +54,10 @@ class Judge:
         if kind.exact.learned:
             raise Unread("its frequencies are trained, and no config has them")
         names = conditions(self.graph, place, Sizes(self.graph, TOKENS))
-        if not names:
-            return self._with_its_tables(place, kind, {})
+        return self._by_length(place, kind, names) if names else self._with_its_tables(place, kind, {})
+
+    def _by_length(self, place: Place, kind: Kind, names: list[str]) -> Judged:
+        """By the tables that the conditions ``names`` choose for sequences that the kind is for."""
         lengths = lengths_of(kind, self.model)
         ways = {length: taken(self.graph, names, length) for length in lengths}
         if None in ways.values():
