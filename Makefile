@@ -73,7 +73,7 @@ check: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/phasor bench $(ARGS)
 
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/phasor/kernels/c/*)
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/phasor/rotary/kernels/native/c/*)
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo "phasor needs Python 3.11 or newer, and there is no '$(PYTHON)' here; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-HERE = Path("src/phasor/kernels/c")
+HERE = Path("src/phasor/rotary/kernels/native/c")
 # Products and sums are rounded one by one: the bits of every kernel are those of the plain expression.
 EXACT = ["-O3", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno"] if sys.platform != "win32" else ["/O2"]
 
 setup(
     ext_modules=[
         Extension(
-            "phasor.kernels._native",
+            "phasor.rotary.kernels.native._native",
             sources=[str(HERE / "module.c"), str(HERE / "rotary.c")],
             depends=[str(path) for path in sorted(HERE.glob("*.h"))],
             extra_compile_args=EXACT,

@@ -15,7 +15,7 @@ from transformers.models.cohere.modeling_cohere import apply_rotary_pos_emb as i
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as halves_of_transformers
 
 import phasor
-from phasor.bench import medians, race
+from phasor.apps.bench import medians, race
 
 SHAPES = {"token": (1, 1), "batch of tokens": (16, 1), "prefill": (1, 2048), "batch": (4, 512)}
 

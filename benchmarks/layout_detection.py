@@ -16,8 +16,8 @@ from phasor.apps.lab import ModelConfig, read_text
 from phasor.apps.lab.export import export
 from phasor.apps.lab.run import RunConfig
 from phasor.apps.lab.train import _Session
-from phasor.checkpoints import convert, detect
-from phasor.spec import RotarySpec
+from phasor.rotary.spec import RotarySpec
+from phasor.tools.checkpoints import convert, detect
 
 STEPS = (0, 25, 50, 100, 200)
 SHAPES = ({"heads": 4, "kv_heads": 2}, {"heads": 2, "base": 500_000.0})

@@ -18,10 +18,10 @@ PAGE = ROOT / "docs" / "performance.md"
 README = ROOT / "README.md"
 sys.path.insert(0, str(ROOT / "src"))
 
-from phasor.bench import CASES, Record, Row, read  # noqa: E402
-from phasor.bench.case import DTYPES, Case  # noqa: E402
-from phasor.bench.gpu import CASES as ON_GPU  # noqa: E402
-from phasor.bench.text import duration  # noqa: E402
+from phasor.apps.bench import CASES, Record, Row, read  # noqa: E402
+from phasor.apps.bench.case import DTYPES, Case  # noqa: E402
+from phasor.apps.bench.gpu import CASES as ON_GPU  # noqa: E402
+from phasor.apps.bench.text import duration  # noqa: E402
 
 START, END = "<!-- speed -->\n", "<!-- /speed -->"
 HEAD = """# What a rotation costs

@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from phasor.bench import medians, race
-from phasor.heads import (
+from phasor.apps.bench import medians, race
+from phasor.encodings.heads import (
     EfficientGlobalPointer,
     GlobalPointer,
     SpanHead,

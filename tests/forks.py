@@ -73,7 +73,7 @@ def answer(line: socket.socket) -> None:
 
 
 def main() -> None:
-    import phasor.bench.run
+    import phasor.apps.bench.run
     import phasor.cli.app  # noqa: F401
 
     address, sys.executable = sys.argv[1:]

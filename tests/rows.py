@@ -1,18 +1,18 @@
-"""The rows of `phasor.models` by what they are: families of text models of transformers, and towers."""
+"""The rows of `phasor.models.families` by what they are: families of text models of transformers, and towers."""
 
 from typing import Any
 
-from phasor.models import ROWS
-from phasor.reading.composite import Composite
-from phasor.reading.grid import Grid
-from phasor.reading.indexer import Indexer
-from phasor.reading.keys import Keys
-from phasor.reading.model import ModelRotary
-from phasor.reading.odd import Line, Odd
-from phasor.reading.row import Row
-from phasor.reading.text import Text
-from phasor.reading.without import Unreadable
-from phasor.weights import Weights
+from phasor.models.families import ROWS
+from phasor.models.reading.composite import Composite
+from phasor.models.reading.custom_parser import Line, Odd
+from phasor.models.reading.grid import Grid
+from phasor.models.reading.indexer import Indexer
+from phasor.models.reading.keys import Keys
+from phasor.models.reading.model import ModelRotary
+from phasor.models.reading.model_row import Row
+from phasor.models.reading.non_rotary import Unreadable
+from phasor.models.reading.text import Text
+from phasor.models.weights import Weights
 
 OTHER_NAMES = {"deepseek_ref", "kimi_k2", "phi4mm", "roformer_v2"}  # of the same code
 

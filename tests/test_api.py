@@ -30,7 +30,7 @@ def test_the_pages_are_current():
 
 def test_every_public_name_has_an_entry(api):
     text = "\n".join(api.pages().values())
-    names = {name: name.rpartition(".")[2] for name, thing in public() if thing.__module__ != "phasor.checks"}
+    names = {name: name.rpartition(".")[2] for name, thing in public() if thing.__module__ != "phasor.support.checks"}
     assert [name for name, last in names.items() if f"\n## {last}\n" not in text] == []
 
 

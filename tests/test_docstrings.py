@@ -9,9 +9,9 @@ import phasor
 
 # The public places: what stands in __all__ of each.
 MODULES = [
-    "phasor", "phasor.apply", "phasor.attention", "phasor.axes", "phasor.configs", "phasor.encodings", "phasor.golden",
-    "phasor.heads", "phasor.inspect", "phasor.integrations", "phasor.kernels", "phasor.matrix", "phasor.positions",
-    "phasor.prefixes", "phasor.scaling", "phasor.temperature", "phasor.weights",
+    "phasor", "phasor.rotary.apply", "phasor.attention", "phasor.axes", "phasor.configs", "phasor.encodings",
+    "phasor.golden", "phasor.heads", "phasor.inspect", "phasor.integrations", "phasor.kernels", "phasor.matrix",
+    "phasor.positions", "phasor.prefixes", "phasor.scaling", "phasor.temperature", "phasor.weights",
 ]  # fmt: skip
 # Without an example of their own, and why.
 WITHOUT = {

@@ -1,192 +1,184 @@
-"""The floors of DESIGN.md: a module imports only from lower ones. And importing phasor costs next to nothing."""
+"""The house of DESIGN.md: a module imports only from lower floors. And importing phasor costs next to nothing."""
 
 import ast
 import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 SRC = Path(__file__).resolve().parents[1] / "src"
 
-# The table of DESIGN.md, section "Floors". A unit is a file or a folder directly inside the package, or inside `apps`.
+# The table of DESIGN.md, section "The house". A wing is a file or a folder directly inside the package.
 FLOORS = {
-    unit: floor
-    for floor, units in enumerate(
-        [
-            "interrupt lock checks errors names processes quiet tracing phase stacked layout forms frequencies "
-            "schemes whole_files apps/__init__",
-            "scaling axes temperature",
-            "spec",
-            "tables planes rotation positions weights",
-            "kernels prefixes",
-            "apply matrix",
-            "encodings attention heads reading",
-            "models",
-            "configs",
-            "engines inspect integrations golden bench onnx checkpoints apps/runs",
-            "planner doctor testing apps/lab apps/ner",
-            "apps/demo",
-            "cli __main__",
-        ]
+    wing: floor
+    for floor, wings in enumerate(
+        ["support", "rotary positions", "encodings models", "tools", "serving", "apps testing", "cli", "__main__"]
     )
-    for unit in units.split()
+    for wing in wings.split()
 }
 
-APPS = "apps"
-
-# The only imports between two units of one floor.
-SAME_FLOOR = {
-    ("frequencies", "phase"),
-    ("layout", "checks"),
-    ("forms", "checks"),
-    ("forms", "layout"),
-    ("forms", "tracing"),
-    ("planes", "tables"),
-    ("stacked", "phase"),
-    ("rotation", "planes"),
-    ("rotation", "tables"),
-    ("attention", "encodings"),
-    ("onnx", "golden"),
-    ("bench", "integrations"),
-    ("testing", "doctor"),
-    ("__main__", "cli"),
+# Inside a wing the same holds for its files and folders, where they are many.
+INSIDE = {
+    "rotary": [
+        "phase layout",
+        "frequencies stacked table_forms temperature",
+        "scaling axes",
+        "spec",
+        "tables",
+        "planes",
+        "rotation",
+        "kernels",
+        "apply matrix",
+    ],
+    "encodings": [
+        "base",
+        "alibi learned none rotary shaw sinusoidal t5",
+        "transformer_xl",
+        "attention heads",
+    ],
+    "models": ["weights", "reading", "prefixes", "families", "configs"],
+    "tools": ["inspect golden checkpoints patch", "onnx doctor"],
+    "serving": ["engines", "planner"],
+    "apps": ["run_folder bench", "lab ner", "demo"],
 }
 
 HEAVY = ["transformers", "tokenizers", "matplotlib", "typer", "rich", "onnx", "onnxscript", "triton"]
 
 
-def imported_units(path: Path, package: Path) -> Iterator[tuple[int, str]]:
-    """(line, unit) for every import of `path` from inside `package`; "" is the package itself, written in any way."""
+def imported_modules(path: Path, package: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """(line, way to the module) for every import of `path` from inside `package`; () is the package itself."""
     folder = [package.name, *path.relative_to(package).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
         if isinstance(node, ast.Import):
             names = [alias.name.split(".") for alias in node.names]
-            yield from ((node.lineno, "") for name in names if name[0] == package.name)
+            yield from ((node.lineno, ()) for name in names if name[0] == package.name)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             if (node.module or "").split(".")[0] == package.name:
-                yield node.lineno, ""
+                yield node.lineno, ()
         elif isinstance(node, ast.ImportFrom):
             base = folder[: len(folder) - node.level + 1]
-            target = base + (node.module.split(".") if node.module else [])
+            target = tuple(base[1:] + (node.module.split(".") if node.module else []))
             if not base:
-                yield node.lineno, ""
-            elif target[1:] not in ([], [APPS]):
-                yield node.lineno, unit_of(target[1:])
+                yield node.lineno, ()
             else:
-                inside = package.joinpath(*target[1:])
+                inside = package.joinpath(*target)
                 names = [alias.name for alias in node.names]
-                yield from (
-                    (node.lineno, unit_of([*target[1:], name]) if is_unit(inside, name) else "") for name in names
-                )
+                yield from ((node.lineno, (*target, name) if is_module(inside, name) else target) for name in names)
 
 
-def unit_of(parts: Sequence[str]) -> str:
-    """The unit of a module inside the package, from the names on the way to it."""
-    return "/".join(parts[: 1 + (parts[0] == APPS)])
-
-
-def is_unit(folder: Path, name: str) -> bool:
+def is_module(folder: Path, name: str) -> bool:
     return (folder / name).is_dir() or (folder / f"{name}.py").is_file()
 
 
-def complaint(importer: str, target: str) -> str | None:
-    """Why `importer` may not import `target`; None when it may. The root's __init__ (importer "") sees every floor."""
-    if target == "":
+def complaint(importer: tuple[str, ...], target: tuple[str, ...]) -> str | None:
+    """Why `importer` may not import `target`; None when it may. The root's __init__ sees every floor."""
+    if not target:
         return "imports inside the package are relative and name the module that defines the thing"
-    if target not in FLOORS:
-        return f"{target} stands on no floor; add it to DESIGN.md and to FLOORS"
-    if importer in ("", target) or (importer, target) in SAME_FLOOR or FLOORS[target] < FLOORS[importer]:
+    if importer == ("__init__",):
         return None
-    return f"{importer} (floor {FLOORS[importer]}) must not import {target} (floor {FLOORS[target]})"
+    if importer[0] != target[0]:
+        return above(FLOORS, "", importer[0], target[0])
+    wing = importer[0]
+    if wing not in INSIDE or len(target) < 2 or importer[1] in ("__init__", target[1]):
+        return None
+    floors = {room: floor for floor, rooms in enumerate(INSIDE[wing]) for room in rooms.split()}
+    return above(floors, f"{wing}/", importer[1], target[1])
+
+
+def above(floors: dict[str, int], place: str, importer: str, target: str) -> str | None:
+    """Why a room may not import another one of its house or wing."""
+    for room in (importer, target):
+        if room not in floors:
+            return f"{place}{room} stands on no floor; add it to DESIGN.md and to this file"
+    if floors[target] < floors[importer] or target == importer:
+        return None
+    return f"{place}{importer} (floor {floors[importer]}) must not import {place}{target} (floor {floors[target]})"
 
 
 def violations(package: Path) -> list[str]:
     """Every breach of the floors in the package at `package`, as `file:line: reason`."""
-    found = []
+    breaches = []
     for path in sorted(package.rglob("*.py")):
         place = path.relative_to(package)
-        importer = "" if place == Path("__init__.py") else unit_of(place.with_suffix("").parts)
-        if importer and importer not in FLOORS:
-            found.append(f"{place}: {importer} stands on no floor; add it to DESIGN.md and to FLOORS")
+        importer = place.with_suffix("").parts
+        if importer != ("__init__",) and importer[0] not in FLOORS:
+            breaches.append(f"{place}: {importer[0]} stands on no floor; add it to DESIGN.md and to this file")
             continue
-        for line, target in imported_units(path, package):
-            reason = complaint(importer, target)
-            if reason:
-                found.append(f"{place}:{line}: {reason}")
-    return found
+        for line, target in imported_modules(path, package):
+            if reason := complaint(importer, target):
+                breaches.append(f"{place}:{line}: {reason}")
+    return breaches
 
 
 def test_every_module_imports_only_from_lower_floors():
     package = SRC / "phasor"
     assert (package / "__init__.py").is_file()
-    assert not (found := violations(package)), "\n".join(found)
+    assert not (breaches := violations(package)), "\n".join(breaches)
+
+
+def test_a_dozen_names_at_most_and_each_on_a_floor():
+    names = {path.stem for path in (SRC / "phasor").iterdir() if path.name not in ("py.typed", "__pycache__")}
+    assert names == {*FLOORS, "__init__"} and len(names) <= 12
+    for wing, floors in INSIDE.items():
+        rooms = {path.stem for path in (SRC / "phasor" / wing).iterdir() if path.suffix in ("", ".py")}
+        assert rooms - {"__init__", "__pycache__"} == set(" ".join(floors).split()), wing
 
 
 def tree(folder: Path, place: str, source: str) -> Path:
-    """A package of empty modules, one per floor and a folder, with `source` written at `place`."""
+    """A package with a few empty rooms, and `source` written at `place`."""
     package = folder / "phasor"
-    files = {f"{unit}.py": "" for unit in FLOORS if unit not in ("scaling", "encodings")}
-    files |= {"__init__.py": "", "scaling/__init__.py": "", "scaling/yarn.py": "", "encodings/__init__.py": ""}
-    for name, text in (files | {place: source}).items():
+    rooms = [f"{wing}/{room}.py" for wing in INSIDE for floor in INSIDE[wing] for room in floor.split()]
+    files = {f"{wing}/__init__.py": "" for wing in FLOORS if wing != "__main__"} | dict.fromkeys(rooms, "")
+    for name, text in (files | {"__init__.py": "", place: source}).items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text, encoding="utf-8")
     return package
 
 
+INSIDE_ONLY = "imports inside the package are relative"
+
+
 @pytest.mark.parametrize(
     "place, source, reason",
     [
-        ("phase.py", "from .spec import RotarySpec", "phase.py:1: phase (floor 0) must not import spec (floor 2)"),
-        ("phase.py", "from . import spec", "phase.py:1: phase (floor 0) must not import spec (floor 2)"),
-        ("phase.py", "from .layout import x", "phase.py:1: phase (floor 0) must not import layout (floor 0)"),
-        ("encodings/t5.py", "from ..attention import x", "encodings/t5.py:1: encodings (floor 6) must not import"),
-        (
-            "apply.py",
-            "def f():\n    from .cli import main",
-            "apply.py:2: apply (floor 5) must not import cli (floor 12)",
-        ),
-        ("scaling/yarn.py", "from .. import apply", "yarn.py:1: scaling (floor 1) must not import apply (floor 5)"),
-        ("scaling/deep/a.py", "from ...spec import x", "a.py:1: scaling (floor 1) must not import spec (floor 2)"),
-        ("scaling/__init__.py", "from ..spec import x", "scaling (floor 1) must not import spec (floor 2)"),
-        ("spec.py", "import phasor.phase", "spec.py:1: imports inside the package are relative"),
-        ("spec.py", "from phasor import phase", "spec.py:1: imports inside the package are relative"),
-        ("__init__.py", "from phasor.phase import x", "__init__.py:1: imports inside the package are relative"),
-        (
-            "spec.py",
-            "from . import RotarySpec",
-            "spec.py:1: imports inside the package are relative and name the module",
-        ),
-        ("spec.py", "from ..outside import x", "spec.py:1: imports inside the package are relative"),
+        ("support/checks.py", "from ..rotary.spec import x", "support (floor 0) must not import rotary (floor 1)"),
+        ("support/checks.py", "from .. import rotary", "support (floor 0) must not import rotary (floor 1)"),
+        ("positions/rows.py", "from ..rotary import spec", "positions (floor 1) must not import rotary (floor 1)"),
+        ("models/configs.py", "from ..encodings import t5", "models (floor 2) must not import encodings (floor 2)"),
+        ("tools/golden.py", "def f():\n    from ..cli import main", "golden.py:2: tools (floor 3) must not import cli"),
+        ("rotary/phase.py", "from .spec import x", "rotary/phase (floor 0) must not import rotary/spec (floor 3)"),
+        ("rotary/phase.py", "from . import spec", "rotary/phase (floor 0) must not import rotary/spec (floor 3)"),
+        ("rotary/phase.py", "from .layout import x", "rotary/phase (floor 0) must not import rotary/layout (floor 0)"),
+        ("rotary/scaling/deep/a.py", "from ...spec import x", "a.py:1: rotary/scaling (floor 2) must not import"),
+        ("apps/ner.py", "from .lab import x", "apps/ner (floor 1) must not import apps/lab (floor 1)"),
+        ("apps/lab.py", "from ..apps.ner import x", "apps/lab (floor 1) must not import apps/ner (floor 1)"),
+        ("rotary/spec.py", "import phasor.phase", f"spec.py:1: {INSIDE_ONLY}"),
+        ("rotary/spec.py", "from phasor import phase", f"spec.py:1: {INSIDE_ONLY}"),
+        ("__init__.py", "from phasor.rotary import x", f"__init__.py:1: {INSIDE_ONLY}"),
+        ("rotary/spec.py", "from .. import RotarySpec", f"spec.py:1: {INSIDE_ONLY} and name the module"),
+        ("rotary/spec.py", "from ...outside import x", f"spec.py:1: {INSIDE_ONLY}"),
         ("utils.py", "", "utils.py: utils stands on no floor"),
-        ("apps/ner.py", "from .lab import x", "ner.py:1: apps/ner (floor 10) must not import apps/lab (floor 10)"),
-        ("apps/ner.py", "from . import lab", "ner.py:1: apps/ner (floor 10) must not import apps/lab (floor 10)"),
-        ("apps/lab.py", "from ..apps.ner import x", "apps/lab (floor 10) must not import apps/ner (floor 10)"),
-        ("apps/lab.py", "from .. import cli", "lab.py:1: apps/lab (floor 10) must not import cli (floor 12)"),
-        ("spec.py", "from .apps.runs import x", "spec.py:1: spec (floor 2) must not import apps/runs (floor 9)"),
-        ("apps/mail.py", "", "mail.py: apps/mail stands on no floor"),
-        ("spec.py", "from .utils import x", "spec.py:1: utils stands on no floor"),
+        ("rotary/utils.py", "from .phase import x", "rotary/utils stands on no floor"),
     ],
 )
 def test_a_bad_import_is_found(tmp_path, place, source, reason):
-    (found,) = violations(tree(tmp_path, place, source))
-    assert reason in found
+    (breach,) = violations(tree(tmp_path, place, source))
+    assert reason in breach
 
 
 @pytest.mark.parametrize(
     "place, source",
     [
-        ("spec.py", "import torch\nfrom .phase import x\nfrom .scaling.yarn import y\nfrom . import axes"),
-        ("scaling/__init__.py", "from .yarn import x\nfrom ..phase import y"),
-        ("scaling/yarn.py", "from . import yarn\nfrom .. import phase\nfrom .linear import x"),
-        ("attention/call.py", "from ..encodings.alibi import x"),
-        ("cli.py", "from .apps.lab import x\nfrom .apps import demo\nfrom .apps.runs.lock import y"),
-        ("apps/ner/deep/a.py", "from ...runs.lock import x\nfrom ....spec import y\nfrom .b import z"),
-        ("apps/demo.py", "from .lab import x\nfrom ..inspect import y"),
-        ("__init__.py", "from .apply import x\nfrom . import inspect"),
+        ("rotary/spec.py", "import torch\nfrom .phase import x\nfrom .scaling.yarn import y\nfrom . import axes"),
+        ("rotary/scaling/yarn.py", "from . import yarn\nfrom .. import phase\nfrom .linear import x"),
+        ("encodings/attention/call.py", "from ..alibi import x\nfrom ...rotary.spec import y"),
+        ("cli.py", "from .apps.lab import x\nfrom .apps import demo\nfrom .apps.run_folder.lock import y"),
+        ("apps/ner/deep/a.py", "from ...run_folder.lock import x\nfrom ....rotary.spec import y\nfrom .b import z"),
+        ("__init__.py", "from .rotary.apply import x\nfrom .tools import inspect"),
     ],
 )
 def test_a_good_import_is_left_alone(tmp_path, place, source):

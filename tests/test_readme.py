@@ -21,7 +21,7 @@ import pytest
 import torch
 
 import phasor
-import phasor.onnx
+import phasor.tools.onnx
 from phasor import golden
 
 ROOT = Path(__file__).resolve().parents[1]

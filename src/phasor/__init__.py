@@ -1,16 +1,21 @@
 """phasor: position encodings for attention, exact at every position."""
 
-# ruff: noqa: E402
-from . import interrupt
+# ruff: noqa: E402, F401
+from .support import interrupt
 
 interrupt.listen()  # before anything else is imported: torch takes seconds
 
+import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from . import axes, encodings, heads, kernels, matrix, positions, scaling, temperature
-from .apply import (
+from . import encodings, positions
+from .encodings import Rotary, heads
+from .encodings import attention as _attention
+from .encodings.attention import KVCache, attention
+from .rotary import axes, kernels, matrix, scaling, temperature
+from .rotary.apply import (
     apply_qk_norm_rotary,
     apply_rotary,
     apply_rotary_qk,
@@ -20,25 +25,31 @@ from .apply import (
     page_slots,
     rotate,
 )
-from .attention import KVCache, attention
-from .encodings import Rotary
-from .layout import Layout
-from .rotation import Rotation
-from .spec import RotarySpec
+from .rotary.layout import Layout
+from .rotary.rotation import Rotation
+from .rotary.spec import RotarySpec
+from .support import public_modules
 
 if TYPE_CHECKING:
-    from .configs import ModelRotary, read_config, read_parts, read_rule, write_config
-    from .doctor.checks import diagnose
-    from .doctor.mending import repair
-    from .integrations.patch import patch, unpatch
-    from .planner import plan
+    from .models import configs, prefixes, weights
+    from .models.configs import ModelRotary, read_config, read_parts, read_rule, write_config
+    from .serving import engines, planner
+    from .serving.planner import plan
+    from .tools import checkpoints, doctor, golden, inspect, onnx
+    from .tools import patch as integrations
+    from .tools.doctor import diagnose, repair
+    from .tools.patch import patch, unpatch
+
+# `phasor.attention` is the function; the module of that name is imported from, and must not take its place.
+sys.modules[f"{__name__}.attention"] = _attention
+public_modules.install()
 
 # What reads configs and patches models is imported when it is first asked for: whoever rotates alone need not wait.
 LATER = {
-    **dict.fromkeys(("ModelRotary", "read_config", "read_parts", "read_rule", "write_config"), "configs"),
-    **dict.fromkeys(("patch", "unpatch"), "integrations"),
-    "plan": "planner",
-    **dict.fromkeys(("diagnose", "repair"), "doctor"),
+    **dict.fromkeys(("ModelRotary", "read_config", "read_parts", "read_rule", "write_config"), "models.configs"),
+    **dict.fromkeys(("patch", "unpatch"), "tools.patch"),
+    "plan": "serving.planner",
+    **dict.fromkeys(("diagnose", "repair"), "tools.doctor"),
 }
 
 try:
@@ -50,13 +61,15 @@ except PackageNotFoundError:  # run from a checkout that is not installed
 def __getattr__(name: str) -> Any:
     if name in LATER:
         return getattr(import_module(f".{LATER[name]}", __name__), name)
-    if name in ("configs", "doctor", "engines", "integrations", "onnx", "planner", "prefixes", "testing", "weights"):
-        return import_module(f".{name}", __name__)
+    if name in public_modules.PUBLIC:
+        return public_modules.public_module(name)
+    if name == "testing":
+        return import_module(".testing", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *LATER})
+    return sorted({*globals(), *LATER, *public_modules.PUBLIC, "testing"})
 
 
 __all__ = [

@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 
 from . import positions
-from .configs import ModelRotary, read_parts
-from .doctor import Check, laws
-from .doctor.finite import not_finite
-from .doctor.halves import Decoding, subject_of
-from .doctor.inputs import of_black_box, of_model
-from .doctor.quick import quick_check
-from .doctor.subject import BlackBox
-from .doctor.trial import Trial
-from .doctor.undisturbed import undisturbed
-from .integrations.find import has_config
-from .integrations.specs import specs_of
+from .models.configs import ModelRotary, read_parts
+from .tools.doctor import Check, laws
+from .tools.doctor.encoder_decoder import Decoding, subject_of
+from .tools.doctor.finite import not_finite
+from .tools.doctor.inputs import of_black_box, of_model
+from .tools.doctor.measurement import Trial
+from .tools.doctor.preserve_state import undisturbed
+from .tools.doctor.quick import quick_check
+from .tools.doctor.subject import BlackBox
+from .tools.patch.candidate_specs import specs_of
+from .tools.patch.find import has_config
 
 __all__ = [
     "assert_attention_agrees",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from phasor.bench.gpu import Clock
-from phasor.bench.gpu.peers import PEERS
+from phasor.apps.bench.gpu import Clock
+from phasor.apps.bench.gpu.peers import PEERS
 
 
 class StandIn(Clock):
@@ -32,5 +32,5 @@ class StandIn(Clock):
 @pytest.fixture
 def no_peers(monkeypatch):
     """Only transformers and torch: the compiler takes long."""
-    monkeypatch.setattr("phasor.bench.gpu.cases.PEERS", PEERS[:1])
-    monkeypatch.setattr("phasor.bench.gpu.run.PEERS", PEERS[:1])
+    monkeypatch.setattr("phasor.apps.bench.gpu.cases.PEERS", PEERS[:1])
+    monkeypatch.setattr("phasor.apps.bench.gpu.run.PEERS", PEERS[:1])

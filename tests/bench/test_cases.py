@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from phasor.bench import CASES
-from phasor.bench.case import DTYPES, Setting
-from phasor.bench.cases import named
-from phasor.bench.measure import measure
+from phasor.apps.bench import CASES
+from phasor.apps.bench.case import DTYPES, Setting
+from phasor.apps.bench.cases import named
+from phasor.apps.bench.measure import measure
 
 CELLS = [
     pytest.param(case, dtype, layout, id=f"{case.name}-{dtype}-{layout}")

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from phasor.bench import read
+from phasor.apps.bench import read
 from phasor.cli import main
-from phasor.kernels import available
+from phasor.rotary.kernels import available
 
 pytest.importorskip("typer")
 

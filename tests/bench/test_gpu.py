@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from phasor.bench import read, run, write
-from phasor.bench.case import DTYPES, Setting
-from phasor.bench.gpu import CASES, CudaClock, run_on
-from phasor.bench.gpu.cases import decoded, named
-from phasor.bench.gpu.given import text
-from phasor.bench.gpu.peers import PEERS
-from phasor.bench.gpu.plot import plot, shares
-from phasor.bench.gpu.run import measure
+from phasor.apps.bench import read, run, write
+from phasor.apps.bench.case import DTYPES, Setting
+from phasor.apps.bench.gpu import CASES, CudaClock, run_on
+from phasor.apps.bench.gpu.cases import decoded, named
+from phasor.apps.bench.gpu.given import text
+from phasor.apps.bench.gpu.peers import PEERS
+from phasor.apps.bench.gpu.plot import plot, shares
+from phasor.apps.bench.gpu.run import measure
 
 from .conftest import StandIn
 from .fakes import install
@@ -27,7 +27,7 @@ IDS = [f"{case.name}-{dtype}-{layout}" for case, dtype, layout in CELLS]
 def test_peers_called_as_documented_do_what_phasor_does(monkeypatch, case, dtype, layout):
     """One rounding apart; those that round their tables to the dtype of q, two more."""
     install(monkeypatch)
-    monkeypatch.setattr("phasor.bench.gpu.cases.PEERS", PEERS[:-1])  # the compiler has a test of its own
+    monkeypatch.setattr("phasor.apps.bench.gpu.cases.PEERS", PEERS[:-1])  # the compiler has a test of its own
     with torch.set_grad_enabled(case.gradient):
         calls = case.make(Setting(DTYPES[dtype], layout == "interleaved", quick=True))
         expected = calls.pop("phasor")()
@@ -52,7 +52,7 @@ def test_the_gradients_of_peers_are_transposed_rotations(monkeypatch):
     """Of ones, so that all are of the same vector, whichever order of axes it has."""
     install(monkeypatch)
     monkeypatch.setattr(torch, "randn_like", torch.ones_like)
-    monkeypatch.setattr("phasor.bench.gpu.cases.PEERS", PEERS[:-1])
+    monkeypatch.setattr("phasor.apps.bench.gpu.cases.PEERS", PEERS[:-1])
     case = next(case for case in CASES if case.gradient)
     calls = case.make(Setting(torch.float32, quick=True))
     expected = calls["phasor"]()
@@ -107,7 +107,7 @@ def _fails(*_):
 @pytest.mark.parametrize("make", [_fails, lambda given: (_fails, (given.q, given.k))], ids=["made", "called"])
 @pytest.mark.parametrize("name", ["vision", "training-8192"])
 def test_a_peer_that_fails_is_told_and_the_others_go_on(no_peers, monkeypatch, name, make):
-    monkeypatch.setattr("phasor.bench.gpu.cases.PEERS", (dataclasses.replace(PEERS[0], make=make),))
+    monkeypatch.setattr("phasor.apps.bench.gpu.cases.PEERS", (dataclasses.replace(PEERS[0], make=make),))
     rows, failed = measure(named([name])[0], "bfloat16", "halves", StandIn(), rounds=1, quick=True)
     assert [row.measured for row in rows] == ["phasor"]
     assert failed == {"transformers": "RuntimeError: no kernel image for this device"}
@@ -120,7 +120,7 @@ def test_what_fails_of_our_own_ends_the_measurement(no_peers):
 
 
 def _double(setting):
-    from phasor.bench.gpu.cases import _calls
+    from phasor.apps.bench.gpu.cases import _calls
 
     return _calls(text(dataclasses.replace(setting, dtype=torch.float64), 1, 4))
 

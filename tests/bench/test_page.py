@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phasor.bench import CASES, Goal, gpu, write
+from phasor.apps.bench import CASES, Goal, gpu, write
 
 from .conftest import StandIn
 from .test_result import RECORD, ROW

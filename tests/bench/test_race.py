@@ -2,10 +2,10 @@
 
 import pytest
 
-from phasor.bench import Goal, Row, medians, race
-from phasor.bench.case import Case, Setting, compared
-from phasor.bench.llama import interval, judged
-from phasor.bench.measure import measure
+from phasor.apps.bench import Goal, Row, medians, race
+from phasor.apps.bench.case import Case, Setting, compared
+from phasor.apps.bench.llama import interval, judged
+from phasor.apps.bench.measure import measure
 
 
 class Clock:
@@ -96,7 +96,7 @@ def test_cpu_time_on_one_thread_and_wall_time_on_several(monkeypatch, threads, o
 
     moved, still = Clock(), Clock()
     for name in ("thread_time", "perf_counter"):
-        monkeypatch.setattr(f"phasor.bench.measure.time.{name}", moved if name == clock else still)
+        monkeypatch.setattr(f"phasor.apps.bench.measure.time.{name}", moved if name == clock else still)
     before, seen = torch.get_num_threads(), []
     case = toy(seen, moved, threads=of_case, gradient=True)
     (row,) = measure(case, "float32", "halves", memory="as found", rounds=1, threads=threads)

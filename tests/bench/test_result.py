@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from phasor.bench import Goal, Record, Row, read, write
+from phasor.apps.bench import Goal, Record, Row, read, write
 
 ROW = Row(
     "prefill", "float32", "halves", "fresh", 1, "phasor", "clone", 21.5, 40.0, 0.5375, (0.5, 0.625), "quartiles",

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from phasor.bench import machine, run
-from phasor.bench.cases import named
-from phasor.bench.run import _by_memory, _child
+from phasor.apps.bench import machine, run
+from phasor.apps.bench.cases import named
+from phasor.apps.bench.run import _by_memory, _child
 
 
 @pytest.fixture

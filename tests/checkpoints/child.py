@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from phasor.checkpoints import convert, convert_in_place
+from phasor.tools.checkpoints import convert, convert_in_place
 
 RENAMES = "rename", "replace", "unlink"
 CALLS = *RENAMES, "fsync", "write", "copy_file_range"

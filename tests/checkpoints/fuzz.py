@@ -54,7 +54,7 @@ def seeds(folder: Path) -> dict[str, Callable[[bytes], None]]:
     from safetensors.torch import load_file
 
     from checkpoints import synthetic
-    from phasor.checkpoints import make_plan
+    from phasor.tools.checkpoints import make_plan
 
     model = synthetic.write(folder / "model", layers=2, hidden=32, heads=2, kv_heads=1, wide=16, per_shard=1)
     old = folder / "old"
@@ -65,7 +65,7 @@ def seeds(folder: Path) -> dict[str, Callable[[bytes], None]]:
     )
     story = folder / "story.bin"
     dim, hidden, layers, heads, kv, vocab, length = 16, 8, 1, 2, 1, 8, 4
-    from phasor.checkpoints.formats.llama2c import tables_of
+    from phasor.tools.checkpoints.formats.llama2c import tables_of
 
     floats = vocab * dim + layers * (2 * dim + 2 * dim * dim + 2 * dim * 8 + 3 * hidden * dim) + dim
     story.write_bytes(

@@ -9,7 +9,7 @@ import numpy as np
 
 def write(folder: Path, *, layers: int, hidden: int, heads: int, kv_heads: int, wide: int, per_shard: int = 4) -> Path:
     """``layers`` layers of bfloat16 noise, ``per_shard`` in each file."""
-    from phasor.checkpoints.formats.safetensors_file import write_header
+    from phasor.tools.checkpoints.formats.safetensors_file import write_header
 
     head_dim = hidden // heads
     shapes = {

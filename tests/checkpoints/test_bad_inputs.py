@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from phasor.checkpoints import convert, make_plan
+from phasor.tools.checkpoints import convert, make_plan
 
 from . import synthetic
 

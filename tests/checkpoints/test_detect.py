@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from phasor.checkpoints import convert, detect
-from phasor.checkpoints.smooth import together, verdict
+from phasor.tools.checkpoints import convert, detect
+from phasor.tools.checkpoints.layout_statistics import together, verdict
 
 from . import synthetic
 from .models import tensors_of, use_other_pairs, write_folder
@@ -79,7 +79,7 @@ def test_a_text_is_read_as_bytes_where_there_is_no_tokenizer(trained):
 
 
 def test_a_text_that_decides_nothing(trained, monkeypatch):
-    from phasor.checkpoints import logits
+    from phasor.tools.checkpoints import logits
 
     pytest.importorskip("transformers")
     with pytest.raises(ValueError, match="text must have at least 3 tokens to decide a layout, got 2"):
@@ -96,9 +96,9 @@ def test_a_text_decides(shared_data, tmp_path):
     pytest.importorskip("transformers")
     from transformers import AutoModelForCausalLM
 
-    from phasor.checkpoints.following import following
-    from phasor.checkpoints.formats import read
-    from phasor.checkpoints.logits import losses_on
+    from phasor.tools.checkpoints.formats import read
+    from phasor.tools.checkpoints.logits import losses_on
+    from phasor.tools.checkpoints.qk_tensors import following
 
     source = read(shared_data / "checkpoints/stories260K/stories260K.bin")
     convert(source.path, tmp_path / "hf", to="transformers")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phasor.checkpoints import convert, convert_in_place
+from phasor.tools.checkpoints import convert, convert_in_place
 
 from . import synthetic
 from .models import contents
@@ -38,7 +38,7 @@ def test_a_disk_that_is_too_small_is_told_before_anything_is_written(source, dis
 
 
 def test_a_disk_that_fills_up(source, disk, monkeypatch):
-    monkeypatch.setattr("phasor.checkpoints.run.check_room", lambda folder, needed: None)
+    monkeypatch.setattr("phasor.tools.checkpoints.run.check_room", lambda folder, needed: None)
     with pytest.raises(OSError, match=r"cannot write \(No space left on device\); .*out is untouched; make room"):
         convert(source, disk / "out", to="interleaved")
     assert not (disk / "out").exists() and not list(disk.rglob("*.partial"))
@@ -54,7 +54,7 @@ def test_a_disk_that_fills_up_in_place(source, disk, monkeypatch):
     before = contents(folder)
     with pytest.raises(OSError, match="cannot hold"):
         convert_in_place(folder, to="interleaved")
-    monkeypatch.setattr("phasor.checkpoints.in_place.check_room", lambda folder, needed: None)
+    monkeypatch.setattr("phasor.tools.checkpoints.in_place.check_room", lambda folder, needed: None)
     with pytest.raises(OSError, match="No space left on device"):
         convert_in_place(folder, to="interleaved")
     assert contents(folder) == before
@@ -125,7 +125,7 @@ def test_another_conversion_does_not_replace_one_that_was_killed_at_the_end(sour
 
 
 def test_two_at_once(source, tmp_path):
-    from phasor.lock import alone
+    from phasor.support.lock import alone
 
     folder = synthetic.copy(source, tmp_path / "model")
     said = r"(out.phasor-partial|model) must be used by one process at a time, and process \d+ is at work in it; wait"
@@ -177,7 +177,7 @@ def test_a_folder_that_its_owner_takes_away_meanwhile_is_made_again(tmp_path, mo
 
 
 def test_a_small_file_that_does_not_fit_leaves_what_was_there(disk):
-    from phasor.whole_files import write_whole
+    from phasor.support.whole_files import write_whole
 
     write_whole(disk / "page.html", b"before")
     with pytest.raises(
@@ -189,7 +189,7 @@ def test_a_small_file_that_does_not_fit_leaves_what_was_there(disk):
 
 def test_a_file_that_cannot_be_synced_leaves_no_descriptor_open(tmp_path, monkeypatch):
     """The second file is open already when the first one fails."""
-    from phasor.checkpoints import disk
+    from phasor.tools.checkpoints import disk
 
     def full(fd):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -218,7 +218,7 @@ def test_a_file_that_cannot_be_synced_leaves_no_descriptor_open(tmp_path, monkey
     ],
 )
 def test_a_plan_of_something_else_is_refused(changed, says, source, tmp_path):
-    from phasor.checkpoints import make_plan
+    from phasor.tools.checkpoints import make_plan
 
     plan = make_plan(source, "interleaved")
     arguments = {"source": source, "to": "interleaved", "source_layout": "halves", **changed}
@@ -254,7 +254,7 @@ def test_a_source_that_changes_meanwhile(source, tmp_path):
 
 def test_a_wrong_conversion_is_not_put_in_place(source, tmp_path, monkeypatch):
     """The proof is what decides: bytes of the staged files are changed before it runs."""
-    import phasor.checkpoints.run as module
+    import phasor.tools.checkpoints.run as module
 
     def spoil(at: int) -> None:
         def first(plan, folder: Path, **options):
@@ -277,7 +277,7 @@ def test_a_wrong_conversion_is_not_put_in_place(source, tmp_path, monkeypatch):
 
 def test_the_scores_alone_find_a_wrong_order(source, tmp_path, monkeypatch):
     """The order of halves for interleaved pairs, and back by its own inverse: only the scores can tell."""
-    from phasor.layout import Layout
+    from phasor.rotary.layout import Layout
 
     right = Layout.permutation
     monkeypatch.setattr(Layout, "permutation", lambda self, target: right(target, self))

@@ -8,7 +8,7 @@ pytest.importorskip("transformers")
 
 import torch
 
-from phasor.checkpoints import convert
+from phasor.tools.checkpoints import convert
 
 from .models import MLA, SMALL, contents, logits, save_model, tensors_of, use_other_pairs, write_folder
 

@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 import torch
 from safetensors.torch import save_file
 
-from phasor.checkpoints import convert, make_plan
+from phasor.tools.checkpoints import convert, make_plan
 
 from . import plain
 from .models import contents, save_model, tensors_of

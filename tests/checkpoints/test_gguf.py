@@ -11,7 +11,7 @@ import gguf
 import numpy as np
 import torch
 
-from phasor.checkpoints import convert, make_plan
+from phasor.tools.checkpoints import convert, make_plan
 
 from . import plain
 from .models import logits, save_model, tensors_of
@@ -179,7 +179,7 @@ def test_unknown_architectures_and_parts(weights, tmp_path):
 
 def test_headers_of_published_files(shared_data):
     """Of llama.cpp, without tensors: the metadata is what the package reads."""
-    from phasor.checkpoints.formats.gguf_file import read_header
+    from phasor.tools.checkpoints.formats.gguf_file import read_header
 
     for path in sorted((shared_data / "gguf").glob("header_*.gguf")):
         ours, theirs = read_header(path), gguf.GGUFReader(path)

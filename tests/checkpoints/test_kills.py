@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from phasor.checkpoints import convert, convert_in_place
-from phasor.whole_files import write_whole
+from phasor.support.whole_files import write_whole
+from phasor.tools.checkpoints import convert, convert_in_place
 
 from . import synthetic
 from .models import contents
@@ -112,7 +112,7 @@ def test_half_of_a_small_file_is_not_in_the_way_and_not_in_the_target(module, na
 @pytest.mark.parametrize("name", ["phasor.json", "phasor-proof.json", "config.json"])
 def test_half_of_a_small_file_does_not_stay_in_place(name, source, tmp_path, monkeypatch):
     folder = synthetic.copy(source, tmp_path / "folder")
-    monkeypatch.setattr("phasor.checkpoints.in_place.write_whole", write_and_die(name))
+    monkeypatch.setattr("phasor.tools.checkpoints.in_place.write_whole", write_and_die(name))
     with pytest.raises(SystemExit):
         convert_in_place(folder, to="interleaved")
     assert (folder / f"{name}.7.partial").exists()

@@ -9,8 +9,8 @@ pytest.importorskip("transformers")
 
 import torch
 
-from phasor.checkpoints import convert, convert_in_place, logits
-from phasor.checkpoints.formats import read
+from phasor.tools.checkpoints import convert, convert_in_place, logits
+from phasor.tools.checkpoints.formats import read
 
 from . import synthetic
 from .models import contents, save_model, tensors_of
@@ -70,7 +70,7 @@ def test_errors_of_transformers_in_one_line(error, said, source, tmp_path, monke
 
 
 def logits_following(found):
-    from phasor.checkpoints.following import following
+    from phasor.tools.checkpoints.qk_tensors import following
 
     return following(found.folder, found.config, found.tensors, None)
 

@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasor.checkpoints import in_words, inverse, order_of, reorder
-from phasor.checkpoints.stream import groups
-from phasor.layout import Layout
-from phasor.weights import Piece
+from phasor.models.weights import Piece
+from phasor.rotary.layout import Layout
+from phasor.tools.checkpoints import in_words, inverse, order_of, reorder
+from phasor.tools.checkpoints.stream import groups
 
 
 @st.composite

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 
-from phasor.checkpoints import convert, make_plan
+from phasor.tools.checkpoints import convert, make_plan
 
 from . import synthetic
 from .models import contents

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from phasor import RotarySpec
-from phasor.configs import ModelRotary
-from phasor.scaling import Linear, Llama3, Scaling, YaRN
+from phasor.models.configs import ModelRotary
+from phasor.rotary.scaling import Linear, Llama3, Scaling, YaRN
 
 Change = Callable[[ModelRotary], ModelRotary]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from phasor import read_config
-from phasor.configs import NoRotary
+from phasor.models.configs import NoRotary
 
 
 def refused(config: dict[str, Any], *says: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from phasor import Rotation, apply_rotary_qk
-from phasor.configs import ModelRotary, read_config, read_parts
+from phasor.models.configs import ModelRotary, read_config, read_parts
 from rows import INDEXERS
 
 transformers = pytest.importorskip("transformers")

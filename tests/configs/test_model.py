@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from phasor import RotarySpec
-from phasor.configs import ModelRotary, read_config
-from phasor.scaling import YaRN
-from phasor.temperature import LearnedLog, LogFloor, Power
+from phasor.models.configs import ModelRotary, read_config
+from phasor.rotary.scaling import YaRN
+from phasor.rotary.temperature import LearnedLog, LogFloor, Power
 
 SMALL = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3}
 A, B = RotarySpec(head_dim=8), RotarySpec(head_dim=8, base=500.0, scaling=YaRN(4.0, 32))

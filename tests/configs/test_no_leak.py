@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from phasor import read_config, read_parts, read_rule
-from phasor.scaling import Linear, YaRN
+from phasor.rotary.scaling import Linear, YaRN
 
 SMALL = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 4}
 LLAMA = {"model_type": "llama", **SMALL, "rope_theta": 10_000.0}

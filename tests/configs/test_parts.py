@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from phasor.configs import ModelRotary, read_config, read_parts
+from phasor.models.configs import ModelRotary, read_config, read_parts
 
 TINY = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from phasor.configs import ModelRotary, read_config
+from phasor.models.configs import ModelRotary, read_config
 
 # file -> words that must be in the refusal
 REFUSED = {

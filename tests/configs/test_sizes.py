@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from phasor.configs import read_config
-from phasor.reading.keys import Keys
-from phasor.reading.sizes import read_sizes
-from phasor.scaling import DynamicNTK
+from phasor.models.configs import read_config
+from phasor.models.reading.keys import Keys
+from phasor.models.reading.sizes import read_sizes
+from phasor.rotary.scaling import DynamicNTK
 from rows import FAMILIES
 
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from phasor import RotarySpec
-from phasor.axes import InterleavedSections, OneAxis, Sections
-from phasor.configs import read_config
-from phasor.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, NTKFixed, Proportional, SteppedNTK, YaRN
+from phasor.models.configs import read_config
+from phasor.rotary.axes import InterleavedSections, OneAxis, Sections
+from phasor.rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, NTKFixed, Proportional, SteppedNTK, YaRN
 
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4, "max_position_embeddings": 128}
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasor import RotarySpec
-from phasor.configs import read_config
+from phasor.models.configs import read_config
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
          "max_position_embeddings": 128, "rope_theta": 10_000.0}  # fmt: skip

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from phasor.configs import ModelRotary, read_config
-from phasor.temperature import LearnedLog, LogFloor, Power
+from phasor.models.configs import ModelRotary, read_config
+from phasor.rotary.temperature import LearnedLog, LogFloor, Power
 
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4, "head_dim": 16}
 YARN = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 2.0, "original_max_position_embeddings": 64}

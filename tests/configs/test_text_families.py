@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from phasor import RotarySpec, Rotation, apply_rotary_qk
-from phasor.axes import Alternating, Axial, InterleavedSections, Listed
-from phasor.configs import read_config
-from phasor.scaling import NTK, YaRN
+from phasor.models.configs import read_config
+from phasor.rotary.axes import Alternating, Axial, InterleavedSections, Listed
+from phasor.rotary.scaling import NTK, YaRN
 
 transformers = pytest.importorskip("transformers")
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from phasor.configs import NoRotary
-from phasor.reading.keys import about_positions
-from phasor.reading.odd import Line
+from phasor.models.configs import NoRotary
+from phasor.models.reading.custom_parser import Line
+from phasor.models.reading.keys import about_positions
 from rows import TOWERS, read_tower, tower_of
 
 pytest.importorskip("transformers")

@@ -11,9 +11,9 @@ import towers_theirs  # noqa: E402
 from towers_theirs import both, config_of, made, modeling, spec_of  # noqa: E402
 
 from phasor import Rotation, apply_rotary, positions  # noqa: E402
-from phasor.axes import Axial  # noqa: E402
-from phasor.reading.grid import Grid  # noqa: E402
-from phasor.reading.odd import Line  # noqa: E402
+from phasor.models.reading.custom_parser import Line  # noqa: E402
+from phasor.models.reading.grid import Grid  # noqa: E402
+from phasor.rotary.axes import Axial  # noqa: E402
 from rows import TOWERS, read_tower  # noqa: E402
 
 NOT_EXACT = {  # argued: V-JEPA 2 forms its frequencies in the dtype of q, so below float32 its angles are not these

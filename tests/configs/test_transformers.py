@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from phasor import Rotation, apply_rotary_qk
-from phasor.configs import read_config
+from phasor.models.configs import read_config
 from rows import FAMILIES
 
 transformers = pytest.importorskip("transformers")

@@ -10,10 +10,10 @@ import pytest
 from changes import CHANGES, LLAMA3, each, scaled
 
 from phasor import read_config, write_config
-from phasor.axes import Sections
-from phasor.configs import ModelRotary
-from phasor.scaling import NTK, DynamicNTK, Linear, LongRoPE, SteppedNTK, YaRN
-from phasor.temperature import LogFloor
+from phasor.models.configs import ModelRotary
+from phasor.rotary.axes import Sections
+from phasor.rotary.scaling import NTK, DynamicNTK, Linear, LongRoPE, SteppedNTK, YaRN
+from phasor.rotary.temperature import LogFloor
 
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4, "max_position_embeddings": 4096}
 SIX = {"num_hidden_layers": 6}  # Gemma's first layer with full attention

@@ -9,7 +9,7 @@ from changes import CHANGES, each, scaled
 from test_write import IN_YARN, PER_TYPE, SIX, YARN, base, config, one, still, width
 
 from phasor import read_config, write_config
-from phasor.scaling import NTK, YaRNPaper
+from phasor.rotary.scaling import NTK, YaRNPaper
 
 REFUSED: list[tuple[str, dict[str, Any], Any, str]] = [
     ("llama", {}, lambda m: each(m, lambda s: s.replace(interleaved=True)),

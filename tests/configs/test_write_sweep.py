@@ -15,7 +15,7 @@ from conformance.operators import compare
 from conformance.suite import parts
 from conformance.walk import default_config, model_types, quiet
 from phasor import read_config, read_parts, write_config
-from phasor.configs import ModelRotary
+from phasor.models.configs import ModelRotary
 
 transformers = pytest.importorskip("transformers")
 

@@ -12,8 +12,8 @@ import transformers
 from torch import Tensor
 
 from phasor import RotarySpec, Rotation, apply_rotary
+from phasor.models.reading.grid import Grid
 from phasor.positions import grid
-from phasor.reading.grid import Grid
 from rows import TOWERS, read_tower
 
 CELLS = torch.cat((grid(5, 7), torch.tensor([[100, 4095, 32767, 131071], [131071, 7, 100, 4095]])), dim=1)

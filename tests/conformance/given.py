@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from phasor.configs import ModelRotary, read_config
+from phasor.models.configs import ModelRotary, read_config
 
 from .pieces import after_words, decoder, made, memory, noise, parts_of_omni, words, words_and_waves
 from .tiny import _candidates, outputs, tiny_config, tiny_inputs, tiny_model

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from phasor.integrations.find import callers, turning_methods
+from phasor.tools.patch.find import callers, turning_methods
 
 from .given import inputs_for
 from .pieces import noise

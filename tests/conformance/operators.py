@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from phasor import RotarySpec, Rotation, apply_rotary
-from phasor.configs import ModelRotary
+from phasor.models.configs import ModelRotary
 
 from .by_hand import both_by_hand, by_hand
 from .theirs import HEADS, Pair, code_of, modules_for, tables, turned

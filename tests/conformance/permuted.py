@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from phasor.configs import ModelRotary
-from phasor.prefixes import attentions, find_prefix
-from phasor.spec import RotarySpec
-from phasor.weights import Piece, Weights, pieces
+from phasor.models.configs import ModelRotary
+from phasor.models.prefixes import attentions, find_prefix
+from phasor.models.weights import Piece, Weights, pieces
+from phasor.rotary.spec import RotarySpec
 
 from .watch import Seen, Watch
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOTS = (ROOT / "src", ROOT / "tests", ROOT / "tests/configs")  # where modules are looked for
-KERNELS = ROOT / "src/phasor/kernels"  # all give the bits of the reference, which their own tests prove
+KERNELS = ROOT / "src/phasor/rotary/kernels"  # all give the bits of the reference, which their own tests prove
 
 
 def reached(*starts: Path) -> set[Path]:
@@ -15,8 +15,8 @@ def reached(*starts: Path) -> set[Path]:
 
     Of the kernels the reference alone counts.
 
-    >>> sorted(p.stem for p in reached(ROOT / "src/phasor/forms.py"))
-    ['checks', 'forms', 'layout', 'tracing']
+    >>> sorted(p.stem for p in reached(ROOT / "src/phasor/rotary/table_forms.py"))
+    ['checks', 'layout', 'table_forms', 'tracing']
     """
     seen: set[Path] = set()
     todo = list(starts)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from phasor.configs import ModelRotary, read_parts
+from phasor.models.configs import ModelRotary, read_parts
 
 from .operators import NOTHING, Case, Outcome, cases, compare
 from .walk import places, quiet, rotates

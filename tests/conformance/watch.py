@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from phasor.integrations.find import TURNS_ITSELF, callers
+from phasor.tools.patch.find import TURNS_ITSELF, callers
 
 from .given import run
 

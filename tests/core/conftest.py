@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from phasor import RotarySpec, Rotation, apply_rotary, kernels
-from phasor.axes import Alternating, Axes, Axial, InterleavedSections, Listed, Mixed, OneAxis, Sections
-from phasor.scaling import (
+from phasor.rotary.axes import Alternating, Axes, Axial, InterleavedSections, Listed, Mixed, OneAxis, Sections
+from phasor.rotary.scaling import (
     NTK,
     DynamicNTK,
     Linear,

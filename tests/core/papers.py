@@ -10,7 +10,7 @@ from typing import Any
 from mpmath import mp, mpf
 
 from phasor import RotarySpec
-from phasor.axes import Axial, InterleavedSections, Mixed, Sections
+from phasor.rotary.axes import Axial, InterleavedSections, Mixed, Sections
 
 mp.dps = 60
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasor import RotarySpec, Rotation, apply_rotary_qk
-from phasor.matrix import as_complex, complex_form, from_complex, generator, rotation_matrix
+from phasor.rotary.matrix import as_complex, complex_form, from_complex, generator, rotation_matrix
 
 from .conftest import FEW, SEQ_LEN, SPECS, anywhere, assert_within, at, every_spec, everywhere, turn
 

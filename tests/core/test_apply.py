@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
-from phasor.kernels import reference
-from phasor.scaling import YaRN
+from phasor.rotary.kernels import reference
+from phasor.rotary.scaling import YaRN
 
 from .conftest import SEQ_LEN, SPECS, anywhere, at
 

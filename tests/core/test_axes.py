@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasor import RotarySpec, Rotation, apply_rotary
-from phasor.axes import AXES, Axial, InterleavedSections, Mixed, OneAxis, Sections, mixed_frequencies
 from phasor.positions import text
+from phasor.rotary.axes import AXES, Axial, InterleavedSections, Mixed, OneAxis, Sections, mixed_frequencies
 
 from . import papers
 from .conftest import PAIRS, SPECS, at

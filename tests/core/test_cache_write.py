@@ -96,7 +96,7 @@ def test_it_is_the_loop_in_every_layout(seed, kernel):
 @needs_native
 def test_the_short_way_takes_plain_caches_and_both_halves_of_one(monkeypatch, instructions):
     """Nothing else may have to be called: the checks that word errors stay out of a decoding step."""
-    monkeypatch.setattr("phasor.apply.cached.check_fits", None)
+    monkeypatch.setattr("phasor.rotary.apply.cached.check_fits", None)
     q, k, v, kv = torch.randn(4, 4, 64), torch.randn(4, 2, 64), torch.randn(4, 2, 64), torch.zeros(3, 2, 16, 2, 64)
     rotation, slots = Rotation.at(RotarySpec(head_dim=64), torch.arange(4)), torch.tensor([0, 17, -1, 47])
     apply_rotary_to_cache(q, k, v, rotation, kv[:, 0], kv[:, 1], slots, tensor_format="thd")

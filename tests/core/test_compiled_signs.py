@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from phasor import RotarySpec, Rotation, rotate
-from phasor.axes import Sections
 from phasor.encodings import sinusoids
+from phasor.rotary.axes import Sections
 
 from .test_gradients import BACKEND
 

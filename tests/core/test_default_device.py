@@ -8,8 +8,8 @@ import torch
 
 import phasor
 from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary_qkv, rotate
-from phasor.axes import Sections
-from phasor.heads import EfficientGlobalPointer, GlobalPointer
+from phasor.encodings.heads import EfficientGlobalPointer, GlobalPointer
+from phasor.rotary.axes import Sections
 
 LAYOUTS = {
     "halves": {},

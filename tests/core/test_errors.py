@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from phasor import Layout, RotarySpec, Rotation
-from phasor.axes import Alternating, Axial, InterleavedSections, Listed, Mixed, Sections, mixed_frequencies
-from phasor.checks import number, whole
-from phasor.scaling import (
+from phasor.rotary.axes import Alternating, Axial, InterleavedSections, Listed, Mixed, Sections, mixed_frequencies
+from phasor.rotary.scaling import (
     NTK,
     DynamicNTK,
     Linear,
@@ -18,7 +17,8 @@ from phasor.scaling import (
     YaRN,
     YaRNPaper,
 )
-from phasor.temperature import LearnedLog, LogFloor, Power
+from phasor.rotary.temperature import LearnedLog, LogFloor, Power
+from phasor.support.checks import number, whole
 
 from .conftest import assert_refused
 
@@ -138,7 +138,10 @@ CASES = {
         lambda: LearnedLog().at(torch.arange(2), torch.ones(3), torch.ones(2)),
         ["scale and bias must have one value per head", "(3,)", "(2,)"],
     ),
-    "scaling": (lambda: RotarySpec(head_dim=8, scaling="yarn"), ["scaling must be one of", "phasor.scaling", "'yarn'"]),
+    "scaling": (
+        lambda: RotarySpec(head_dim=8, scaling="yarn"),
+        ["scaling must be one of", "phasor.scaling", "'yarn'"],
+    ),
     "scaling of one's own": (  # no spec could be written down, or compiled, with it
         lambda: RotarySpec(head_dim=8, scaling=type("Mine", (Linear,), {})(2.0)),
         ["scaling must be one of the schemes in phasor.scaling"],

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, positions, rotate
-from phasor.axes import Listed, Sections
-from phasor.matrix import complex_form, generator
-from phasor.scaling import DynamicNTK, SteppedNTK
+from phasor.rotary.axes import Listed, Sections
+from phasor.rotary.matrix import complex_form, generator
+from phasor.rotary.scaling import DynamicNTK, SteppedNTK
 
 from .conftest import assert_refused
 

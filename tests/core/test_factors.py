@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
-from phasor.axes import Alternating, Listed
-from phasor.matrix import complex_form, generator, rotation_matrix
+from phasor.rotary.axes import Alternating, Listed
+from phasor.rotary.matrix import complex_form, generator, rotation_matrix
 
 from .conftest import FACTORS, LOG_SCALE, SECOND, SEQ_LEN, assert_within, at, everywhere, turn
 

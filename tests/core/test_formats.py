@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, apply_rotary_qkv, rotate
-from phasor.axes import Sections
 from phasor.positions import packed
+from phasor.rotary.axes import Sections
 
 from .conftest import FACTORS, SECOND, anywhere, assert_refused, at, without_native
 
@@ -18,7 +18,7 @@ ROTATION = Rotation.at(SPEC, torch.arange(7))
 def sizes(request, monkeypatch):
     if request.param is not None:
         without_native(monkeypatch)
-        monkeypatch.setattr("phasor.kernels.eager.BLOCK", request.param)
+        monkeypatch.setattr("phasor.rotary.kernels.eager.BLOCK", request.param)
 
 
 @pytest.mark.parametrize("tensor_format", FROM_BHSD)

@@ -9,8 +9,8 @@ from torch._dynamo.testing import CompileCounter
 from torch.autograd import forward_ad
 
 from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
-from phasor.matrix import rotation_matrix
-from phasor.scaling import YaRN
+from phasor.rotary.matrix import rotation_matrix
+from phasor.rotary.scaling import YaRN
 
 from .conftest import FEW, SCHEMES, SEQ_LEN, SPECS, anywhere, assert_within, at, every_spec, turn, without_native
 
@@ -48,13 +48,13 @@ def sizes(request, monkeypatch):
     """The native kernel, and both ways of the eager one: its own function in blocks of tokens, the plain expression."""
     if request.param is not None:
         without_native(monkeypatch)
-        monkeypatch.setattr("phasor.kernels.eager.BLOCK", request.param)
+        monkeypatch.setattr("phasor.rotary.kernels.eager.BLOCK", request.param)
 
 
 @pytest.fixture(params=["one launch", "two launches"])
 def launches(request, monkeypatch):
     """Few elements of q and k are turned together, many apart: both ways must behave alike."""
-    monkeypatch.setattr("phasor.kernels.eager.FEW", 2**40 if request.param == "one launch" else 0)
+    monkeypatch.setattr("phasor.rotary.kernels.eager.FEW", 2**40 if request.param == "one launch" else 0)
 
 
 @pytest.mark.usefixtures("launches", "sizes")
@@ -179,7 +179,7 @@ def test_functional_transforms(few):
 @pytest.mark.parametrize("block", [1, 2**40])
 def test_vmap_over_positions(few, block, monkeypatch):
     """Positions may be the batched argument too: the rotation itself is formed under vmap, whatever the size of x."""
-    monkeypatch.setattr("phasor.kernels.eager.BLOCK", block)
+    monkeypatch.setattr("phasor.rotary.kernels.eager.BLOCK", block)
     x = torch.randn(2, 3, few.head_dim, dtype=F64)
     positions = torch.stack([anywhere(few, 0, 5000, 3) for _ in range(4)])
     got = torch.func.vmap(lambda p: apply_rotary(x, at(few, p)))(positions)

@@ -4,8 +4,8 @@ import torch
 
 from core.conftest import FACTORS, SEQ_LEN, SPECS, anywhere
 from phasor import RotarySpec
-from phasor.kernels import ORDERS, Reference, inlined
-from phasor.tables import Phases
+from phasor.rotary.kernels import ORDERS, Reference, inlined
+from phasor.rotary.tables import Phases
 
 FORMATS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3)}  # from [B, H, S, D]
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]

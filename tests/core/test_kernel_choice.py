@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, apply_rotary_qkv, kernels, rotate
-from phasor.axes import Listed
-from phasor.heads import GlobalPointer
-from phasor.kernels import Angles, Eager, Native, Reference
+from phasor.encodings.heads import GlobalPointer
+from phasor.rotary.axes import Listed
+from phasor.rotary.kernels import Angles, Eager, Native, Reference
 
 from .conftest import assert_refused
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from phasor import Rotation, apply_rotary, apply_rotary_qk
-from phasor.kernels import eager, reference
+from phasor.rotary.kernels import eager, reference
 
 from .conftest import FACTORS, SECOND, SPECS, anywhere, at, without_native
 from .test_apply import STRIDED
@@ -145,7 +145,7 @@ def test_a_size_that_needs_blocks(dtype, native, monkeypatch):
 @pytest.mark.parametrize("batch", [(), (2,), (2, 2)])
 def test_one_launch_or_two(few, few_elements, tensor_format, batch, monkeypatch):
     without_native(monkeypatch)
-    monkeypatch.setattr("phasor.kernels.eager.FEW", few_elements)
+    monkeypatch.setattr("phasor.rotary.kernels.eager.FEW", few_elements)
     heads = [(4, 7), (2, 7)] if tensor_format == "bhsd" else [(7, 4), (7, 2)]
     q, k = (torch.randn(*batch, *h, few.head_dim) for h in heads)
     rotation = at(few, anywhere(few, 0, 5000), torch.float32)

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary
-from phasor.axes import Alternating, Axial, Listed, Sections
-from phasor.scaling import NTK
-from phasor.temperature import LearnedLog, LogFloor, Power
+from phasor.rotary.axes import Alternating, Axial, Listed, Sections
+from phasor.rotary.scaling import NTK
+from phasor.rotary.temperature import LearnedLog, LogFloor, Power
 
 pytest.importorskip("transformers")
 

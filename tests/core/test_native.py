@@ -12,8 +12,8 @@ import torch
 from torch.autograd import forward_ad
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, kernels, rotate
-from phasor.axes import Axial, OneAxis, Sections
-from phasor.kernels import extension, native, native_turn
+from phasor.rotary.axes import Axial, OneAxis, Sections
+from phasor.rotary.kernels.native import autograd, extension, kernel
 
 from .conftest import needs_native
 
@@ -23,8 +23,8 @@ COMPILER = shutil.which(os.environ.get("CC", "cc"))
 
 @pytest.mark.skipif(COMPILER is None, reason="without a C compiler the package has no native kernel")
 def test_where_there_is_a_compiler_there_is_the_kernel():
-    assert not native.MISSING
-    assert native.OPEN or kernels.base.CHOSEN not in ("auto", "native")
+    assert not kernel.MISSING
+    assert kernel.OPEN or kernels.base.CHOSEN not in ("auto", "native")
 
 
 AXES = [
@@ -117,7 +117,7 @@ def test_the_bits_of_the_reference(seed, instructions):
 
 @needs_native
 @pytest.mark.parametrize("interleaved", [False, True])
-@pytest.mark.parametrize("dtype", native.DTYPES)
+@pytest.mark.parametrize("dtype", kernel.DTYPES)
 def test_angles_of_its_own_for_every_head(dtype, interleaved, instructions):
     q, k = torch.randn(2, 3, 19, 40).to(dtype), torch.randn(2, 3, 19, 40).to(dtype)
     rotation = Rotation.from_angles(torch.randn(2, 3, 19, 20), per_head=True, interleaved=interleaved)
@@ -129,7 +129,7 @@ def test_angles_of_its_own_for_every_head(dtype, interleaved, instructions):
 
 
 @needs_native
-@pytest.mark.parametrize("dtype", native.DTYPES)
+@pytest.mark.parametrize("dtype", kernel.DTYPES)
 def test_large_ones_too(dtype, instructions):
     """Past the sizes at which outputs get large pages, go past the cache, and are shared among threads."""
     q, k, positions = (
@@ -152,7 +152,7 @@ def test_large_ones_too(dtype, instructions):
 
 
 @needs_native
-@pytest.mark.parametrize("dtype", native.DTYPES)
+@pytest.mark.parametrize("dtype", kernel.DTYPES)
 def test_not_a_number_stays_none(dtype, instructions):
     """Infinities and NaN of any payload, in the activations and in the tables: none becomes a number."""
     worst = torch.tensor([0x7FFFFFFF, -1, 0x7F800001, 0x7F800000], dtype=torch.int32).view(torch.float32)
@@ -167,7 +167,7 @@ def test_not_a_number_stays_none(dtype, instructions):
 
 @needs_native
 def test_subnormal_numbers_keep_their_bits(instructions):
-    for dtype in native.DTYPES:
+    for dtype in kernel.DTYPES:
         tiny = torch.finfo(dtype).tiny
         x = (torch.randn(1, 2, 40, 64, dtype=torch.float64) * tiny).to(dtype)
         rotation = Rotation.at(RotarySpec(head_dim=64), torch.arange(40))
@@ -232,10 +232,10 @@ def test_the_short_way_words_no_errors(change, words):
     ):
         with pytest.raises(ValueError, match=words.replace("[", r"\[").replace("...", r"\.\.\.")):
             call()
-    assert native.apply(x, x, rotation, 7) is None
-    assert native.apply(x, x, None, "bhsd") is None
-    assert native.rotate(x, x, POSITIONS, SPEC, True, "bhsd") is None
-    assert native.rotate(x, x, POSITIONS.double(), SPEC, None, "bhsd") is None
+    assert kernel.apply(x, x, rotation, 7) is None
+    assert kernel.apply(x, x, None, "bhsd") is None
+    assert kernel.rotate(x, x, POSITIONS, SPEC, True, "bhsd") is None
+    assert kernel.rotate(x, x, POSITIONS.double(), SPEC, None, "bhsd") is None
 
 
 class Logged(torch.Tensor):
@@ -328,7 +328,7 @@ def test_what_is_kept_for_the_way_back():
     (dq,), (dz,) = torch.autograd.grad(y, q, torch.ones_like(y)), torch.autograd.grad(z, q, torch.ones_like(z))
     assert torch.equal(dq, dz)
     assert torch.equal(dq, apply_rotary(torch.ones_like(q), rotation.transpose()))
-    assert {t.dtype for t in kept} == {torch.float32, torch.int64} or native.MISSING
+    assert {t.dtype for t in kept} == {torch.float32, torch.int64} or kernel.MISSING
 
 
 def test_checkpointed_and_under_autocast():
@@ -376,22 +376,22 @@ def test_without_the_extension_the_others_do_its_work():
 def test_where_torch_or_python_lacks_what_it_needs_it_is_refused_when_loaded(monkeypatch):
     with monkeypatch.context() as without:
         without.delattr(torch._C, "_len_torch_dispatch_stack")
-        assert "lacks what it needs (module 'torch._C' has no attribute" in extension.bind(native_turn.learn)
+        assert "lacks what it needs (module 'torch._C' has no attribute" in extension.bind(autograd.learn)
     with monkeypatch.context() as threaded:
         threaded.setattr(extension.sysconfig, "get_config_var", lambda name: 1)
-        assert extension.bind(native_turn.learn).startswith("it relies on the global interpreter lock")
-    assert extension.bind(native_turn.learn) == ""
+        assert extension.bind(autograd.learn).startswith("it relies on the global interpreter lock")
+    assert extension.bind(autograd.learn) == ""
 
 
 @needs_native
 def test_without_torchs_loop_over_threads_one_works(monkeypatch):
     monkeypatch.setattr(extension.Path, "glob", lambda self, pattern: [])
     assert extension.parallel_for() == 0
-    extension.bind(native_turn.learn)
+    extension.bind(autograd.learn)
     x, positions, spec = torch.randn(2, 8, 1031, 64), torch.arange(1031), RotarySpec(head_dim=64)
     assert torch.equal(rotate(x, None, positions, spec)[0], rotate(x, None, positions, spec, kernel="reference")[0])
     monkeypatch.undo()
-    extension.bind(native_turn.learn)
+    extension.bind(autograd.learn)
     assert extension.parallel_for() != 0
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from phasor import Layout, RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary, apply_rotary_qk
-from phasor.kernels import ORDERS
+from phasor.rotary.kernels import ORDERS
 
 F64 = torch.float64
 LAYOUTS = {

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from phasor import Layout, RotarySpec, Rotation, apply_qk_norm_rotary
-from phasor.kernels import ORDERS, native
-from phasor.kernels.norm import Norm
+from phasor.rotary.kernels import ORDERS
+from phasor.rotary.kernels.native import kernel as native
+from phasor.rotary.kernels.norm import Norm
 
 from .conftest import NATIVE, needs_native
 from .test_native import a_case

@@ -17,7 +17,7 @@ ROTATION = Rotation.at(SPEC, torch.arange(7) + 100)
 def sizes(request, monkeypatch):
     if request.param is not None:
         without_native(monkeypatch)
-        monkeypatch.setattr("phasor.kernels.eager.BLOCK", request.param)
+        monkeypatch.setattr("phasor.rotary.kernels.eager.BLOCK", request.param)
 
 
 @pytest.mark.parametrize("kernel", ["auto", "reference"])
@@ -142,7 +142,7 @@ def test_refused(call, fragments):
 
 def test_overlap_is_told_exactly():
     """Against a list of all addresses, for random views of one stretch of memory."""
-    from phasor.apply.outputs import overlap, overlaps_itself
+    from phasor.rotary.apply.outputs import overlap, overlaps_itself
 
     torch.manual_seed(0)
     memory = torch.zeros(400)

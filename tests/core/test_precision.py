@@ -14,9 +14,9 @@ from mpmath import mp
 from torch import nn
 
 from phasor import RotarySpec, Rotation, apply_rotary
-from phasor.phase import PI, cos_sin, phases, steps
-from phasor.scaling import Linear, YaRN
-from phasor.spec import axis_steps, exact_frequencies
+from phasor.rotary.phase import PI, cos_sin, phases, steps
+from phasor.rotary.scaling import Linear, YaRN
+from phasor.rotary.spec import axis_steps, exact_frequencies
 
 from . import papers
 from .conftest import SCHEMES, SEQ_LEN, SPECS, anywhere, at, every_spec, everywhere, without_native
@@ -166,7 +166,7 @@ def test_half_precision_costs_one_rounding(dtype, start, block, interleaved, mon
     """Compute wide, round once: almost every element is the correctly rounded exact answer, in every kernel."""
     if block is not None:
         without_native(monkeypatch)
-        monkeypatch.setattr("phasor.kernels.eager.BLOCK", block)
+        monkeypatch.setattr("phasor.rotary.kernels.eager.BLOCK", block)
     scaling = YaRN(factor=4.0, original_max_position=4096)
     spec = RotarySpec(head_dim=64, base=500_000.0, interleaved=interleaved, scaling=scaling)
     x, positions = torch.randn(1, 1, 4096, 64).to(dtype), torch.arange(start, start + 4096)

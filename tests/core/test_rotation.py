@@ -9,8 +9,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary
-from phasor.axes import Listed
 from phasor.positions import packed
+from phasor.rotary.axes import Listed
 
 from .conftest import FACTORS, SECOND, anywhere, at
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from phasor import RotarySpec
-from phasor.scaling import (
+from phasor.rotary.scaling import (
     NTK,
     SCALINGS,
     DynamicNTK,
@@ -20,7 +20,7 @@ from phasor.scaling import (
     YaRN,
     YaRNPaper,
 )
-from phasor.scaling.ntk import stretched_base
+from phasor.rotary.scaling.ntk import stretched_base
 
 from . import papers
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from phasor import RotarySpec
-from phasor.scaling import (
+from phasor.rotary.scaling import (
     NTK,
     SCALINGS,
     DynamicNTK,

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from phasor import RotarySpec
-from phasor.scaling import YaRN, YaRNPaper
-from phasor.scaling.yarn import magnitude
+from phasor.rotary.scaling import YaRN, YaRNPaper
+from phasor.rotary.scaling.yarn import magnitude
 
 from . import papers
 from .test_scaling import EPS, plain, scaled

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from phasor import RotarySpec
-from phasor.axes import Axial, Mixed, Sections
-from phasor.scaling import NTK, Linear, LongRoPE, YaRN
-from phasor.spec import axis_steps
+from phasor.rotary.axes import Axial, Mixed, Sections
+from phasor.rotary.scaling import NTK, Linear, LongRoPE, YaRN
+from phasor.rotary.spec import axis_steps
 
 from .conftest import SPECS, every_spec
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from phasor.prefixes import attentions, find_prefix, prefixes
-from phasor.spec import RotarySpec
-from phasor.weights import Piece, Rows, Weights, pieces
+from phasor.models.prefixes import attentions, find_prefix, prefixes
+from phasor.models.weights import Piece, Rows, Weights, pieces
+from phasor.rotary.spec import RotarySpec
 
 SPEC = RotarySpec(head_dim=4)
 SIZES = {"head_dim": 4, "heads": 4, "kv_heads": 2}

@@ -8,7 +8,7 @@ from typing import Any
 from conformance.given import build, inputs_for
 from conformance.walk import quiet
 from phasor import diagnose
-from phasor.doctor.report import Check
+from phasor.tools.doctor.report import Check
 
 WORST_FIRST = ("fault", "by design", "sound", "not checked")
 MAIN = "transformers builds none without the main model whose keys and values all its layers take"

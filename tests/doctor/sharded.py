@@ -12,7 +12,7 @@ from torch.distributed.fsdp import fully_shard
 
 from integrations.models import logits
 from integrations.sick import buffers, healthy
-from phasor.doctor import repair
+from phasor.tools.doctor import repair
 
 
 def main(out: Path) -> None:

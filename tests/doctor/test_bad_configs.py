@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from integrations.sick import healthy
-from phasor.doctor.folder import bounds
+from phasor.tools.doctor.folder import bounds
 
 pytest.importorskip("transformers")
 
@@ -89,7 +89,7 @@ def test_a_value_that_no_model_has(changes, rule, got, edited, phasor, monkeypat
         raise AssertionError("nothing of such a size is made")
 
     if HUGE in changes.values():
-        monkeypatch.setattr("phasor.doctor.folder.sizes.built", built)
+        monkeypatch.setattr("phasor.tools.doctor.folder.sizes.built", built)
     err = _refused(phasor, edited(changes))
     assert "config.json: " + rule in err and got + OUT in err, err
 
@@ -101,7 +101,7 @@ def test_a_config_that_is_not_understood(changes, says, edited, phasor):
 
 def test_torch_does_not_warn_of_a_size_that_the_doctor_judges(edited):
     """Here a warning is an error: "Initializing zero-element tensors is a no-op"."""
-    from phasor.doctor.loading import built, load
+    from phasor.tools.doctor.loading import built, load
 
     config = edited({"intermediate_size": 0}) / "config.json"
     assert built(json.loads(config.read_text())).config.intermediate_size == 0
@@ -117,7 +117,7 @@ def test_sizes_are_bounded_without_weights_too(key, edited, phasor):
 
 @pytest.mark.parametrize("key", ["hidden_size", "vocab_size", "intermediate_size", "num_attention_heads"])
 def test_a_size_that_is_missing_is_that_of_the_weights(key, edited, sound):
-    from phasor.doctor.folder import examine
+    from phasor.tools.doctor.folder import examine
 
     found = examine(edited({key: ...}))
     own = json.loads((sound / "config.json").read_text())[key]

@@ -9,12 +9,12 @@ import re
 import pytest
 import torch
 
-from phasor.checkpoints.formats import read
-from phasor.doctor.text import by_text, rank, rank_readings
-from phasor.doctor.text.ranking import ranked
-from phasor.doctor.text.readings import around
-from phasor.doctor.text.tokens import token_windows
-from phasor.doctor.text.weights import Weights
+from phasor.tools.checkpoints.formats import read
+from phasor.tools.doctor.text import by_text, rank, rank_readings
+from phasor.tools.doctor.text.ranking import ranked
+from phasor.tools.doctor.text.readings import around
+from phasor.tools.doctor.text.tokens import token_windows
+from phasor.tools.doctor.text.weights import Weights
 
 from .declared import HERE, LINEAR, TRUE, YARN, folder
 

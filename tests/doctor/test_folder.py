@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from integrations.sick import healthy
-from phasor.doctor.folder import examine, write
-from phasor.doctor.loading import load
+from phasor.tools.doctor.folder import examine, write
+from phasor.tools.doctor.loading import load
 
 pytest.importorskip("transformers")
 
@@ -248,7 +248,7 @@ def test_nothing_is_written_over_or_half(edited, tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=says):
             write(found, target)
     before = contents(tmp_path)
-    monkeypatch.setattr("phasor.doctor.folder.writing.sync_folder", _full)
+    monkeypatch.setattr("phasor.tools.doctor.folder.writing.sync_folder", _full)
     with pytest.raises(OSError, match="No space"):
         write(found, tmp_path / "new")
     assert contents(tmp_path) == before and not (tmp_path / "new").exists()
@@ -284,7 +284,7 @@ def test_links_that_cannot_be_copied(where, to, says, edited, tmp_path):
 
 def test_every_folder_is_synced(edited, tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr("phasor.doctor.folder.writing.sync_folder", lambda path: synced.append(path.name))
+    monkeypatch.setattr("phasor.tools.doctor.folder.writing.sync_folder", lambda path: synced.append(path.name))
     write(examine(edited(THETA)), tmp_path / "mended")
     assert synced[1:] == ["notes", tmp_path.name] and synced[0].startswith(".mended.")
 

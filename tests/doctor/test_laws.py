@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from phasor import RotarySpec, Rotation, apply_rotary_qk, diagnose
-from phasor.doctor.laws import LAWS, batched, cached, chunked, packed, shift
-from phasor.doctor.subject import BlackBox
-from phasor.doctor.trial import Trial
+from phasor.tools.doctor.laws import LAWS, batched, cached, chunked, packed, shift
+from phasor.tools.doctor.measurement import Trial
+from phasor.tools.doctor.subject import BlackBox
 
 WORDS, WIDTH = 32, 16
 
@@ -154,7 +154,7 @@ def test_seven_of_nine_show_without_a_reference_and_all_with_the_spec(
 
 
 def test_the_cache_is_told_by_the_calls_that_use_it() -> None:
-    from phasor.doctor.running import Running
+    from phasor.tools.doctor.running import Running
 
     model = llama()
     put("positions restart with the cache")(model, pytest.MonkeyPatch())

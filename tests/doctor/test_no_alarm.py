@@ -15,9 +15,9 @@ from transformers.models.paligemma.modeling_paligemma import PaliGemmaModel
 
 from conformance.given import build, inputs_for
 from phasor import diagnose
-from phasor.doctor.laws import asked, cached, padded_right, shift
-from phasor.doctor.subject import BlackBox, Subject
-from phasor.doctor.trial import Trial
+from phasor.tools.doctor.laws import asked, cached, padded_right, shift
+from phasor.tools.doctor.measurement import Trial
+from phasor.tools.doctor.subject import BlackBox, Subject
 
 from .families import model_of
 

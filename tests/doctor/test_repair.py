@@ -13,8 +13,8 @@ from torch import nn
 
 from integrations.models import causal, logits, tokens
 from integrations.sick import DAMAGES, DTYPES, KINDS, buffers, emptied, healthy, to_bfloat16
-from phasor.doctor import repair
-from phasor.integrations import patch, unpatch
+from phasor.tools.doctor import repair
+from phasor.tools.patch import patch, unpatch
 
 transformers = pytest.importorskip("transformers")
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from phasor import RotarySpec
 from phasor.apps.lab import Decoder, ModelConfig, RunConfig, read_text
 from phasor.apps.lab.train import learning_rate
-from phasor.scaling import Linear, YaRN
+from phasor.rotary.scaling import Linear, YaRN
 
 MODEL = ModelConfig(layers=2, dim=64, heads=2, length=256)
 RUN = RunConfig(model=MODEL, tokens=2_900_000, batch=16, lr=4e-3)

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from phasor.attention import Mask, attention
 from phasor.encodings import ALiBi, T5Bias, TransformerXL
+from phasor.encodings.attention import Mask, attention
 
 EPS64, EPS32 = torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps
 T = torch.arange(7)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from phasor.attention import KVCache, attention
+from phasor.encodings.attention import KVCache, attention
 
 
 @pytest.mark.parametrize("chunks", [[7], [1] * 7, [4, 1, 2]])

@@ -3,8 +3,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from phasor.attention import attention
 from phasor.encodings import Shaw
+from phasor.encodings.attention import attention
 
 POSITIONS = torch.tensor([0, 1, 2, 9, 4, 30])
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from phasor.attention import attention
 from phasor.encodings import T5Bias, t5_bucket
+from phasor.encodings.attention import attention
 
 # Raffel et al. 2019 with 32 buckets up to 128: the last distance in each bucket from the first that holds several
 CAUSAL_ENDS = [18, 20, 23, 26, 30, 34, 39, 45, 51, 58, 66, 76, 86, 98, 112]

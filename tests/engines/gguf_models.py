@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from phasor.engines.gguf import Metadata
+from phasor.serving.engines.gguf import Metadata
 
 HALVES = ("qwen3", "gemma3", "phi3", "gpt-oss", "qwen2", "qwen3moe")
 LATENT, WIDTH = "deepseek2", 64  # of its latent, its embedding, and each half of a head

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from phasor.engines import look
-from phasor.engines.gguf import converted
+from phasor.serving.engines import look
+from phasor.serving.engines.gguf import converted
 
 from .cases import configs, layer, save
 from .gguf_models import HALVES, LATENT, WIDTH, write

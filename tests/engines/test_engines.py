@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from phasor.engines import ENGINES, read_as
+from phasor.serving.engines import ENGINES, read_as
 
 from .cases import RESULTS, configs
 

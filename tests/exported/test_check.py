@@ -12,7 +12,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from phasor import read_config  # noqa: E402
-from phasor.onnx import check  # noqa: E402
+from phasor.tools.onnx import check  # noqa: E402
 
 from .graphs import (  # noqa: E402
     CONFIGS,

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from phasor import Rotary, patch
-from phasor.onnx import check, export
+from phasor.tools.onnx import check, export
 
 from .configs import PUBLISHED, spec_of
 

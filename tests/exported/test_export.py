@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
-from phasor.onnx import export
+from phasor.tools.onnx import export
 
 from .configs import PUBLISHED, spec_of
 

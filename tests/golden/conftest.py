@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from phasor.golden import write
+from phasor.tools.golden import write
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
 LLAMA3 = {

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from phasor.golden import check
+from phasor.tools.golden import check
 
 from .conftest import load
 from .plain import ladder, llama3, tables, turn_halves, turn_interleaved, yarn

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from phasor.golden import check
+from phasor.tools.golden import check
 
 from .conftest import CONFIGS
 from .plain import ladder, tables
@@ -126,7 +126,7 @@ def test_refused_files(folder_of, tmp_path):
 
 def test_the_first_of_two_kinds_is_named_each(folder_of, tmp_path):
     """Gemma 3: a fault in the sliding layers only is reported for these only."""
-    from phasor.golden import write
+    from phasor.tools.golden import write
 
     from .test_write import THEIRS
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save
 
-from phasor.golden import check
+from phasor.tools.golden import check
 
 SEEDS = range(130)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from phasor.golden import check, write
+from phasor.tools.golden import check, write
 
 from .conftest import SIZES, load
 from .test_mistakes_outside import ladder

@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from phasor.golden import check
-from phasor.golden.vectors import read_vectors
+from phasor.tools.golden import check
+from phasor.tools.golden.vectors import read_vectors
 
 from .conftest import CONFIGS, load
 from .test_mistakes_outside import ladder, yarn

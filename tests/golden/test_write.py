@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file
 
 from phasor import ModelRotary, RotarySpec
-from phasor.axes import Axial, OneAxis
-from phasor.golden import check, write
-from phasor.scaling import DynamicNTK
-from phasor.temperature import LearnedLog, LogFloor
+from phasor.rotary.axes import Axial, OneAxis
+from phasor.rotary.scaling import DynamicNTK
+from phasor.rotary.temperature import LearnedLog, LogFloor
+from phasor.tools.golden import check, write
 
 from .conftest import CONFIGS, SIZES
 
@@ -233,7 +233,7 @@ def test_a_model_without_rotation_is_refused(tmp_path):
 @pytest.mark.slow
 def test_every_real_config(shared_data, tmp_path):
     """Every part of every config that reads can be written and read back, and is equal to itself."""
-    from phasor.configs import read_parts
+    from phasor.models.configs import read_parts
 
     written = 0
     for path in sorted(shared_data.glob("configs/*/*.json")):

@@ -13,8 +13,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from phasor.kernels import ORDERS, Triton
-from phasor.kernels.gpu import turn
+from phasor.rotary.kernels import ORDERS, Triton
+from phasor.rotary.kernels.triton import rotate
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -40,8 +40,8 @@ def recorded(q, k, angles, tensor_format="bhsd", out=None, norm=None):
     """Grid, arguments and constants of the one launch that turns q and k, after a norm if there is one."""
     order = ORDERS[tensor_format]
     if norm is None:
-        return only_launch(turn, "turn_heads", lambda: Triton().turn(q, k, angles, order, out))
-    return only_launch(turn, "turn_heads", lambda: Triton().norm_and_turn(q, k, angles, order, norm, out))
+        return only_launch(rotate, "turn_heads", lambda: Triton().turn(q, k, angles, order, out))
+    return only_launch(rotate, "turn_heads", lambda: Triton().norm_and_turn(q, k, angles, order, norm, out))
 
 
 def only_launch(module, kernel, call):
@@ -69,7 +69,7 @@ class Assembly:
         return self.instructions.total()
 
 
-def compiled(launched, target, kernel=turn.turn_heads):
+def compiled(launched, target, kernel=rotate.turn_heads):
     """As Triton compiles it when it is called: a 1 is a constant, and multiples of 16 are known to be such."""
     _, values, named = launched
     names = kernel.arg_names

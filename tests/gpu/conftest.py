@@ -22,4 +22,4 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     if not INTERPRETED and DEVICE == "cpu":  # named on the command line, so not ignored
         pytest.fail("there is no GPU here: say TRITON_INTERPRET=1, or run tests/gpu/test_interpreted.py", pytrace=False)
     if INTERPRETED:
-        monkeypatch.setattr("phasor.kernels.gpu.launch.TILE", 2**14)
+        monkeypatch.setattr("phasor.rotary.kernels.triton.launch.TILE", 2**14)

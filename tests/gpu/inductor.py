@@ -23,7 +23,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary_qk, rotate
-from phasor.kernels import triton_operator
+from phasor.rotary.kernels.triton import operator
 
 H200 = SimpleNamespace(
     name="NVIDIA H200", major=9, minor=0, multi_processor_count=132, regs_per_multiprocessor=65536, warp_size=32,
@@ -118,7 +118,7 @@ def compile_back(call, *given):
         partition_fn=min_cut_rematerialization_partition,
     )  # fmt: skip
     leaves = [x.requires_grad_() for x in given[:-1]]
-    with mock.patch.object(triton_operator, "INTERPRETED", True):
+    with mock.patch.object(operator, "INTERPRETED", True):
         results = torch.compile(call, fullgraph=True, backend=backend)(*leaves, given[-1])
         torch.autograd.grad(results, leaves, [like(y) for y in results], allow_unused=True)
     on_a_gpu(graphs[1])

@@ -7,7 +7,7 @@ import torch
 
 from core.conftest import FACTORS, SEQ_LEN, SPECS, anywhere, assert_refused, at
 from phasor import Layout, RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary, apply_rotary_qk, rotate
-from phasor.axes import Axial, OneAxis, Sections
+from phasor.rotary.axes import Axial, OneAxis, Sections
 
 from .conftest import DEVICE, INTERPRETED
 
@@ -152,7 +152,7 @@ def test_angles_of_its_own_for_every_head(dtype, tensor_format):
 
 def test_the_programs_of_a_gpu(monkeypatch):
     """Tiles of the size that a GPU gets, the last one not full; groups of heads of which the last ones are not full."""
-    monkeypatch.setattr("phasor.kernels.gpu.launch.TILE", 1024)
+    monkeypatch.setattr("phasor.rotary.kernels.triton.launch.TILE", 1024)
     q, k = torch.randn(2, 11, 19, 128, device=DEVICE), torch.randn(2, 3, 19, 128, device=DEVICE)
     positions = torch.randint(0, 2**31, (2, 19), device=DEVICE)
     spec = RotarySpec(head_dim=128, rotary_dim=96)

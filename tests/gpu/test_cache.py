@@ -60,9 +60,9 @@ def test_queries_in_place_and_slots_that_are_none(permuted):
     assert y.data_ptr() == at and torch.equal(y, expected)
     assert torch.equal(caches[1].flatten(0, 1)[[5, 0, 3]], k[[0, 2, 3]])
 
-    from phasor.kernels.base import ORDERS
-    from phasor.kernels.cache import Cache
-    from phasor.kernels.gpu.cache_write import turn_into_cache
+    from phasor.rotary.kernels.base import ORDERS
+    from phasor.rotary.kernels.cache import Cache
+    from phasor.rotary.kernels.triton.cache_write import turn_into_cache
 
     around = torch.zeros(4, 3, 2, 16, device=DEVICE)
     beyond = Cache(around[1:3], around[1:3].clone(), torch.tensor([6, -2, 7, 2**40], device=DEVICE))
@@ -71,7 +71,7 @@ def test_queries_in_place_and_slots_that_are_none(permuted):
 
 
 def test_one_launch(monkeypatch):
-    from phasor.kernels.gpu import cache_write
+    from phasor.rotary.kernels.triton import cache_write
 
     launches, own = [], cache_write.cache_heads
 

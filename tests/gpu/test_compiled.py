@@ -9,10 +9,11 @@ import torch
 pytest.importorskip("triton", reason="triton is not installed; it is for Linux only")
 
 from phasor import RotarySpec, Rotation
-from phasor.axes import Sections
-from phasor.kernels import ORDERS, Cache, Norm, triton
-from phasor.kernels.gpu import cache_write, norm_back, turn
-from phasor.tables import Phases
+from phasor.rotary.axes import Sections
+from phasor.rotary.kernels import ORDERS, Cache, Norm
+from phasor.rotary.kernels.triton import cache_write, norm_backward, rotate
+from phasor.rotary.kernels.triton import kernel as triton
+from phasor.rotary.tables import Phases
 
 from . import assembly
 from .conftest import INTERPRETED
@@ -104,7 +105,7 @@ def test_the_instructions_per_pair(angles):
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("target", assembly.TARGETS)
 def test_for_every_gpu(target, name, dtype, tables, monkeypatch):
-    monkeypatch.setattr("phasor.kernels.gpu.launch.TILE", 8 * 4 * assembly.TARGETS[target].warp_size)
+    monkeypatch.setattr("phasor.rotary.kernels.triton.launch.TILE", 8 * 4 * assembly.TARGETS[target].warp_size)
     found = assembly.compiled(launched(SPECS[name], tables=tables, dtype=dtype), assembly.TARGETS[target])
     check(found, SPECS[name], "x4" if target == "gfx942" else ".128", dtype)
     check_offsets(found.ttir)
@@ -162,7 +163,7 @@ def with_a_norm(spec, dtype):
     q, k = (torch.empty(1, h, 8192, spec.head_dim, dtype=dtype, device="meta") for h in (32, 8))
     rotation = Rotation.at(spec, torch.empty(8192, dtype=torch.int64, device="meta"))
     norm = Norm(*torch.empty(2, spec.head_dim, dtype=dtype, device="meta"), 1e-6, rounding="before_weight")
-    return assembly.recorded(q, k, rotation, norm=norm), turn.turn_heads
+    return assembly.recorded(q, k, rotation, norm=norm), rotate.turn_heads
 
 
 def back_of_a_norm(spec, dtype):
@@ -171,7 +172,9 @@ def back_of_a_norm(spec, dtype):
     rotation = Rotation.at(spec, torch.empty(8192, dtype=torch.int64, device="meta"))
     norm = Norm(*torch.empty(2, spec.head_dim, dtype=dtype, device="meta"), 1e-6)
     given = ([q, k], [dq, dk], rotation, ORDERS["bhsd"], norm, True)
-    return assembly.only_launch(norm_back, "back_heads", lambda: norm_back.turn_back(*given)), norm_back.back_heads
+    return assembly.only_launch(
+        norm_backward, "back_heads", lambda: norm_backward.turn_back(*given)
+    ), norm_backward.back_heads
 
 
 def into_a_cache(spec, dtype):
@@ -224,5 +227,5 @@ FORMS = [
 @pytest.mark.parametrize("form, name", [(form, name) for form, names in FORMS for name in names])
 @pytest.mark.parametrize("target", assembly.TARGETS)
 def test_norms_and_caches_for_every_gpu(target, form, name, monkeypatch):
-    monkeypatch.setattr("phasor.kernels.gpu.launch.TILE", 8 * 4 * assembly.TARGETS[target].warp_size)
+    monkeypatch.setattr("phasor.rotary.kernels.triton.launch.TILE", 8 * 4 * assembly.TARGETS[target].warp_size)
     check_fused(form, name, target)

@@ -96,10 +96,10 @@ def test_an_epsilon_of_zero_leaves_numbers():
 
 def launches_of(monkeypatch):
     """The launches there and back, counted."""
-    from phasor.kernels.gpu import norm_back, turn
+    from phasor.rotary.kernels.triton import norm_backward, rotate
 
     seen = []
-    for module, name in ((turn, "turn"), (norm_back, "turn_back")):
+    for module, name in ((rotate, "turn"), (norm_backward, "turn_back")):
         own = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, own=own, name=name: (seen.append(name), own(*given))[1])
     return seen
@@ -157,10 +157,10 @@ def test_what_is_done_in_steps(settings):
 
 
 def test_one_launch(monkeypatch):
-    from phasor.kernels.gpu import turn
+    from phasor.rotary.kernels.triton import rotate
 
-    launches, own = [], turn.turn
-    monkeypatch.setattr(turn, "turn", lambda *given: (launches.append(1), own(*given))[1])
+    launches, own = [], rotate.turn
+    monkeypatch.setattr(rotate, "turn", lambda *given: (launches.append(1), own(*given))[1])
     rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5, device=DEVICE))
     q = torch.randn(1, 3, 5, 16, device=DEVICE)
     apply_qk_norm_rotary(q, q, rotation, None, None, kernel="triton")

@@ -5,9 +5,10 @@ import torch
 
 from core.conftest import assert_within, at
 from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary_qk, rotate
-from phasor.axes import OneAxis, Sections
-from phasor.kernels import ORDERS, triton_operator, triton_turn
-from phasor.tables import Phases
+from phasor.rotary.axes import OneAxis, Sections
+from phasor.rotary.kernels import ORDERS
+from phasor.rotary.kernels.triton import autograd, operator
+from phasor.rotary.tables import Phases
 
 from .conftest import DEVICE
 from .test_bits import DTYPES, EVERY, FORMATS, same, there_and_back
@@ -19,7 +20,7 @@ SPEC = RotarySpec(head_dim=16, axes=Sections((3, 5)))
 
 @pytest.fixture
 def as_if_many(monkeypatch):
-    monkeypatch.setattr(triton_operator, "FEW", 0)
+    monkeypatch.setattr(operator, "FEW", 0)
     torch.compiler.reset()
 
 
@@ -60,7 +61,7 @@ def test_by_phases_and_by_tables(number, name):
         if rotation.cos.dtype == torch.float64 or given.second is not None:
             continue
         expected = there_and_back(lambda q, k, r=rotation: apply_rotary_qk(q, k, r, **about), q, k)
-        same(there_and_back(lambda q, k, a=given: triton_operator.turn(q, k, a, order), q, k), expected)
+        same(there_and_back(lambda q, k, a=given: operator.turn(q, k, a, order), q, k), expected)
 
 
 @pytest.mark.parametrize("dtype", [*(pytest.param(d, marks=pytest.mark.slow) for d in DTYPES[:2]), *DTYPES[2:]])
@@ -77,7 +78,7 @@ def test_compiled_code_holds_the_steps(as_if_many, monkeypatch):
     positions = torch.arange(5, device=DEVICE)
     spec = SPEC.replace(axes=OneAxis())
     given = qk(spec, torch.float32)
-    monkeypatch.setattr(triton_turn, "steps_of", None)
+    monkeypatch.setattr(autograd, "steps_of", None)
     _, nodes = compiled(lambda q, k: rotate(q, k, positions, spec), *given)
     assert len(nodes) == 2
 
@@ -149,7 +150,7 @@ def test_the_operators_are_proper_ones():
     q, k, weight = (torch.randn(*shape, 8, device=DEVICE, requires_grad=True) for shape in ((1, 2, 5), (1, 1, 5), ()))
     positions = torch.arange(5, device=DEVICE)
     rotation = Rotation.at(spec, positions)
-    about, tables = triton_operator.described(rotation), [rotation.cos, rotation.sin]
+    about, tables = operator.described(rotation), [rotation.cos, rotation.sin]
     calls = {
         "turn_qk": ([q, k], [positions], spec.key, None, about, "bhsd", False, torch.float32),
         "norm_and_turn_qk": ([q, k], [weight, weight], tables, about, 1e-6, False, "once", "bhsd"),

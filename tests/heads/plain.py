@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from phasor.heads import GlobalPointer, SpanHead
+from phasor.encodings.heads import GlobalPointer, SpanHead
 
 EPS = torch.finfo(torch.float64).eps
 

@@ -7,8 +7,8 @@ import random
 import pytest
 import torch
 
-from phasor.heads import Span, decode, select
-from phasor.heads.decode import probability
+from phasor.encodings.heads import Span, decode, select
+from phasor.encodings.heads.decode import probability
 
 
 def square(*cells, types=2, length=8):

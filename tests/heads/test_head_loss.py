@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from phasor.heads import EfficientGlobalPointer, GlobalPointer, multilabel_cross_entropy, triangle
+from phasor.encodings.heads import EfficientGlobalPointer, GlobalPointer, multilabel_cross_entropy, triangle
 
 from . import plain
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from mpmath import mp, mpf
 
-from phasor.heads import multilabel_cross_entropy, sparse_multilabel_cross_entropy
+from phasor.encodings.heads import multilabel_cross_entropy, sparse_multilabel_cross_entropy
 
 from . import plain
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary
-from phasor.heads import GlobalPointer, multilabel_cross_entropy, sparse_multilabel_cross_entropy
-from phasor.heads.scores import Factors, score_block
-from phasor.heads.triangle import negative_term
+from phasor.encodings.heads import GlobalPointer, multilabel_cross_entropy, sparse_multilabel_cross_entropy
+from phasor.encodings.heads.scores import Factors, score_block
+from phasor.encodings.heads.triangle import negative_term
 
 from .test_losses import published_sparse
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from phasor import RotarySpec
-from phasor.heads import EfficientGlobalPointer, GlobalPointer, load_published
+from phasor.encodings.heads import EfficientGlobalPointer, GlobalPointer, load_published
 
 D, H, SIZE, N = 12, 3, 8, 9
 MASK = torch.tensor([[1] * N, [1] * 5 + [0] * 4])

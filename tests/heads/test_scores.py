@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from phasor import RotarySpec, positions
-from phasor.axes import Axial
-from phasor.heads import EfficientGlobalPointer, GlobalPointer
-from phasor.scaling import DynamicNTK, YaRN
+from phasor.encodings.heads import EfficientGlobalPointer, GlobalPointer
+from phasor.rotary.axes import Axial
+from phasor.rotary.scaling import DynamicNTK, YaRN
 
 from . import plain
 

@@ -8,8 +8,8 @@ import pytest
 
 from phasor.apps.demo.law import relative_law
 from phasor.apps.demo.run import bundled_models, run
-from phasor.inspect.figures import caption, save_figures
-from phasor.spec import RotarySpec
+from phasor.rotary.spec import RotarySpec
+from phasor.tools.inspect.figures import caption, save_figures
 
 # They have every kind of picture: of two rotations, of several axes, of layers that differ.
 DRAWN = {"google/gemma-3-27b-it", "Qwen/Qwen2-VL-2B-Instruct"}

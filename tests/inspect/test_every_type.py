@@ -8,8 +8,8 @@ import pytest
 
 from conformance import walk  # imports transformers only when asked
 from phasor import ModelRotary
-from phasor.configs import read_parts
-from phasor.inspect import diff, diff_lines, model_facts, read_view, view_dict, view_page
+from phasor.models.configs import read_parts
+from phasor.tools.inspect import diff, diff_lines, model_facts, read_view, view_dict, view_page
 
 try:
     INSTALLED = version("transformers")

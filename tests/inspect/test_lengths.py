@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from phasor import ModelRotary, RotarySpec, read_config
-from phasor.inspect import decay, model_facts, page, spec_facts
-from phasor.inspect.envelope import envelope
-from phasor.scaling import Llama3, YaRN
+from phasor.rotary.scaling import Llama3, YaRN
+from phasor.tools.inspect import decay, model_facts, page, spec_facts
+from phasor.tools.inspect.envelope import envelope
 
 
 def read(**keys):

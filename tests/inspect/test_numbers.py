@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from phasor import ModelRotary, RotarySpec, read_config
-from phasor.axes import Sections
-from phasor.inspect import compare, compare_lengths, decay, decay_bound, model_facts, page, spec_facts
-from phasor.inspect.numbers import regimes
-from phasor.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
+from phasor.rotary.axes import Sections
+from phasor.rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
+from phasor.tools.inspect import compare, compare_lengths, decay, decay_bound, model_facts, page, spec_facts
+from phasor.tools.inspect.numbers import regimes
 
 LLAMA31 = RotarySpec(head_dim=128, base=500_000.0, scaling=Llama3(8.0, 1.0, 4.0, 8192))
 

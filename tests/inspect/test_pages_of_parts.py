@@ -5,8 +5,8 @@ import json
 import pytest
 
 from phasor import RotarySpec
-from phasor.axes import Axial, Listed
-from phasor.inspect import compare, decay
+from phasor.rotary.axes import Axial, Listed
+from phasor.tools.inspect import compare, decay
 
 LLAMA = {
     "model_type": "llama",

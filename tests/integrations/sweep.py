@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from conformance.given import build
 from conformance.inputs import Inputs, halved, in_half, results, variants
-from phasor.integrations import PatchReport, patch, unpatch
-from phasor.integrations.plan import Plan
+from phasor.tools.patch import PatchReport, patch, unpatch
+from phasor.tools.patch.plan import Plan
 
 from .traced import Trace, traced
 

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from phasor import RotarySpec, Rotation
-from phasor.integrations.agreement import NONE, Agreement, worst
-from phasor.integrations.alike import merged
-from phasor.integrations.calls import order_of
-from phasor.integrations.compare_turning import compare_turning, parameters_of
-from phasor.integrations.find import nearest
-from phasor.integrations.report import Row
-from phasor.integrations.tables import Tables, per_pair
+from phasor.tools.patch.agreement import NONE, Agreement, worst
+from phasor.tools.patch.compare_rotation import compare_turning, parameters_of
+from phasor.tools.patch.find import nearest
+from phasor.tools.patch.group_rows import merged
+from phasor.tools.patch.report import Row
+from phasor.tools.patch.signatures import order_of
+from phasor.tools.patch.tables import Tables, per_pair
 
 SPEC = RotarySpec(head_dim=8, rotary_dim=4, angles="float32")
 TABLES = Tables(SPEC, "doubled", True)

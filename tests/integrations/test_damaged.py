@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from phasor import repair
-from phasor.integrations import patch, unpatch
-from phasor.integrations.damage import damage
+from phasor.tools.patch import patch, unpatch
+from phasor.tools.patch.damage import damage
 
 from .models import causal, logits, tokens
 from .sick import KINDS, buffers, emptied, healthy, in_dtype

@@ -15,8 +15,8 @@ pytest.importorskip("transformers")
 from conformance import tiny, walk
 from conformance.kept import kept, sliced
 from conformance.not_covered import LEFT, NOT_COVERED, OWN_TURNING
-from phasor.integrations import patch, unpatch
-from phasor.integrations.reasons import UNLIKE
+from phasor.tools.patch import patch, unpatch
+from phasor.tools.patch.reasons import UNLIKE
 
 from .sweep import EQUAL, NOT_BUILT, OWN_TABLES, Fate, fate_of
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from phasor import kernels
-from phasor.integrations import patch, unpatch
-from phasor.integrations.norms import HELD
+from phasor.tools.patch import patch, unpatch
+from phasor.tools.patch.norms import HELD
 
 from .models import SIZES, logits, tokens
 
@@ -40,7 +40,7 @@ def model_of(name, dtype=torch.float32, **more):
 def calls(monkeypatch):
     """How often q and k were normalised and turned at once."""
     seen = []
-    from phasor.integrations import norms
+    from phasor.tools.patch import norms
 
     own = norms.apply_qk_norm_rotary
     monkeypatch.setattr(norms, "apply_qk_norm_rotary", lambda *a, **k: (seen.append(1), own(*a, **k))[1])

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from phasor.integrations import patch, unpatch
-from phasor.integrations.alike import merged
-from phasor.integrations.plan import Plan
-from phasor.kernels import Reference
+from phasor.rotary.kernels import Reference
+from phasor.tools.patch import patch, unpatch
+from phasor.tools.patch.group_rows import merged
+from phasor.tools.patch.plan import Plan
 
 from .models import FAMILIES, causal, logits, qwen2_vl, tokens
 

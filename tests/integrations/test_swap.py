@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from phasor.integrations.swap import dressed, globals_of, original, with_globals
+from phasor.tools.patch.swap import dressed, globals_of, original, with_globals
 
 
 def helper(x):

@@ -6,7 +6,7 @@ import pickle
 import pytest
 import torch
 
-from phasor.integrations import patch, unpatch
+from phasor.tools.patch import patch, unpatch
 
 from .models import causal, logits, tokens
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from phasor.integrations import swap
-from phasor.integrations.agreement import Agreement
-from phasor.integrations.counted import CountedModule
-from phasor.integrations.find import _calls
-from phasor.integrations.tables import RotaryModule
-from phasor.integrations.turning import TurningMethod, TurningModule
+from phasor.tools.patch import swap
+from phasor.tools.patch.agreement import Agreement
+from phasor.tools.patch.find import _calls
+from phasor.tools.patch.rotate_function import TurningMethod, TurningModule
+from phasor.tools.patch.self_numbered import CountedModule
+from phasor.tools.patch.tables import RotaryModule
 
 
 class Call(NamedTuple):

@@ -6,7 +6,7 @@ import torch
 
 from phasor.apps.lab import Decoder, ModelConfig, RunConfig, evaluate, extend
 from phasor.apps.lab.evaluate import check_budget, token_losses
-from phasor.scaling import Linear
+from phasor.rotary.scaling import Linear
 
 
 @pytest.fixture

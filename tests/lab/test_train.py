@@ -8,7 +8,7 @@ import torch
 
 from phasor.apps.lab import Decoder, ModelConfig, RunConfig, load_model, read_text, train
 from phasor.apps.lab.train import CHECKPOINT, METRICS, RUN
-from phasor.apps.runs.tensors import read_tensors
+from phasor.apps.run_folder.tensors import read_tensors
 
 
 def losses(folder):

@@ -1,4 +1,4 @@
-"""What is true of one model stands in one row of `phasor.models`, and nowhere else."""
+"""What is true of one model stands in one row of `phasor.models.families`, and nowhere else."""
 
 import ast
 from collections.abc import Iterator
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from phasor.configs import read_config
-from phasor.models import FILES, ROWS
-from phasor.reading.composite import Composite
-from phasor.reading.row import Row
-from phasor.reading.schemes import SCHEMES
-from phasor.reading.text import Text
-from phasor.reading.without import Without
+from phasor.models.configs import read_config
+from phasor.models.families import FILES, ROWS
+from phasor.models.reading.composite import Composite
+from phasor.models.reading.model_row import Row
+from phasor.models.reading.non_rotary import Without
+from phasor.models.reading.schemes import SCHEMES
+from phasor.models.reading.text import Text
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "phasor"
 

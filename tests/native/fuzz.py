@@ -33,10 +33,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
-from phasor.apply.outputs import overlaps_itself
-from phasor.axes import Axial, OneAxis, Sections
-from phasor.kernels import native, native_turn
-from phasor.scaling import DynamicNTK, Linear, YaRN
+from phasor.rotary.apply.outputs import overlaps_itself
+from phasor.rotary.axes import Axial, OneAxis, Sections
+from phasor.rotary.kernels.native import autograd
+from phasor.rotary.kernels.native import kernel as native
+from phasor.rotary.scaling import DynamicNTK, Linear, YaRN
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 OTHERS = (torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool, torch.complex64)
@@ -545,7 +546,7 @@ def broken_layout(rng: random.Random, layout: Layout) -> Any:
 
 
 def some_plan(rng: random.Random, spec: RotarySpec) -> Any:
-    if rng.random() < 0.7 and (plan := native_turn.plan_of(spec.key, 40)) is not None:
+    if rng.random() < 0.7 and (plan := autograd.plan_of(spec.key, 40)) is not None:
         return plan
     pairs = spec.layout.pairs if rng.random() < 0.7 else rng.choice((0, -1, 1, 512, 513, 2**61))
     axes = rng.choice((0, 1, 1, 2, 4))
@@ -627,7 +628,7 @@ def check_raw(seed: str, seen: collections.Counter[str]) -> str:
     try:
         if kind == "rotate":
             plan = again[1][7]
-            angles = Rotation.at(plan[1], angles, 40) if plan is native_turn.plan_of(plan[1].key, 40) else None
+            angles = Rotation.at(plan[1], angles, 40) if plan is autograd.plan_of(plan[1].key, 40) else None
         if angles is None:  # a plan of other steps, which nothing else knows
             seen["raw: unknown steps"] += 1
             return ""

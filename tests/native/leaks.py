@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
-from phasor.kernels import native, native_turn
+from phasor.rotary.kernels.native import autograd, kernel
 
 SPEC = RotarySpec(head_dim=8)
 
@@ -35,7 +35,7 @@ def kinds() -> dict[str, Kind]:
     y, z = torch.empty_like(q), torch.empty_like(k)
     learning = torch.randn(1, 2, 5, 8, requires_grad=True)
     up, double, layout = torch.ones_like(q), q.double(), SPEC.layout
-    plan, extension = native_turn.plan_of(SPEC.key, None), native._native
+    plan, extension = autograd.plan_of(SPEC.key, None), kernel._native
     assert plan is not None
     capsule, steps = plan[0], bytes(8 * 4)
     given = [q, k, positions, rotation, rotation.cos, rotation.sin, rotation.layout, layout, plan, capsule]

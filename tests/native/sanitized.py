@@ -30,10 +30,10 @@ def build(folder: Path) -> None:
     command = [sys.executable, "setup.py", "--quiet", "build_ext"]
     made = ["--build-lib", str(folder / "made"), "--build-temp", str(folder / "objects")]
     subprocess.run([*command, *made], cwd=ROOT, env=environment, check=True)
-    extensions = list((folder / "made").glob("phasor/kernels/_native*"))
+    extensions = list((folder / "made").glob("phasor/rotary/kernels/native/_native*"))
     assert extensions, "the extension was not built"
     for extension in extensions:
-        shutil.copy(extension, folder / "phasor" / "kernels")
+        shutil.copy(extension, folder / "phasor" / "rotary" / "kernels" / "native")
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
-from phasor.kernels import native
+from phasor.rotary.kernels.native import kernel as native
 
 NATIVE = native._native
 SPEC = RotarySpec(head_dim=8)

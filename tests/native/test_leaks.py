@@ -3,9 +3,9 @@
 import pytest
 from leaks import grown, kinds
 
-from phasor.kernels import native
+from phasor.rotary.kernels.native import kernel
 
 
-@pytest.mark.skipif(native._native is None, reason="the native kernel was not built")
+@pytest.mark.skipif(kernel._native is None, reason="the native kernel was not built")
 def test_nothing_is_left_behind():
     assert {name: more for name, kind in kinds().items() if (more := grown(kind, 100))} == {}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-KERNEL = HERE.parents[1] / "src" / "phasor" / "kernels" / "c"
+KERNEL = HERE.parents[1] / "src" / "phasor" / "rotary" / "kernels" / "native" / "c"
 EXACT = ["-std=gnu11", "-ffp-contract=off", "-fno-math-errno"]  # as setup.py builds it, with -O3
 
 COMPILER = shutil.which(os.environ.get("CC", "cc"))

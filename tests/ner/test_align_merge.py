@@ -5,7 +5,7 @@ import random
 import pytest
 
 from phasor.apps.ner.data import Encoded, Entity, Example, Prediction, align, merge
-from phasor.heads import Span
+from phasor.encodings.heads import Span
 
 processors = pytest.importorskip("tokenizers.processors")
 from .tokenizers_of_tests import TOKENIZERS, characters  # noqa: E402

@@ -10,7 +10,7 @@ from phasor.apps.ner import make_tokenizer
 from phasor.apps.ner.data import Entity, Example, Prediction, align, merge, read
 from phasor.apps.ner.data.align import _crossing
 from phasor.apps.ner.metrics import Score, evaluate
-from phasor.heads import Span
+from phasor.encodings.heads import Span
 
 from .outside import nervaluate_strict, seqeval_score
 

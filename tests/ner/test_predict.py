@@ -12,7 +12,7 @@ from phasor.apps.ner.predict import predict_windows
 from phasor.apps.ner.report import page as score_page
 from phasor.apps.ner.report import to_dict
 from phasor.apps.ner.view import colours_of, page, pieces, terminal
-from phasor.heads import decode
+from phasor.encodings.heads import decode
 
 from .toy import DEV, LABELS, TOKENIZER, model
 

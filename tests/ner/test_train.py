@@ -11,7 +11,7 @@ from phasor.apps.ner.data.align import align
 from phasor.apps.ner.metrics import Score
 from phasor.apps.ner.session import Session
 from phasor.apps.ner.train import LOG
-from phasor.apps.runs import checkpoint
+from phasor.apps.run_folder import checkpoint
 
 from .toy import DEV, LABELS, TOKENIZER, TRAIN, examples, model, model_config, train_config
 

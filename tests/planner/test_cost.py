@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from phasor import read_config
-from phasor.engines import read_as
-from phasor.planner.cost import costs
-from phasor.planner.proof import difference
+from phasor.serving.engines import read_as
+from phasor.serving.planner.cost import costs
+from phasor.serving.planner.proof import difference
 
 DEEPSEEK = {
     "model_type": "deepseek_v3", "num_hidden_layers": 1, "num_attention_heads": 2, "qk_rope_head_dim": 64,

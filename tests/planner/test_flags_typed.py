@@ -2,7 +2,7 @@
 
 import pytest
 
-from phasor.engines.flags import json_object, length, parse
+from phasor.serving.engines.flags import json_object, length, parse
 
 KNOWN = {"--hf-overrides": json_object, "--max-model-len": length}
 

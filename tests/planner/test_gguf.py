@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from phasor.engines import CannotSayError, Seen, look
-from phasor.engines.gguf import Metadata, converted
-from phasor.engines.gguf_file import keys_of, rekey
-from phasor.engines.gguf_write import written
-from phasor.engines.llama_cpp import LlamaCpp
-from phasor.planner.choose import choose
-from phasor.planner.proof import difference, prove
+from phasor.serving.engines import CannotSayError, Seen, look
+from phasor.serving.engines.gguf import Metadata, converted
+from phasor.serving.engines.gguf_file import keys_of, rekey
+from phasor.serving.engines.gguf_write import written
+from phasor.serving.engines.llama_cpp import LlamaCpp
+from phasor.serving.planner.choose import choose
+from phasor.serving.planner.proof import difference, prove
 
 from .test_table import CELLS, STRETCH, length_of
 from .test_traps import CLEAN

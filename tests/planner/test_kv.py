@@ -8,9 +8,9 @@ import torch
 
 from conformance.tiny import tiny_model
 from engines.cases import RESULTS, configs
-from phasor.engines import ENGINES, look
-from phasor.planner import memory
-from phasor.planner.kv import stores
+from phasor.serving.engines import ENGINES, look
+from phasor.serving.planner import memory
+from phasor.serving.planner.kv import stores
 
 FAMILIES = [
     "llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3n_text",

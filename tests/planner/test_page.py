@@ -11,7 +11,7 @@ import torch
 
 from engines.cases import configs
 from phasor import plan
-from phasor.engines import read_as
+from phasor.serving.engines import read_as
 
 Run = Callable[[str], tuple[int, str]]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "planner.md"
@@ -124,7 +124,7 @@ def test_an_engine_that_would_not_start_is_refused() -> None:
 
 
 def test_nothing_is_half_written(tmp_path: Path) -> None:
-    from phasor.planner.write import write
+    from phasor.serving.planner.write import write
 
     made = plan(configs()["openai/gpt-oss-120b"], length=262144, engine="llama.cpp")
     with pytest.raises(ValueError, match=r"nothing to write for llama\.cpp"):

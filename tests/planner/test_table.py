@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from phasor.engines import ENGINES
-from phasor.planner import Plan, plan
+from phasor.serving.engines import ENGINES
+from phasor.serving.planner import Plan, plan
 
 from .test_traps import CLEAN
 

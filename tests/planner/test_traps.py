@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from engines.cases import YARN, configs
-from phasor.engines import ENGINES, read_as
-from phasor.planner import draft_traps, file_traps, loaded_traps, runtime_traps, traps
+from phasor.serving.engines import ENGINES, read_as
+from phasor.serving.planner import draft_traps, file_traps, loaded_traps, runtime_traps, traps
 
 QWEN, MOE, VL = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-VL-32B-Instruct"
 THETA = {**YARN, "rope_theta": 1000000.0}

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from phasor import RotarySpec, Rotation, read_rule
-from phasor.axes import InterleavedSections
-from phasor.models import ROWS
+from phasor.models.families import ROWS
 from phasor.positions import Rule, Video, decode_from, from_kinds, from_segments, mrope, token_kinds
+from phasor.rotary.axes import InterleavedSections
 
 GRID = torch.tensor([[1, 4, 4]])
 KINDS = torch.tensor([[0, 1, 1, 1, 1, 0]])

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from phasor.apps.runs.tensors import read_tensors, write_tensors
+from phasor.apps.run_folder.tensors import read_tensors, write_tensors
 
 ODD: list[Any] = [
     None, True, False, 0, -1, 1, 2, 5, 10**9, 10**30, -(10**9), 0.5, -0.0, 1e308, float("inf"), float("nan"), "", "x",

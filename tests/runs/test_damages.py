@@ -19,8 +19,8 @@ from phasor.apps.lab import read_text, report
 from phasor.apps.ner import read
 from phasor.apps.ner.model import CONFIG, WEIGHTS
 from phasor.apps.ner.session import Session
-from phasor.apps.runs import checkpoint
-from phasor.apps.runs.tensors import read_tensors, write_tensors
+from phasor.apps.run_folder import checkpoint
+from phasor.apps.run_folder.tensors import read_tensors, write_tensors
 from phasor.cli.lab import app as lab
 from phasor.cli.ner import app as ner
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from phasor.lock import LOCK, alone
+from phasor.support.lock import LOCK, alone
 
-SOURCE = Path(__file__).resolve().parents[2] / "src/phasor/lock.py"
+SOURCE = Path(__file__).resolve().parents[2] / "src/phasor/support/lock.py"
 # The module alone, so that the process has not to import torch.
 HOLD = f"""
 import sys, time

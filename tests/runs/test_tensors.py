@@ -6,9 +6,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from phasor.apps.runs import checkpoint
-from phasor.apps.runs.files import conform, read_json, write_json
-from phasor.apps.runs.tensors import check_like, fill, read_tensors, tensors_of, write_tensors
+from phasor.apps.run_folder import checkpoint
+from phasor.apps.run_folder.files import conform, read_json, write_json
+from phasor.apps.run_folder.tensors import check_like, fill, read_tensors, tensors_of, write_tensors
 
 TENSORS = {"b": torch.arange(3.0), "a": torch.tensor(7, dtype=torch.int64), "c": torch.empty(0, dtype=torch.bfloat16)}
 

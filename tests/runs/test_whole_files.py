@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from phasor.whole_files import remove_partial, sync_folder, write_whole
+from phasor.support.whole_files import remove_partial, sync_folder, write_whole
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import torch
 from mpmath import mp, mpf
 
 from phasor import RotarySpec, Rotation
-from phasor.frequencies import inverse_frequencies
-from phasor.inspect.curves import decay, decay_bound, first_negative
-from phasor.matrix import rotation_matrix
+from phasor.rotary.frequencies import inverse_frequencies
+from phasor.rotary.matrix import rotation_matrix
+from phasor.tools.inspect.curves import decay, decay_bound, first_negative
 
 from .page import close, fresnel, ladder, printed, rounds_to, table
 

@@ -9,7 +9,7 @@ from mpmath import mp
 
 from phasor import RotarySpec, Rotation, apply_rotary
 from phasor.encodings import TransformerXL, shift_matrix
-from phasor.scaling import Proportional, YaRN, YaRNPaper
+from phasor.rotary.scaling import Proportional, YaRN, YaRNPaper
 
 from .page import close, fresnel, ladder, printed, turn
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from mpmath import mp, mpf
 
-from phasor.attention import attention
 from phasor.encodings import ALiBi, Shaw, T5Bias, TransformerXL, alibi_slopes, shift_matrix, sinusoids, t5_bucket
+from phasor.encodings.attention import attention
 
 from .page import close, ladder
 

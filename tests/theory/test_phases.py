@@ -9,8 +9,8 @@ import torch
 from mpmath import mp, mpf
 
 from phasor import RotarySpec, Rotation
-from phasor.phase import cos_sin, phases
-from phasor.spec import axis_steps
+from phasor.rotary.phase import cos_sin, phases
+from phasor.rotary.spec import axis_steps
 
 from .page import U, printed, rounds_to, table
 

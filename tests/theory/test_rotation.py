@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary
-from phasor.matrix import complex_form, generator, rotation_matrix
+from phasor.rotary.matrix import complex_form, generator, rotation_matrix
 
 from .page import close, ladder, turn
 

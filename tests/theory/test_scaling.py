@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from phasor import RotarySpec, Rotation, apply_rotary
-from phasor.axes import Axial, InterleavedSections, Mixed, Sections
-from phasor.matrix import generator
-from phasor.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN, YaRNPaper
+from phasor.rotary.axes import Axial, InterleavedSections, Mixed, Sections
+from phasor.rotary.matrix import generator
+from phasor.rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN, YaRNPaper
 
 from .page import close, ladder, printed, turn
 

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-from ..interrupt import LINE, Stopped, leave, stop
+from ..support.interrupt import LINE, Stopped, leave, stop
 
 # What a command may need beyond the command line itself -> the extra of phasor that brings it.
 EXTRAS = {

@@ -18,7 +18,7 @@ def bench(
     plot: Annotated[Path | None, typer.Option(metavar="OUT", help="With cuda: the file for a picture.")] = None,
 ) -> None:
     """Measure what a rotation costs here, in units of a copy of the same bytes, and next to other libraries."""
-    from ..bench import run, write
+    from ..apps.bench import run, write
 
     for option, path in (("--json", out), ("--plot", plot)):
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
@@ -41,6 +41,6 @@ def bench(
     if out is not None:
         write(record, out)
     if plot is not None:
-        from ..bench.gpu.plot import plot as draw
+        from ..apps.bench.gpu.plot import plot as draw
 
         draw(record, plot)

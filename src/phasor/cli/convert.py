@@ -40,8 +40,8 @@ def convert(
     Every tensor that holds q or k follows, all others stay byte for byte. The source is never changed. What was written
     is proved before it is put in place, in DST/phasor-proof.json. A run that was killed goes on when called again.
     """
-    from ..checkpoints import convert as run
-    from ..checkpoints import convert_in_place, make_plan
+    from ..tools.checkpoints import convert as run
+    from ..tools.checkpoints import convert_in_place, make_plan
 
     if not to:
         raise ValueError("--to is missing; name a layout (halves, interleaved, native) or a format (transformers, …)")

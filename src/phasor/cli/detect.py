@@ -21,7 +21,7 @@ def detect(
 
     Exit code 0: nothing speaks against what the format says, 1: the weights do, 2: bad input.
     """
-    from ..checkpoints import detect as find
+    from ..tools.checkpoints import detect as find
 
     words = None if text is None else text.read_text(encoding="utf-8", errors="replace")
     found = find(path, part=part, allow_pickle=allow_pickle, text=words)

@@ -44,12 +44,12 @@ def doctor(
         raise ValueError("PATH must name a folder, got nothing; name the current one with .")
     if text is not None and (meta or Path(path).is_file()):
         raise ValueError("--text runs the weights; name the folder that holds them, without --meta")
-    from ..doctor.visit import visit
+    from ..tools.doctor.visit import visit
 
     made = visit(Path(path), text=text, repair=repair, meta=meta)
     if html is not None:
-        from ..doctor.html import html_page
-        from ..whole_files import write_whole
+        from ..support.whole_files import write_whole
+        from ..tools.doctor.html import html_page
 
         write_whole(html, html_page(made.found, made.curves, made.more).encode())
     print(json.dumps(made.to_dict(), indent=2)) if as_json else show(str(made))

@@ -18,8 +18,8 @@ def golden(
     seed: Annotated[int, typer.Option(min=0, help="Of the made-up inputs.")] = 0,
 ) -> None:
     """Write golden vectors, to test rotary code in any language against."""
-    from ..configs import read_config
-    from ..golden import write
+    from ..models.configs import read_config
+    from ..tools.golden import write
 
     chosen = None if positions is None else _numbers(positions)
     model = read_config(config, part=part)
@@ -55,11 +55,11 @@ def check(
         raise ValueError("--part names a part of a --config, and there is none")
     report: Any
     if config is not None:
-        from ..onnx import check as look
+        from ..tools.onnx import check as look
 
         report = look(what, config, part=part)
     else:
-        from ..golden import check as compare
+        from ..tools.golden import check as compare
 
         assert against is not None
         report = compare(what, against)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..inspect import ConfigView, diff, diff_lines, model_facts, read_view, view_dict, view_page
+from ..tools.inspect import ConfigView, diff, diff_lines, model_facts, read_view, view_dict, view_page
 from .terminal import columns, show
 
 
@@ -69,7 +69,7 @@ def inspect(
 
 def _as(configs: list[str], engine: str | None, flags: str, as_json: bool) -> None:
     """What an engine makes of one config, beside the model's own code."""
-    from ..planner.beside import beside, beside_lines
+    from ..serving.planner.engine_diff import beside, beside_lines
 
     if engine is None:
         raise ValueError("--flags are those of an engine; name it with --as")
@@ -93,7 +93,7 @@ def _refuse(*views: ConfigView) -> None:
 def _draw(view: ConfigView, facts: list[Any], folder: Path) -> list[Path]:
     """The figures of every model shown; of several, each in a folder named by its part."""
     try:
-        from ..inspect.figures import save_figures
+        from ..tools.inspect.figures import save_figures
 
         drawn: list[Path] = []
         for model, numbers in zip(view.shown, facts, strict=True):

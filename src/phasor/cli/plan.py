@@ -29,9 +29,9 @@ def plan(
 
     Exit code 0: every engine can, 1: at least one cannot say it, 2: bad input.
     """
-    from ..engines import ENGINES
-    from ..planner import plan as make
-    from ..planner.write import write as put
+    from ..serving.engines import ENGINES
+    from ..serving.planner import plan as make
+    from ..serving.planner.write import write as put
 
     if gguf is not None and write is None:
         raise ValueError("--gguf names the file to change, which --write DIR writes changed; add --write")

@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor
 
-from ..checks import whole
+from ..support.checks import whole
 from .base import Encoding, ScoreMod, check_heads, distances, wide
 
 

@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor, nn
 
-from ..checks import whole
+from ..support.checks import whole
 from .base import Encoding
 
 

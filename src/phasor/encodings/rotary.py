@@ -1,7 +1,7 @@
 from torch import Tensor
 
-from ..apply import TensorFormat, rotate
-from ..spec import RotarySpec
+from ..rotary.apply import TensorFormat, rotate
+from ..rotary.spec import RotarySpec
 from .base import Encoding
 
 

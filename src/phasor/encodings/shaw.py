@@ -1,6 +1,6 @@
 from torch import Tensor, nn
 
-from ..checks import whole
+from ..support.checks import whole
 from .base import Encoding, ScoreMod, distances, wide
 
 

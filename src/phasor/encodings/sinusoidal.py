@@ -5,10 +5,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..checks import number
-from ..frequencies import inverse_frequencies
-from ..phase import cos_sin, phases, steps
-from ..tracing import constant
+from ..rotary.frequencies import inverse_frequencies
+from ..rotary.phase import cos_sin, phases, steps
+from ..support.checks import number
+from ..support.tracing import constant
 from .base import Encoding, wide
 
 Columns = Literal["interleaved", "sin_cos", "cos_sin"]

@@ -3,7 +3,7 @@ from bisect import bisect_left
 import torch
 from torch import Tensor, nn
 
-from ..checks import whole
+from ..support.checks import whole
 from .base import Encoding, ScoreMod, check_heads, distances, wide
 
 

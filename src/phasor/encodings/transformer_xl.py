@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor, nn
 
-from ..checks import number, whole
+from ..support.checks import number, whole
 from .base import Encoding, ScoreMod, check_heads, wide
 from .sinusoidal import sinusoids
 

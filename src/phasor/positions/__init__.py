@@ -8,7 +8,7 @@ from .canvas import from_canvas
 from .checking import Finding, Findings, check
 from .grids import centres, grid, patches
 from .kinds import from_kinds, token_kinds
-from .place import Placed, from_segments, mrope
+from .mrope import Placed, from_segments, mrope
 from .rows import from_mask, packed, text
 from .rules import Rule
 from .runs import AUDIO, IMAGE, TEXT, VIDEO

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .given import integers
-from .place import Placed
+from .mrope import Placed
 from .rows import real_tokens
 from .runs import IMAGE, TEXT, VIDEO
+from .tensor_checks import integers
 
 
 class Crop(NamedTuple):

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..checks import listed, whole
-from .given import integers
+from ..support.checks import listed, whole
+from .tensor_checks import integers
 
 
 def grid(*sizes: int, start: int = 0, device: torch.device | str | None = None) -> Tensor:

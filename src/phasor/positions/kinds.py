@@ -7,13 +7,13 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from .given import integers
 from .grids import grid_sizes
-from .place import Placed, place
+from .mrope import Placed, place
 from .rows import real_tokens
 from .rules import Rule
 from .runs import AUDIO, IMAGE, TEXT, VIDEO, Media, row_segments
 from .segments import Video
+from .tensor_checks import integers
 
 
 def token_kinds(

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from ..checks import whole
-from .given import described, integers
+from ..support.checks import whole
+from .tensor_checks import described, integers
 
 
 def packed(cu_seqlens: Tensor, offsets: Tensor | None = None) -> Tensor:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ..checks import flag, number, whole
+from ..support.checks import flag, number, whole
 
 CHOICES = {
     "after": ("plane", "largest", "tokens"),

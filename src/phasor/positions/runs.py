@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from .place import tokens
+from .mrope import tokens
 from .rules import Rule
 from .segments import Video
 

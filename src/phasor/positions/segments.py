@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..checks import number, whole
+from ..support.checks import number, whole
 
 
 @dataclass(frozen=True)

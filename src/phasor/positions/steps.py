@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from ..checks import whole
-from .given import described, integers
+from ..support.checks import whole
 from .rows import text
+from .tensor_checks import described, integers
 
 
 def decode(cached: Tensor, new: int = 1) -> Tensor:

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from ...doctor import diagnose, repair
-from ...doctor.differences import curves
-from ...doctor.html import html_page
-from ...doctor.page import page
+from ...tools.doctor import diagnose, repair
+from ...tools.doctor.differences import curves
+from ...tools.doctor.html import html_page
+from ...tools.doctor.page import page
 
 SIZES: dict[str, Any] = {
     "vocab_size": 256, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 2,

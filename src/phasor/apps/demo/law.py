@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...apply import apply_rotary_qk
-from ...rotation import Rotation
-from ...spec import RotarySpec
+from ...rotary.apply import apply_rotary_qk
+from ...rotary.rotation import Rotation
+from ...rotary.spec import RotarySpec
 
 NEAR, FAR = 7, (1_000_000, 2_000_000_000)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ...configs import ModelRotary, read_config
-from ...inspect import SpecFacts, model_facts, page, to_dict
-from ...inspect.figures import caption, save_figures
+from ...models.configs import ModelRotary, read_config
+from ...tools.inspect import SpecFacts, model_facts, page, to_dict
+from ...tools.inspect.figures import caption, save_figures
 from ..lab import quick
 from .healing import MADE_SICK, healing
 from .law import FAR, NEAR, LawResult, relative_law
@@ -89,9 +89,7 @@ def run(out: Path, say: Callable[[str], None] = print, *, train: bool = True, pr
 
 def bundled_models() -> dict[str, dict[str, Any]]:
     """Shipped models, ``{name: {"kind": …, "config": …}}``: the keys of their configs that bear on positions."""
-    models: dict[str, dict[str, Any]] = json.loads(
-        (files("phasor") / "data" / "models.json").read_text(encoding="utf-8")
-    )
+    models: dict[str, dict[str, Any]] = json.loads((files(__package__) / "models.json").read_text(encoding="utf-8"))
     return models
 
 

@@ -7,10 +7,10 @@ from importlib.util import find_spec
 
 import torch
 
-from ...apply import apply_rotary_qk
-from ...bench import medians, race
-from ...rotation import Rotation
-from ...spec import RotarySpec
+from ...rotary.apply import apply_rotary_qk
+from ...rotary.rotation import Rotation
+from ...rotary.spec import RotarySpec
+from ..bench import medians, race
 
 
 def rotation_times(tokens: int = 1024, heads: int = 32, kv_heads: int = 8, rounds: int = 15) -> dict[str, float]:

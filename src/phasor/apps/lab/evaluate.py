@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...checks import whole
-from ...spec import RotarySpec
+from ...rotary.spec import RotarySpec
+from ...support.checks import whole
 from .data import Text, randomness
 from .model import Decoder
 from .run import RunConfig, check_text

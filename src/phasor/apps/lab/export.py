@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from ...models.llama import LLAMA
-from ...whole_files import write_whole
-from ..runs.files import write_json
+from ...models.families.llama import LLAMA
+from ...support.whole_files import write_whole
+from ..run_folder.files import write_json
 from .model import VOCAB, Decoder
 
 

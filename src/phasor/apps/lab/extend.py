@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from ...scaling import NTK, DynamicNTK, Linear, Llama3, NTKFixed, Scaling, SteppedNTK, YaRN, YaRNPaper
+from ...rotary.scaling import NTK, DynamicNTK, Linear, Llama3, NTKFixed, Scaling, SteppedNTK, YaRN, YaRNPaper
 from .data import Text
 from .evaluate import check_budget, lengths_of, protocol, summary, token_losses
 from .model import Decoder

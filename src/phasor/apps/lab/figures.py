@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...inspect.figures import COLORS as ALL
+from ...tools.inspect.figures import COLORS as ALL
 from .paired import Difference
 
 # yellow lines vanish on white; the further two are for the nine schemes of an extension

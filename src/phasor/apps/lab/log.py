@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from ...whole_files import write_whole
+from ...support.whole_files import write_whole
 
 
 class Log:

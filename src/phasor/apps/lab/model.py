@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...apply import apply_rotary_qk
-from ...attention import attention
-from ...checks import flag, number, whole
 from ...encodings import ALiBi, Encoding, Learned, NoPE, Rotary, Shaw, Sinusoidal, T5Bias, TransformerXL
-from ...rotation import Rotation
-from ...spec import RotarySpec
-from ..runs.limits import MOST_WEIGHTS, at_most
+from ...encodings.attention import attention
+from ...rotary.apply import apply_rotary_qk
+from ...rotary.rotation import Rotation
+from ...rotary.spec import RotarySpec
+from ...support.checks import flag, number, whole
+from ..run_folder.limits import MOST_WEIGHTS, at_most
 
 VOCAB = 256  # one token per byte
 MOST = {"layers": 1024, "dim": 2**14, "heads": 2**13, "length": 2**20}

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 
-from ...processes import Group
+from ...support.processes import Group
 
 
 @contextmanager

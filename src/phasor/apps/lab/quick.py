@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..runs.files import write_json
+from ..run_folder.files import write_json
 from . import results
 from .data import Text, read_text
 from .evaluate import evaluate

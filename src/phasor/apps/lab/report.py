@@ -8,8 +8,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ...whole_files import write_whole
-from ..runs.files import write_json
+from ...support.whole_files import write_whole
+from ..run_folder.files import write_json
 from . import paired, results
 from .figures import curves, intervals, png
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..runs.files import read_json
+from ..run_folder.files import read_json
 from .model import ENCODINGS
 from .run import RunConfig
 from .train import CHECKPOINT, RUN

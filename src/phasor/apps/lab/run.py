@@ -3,9 +3,9 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ...checks import number, whole
-from ..runs.files import shown
-from ..runs.limits import at_most
+from ...support.checks import number, whole
+from ..run_folder.files import shown
+from ..run_folder.limits import at_most
 from .data import Text
 from .model import ModelConfig
 from .tasks import SHORTEST, TASKS, copy_symbols

@@ -11,14 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...checks import whole
-from ...lock import alone
-from ...processes import Group, process_group
-from ...whole_files import remove_partial
-from ..runs import checkpoint
-from ..runs.files import read_json, write_json
-from ..runs.progress import Progress
-from ..runs.tensors import filled
+from ...support.checks import whole
+from ...support.lock import alone
+from ...support.processes import Group, process_group
+from ...support.whole_files import remove_partial
+from ..run_folder import checkpoint
+from ..run_folder.files import read_json, write_json
+from ..run_folder.progress import Progress
+from ..run_folder.tensors import filled
 from .data import Text
 from .log import Log
 from .model import Decoder

@@ -3,10 +3,10 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from ...checks import flag, number, whole
-from ...heads import EfficientGlobalPointer, GlobalPointer
-from ..runs.files import shown
-from ..runs.limits import MOST_WEIGHTS, at_most
+from ...encodings.heads import EfficientGlobalPointer, GlobalPointer
+from ...support.checks import flag, number, whole
+from ..run_folder.files import shown
+from ..run_folder.limits import MOST_WEIGHTS, at_most
 from .data.merge import Mode
 
 HEADS = {"efficient": EfficientGlobalPointer, "global-pointer": GlobalPointer}

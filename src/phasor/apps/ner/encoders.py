@@ -4,10 +4,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...apply import apply_rotary_qk
-from ...attention import attention
-from ...rotation import Rotation
-from ...spec import RotarySpec
+from ...encodings.attention import attention
+from ...rotary.apply import apply_rotary_qk
+from ...rotary.rotation import Rotation
+from ...rotary.spec import RotarySpec
 from .config import ModelConfig
 
 

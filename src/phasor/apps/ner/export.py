@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...onnx import export as write
+from ...tools.onnx import export as write
 from .model import SpanModel
 
 INPUTS = {

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...whole_files import write_whole
-from ..runs.files import conform, read_json
-from ..runs.tensors import filled, read_tensors, tensors_of, write_tensors
+from ...support.whole_files import write_whole
+from ..run_folder.files import conform, read_json
+from ..run_folder.tensors import filled, read_tensors, tensors_of, write_tensors
 from .batches import Batch
 from .config import HEADS, ModelConfig, TrainConfig
 from .encoders import make_encoder

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...heads import Span, decode
+from ...encodings.heads import Span, decode
 from .batches import by_length, collate
 from .data import Example
 from .data.align import Encoded, align

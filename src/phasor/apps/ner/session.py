@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..runs import checkpoint
+from ..run_folder import checkpoint
 from .batches import collate
 from .config import TrainConfig
 from .data.align import Encoded

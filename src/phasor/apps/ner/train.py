@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from ...checks import whole
-from ...lock import alone
-from ...whole_files import remove_partial, write_whole
-from ..runs import checkpoint
-from ..runs.progress import Progress
+from ...support.checks import whole
+from ...support.lock import alone
+from ...support.whole_files import remove_partial, write_whole
+from ..run_folder import checkpoint
+from ..run_folder.progress import Progress
 from .batches import shuffled
 from .config import TrainConfig
 from .data import Example

@@ -21,7 +21,7 @@ def evaluate(
     from ...apps.lab import evaluate as evaluate_one
     from ...apps.lab import load_model
     from ...apps.lab.results import EVALUATION, by_length, find_runs, gather
-    from ...apps.runs.files import write_json
+    from ...apps.run_folder.files import write_json
 
     prepare(threads)
     chosen = numbers("times", times)

@@ -19,7 +19,7 @@ def extend(
     from ...apps.lab import SCHEMES, load_model
     from ...apps.lab import extend as extend_one
     from ...apps.lab.results import EXTENSION, extensions, find_runs, gather
-    from ...apps.runs.files import write_json
+    from ...apps.run_folder.files import write_json
 
     prepare(threads)
     names = [name.strip() for name in schemes.split(",")] if schemes else list(SCHEMES)

@@ -23,7 +23,7 @@ def predict_texts(
     from ...apps.ner import load, predict
     from ...apps.ner.data.lines import split_lines
     from ...apps.ner.view import page, terminal
-    from ...whole_files import write_whole
+    from ...support.whole_files import write_whole
 
     if html is not None and html.is_dir():
         raise ValueError(f"--html must be a file, got the folder {str(html)!r}; name a file in it")

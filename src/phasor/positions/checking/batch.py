@@ -7,8 +7,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from ...checks import whole
-from ..given import integers
+from ...support.checks import whole
+from ..tensor_checks import integers
 from .findings import Finding
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...checks import flag, whole
-from ..given import described, integers
+from ...support.checks import flag, whole
 from ..rules import Rule
+from ..tensor_checks import described, integers
 from .batch import Batch, batch_of
 from .causes import mistakes
 from .expected import seen, shifted_to_start, vision, with_documents

@@ -5,9 +5,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..given import integers
 from ..kinds import from_kinds
 from ..rules import Rule
+from ..tensor_checks import integers
 from .batch import Batch
 
 

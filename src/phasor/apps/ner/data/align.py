@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 from unicodedata import category
 
-from ....checks import whole
+from ....support.checks import whole
 from .encoded import Encoded, Report
 from .example import Entity, Example
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from ....checks import keys_once
+from ....support.checks import keys_once
 from .place import Place, shown
 
 

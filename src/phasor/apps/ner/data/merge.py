@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ....heads.decode import Mode, Span, select
+from ....encodings.heads.decode import Mode, Span, select
 from .encoded import Encoded
 
 

@@ -1,0 +1,60 @@
+"""Where a run takes place: the processor, the C library's memory, the versions."""
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...rotary.kernels import available
+
+# By glibc's allocator: blocks over the first threshold are mapped anew each time, and the kernel of the system clears
+# their pages; blocks under it are taken from what was freed before.
+GLIBC = {
+    "fresh": {"MALLOC_MMAP_THRESHOLD_": "1000000"},
+    "reused": {"MALLOC_MMAP_THRESHOLD_": "8000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"},
+}
+AS_FOUND = "as found"  # whatever the allocator does by itself
+
+
+def memories(large: bool, quick: bool) -> tuple[str, ...]:
+    """In which memory a case is measured: where sizes are large, fresh and reused pages are two different things."""
+    return tuple(GLIBC) if large and not quick and platform.libc_ver()[0] == "glibc" else (AS_FOUND,)
+
+
+def environment(memory: str) -> dict[str, str]:
+    """The variables of a process whose memory is of that kind, and in which this phasor is found first."""
+    ours = str(Path(__file__).resolve().parents[3])
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    path = os.pathsep.join(filter(None, [ours, kept.get("PYTHONPATH")]))
+    return kept | {"PYTHONPATH": path} | GLIBC.get(memory, {})
+
+
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def about() -> dict[str, Any]:
+    """The fields of a `Record` that no option decides."""
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "cpu": processor(),
+        "cores": cores(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "phasor": version("phasor"),
+        "kernels": available(),
+    }

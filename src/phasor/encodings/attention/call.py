@@ -1,0 +1,86 @@
+"""The one function that attends."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from .. import Encoding, NoPE
+from .cache import KVCache
+from .checks import check_inputs, check_padding, check_tokens
+from .kernels import KERNELS
+from .mask import Mask
+
+Kernel = Literal["auto", "sdpa", "reference", "flex"]
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: Encoding | None = None,
+    *,
+    q_positions: Tensor,
+    k_positions: Tensor | None = None,
+    causal: bool = True,
+    key_padding_mask: Tensor | None = None,
+    document_ids: Tensor | tuple[Tensor, Tensor] | None = None,
+    scale: float | None = None,
+    kernel: Kernel = "auto",
+    cache: KVCache | None = None,
+) -> Tensor:
+    """``softmax(scale q k^T + bias) v``, with q, k, bias and values as the encoding has them.
+
+    q is ``[B, H, Q, head_dim]``, k and v ``[B, H_kv, K, head_dim]`` with H a multiple of H_kv: query heads
+    ``g H / H_kv ... (g + 1) H / H_kv`` share key head g. Returns a new ``[B, H, Q, head_dim]`` tensor in q's dtype.
+    A query that may see no key gets zeros.
+
+    - ``q_positions``, ``k_positions``: int64 ``[S]`` or ``[B, S]``; the keys' default to the queries'.
+    - ``causal``: a query at m sees keys at ``n <= m``, whatever their order in memory.
+    - ``key_padding_mask``: bool ``[B, K]``, True where a key is padding (as in `torch.nn.MultiheadAttention`, the
+      opposite of a tokenizer's ``attention_mask``).
+    - ``document_ids``: integers ``[S]`` or ``[B, S]``; tokens see their own document only. A pair if q and k differ.
+    - ``scale``: ``1 / sqrt(head_dim)`` if None, where the encoding leaves no doubt about it (see `T5Bias`).
+    - ``cache``: k and v are the new tokens'; they are appended (rotated), and q sees all that the cache holds.
+    - ``kernel``: ``"sdpa"`` is `torch.nn.functional.scaled_dot_product_attention`; ``"flex"`` is FlexAttention,
+      compiled on a GPU and forward only on a CPU; ``"reference"`` is the plain formula in float32 or float64, the
+      meaning of the others. A kernel that cannot compute what is asked raises. ``"auto"`` is sdpa, or reference if
+      the encoding needs the softmax weights.
+
+    Example: two equal logits, so each of the visible values has half of the weight.
+
+    >>> import torch
+    >>> q, t = torch.zeros(1, 1, 2, 1), torch.arange(2)
+    >>> v = torch.tensor([2.0, 4.0]).view(1, 1, 2, 1)
+    >>> attention(q, q, v, q_positions=t).flatten().tolist()
+    [2.0, 3.0]
+    """
+    encoding = NoPE() if encoding is None else encoding
+    k_positions = q_positions if k_positions is None else k_positions
+    q_documents, k_documents = document_ids if isinstance(document_ids, tuple) else (document_ids, document_ids)
+    check_inputs(q, k, v)
+    check_tokens("q_positions", q_positions, q)
+    check_tokens("k_positions", k_positions, k)
+    check_tokens("document_ids of q", q_documents, q)
+    check_tokens("document_ids of k", k_documents, k)
+    check_padding(key_padding_mask, k)
+
+    q, k = encoding.rotate(q, k, q_positions, k_positions)
+    documents = [None if ids is None else _rows(ids) for ids in (q_documents, k_documents)]
+    mask = Mask(causal, _rows(q_positions), _rows(k_positions), key_padding_mask, *documents)
+    if cache is not None:
+        k, v, mask = cache.append(k, v, mask)
+    scale = encoding.default_scale(q.shape[-1]) if scale is None else scale
+    if kernel == "auto":
+        kernel = "reference" if encoding.needs_weights else "sdpa"
+    if kernel not in KERNELS:
+        raise ValueError(f"kernel must be 'auto', 'sdpa', 'flex' or 'reference', got {kernel!r}")
+    if encoding.needs_weights and kernel != "reference":
+        raise ValueError(
+            f"kernel={kernel!r} never forms the softmax weights that {type(encoding).__name__} needs for its values; "
+            "use kernel='reference'"
+        )
+    return KERNELS[kernel](q, k, v, encoding, mask, scale)
+
+
+def _rows(tokens: Tensor) -> Tensor:
+    return tokens.unsqueeze(0) if tokens.ndim == 1 else tokens

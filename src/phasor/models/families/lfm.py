@@ -1,0 +1,89 @@
+"""LFM, MiMo and Step: convolutions, windows, and bases layer by layer."""
+
+from dataclasses import replace
+
+from ..reading.keys import Keys, agreed
+from ..reading.layers import BY_NAME, Layers, alike, listed_as, must_say
+from ..reading.model_row import PartOf, Row
+from ..reading.non_rotary import Frame
+from ..reading.rope import refuse_gaps
+from ..reading.text import Text
+from ..reading.text_row import Facts, Names, Rope
+from ..weights import Weights
+from .weight_names import LAYERNORM
+
+LFM3 = {
+    "sliding_attention": Rope(10_000.0, top=(), bare=1_000_000.0),
+    "full_attention": Rope(1_000_000.0, {"rope_type": "proportional", "partial_rotary_factor": 0.5}, top=()),
+}
+MIMO_V2_FLASH = {
+    "full_attention": Rope(5_000_000.0, {"partial_rotary_factor": 0.334}, top=()),
+    "sliding_attention": Rope(10_000.0, {"partial_rotary_factor": 0.334}, top=()),
+}
+MIMO_SAYS = {"rope_theta": 5_000_000, "swa_rope_theta": 10_000, "partial_rotary_factor": 0.334}
+STEP3P5 = {
+    "full_attention": Rope(None, flat=("rope_scaling",)),
+    "sliding_attention": Rope(None),
+}
+
+
+def by_fours(keys: Keys, count: int) -> list[str]:
+    """LFM3: full attention in layers 2, 6, 10, …, windows in 4, 8, 12, …, convolutions between."""
+    words = {2: "full_attention", 0: "sliding_attention"}
+    return [words.get(i % 4, "conv") if i else "conv" for i in range(count)]
+
+
+def first_and_every_sixth(keys: Keys, count: int) -> list[str]:
+    """MiMo-V2-Flash: full attention in layers 0, 5, 11, …"""
+    return ["sliding_attention" if i and (i + 1) % 6 else "full_attention" for i in range(count)]
+
+
+def full_only(facts: Facts, keys: Keys) -> Facts:
+    """Step 3.7 scales its layers with full attention only, and says so."""
+    agreed([("the code of this family", ["full_attention"]), *keys.found("yarn_only_types")])
+    for path, data in keys.found("rope_scaling"):
+        if isinstance(data, dict) and data.keys() & facts.kinds.keys():
+            raise ValueError(
+                f"{path} must not name types of layers: the code of {facts.config} puts its keys into the parameters "
+                "of full_attention; move the types to rope_parameters"
+            )
+    return facts
+
+
+def mimo(facts: Facts, keys: Keys) -> Facts:
+    """MiMo's checkpoints state bases, share and width at the top, where its class reads none of them."""
+    widths = [keys.found(name) or [(f"{name} (by default)", 192)] for name in ("head_dim", "swa_head_dim")]
+    agreed([pair for pairs in widths for pair in pairs])
+    for name, value in MIMO_SAYS.items():
+        agreed([(f"the default of {facts.config}", value), *keys.found(name)])
+        keys.explain("no effect: its class does not read it, and has the same by default", name)
+    keys.explain("the width of all heads", "swa_head_dim")
+    refuse_gaps(facts, keys, "rope_theta", "partial_rotary_factor")
+    return facts
+
+
+STEP_PARTS = {"vision_config": PartOf("step3p5_vision"), "text_config": PartOf("step3p5")}
+
+# fmt: off
+ROWS: dict[str, Row] = {
+    "lfm2": Text("Lfm2Config", 1_000_000.0, (2560, 32, 8, 32, None, 128_000),
+        reads={"full_attn_idxs": "the layers with attention"},
+        layers=Layers(listed_as("full_attn_idxs", "conv"), BY_NAME, kinds=("conv",)), weights=LAYERNORM),
+    "lfm2_moe": Text("Lfm2MoeConfig", 1_000_000.0, (2048, 32, 8, 32, None, 128_000),
+        layers=Layers(must_say, BY_NAME, kinds=("conv",)), weights=LAYERNORM),
+    "lfm2_vl": Frame(parts={"text_config": PartOf("lfm2")}),
+    "lfm3": Text("Lfm3Config", LFM3, (2048, 16, 4, 24, 128, 128_000),
+        layers=Layers(by_fours, BY_NAME, kinds=("conv",)), tables="float32"),
+    "lfm3_vl": Frame(parts={"text_config": PartOf("lfm3")}),
+    "mimo_v2_flash": Text("MiMoV2FlashConfig", MIMO_V2_FLASH, (4096, 64, 4, 48, 192, 131_072),
+        layers=Layers(first_and_every_sixth, {**BY_NAME, "hybrid_layer_pattern": {0: "full_attention",
+            1: "sliding_attention"}}),
+        partial=1.0, shares=(), before=mimo, weights=Weights(uneven=True)),
+    "step3p5": Text("Step3p7TextConfig", STEP3P5, (4096, 64, 8, 45, 128, 128_000),
+        names=Names(kv_heads=("num_key_value_heads", "num_attention_groups")), bases="rope_theta",
+        reads={"yarn_only_types": "rope_scaling holds for full attention only"},
+        layers=Layers(alike("full_attention"), BY_NAME), partial=1.0, before=full_only),
+}
+# fmt: on
+# flat configs, whose text keys stand at the top beside their parts
+ROWS |= {"step3p7": replace(ROWS["step3p5"], frame=True, parts=STEP_PARTS)}

@@ -1,0 +1,84 @@
+"""Indexers of sparse attention: small attentions beside the main one that choose its keys, with rotations of their own.
+
+They use the main attention's frequencies on heads of another width, and often in another layout.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ...rotary.spec import RotarySpec
+from .heads import LARGEST
+from .keys import Keys, agreed, is_dict, is_size
+from .model import ModelRotary
+from .model_row import Inner
+from .non_rotary import no_rotary
+
+
+@dataclass(frozen=True)
+class Indexer(Inner):
+    """The indexer of one family: default width and number of heads, layout, and the kind of layers that have one.
+
+    ``names``: the keys of its width and heads; ``nested``: an object that may hold them, under the names ``inside``.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ("indexer_rope_interleave",)
+
+    head_dim: int | None
+    heads: int | None
+    interleaved: bool = False
+    permuted: bool = False
+    trailing: bool = False
+    word: str = "indexed_attention"
+    names: tuple[str, str] = ("index_head_dim", "index_n_heads")
+    nested: str = ""
+    inside: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def stands_in(self, data: dict[str, Any]) -> bool:
+        return self.head_dim is not None or data.get(self.names[0]) is not None
+
+    def read_inside(self, name: str, data: dict[str, Any], path: str, outer: ModelRotary) -> tuple[ModelRotary, Keys]:
+        """The indexer beside the attention ``outer``, which was read from the same config."""
+        keys = Keys([(path, data)], {})
+        head_dim, heads = self._sizes(name, keys, path)
+        said = keys.flag("indexer_rope_interleave")
+        agreed([(f"the code of {name}", self.interleaved), *keys.found("indexer_rope_interleave")])
+        keys.explain("interleaved pairs" if said else "halves", "indexer_rope_interleave")
+        kinds = keys.get("indexer_types") or ["full"] * len(outer.layers)
+        if not isinstance(kinds, list | tuple) or len(kinds) < len(outer.layers):
+            raise ValueError(
+                f"{path}indexer_types must have one word per layer, {len(outer.layers)} here, got {kinds!r:.80}"
+            )
+        keys.explain("which layers have an indexer of their own", "indexer_types")
+        layers = tuple(
+            None if spec is None or word != self.word or kind == "shared" else self._spec(spec, head_dim)
+            for spec, word, kind in zip(outer.layers, outer.layer_types, kinds, strict=False)
+        )
+        if not any(layers):
+            raise no_rotary(name, f"has an indexer in none of its {len(layers)} layers")
+        model = replace(
+            outer, layers=layers, num_heads=heads, num_kv_heads=1, targets=("q", "k"), softmax_factor=1.0,
+            sources={**outer.sources, **keys.sources}, notes=self.notes,
+        )  # fmt: skip
+        return model, keys
+
+    def _sizes(self, name: str, keys: Keys, path: str) -> tuple[int, int]:
+        """Width and number of heads, under their names or in the object that may hold them."""
+        inner = keys.get(self.nested, check=is_dict) or {} if self.nested else {}
+        nested = Keys([(f"{path}{self.nested}.", inner)], keys.sources)
+        sizes: list[int] = []
+        for i, default in enumerate((self.head_dim, self.heads)):
+            key = self.names[i]
+            stated = [*keys.found(key), *(nested.found(self.inside[i]) if self.nested else [])]
+            size: int | None = agreed(stated, lambda p, v: is_size(p, v, LARGEST))
+            if size is None and default is None:
+                raise ValueError(f"{path}{key} is missing: the indexer of {name} needs it; add it")
+            keys.sources[path + key] = f"{key} {size}" if size else f"not in config: its class's default, {default}"
+            sizes.append(size or default or 0)
+        return sizes[0], sizes[1]
+
+    def _spec(self, spec: RotarySpec, head_dim: int) -> RotarySpec:
+        return spec.replace(
+            head_dim=head_dim, rotary_dim=spec.rotary_dim, interleaved=self.interleaved, permuted=self.permuted,
+            trailing=self.trailing,
+        )  # fmt: skip

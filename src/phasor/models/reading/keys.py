@@ -1,0 +1,206 @@
+"""Strict reading of JSON keys: every key is taken once, may stand in several places, and is accounted for."""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from ...support.checks import number, whole
+
+ROPE_WORDS = re.compile(
+    r"(?<!p)rope|rotary|rotate|theta|yarn|(^|_)ntk|alibi|nope|mscale|logn|base_freq|freq_base|llama_4_scaling"
+    r"|pos(ition)?(al)?_?(emb|enc|bias)|long_factor|short_factor|interpolation_factor",
+    re.IGNORECASE,
+)
+ROPE_NAMES = (
+    "rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor", "rotary_dim", "rotary_pct",
+    "rotary_emb_base", "original_max_position_embeddings", "rope_local_base_freq", "global_rope_theta",
+    "local_rope_theta", "no_rope_layers", "no_rope_layer_interval", "rope_interleave", "qk_rope_head_dim",
+    "position_embedding_type", "rope_ratio", "use_dynamic_ntk", "mrope_section", "layer_types", "kv_channels",
+)  # fmt: skip
+LAYER_NAMES = {  # keys without such a word that say which layers or channels turn
+    "attention_head_dim", "attn_layer_indices", "attn_type_list", "compress_ratios", "full_attn_idxs",
+    "global_head_dim", "head_dim", "hybrid_layer_pattern", "kv_channels", "layer_types", "layers_block_type",
+    "is_neox_style", "qk_head_dim", "swa_head_dim",
+}  # fmt: skip
+OTHER_POSITIONS = {"max_position_embeddings", "num_position_embeddings", "position_embedding_size"}
+MOST_KEYS = 2000
+LARGEST_SIZE = 2**16  # of heads, layers or channels of a head: far beyond any model, and still quick to build
+
+
+class Keys:
+    """One level of a config, which may stand in several places (``rope_scaling`` and ``rope_parameters``).
+
+    ``places`` are ``(path, dictionary)``; ``sources`` collects what each key became; a key counts as used once read.
+    Raises ``ValueError`` for a key that is no word, which JSON cannot hold but a dictionary can.
+    """
+
+    def __init__(self, places: Iterable[tuple[str, dict[str, Any]]], sources: dict[str, str]) -> None:
+        self.places = list(places)
+        for path, data in self.places:
+            if len(data) > MOST_KEYS:
+                where = path.rstrip(".") or "config"
+                raise ValueError(f"{where} has {len(data)} keys; a config has at most {MOST_KEYS}")
+            for name in data:
+                if not isinstance(name, str) or not name.isprintable():
+                    raise ValueError(f"{path.rstrip('.') or 'config'} has the key {name!r}; keys must be plain words")
+        self.sources = sources
+        self.used: set[str] = set()
+
+    def found(self, *names: str) -> list[tuple[str, Any]]:
+        """All places where one of the names has a value other than null, as ``(path, value)``; marks them as used."""
+        self.used.update(names)
+        return [(p + n, d[n]) for n in names for p, d in self.places if d.get(n) is not None]
+
+    def get(self, *names: str, check: Callable[[str, Any], None] | None = None) -> Any:
+        """The value under these names (synonyms), or None; all that are present must agree."""
+        return agreed(self.found(*names), check)
+
+    def number(self, *names: str, above: float | None = None, at_least: float | None = None) -> float | None:
+        value: float | None = self.get(*names, check=lambda p, v: number(p, v, above=above, at_least=at_least))
+        return value
+
+    def whole(self, *names: str, at_least: int = 1) -> int | None:
+        value: int | None = self.get(*names, check=lambda p, v: whole(p, v, at_least=at_least))
+        return value
+
+    def size(self, *names: str, most: int = LARGEST_SIZE) -> int | None:
+        """A number of heads, layers or channels, at most ``most``."""
+        value: int | None = self.get(*names, check=lambda p, v: is_size(p, v, most))
+        return value
+
+    def length(self, *names: str) -> int | None:
+        """A number of positions, which some configs write as a float."""
+        value = self.get(*names, check=_is_length)
+        return None if value is None else int(value)
+
+    def flag(self, *names: str) -> bool | None:
+        value: bool | None = self.get(*names, check=_bool)
+        return value
+
+    def word(self, *names: str) -> str | None:
+        value: str | None = self.get(*names, check=_str)
+        return value
+
+    def wholes(self, name: str, at_least: int = 0) -> list[int] | None:
+        """A list of integers, or None."""
+
+        def check(path: str, values: Any) -> None:
+            is_list(path, values)
+            for i, value in enumerate(values):
+                whole(f"{path}[{i}]", value, at_least=at_least)
+
+        value: list[int] | None = self.get(name, check=check)
+        return value
+
+    def explain(self, text: str, *names: str) -> None:
+        """Record what these keys mean for the encoding, wherever they stand."""
+        for path, _ in self.found(*names):
+            self.sources[path] = text
+
+    def unused(self) -> Iterator[tuple[str, str]]:
+        """``(path, name)`` of the keys that nobody asked for, nulls left out."""
+        for path, data in self.places:
+            yield from ((path, n) for n, v in data.items() if n not in self.used and v is not None)
+
+    def refuse_unused(self, owner: str) -> None:
+        """Raise ``ValueError`` for the first key that nobody asked for."""
+        for path, name in self.unused():
+            known = sorted(self.used)
+            value = next(data[name] for where, data in self.places if where == path and name in data)
+            if is_neutral(value) and not (value and near(name, known)):
+                self.sources[path + name] = f"no effect: {owner} does not use it"
+                continue
+            raise ValueError(
+                f"{path}{name} is not understood: {owner} uses {', '.join(known)} here{near(name, known)}. "
+                "Remove the key if it has no effect, or describe the encoding with RotarySpec yourself"
+            )
+
+
+def agreed(found: list[tuple[str, Any]], check: Callable[[str, Any], None] | None = None) -> Any:
+    """The one value that all places hold, or None for no place; raises if two places disagree."""
+    for path, value in found:
+        if check is not None:
+            check(path, value)
+    for path, value in found[1:]:
+        if value != found[0][1]:
+            raise ValueError(
+                f"{found[0][0]} and {path} contradict each other: {found[0][1]!r} and {value!r}; keep the one that "
+                "the checkpoint was trained with"
+            )
+    return found[0][1] if found else None
+
+
+def is_size(path: str, value: Any, most: int = LARGEST_SIZE) -> None:
+    """Raise ``ValueError`` unless ``value`` is a number of heads, layers or channels that some model may have.
+
+    >>> is_size("head_dim", 2**21)
+    Traceback (most recent call last):
+    ValueError: head_dim must be at most 65536, got 2097152
+    """
+    whole(path, value)
+    if value > most:
+        raise ValueError(f"{path} must be at most {most}, got {value!r}")
+
+
+def _is_length(path: str, value: Any) -> None:
+    whole(path, int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """``"; did you mean …?"`` if some known name looks alike, else nothing.
+
+    >>> near("rope_thata", ["rope_theta", "head_dim"])
+    '; did you mean rope_theta?'
+    """
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
+    return f"; did you mean {close[0]}?" if close and close[0] != name else ""
+
+
+def about_positions(name: str) -> bool:
+    """Whether a key speaks of the rotation, by its words or because it is a slip of a known name.
+
+    >>> [about_positions(n) for n in ("rope_theta", "roep_scaling", "property", "hidden_size", "mlp_layer_types")]
+    [True, True, False, False, False]
+    """
+    if name in OTHER_POSITIONS:
+        return False
+    return bool(ROPE_WORDS.search(name)) or name in LAYER_NAMES or is_slip(name)
+
+
+@lru_cache(maxsize=4096)  # most configs have the same keys
+def is_slip(name: str) -> bool:
+    """Whether a key is nearly, but not quite, one of the common names."""
+    return bool(difflib.get_close_matches(name.lower(), ROPE_NAMES, n=1, cutoff=0.87)) and name not in ROPE_NAMES
+
+
+def is_neutral(value: Any) -> bool:
+    """Whether a value asks for nothing.
+
+    >>> [is_neutral(v) for v in (None, False, 1.0, "default", [], True, 0.5)]
+    [True, True, True, True, True, False, False]
+    """
+    if isinstance(value, bool) or value is None:
+        return not value
+    return value in ("", "default", [], {}, ()) or (isinstance(value, int | float) and value == 1)
+
+
+def is_dict(path: str, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} must be an object of keys, got {value!r}")
+
+
+def is_list(path: str, value: Any) -> None:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{path} must be a list, got {value!r}")
+
+
+def _bool(path: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"{path} must be true or false, got {value!r}")
+
+
+def _str(path: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise ValueError(f"{path} must be a word, got {value!r}")

@@ -1,0 +1,81 @@
+"""A config as a dictionary, from a file, a folder, a dictionary or a transformers config."""
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from ...support.checks import keys_once
+from .keys import ROPE_WORDS
+
+MAX_BYTES = 64 * 2**20
+MAX_DEPTH = 100
+
+
+def load(source: Any) -> dict[str, Any]:
+    """The config as a dictionary whose numbers and nesting are sane; the source itself is not changed."""
+    if isinstance(source, dict):
+        data: Any = source
+    elif isinstance(source, str | os.PathLike):
+        data = _load_file(Path(source))
+    elif callable(getattr(source, "to_dict", None)) and not isinstance(source, type):
+        data = source.to_dict()
+    else:
+        data = None
+    if not isinstance(data, dict):
+        raise ValueError(
+            "source must be the path of a config.json, a folder that holds one, a dictionary, or a transformers config "
+            f"with to_dict(), got {type(source).__name__}"
+        )
+    _check(data)
+    return data
+
+
+def _load_file(path: Path) -> dict[str, Any]:
+    try:
+        file = path / "config.json" if path.is_dir() else path
+        if not file.is_file():
+            why = "the folder has no config.json" if path.is_dir() else "there is no such file"
+            raise ValueError(f"source must be a config.json or a folder that holds one, got {str(path)!r}: {why}")
+        if (size := file.stat().st_size) > MAX_BYTES:
+            raise ValueError(f"source {str(file)!r} has {size} bytes; a config has at most {MAX_BYTES}")
+        data = _parse(file)
+    except RecursionError:
+        raise ValueError(f"source {str(path)!r} is nested too deeply to be a config") from None
+    except OSError as error:
+        raise ValueError(f"source {str(path)!r} cannot be read: {error}") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"source {str(path)!r} must hold a JSON object, got {type(data).__name__}")
+    return data
+
+
+def _parse(file: Path) -> Any:
+    try:
+        text = file.read_text(encoding="utf-8-sig")  # some editors put a byte order mark first
+        return json.loads(text, object_pairs_hook=keys_once)
+    except ValueError as error:  # not UTF-8, not JSON, or an integer of thousands of digits
+        raise ValueError(f"source {str(file)!r} is not JSON in UTF-8: {error}") from None
+
+
+def _check(config: dict[str, Any]) -> None:
+    """Raise ``ValueError`` for NaN and Infinity, numbers beyond float64, endless nesting, keys that are no words."""
+    todo: list[tuple[str, Any, int]] = [("", config, 0)]
+    while todo:
+        path, value, depth = todo.pop()
+        if depth > MAX_DEPTH:
+            raise ValueError(f"{path[:60]}… is nested more than {MAX_DEPTH} deep; a config is not")
+        if isinstance(value, float) and not math.isfinite(value) and ROPE_WORDS.search(path):
+            raise ValueError(f"{path} must be a finite number, got {value!r}")
+        if isinstance(value, int) and abs(value) > 10**300:
+            raise ValueError(f"{path} must be a number of ordinary size, got one of {value.bit_length()} bits")
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                if isinstance(key, str) and not key.isprintable():
+                    key = repr(key)  # an error may say it
+                if isinstance(key, str):  # `Keys` refuses others where they are read; id2label is not
+                    todo.append((f"{path}.{key}" if path else key, inner, depth + 1))
+                elif not path:
+                    raise ValueError(f"config keys must be words, got {key!r}")
+        elif isinstance(value, list | tuple):
+            todo += [(f"{path}[{i}]", inner, depth + 1) for i, inner in enumerate(value)]

@@ -1,0 +1,111 @@
+"""A model's rotation in the spelling of a config: what differs is written where that config says it."""
+
+import copy
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from ...rotary.spec import RotarySpec
+from .custom_parser import Odd
+from .grid import Grid
+from .keys import ROPE_WORDS
+from .model import ModelRotary
+from .model_row import Row
+from .spec_fields import EXCHANGED
+from .text import Text
+from .write_places import alike
+from .write_rope import share_of
+from .write_scaling import FRACTION
+from .write_text import write_text
+
+ASIDE = ("sources", "part", "parts", "notes")  # of the reading, not of the rotation
+STATED = ("base", "scaling", "rotary_dim", "exponent_dim", "axes", "second")  # the others are the code's own
+FOLLOW = ("softmax_factor", "temperatures", "max_position")
+
+
+def write_part(row: Row, data: dict[str, Any], defaults: dict[str, Any], old: ModelRotary, new: ModelRotary) -> None:
+    """Change ``data``, from which ``old`` was read, so that it says ``new``, as far as the row knows how.
+
+    ``defaults``: what a composite config sets where ``data`` says nothing.
+    """
+    if isinstance(row, Text):
+        write_text(row, data, defaults, old, new)
+    elif isinstance(row, Grid | Odd):
+        _write_tower(data, old, new)
+
+
+def _write_tower(data: dict[str, Any], old: ModelRotary, new: ModelRotary) -> None:
+    """The base of a tower, in its rope parameters or under a key of its own, and its share of channels if stated."""
+    (before, *_), (after, *_) = old.distinct, new.distinct
+    if any(spec.scaling is not None for spec in new.distinct):
+        raise ValueError(f"the code of {old.model_type} has no scaling")
+    ropes = [rope for name in ("rope_parameters", "rope_scaling") if isinstance(rope := data.get(name), dict) and rope]
+    if before.base != after.base:
+        stated = [
+            (level, key)
+            for level in (data, *ropes)
+            for key, value in level.items()
+            if ROPE_WORDS.search(key) and isinstance(value, int | float) and value == before.base
+        ]
+        if not stated and not ropes:
+            data["rope_parameters"] = {"rope_type": "default", EXCHANGED: after.base}
+        for level, key in stated or [(rope, EXCHANGED) for rope in ropes]:
+            level[key] = alike(level.get(key), after.base)
+    if before.rotary_dim != after.rotary_dim:
+        shares = [level for level in (data, *ropes) if level.get(FRACTION) is not None]
+        if not shares:
+            raise ValueError(f"the code of {old.model_type} has no key for it")
+        for level in shares:
+            level[FRACTION] = share_of(after.exponent_dim or after.rotary_dim, after.head_dim)
+
+
+def repeat_above(levels: list[dict[str, Any]], before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Copies of changed keys in the configs around a part are changed alike; a null is no copy."""
+    for level in levels:
+        for key, value in before.items():
+            if after[key] != value and value is not None and level.get(key) == value:
+                level[key] = copy.deepcopy(after[key])
+
+
+class Difference(NamedTuple):
+    """In which a reading differs from what was wanted, in words, and the way out."""
+
+    what: str
+    out: str
+
+
+def first_difference(found: ModelRotary, wanted: ModelRotary) -> Difference | None:
+    """The first thing in which a reading differs from what was wanted; None where nothing does."""
+    differs = {key: pair for key, pair in found.diff(wanted).items() if key not in ASIDE}
+    if not differs:
+        return None
+    key, (can, want) = next(iter(differs.items()))
+    if not isinstance(key, int):
+        out = "change it in the model, too (dataclasses.replace), if it follows from what you changed"
+        return Difference(
+            f"{key} of the model is {want!r:.80}, but what {found.model_type} makes of it is {can!r:.80}",
+            out if key in FOLLOW else "take a config of that model as like",
+        )
+    if can is None or want is None:
+        turns = "does not rotate" if want is None else "rotates"
+        return Difference(
+            f"layer {key} of the model {turns}, which this config of {found.model_type} does not say",
+            "take one that does as like",
+        )
+    return _of_layer(key, can, want, found, wanted)
+
+
+def _of_layer(layer: int, can: RotarySpec, want: RotarySpec, found: ModelRotary, wanted: ModelRotary) -> Difference:
+    name, (mine, theirs) = next(iter(can.diff(want).items()))
+    of, code = f"layer {layer} of the model has", f"the code of {found.model_type}"
+    out = "take a config that can say it as like, or keep the spec as data (RotarySpec.to_dict)"
+    if name not in STATED:
+        return Difference(f"{of} {name} {theirs!r:.80}, but {code} has {mine!r:.80} in any config", out)
+    pairs = enumerate(zip(found.layers, wanted.layers, strict=True))
+    others = [i for i, (a, b) in pairs if a and b and getattr(a, name) == mine and getattr(b, name) != theirs]
+    shared = f", in one place for layers {others[0]} and {layer}" if others else ""
+    if name == "scaling" and type(mine) is type(theirs):
+        field = next(f.name for f in fields(theirs) if getattr(mine, f.name) != getattr(theirs, f.name))
+        name, mine, theirs = f"scaling.{field}", getattr(mine, field), getattr(theirs, field)
+    return Difference(
+        f"{of} {name} {theirs!r:.80}, but {code} reads {mine!r:.80} in the spelling of this config{shared}", out
+    )

@@ -1,0 +1,145 @@
+"""apply_rotary_to_cache: queries rotated, keys rotated into a KV cache, and values beside them, in one call."""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ...support.checks import one_of
+from ...support.tracing import readable
+from ..kernels import Cache, Order, choose
+from ..kernels.base import result_dtype
+from ..kernels.native import kernel as native
+from ..rotation import Rotation
+from .fit import check_angles, check_fits, check_pair, check_tensor
+from .formats import TensorFormat, order_of
+from .outputs import check_out, overlap, overlaps_itself
+
+KVLayout = Literal["NHD", "HND"]
+SHAPES = {"NHD": "[blocks, block_size, kv_heads, {}]", "HND": "[blocks, kv_heads, block_size, {}]"}
+
+
+def apply_rotary_to_cache(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    rotation: Rotation,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    *,
+    kv_layout: KVLayout = "NHD",
+    tensor_format: TensorFormat = "bhsd",
+    kernel: str = "auto",
+    out: Tensor | None = None,
+) -> Tensor:
+    """Rotate q and k; write k into its cache and v, as it is, into the other one. Returns the rotated q.
+
+    Caches are ``[blocks, block_size, kv_heads, head_dim]`` (``"NHD"``) or ``[blocks, kv_heads, block_size, head_dim]``
+    (``"HND"``), of the dtype of k and any strides: the pages of vLLM (`reshape_and_cache_flash`) and FlashInfer
+    (`append_paged_kv_cache`; of its one tensor, ``kv[:, 0]`` and ``kv[:, 1]``), or contiguous caches, which are one
+    block per sequence: ``[batch, max_len, kv_heads, head_dim]`` is ``"NHD"``, ``[batch, kv_heads, max_len, head_dim]``
+    is ``"HND"``.
+
+    ``slot_mapping`` has one integer per token, ``[batch, seq]`` or ``[tokens]`` (``"thd"``): ``block * block_size +
+    place in the block`` (`cache_slots`, `page_slots`). A token of slot -1 is written nowhere. v may have channels of
+    its own number. The rest as in `apply_rotary_qk`; there are no gradients.
+
+    Raises ``ValueError``, before anything is written, for slots outside the cache, for two tokens on one slot, for
+    caches of another dtype, device or shape, or that overlap themselves or anything else, where a gradient is needed,
+    and for all that `apply_rotary_qk` refuses. Values of slots are looked at on a CPU only.
+
+    >>> quarter = Rotation.from_tables(torch.zeros(1, 1), torch.ones(1, 1), form="half")
+    >>> x, k_cache, v_cache = torch.tensor([[[1.0, 0.0]]]), torch.zeros(1, 3, 1, 2), torch.zeros(1, 3, 1, 2)
+    >>> _ = apply_rotary_to_cache(x, x, x, quarter, k_cache, v_cache, torch.tensor([2]), tensor_format="thd")
+    >>> k_cache[0, :, 0].tolist(), v_cache[0, :, 0].tolist()
+    ([[0.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0]])
+    """
+    if kernel == "auto" and out is None:
+        done = native.turn_into_cache(q, k, v, rotation, k_cache, v_cache, slot_mapping, kv_layout, tensor_format)
+        if done is not None:
+            return done
+    check_angles("rotation", rotation)
+    one_of("kv_layout", kv_layout, ("NHD", "HND"))
+    order = order_of(tensor_format)
+    for name, x in (("q", q), ("k", k)):
+        check_fits(name, x, rotation, order, tensor_format)
+    check_pair(q, k)
+    _check_values(v, k)
+    _check_cache("k_cache", k_cache, k, result_dtype(k, rotation), kv_layout, order)
+    _check_cache("v_cache", v_cache, v, k.dtype, kv_layout, order)
+    if kv_layout == "HND":
+        k_cache, v_cache = k_cache.transpose(1, 2), v_cache.transpose(1, 2)
+    if k_cache.shape[:2] != v_cache.shape[:2]:
+        raise ValueError(
+            "k_cache and v_cache must have the same blocks and block_size, "
+            f"got {tuple(k_cache.shape[:2])} and {tuple(v_cache.shape[:2])}"
+        )
+    _check_slots(slot_mapping, k, k_cache, order, tensor_format)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, k_cache, v_cache)):
+        raise ValueError("q, k, v and caches must need no gradient, which a cache cannot keep; use torch.no_grad()")
+    pair = None if out is None else check_out(out, q, None, rotation, ("q", "k"))
+    _check_overlaps({"q": q, "k": k, "v": v, "out": out, "slot_mapping": slot_mapping}, k_cache, v_cache)
+    cache = Cache(k_cache, v_cache, slot_mapping)
+    return choose(kernel, q, k, rotation).turn_into_cache(q, k, v, rotation, order, cache, pair and pair[0])
+
+
+def _check_values(v: Any, k: Tensor) -> None:
+    check_tensor("v", v)
+    if v.shape[:-1] != k.shape[:-1] or (v.dtype, v.device) != (k.dtype, k.device):
+        raise ValueError(
+            f"v must be {k.dtype} {[*k.shape[:-1]]} and its channels, on {k.device}, as k is; "
+            f"got {v.dtype} {[*v.shape]} on {v.device}"
+        )
+
+
+def _check_cache(name: str, cache: Any, x: Tensor, dtype: torch.dtype, kv_layout: str, order: Order) -> None:
+    check_tensor(name, cache)
+    heads, width = x.shape[order.heads], x.shape[-1]
+    axis = 2 if kv_layout == "NHD" else 1
+    if cache.ndim != 4 or cache.shape[axis] != heads or cache.shape[-1] != width:
+        other = "HND" if kv_layout == "NHD" else "NHD"
+        hint = f"; did you mean kv_layout={other!r}?" if cache.ndim == 4 and cache.shape[3 - axis] == heads else ""
+        raise ValueError(
+            f"{name} must be {SHAPES[kv_layout].format(width)} with {heads} heads for kv_layout={kv_layout!r}, "
+            f"got shape {tuple(cache.shape)}{hint}"
+        )
+    if cache.dtype != dtype or cache.device != x.device:
+        raise ValueError(f"{name} must be {dtype} on {x.device}, as what is written, got {cache.dtype}, {cache.device}")
+    if readable(cache) and cache.is_inference() and not torch.is_inference_mode_enabled():
+        raise ValueError(f"{name} was made in torch.inference_mode() and can be written there only")
+    if overlaps_itself(cache):
+        raise ValueError(f"{name} must not overlap itself, got strides {cache.stride()}")
+
+
+def _check_slots(slots: Any, k: Tensor, cache: Tensor, order: Order, tensor_format: str) -> None:
+    batch = order.batch_of(k)
+    shape = (*(() if tensor_format == "thd" else batch), k.shape[order.tokens])
+    if not isinstance(slots, Tensor) or slots.dtype not in (torch.int64, torch.int32) or slots.shape != shape:
+        got = f"{slots.dtype} {tuple(slots.shape)}" if isinstance(slots, Tensor) else type(slots).__name__
+        raise ValueError(f"slot_mapping must be integers {shape}, one for every token of k, got {got}")
+    if slots.device != k.device:
+        raise ValueError(f"slot_mapping and k must be on the same device, got {slots.device} and {k.device}")
+    if not slots.is_cpu or not readable(slots) or not slots.numel():
+        return
+    size, block_size = cache.shape[0] * cache.shape[1], cache.shape[1]
+    low, high = int(slots.min()), int(slots.max())
+    if low < -1 or high >= size:
+        raise ValueError(
+            f"slot_mapping must be -1 (skip), or from 0 to {size - 1} ({cache.shape[0]} blocks of {block_size}), "
+            f"got {low if low < -1 else high}"
+        )
+    found, counts = slots[slots >= 0].unique(return_counts=True)
+    if (counts > 1).any():
+        raise ValueError(f"slot_mapping must give every token a slot of its own, got {int(found[counts > 1][0])} twice")
+
+
+def _check_overlaps(given: dict[str, Tensor | None], k_cache: Tensor, v_cache: Tensor) -> None:
+    if not all(readable(t) for t in (*given.values(), k_cache, v_cache) if t is not None):
+        return
+    if overlap(k_cache, v_cache):
+        raise ValueError("k_cache and v_cache must not overlap")
+    for name, x in given.items():
+        for of, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+            if x is not None and overlap(x, cache):
+                raise ValueError(f"{of} must not overlap {name}")

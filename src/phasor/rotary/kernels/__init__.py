@@ -1,0 +1,70 @@
+"""Kernels: one file each. `available` names them; ``kernel=`` or the variable ``PHASOR_KERNEL`` chooses one."""
+
+from torch import Tensor
+
+from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair
+from .cache import Cache
+from .eager import Eager
+from .native import kernel as native
+from .native.kernel import Native
+from .norm import Norm, Rounding
+from .onnx import Onnx
+from .operator import Operator
+from .reference import Reference
+from .triton.kernel import Triton
+
+# In the order in which they are asked: the reference turns everything, so what stands behind it is taken by name only.
+KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Triton(), Eager(), Reference(), Onnx())
+
+
+def available() -> dict[str, str]:
+    """The kernels by name, in the order in which ``kernel="auto"`` asks them, each with what it is for.
+
+    >>> list(available())
+    ['native', 'operator', 'triton', 'eager', 'reference', 'onnx']
+    """
+    return {kernel.name: kernel.about for kernel in KERNELS}
+
+
+def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles, norm: Norm | None = None) -> Kernel:
+    """The kernel of that name; for ``"auto"`` the first that can. ``ValueError`` if a named one cannot."""
+    name = CHOSEN if name == "auto" else name
+    for kernel in KERNELS:
+        if name in ("auto", kernel.name):
+            reason = kernel.why_not(q, k, angles) or ("" if norm is None else kernel.why_not_norm(q, k, norm))
+            if not reason:
+                return kernel
+            if name != "auto":
+                raise ValueError(f"kernel={name!r} cannot turn these: {reason}; use kernel='reference'")
+    check_name(name)
+    raise AssertionError("the reference turns everything")
+
+
+def check_name(name: str) -> None:
+    """``ValueError`` unless ``name`` is that of a kernel, or ``"auto"``."""
+    if name != "auto" and name not in available():
+        source = " from the variable PHASOR_KERNEL" if name == CHOSEN else ""
+        raise ValueError(f"kernel must be 'auto' or one of {', '.join(map(repr, available()))}, got {name!r}{source}")
+
+
+__all__ = [
+    "KERNELS",
+    "ORDERS",
+    "Angles",
+    "Cache",
+    "Eager",
+    "Kernel",
+    "Native",
+    "Norm",
+    "Onnx",
+    "Operator",
+    "Order",
+    "Pair",
+    "Reference",
+    "Rounding",
+    "Triton",
+    "available",
+    "check_name",
+    "choose",
+    "native",
+]

@@ -1,0 +1,108 @@
+"""One launch of the Triton kernel for q and k, and the step of autograd around it."""
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....support.tracing import watched
+from ...rotation import Rotation
+from ...tables import spec_of, steps_of
+from ..base import Angles, Order, Pair, is_batched, tables_of, unseen
+from ..norm import Norm
+from ..reference import Reference
+
+
+def turned(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
+    """q and k turned, in new memory; differentiable in both."""
+    if torch.is_grad_enabled() and (q.requires_grad or (k is not None and k.requires_grad)):
+        pair: Pair = _Turn.apply(q, k, angles, order, transposed, dtype)
+        return pair
+    return new(q, k, angles, order, transposed, dtype)
+
+
+def new(
+    q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype,
+    steps: Tensor | None = None,
+) -> Pair:  # fmt: skip
+    """The same without autograd."""
+    y, z = (
+        None if x is None else torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format) for x in (q, k)
+    )
+    assert y is not None
+    launched(q, k, y, z, angles, order, transposed, steps=steps)
+    return y, z
+
+
+def normed(q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm) -> Pair:
+    """Normalised and turned, in new memory."""
+    y, z = (None if x is None else torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k))
+    assert y is not None
+    launched(q, k, y, z, rotation, order, False, norm)
+    return y, z
+
+
+def launched(
+    q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, order: Order, transposed: bool,
+    norm: Norm | None = None, steps: Tensor | None = None,
+) -> None:  # fmt: skip
+    """Turns q and k into y and z, after a norm if there is one; by steps ``[axes, P]``, else those that are kept."""
+    from . import launch
+    from .rotate import turn
+
+    layout, rounded, negate = angles.layout, False, transposed
+    if isinstance(angles, Rotation):
+        given = launch.of_tables(angles.cos, angles.sin, angles.per_head)
+        once = norm is not None and norm.rounding == "once"
+        rounded = not once and torch.promote_types(q.dtype, angles.cos.dtype).itemsize == 2
+    else:
+        reverse, factor = _sense(angles.spec.key, angles.seq_len)
+        steps = steps_of(angles.spec, angles.seq_len, False, q.device)[0] if steps is None else steps
+        given, negate = launch.of_positions(angles.positions, steps, factor), reverse != transposed
+    q, k = launch.in_memory(q, order), None if k is None else launch.in_memory(k, order)
+    turn(q, k, y, z, given, layout.transposed() if transposed else layout, order, negate, rounded, norm)
+
+
+@lru_cache(maxsize=512)
+def _sense(key: str, seq_len: int | None) -> tuple[bool, float]:
+    """Direction and magnitude of a spec at a length."""
+    spec = spec_of(key)
+    return spec.reverse, spec.attention_factor(seq_len)
+
+
+class _Turn(torch.autograd.Function):
+    """q and k turned at once. Keeps tables or positions, nothing of q and k; its way back is itself, transposed."""
+
+    @staticmethod
+    def forward(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Any:
+        return new(q, k, angles, order, transposed, dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        q, _, angles, order, transposed, _ = inputs
+        ctx.save_for_backward(*((angles.cos, angles.sin) if isinstance(angles, Rotation) else angles.positions))
+        ctx.set_materialize_grads(False)
+        ctx.rest = angles, order, not transposed, q.dtype
+        frozen = [y for y, wanted in zip(output, ctx.needs_input_grad, strict=False) if y is not None and not wanted]
+        ctx.mark_non_differentiable(*frozen)
+
+    @staticmethod
+    def backward(ctx: Any, of_q: Tensor | None, of_k: Tensor | None) -> Any:  # type: ignore[override]
+        assert ctx.saved_tensors  # which refuses tables that were written to since
+        wanted = ctx.needs_input_grad
+        grads = [g if w else None for g, w in zip((of_q, of_k), wanted, strict=False)]
+        given = [g for g in grads if g is not None]
+        if not given:
+            return (None,) * 6
+        back = iter(_back(given[0], given[1] if len(given) == 2 else None, *ctx.rest))
+        return *(None if g is None else next(back) for g in grads), None, None, None, None
+
+
+def _back(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
+    if not (unseen(q, k) or watched() or any(is_batched(x) for x in (q, k) if x is not None)):
+        return turned(q, k, angles, order, transposed, dtype)
+    # batched gradients, or others that are no plain tensors: the plain expression has rules for them
+    rotation = tables_of(angles).transpose() if transposed else tables_of(angles)
+    y, z = Reference().turn(q, k, rotation, order, None)
+    return y.to(dtype), None if z is None else z.to(dtype)

@@ -1,0 +1,1 @@
+"""What inference engines make of a config (one reader per engine), and the plan for a longer context on them."""

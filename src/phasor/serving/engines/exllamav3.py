@@ -1,0 +1,147 @@
+"""ExLlamaV3 1.6.5: config.json read by one class per architecture, and one class of rotations; no overrides."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ...models.configs import ModelRotary
+from ...rotary.scaling import Linear, Llama3, Proportional, Scaling, YaRN
+from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
+from .engine_config import ORIGINAL, Seen
+from .engine_rotation import softmax_rules, turned
+from .facts import facts
+from .flags import length
+from .rope import Rope, always, need
+from .transformers import rewritten
+
+ROPES = "exllamav3/util/rope.py: RoPE"
+PAGE = 256  # tokens
+
+
+@dataclass(frozen=True)
+class Own:
+    """What ExLlamaV3's class for a model type does.
+
+    ``theta``: the base without rope_theta; ``local``: the base of windowed layers, whatever the config says (None: that
+    of the others); ``kinds``: rope parameters are read by kind of layer; ``folds``: cos and sin get DeepSeek's ratio of
+    two factors, and the softmax the square of the second; ``rings``: windowed layers keep their window alone.
+    """
+
+    theta: float = 10_000.0
+    local: float | None = None
+    kinds: bool = False
+    folds: bool = False
+    rings: bool = False
+
+
+MODELS = facts("exllamav3", Own)
+
+
+class ExLlamaV3(Engine):
+    name = "exllamav3"
+    version = "1.6.5"
+    flags: ClassVar = {"-cs": length, "--cache_size": length}
+
+    def read(self, seen: Seen, flags: Flags) -> Reading:
+        if seen.name not in MODELS:
+            raise CannotSayError(f"exllamav3: it has no class for {seen.name}, or none that is known here")
+        groups = [seen.text.get(key) for key in ("n_group", "topk_group")]
+        if any(count not in (None, 1) for count in groups):
+            raise CannotSayError(f"exllamav3 does not load it: experts are chosen in {groups[0]} groups")
+        rules: list[Rule] = [Rule("no length is refused; the cache bounds it", "exllamav3/cache/cache.py: Cache")]
+        model = turned(seen, lambda kind: rotation(seen, MODELS[seen.name], kind, rules))
+        taken = flags.get("--cache_size", flags.get("-cs"))
+        if taken is not None and taken % PAGE:
+            raise ValueError(f"--cache_size must be a multiple of {PAGE}, its page, got {taken}")
+        model = replace(model, softmax_factor=softmax(seen, model))
+        return Reading(
+            engine=self.name, version=self.version, length=taken, model=model,
+            rules=(*dict.fromkeys(rules), *softmax_rules(model, "exllamav3/architecture/deepseek_v3.py", True)),
+        )  # fmt: skip
+
+    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
+        flags = {"--cache_size": -(-length // PAGE) * PAGE}
+        stretched = wanted.layers != seen.model.layers
+        return [Settings(flags=flags, config=rewritten(seen, wanted, length) if stretched else None)]
+
+
+def dictionary(seen: Seen, kind: str) -> Rope:
+    """rope_scaling, else rope_parameters: the first that is a dictionary, even an empty one."""
+    found = [seen.text.get(name) for name in ("rope_scaling", "rope_parameters")]
+    rope: Rope = dict(next((one for one in found if isinstance(one, dict)), {}))
+    return dict(rope.get(kind) or {}) if MODELS[seen.name].kinds else rope
+
+
+def rotation(seen: Seen, own: Own, kind: str, rules: list[Rule]) -> tuple[float, Scaling | None]:
+    """Base and scaling of one kind of layer."""
+    rope = dictionary(seen, kind)
+    if "sliding" in kind and own.local is not None and not own.kinds:
+        stated = seen.text.get("rope_local_base_freq")
+        if stated not in (None, own.local):
+            rules.append(Rule(f"rope_local_base_freq is not read: {own.local:g}", "exllamav3/architecture", True))
+        return own.local, None
+    default = own.local if "sliding" in kind and own.local is not None else own.theta
+    base = (None if own.kinds else seen.text.get("rope_theta")) or rope.get("rope_theta")
+    if base is None:
+        rules.append(Rule(f"no rope_theta: base {default:g}", "exllamav3/architecture", True))
+        base = default
+    scheme = rope.get("rope_type") or rope.get("type") or "default"
+    return float(base), scaling_of(seen, scheme, rope, rules)
+
+
+def scaling_of(seen: Seen, scheme: str, rope: Rope, rules: list[Rule]) -> Scaling | None:
+    declared = seen.text.get("max_position_embeddings")
+    if scheme in ("default", "mrope"):
+        return None
+    if scheme == "linear":
+        return Linear(float(rope.get("factor", 1.0)))
+    if scheme == "llama3":
+        given = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, ORIGINAL: 8192, **rope}
+        return Llama3(
+            factor=given["factor"], low_freq_factor=given["low_freq_factor"],
+            high_freq_factor=given["high_freq_factor"], original_max_position=given[ORIGINAL],
+        )  # fmt: skip
+    if scheme == "proportional":
+        if rope.get("factor") not in (None, 1):
+            rules.append(Rule("proportional: factor is not read", "exllamav3/architecture/gemma4.py", True))
+        return Proportional(float(rope.get("partial_rotary_factor", 1.0)))
+    if scheme == "yarn":
+        return yarn(seen, rope, declared, rules)
+    if scheme in ("longrope", "su"):
+        original = int(rope.get(ORIGINAL) or seen.text[ORIGINAL])
+        side = "long" if (declared or 0) > original else "short"
+        rules.append(Rule(f"LongRoPE: the {side} factors at every length", ROPES, True))
+        return always(side == "long", {**rope, ORIGINAL: original}, declared)
+    raise ValueError(f"rope_type {scheme!r} is none that ExLlamaV3 {ExLlamaV3.version} knows")
+
+
+def yarn(seen: Seen, rope: Rope, declared: int | None, rules: list[Rule]) -> YaRN:
+    """YaRN by the ratio of the two lengths, with the factor on cos and sin that it makes of it."""
+    if declared is None:
+        raise ValueError("max_position_embeddings is missing, and ExLlamaV3's YaRN needs it; add it")
+    original = int(need(rope, ORIGINAL))
+    factor = declared / original
+    if factor != rope.get("factor"):
+        text = f"factor {rope.get('factor')} is not read: {declared} / {original} = {factor:g}"
+        rules.append(Rule(text, ROPES, True))
+    if factor < 1:
+        raise CannotSayError(f"exllamav3: a YaRN factor of {factor:g}, max_position_embeddings / {ORIGINAL}, below 1")
+    made = YaRN(
+        factor=factor, original_max_position=original, beta_fast=float(rope.get("beta_fast", 32)),
+        beta_slow=float(rope.get("beta_slow", 1)), truncate=bool(rope.get("truncate", True)),
+        mscale=rope.get("mscale"), mscale_all_dim=rope.get("mscale_all_dim"), attention=rope.get("attention_factor"),
+    )  # fmt: skip
+    both = made.mscale and made.mscale_all_dim
+    if MODELS[seen.name].folds and both:
+        return made
+    if both and made.attention is None:
+        rules.append(Rule("mscale and mscale_all_dim are not read", ROPES, True))
+    return replace(made, mscale=None, mscale_all_dim=None)
+
+
+def softmax(seen: Seen, model: ModelRotary) -> float:
+    """DeepSeek's factor on the softmax: by the factor that the config states, not by the ratio of the lengths."""
+    scaling, rope = next(iter(model.distinct)).scaling, dictionary(seen, "")
+    if not MODELS[seen.name].folds or not isinstance(scaling, YaRN) or not rope.get("mscale_all_dim"):
+        return 1.0
+    stated = max(float(need(rope, "factor")), 1.0)
+    return replace(scaling, factor=stated, mscale_all_dim=rope["mscale_all_dim"]).softmax_factor()

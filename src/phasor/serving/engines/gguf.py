@@ -1,0 +1,95 @@
+"""GGUF: the keys that llama.cpp's converter writes for a config, without the name of the architecture before them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...rotary.scaling import Linear, Llama3, LongRoPE, Proportional, YaRN
+from ...rotary.spec import RotarySpec
+from .base import CannotSayError
+from .engine_config import Seen
+from .facts import facts
+
+CONVERTER = "llama.cpp conversion/base.py: TextModel.set_gguf_parameters"
+BASE, BASE_SWA, WIDTH = "rope.freq_base", "rope.freq_base_swa", "rope.dimension_count"
+TYPE, FACTOR, ATTENTION = "rope.scaling.type", "rope.scaling.factor", "rope.scaling.attn_factor"
+ORIGINAL, LOG = "rope.scaling.original_context_length", "rope.scaling.yarn_log_multiplier"
+LENGTH = "context_length"
+UNREAD = {  # of YaRN: written by the converter, and read for none of the architectures that were run
+    "beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.yarn_beta_slow",
+    "attention_factor": "rope.scaling.yarn_attn_factor",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Arch:
+    """The name of an architecture in GGUF, and what its sliding layers do.
+
+    ``sliding``: ``""``: as the others; ``"own"``: they have their own base and no scaling; ``"trained"``: base and
+    scaling of the file, which no flag changes.
+    """
+
+    name: str
+    sliding: str = ""
+
+
+ARCHS = facts("llama.cpp", Arch)
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """Keys of a GGUF file without the architecture's name, and the divisors of frequencies that it holds as tensors.
+
+    ``freqs``: ``rope_freqs.weight`` (Llama 3); ``long``, ``short``: ``rope_factors_*.weight`` (Phi-3).
+    """
+
+    arch: Arch
+    keys: dict[str, Any]
+    freqs: tuple[float, ...] = ()
+    long: tuple[float, ...] = ()
+    short: tuple[float, ...] = ()
+
+
+def arch_of(seen: Seen) -> Arch:
+    found = ARCHS.get(seen.name) or ARCHS.get(seen.model.model_type)
+    if found is None:
+        raise CannotSayError(f"llama.cpp: how it converts {seen.model.model_type} is not known here")
+    return found
+
+
+def global_spec(seen: Seen) -> RotarySpec:
+    """The rotation that the file's own keys speak of: that of the layers with full attention, else of the first."""
+    pairs = zip(seen.model.layer_types, seen.model.layers, strict=True)
+    full = [spec for word, spec in pairs if spec is not None and "sliding" not in word]
+    return (full or list(seen.model.distinct))[0]
+
+
+def converted(seen: Seen) -> Metadata:
+    """What the converter writes about positions, in the version named by `llama_cpp`."""
+    arch, spec = arch_of(seen), global_spec(seen)
+    scaling = spec.scaling
+    keys: dict[str, Any] = {LENGTH: seen.model.max_position or 0, BASE: float(spec.base), WIDTH: spec.rotary_dim}
+    keys = {key: value for key, value in keys.items() if value}
+    sliding = [s for word, s in zip(seen.model.layer_types, seen.model.layers, strict=True) if "sliding" in word and s]
+    if arch.sliding == "own" and sliding:
+        keys[BASE_SWA] = float(sliding[0].base)
+    if isinstance(scaling, Linear):
+        keys |= {TYPE: "linear", FACTOR: float(scaling.factor)}
+    elif isinstance(scaling, YaRN):
+        keys |= {TYPE: "yarn", FACTOR: float(scaling.factor), ORIGINAL: scaling.original_max_position}
+        keys |= {name: float(seen.rope[key]) for key, name in UNREAD.items() if seen.rope.get(key) is not None}
+        if arch.name == "deepseek2" and scaling.mscale_all_dim:
+            keys[LOG] = 0.1 * scaling.mscale_all_dim
+    elif isinstance(scaling, LongRoPE):
+        stated = scaling.attention_factor(scaling.original_max_position + 1)
+        keys |= {TYPE: "longrope", ORIGINAL: scaling.original_max_position, ATTENTION: stated}
+        return Metadata(arch, keys, long=scaling.long_factor, short=scaling.short_factor)
+    elif isinstance(scaling, Llama3):
+        plain = spec.replace(scaling=None).inv_freq()
+        return Metadata(arch, keys, freqs=tuple((plain / spec.inv_freq()).tolist()))
+    elif isinstance(scaling, Proportional):
+        plain = spec.replace(scaling=None).inv_freq()
+        kept = spec.inv_freq()
+        return Metadata(arch, keys, freqs=tuple(1.0 if k else 1e30 for k, _ in zip(kept.tolist(), plain, strict=True)))
+    elif scaling is not None:
+        raise CannotSayError(f"llama.cpp's converter has no word for {scaling.name} scaling")
+    return Metadata(arch, keys)

@@ -1,0 +1,96 @@
+"""mlx-lm 0.32.2: config.json as it stands, read by one class of arguments per model type."""
+
+import math
+from dataclasses import dataclass, replace
+
+from ...models.configs import ModelRotary
+from ...rotary.scaling import DynamicNTK, Scaling
+from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
+from .engine_config import ORIGINAL, Seen
+from .engine_rotation import softmax_rules, turned
+from .facts import facts
+from .rope import PLAIN, Rope, always, need, yarn
+from .transformers import rewritten
+
+ROPES = "mlx_lm/models/rope_utils.py: initialize_rope"
+
+
+@dataclass(frozen=True)
+class Own:
+    """What the arguments of a model type hold: the base without rope_theta, and which dictionaries are read.
+
+    ``scaling``: rope_scaling is passed on; ``parameters``: rope_parameters are read as well.
+    """
+
+    theta: float | None = None
+    scaling: bool = True
+    parameters: bool = False
+
+
+MODELS = facts("mlx-lm", Own)
+
+
+class MlxLm(Engine):
+    name = "mlx-lm"
+    version = "0.32.2"
+
+    def read(self, seen: Seen, flags: Flags) -> Reading:
+        if seen.name not in MODELS:
+            raise CannotSayError(f"mlx-lm: what its code for {seen.name} reads is not known here")
+        rules: list[Rule] = []
+        model = turned(seen, lambda kind: rotation(seen, MODELS[seen.name], kind, rules))
+        length = seen.model.max_position
+        return Reading(
+            engine=self.name, version=self.version, model=model, length=None, seq_len=length,
+            rules=(*dict.fromkeys(rules), *softmax_rules(model, "mlx_lm/models/deepseek_v3.py"),
+                   Rule("no length is refused", "mlx_lm/generate.py")),
+        )  # fmt: skip
+
+    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
+        return [Settings(config=rewritten(seen, wanted, length))]
+
+
+def rotation(seen: Seen, own: Own, kind: str, rules: list[Rule]) -> tuple[float, Scaling | None]:
+    """Base and scaling of one kind of layer."""
+    text = seen.text
+    rope: Rope = dict(text.get("rope_scaling") or {})
+    held = text.get("rope_parameters") or {}
+    base = text.get("rope_theta") or (held.get("rope_theta") if own.parameters else None)
+    if own.parameters and not rope:
+        rope = dict(held)
+    elif held:
+        rules.append(
+            Rule("rope_parameters are not read for this model: rope_theta and rope_scaling are", "mlx_lm/models", True)
+        )
+    if "sliding" in kind:
+        return float(text.get("rope_local_base_freq") or 10_000.0), None
+    base = own.theta if base is None else base
+    if base is None:
+        raise ValueError("rope_theta is missing, and mlx-lm's class has no default for it; add it")
+    scheme = rope.get("type") or rope.get("rope_type") or "default"
+    if scheme not in ("default", "mrope") and not own.scaling:
+        rules.append(Rule("rope_scaling is not read for this model", "mlx_lm/models", True))
+        return float(base), None
+    return float(base), scaling_of(seen, scheme, rope, rules)
+
+
+def scaling_of(seen: Seen, scheme: str, rope: Rope, rules: list[Rule]) -> Scaling | None:
+    declared = seen.model.max_position
+    if scheme in ("default", "mrope"):
+        return None
+    if scheme in ("yarn", "deepseek_yarn"):
+        for key in ("attention_factor", "truncate"):
+            if rope.get(key) is not None:
+                rules.append(Rule(f"{key} is not read", ROPES, True))
+        made = yarn({ORIGINAL: 4096, **rope}, ("beta_fast", "beta_slow", "mscale_all_dim"))
+        mscale, below = float(rope.get("mscale", 1)), float(rope.get("mscale_all_dim", 0))
+        grown = [1.0 if made.factor <= 1 else 0.1 * m * math.log(made.factor) + 1 for m in (mscale, below)]
+        return replace(made, attention=grown[0] / grown[1])
+    if scheme == "dynamic":
+        return DynamicNTK(float(need(rope, "factor")), int(declared or 2048))
+    if scheme == "longrope":
+        rules.append(Rule("LongRoPE: the long factors at every length", ROPES, True))
+        return always(True, rope, declared)
+    if scheme not in PLAIN:
+        raise ValueError(f"rope_scaling.type {scheme!r} is none that mlx-lm {MlxLm.version} knows")
+    return PLAIN[scheme](rope)

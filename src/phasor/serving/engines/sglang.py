@@ -1,0 +1,157 @@
+"""SGLang 0.5.23: transformers' config classes, --json-model-override-args merged into them, and its own rotations."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ...models.configs import ModelRotary
+from ...rotary.scaling import NTK, LongRoPE, Scaling
+from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
+from .engine_config import ORIGINAL, ROPES, Seen, walk
+from .engine_rotation import softmax_rules, turned
+from .facts import facts
+from .flags import json_object, length
+from .rope import PLAIN, Rope, need, yarn
+
+FACTORY = "sglang/srt/layers/rotary_embedding/factory.py: get_rope"
+CONFIG = "sglang/srt/utils/hf_transformers/config.py: get_config"
+LENGTH = "sglang/srt/utils/hf_transformers/common.py: get_context_length"
+SOFTMAX = "sglang/srt/models/deepseek_common/utils.py: compute_mla_mscale_scaling"
+YARN = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate")
+
+
+@dataclass(frozen=True)
+class Own:
+    """What SGLang's code for a model type does otherwise; read in ``sglang/srt/models``, not run.
+
+    ``theta``: the base without rope_theta; ``reads``: keys of YaRN; ``whole``: the base is made a whole number;
+    ``scaled``: False where rope parameters beside the base are not passed on.
+    """
+
+    theta: float = 10_000.0
+    reads: tuple[str, ...] = YARN
+    whole: bool = False
+    scaled: bool = True
+
+
+MODELS = facts("sglang", Own)
+
+
+class SGLang(Engine):
+    name = "sglang"
+    version = "0.5.23"
+    flags: ClassVar = {
+        "--json-model-override-args": json_object, "--context-length": length,
+        "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": str,
+    }  # fmt: skip
+
+    def read(self, seen: Seen, flags: Flags) -> Reading:
+        rules: list[Rule] = []
+        ropes, declared = overridden(seen, flags.get("--json-model-override-args") or {}, rules)
+        taken = longest(ropes, declared, flags, rules)
+        own = MODELS.get(seen.name, Own())
+        model = turned(seen, lambda kind: rotation(seen, own, ropes[kind], declared, rules))
+        return Reading(
+            engine=self.name, version=self.version, length=taken,
+            rules=(*dict.fromkeys(rules), *softmax_rules(model, SOFTMAX)),
+            model=replace(model, max_position=declared),
+        )  # fmt: skip
+
+    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
+        ropes = {kind: written(rope, seen, length) for kind, rope in seen.parameters(wanted).items()}
+        if any("truncate" in rope and "mscale" in rope and seen.inside for rope in ropes.values()):
+            raise CannotSayError("SGLang's YaRN with M-RoPE takes no mscale")
+        text: dict[str, Any] = {}
+        if wanted.layers != seen.model.layers:
+            text["rope_parameters"] = ropes if any(seen.kinds) else ropes[""]
+        if (seen.model.max_position or 0) < length:
+            text["max_position_embeddings"] = length
+        given = {"--json-model-override-args": seen.nested(text)} if text else {}
+        return [Settings(flags={**given, "--context-length": length})]
+
+
+def overridden(seen: Seen, override: dict[str, Any], rules: list[Rule]) -> tuple[dict[str, Rope], int | None]:
+    """Rope parameters per kind and the declared length, after the override."""
+    ropes = seen.parameters()
+    text, outside = walk(override, seen.inside)
+    for name in outside:
+        if name in ROPES or name in ("rope_theta", "max_position_embeddings"):
+            rules.append(Rule(f"{name} has no effect: the text model reads {seen.inside}.{name}", CONFIG, True))
+    declared = text.get("max_position_embeddings", seen.model.max_position)
+    given = next((text[name] for name in ROPES if isinstance(text.get(name), dict)), None)
+    if given is None:
+        return ropes, declared
+    nested, inside = any(seen.kinds), bool(seen.inside)
+    text_of = "replaces the whole dictionary" if inside else "is merged into the dictionary"
+    rules.append(Rule(f"the override of rope_parameters {text_of}", CONFIG, True))
+    if nested:
+        if inside and (missing := [kind for kind in ropes if kind not in given]):
+            raise ValueError(f"rope_parameters must have the key {missing[0]!r}: SGLang reads it by kind of layer")
+        return {kind: dict(given.get(kind, rope)) for kind, rope in ropes.items()}, declared
+    return {kind: dict(given) if inside else {**rope, **given} for kind, rope in ropes.items()}, declared
+
+
+def longest(ropes: dict[str, Rope], declared: int | None, flags: Flags, rules: list[Rule]) -> int | None:
+    """The longest sequence; raises where SGLang would not start."""
+    derived = declared
+    for kind, rope in ropes.items():
+        factor = 1.0 if kind else float(rope.get("factor") or 1.0)  # dictionaries by kind hold no factor of their own
+        if factor != 1 and ORIGINAL not in rope and rope.get("rope_type") != "llama3" and declared is not None:
+            derived = int(declared * factor)
+            rules.append(
+                Rule(f"factor {factor:g} lengthens the {declared} declared positions to {derived}", LENGTH, True)
+            )
+    asked = flags.get("--context-length")
+    allowed = flags.get("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN") in ("1", "true", "True")
+    if asked is not None and derived is not None and asked > derived and not allowed:
+        raise ValueError(
+            f"--context-length is {asked}, above the {derived} that SGLang takes from the config; override "
+            "max_position_embeddings as well, or set SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1"
+        )
+    return derived if asked is None else int(asked)
+
+
+def rotation(seen: Seen, own: Own, rope: Rope, declared: int | None, rules: list[Rule]) -> tuple[float, Scaling | None]:
+    """Base and scaling of one kind of layer."""
+    base = rope.get("rope_theta")
+    if base is None:
+        base = own.theta
+        rules.append(Rule(f"no rope_theta in the override: base {base:g}", "sglang/srt/models"))
+    base = float(int(base)) if own.whole else float(base)
+    scheme = rope.get("rope_type") or rope.get("type") or "default"
+    if scheme != "default" and not own.scaled:
+        rules.append(Rule(f"{scheme} is not read for this model: only the base is", "sglang/srt/models"))
+        return base, None
+    if scheme == "yarn":
+        if rope.get("attention_factor") is not None:
+            rules.append(Rule("attention_factor is not read (attn_factor multiplies instead)", FACTORY, True))
+        made = yarn(rope, own.reads)
+        both = rope.get("mscale") is not None and rope.get("mscale_all_dim") is not None
+        if not both and own.reads == YARN:
+            made = replace(made, mscale=None, mscale_all_dim=None)
+        if extra := rope.get("attn_factor"):
+            made = replace(made, attention=made.attention_factor() * float(extra))
+        return base, made
+    if scheme == "longrope":
+        original = int(need(rope, ORIGINAL))
+        rules.append(Rule("LongRoPE: the longest position of a batch chooses the factors of all of it", FACTORY))
+        short, long = (tuple(float(v) for v in need(rope, name)) for name in ("short_factor", "long_factor"))
+        return base, LongRoPE(short, long, original_max_position=original, factor=(declared or original) / original)
+    if scheme == "dynamic":
+        factor = float(need(rope, "factor"))
+        stretch = float(rope["alpha"]) if "alpha" in rope else factor * factor - (factor - 1)
+        rules.append(Rule(f"dynamic is static: NTK factor {stretch:g} at every length", FACTORY, True))
+        return base, NTK(stretch)
+    if scheme == "proportional":
+        return base, PLAIN["proportional"]({**rope, "factor": 1.0})
+    if scheme not in PLAIN:
+        raise ValueError(f"rope_type {scheme!r} is none that SGLang {SGLang.version} knows")
+    return base, PLAIN[scheme](rope)
+
+
+def written(rope: Rope, seen: Seen, length: int) -> Rope:
+    """The dictionary for SGLang: dynamic NTK by the factor whose static stretch is that of ``length``."""
+    if rope["rope_type"] != "dynamic":
+        return rope
+    stretch = float(rope["factor"]) * length / (seen.model.max_position or length) - (float(rope["factor"]) - 1)
+    return {**rope, "factor": (1 + math.sqrt(4 * stretch - 3)) / 2}

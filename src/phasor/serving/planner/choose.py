@@ -1,0 +1,149 @@
+"""The rotation for a longer context: which layers are stretched, and how."""
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from ...models.configs import ModelRotary
+from ...rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
+from ...rotary.scaling.ntk import stretched_base
+from ...rotary.spec import RotarySpec
+from ...support.checks import one_of, whole
+from ..engines import Seen
+from ..engines.engine_rotation import softmax_of
+from .case import windowed
+
+METHODS = ("auto", "yarn", "linear", "ntk", "dynamic", "none")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``wanted``: the rotation; ``trained``: the length it starts from; ``factor``: the stretch; ``why``: in words."""
+
+    wanted: ModelRotary
+    trained: int
+    factor: float
+    why: tuple[str, ...]
+
+
+def choose(seen: Seen, length: int, method: str = "auto", original: int | None = None) -> Choice:
+    """The rotation of a config for sequences of ``length``; raises ``ValueError`` where none is known to be right.
+
+    ``original``: the length that the model was trained with, where the config declares more.
+    """
+    one_of("method", method, METHODS)
+    whole("length", length)
+    model = seen.model
+    if original is not None:
+        whole("original", original)
+    if any(
+        "rope_parameters" in note.split(" states no rope_theta")[0] for note in model.notes if "no rope_theta" in note
+    ):
+        raise ValueError(
+            "rope_parameters.rope_theta is missing: the base would be the class's default, which is hardly that of "
+            "the checkpoint; add the value it was trained with"
+        )
+    trained = original or model.max_position
+    if trained is None:
+        raise ValueError("the config declares no length; pass original (--original): the length it was trained with")
+    declared = model.max_position or trained
+    if length < trained:
+        raise ValueError(
+            f"length must be at least the trained one, {trained}, got {length}; the model reads that as is"
+        )
+    if length <= declared and original is None:
+        return Choice(model, trained, 1.0, (f"the config declares {declared:,} positions: nothing is stretched",))
+    rotating = [word for word, spec in zip(model.layer_types, model.layers, strict=True) if spec is not None]
+    if all(windowed(word) for word in rotating):
+        why = "only windowed layers rotate (those with full attention do not): a stretch would be moot, and harm"
+        if method in ("auto", "none"):
+            return Choice(replace(model, max_position=max(length, declared)), trained, 1.0, (why,))
+        raise ValueError(f"method {method!r} on a model in which {why}; leave the method out")
+    return _stretched(seen, length, method, trained)
+
+
+def _stretched(seen: Seen, length: int, method: str, trained: int) -> Choice:
+    model = seen.model
+    far = {kind for kind, word in zip(seen.kinds, model.layer_types, strict=True) if not windowed(word)}
+    made: dict[RotarySpec, RotarySpec] = {}
+    factor, why = length / trained, []
+    layers = []
+    for kind, spec in zip(seen.kinds, model.layers, strict=True):
+        if spec is None or kind not in far:
+            layers.append(spec)
+            continue
+        if spec not in made:
+            made[spec], factor, text = stretch(spec, length, method, trained)
+            why.append(text)
+        layers.append(made[spec])
+    if any(word for word in model.layer_types if windowed(word)):
+        near = [s for k, s in zip(seen.kinds, model.layers, strict=True) if s is not None and k not in far]
+        why.append(
+            "windowed layers keep their rotation" if near else "windowed layers share it: one dictionary for all"
+        )
+    softmax = softmax_of(layers, model.softmax_factor)
+    declared = max(length, model.max_position or 0)
+    wanted = replace(model, layers=tuple(layers), max_position=declared, softmax_factor=softmax)
+    return Choice(wanted, trained, factor, tuple(dict.fromkeys(why)))
+
+
+def stretch(spec: RotarySpec, length: int, method: str, trained: int) -> tuple[RotarySpec, float, str]:
+    """One rotation for ``length``: the new spec, by how much it is stretched, and why so."""
+    scaling, factor = spec.scaling, length / trained
+    if method == "none":
+        return spec, 1.0, "no stretch was asked for: positions beyond the trained ones are new to the model"
+    if spec.frequencies is not None or spec.learned:
+        raise ValueError("the frequencies of this model are a list of its own; stretch them with RotarySpec yourself")
+    if method == "auto" and scaling is not None:
+        return _further(spec, scaling, length, trained)
+    if scaling is not None and type(scaling).name != method:
+        raise ValueError(
+            f"method {method!r} would replace the {scaling.name} scaling that the model was trained with; leave the "
+            "method out, or change the config first"
+        )
+    if scaling is not None:
+        return _further(spec, scaling, length, trained)
+    if method in ("auto", "yarn"):
+        made: Scaling = YaRN(factor=factor, original_max_position=trained)
+        return spec.replace(scaling=made), factor, f"YaRN by {factor:g} over the trained {trained:,} (static)"
+    if method == "linear":
+        return spec.replace(scaling=Linear(factor)), factor, f"linear by {factor:g}: every pair is slowed alike"
+    if method == "dynamic":
+        made = DynamicNTK(factor=factor, original_max_position=trained)
+        return (
+            spec.replace(scaling=made),
+            factor,
+            f"dynamic NTK from {trained:,} on: short prompts are left as they are",
+        )
+    base = float(stretched_base(Decimal(spec.base), Decimal(factor), spec.rotary_dim))
+    return (
+        spec.replace(base=base),
+        factor,
+        f"NTK: base {spec.base:.6g} becomes {base:.6g}, the slowest pair is slowed by {factor:g}",
+    )
+
+
+def _further(spec: RotarySpec, scaling: Scaling, length: int, trained: int) -> tuple[RotarySpec, float, str]:
+    """The scaling that the model was trained with, stretched further."""
+    if isinstance(scaling, YaRN):
+        factor = max(length / scaling.original_max_position, scaling.factor)
+        made: Scaling = replace(scaling, factor=factor)
+        return (
+            spec.replace(scaling=made),
+            factor / scaling.factor,
+            f"its YaRN goes from {scaling.factor:g} to {factor:g}",
+        )
+    if isinstance(scaling, Linear | Llama3 | NTK | Proportional):
+        factor = scaling.factor * length / trained
+        made = replace(scaling, factor=factor)
+        text = f"its {scaling.name} scaling goes from {scaling.factor:g} to {factor:g}"
+        return spec.replace(scaling=made), length / trained, text
+    if isinstance(scaling, DynamicNTK):
+        return spec, length / trained, "its dynamic NTK follows the length by itself"
+    if isinstance(scaling, LongRoPE):
+        raise ValueError(
+            f"LongRoPE's divisors were searched for {trained:,} positions: there are none for {length:,}; ask for at "
+            f"most {trained:,}"
+        )
+    raise ValueError(
+        f"how {scaling.name} scaling is stretched further is not known; describe it with RotarySpec yourself"
+    )

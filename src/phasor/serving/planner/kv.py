@@ -1,0 +1,199 @@
+"""Memory of keys and values, layer by layer: what each kind of layer stores, in each engine."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...support.checks import one_of, whole
+from ..engines import Seen
+from ..engines.exllamav3 import MODELS
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "int8": 1}
+WINDOWS = {
+    "sliding_attention": "sliding_window",
+    "hybrid_sliding": "sliding_window",
+    "chunked_attention": "attention_chunk_size",
+}
+FIXED = ("linear_attention", "mamba", "conv", "recurrent", "linear", "no_op", "moe", "mlp")
+UNWINDOWED = ("vllm", "tensorrt-llm")  # engines whose cache counts every token in every layer
+
+
+IN_FULL = {
+    "vllm": "windowed layers are counted in full: their pages are freed behind the window, and used again",
+    "tensorrt-llm": "windowed layers are kept in full, unless kv_cache_config.max_attention_window names their windows",
+}
+
+
+@dataclass(frozen=True)
+class Store:
+    """What the layers of one kind keep on one device: elements per token, of at most ``window`` tokens, and a state."""
+
+    kind: str
+    layers: int
+    per_token: int
+    window: int | None = None
+    state: int = 0
+    shared: int = 0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of keys and values on one device. ``stores``: kind -> bytes; ``draft``: those of layers that look ahead."""
+
+    stores: tuple[tuple[Store, int], ...]
+    draft: int
+    per_token: int
+    length: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Without the draft layers."""
+        return sum(size for _, size in self.stores)
+
+    def describe(self) -> list[str]:
+        said = [f"{_size(self.total)} at {self.length:,} tokens; the next one costs {self.per_token:,} bytes"]
+        for store, size in self.stores:
+            window = f", last {store.window:,} tokens" if store.window else ""
+            what = f"{store.per_token:,} values a token" if store.per_token else f"a state of {store.state:,} values"
+            said.append(f"  {store.layers} x {store.kind}: {_size(size)} ({what}{window})")
+        if self.draft:
+            said.append(f"  and {_size(self.draft)} for draft layers, if they are used")
+        return [*said, *(f"  {note}" for note in self.notes)]
+
+    def to_dict(self) -> dict[str, Any]:
+        kinds = {
+            store.kind: {"layers": store.layers, "bytes": size, "window": store.window} for store, size in self.stores
+        }
+        return {
+            "total": self.total,
+            "per_token": self.per_token,
+            "kinds": kinds,
+            "draft": self.draft,
+            "notes": list(self.notes),
+        }
+
+
+def memory(
+    seen: Seen, engine: str, length: int, *, dtype: str = "bfloat16", tensor_parallel: int = 1, batch: int = 1
+) -> Memory:
+    """Bytes of keys and values of ``batch`` sequences of ``length`` tokens, on each of ``tensor_parallel`` devices.
+
+    Weights, activations and the rounding up to pages are left out. ``dtype``: float32, bfloat16, float16, fp8, int8.
+    """
+    one_of("dtype", dtype, tuple(BYTES))
+    whole("tensor_parallel", tensor_parallel)
+    whole("batch", batch)
+    whole("length", length)
+    width, found, notes = BYTES[dtype], [], []
+    for store in stores(seen, engine, tensor_parallel):
+        kept = min(length, store.window) if store.window else length
+        found.append((store, batch * (store.layers - store.shared) * width * (store.per_token * kept + store.state)))
+    growing = [s for s, _ in found if s.window is None or s.window > length]
+    if unwindowed(seen, engine) and any(word in WINDOWS for word in seen.model.layer_types):
+        notes.append(IN_FULL.get(engine, "windowed layers are kept in full"))
+    if any(store.state for store, _ in found):
+        notes.append("states are counted in the cache's dtype; engines may keep them in float32")
+    draft = _draft(seen, engine, tensor_parallel)
+    return Memory(
+        stores=tuple(found), draft=batch * width * draft * length, length=length, notes=tuple(notes),
+        per_token=batch * width * sum((s.layers - s.shared) * s.per_token for s in growing),
+    )  # fmt: skip
+
+
+def stores(seen: Seen, engine: str, tensor_parallel: int = 1) -> list[Store]:
+    """What each kind of layer keeps, in the order in which the kinds first stand."""
+    text, words = seen.text, seen.model.layer_types
+    shared = int(text.get("num_kv_shared_layers") or 0)
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for i, word in enumerate(words):
+        found.setdefault((word, *_layer(seen, engine, i, tensor_parallel)), []).append(i)
+    return [
+        Store(word, len(layers), values, window, state, sum(i >= len(words) - shared for i in layers))
+        for (word, values, window, state), layers in found.items()
+    ]
+
+
+def unwindowed(seen: Seen, engine: str) -> bool:
+    """Whether layers with a window keep every token; ExLlamaV3 has rings for some models, and pages for the others."""
+    return engine in UNWINDOWED or (engine == "exllamav3" and not (seen.name in MODELS and MODELS[seen.name].rings))
+
+
+def _layer(seen: Seen, engine: str, index: int, tensor_parallel: int) -> tuple[int, int | None, int]:
+    """Values per token, the window, and the values of a state that no length changes."""
+    text, word = seen.text, seen.model.layer_types[index]
+    if word in FIXED:
+        return 0, None, _state(text, word) // tensor_parallel
+    window = None if unwindowed(seen, engine) else _window(text, word)
+    latent = text.get("kv_lora_rank")
+    if latent:
+        return int(latent) + int(text.get("qk_rope_head_dim") or 64), window, 0
+    keys, values = _heads(seen, index)
+    if keys[0] % tensor_parallel and tensor_parallel % keys[0]:
+        raise ValueError(
+            f"tensor_parallel must divide the {keys[0]} heads of keys, or be a multiple of them, got {tensor_parallel}"
+        )
+    per_device = max(1, keys[0] // tensor_parallel)
+    return per_device * (keys[1] + values), window, 0
+
+
+def _window(text: dict[str, Any], word: str) -> int | None:
+    """How many tokens a layer keeps; a plain ``sliding_window`` holds for all layers where none are told apart."""
+    found = text.get(WINDOWS.get(word, ""))
+    if word == "attention" and "max_window_layers" not in text and text.get("use_sliding_window", True):
+        found = text.get("sliding_window")
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def _heads(seen: Seen, index: int) -> tuple[tuple[int, int], int]:
+    """Key heads and their width, and the width of a value head."""
+    text, model = seen.text, seen.model
+    word, spec = model.layer_types[index], model.layers[index]
+    heads, width = model.num_kv_heads, spec.head_dim if spec is not None else _plain_width(seen)
+    if "sliding" in word:
+        heads = int(text.get("swa_num_key_value_heads") or heads)
+    if word == "full_attention" and text.get("attention_k_eq_v"):
+        heads = int(text.get("num_global_key_value_heads") or heads)
+    values = text.get("swa_v_head_dim") if "sliding" in word else text.get("v_head_dim")
+    return (heads, width), int(values or width)
+
+
+def _plain_width(seen: Seen) -> int:
+    text = seen.text
+    others = [spec.head_dim for spec in seen.model.distinct]
+    return int(text.get("head_dim") or (others[0] if others else text["hidden_size"] // seen.model.num_heads))
+
+
+def _state(text: dict[str, Any], word: str) -> int:
+    """The states of a layer without a growing cache: a convolution's inputs, and a matrix per head."""
+
+    def number(name: str) -> int:
+        return int(text.get(name) or 0)
+
+    keys = number("linear_num_key_heads") * number("linear_key_head_dim")
+    values = number("linear_num_value_heads") * number("linear_value_head_dim")
+    if word == "linear_attention" and values:
+        conv = (2 * keys + values) * number("linear_conv_kernel_dim")
+        return conv + values * number("linear_key_head_dim")
+    if word == "conv":
+        return number("hidden_size") * number("conv_L_cache")
+    return 0
+
+
+def _draft(seen: Seen, engine: str, tensor_parallel: int) -> int:
+    """Values per token of the layers that predict further tokens, which attend as the last full layer does."""
+    text = seen.text
+    count = int(text.get("num_nextn_predict_layers") or text.get("mtp_num_hidden_layers") or 0)
+    full = [i for i, word in enumerate(seen.model.layer_types) if word not in FIXED and word not in WINDOWS]
+    return count * _layer(seen, engine, full[-1], tensor_parallel)[0] if full else 0
+
+
+def _size(count: int) -> str:
+    """Bytes for people, in the units of memory.
+
+    >>> _size(3 * 2**30), _size(1000)
+    ('3.00 GiB', '1,000 bytes')
+    """
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB")):
+        if count >= unit:
+            return f"{count / unit:.2f} {name}"
+    return f"{count:,} bytes"

@@ -1,0 +1,87 @@
+"""A plan: the settings of one engine, proven or refused, and what they cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...models.configs import ModelRotary
+from ...rotary.spec import RotarySpec
+from ..engines import Reading, Seen, Settings, typed
+from .cost import Cost
+from .kv import Memory, memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How one engine runs a model at a longer context.
+
+    - ``wanted``: the rotation of every layer; ``spec``: that of the layers that reach farthest.
+    - ``settings``: what to give the engine (`phasor.engines.Settings`); None where it cannot say the rotation, and
+      ``refused`` says why. ``reading``: what the engine makes of the settings, equal to ``wanted`` to 1e-6.
+    - ``why``: how the rotation was chosen; ``costs``: short prompts; ``warnings``: the traps that apply.
+    """
+
+    engine: str
+    version: str
+    length: int
+    trained: int
+    factor: float
+    seen: Seen
+    wanted: ModelRotary
+    settings: Settings | None
+    refused: str
+    reading: Reading | None
+    why: tuple[str, ...]
+    costs: tuple[Cost, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def spec(self) -> RotarySpec:
+        """The rotation of the layers that were stretched, else of the first that rotate."""
+        pairs = zip(self.seen.model.layers, self.wanted.layers, strict=True)
+        return next((new for old, new in pairs if new is not None and new != old), next(iter(self.wanted.distinct)))
+
+    def kv_bytes(self, dtype: str = "bfloat16", tensor_parallel: int = 1, batch: int = 1) -> Memory:
+        """The memory of keys and values at this length on each of ``tensor_parallel`` devices, by kind of layer."""
+        return memory(self.seen, self.engine, self.length, dtype=dtype, tensor_parallel=tensor_parallel, batch=batch)
+
+    def explain(self, dtype: str = "bfloat16", tensor_parallel: int = 1) -> str:
+        """Everything as text."""
+        lines = [f"{self.engine} {self.version}, {self.length:,} positions"]
+        lines += _labelled("rotation", self.why)
+        lines += _labelled("settings", self._settings() if self.settings else [f"not expressible: {self.refused}"])
+        if self.reading is not None:
+            lines += _labelled("read back", ["every layer turns as planned, to 1e-6 in frequency and factor"])
+            lines += _labelled("rules", [rule.describe() for rule in self.reading.rules])
+        lines += _labelled("cost", [text for cost in self.costs for text in cost.describe()])
+        lines += _labelled("memory", self.kv_bytes(dtype, tensor_parallel).describe())
+        return "\n".join([*lines, *_labelled("beware", self.warnings)])
+
+    def to_dict(self, dtype: str = "bfloat16", tensor_parallel: int = 1) -> dict[str, Any]:
+        """Everything as plain JSON data."""
+        settings = self.settings
+        return {
+            "engine": self.engine, "version": self.version, "length": self.length, "trained": self.trained,
+            "factor": self.factor, "why": list(self.why), "spec": self.spec.to_dict(), "refused": self.refused,
+            "settings": settings and {"flags": settings.flags, "config": settings.config, "gguf": settings.gguf},
+            "rules": [rule.describe() for rule in self.reading.rules] if self.reading else [],
+            "costs": [text for cost in self.costs for text in cost.describe()],
+            "memory": self.kv_bytes(dtype, tensor_parallel).to_dict(), "warnings": list(self.warnings),
+        }  # fmt: skip
+
+    def _settings(self) -> list[str]:
+        settings = self.settings
+        assert settings is not None
+        said = [typed(settings.flags)] if settings.flags else []
+        if settings.gguf:
+            said += [f"GGUF key {{arch}}.{key} = {value}" for key, value in settings.gguf.items()]
+        if settings.config is not None:
+            changed = {k: v for k, v in settings.config.items() if self.seen.data.get(k) != v}
+            gone = [key for key in self.seen.data if key not in settings.config]
+            said += [f"config.json: {key} = {value}" for key, value in changed.items()]
+            said += [f"config.json: without {key}" for key in gone]
+        return said or ["none: the config says it"]
+
+
+def _labelled(label: str, texts: Sequence[str]) -> list[str]:
+    return [f"  {label if i == 0 else '':<10}{text}" for i, text in enumerate(texts)]

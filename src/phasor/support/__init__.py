@@ -1,0 +1,1 @@
+"""What stands below everything: checks of numbers, files written whole, locks, processes, tracing."""

@@ -1,0 +1,54 @@
+"""Short public paths of modules in the wings: ``phasor.scaling`` is ``phasor.rotary.scaling``, the same object."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+PACKAGE = __name__.split(".")[0]
+
+# Public path -> where the module lives. `phasor.attention` is a function and a module of that name; see `__init__`.
+PUBLIC = {
+    "attention": "encodings.attention",
+    "axes": "rotary.axes",
+    "checkpoints": "tools.checkpoints",
+    "configs": "models.configs",
+    "doctor": "tools.doctor",
+    "engines": "serving.engines",
+    "golden": "tools.golden",
+    "heads": "encodings.heads",
+    "inspect": "tools.inspect",
+    "integrations": "tools.patch",
+    "kernels": "rotary.kernels",
+    "matrix": "rotary.matrix",
+    "onnx": "tools.onnx",
+    "planner": "serving.planner",
+    "prefixes": "models.prefixes",
+    "scaling": "rotary.scaling",
+    "temperature": "rotary.temperature",
+    "weights": "models.weights",
+}
+
+
+def public_module(name: str) -> ModuleType:
+    """The module behind ``phasor.<name>``; it is imported if it was not."""
+    return import_module(f".{PUBLIC[name]}", PACKAGE)
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Makes ``import phasor.scaling`` and ``from phasor.scaling import YaRN`` work like any other import."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        package, _, rest = name.partition(".")
+        return ModuleSpec(name, self) if package == PACKAGE and rest in PUBLIC else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        # Python takes what stands in sys.modules afterwards, so the module keeps its own name and is loaded once.
+        sys.modules[module.__name__] = public_module(module.__name__.partition(".")[2])
+
+
+def install() -> None:
+    """Called once, by phasor's ``__init__``."""
+    sys.meta_path.append(_Finder())

@@ -1,0 +1,108 @@
+"""`detect`: in which layout the weights of a checkpoint are: by what its format says, by the weights, by running it."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .formats import read
+from .layout_statistics import energies, together, verdict, z_of
+from .plan import plain_word
+from .qk_tensors import Following, following
+from .source import Source
+
+
+@dataclass(frozen=True)
+class Detection:
+    """What was found.
+
+    - ``said``: the layout that the format or the config says, and ``why``.
+    - ``weights``: the layout that the weights have, ``""`` where they do not tell; ``z``: how smooth each one is, of q
+      and k together and apart (`phasor.checkpoints.smooth`).
+    - ``odd``: tensors that have another layout than the others: a conversion that was half done.
+    - ``text``: the loss of the model in each layout on a text, where one was given, and the layout that it decides.
+    """
+
+    path: str
+    format: str
+    model_type: str
+    said: str
+    why: str
+    weights: str
+    z: dict[str, dict[str, float]]
+    odd: tuple[str, ...]
+    text: dict[str, Any]
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether weights or text tell another layout than the format, or several."""
+        told = {word for word in (self.weights, self.text.get("layout", "")) if word}
+        return bool(self.odd) or any(word != self.said for word in told)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**asdict(self), "contradicts": self.contradicts}
+
+    def describe(self) -> str:
+        """For people."""
+        both = ", ".join(f"{word} {z:.1f}" for word, z in self.z.get("q and k", {}).items())
+        lines = [
+            f"format   {self.format}, {self.model_type}: {self.said} ({self.why})",
+            f"weights  {self.weights or 'cannot tell'}" + (f" (smoothness z: {both})" if both else ""),
+        ]
+        if self.odd:
+            lines.append(f"mixed    {', '.join(self.odd)}: another layout than the rest; a conversion was half done")
+        if self.text:
+            losses = ", ".join(f"{word} {self.text['loss'][word]:.3f}" for word in self.text["loss"])
+            lines.append(f"text     {self.text['layout'] or 'cannot tell'} (loss per token: {losses})")
+        if self.contradicts:
+            lines.append(
+                "caution  the weights are not in the layout that the format says; nothing warns where they run"
+            )
+        return "\n".join(lines)
+
+
+def detect(
+    path: str | Path, *, part: str | None = None, allow_pickle: bool = False, text: str | None = None
+) -> Detection:
+    """Find the layout of a checkpoint. It says that it cannot tell, rather than guess.
+
+    By the weights it takes no more than their q and k; untrained weights tell nothing. With ``text``, some words of
+    the kind that the model was trained on, the model runs in both layouts; that needs transformers, and its tokenizer
+    beside the weights (a model of 256 tokens reads bytes). Raises ``ValueError`` for a checkpoint that is refused.
+    """
+    source = read(Path(path), allow_pickle=allow_pickle)
+    found = following(source.folder, source.config, source.tensors, part)
+    said = plain_word(found, source.layout)
+    z, odd = _by_weights(source, found)
+    losses: dict[str, Any] = {}
+    if text is not None:
+        from .logits import losses_of
+
+        losses = losses_of(source, found, text)
+    told = "" if odd else verdict(z.get("q and k", {}))
+    return Detection(
+        str(path), source.format, found.rotary.model_type, said, source.why, told, z, odd, losses
+    )  # fmt: skip
+
+
+def _by_weights(source: Source, found: Following) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
+    """z over all layers, of q and k together and apart, and what differs from the rest."""
+    layers: dict[str, list[dict[str, float]]] = {"q and k": [], "q": [], "k": []}
+    single: dict[str, str] = {}
+    for attention in found.attentions:
+        both = []
+        for kind in ("q", "k"):
+            channels = energies(attention, source.tensors, kind)
+            own = {} if channels is None else z_of(attention, channels)
+            layers[kind].append(own)
+            both.append(own)
+            if told := verdict(own):
+                single[f"{kind} of {attention.name}"] = told
+        layers["q and k"].append(together(both))
+    sums = {kind: together(zs) for kind, zs in layers.items()}
+    z = {kind: summed for kind, summed in sums.items() if summed}
+    apart = {kind: told for kind in ("q", "k") if (told := verdict(z.get(kind, {})))}
+    if len(set(apart.values())) > 1:
+        return z, tuple(f"{kind}: {told}" for kind, told in apart.items())
+    usual = next(iter(apart.values()), "")
+    return z, tuple(name for name, told in single.items() if usual and told != usual)

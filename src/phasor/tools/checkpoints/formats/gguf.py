@@ -1,0 +1,179 @@
+"""GGUF files of models of Llama's shape. Which pairs an architecture turns stands in the model's row (`Gguf`).
+
+Tensors keep their types; rows of quantized blocks move whole. The metadata of a GGUF file goes along in
+``metadata.gguf``, a file without tensors, and from there back into a GGUF file; without it what is written
+has no tokenizer.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....models.families import ROWS
+from ....models.reading.model_row import Row
+from ....models.weights import Gguf
+from ..opening import opened, read_at
+from ..output import Output, Segment, merged, segment
+from ..qk_tensors import Move
+from ..source import METADATA, Source, others
+from .gguf_config import config_of, factors_of, metadata_of
+from .gguf_file import File, read_header, write_header
+from .names import TIED
+from .plain import check_fixed, is_llama3, rope_of
+
+FILE, FACTORS = "model.gguf", "rope_freqs.weight"
+ABSORBED = (METADATA,)  # what is written holds it
+MODULES = (
+    "model.embed_tokens", "model.norm", "lm_head",
+    *(f"model.layers.{{}}.{name}" for name in ("input_layernorm", "post_attention_layernorm",
+      "post_feedforward_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+      "self_attn.q_norm", "self_attn.k_norm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")),
+)  # fmt: skip
+
+
+def recognised(path: Path) -> bool:
+    return _file(path) is not None
+
+
+def _file(path: Path) -> Path | None:
+    if path.is_dir():
+        found = [p for p in sorted(path.glob("*.gguf")) if p.name != METADATA]
+        return found[0] if len(found) == 1 else None
+    return path if path.suffix == ".gguf" else None
+
+
+def read(path: Path, *, allow_pickle: bool = False) -> Source:
+    """Raises ``ValueError`` for architectures without a row, and for tensors and keys that are not known."""
+    at = _file(path)
+    assert at is not None
+    _check_package()
+    file = read_header(at)
+    arch = file.metadata.get("general.architecture")
+    rows = {name: row.gguf for name, row in ROWS.items() if isinstance(row, Row) and row.gguf}
+    model_type = next((n for n, row in rows.items() if row.arch == arch and n == arch), None) or next(
+        (n for n, row in rows.items() if row.arch == arch), None
+    )
+    if model_type is None:
+        known = ", ".join(sorted({row.arch for row in rows.values()}))
+        raise ValueError(f"{at}: general.architecture must be one of {known} here, got {arch!r:.60}")
+    if file.metadata.get("split.count", 1) > 1:
+        raise ValueError(f"{at}: is one of {file.metadata['split.count']} parts; join them with llama-gguf-split first")
+    row = rows[model_type]
+    blocks = file.metadata.get(f"{arch}.block_count")
+    if not isinstance(blocks, int) or not 1 <= blocks <= len(file.tensors):
+        raise ValueError(
+            f"{at}: {arch}.block_count must be a number that {len(file.tensors)} tensors make, got {blocks!r}"
+        )
+    config = config_of(at, file.metadata, row, model_type, _factors(file))
+    names = {theirs: ours for ours, theirs in _names(row.arch, config["num_hidden_layers"]).items()}
+    if unknown := sorted(file.tensors.keys() - names.keys() - {FACTORS}):
+        raise ValueError(f"{at}: {unknown[0]:.80}: is no tensor of a plain {arch}")
+    tensors = {names[name]: tensor for name, tensor in file.tensors.items() if name in names}
+    embedding = tensors.get("model.embed_tokens.weight")
+    if embedding is None:
+        raise ValueError(f"{at}: token_embd.weight: must be there, and is not")
+    config |= {"vocab_size": embedding.shape[0], "tie_word_embeddings": TIED not in tensors}
+    if "model.layers.0.self_attn.q_proj.bias" in tensors:
+        config["attention_bias"] = True
+    copied, left = others(path, (at.name, METADATA)) if path.is_dir() else ((), ())
+    layout = layout_of(row)
+    return Source(
+        format="gguf", path=path, tensors=tensors, config=config, layout=layout,
+        why=f"llama.cpp turns architecture {arch} so", files=(at,), beside=copied, left_out=left,
+        keep={"file": file, "arch": row}, along={METADATA: write_header(file.pairs, file.count, [], file.alignment)},
+    )  # fmt: skip
+
+
+def _check_package() -> None:
+    if find_spec("gguf") is None:
+        raise ValueError("GGUF files need the package gguf; install it with: pip install 'phasor[gguf]'")
+
+
+def _factors(file: File) -> Any:
+    tensor = file.tensors.get(FACTORS)
+    if tensor is None:
+        return None
+    with opened(file.path) as fd:
+        return np.frombuffer(read_at(fd, tensor.offset, tensor.size, file.path), np.float32)
+
+
+@cache
+def _names(arch: str, layers: int) -> dict[str, str]:
+    """transformers' name -> GGUF's, as the ``gguf`` package knows them."""
+    from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
+
+    kind = next(key for key, name in MODEL_ARCH_NAMES.items() if name == arch)
+    known = get_tensor_name_map(kind, layers)
+    found: dict[str, str] = {}
+    for module in MODULES:
+        for i in range(layers if "{}" in module else 1):
+            if (theirs := known.get_name(module.format(i))) is not None:
+                found |= {f"{module.format(i)}.{word}": f"{theirs}.{word}" for word in ("weight", "bias")}
+    return found
+
+
+def layout_of(row: Gguf) -> str:
+    return "interleaved" if row.interleaved else "halves"
+
+
+def layout_for(found: Any) -> str:
+    """The layout in which llama.cpp reads the model; ``ValueError`` for one whose row does not say."""
+    row: Gguf | None = found.row.gguf
+    if row is None:
+        raise ValueError(
+            f"model_type {found.rotary.model_type!r} is not written to GGUF here; use llama.cpp's converter"
+        )
+    return layout_of(row)
+
+
+def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str) -> list[Output]:
+    """One file. Raises ``ValueError`` for tensors and scalings that it has no place for."""
+    _check_package()
+    name = source.config["model_type"]
+    made = ROWS[name]
+    row: Gguf | None = source.keep.get("arch") or (made.gguf if isinstance(made, Row) else None)
+    assert row is not None
+    names = _names(row.arch, config["num_hidden_layers"])
+    check_fixed(source.path, config, ("hidden_act", "mlp_bias"))
+    if unknown := sorted(source.tensors.keys() - names.keys()):
+        raise ValueError(f"{source.path}: {unknown[0]}: has no place in GGUF's {row.arch}")
+    file = source.keep.get("file") or _beside(source)
+    pairs, count, alignment = _pairs(source, config, row, file)
+    tensors = {names[ours]: tensor for ours, tensor in source.tensors.items()}
+    segments: dict[str, Segment] = {
+        n: segment(source.tensors[o], moves.get(o)) for o in source.tensors for n in [names[o]]
+    }
+    abouts = [(n, t.dtype, t.shape, t.size) for n, t in tensors.items()]
+    if factors := factors_of(source.path, config):
+        first = list(file.tensors).index(FACTORS) if file is not None and FACTORS in file.tensors else 0
+        abouts.insert(first, (FACTORS, "F32", (len(factors) // 4,), len(factors)))
+        segments[FACTORS] = factors
+    body: list[Segment] = [write_header(pairs, count, abouts, alignment)]
+    for theirs, _, _, size in abouts:
+        body += [segments[theirs], b"\0" * (-size % alignment)]
+    return [Output(FILE, merged(body))]
+
+
+def _beside(source: Source) -> File | None:
+    """The metadata that came along from a GGUF file."""
+    path = source.folder / METADATA
+    return read_header(path) if path.exists() else None
+
+
+def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: File | None) -> tuple[bytes, int, int]:
+    if file is None:
+        pairs, count = metadata_of(source.path, config, row, source.tensors["model.embed_tokens.weight"].shape[0])
+        return pairs, count, 32
+    said = config_of(file.path, file.metadata, row, source.config["model_type"], _factors(file))
+    ropes = rope_of(source.path, config), rope_of(file.path, said)
+    if is_llama3(ropes[0]):  # a tensor says it, not the metadata
+        ropes = {"rope_theta": ropes[0]["rope_theta"], "rope_type": "default"}, ropes[1]
+    ours, theirs = ({**each, "rope_parameters": rope} for each, rope in zip((config, said), ropes, strict=True))
+    for key in sorted(theirs.keys() & ours.keys() - {"rope_theta", "rope_scaling", "bos_token_id", "eos_token_id"}):
+        if ours[key] != theirs[key]:
+            raise ValueError(f"{file.path}: {key} must be what config.json says, {ours[key]!r}, got {theirs[key]!r}")
+    return file.pairs, file.count, file.alignment

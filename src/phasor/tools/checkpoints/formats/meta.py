@@ -1,0 +1,129 @@
+"""Meta's checkpoints: ``consolidated.00.pth`` and more beside ``params.json``, pairs interleaved.
+
+Source: github.com/meta-llama/llama (``model.py``) and github.com/meta-llama/llama-models. Several files are the shares
+of as many processes: projections into heads and into the hidden width are cut by rows, those out of them by columns.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ....models.families.llama import LLAMA
+from ..opening import read_json
+from ..output import Output, Reordered, Segment, as_json, segment
+from ..qk_tensors import Move
+from ..source import Source, others
+from ..stored import Stored, Tensor, join
+from ..stream import load
+from .archive import archive
+from .names import META, of_layers, own_names
+from .params import config_of, params_of
+from .pickled import read_pickled
+from .plain import check_plain
+
+PARAMS = "params.json"
+FILE = re.compile(r"consolidated\.(\d\d)\.pth")
+COLUMNS = ("attention.wo.weight", "feed_forward.w2.weight")
+WHOLE = ("norm.weight",)  # in every file
+DERIVED = ("rope.freqs",)  # a buffer that the code forms again
+
+
+def files_in(path: Path) -> list[Path]:
+    return sorted(p for p in path.glob("consolidated.*.pth") if FILE.fullmatch(p.name)) if path.is_dir() else []
+
+
+def recognised(path: Path) -> bool:
+    return bool(files_in(path)) and (path / PARAMS).exists()
+
+
+def read(path: Path, *, allow_pickle: bool = False) -> Source:
+    """Raises ``ValueError`` for shares that do not fit together."""
+    files = files_in(path)
+    if [FILE.fullmatch(p.name)[1] for p in files] != [f"{i:02d}" for i in range(len(files))]:  # type: ignore[index]
+        raise ValueError(f"{path}: must have consolidated.00.pth, .01 and so on, got {files[-1].name} and a gap before")
+    if not allow_pickle:
+        raise ValueError(
+            f"{files[0]}: is a pickle, which can run code when it is opened; to read it through torch's weights_only, "
+            "add --allow-pickle (allow_pickle=True)"
+        )
+    params = read_json(path / PARAMS)
+    shares = [{n: t for n, t in read_pickled(file).items() if n not in DERIVED} for file in files]
+    for file, share in zip(files, shares, strict=True):
+        if lost := sorted(share.keys() ^ shares[0].keys()):
+            raise ValueError(f"{file}: {lost[0]}: must be in every share, and is not")
+    names = own_names(path / PARAMS, params.get("n_layers"), shares[0])
+    if unknown := sorted(shares[0].keys() - names.keys()):
+        raise ValueError(f"{files[0]}: {unknown[0]}: is no tensor of a Llama of {params['n_layers']} layers")
+    tensors = {
+        names[name]: _joined(name, [share[name] for share in shares], params.get("dim"))
+        for name in sorted(shares[0], key=list(names).index)
+    }  # fmt: skip
+    config = config_of(path / PARAMS, params, {n: t.shape for n, t in tensors.items()}, LLAMA)
+    copied, left = others(path, (*(file.name for file in files), PARAMS))
+    return Source(
+        format="meta", path=path, tensors=tensors, config=config, layout="interleaved",
+        why="Meta's code turns pairs (2i, 2i + 1), as complex numbers", files=tuple(files), beside=copied,
+        left_out=left,
+    )  # fmt: skip
+
+
+def _joined(name: str, parts: list[Stored], dim: Any) -> Tensor:
+    axis = cut_of(name, parts[0].shape, dim)
+    if axis is not None:
+        return join(parts, axis, name)
+    for part in parts[1:]:
+        if part.shape != parts[0].shape or (load(part) != load(parts[0])).any():
+            raise ValueError(f"{part.file}: {name}: must be the same in every share, and is not")
+    return parts[0]
+
+
+def cut_of(name: str, shape: tuple[int, ...], dim: Any) -> int | None:
+    """The axis along which the shares of a tensor lie; None if each holds it whole."""
+    if name.endswith(WHOLE):
+        return None
+    if name.startswith("tok_embeddings"):  # by columns in Llama 2, by rows in Llama 3
+        return 0 if shape[-1] == dim else 1
+    return 1 if name.endswith(COLUMNS) else 0
+
+
+def layout_for(found: Any) -> str:
+    """The layout in which the format is read."""
+    return "interleaved"
+
+
+def outputs(
+    source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str, *, files: int = 1
+) -> list[Output]:
+    """``files`` shares, and ``params.json``. Raises ``ValueError`` for what is no plain Llama, or cannot be cut so."""
+    names = of_layers(META, config["num_hidden_layers"])
+    check_plain(source.path, config, source.tensors, names, (LLAMA,))
+    params = params_of(source.path, config, mistral=False)
+    if files < 1 or params["n_kv_heads"] % files:
+        raise ValueError(f"files must divide the {params['n_kv_heads']} heads of k, got {files}")
+    found = []
+    for i in range(files):
+        segments: dict[str, Segment] = {}
+        abouts: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for ours, theirs in names.items():
+            if (tensor := source.tensors.get(ours)) is None:
+                continue
+            axis = None if files == 1 else cut_of(theirs, tensor.shape, params["dim"])
+            segments[theirs] = _share(source, ours, tensor, moves.get(ours), axis, i, files)
+            abouts[theirs] = (tensor.dtype, _cut(tensor.shape, axis, files))
+        found.append(archive(f"consolidated.{i:02d}.pth", segments, abouts))
+    return [*found, Output(PARAMS, (as_json(params),))]
+
+
+def _share(
+    source: Source, name: str, tensor: Tensor, move: Move | None, axis: int | None, i: int, files: int
+) -> Segment:
+    if axis is None:
+        return segment(tensor, move)
+    if tensor.shape[axis] % files:
+        raise ValueError(f"{source.path}: {name}: {list(tensor.shape)} cannot be cut into {files} along axis {axis}")
+    return Reordered(tensor, move, (axis, i, files))
+
+
+def _cut(shape: tuple[int, ...], axis: int | None, files: int) -> tuple[int, ...]:
+    return shape if axis is None else (*shape[:axis], shape[axis] // files, *shape[axis + 1 :])

@@ -1,0 +1,150 @@
+"""Folders of transformers: ``config.json`` beside ``model.safetensors``, or shards with an index, or pickles.
+
+Other formats are written in this one with transformers' names; its own files keep their shards, order and headers.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..opening import plain_name, read_json
+from ..output import Output, Segment, as_json, merged, segment, whole_file
+from ..permutation import PAIRS
+from ..qk_tensors import Move
+from ..source import MARK, Source, others
+from ..stored import Stored, Tensor
+from .pickled import read_pickled
+from .safetensors_file import read_header, write_header
+
+CONFIG = "config.json"
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+OLD_SINGLE, OLD_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+SHARD = 5 * 10**9
+
+
+def recognised(path: Path) -> bool:
+    return path.is_dir() and any((path / name).exists() for name in (SINGLE, INDEX, OLD_SINGLE, OLD_INDEX))
+
+
+def read(path: Path, *, allow_pickle: bool = False) -> Source:
+    """Raises ``ValueError`` naming file, key and rule for anything that is damaged or contradicts itself."""
+    there = [name for name in (SINGLE, INDEX, OLD_SINGLE, OLD_INDEX) if (path / name).exists()]
+    safe = [name for name in there if name in (SINGLE, INDEX)]
+    if len(safe) > 1:
+        raise ValueError(f"{path}: has {SINGLE} and {INDEX}; remove the one that does not belong to the model")
+    first = (safe or there)[0]
+    load: Callable[[Path], Mapping[str, Stored]] = lambda file: read_header(file).tensors  # noqa: E731
+    if not safe:
+        if not allow_pickle:
+            raise ValueError(
+                f"{path / first}: is a pickle, which can run code when it is opened; to read it through torch's "
+                "weights_only, add --allow-pickle (allow_pickle=True)"
+            )
+        load = read_pickled
+    shards = _sharded(path, first, load) if first.endswith(".json") else {first: load(path / first)}
+    tensors: dict[str, Tensor] = {name: t for shard in shards.values() for name, t in shard.items()}
+    if not tensors:
+        raise ValueError(f"{path / first}: holds no tensors")
+    config = read_json(path / CONFIG)
+    layout, why = "native", f"{CONFIG}: what the code of model_type {config.get('model_type')!r} reads"
+    if (path / MARK).exists():
+        layout, why = _marked(path / MARK)
+    own = (*shards, first, CONFIG)
+    copied, left = others(path, own)
+    return Source(
+        format="transformers", path=path, tensors=tensors, config=config, layout=layout, why=why,
+        files=tuple(path / name for name in shards), beside=copied, left_out=left,
+        keep={"index": first if first.endswith(".json") else "", "safe": bool(safe)},
+    )  # fmt: skip
+
+
+def _marked(path: Path) -> tuple[str, str]:
+    layout = read_json(path).get("layout")
+    if layout not in PAIRS:
+        raise ValueError(f"{path}: layout must be {' or '.join(map(repr, PAIRS))}, got {layout!r:.40}")
+    return layout, f"{MARK}: what an earlier conversion wrote"
+
+
+def _sharded(folder: Path, index: str, load: Callable[[Path], Mapping[str, Stored]]) -> dict[str, Mapping[str, Stored]]:
+    """File -> its tensors; each must be in the one file that the index names, and nothing else be there."""
+    where = folder / index
+    listed = read_json(where).get("weight_map")
+    if not isinstance(listed, dict) or not listed:
+        raise ValueError(f"{where}: weight_map must map tensors to files, got {listed!r:.60}")
+    names = sorted({plain_name(name, where) for name in listed.values()})
+    for name in names:
+        if not (folder / name).exists():
+            tensor = next(t for t, file in listed.items() if file == name)
+            raise ValueError(f"{where}: {tensor}: must be in a file that exists, got {name!r}")
+    shards = {name: load(folder / name) for name in names}
+    held: dict[str, str] = {}
+    for name, shard in shards.items():
+        for tensor in shard:
+            if tensor in held:
+                raise ValueError(f"{folder / name}: {tensor}: is in {held[tensor]} as well; remove one")
+            if listed.get(tensor) != name:
+                said = repr(listed[tensor]) if tensor in listed else "no file"
+                raise ValueError(f"{where}: {tensor}: must name {name!r}, which holds it, and names {said}")
+            held[tensor] = name
+    if missing := [tensor for tensor in listed if tensor not in held]:
+        raise ValueError(f"{where}: {missing[0]}: must be in {listed[missing[0]]}, and is not")
+    return shards
+
+
+def layout_for(found: Any) -> str:
+    """The layout in which the format is read: that of the model's own code."""
+    return "native"
+
+
+def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str) -> list[Output]:
+    """The files to write: the weights, their index, the config, and a mark where the layout is not the model's own."""
+    found = _same(source, moves) if source.keep.get("safe") else _new(source, moves)
+    same = source.format == "transformers" and config == source.config
+    found.append(Output(CONFIG, (whole_file(source.path / CONFIG) if same else as_json(config),)))
+    if mark:
+        found.append(Output(MARK, (mark_file(mark),)))
+    return found
+
+
+def mark_file(layout: str) -> bytes:
+    """What stands beside weights that the model's own code would read wrongly."""
+    return as_json({"layout": layout, "why": "the pairs of q and k are not as the model's own code reads them"})
+
+
+def _same(source: Source, moves: Mapping[str, Move]) -> list[Output]:
+    """Safetensors files as they were, but for the tensors that move."""
+    found = []
+    for file in (read_header(path) for path in source.files):
+        body: list[Segment] = [segment(tensor, moves.get(name)) for name, tensor in file.tensors.items()]
+        found.append(Output(file.path.name, (file.head, *merged(body))))
+    if source.keep["index"]:
+        found.append(Output(source.keep["index"], (whole_file(source.path / source.keep["index"]),)))
+    return found
+
+
+def _new(source: Source, moves: Mapping[str, Move]) -> list[Output]:
+    """New safetensors files, in shards of at most `SHARD` bytes."""
+    shards: list[list[str]] = [[]]
+    size = 0
+    for name, tensor in source.tensors.items():
+        if shards[-1] and size + tensor.size > SHARD:
+            shards.append([])
+            size = 0
+        shards[-1].append(name)
+        size += tensor.size
+    found: list[Output] = []
+    listed: dict[str, str] = {}
+    for i, names in enumerate(shards, 1):
+        file = SINGLE if len(shards) == 1 else f"model-{i:05d}-of-{len(shards):05d}.safetensors"
+        found.append(safetensors_output(file, {name: source.tensors[name] for name in names}, moves))
+        listed |= dict.fromkeys(names, file)
+    if len(shards) > 1:
+        total = sum(tensor.size for tensor in source.tensors.values())
+        found.append(Output(INDEX, (as_json({"metadata": {"total_size": total}, "weight_map": listed}),)))
+    return found
+
+
+def safetensors_output(file: str, tensors: Mapping[str, Tensor], moves: Mapping[str, Move]) -> Output:
+    """One new safetensors file."""
+    head = write_header([(n, t.dtype, t.shape, t.size) for n, t in tensors.items()], {"format": "pt"})
+    return Output(file, (head, *merged(segment(t, moves.get(n)) for n, t in tensors.items())))

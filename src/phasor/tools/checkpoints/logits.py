@@ -1,0 +1,134 @@
+"""The logits of both sides, in the model that transformers builds from the config, on given tokens."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...support.errors import first_line
+from ...support.quiet import quiet
+from .layout_statistics import SURE
+from .permutation import PAIRS, in_words, order_of, reorder
+from .qk_tensors import Following
+from .source import Source
+from .stored import BLOCKS, TORCH, Tensor
+from .stream import load
+from .tokens import tokens_beside
+
+LONGEST, FEWEST = 1024, 3  # tokens of a text that are read, and that give a deviation
+
+
+def compare_logits(
+    found: Following,
+    config: dict[str, Any],
+    layouts: Sequence[str],
+    source: Mapping[str, Tensor],
+    result: Mapping[str, Tensor],
+    token_ids: list[int],
+) -> dict[str, Any]:
+    """That the logits of both sides are equal to the bit; a sentence where transformers does not build the model.
+
+    The tensors of each side are brought to the layout that the model reads, in memory. Raises ``ValueError`` if the
+    logits differ.
+    """
+    tokens, logits = torch.tensor([token_ids]), []
+    for tensors, word in zip((source, result), layouts, strict=True):
+        try:
+            logits.append(logits_of(config, native_state(found, tensors, word), tokens))
+        except ValueError as error:
+            return {"compared": False, "why": str(error)}
+    before, after = logits
+    equal = torch.isclose(before, after, rtol=0, atol=0, equal_nan=True)
+    if not equal.all():
+        difference = float((before - after)[~equal].abs().max())
+        raise ValueError(f"logits of both sides must be equal, got a difference of {difference:.3g}")
+    wild = int((~before.isfinite()).sum())
+    return {"compared": True, "token_ids": token_ids, "largest_difference": 0.0, "not_finite": wild}
+
+
+def logits_of(config: dict[str, Any], state: dict[str, torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
+    """``[1, n, vocab]`` of the model that transformers builds, float64; ``ValueError`` for whatever it raises."""
+    try:
+        with torch.no_grad():
+            logits: torch.Tensor = build(config, state)(tokens).logits.double()
+    except Exception as error:  # a config that its code does not take may raise anything
+        raise ValueError(f"transformers does not run it: {first_line(error)}") from None
+    return logits
+
+
+def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
+    """The model with these tensors; ``ValueError`` if they are not all."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with quiet():
+        made = AutoConfig.for_model(**config)
+        with torch.device("meta"):
+            kind = type(AutoModelForCausalLM.from_config(made, trust_remote_code=False))
+        model, report = kind.from_pretrained(
+            None,
+            config=made,
+            state_dict=state,
+            output_loading_info=True,
+            trust_remote_code=False,
+            local_files_only=True,
+        )
+    if missing := sorted(report["missing_keys"]):  # it would make them up
+        raise ValueError(f"{missing[0]} is missing")
+    return model.eval()
+
+
+def losses_of(source: Source, found: Following, text: str) -> dict[str, Any]:
+    """The mean loss of the model on a text in each layout, and the layout that decides, ``""`` if none does.
+
+    Raises ``ValueError`` if transformers does not run the model, if there is no tokenizer for it, and where the text is
+    too short or the losses are not finite.
+    """
+    tokens = tokens_beside(source.folder, source.config, text, special=True)
+    return losses_on(source, found, tokens[None, :LONGEST])
+
+
+def losses_on(source: Source, found: Following, tokens: torch.Tensor) -> dict[str, Any]:
+    """`losses_of` of tokens ``[1, n]``. The layouts are compared token by token, so that few of them suffice."""
+    if tokens.shape[1] < FEWEST:
+        raise ValueError(f"text must have at least {FEWEST} tokens to decide a layout, got {tokens.shape[1]}")
+    means, each = {}, []
+    for word in PAIRS:
+        try:
+            logits = logits_of(source.config, native_state(found, source.tensors, word), tokens)
+        except ValueError as error:
+            raise ValueError(f"{source.path}: {error}") from None
+        each.append(torch.nn.functional.cross_entropy(logits[0, :-1], tokens[0, 1:], reduction="none"))
+        means[word] = float(each[-1].mean())
+        if not math.isfinite(means[word]):
+            raise ValueError(f"{source.path}: the losses of the text must be finite, got {means[word]} in {word}")
+    ahead = each[1] - each[0]
+    z = float(ahead.mean() / (ahead.std() / len(ahead) ** 0.5).clamp(min=1e-12))
+    layout = "" if not abs(z) > SURE else "halves" if z > 0 else "interleaved"
+    return {"tokens": tokens.shape[1], "loss": means, "z": z, "layout": layout}
+
+
+def native_state(found: Following, tensors: Mapping[str, Tensor], word: str) -> dict[str, torch.Tensor]:
+    """All tensors of one side, in the layout that the model's own code reads."""
+    return relaid(found, {name: as_torch(tensor) for name, tensor in tensors.items()}, word)
+
+
+def relaid(found: Following, state: Mapping[str, torch.Tensor], word: str) -> dict[str, torch.Tensor]:
+    """Tensors whose pairs lie as ``word`` says, in the layout that the model's own code reads; what stays is shared."""
+    changed = dict(state)
+    for attention in found.attentions:
+        layouts = in_words(attention.spec.layout, word), in_words(attention.spec.layout, "native")
+        for name in {piece.tensor for piece in attention.pieces if layouts[0] != layouts[1]}:
+            held = [piece for piece in attention.pieces if piece.tensor == name]
+            axis = held[0].axis
+            changed[name] = reorder(changed[name], order_of(held, changed[name].shape[axis], *layouts), axis)
+    return changed
+
+
+def as_torch(tensor: Tensor) -> torch.Tensor:
+    """A whole tensor; ``ValueError`` for a dtype that torch does not have."""
+    if tensor.dtype not in TORCH:
+        raise ValueError(f"{tensor.dtype.removeprefix(BLOCKS)} is no dtype of torch")
+    data = np.array(load(tensor).reshape(-1))
+    return torch.from_numpy(data).view(TORCH[tensor.dtype]).reshape(tensor.shape)

@@ -1,0 +1,84 @@
+"""Files that others wrote, opened without surprises: regular files only, sizes before allocations, plain names."""
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ...support.checks import keys_once
+
+MAX_JSON = 100 * 2**20
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """A file descriptor to read a regular file (links are followed). Raises ``ValueError`` for anything else.
+
+    Nothing blocks: a pipe that nobody writes to is refused, not waited for.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ValueError(f"{path}: cannot be opened ({why})") from None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ValueError(f"{path}: must be a regular file, and is a folder, a pipe or a device")
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a regular file."""
+    with opened(path) as fd:
+        return os.fstat(fd).st_size
+
+
+def read_at(fd: int, offset: int, size: int, path: Path) -> bytes:
+    """``size`` bytes from ``offset``; ``ValueError`` if the file ends before."""
+    pieces = []
+    while size:
+        piece = os.pread(fd, min(size, 2**30), offset)
+        if not piece:
+            raise ValueError(f"{path}: ends at byte {offset}, {size} bytes early")
+        pieces.append(piece)
+        offset, size = offset + len(piece), size - len(piece)
+    return b"".join(pieces)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object whose keys stand once; ``ValueError`` names the file for anything else."""
+    with opened(path) as fd:
+        size = os.fstat(fd).st_size
+        if size > MAX_JSON:
+            raise ValueError(f"{path}: must have at most {MAX_JSON} bytes to be a JSON file of a model, got {size}")
+        return parse_json(read_at(fd, 0, size, path), path)
+
+
+def parse_json(data: bytes, path: Path) -> dict[str, Any]:
+    """The bytes of a JSON object as a dictionary; ``path`` is named in errors."""
+    try:
+        found = json.loads(data.decode("utf-8-sig"), object_pairs_hook=keys_once)
+    except RecursionError:
+        raise ValueError(f"{path}: is nested too deeply to be a JSON file of a model") from None
+    except ValueError as error:  # not UTF-8, not JSON, a key twice, an integer of thousands of digits
+        raise ValueError(f"{path}: is not JSON in UTF-8: {error}"[:400]) from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: must hold a JSON object, got {type(found).__name__}")
+    return found
+
+
+def plain_name(name: Any, where: Path) -> str:
+    """The name of a file in the same folder, which is all that an index may name.
+
+    >>> plain_name("model-00001-of-00002.safetensors", Path("index.json"))
+    'model-00001-of-00002.safetensors'
+    """
+    plain = isinstance(name, str) and name.isprintable() and not {*"/\\"} & {*name} and 0 < len(name.encode()) < 256
+    if not plain or name in (".", ".."):
+        raise ValueError(f"{where}: must name plain files of its own folder, got {name!r:.80}")
+    return name

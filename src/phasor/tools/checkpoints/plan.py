@@ -1,0 +1,191 @@
+"""What a conversion will do, known in full before anything is written: a plan can be printed, and compared."""
+
+import copy
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .formats import FORMATS, read
+from .opening import opened
+from .output import Output, Range, Reordered, whole_file
+from .permutation import WORDS, in_words, word_of
+from .qk_tensors import Following, Move, following, moves
+from .source import MARK, Source
+from .stored import BITS, BLOCKS
+from .units import counted, in_units
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One conversion: what was understood of the source, which tensors move, and every file that will be written.
+
+    ``layouts``: how the pairs lie in the source, and will lie in the result; ``format`` of the result.
+    """
+
+    source: Source
+    found: Following
+    format: str
+    layouts: tuple[str, str]
+    moves: Mapping[str, Move]
+    outputs: tuple[Output, ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes that will be written."""
+        return sum(output.size for output in self.outputs)
+
+    def describe(self) -> str:
+        """The plan for people: what is there and why that is believed, what moves, what stays, what is written."""
+        source, rotary = self.source, self.found.rotary
+        moved = sum(source.tensors[name].size for name in self.moves)
+        total = sum(tensor.size for tensor in source.tensors.values())
+        lines = [
+            f"source   {source.path}",
+            f"  format {source.format}: {counted(source.tensors, 'tensor')}, {in_units(total)} in "
+            f"{counted(source.files, 'file')}",
+            f"  model  {rotary.model_type}{f', {rotary.part}' if rotary.part else ''}: "
+            f"{counted(self.found.attentions, 'attention')} with {rotary.num_heads} heads of q and "
+            f"{rotary.num_kv_heads} of k; {next(iter(rotary.distinct)).describe()}",
+            f"  layout {self.layouts[0]} ({source.why})",
+            f"result   format {self.format}, layout {self.layouts[1]}: {in_units(self.size)} in "
+            f"{counted(self.outputs, 'file')}",
+            f"moves    {counted(self.moves, 'tensor')}, {in_units(moved)} ({moved / max(total, 1):.1%}); the others "
+            "stay byte for byte",
+        ]
+        lines += [f"  {name}  {move.what}" for name, move in list(self.moves.items())[:8]]
+        if len(self.moves) > 8:
+            lines.append(f"  and {len(self.moves) - 8} more, the same in the other layers")
+        if self.found.weights.frequencies:
+            lines.append(f"stays    {self.found.weights.frequencies}: one frequency per pair, whatever the layout")
+        if source.left_out:
+            lines.append(f"left out {', '.join(source.left_out)}: weights in files that were not converted")
+        if self.mark:
+            lines.append(
+                f"caution  the code of {rotary.model_type} reads {word_of(self.found.native)}: it loads the result "
+                f"without an error and is wrong; for code that reads {self.layouts[1]} pairs ({MARK} says so)"
+            )
+        return "\n".join(lines)
+
+    @property
+    def mark(self) -> str:
+        """The layout to mark the result with; empty where the format or the config says it."""
+        return marked(self.found, self.format, self.layouts[1])
+
+    def fingerprint(self) -> str:
+        """Equal for two plans that write the same bytes from the same, unchanged files."""
+        seen = hashlib.sha256()
+        for path in sorted({path for output in self.outputs for path in files_of(output)}):
+            with opened(path) as fd:
+                about = os.fstat(fd)
+            seen.update(repr((str(path), about.st_size, about.st_mtime_ns, about.st_ino)).encode())
+        for output in self.outputs:
+            seen.update(repr((output.name, output.size)).encode())
+            for segment in output.segments:
+                if isinstance(segment, bytes):
+                    seen.update(segment)
+                elif isinstance(segment, Reordered):
+                    seen.update(repr((segment.tensor, segment.part)).encode())
+                    if segment.move is not None:
+                        seen.update(repr(segment.move.axis).encode() + segment.move.order.tobytes())
+                else:
+                    seen.update(repr(segment).encode())
+        return seen.hexdigest()
+
+
+def files_of(output: Output) -> set[Path]:
+    """The files that an output is made of."""
+    found = {s.file for s in output.segments if isinstance(s, Range)}
+    return found | {part.file for s in output.segments if isinstance(s, Reordered) for part in s.tensor.parts}
+
+
+def make_plan(
+    path: str | Path,
+    to: str,
+    *,
+    source_layout: str | None = None,
+    part: str | None = None,
+    allow_pickle: bool = False,
+    options: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Read a checkpoint's headers and config, and lay out its conversion. Nothing is written, and no tensor read.
+
+    ``to``: a layout (``"halves"``, ``"interleaved"``, ``"native"``), in the source's own format, or a format
+    (``"transformers"``, ``"meta"``, ``"mistral"``, ``"llama2c"``, ``"gguf"``), in the layout that it is read in.
+    ``source_layout`` says how the pairs lie where that is known better. ``part`` of a composite model: without it, its
+    text model. Raises ``ValueError`` for a source that is damaged or not understood, and where nothing would change.
+    """
+    if to not in (*WORDS, *FORMATS):
+        raise ValueError(f"to must be a layout ({', '.join(WORDS)}) or a format ({', '.join(FORMATS)}), got {to!r}")
+    source = read(Path(path), allow_pickle=allow_pickle)
+    if source_layout is not None:
+        source = _told(source, source_layout)
+    found = following(source.folder, source.config, source.tensors, part)
+    form = source.format if to in WORDS else to
+    target = to if to in WORDS and form == "transformers" else FORMATS[form].layout_for(found)
+    if to in WORDS and to not in ("native", target):
+        raise ValueError(f"{source.path}: the format {form} is read in {target}, and has no place to say {to}")
+    before, after = (plain_word(found, word) for word in (source.layout, target))
+    if before == after and form == source.format and source.keep.get("safe", True):
+        raise ValueError(f"{source.path}: is {form} in {before} already ({source.why}); there is nothing to convert")
+    quantized = source.config.get("quantization_config")
+    blocks = quantized.get("weight_block_size") if isinstance(quantized, dict) else None
+    moved = moves(source.folder, found, source.tensors, before, after, blocks)
+    config = _config_for(source.config, found, after) if form == "transformers" else _outright(source.config, found)
+    mark = marked(found, form, after)
+    written = list(FORMATS[form].outputs(source, moved, config, mark, **(options or {})))
+    if form != source.format:
+        _check_types(source)
+        written += [Output(name, (data,)) for name, data in source.along.items()]
+    taken = {output.name for output in written} | {*getattr(FORMATS[form], "ABSORBED", ())}
+    beside = [Output(name, (whole_file(source.folder / name),)) for name in source.beside if name not in taken]
+    return Plan(source, found, form, (before, after), moved, (*written, *beside))
+
+
+def _check_types(source: Source) -> None:
+    for name, tensor in source.tensors.items():
+        if tensor.dtype not in BITS:
+            raise ValueError(
+                f"{source.path}: {name}: blocks of {tensor.dtype.removeprefix(BLOCKS)} have no place outside GGUF; "
+                "convert the file from before it was quantized"
+            )
+
+
+def plain_word(found: Following, word: str) -> str:
+    """A layout's word with ``"native"`` spelled out, where it is one of the two."""
+    return word_of(in_words(found.native, word))
+
+
+def marked(found: Following, form: str, layout: str) -> str:
+    """The word for the mark beside weights whose layout is not the one that the model's own code reads."""
+    if form != "transformers" or found.says_itself or in_words(found.native, layout) == found.native.read():
+        return ""
+    return layout
+
+
+def _told(source: Source, layout: str) -> Source:
+    if layout not in WORDS:
+        raise ValueError(f"source layout must be one of {', '.join(WORDS)}, got {layout!r}")
+    if source.format not in ("transformers", "gguf"):
+        raise ValueError(f"source layout is what the format {source.format} says, {source.layout}; leave it out")
+    return replace(source, layout=layout, why="as you said")
+
+
+def _outright(config: dict[str, Any], found: Following) -> dict[str, Any]:
+    """The config for formats without classes, with the sizes that it may leave to its class."""
+    width = next(iter(found.rotary.distinct)).head_dim
+    return {**config, "num_key_value_heads": found.rotary.num_kv_heads, "head_dim": width}
+
+
+def _config_for(config: dict[str, Any], found: Following, layout: str) -> dict[str, Any]:
+    """The config with the layout, where its family's code reads it there."""
+    if not found.says_itself or layout == word_of(found.native):
+        return config
+    changed = copy.deepcopy(config)
+    inner = changed
+    for step in found.rotary.part.split(".") if found.rotary.part else ():
+        inner = inner[step]
+    inner["rope_interleave"] = layout == "interleaved"
+    return changed

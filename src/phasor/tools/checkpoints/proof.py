@@ -1,0 +1,156 @@
+"""The proof of a conversion: both sides read again, and compared in what matters.
+
+- Tensors that stay are equal byte for byte.
+- Tensors that move, brought back by the inverse order, give the source's bytes.
+- Attention scores of random activations through the projections of both sides, each rotated as its own layout says, are
+  equal in float64 (`phasor.checkpoints.scores`).
+- With ``token_ids``, the logits of the model that transformers builds are equal.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .finite import not_finite
+from .formats import read
+from .opening import opened, read_at
+from .output import Reordered
+from .permutation import in_words, inverse
+from .plan import Plan
+from .qk_tensors import Following, Move
+from .scores import score_difference
+from .source import Source
+from .stored import Stored, Tensor
+from .stream import Bytes, blocks, load
+
+TOLERANCE = 1e-12  # of the largest score: sums of a few thousand products in float64
+STEP = 2**18  # both sides stay in cache while they are compared
+
+
+def prove(plan: Plan, folder: Path, *, token_ids: list[int] | None = None) -> dict[str, Any]:
+    """Compare the converted files in ``folder`` with the source of ``plan``; ``ValueError`` says what is not equal."""
+    source, result = plan.source, read(folder, allow_pickle=True)
+    _check_names(source, result, folder)
+    wild: dict[str, int] = {}
+    for name, tensor in source.tensors.items():
+        count = _check_bytes(name, tensor, result.tensors[name], plan.moves.get(name), folder)
+        if count:
+            wild[name] = count
+    report: dict[str, Any] = {
+        "model_type": plan.found.rotary.model_type,
+        "from": {"format": source.format, "layout": plan.layouts[0], "why": source.why},
+        "to": {"format": plan.format, "layout": plan.layouts[1]},
+        "tensors": {"byte_identical": len(source.tensors) - len(plan.moves), "moved": len(plan.moves)},
+        "not_finite": wild,
+        "moved": {name: move.what for name, move in plan.moves.items()},
+    }
+    sides = source.tensors, result.tensors
+    return report | compared(plan.found, source.config, plan.layouts, *sides, folder, token_ids)
+
+
+def _check_names(source: Source, result: Source, folder: Path) -> None:
+    if lost := sorted(source.tensors.keys() ^ result.tensors.keys()):
+        raise ValueError(f"{folder}: {lost[0]}: must be on both sides, and is on one")
+    for name, tensor in source.tensors.items():
+        other = result.tensors[name]
+        if (tensor.dtype, tensor.shape) != (other.dtype, other.shape):
+            raise ValueError(
+                f"{folder}: {name}: must be {tensor.dtype} {list(tensor.shape)}, got {other.dtype} {list(other.shape)}"
+            )
+
+
+def _check_bytes(name: str, source: Tensor, result: Tensor, move: Move | None, folder: Path) -> int:
+    """The number of values that are not finite; ``ValueError`` if the bytes are not the same ones."""
+    count, ours = 0, _Pieces(result, None if move is None else Move(move.axis, inverse(move.order), ""))
+    for theirs in _Pieces(source, None):
+        count += not_finite(theirs, source.dtype)
+        if not np.array_equal(theirs, ours.take(len(theirs))):
+            raise ValueError(f"{folder}: {name}: its bytes are not those of the source; nothing was put in place")
+    return count
+
+
+class _Pieces:
+    """The bytes of a tensor from its start, in pieces of any size."""
+
+    def __init__(self, tensor: Tensor, move: Move | None) -> None:
+        self._blocks = _runs(tensor) if move is None else blocks(Reordered(tensor, move))
+        self._left: Bytes = np.empty(0, np.uint8)
+
+    def __iter__(self) -> Iterator[Bytes]:
+        return self._blocks
+
+    def take(self, count: int) -> Bytes:
+        """The next ``count`` bytes, or fewer at the end."""
+        held = [self._left]
+        while sum(map(len, held)) < count and (block := next(self._blocks, None)) is not None:
+            held.append(block)
+        joined = np.concatenate(held) if len(held) > 2 or len(self._left) else held[-1]
+        self._left = joined[count:]
+        return joined[:count]
+
+
+def _runs(tensor: Tensor) -> Iterator[Bytes]:
+    if not isinstance(tensor, Stored):
+        yield load(tensor).reshape(-1)
+        return
+    with opened(tensor.file) as fd:
+        for at in range(0, tensor.size, STEP):
+            size = min(STEP, tensor.size - at)
+            yield np.frombuffer(read_at(fd, tensor.offset + at, size, tensor.file), np.uint8)
+
+
+def check_tokens(config: Mapping[str, Any], token_ids: Sequence[int] | None, proof: bool) -> None:
+    """Raises ``ValueError`` for tokens that the model does not have, and where there will be no proof to use them."""
+    if token_ids is None:
+        return
+    if not proof:
+        raise ValueError("token_ids are compared in the proof, and there is none; leave one of them out")
+    vocab = config.get("vocab_size")
+    if not token_ids or (isinstance(vocab, int) and not 0 <= min(token_ids) <= max(token_ids) < vocab):
+        below = f", below the vocab_size of {vocab}" if vocab else ""
+        raise ValueError(f"token_ids must be numbers of tokens from 0{below}, got {list(token_ids)!r:.200}")
+
+
+def compared(
+    found: Following,
+    config: dict[str, Any],
+    layouts: Sequence[str],
+    source: Mapping[str, Tensor],
+    result: Mapping[str, Tensor],
+    folder: Path,
+    token_ids: list[int] | None,
+) -> dict[str, Any]:
+    """``scores``, and ``logits`` where tokens are given; ``ValueError`` says what is not equal."""
+    report = {"scores": check_scores(found, layouts, source, result, folder)}
+    if token_ids is not None:
+        from .logits import compare_logits
+
+        report["logits"] = compare_logits(found, config, layouts, source, result, token_ids)
+    return report
+
+
+def check_scores(
+    following: Following,
+    layouts: Sequence[str],
+    source: Mapping[str, Tensor],
+    result: Mapping[str, Tensor],
+    folder: Path,
+) -> dict[str, Any]:
+    """The largest difference of scores in every attention, as a share of its largest score."""
+    found: dict[str, float] = {}
+    left_out: list[str] = []
+    for attention in following.attentions:
+        before, after = (in_words(attention.spec.layout, word) for word in layouts)
+        difference = score_difference(attention, (source, before), (result, after))
+        if difference is None:
+            left_out.append(attention.name)
+        elif not difference <= TOLERANCE:
+            raise ValueError(
+                f"{folder}: {attention.name}: attention scores of both sides must agree within {TOLERANCE} of the "
+                f"largest, got {difference:.3g}; nothing was put in place"
+            )
+        else:
+            found[attention.name] = difference
+    return {"largest_difference": max(found.values(), default=0.0), "attentions": found, "left_out": left_out}

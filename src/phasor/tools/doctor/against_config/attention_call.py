@@ -1,0 +1,87 @@
+"""One attention in a real call: what it did to its q and k, given the tables that it was given."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import CodeType
+from typing import Any
+
+from torch import Tensor, nn
+
+from ....rotary.spec import RotarySpec
+from .module_tables import per_pair_of
+from .observed import Calls, code_that_runs, heads_of, is_formed_here, still_modules, tables_in, turning_nothing
+from .rotated_heads import RIGHT, UNKNOWN, Heads, Outcome, outcome
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The outcomes of q and k, or why nothing was seen."""
+
+    q: Outcome = RIGHT
+    k: Outcome = RIGHT
+    why_not: str = ""
+    ran: frozenset[CodeType] = frozenset()  # the code of all functions that were called
+
+    @property
+    def known(self) -> bool:
+        return not self.why_not and UNKNOWN not in (self.q.cause, self.k.cause)
+
+    @property
+    def right(self) -> bool:
+        return self.known and not (self.q.cause or self.k.cause)
+
+    @property
+    def exact(self) -> bool:
+        return self.right and not (self.q.scaled or self.k.scaled)
+
+
+def seen_in_call(
+    module: nn.Module,
+    specs: Sequence[RotarySpec],
+    rotary: list[nn.Module],
+    calls: Calls,
+    heads: int | None = None,
+) -> Seen:
+    """By whichever of ``specs`` explains it best; of the first ``heads`` alone, where no others turn."""
+    given = calls.first.get(module)
+    if given is None:
+        return Seen(why_not="these inputs do not reach it")
+    with code_that_runs() as ran:
+        true = heads_of(module, given)
+    with still_modules(rotary) as formed:
+        plain = heads_of(module, turning_nothing(given))
+    if isinstance(true, str) or isinstance(plain, str):
+        return Seen(why_not=true if isinstance(true, str) else str(plain))
+    tables = tables_in(given)
+    tables = (formed[-1] if formed else None) if tables is None else tables
+    plain, true = ((q[:, :heads], k[:, :heads]) for q, k in (plain, true))
+    if tables is None:
+        return Seen(why_not="the tables that it turns by are not seen")
+    formed_here = is_formed_here(module, given, true[1])
+    found = [_by(spec, tables, plain, true, formed_here) for spec in specs]
+    return replace(next((seen for seen in found if seen.right), found[0]), ran=frozenset(ran))
+
+
+def _of_first(tables: Any) -> Any:
+    """The tables of the first batch entry."""
+    if isinstance(tables, Tensor):
+        return tables[:1] if tables.ndim > 2 else tables
+    return tuple(t[:1] if t.ndim > 2 else t for t in tables)
+
+
+def _by(spec: RotarySpec, tables: Any, plain: Any, true: Any, with_k: bool) -> Seen:
+    if spec.second is not None:
+        return Seen(why_not="it turns the members of a pair by different angles")
+    outcomes = []
+    for before, after in zip(plain, true, strict=True):
+        if before.shape != after.shape or before.ndim != 4 or before.shape[-1] != spec.head_dim:
+            return Seen(why_not=f"what reaches attention are no heads of {spec.head_dim} channels")
+        if not (before.isfinite().all() and after.isfinite().all()):
+            return Seen(why_not="its q and k are not finite")
+        per_pair = per_pair_of(_of_first(tables), spec, before.shape[2])
+        if per_pair is None or per_pair.pairs != spec.pairs:
+            return Seen(why_not="its tables have a form that is not known")
+        sin = -per_pair.sin if spec.reverse else per_pair.sin
+        outcomes.append(outcome(Heads(before[0], after[0], per_pair.cos, sin, spec.layout.written())))
+    q, k = outcomes
+    return Seen(q, k if with_k else replace(q, cause="") if not q.cause else q)

@@ -1,0 +1,30 @@
+"""Golden vectors made in memory, and what golden's judging says of tables and of turned heads by them."""
+
+from torch import Tensor
+
+from ....models.reading.model import ModelRotary
+from ....rotary.spec import RotarySpec
+from ...golden.judging.check import findings_of
+from ...golden.judging.report import Finding
+from ...golden.kinds import Kind
+from ...golden.vectors import Vectors
+from ...golden.writing.folder import describe
+from ...golden.writing.tensors import tensors_of
+
+NAME = "layer"
+TARGETS = ("q", "k")
+
+
+def golden(model: ModelRotary, spec: RotarySpec, positions: Tensor, heads: dict[str, Tensor] | None = None) -> Vectors:
+    """The vectors of one spec at ``positions`` (``[S]``, or one row per axis); ``heads`` are given instead of noise."""
+    seq_len = spec.scaling.trained_length if spec.length_dependent and spec.scaling else None
+    kind = Kind(name=NAME, layers=(0,), layer_type=NAME, spec=spec, own_angles=model.own_angles, seq_len=seq_len)
+    made = {f"{NAME}.{n}": g for n, g in tensors_of(kind, positions, TARGETS, 0, heads).items()}
+    data = {**describe(model, [kind], made, 0), "targets": list(TARGETS)}
+    return Vectors({NAME: kind}, {name: g.tensor for name, g in made.items()}, data)
+
+
+def judged(vectors: Vectors, given: dict[str, Tensor]) -> Finding | None:
+    """The fault that golden's judging finds in tensors by their short names; None where all are right."""
+    found = findings_of(vectors, vectors.kinds[NAME], {f"{NAME}.{name}": tensor for name, tensor in given.items()})
+    return next((f for f in found if f.error), None)

@@ -1,0 +1,36 @@
+"""One rotary module, and what its config says of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from torch import Tensor, nn
+
+from ....models.reading.model import ModelRotary
+from ....rotary.spec import RotarySpec
+from ..report import Check
+from .frequencies import damaged
+
+
+@dataclass(frozen=True)
+class Module:
+    """A rotary module, for one layer type, with the specs that its tables may be and what the config gives besides."""
+
+    path: str
+    module: nn.Module
+    probe: nn.Module
+    layer_type: str | None
+    specs: Sequence[RotarySpec]
+    models: Sequence[ModelRotary]
+
+    @property
+    def check(self) -> Check:
+        what = "tables" if self.layer_type is None else f"tables of {self.layer_type}"
+        return Check(path=self.path, what=what, against="spec", verdict="sound", of="cos and sin")
+
+    def broken(self, check: Check, held: Tensor | None) -> Check | None:
+        """The fault of frequencies to which something has happened; None for all others."""
+        found = None if held is None else damaged(held, self.specs)
+        if found is None:
+            return None
+        cause, says, way = found
+        return replace(check, verdict="fault", cause=cause, says=says, way_out=way)

@@ -1,0 +1,77 @@
+"""Each module that forms cos and sin beside the spec that the config gives."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from inspect import signature
+
+from torch import nn
+
+from ...patch.candidate_specs import forward_specs, layer_types, of_kind
+from ...patch.compare import compare_tables
+from ...patch.plan import Plan
+from ...patch.rebuilt import probe_of
+from ...patch.self_numbered import compare_counted, counts_of
+from ..report import Check
+from .frequencies import fits, held_frequencies
+from .module import Module
+
+
+def checks_of_module(plan: Plan, path: str, module: nn.Module) -> Iterator[Check]:
+    """One check per layer type that the module has frequencies for."""
+    blank = Check(path=path, what="tables", against="spec", verdict="not checked")
+    models, reason = plan.reading(module)
+    probe, problem = probe_of(module)
+    if reason or probe is None:
+        yield replace(blank, says=reason or problem)
+        return
+    plan.tables[path] = []
+    forward = forward_specs(models)
+    for layer_type in layer_types(module):
+        one = Module(path, module, probe, layer_type, of_kind(layer_type, models, forward), models)
+        yield _unmaterialised(one, plan.model) or _counted(one, plan) or _by_frequencies(one) or _compared(one, plan)
+
+
+def _unmaterialised(one: Module, model: nn.Module) -> Check | None:
+    """Frequencies without memory in a model whose weights have some."""
+    held = held_frequencies(one.module, one.layer_type)
+    if held is None or not held.is_meta or all(p.is_meta for p in model.parameters()):
+        return None
+    return one.broken(one.check, held)
+
+
+def _counted(one: Module, plan: Plan) -> Check | None:
+    """A module that numbers its tokens itself."""
+    counts = counts_of(one.probe)
+    if counts is None:
+        return None
+    found, agreement = compare_counted(one.probe, counts, one.specs, plan.dtypes)
+    if found is None or not agreement.close:
+        return None
+    plan.tables[one.path].append(found)
+    return replace(one.check, size=agreement.difference)
+
+
+def _by_frequencies(one: Module) -> Check | None:
+    """A module that takes no positions: its frequencies alone can be compared."""
+    takes, held = list(signature(one.probe.forward).parameters), held_frequencies(one.probe, one.layer_type)
+    if "position_ids" in takes:
+        return None
+    why = f"it forms its tables from {', '.join(takes) or 'nothing'}, not from position_ids"
+    if held is None:
+        return replace(one.check, verdict="not checked", says=why)
+    check = replace(one.check, what="frequencies", of="inv_freq")
+    if (broken := one.broken(check, held)) is not None:
+        return broken
+    if fits(held, one.specs):
+        return check
+    return replace(check, verdict="not checked", says=f"{why}, and its frequencies have a form that is not known")
+
+
+def _compared(one: Module, plan: Plan) -> Check:
+    found, agreement = compare_tables(one.probe, one.layer_type, one.specs, plan.dtypes[:1])
+    if found is not None and agreement.close:
+        plan.tables[one.path].append(found)
+        return replace(one.check, size=agreement.difference)
+    from .why import judged  # which imports much, and is asked rarely
+
+    return judged(one, plan, one.specs[0] if found is None else found.spec)

@@ -1,0 +1,56 @@
+"""Tables that a model keeps, all sines before all cosines (GPT-J, RoFormer), beside those of the spec."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from ...patch.agreement import Agreement
+from ...patch.candidate_specs import specs_of
+from ...patch.compare import NEAR_AND_FAR, best_of
+from ...patch.damage import HALVES, name_of
+from ...patch.plan import Plan
+from ...patch.stored_tables import HeldTable, held_by
+from ...patch.tables import Tables
+from ..report import Check
+from .causes import way_out, worded
+from .frequencies import LOAD
+from .judge import golden, judged
+
+
+def checks_of_held(plan: Plan, path: str, module: nn.Module, name: str) -> Iterator[Check]:
+    """One check of a table whose width is that of a spec; none of any other, which may be of absolute positions."""
+    models, reason = plan.reading(module)
+    own = held_by(module, name)
+    fitting = [s for s in specs_of(models) if s.axes.count == 1 and 2 * s.pairs == own.shape[-1]]
+    if reason or not fitting or own.is_meta:
+        return
+    check = Check(path=path, what=f"table {name}", against="spec", verdict="sound", of="cos and sin")
+    made = (HeldTable(Tables(spec, "half", rounded=False), name, len(own)) for spec in fitting)
+    found, agreement = best_of((table, Agreement.of(own, table.table().to(own.dtype))) for table in made)
+    declared = models[0].max_position
+    if found is not None and agreement.close:
+        check = replace(check, size=agreement.difference)
+        half = own.dtype in HALVES and next(plan.model.parameters()).dtype not in HALVES
+        if half:
+            cause = f"tables rounded to {name_of(own.dtype)}"
+            yield replace(check, verdict="fault", cause=cause, says="the model computes in float32", way_out=LOAD)
+        elif declared and len(own) < declared:
+            says = f"it has {len(own):,} rows, and the config declares {declared:,} positions"
+            check = replace(check, verdict="fault", cause="table of another length", says=says)
+            yield replace(check, position=float(len(own)), way_out=way_out("positions"))
+        else:
+            yield check
+        return
+    at = torch.tensor([n for n in NEAR_AND_FAR if n < len(own)])
+    sin, cos = own[at.to(own.device)].float().cpu().chunk(2, dim=-1)
+    vectors = golden(models[0], fitting[0], at)
+    finding = judged(vectors, {"model.float32.cos": cos.contiguous(), "model.float32.sin": sin.contiguous()})
+    if finding is None:
+        yield replace(check, says="but for the rounding of angles")
+        return
+    cause, says = worded(finding)
+    first = None if finding.position is None else finding.position[0]
+    check = replace(check, verdict="fault", cause=cause, says=says, position=first, pair=finding.channel)
+    yield replace(check, way_out=way_out(cause))

@@ -1,0 +1,125 @@
+"""Tables of a rotary module that are not bit for bit those of its config: whether they are wrong, where and why."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ....rotary.axes import OneAxis
+from ....rotary.spec import RotarySpec
+from ...golden.judging.report import Finding
+from ...patch.agreement import Agreement
+from ...patch.candidate_specs import forward_specs
+from ...patch.compare import NEAR_AND_FAR, compare_tables, positions_for
+from ...patch.plan import Plan
+from ...patch.rebuilt import rebuilt
+from ...patch.tables import Tables
+from ..report import Check
+from . import judge
+from .causes import OF_CONFIGS, way_out, worded
+from .frequencies import held_frequencies
+from .module import Module
+from .module_tables import Made, expected, made
+from .place import first_difference
+from .rotated_heads import UNKNOWN
+
+SWAPPED = "layer types swapped"
+CHANGED = "config changed after loading"
+
+
+def judged(one: Module, plan: Plan, spec: RotarySpec) -> Check:
+    """Beside ``spec``, which its tables should be: frequencies that are broken first, then every known mistake."""
+    positions = next(positions_for(spec, torch.device("cpu"))).squeeze(1)
+    theirs = None if spec.second is not None else made(one.probe, one.layer_type, spec, positions)
+    if theirs is not None:  # what turns is judged by right tables of this form
+        rounded = spec.tables in ("activation", "rounded")
+        plan.tables[one.path].append(Tables(spec, theirs.form, rounded, coordinates_last=theirs.last))
+    if (broken := one.broken(one.check, held_frequencies(one.probe, one.layer_type))) is not None:
+        return _placed(broken, one, spec, theirs, positions)
+    if theirs is None:
+        return replace(one.check, verdict="not checked", says="its result is not cos and sin of its positions")
+    if theirs.pairs != spec.pairs:
+        says = f"it forms {theirs.pairs} pairs, and the config says {spec.pairs}"
+        return replace(one.check, verdict="fault", cause="rotary width", says=says, way_out=way_out("rotary width"))
+    return _by_golden(one, plan, spec, theirs, positions)
+
+
+def _by_golden(one: Module, plan: Plan, spec: RotarySpec, theirs: Made, positions: Tensor) -> Check:
+    """Whether tables that are not bit for bit those of the spec are wrong, and why."""
+    if one.layer_type is not None and all(one.layer_type not in m.layer_types for m in one.models):
+        says = f"no layer of the config is of the kind {one.layer_type!r}, so nothing says what its tables are"
+        return replace(one.check, verdict="not checked", says=says)
+    if (other := _of_another_type(one, plan)) is not None:
+        check = replace(one.check, verdict="fault", cause=SWAPPED, says=other, way_out=way_out(SWAPPED))
+        return _placed(check, one, spec, theirs, positions)
+    given: dict[str, Tensor] = {"model.float32.cos": theirs.cos, "model.float32.sin": theirs.sin}
+    held = held_frequencies(one.probe, one.layer_type)
+    if held is not None and held.shape == (spec.pairs,):
+        given["model.inv_freq"] = held.float().cpu()
+    at = positions[0] if spec.axes.count == 1 else positions
+    finding = judge.judged(judge.golden(one.models[0], spec, at), given)
+    if finding is not None and finding.cause == UNKNOWN and spec.axes.count > 1:
+        finding = _of_text(one, spec) or finding
+    if finding is None:
+        cos, sin = expected(spec, positions)
+        size = max((theirs.cos - cos).abs().max().item(), (theirs.sin - sin).abs().max().item())
+        return replace(one.check, size=size, says="but for the rounding of angles")
+    cause, says = worded(finding)
+    origin = _origin(one, plan, cause)
+    cause = f"{cause}, {CHANGED}" if origin == CHANGED else cause
+    says = f"{says}; {origin}" if origin not in ("", CHANGED) else says
+    check = replace(one.check, verdict="fault", cause=cause, says=says, way_out=way_out(cause))
+    return _placed(check, one, spec, theirs, positions)
+
+
+def _of_text(one: Module, spec: RotarySpec) -> Finding | None:
+    """What is wrong where all axes of a position agree, as in text: there more is known about positions."""
+    if any(rung != (i, spec.pairs) for i, rung in enumerate(spec.axes.rung_of_pair(spec.pairs))):
+        return None
+    at = torch.tensor(NEAR_AND_FAR)
+    theirs = made(one.probe, one.layer_type, spec, at.expand(spec.axes.count, -1))
+    if theirs is None or theirs.pairs != spec.pairs:
+        return None
+    vectors = judge.golden(one.models[0], spec.replace(axes=OneAxis()), at)
+    return judge.judged(vectors, {"model.float32.cos": theirs.cos, "model.float32.sin": theirs.sin})
+
+
+def _placed(check: Check, one: Module, spec: RotarySpec, theirs: Made | None, positions: Tensor) -> Check:
+    """With the size of the difference, and the first position and pair where it shows."""
+    if theirs is None or theirs.pairs != spec.pairs:
+        return check
+    size, position, pair = first_difference(one.probe, one.layer_type, spec, theirs, positions)
+    return replace(check, size=size, position=position, pair=pair)
+
+
+def _of_another_type(one: Module, plan: Plan) -> str | None:
+    """That the tables are those of another kind of layer of the same model."""
+    others = [spec for spec in forward_specs(one.models) if spec not in one.specs]
+    found, agreement = compare_tables(one.probe, one.layer_type, others, plan.dtypes[:1])
+    if found is None or not agreement.close:
+        return None
+    words = {w for m in one.models for s, w in zip(m.layers, m.layer_types, strict=True) if s == found.spec}
+    return f"these are the tables of {' and '.join(sorted(words)) or 'another kind of layer'}"
+
+
+def _origin(one: Module, plan: Plan, cause: str) -> str:
+    """Where a module has its wrong tables from: its class, its buffers, or a config that was another."""
+    try:
+        twin = rebuilt(one.module)
+    except ValueError:
+        return ""
+    found, agreement = compare_tables(twin, one.layer_type, one.specs, plan.dtypes[:1])
+    if found is None or not agreement.close:
+        return f"{type(one.module).__name__} makes that of the config itself"
+    held, prefix = held_frequencies(one.module, one.layer_type), f"{one.layer_type}_" if one.layer_type else ""
+    first = one.module._buffers.get(f"{prefix}original_inv_freq")
+    own = twin._buffers.get(f"{prefix}original_inv_freq")
+    if held is None or first is None or own is None or held.is_meta:
+        return ""
+    types = [getattr(m, "rope_type", None) for m in (one.module, twin)]
+    same = first.shape == held.shape and Agreement.of(first, held).close
+    if types[0] != types[1] or (same and not torch.equal(first, own) and cause in OF_CONFIGS):
+        return CHANGED
+    if not same and torch.equal(first, own):
+        return "its buffer was overwritten; the one beside it still holds what the config says"
+    return ""

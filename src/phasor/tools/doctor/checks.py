@@ -1,0 +1,122 @@
+"""`diagnose`: every check of one model."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...models.reading.model import ModelRotary
+from ...rotary.spec import RotarySpec
+from ..patch.candidate_specs import specs_of
+from ..patch.find import callers, has_config, nothing_turns, rotary_modules, turning_methods
+from ..patch.plan import Plan
+from ..patch.rebuilt import is_model
+from ..patch.stored_tables import held_tables
+from .against_config.attentions import check_of_attention
+from .against_config.modules import checks_of_module
+from .against_config.observed import watched
+from .against_config.positions import checks_of_positions
+from .against_config.stored_tables import checks_of_held
+from .encoder_decoder import encoder_of, subject_of
+from .finite import not_finite
+from .inputs import of_black_box, of_model
+from .laws import LAWS, REGIMES, asked
+from .measurement import Trial
+from .preserve_state import undisturbed
+from .report import Check, Diagnosis
+from .subject import BlackBox, Subject
+
+
+def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
+    """Whether the position encoding of a model is right, in the model as it runs, and if not, where and why.
+
+    *Against the spec*: the tables of each rotary module, the positions that it is given, and what each attention does
+    to its q and k in a real call, beside what the model's config says. *Against itself*, without any reference: a text
+    moved, cached, cut in pieces, padded, packed with another, in a batch with longer ones, and under the plain
+    implementation of attention must give the logits it gives alone, but for rounding. What an encoding with a length of
+    its own (dynamic NTK, LongRoPE) does there is said to be so by design, and no fault.
+
+    ``model`` is a transformers model, on any device; on the meta device it is checked against the spec only. Or a
+    function ``(tokens, positions) -> logits`` of ``[B, S]``, ``[B, S]`` and ``[B, S, vocabulary]``, which is checked
+    against itself. ``inputs``: token ids ``[B, S]`` of at least 8 tokens, or a dictionary of keyword arguments (images
+    too, so that the towers run); made-up ids by default. The model is left as it was, and no gradient is built.
+
+    Raises ``ValueError`` for something that is no model, for a model without rotary embedding, for inputs that it does
+    not take, and for a function that raises or returns no logits (with what it raised as the cause).
+
+    Example::
+
+        found = phasor.diagnose(model)
+        print(found)
+        assert found.sound, found.causes
+
+    >>> import torch
+    >>> def scores(tokens, positions):  # knows where a text stands
+    ...     return (tokens * positions).unsqueeze(-1).float()
+    >>> diagnose(scores).causes
+    ('not shift of all positions',)
+    """
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    if not callable(model) or isinstance(model, type):
+        raise ValueError(f"model must be a transformers model, or a function of tokens, got {type(model).__name__}")
+    if isinstance(model, nn.Module) and not is_model(model) and any(is_model(m) for m in model.modules()):
+        raise ValueError(f"model must be a transformers model, got {type(model).__name__}; give the model inside")
+    with undisturbed(model):
+        if not has_config(model):
+            subject = BlackBox(model)
+            return Diagnosis(subject.name, tuple(_laws(subject, of_black_box(inputs), [])))
+        with torch.device("cpu"):  # whatever device the caller makes tensors on
+            return Diagnosis(type(model).__name__, tuple(_checks(model, inputs)))
+
+
+def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
+    rotary, turning = rotary_modules(model), list(callers(model))
+    if not (rotary or turning or turning_methods_of(model) or held_tables(model)):
+        raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
+    plan = Plan(model, "float32")
+    for path, module in rotary.items():
+        yield from checks_of_module(plan, path, module)
+    for path, (module, name) in held_tables(model).items():
+        yield from checks_of_held(plan, path, module, name)
+    if reason := nothing_turns(model):
+        yield Check(what="turning of q and k", against="spec", verdict="not checked", says=reason)
+        return
+    specs = specs_of([m for m in plan.parts.values() if isinstance(m, ModelRotary)])
+    subject = subject_of(model, plan.parts)
+    meta = any(p.is_meta for p in model.parameters())
+    given = of_model(model, inputs)
+    with watched([caller.module for caller in turning]) as calls:
+        if not meta:
+            given.run(subject)
+    for caller in turning:
+        yield check_of_attention(plan, caller, list(rotary.values()), calls)
+    if meta:
+        says = "the model is on the meta device; it is checked against the spec only"
+        yield Check(what="all that runs the model", against="itself", verdict="not checked", says=says)
+        return
+    length = next((m.max_position for m in plan.parts.values() if isinstance(m, ModelRotary)), None)
+    yield from checks_of_positions(subject, rotary, given.tokens, length)
+    yield from _laws(subject, given.tokens, specs)
+    if (beside := encoder_of(subject)) is not None:
+        path, encoder = beside
+        yield from (replace(check, path=path) for check in _laws(encoder, given.tokens, specs))
+
+
+def turning_methods_of(model: nn.Module) -> bool:
+    return any(True for _ in turning_methods(model))
+
+
+def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec]) -> Iterator[Check]:
+    """All laws from position 0 on; and around the length at which an encoding changes by design."""
+    trial = Trial.of(subject, tokens, specs)
+    threshold = trial.threshold
+    if (fault := not_finite(trial)) is not None:
+        yield fault
+    yield from (asked(law, trial) for law in LAWS)
+    if (start := threshold - tokens.shape[1] // 2) > 0:
+        beyond = replace(trial, start=start)
+        yield from (
+            replace(c, what=f"{c.what}, around position {threshold}") for c in (asked(law, beyond) for law in REGIMES)
+        )

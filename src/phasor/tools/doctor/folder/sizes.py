@@ -1,0 +1,104 @@
+"""Sizes that a config states, beside the shapes of the weights."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from ...patch.find import callers
+from ..loading import built
+from .finding import NOT_UNDERSTOOD, Finding
+from .levels import Level, levels
+
+CAUSE = "config and weights differ in size"
+SIZES = (
+    "head_dim", "num_attention_heads", "num_key_value_heads", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim",
+    "hidden_size", "intermediate_size", "vocab_size",
+)  # fmt: skip
+Shape = tuple[int, ...]
+
+
+class Misfit(NamedTuple):
+    """One weight: its name, its shape by the config, and as it is."""
+
+    name: str
+    expected: Shape
+    stored: Shape
+
+
+def settle_sizes(config: Level, shapes: Mapping[str, Shape]) -> tuple[Level, list[Finding]]:
+    """The config with the one size changed that makes it fit all weights, if there is just one."""
+    try:
+        model = built(config)
+    except ValueError as error:
+        return config, [Finding("config.json", str(error), NOT_UNDERSTOOD, way_out="mend that key by hand")]
+    wrong = misfits(model, shapes)
+    if not wrong:
+        return config, []
+    first = wrong[0]
+    what = f"{first.name} is {list(first.stored)}, and {list(first.expected)} by the config"
+    what += f" (and {len(wrong) - 1} others)" if len(wrong) > 1 else ""
+    fitting = [c for c in _candidates(config, model, wrong) if not _still_wrong(c[0], shapes)]
+    if len(fitting) == 1:
+        changed, words = fitting[0]
+        return changed, [Finding("config.json", what, CAUSE, f"{words}, as the weights are")]
+    ways = " or ".join(words for _, words in fitting)
+    way_out = f"it could be {ways}: the weights fit all of them" if ways else "no single size makes them fit"
+    return config, [Finding("config.json", what, CAUSE, way_out=f"{way_out}; set it by hand")]
+
+
+def misfits(model: nn.Module, shapes: Mapping[str, Shape]) -> list[Misfit]:
+    """Weights whose shape is not the model's, those of attentions first.
+
+    Others may be stored packed or transposed: of them only those of unpacked weights, with other sizes in any order.
+    """
+    inside = tuple(f"{caller.path}." for caller in callers(model))
+    packed = getattr(model.config, "quantization_config", None) is not None
+    own = {name: tuple(p.shape) for name, p in model.named_parameters() if name in shapes}
+    wrong = [Misfit(name, shape, shapes[name]) for name, shape in own.items() if shapes[name] != shape]
+    others = [m for m in wrong if not m.name.startswith(inside) and sorted(m.expected) != sorted(m.stored)]
+    return [m for m in wrong if m.name.startswith(inside)] + ([] if packed else others)
+
+
+def _still_wrong(config: Level, shapes: Mapping[str, Shape]) -> bool:
+    try:
+        return bool(misfits(built(config), shapes))
+    except ValueError:
+        return True
+
+
+def _candidates(config: Level, model: nn.Module, wrong: list[Misfit]) -> Iterator[tuple[Level, str]]:
+    """Configs in which one size is another: times what a weight is too large, or more by as much as it is."""
+    seen = set()
+    for path, level in levels(config):
+        text: Any = model.config
+        for step in path:
+            text = getattr(text, step, None)
+        for key in SIZES:
+            value = level.get(key) or getattr(text, key, None)
+            if not isinstance(value, int):
+                continue
+            for misfit in wrong:
+                for expected, stored in zip(misfit.expected, misfit.stored, strict=False):
+                    for new in _solved(value, expected, stored, getattr(text, "num_attention_heads", 1)):
+                        if new != value and (path, key, new) not in seen:
+                            seen.add((path, key, new))
+                            yield _with(config, (*path, key), new), f"{'.'.join((*path, key))} {new}"
+
+
+def _solved(value: int, expected: int, stored: int, heads: int) -> Iterator[int]:
+    if expected and stored * value % expected == 0:
+        yield stored * value // expected
+    for share in {1, heads or 1}:
+        if (stored - expected) % share == 0 and value + (stored - expected) // share > 0:
+            yield value + (stored - expected) // share
+
+
+def _with(config: Level, path: tuple[str, ...], value: int) -> Level:
+    changed = copy.deepcopy(config)
+    level = changed
+    for step in path[:-1]:
+        level = level[step]
+    level[path[-1]] = value
+    return changed

@@ -1,0 +1,99 @@
+"""The mended folder: config and stored frequencies new, all other files copied, all of it or nothing."""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ....support.whole_files import sync_folder
+from ...checkpoints.disk import check_room
+from ...checkpoints.formats.safetensors_file import File, write_header
+from ...checkpoints.output import Output, Range, Segment, merged, whole_file
+from ...checkpoints.stream import write_segment
+from .examine import Examined
+from .weights import headers
+
+NAMES = {torch.float32: "F32", torch.float64: "F64"}
+
+
+def write(found: Examined, target: Path) -> list[str]:
+    """Write what `examine` can mend into ``target``, a new folder; the names of the files that are not as they were.
+
+    Everything is written beside ``target``, synced, and then given its name. Hidden files are left out; of links,
+    also those to folders, the content is copied. The source is only read. Raises ``ValueError`` where ``target`` exists
+    or is inside the folder or around it, and for a link to nothing or to a folder around it; ``OSError`` where it does
+    not fit.
+    """
+    source = found.path
+    _check(source, target)
+    files = {file.path.name: file for file in headers(source)}
+    changed = {n: _rewritten(f, found.tensors) for n, f in files.items() if f.tensors.keys() & found.tensors.keys()}
+    if found.config is not None:
+        text = json.dumps(found.config, indent=2, ensure_ascii=False) + "\n"
+        changed["config.json"] = Output("config.json", (text.encode(),))
+    outputs = [changed.get(name) or Output(name, (whole_file(source / name),)) for name in _names(source)]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    check_room(target.parent, sum(output.size for output in outputs))
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        for output in outputs:
+            _put(scratch / output.name, output)
+        for folder, _, _ in os.walk(scratch):
+            sync_folder(Path(folder))
+        os.chmod(scratch, 0o755)
+        os.rename(scratch, target)
+        sync_folder(target.parent)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    return sorted(changed)
+
+
+def _check(source: Path, target: Path) -> None:
+    if target.exists() or target.is_symlink():
+        raise ValueError(f"--repair must be a new folder, and {str(target)!r} is there already; name another")
+    here, there = source.resolve(), target.resolve()
+    if here == there or here in there.parents or there in here.parents:
+        raise ValueError(f"--repair must not be inside the source or around it, got {str(target)!r}; name another")
+
+
+def _names(source: Path) -> list[str]:
+    """Everything in a folder but folders, by relative names, hidden things left out. Links around it are refused."""
+    found = []
+    for at, folders, names in os.walk(source, followlinks=True):
+        folders[:] = sorted(f for f in folders if not f.startswith("."))
+        for link in (Path(at) / f for f in folders if (Path(at) / f).is_symlink()):
+            if link.resolve() in (Path(at).resolve(), *Path(at).resolve().parents, *source.resolve().parents):
+                raise ValueError(f"{link}: links to a folder around it, so a copy has no end; take the link away")
+        found += [str((Path(at) / name).relative_to(source)) for name in sorted(names) if not name.startswith(".")]
+    return found
+
+
+def _rewritten(file: File, new: dict[str, Tensor]) -> Output:
+    """A safetensors file with other values, and where need be another dtype, for some tensors."""
+    entries: list[tuple[str, str, tuple[int, ...], int]] = []
+    segments: list[Segment] = []
+    for name, stored in file.tensors.items():
+        if name in new:
+            data = new[name].contiguous().numpy().tobytes()
+            entries.append((name, NAMES[new[name].dtype], tuple(new[name].shape), len(data)))
+            segments.append(data)
+        else:
+            entries.append((name, stored.dtype, stored.shape, stored.size))
+            segments.append(Range(stored.file, stored.offset, stored.size))
+    return Output(file.path.name, (write_header(entries, file.metadata), *merged(segments)))
+
+
+def _put(path: Path, output: Output) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        for segment in output.segments:
+            write_segment(fd, segment, lambda done: None)
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,180 @@
+"""What every relative encoding must do, whatever its frequencies are: laws that need no reference.
+
+Each law takes a `Trial` and returns one `Check`. What differs by more than rounding is a
+fault.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from .measurement import BY_DESIGN, Trial
+from .report import Check
+from .subject import NotChecked
+
+Law = Callable[[Trial], Check]
+NEAR = 16  # positions: a shift by which angles stay fine
+PAST = "positions restart or move when the cache is read: give position_ids that go on from the cached tokens"
+
+
+def shift(trial: Trial, by: int = 1000) -> Check:
+    """All positions moved by the same number change nothing: scores depend on distances.
+
+    Angles are coarse in float32 far out, and deep models make much of that: what is no more than they do, and does not
+    show where the text is moved a little, is no fault.
+    """
+    row = _moved(trial, by)
+    if row.verdict == "fault" and row.size is not None:
+        coarse = row.size <= trial.allowed + trial.of_angles(trial.last + by)
+        if coarse and (near := _moved(trial, NEAR)).verdict == "sound":
+            return replace(near, says=f"moved by {NEAR}; by {by} it shows how coarse float32 angles are")
+    return row
+
+
+def _moved(trial: Trial, by: int) -> Check:
+    def moved() -> Tensor:
+        return trial.subject.logits(trial.tokens, trial.positions + by)
+
+    says = f"scores depend on where a text stands, and must depend on distances only (moved by {by})"
+    way = "look at what turns q and k: one of them only, the wrong sign, tables or products in half precision"
+    return trial.judged("shift of all positions", moved, trial.logits, says, way, far=trial.last + by)
+
+
+def cached(trial: Trial) -> Check:
+    """Tokens one at a time through a cache, and some more at once, give what one call gives."""
+    first = max(1, trial.length // 2)
+    singles = min(3, trial.length - first)
+    lengths = [first, *[1] * singles, trial.length - first - singles]
+    return _in_pieces(trial, "cached = full", lengths, "token by token through the cache")
+
+
+def chunked(trial: Trial) -> Check:
+    """A prompt given in pieces through a cache gives what one call gives."""
+    third = max(1, trial.length // 3)
+    return _in_pieces(trial, "chunked = full", [third, third, trial.length - 2 * third], "in three pieces")
+
+
+def _in_pieces(trial: Trial, what: str, lengths: Sequence[int], how: str) -> Check:
+    def pieces() -> Tensor:
+        if not trial.causal:
+            raise NotChecked("every token sees all others, so there is nothing to cache")
+        return trial.subject.in_pieces(trial.tokens, trial.positions, [n for n in lengths if n > 0])
+
+    return trial.judged(what, pieces, trial.logits, f"a prompt {how} gives other logits than in one call", PAST)
+
+
+def padded_left(trial: Trial) -> Check:
+    """Padding before a text changes nothing of the text, whose positions stay its own."""
+    return _padded(trial, "padded left = alone", left=True)
+
+
+def padded_right(trial: Trial) -> Check:
+    """Padding behind a text changes nothing of the text."""
+    return _padded(trial, "padded right = alone", left=False)
+
+
+def _padded(trial: Trial, what: str, *, left: bool, pads: int = 5) -> Check:
+    def run(value: int) -> Tensor:
+        tokens, mask = _beside(trial.tokens, value, pads, left), _beside(torch.ones_like(trial.tokens), 0, pads, left)
+        end = trial.positions[:, :1] if left else trial.positions[:, -1:]
+        more = end.expand(-1, pads)
+        positions = torch.cat((more, trial.positions) if left else (trial.positions, more), dim=1)
+        found = trial.subject.logits(tokens, positions, mask)
+        return found[:, pads:] if left else found[:, :-pads]
+
+    def alone() -> Tensor:
+        ids = trial.tokens[0, :2].tolist()
+        first = run(ids[0])
+        if not trial.close(run(ids[1]), first):
+            raise NotChecked("padding reaches the text through something else than attention, whatever the mask says")
+        return first
+
+    says = "a padded text gives other logits than alone, with the same positions"
+    return trial.judged(what, alone, trial.logits, says, "give position_ids that count the text's own tokens")
+
+
+def _beside(rows: Tensor, value: int, count: int, left: bool) -> Tensor:
+    more = rows.new_full((len(rows), count), value)
+    return torch.cat((more, rows) if left else (rows, more), dim=1)
+
+
+def packed(trial: Trial) -> Check:
+    """Documents packed into one row, each with positions of its own, give what they give alone."""
+    half = trial.length // 2
+    lengths = [half, trial.length - half]
+
+    def run(tokens: Tensor) -> Tensor:
+        positions = torch.cat([trial.positions[:1, :n] for n in lengths], dim=1)
+        return trial.subject.packed(tokens, positions, lengths)[:, half:]
+
+    def together() -> Tensor:
+        first = run(trial.tokens[:1])
+        other = torch.cat((trial.tokens[1:2, :half], trial.tokens[:1, half:]), dim=1)
+        if not trial.close(run(other), first):
+            raise NotChecked("the model does not keep documents apart: one reaches the next")
+        return first
+
+    def separate() -> Tensor:
+        return trial.subject.logits(trial.tokens[:1, half:], trial.positions[:1, : lengths[1]])
+
+    says = "a packed document gives other logits than alone, with the same positions"
+    return trial.judged("packed = separate", together, separate, says, "let positions restart with every document")
+
+
+def batched(trial: Trial) -> Check:
+    """A text gives the same logits alone and in a batch with a longer one."""
+    short = max(2, trial.length // 2)
+
+    def beside() -> Tensor:
+        if trial.causal:
+            return trial.logits()[:1, :short]
+        mask = torch.ones_like(trial.tokens)
+        mask[0, short:] = 0
+        return trial.subject.logits(trial.tokens, trial.positions, mask)[:1, :short]
+
+    def alone() -> Tensor:
+        return trial.subject.logits(trial.tokens[:1, :short], trial.positions[:1, :short])
+
+    says = "a text gives other logits alone than in a batch with a longer one"
+    way = "frequencies follow the longest text of a batch; choose them per sequence, or fix the length"
+    return trial.judged("alone = in a batch with longer rows", beside, alone, says, way)
+
+
+def implementation(trial: Trial) -> Check:
+    """The chosen implementation of attention gives what the plain one gives."""
+
+    def plainly() -> Tensor:
+        return trial.subject.plainly(trial.tokens, trial.positions)
+
+    says = "the chosen implementation of attention gives other logits than the plain one"
+    way = "choose attn_implementation='eager', and look at its mask and its scale"
+    return trial.judged("eager = the chosen attention", trial.logits, plainly, says, way)
+
+
+LAWS: tuple[Law, ...] = (shift, cached, chunked, padded_left, padded_right, packed, batched, implementation)
+REGIMES: tuple[Law, ...] = (shift, cached, chunked, batched)  # what depends on the length of a call
+
+
+def asked(law: Law, trial: Trial) -> Check:
+    """A law, and where it fails, whether that says anything about the encoding.
+
+    It does not where the law fails by tables that turn nothing as well (compressed keys, say), nor where it holds as
+    soon as the encoder beside a decoder says nothing: turned queries meet keys that are not turned then.
+    """
+    check = law(trial)
+    if check.verdict != "fault" or law is implementation:
+        return check
+    with contextlib.suppress(NotChecked), trial.subject.still():
+        # of several texts: what chooses among equal scores may choose alike in one of them
+        texts = (trial.tokens, *(trial.tokens.flip(axes) for axes in ((0,), (1,), (0, 1))))
+        if any(law(replace(trial, tokens=text, within=trial.allowed)).verdict == "fault" for text in texts):
+            says = "the model does not keep this without its rotary tables either"
+            return Check(what=check.what, against="itself", verdict="not checked", says=says)
+    with contextlib.suppress(NotChecked), trial.subject.alone():
+        if law(replace(trial)).verdict == "sound":
+            says = "its queries, which turn, meet keys of the encoder, which do not"
+            return replace(check, verdict="by design", cause=BY_DESIGN, says=says, way_out="")
+    return check

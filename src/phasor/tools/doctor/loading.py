@@ -1,0 +1,159 @@
+"""A folder with a config and weights, loaded with transformers; or its config alone, on the meta device."""
+
+import copy
+import importlib
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...support.quiet import quiet
+from ..checkpoints.opening import plain_name, read_json
+from .memory import check_memory
+
+OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
+INDEX = "model.safetensors.index.json"
+
+
+def load(path: Path, *, meta: bool = False) -> nn.Module:
+    """The model of a folder, in the dtype that it is stored in; with ``meta`` without weights, on the meta device.
+
+    Only files of the folder are read, and no code in it is run. Raises ``ValueError`` for a path that holds no config,
+    weights that are not there or only in part, a config that transformers does not read or that says other sizes than
+    the weights have, and weights that do not fit into the memory that is free.
+    """
+    folder, file = file_of(path)
+    data = read_json(file)
+    if meta:
+        return built(data)
+    files = weights_of(folder)
+    model = built(data)
+    check_memory(folder, model, sum(p.stat().st_size for p in files))
+    with quiet(), warnings.catch_warnings(action="ignore"):
+        return _loaded(folder, type(model))
+
+
+def has_weights(path: Path) -> bool:
+    """Whether there are weights beside the config, of any format, or an index of them."""
+    return path.is_dir() and any(
+        p.suffix in (".safetensors", *OTHER_WEIGHTS) or p.name == INDEX for p in path.iterdir()
+    )
+
+
+def weights_of(folder: Path) -> list[Path]:
+    """The safetensors files of a folder; ``ValueError`` if there are none, or fewer than its index names."""
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        others = sorted(p.name for p in folder.iterdir() if p.suffix in OTHER_WEIGHTS)
+        found = f"; {others[0]} is no safetensors file: convert it first (phasor convert)" if others else ""
+        raise ValueError(f"{folder}: weights are missing{found or '; check its config alone with --meta'}")
+    index = folder / INDEX
+    placed = read_json(index).get("weight_map", {}) if index.exists() else {}
+    if not isinstance(placed, dict):
+        raise ValueError(f"{index}: weight_map must be an object of names and files, got {placed!r:.60}; fetch it anew")
+    named = {plain_name(file, index) for file in placed.values()}
+    if missing := sorted(named - {p.name for p in files}):
+        raise ValueError(
+            f"{folder}: {len(missing)} of {len(named)} weight files are missing ({missing[0]}); "
+            "fetch them, or check its config alone with --meta"
+        )
+    return files
+
+
+def file_of(path: Path) -> tuple[Path, Path]:
+    """The folder that a path names, or is in, and its config.json."""
+    folder, file = (path, path / "config.json") if path.is_dir() else (path.parent, path)
+    if not file.is_file():
+        raise ValueError(f"{path}: must be a folder with a config.json, or that file")
+    if file.suffix != ".json" or file.name == INDEX:
+        raise ValueError(f"{path}: must be a folder with a config.json, or that file; name the folder, {str(folder)!r}")
+    return folder, file
+
+
+def built(data: dict[str, Any]) -> nn.Module:
+    """The model of a config, without weights, on the meta device; ``ValueError`` if transformers has none."""
+    with quiet(), warnings.catch_warnings(action="ignore"), torch.device("meta"):  # torch, of damaged sizes
+        config = _read(data)
+        cls = _class_of(config)
+        try:
+            model: nn.Module = cls(config)
+        except Exception as error:
+            raise ValueError(f"{cls.__name__} cannot be built from this config: {_why(error, data)}") from None
+    return model.eval()
+
+
+def _read(data: dict[str, Any]) -> Any:
+    """transformers' own config of this data. It changes what it is given."""
+    import transformers
+
+    model_type = str(data.get("model_type"))
+    if model_type not in transformers.CONFIG_MAPPING:
+        raise ValueError(f"transformers {transformers.__version__} does not know the model type {model_type!r}")
+    try:
+        return transformers.CONFIG_MAPPING[model_type].from_dict(copy.deepcopy(data))
+    except Exception as error:
+        raise ValueError(f"transformers does not read this config: {_why(error, data)}") from None
+
+
+def _class_of(config: Any) -> Any:
+    """The class that the config names, else the one that transformers has for its type."""
+    import transformers
+
+    for name in getattr(config, "architectures", None) or ():
+        found = getattr(transformers, name, None) if isinstance(name, str) else None
+        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+            return found
+    auto = importlib.import_module("transformers.models.auto.modeling_auto")
+    for mapping in (auto.MODEL_FOR_CAUSAL_LM_MAPPING, auto.MODEL_MAPPING):
+        if type(config) in mapping:
+            return mapping[type(config)]
+    raise ValueError(f"transformers has no model for a {type(config).__name__}")
+
+
+def _loaded(folder: Path, cls: Any) -> nn.Module:
+    try:
+        model, told = cls.from_pretrained(
+            str(folder),
+            dtype="auto",
+            trust_remote_code=False,
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except Exception as error:
+        why = _why(error, {})
+        if "ignore_mismatched_sizes" in why:
+            why = "its weights have other sizes than its config says"
+        raise ValueError(f"{folder}: transformers does not load it: {why}") from None
+    if missing := sorted(told["missing_keys"]):
+        raise ValueError(f"{folder}: weights are missing: {len(missing)} tensors, the first {missing[0]}")
+    loaded: nn.Module = model.eval()
+    return loaded
+
+
+def _why(error: Exception, data: dict[str, Any]) -> str:
+    """What went wrong, in one line. transformers may trip over a value without naming its key: those of null are named.
+
+    >>> _why(TypeError("Validation error for field 'n': TypeError: Field 'n' expected int, got str (value: 'x')"), {})
+    "n must be int, got 'x'"
+    >>> _why(TypeError("not for 'NoneType' and 'int'"), {"rope_parameters": {"rope_theta": None}})
+    "not for 'NoneType' and 'int'; rope_parameters.rope_theta is null: set it, or take the key away"
+    """
+    said = " ".join(str(error).split()) or type(error).__name__
+    kinds = re.findall(r"expected (\w+), got \w+ \(value: (.*?)\)", said)
+    if (field := re.search(r"field '(\w+)'", said)) and kinds:
+        rule = " or ".join("null" if kind == "NoneType" else kind for kind, _ in kinds)
+        return f"{field[1]} must be {rule}, got {kinds[0][1]:.80}"
+    empty = [
+        f"{name}.{key}"
+        for name, inner in data.items()
+        if name.startswith("rope_") and isinstance(inner, dict)
+        for key, value in inner.items()
+        if value is None
+    ]
+    if "NoneType" in said and empty:
+        said += f"; {empty[0]} is null: set it, or take the key away"
+    return said[:300]

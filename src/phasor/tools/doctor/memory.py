@@ -1,0 +1,47 @@
+"""Whether a model fits into the memory that is free, before it is loaded."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from ..checkpoints.units import in_units
+
+BESIDE = 10**9  # what checking a model needs besides its weights
+MOST_PACKED = 16  # 2 bits of weights in a config's float32
+
+
+def check_memory(folder: Path, model: nn.Module, stored: int) -> None:
+    """``stored``: bytes of the weights, which may be packed: eight values of 4 bits stand for 32 bytes."""
+    own = _bytes(model.parameters()) + _bytes(model.buffers())
+    if own > MOST_PACKED * stored + BESIDE:
+        raise ValueError(
+            f"{folder}: its config describes a model of {in_units(own)}, and its weights take {in_units(stored)}; "
+            "set the config's sizes to those of the weights, or check it alone with --meta"
+        )
+    needed, free = max(stored, _bytes(model.buffers())), free_memory()
+    if free is not None and needed + BESIDE > free:
+        raise ValueError(
+            f"{folder}: its weights take {in_units(needed)}, and {in_units(free)} of memory are free; "
+            "check its config alone with --meta"
+        )
+
+
+def _bytes(tensors: Iterator[torch.Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def free_memory() -> int | None:
+    """Bytes that can be had without swapping; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        known = dict(line.split(":") for line in lines)
+        return int(known["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None

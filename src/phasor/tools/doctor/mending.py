@@ -1,0 +1,119 @@
+"""`repair`: what a running model keeps about positions, formed anew from its config, whatever happened to it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..patch.damage import HALVES, damages, keepers, name_of
+from ..patch.find import callers, rotary_modules
+from ..patch.mend import put_buffer
+from ..patch.rebuilt import Twins, formed, own_class
+from ..patch.stored_tables import held_tables
+from .attributes import Attribute, wrong_attributes
+from .mended import Mended, RepairReport
+
+STORED = "it is stored with the weights, which may mean it; load them again with from_pretrained"
+TRAINED = "it is trained, and what rounding took from it is gone; load the weights again with from_pretrained"
+NOT_FORMED = "the model's own code does not form it from the config; load it again with from_pretrained"
+
+
+def repair(model: nn.Module) -> RepairReport:
+    """Mend what a running transformers model keeps about positions, in place; its weights stay as they are.
+
+    The model's class is built once more from its config, without weights, as `from_pretrained` does. Frequencies and
+    tables of positions that are not the same, bit for bit, are formed anew: after ``.to(torch.bfloat16)`` or
+    ``.half()``, after ``to_empty`` or on the meta device, sharded or not, after a wrong value was put in, and after
+    the config was edited, which by itself changes nothing in a model. So are other buffers that no weights bring,
+    where they were rounded or never filled (Gemma's ``embed_scale``), and the factors that follow from the config.
+    Afterwards tables and logits are those of ``from_pretrained(dtype=...)`` with the same config and weights.
+
+    Buffers keep their device, and their memory where the dtype is right; modules keep their hooks and classes, also
+    those of `phasor.patch`. A sound model does not change, and a second call finds nothing. What cannot be mended is
+    named in the report, with the reason. Every process of a sharded model repairs its own.
+
+    Raises ``ValueError``, and changes nothing, for something that holds no transformers model, for one without rotary
+    embedding, one whose weights are all on the meta device, one that cannot be built from its config, and one whose
+    config says other sizes than its weights have.
+
+    Example::
+
+        model = AutoModelForCausalLM.from_pretrained(folder).to(torch.bfloat16)  # rounds the frequencies
+        print(phasor.repair(model))
+    """
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    twins = _checked(model)
+    rotary, forming = keepers(model), rotary_modules(model)
+    owners = {caller.path for caller in callers(model)}
+    changes: list[tuple[Mended, nn.Module, Tensor | Attribute | None]] = []
+    for path, module in model.named_modules():
+        sound = twins.module(path)
+        if sound is None or own_class(module) is not type(sound):
+            continue
+        _check_sizes(path, module, sound)
+        changes += _buffers(path, module, sound, path in rotary)
+        changes += [(row, module, None) for row in _rounded_weights(path, module, sound)]
+        if path in rotary or path in owners:
+            wrong = wrong_attributes(module, sound, path in forming)
+            changes += [(Mended(path, a.name, a.was), module, a) for a in wrong]
+    made: dict[int, Tensor] = {}
+    for row, module, value in changes:
+        if isinstance(value, Attribute):
+            value.put(module)
+        elif value is not None:
+            put_buffer(model, row.path, row.name, value, made)
+    return RepairReport(type(model).__name__, tuple(row for row, _, _ in changes), len(rotary))
+
+
+def _checked(model: Any) -> Twins:
+    twins = Twins(model) if isinstance(model, nn.Module) else None
+    if twins is None or not twins.roots:
+        raise ValueError(
+            f"model must be or hold a transformers model, which can be built again from its config, "
+            f"got {type(model).__name__}"
+        )
+    if not (rotary_modules(model) or held_tables(model)):
+        raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
+    if all(p.is_meta for p in model.parameters()):
+        raise ValueError(
+            "model is on the meta device, where nothing has values; load its weights first, then repair it"
+        )
+    return twins
+
+
+def _check_sizes(path: str, module: nn.Module, sound: nn.Module) -> None:
+    """The config and the weights must agree on sizes, or nothing that follows from the config would fit."""
+    for name, expected in sound.named_parameters(recurse=False):
+        own = module._parameters.get(name)
+        if own is not None and own.is_floating_point() and own.shape != expected.shape:
+            place = f"{path}.{name}".lstrip(".")
+            raise ValueError(
+                f"config says that {place} is {list(expected.shape)}, but the weights are {list(own.shape)}; "
+                "undo what was changed in the config, then repair the model"
+            )
+
+
+def _buffers(
+    path: str, module: nn.Module, sound: nn.Module, rotary: bool
+) -> Iterator[tuple[Mended, nn.Module, Tensor | None]]:
+    values = formed(sound)
+    for name, found in damages(module, sound).items():
+        if not found.understood and not rotary:  # what the module itself may have put there
+            continue
+        stored = name not in module._non_persistent_buffers_set
+        reason = STORED if stored and not found.understood else ""
+        yield Mended(path, name, found.words, reason), module, None if reason else values[name]
+    for name, value in values.items():
+        own = module._buffers.get(name)
+        if value.is_meta and own is not None and own.is_meta:
+            yield Mended(path, name, "without values, on the meta device", NOT_FORMED), module, None
+
+
+def _rounded_weights(path: str, module: nn.Module, sound: nn.Module) -> Iterator[Mended]:
+    """What is stored and trained, and from_pretrained would have kept in float32."""
+    for name, expected in [*sound.named_parameters(recurse=False), *sound.named_buffers(recurse=False)]:
+        own = getattr(module, name, None)
+        kept = name not in formed(sound) and expected.dtype == torch.float32
+        if kept and isinstance(own, Tensor) and own.dtype in HALVES:
+            yield Mended(path, name, f"in {name_of(own.dtype)} instead of float32", TRAINED)

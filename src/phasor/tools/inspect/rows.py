@@ -1,0 +1,172 @@
+"""The rows of the page about one rotation: what turns, how far it reaches, how exact it is."""
+
+from collections.abc import Sequence
+
+from ...rotary.spec import RotarySpec
+from .numbers import FARTHEST, SpecFacts
+from .text import REGIME_SIGNS, decay_lines, regime_line, strip, wavelength_line, wrapped
+
+# Where the model's own code rounds cos and sin, by the spec's ``tables``.
+TABLES = {
+    "activation": "cos and sin rounded to the activations' dtype, multiplied in it",
+    "float32": "cos and sin in float32, multiplied in it",
+    "rounded": "cos and sin rounded to the activations' dtype, multiplied in float32",
+    "promoted": "cos and sin in float32, multiplied in it; the result stays float32",
+    "float64": "cos and sin widened to float64, multiplied in it",
+}
+
+
+def row(label: str, text: str) -> str:
+    return f"{label:<13}{text}"
+
+
+def axis_names(count: int) -> str:
+    """A sign for each coordinate: with three, they are time, height and width."""
+    return "thw" if count == 3 else "0123456789"
+
+
+def picture_width(columns: int) -> int:
+    """Signs in a line of a picture, beside the label of its row and a word behind it.
+
+    >>> picture_width(100), picture_width(60)
+    (64, 29)
+    """
+    return max(16, min(64, columns - 31))
+
+
+def fact_lines(fact: SpecFacts, own_angles: str, width: int = 64) -> list[str]:
+    """Everything about one rotation, in a model whose own code forms its angles in ``own_angles``."""
+    return [
+        row("  turns", fact.spec.describe()),
+        row("  layout", _layout(fact.spec)),
+        *_speed_lines(fact, width),
+        *_axes_lines(fact.spec, width),
+        row("  magnitude", _magnitude(fact.attention_factor)),
+        *_decay_lines(fact, width),
+        *_exactness_lines(fact, own_angles),
+        row("  table", _table(fact)),
+    ]
+
+
+def unit(spec: RotarySpec) -> str:
+    """What positions count."""
+    if spec.coordinates == "real":
+        return "units of a coordinate"
+    return "tokens" if spec.axes.count == 1 else "steps of a coordinate"
+
+
+def _speed_lines(fact: SpecFacts, width: int) -> list[str]:
+    spec = fact.spec
+    finite = [w for w in fact.wavelengths if w != float("inf")]
+    span = f"wavelengths {min(finite):.4g} … {max(finite):.4g} {unit(spec)}" if finite else "none turns"
+    lines = [row("  pairs", f"{spec.pairs}; {span}"), row("", wavelength_line(fact, width) + "  log wavelength")]
+    if spec.learned:
+        lines.append(row("", "a trained log-scale multiplies the frequencies; all numbers here are without it"))
+    if fact.trained_length is not None:
+        seen = min(fact.trained_length, fact.window or fact.trained_length)
+        fast, some = sum(t >= 32 for t in fact.turns), sum(1 <= t < 32 for t in fact.turns)
+        said = f"{fast} pairs turn 32 times or more, {some} once or more, {fact.never_turn} never"
+        before = ", before scaling" if spec.scaling and spec.scaling.trained_length else ""
+        what = f"{seen:,} tokens" if seen == fact.trained_length else f"{seen:,} tokens, the window"
+        lines.append(row("  trained", f"{what}{before}: {said}"))
+    if spec.scaling is not None:
+        kinds = ", ".join(f"{fact.count(r)} {r} {sign}" for r, sign in REGIME_SIGNS.items() if fact.count(r))
+        at_length = f", for sequences of {fact.seq_len:,} tokens" if fact.seq_len else ""
+        lines.append(row("  scaling", f"{spec.scaling.name}: {kinds}{at_length}"))
+        lines.append(row("", regime_line(fact, width)))
+    return lines
+
+
+def _axes_lines(spec: RotarySpec, width: int) -> list[str]:
+    count = spec.axes.count
+    if count == 1:
+        return []
+    lines = []
+    for label, axes in (("axes", spec.axes), ("second", spec.second)):
+        if axes is not None:
+            owner = axes.axis_of_pair(spec.pairs)
+            shares = ", ".join(f"{axis_names(count)[a]} turns {owner.count(a)}" for a in range(count))
+            whose = "of each pair's second member" if label == "second" else "by pair"
+            lines.append(row(f"  {label}", f"{count} coordinates, {whose}: {shares}"))
+            lines += [row("", piece) for piece in wrapped(strip(owner, axis_names(count)), width)]
+    return lines
+
+
+def _magnitude(factor: float) -> str:
+    return f"{factor:.6g} on cos and sin: scores of these channels times {factor**2:.6g}"
+
+
+def _decay_lines(fact: SpecFacts, width: int) -> list[str]:
+    spec = fact.spec
+    first = "1/64 to " if spec.coordinates == "real" else "up to "
+    inside = ", the window" if fact.window is not None and fact.window <= fact.max_position else ""
+    said = f"lowest mean cosine by distance {first}{fact.farthest:,}{inside}, log scale"
+    if spec.coordinates == "integer":
+        searched = f"never negative below {min(fact.farthest + 1, FARTHEST):,}"
+        said += f"; first negative at {fact.first_negative:,}" if fact.first_negative else f"; {searched}"
+    lines = [row("  decay", said)]
+    for line, moved in decay_lines(fact, width).items():
+        who = ["together" if a is None else f"{axis_names(spec.axes.count)[a]} alone" for a in moved]
+        lines.append(row("", line if spec.axes.count == 1 else f"{line}  {', '.join(who)}"))
+    return lines
+
+
+def _exactness_lines(fact: SpecFacts, own_angles: str) -> list[str]:
+    real = fact.spec.coordinates == "real"
+    place = f"coordinate {fact.max_position:,}" if real else f"position {fact.max_position - 1:,}"
+    off = "are" if own_angles == "float32" else "would be"
+    exact = "exact ones (in float64)" if real or fact.spec.learned else "exact ones"
+    return [
+        row(
+            "  exactness", f"float32 angles {off} off by {fact.float32_error:.1e} at {place}, {exact} by at most 2.5e-7"
+        ),
+        row("  own code", f"{own_angles} angles, {TABLES[fact.spec.tables]}"),
+    ]
+
+
+def _table(fact: SpecFacts) -> str:
+    spec = fact.spec
+    if spec.axes.count == 1 and spec.coordinates == "integer" and not spec.learned:
+        held = f"{_bytes(fact.table_bytes)} of cos and sin for {fact.max_position:,} positions"
+        return f"{held}; {_bytes(8 * spec.pairs)} of steps replace it"
+    members = 1 if spec.second is None else 2
+    held = f"{_bytes(2 * 4 * spec.pairs * members)} of cos and sin per token"
+    if spec.coordinates == "real" or spec.learned:
+        return held
+    return f"{held}; {_bytes(8 * spec.pairs * spec.axes.count * members)} of steps replace any table"
+
+
+def _layout(spec: RotarySpec) -> str:
+    start = spec.head_dim - spec.rotary_dim if spec.trailing else 0
+    step = 1 if spec.interleaved else spec.pairs // spec.blocks
+    second = start + (2 if step == 1 else 1)
+    kind = "interleaved" if spec.interleaved else "halves" if spec.blocks == 1 else f"halves in {spec.blocks} blocks"
+    said = f"{kind}: channel {start} pairs with {start + step}, {second} with {second + step}, …"
+    if spec.permuted:
+        half = spec.pairs
+        said += f"; written to {start} and {start + half}, …"
+    return said
+
+
+def _bytes(count: int) -> str:
+    for size in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024 or size == "GiB":
+            return f"{count:.4g} {size}"
+        count /= 1024  # type: ignore[assignment]
+    raise AssertionError
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """``0-2, 4, 6-7``; long lists are cut.
+
+    >>> ranges([0, 1, 2, 4, 6, 7])
+    '0-2, 4, 6-7'
+    """
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and runs[-1][-1] + 1 == n:
+            runs[-1] = [runs[-1][0], n]
+        else:
+            runs.append([n, n])
+    text = [f"{a}" if a == b else f"{a}-{b}" for a, b in runs]
+    return ", ".join(text if len(text) <= 8 else [*text[:7], f"… ({len(text) - 7} more)"])

@@ -1,0 +1,116 @@
+"""torch.onnx.export, and a look at what it wrote: an invalid file raises."""
+
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...support.checks import whole
+from .library import library
+
+FIRST = 18  # the first opset in which torch's exporter writes
+
+
+def export(
+    module: nn.Module,
+    args: tuple[Any, ...],
+    path: str | Path,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    opset_version: int = 23,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    custom_translation_table: Mapping[Any, Any] | None = None,
+    documentation: Mapping[str, str] | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> Path:
+    """Write ``module`` as ONNX, by ``torch.onnx.export(dynamo=True)`` with the same arguments; returns ``path``.
+
+    Rotations are plain nodes, with exact phases as int64, in every opset from 18. With ``kernel="onnx"`` (`rotate`,
+    `apply_rotary_qk`, `Rotary`, `patch`) each is one node RotaryEmbedding, which opset 23 brought. Weights of more than
+    2 GB stand beside the file. ``documentation`` says what inputs and outputs are, by name, and ``metadata`` more, for
+    whoever has only the file. Nothing is left of a file that could not be written or is not valid.
+
+    Raises ``ValueError`` for an opset that torch did not write: asked for one that cannot hold the nodes, or that it
+    does not know, torch says nothing and writes a file of another. Needs onnx and onnxscript.
+
+    Example::
+
+        rotary = phasor.Rotary(spec, kernel="onnx")
+        phasor.onnx.export(rotary, (q, k, positions), "rotary.onnx", opset_version=23)
+    """
+    whole("opset_version", opset_version, at_least=FIRST)
+    path = Path(path)
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"path must be a file in a folder that exists, got {str(path)!r}; make the folder first")
+    onnx = library("onnxscript")
+    with _quiet(), tempfile.TemporaryDirectory(dir=path.parent, prefix=".onnx-") as folder:
+        made = Path(folder) / path.name
+        try:
+            program = torch.onnx.export(
+                module,
+                args,
+                kwargs=dict(kwargs or {}),
+                dynamo=True,
+                dynamic_shapes=dynamic_shapes,
+                input_names=input_names,
+                output_names=output_names,
+                opset_version=opset_version,
+                custom_translation_table=custom_translation_table,  # type: ignore[arg-type]
+                verbose=False,
+            )
+        except RuntimeError as error:
+            if type(error).__name__ != "VersionConverterError":
+                raise
+            raise ValueError(_wrong(opset_version, str(error))) from None
+        assert program is not None
+        for value in (*program.model.graph.inputs, *program.model.graph.outputs):
+            value.doc_string = (documentation or {}).get(value.name or "", value.doc_string)
+        program.model.metadata_props.update(metadata or {})
+        program.save(made)
+        if said := _fault(onnx, made, opset_version):
+            raise ValueError(_wrong(opset_version, said))
+        for part in sorted(Path(folder).iterdir(), key=lambda part: part.name == path.name):  # the file itself is last
+            part.replace(path.with_name(part.name))
+    return path
+
+
+def _wrong(asked: int, said: str) -> str:
+    return (
+        f"opset_version must be one that torch can write for these nodes, got {asked}: {said}; take 23 to 25 for "
+        "RotaryEmbedding (kernel='onnx'), and 18 or newer for plain nodes"
+    )
+
+
+def _fault(onnx: Any, made: Path, asked: int) -> str:
+    """What is wrong with a file: another opset than asked for, or nodes that its opset has not."""
+    try:
+        onnx.checker.check_model(made)
+    except onnx.checker.ValidationError as error:
+        return str(error).splitlines()[0]
+    model = onnx.load(made, load_external_data=False)
+    written = next(entry.version for entry in model.opset_import if entry.domain == "")
+    return "" if written == asked else f"the file came out as opset {written}"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """torch's exporter warns of every library that is absent, and logs a failed conversion as no more than that."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

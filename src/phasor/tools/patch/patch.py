@@ -1,0 +1,121 @@
+"""`patch` and `unpatch`: one transformers model runs on phasor, and back."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...rotary.kernels import check_name
+from ...rotary.spec import Angles
+from ...support.checks import flag
+from .damage import keepers
+from .find import callers, has_config, rotary_modules, turning_methods
+from .mend import mend
+from .plan import Plan
+from .plan_own import plan_counted, plan_held, plan_method
+from .report import PatchReport
+from .stored_tables import held_tables
+from .swap import dressed, original
+
+
+def patch(
+    model: nn.Module, *, angles: Angles = "float32", compare: Any = None, kernel: str = "auto", fuse_norm: bool = False
+) -> PatchReport:
+    """Let one transformers model form its rotary tables and turn its queries and keys with phasor.
+
+    For every rotary module the spec is read from the model's config, and what phasor makes of it is compared with what
+    the module itself returns: at positions from 0 to 131071, in float32, in bfloat16 and in the model's dtype. For
+    every attention module, what phasor does to random q and k is compared with what the function that it calls does.
+    Only what agrees, bit for bit or within rounding, is replaced; the report says what, and why not the rest. A module
+    whose frequencies or tables were rounded (``.to(torch.bfloat16)``) or never filled (``to_empty``) is compared as it
+    would be with those of its config, and taken over; its row says so. `phasor.repair` mends the model itself.
+
+    ``angles="float32"`` keeps the model's own angles, so its logits stay what they were. ``"exact"`` replaces them by
+    exact ones; the report then says how far the logits of ``compare`` move (token ids, or a dictionary of keyword
+    arguments), and ``report.logit_shift(inputs)`` tells it later. ``kernel`` as in `phasor.apply_rotary`.
+
+    ``fuse_norm`` lets RMSNorms of q and k that stand right before the rotation run together with it, in one pass
+    (`phasor.apply_qk_norm_rotary`). Each attention module is run both ways on random hidden states, and the row of its
+    norms says how well its results agree. Gradients are rounded elsewhere than the model's, and where torch adds
+    squares in another order, results are too: so it must be asked for. As they are stay compiled code, norms that have
+    hooks (or while all modules have), and, under autocast, norms whose result has the wider dtype of their weight.
+
+    Only this instance changes, in place: some modules get a class of their own and keep everything else, so
+    ``state_dict``, ``save_pretrained``, ``.to``, hooks, copies and pickles work as before. A model on the meta device
+    is patched as well: its rotary modules are built again on the CPU to be compared.
+
+    Raises ``ValueError`` for something that is not a transformers model, for a model without rotary embedding, and
+    for a model that is patched already. A model for which `patch` raises stays as it was.
+
+    Example::
+
+        report = phasor.patch(model)
+        print(report)
+        phasor.unpatch(model)
+    """
+    _check(model, angles)
+    check_name(kernel)
+    flag("fuse_norm", fuse_norm)
+    with torch.device("cpu"):  # whatever device the caller makes tensors on, "meta" above all
+        plan = _planned(model, angles, kernel)
+    if fuse_norm:
+        plan.fuse_norms()
+    classes = tuple((m, type(m), dressed(type(m), recipe)) for m, recipe in plan.recipes.items())
+    for module, _, after in classes:
+        module.__class__ = after
+    report = PatchReport(model, angles, tuple(plan.rows), classes)
+    if compare is not None:
+        try:
+            report.shift = report.logit_shift(compare)
+        except BaseException:  # inputs that the model does not take: it stays as it was
+            for module, before, _ in classes:
+                module.__class__ = before
+            raise
+    return report
+
+
+def unpatch(model: nn.Module) -> None:
+    """Undo `patch`: every module has its own class again, and is otherwise what it is now (weights, device, dtype).
+
+    Frequencies and tables that were rounded or never filled, which phasor did not need, are formed anew, so the model
+    is sound without it.
+
+    Raises ``ValueError`` for a model that is not patched.
+    """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model must be a torch module that was patched, got {type(model).__name__}")
+    patched = {path: (m, before) for path, m in model.named_modules() if (before := original(m)) is not None}
+    if not patched:
+        raise ValueError(f"model must be patched to be unpatched, and no module of this {type(model).__name__} is")
+    for module, before in patched.values():
+        module.__class__ = before
+    with torch.device("cpu"):
+        mend(model, [path for path in keepers(model) if path in patched])
+
+
+def _planned(model: nn.Module, angles: Angles, kernel: str) -> Plan:
+    plan = Plan(model, angles, kernel)
+    for path, module in rotary_modules(model).items():
+        if not plan_counted(plan, path, module):
+            plan.add_tables(path, module)
+    for caller in callers(model):
+        plan.add_turning(caller)
+    for path, name in turning_methods(model):
+        plan_method(plan, path, name)
+    for path, (module, name) in held_tables(model).items():
+        plan_held(plan, path, module, name)
+    if not plan.rows:
+        raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
+    return plan
+
+
+def _check(model: Any, angles: Any) -> None:
+    if not has_config(model):
+        raise ValueError(
+            f"model must be a transformers model (a torch module with a config), got {type(model).__name__}; "
+            "of a wrapper (DataParallel) give the model inside; in code of your own, call phasor.apply_rotary"
+        )
+    if angles not in ("float32", "exact"):
+        raise ValueError(f"angles must be 'float32' (the model's own) or 'exact', got {angles!r}")
+    if any(original(module) is not None for module in model.modules()):
+        raise ValueError("model is patched already; call phasor.unpatch(model) first")

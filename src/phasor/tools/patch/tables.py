@@ -1,0 +1,121 @@
+"""What a model's rotary module returns, formed by phasor: cos and sin in the layout that the model's code expects."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ...rotary.layout import Layout
+from ...rotary.spec import RotarySpec
+from ...rotary.tables import Phases
+
+Form = Literal["half", "doubled", "repeated", "blocks", "complex"]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """How one rotary module lays out what it returns for a spec.
+
+    - ``form``: one value per pair (``"half"``), one per channel in the order of halves (``"doubled"``), of interleaved
+      pairs (``"repeated"``) or of halves inside blocks, or ``cos + i sin`` per pair (``"complex"``).
+    - ``rounded``: whether cos and sin have the dtype of the activations; float32 otherwise.
+    - ``coordinates_last``: positions are ``[..., axes]``; otherwise ``[axes, ...]``.
+    - ``led``: the result has one more dimension of size 1 in front.
+    """
+
+    spec: RotarySpec
+    form: Form
+    rounded: bool
+    coordinates_last: bool = False
+    led: bool = False
+
+    def at(self, x: Tensor, positions: Tensor, log_scale: Tensor | None = None) -> Any:
+        """``(cos, sin)`` or their complex form at ``positions``, on the device of ``x``."""
+        spec = self.spec
+        if positions.is_floating_point() and spec.coordinates == "integer":  # SAM 3 scales those of its global layers
+            spec = spec.replace(coordinates="real")
+        if positions.dtype in (torch.float16, torch.bfloat16):  # a buffer of the model, which took the model's dtype
+            positions = positions.float()
+        axes = spec.axes.count
+        if axes > 1:
+            positions = positions.movedim(-1, 0) if self.coordinates_last else _led_by(axes, positions)
+        shape = positions.shape[axes > 1 :]
+        if len(shape) > 2:
+            positions = positions.flatten(-len(shape))
+        wide = torch.float64 if x.dtype == torch.float64 and self.spec.angles == "exact" else torch.float32
+        formed = _cos_sin(spec, positions.to(x.device), log_scale, wide)
+        if len(shape) > 2 or self.led:
+            formed = [t.reshape(*([1] * self.led), *shape, -1) for t in formed]
+        if self.form == "complex":
+            return torch.complex(formed[0].float(), formed[1].float())
+        dtype = x.dtype if self.rounded else torch.float32
+        return self._laid_out(*formed[0::2]).to(dtype), self._laid_out(*formed[1::2]).to(dtype)
+
+    def _laid_out(self, first: Tensor, second: Tensor) -> Tensor:
+        if self.form == "half":
+            return first
+        if self.form == "doubled":  # at once: this is the form of most models
+            return torch.cat((first, second), dim=-1)
+        return _channels(2 * first.shape[-1], self.form, self.spec.blocks).join(first, second)
+
+
+def per_pair(table: Tensor, form: Form, blocks: int = 1) -> Tensor:
+    """One value per pair of a table in the model's form, as a view where that is possible."""
+    if form in ("half", "complex"):  # the parts of a complex table have one value per pair
+        return table
+    return _channels(table.shape[-1], form, blocks).split(table)[0]
+
+
+def _channels(width: int, form: Form, blocks: int) -> Layout:
+    """How a table with one value per channel holds the pairs."""
+    return Layout(head_dim=width, interleaved=form == "repeated", blocks=blocks if form == "blocks" else 1)
+
+
+def _led_by(axes: int, positions: Tensor) -> Tensor:
+    return positions if positions.ndim > 2 and positions.shape[0] == axes else positions.expand(axes, -1, -1)
+
+
+def _cos_sin(spec: RotarySpec, positions: Tensor, log_scale: Tensor | None, dtype: torch.dtype) -> list[Tensor]:
+    """cos and sin of the first members of all pairs, then of the second ones, mostly the same."""
+    if spec.scaling is None or not spec.scaling.two_regimes:
+        inside = 1 if spec.length_dependent else None
+        return _of_both(Phases(spec, positions, inside, log_scale, dtype))
+    # as transformers' modules do: the largest position of a call decides for all of its tokens
+    trained = spec.scaling.trained_length
+    assert trained is not None
+    short, long = (_of_both(Phases(spec, positions, n, dtype=dtype)) for n in (trained, trained + 1))
+    beyond = positions.max() + 1 > trained
+    return [torch.where(beyond, b, a) for a, b in zip(short, long, strict=True)]
+
+
+def _of_both(phases: Phases) -> list[Tensor]:
+    first = phases.tables()
+    return [*first, *(phases.tables(second=True) if phases.second is not None else first)]
+
+
+def trained(module: Any, spec: RotarySpec) -> Tensor | None:
+    """The log-scale of its frequencies that a module has learned, for specs that have one."""
+    return module.alpha.to(torch.float32) if spec.learned else None
+
+
+@dataclass(frozen=True)
+class RotaryModule:
+    """Methods for a rotary module: ``tables`` holds one entry per layer type, ``(None, tables)`` if it knows none."""
+
+    tables: tuple[tuple[str | None, Tables], ...]
+
+    def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
+        known = dict(self.tables)
+
+        def forward(self: nn.Module, x: Tensor, position_ids: Any = None, layer_type: str | None = None) -> Any:
+            tables = known.get(layer_type)
+            if tables is None:  # a layer type on which phasor and the model do not agree
+                return cls.forward(self, x, position_ids, layer_type)
+            return tables.at(x, position_ids, trained(self, tables.spec))
+
+        def extra_repr(self: nn.Module) -> str:
+            return "; ".join(f"{name or 'phasor'}: {t.spec.describe()}" for name, t in known.items())
+
+        return {"forward": forward, "extra_repr": extra_repr}
