@@ -3,8 +3,9 @@
 from typing import Any
 
 from ...rotary.spec import RotarySpec
+from ...support.number_text import ranges
 from ...tools.inspect import compare_lengths
-from ...tools.inspect.rows import ranges, row
+from ...tools.inspect.rows import row
 from ..engines import look, read_as
 from .traps import traps
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...support.checks import one_of, whole
+from ...support.number_text import size_text
 from ..engines import Seen
 from ..engines.exllamav3 import MODELS
 
@@ -51,13 +52,13 @@ class Memory:
         return sum(size for _, size in self.stores)
 
     def describe(self) -> list[str]:
-        said = [f"{_size(self.total)} at {self.length:,} tokens; the next one costs {self.per_token:,} bytes"]
+        said = [f"{size_text(self.total)} at {self.length:,} tokens; the next one costs {self.per_token:,} bytes"]
         for store, size in self.stores:
             window = f", last {store.window:,} tokens" if store.window else ""
             what = f"{store.per_token:,} values a token" if store.per_token else f"a state of {store.state:,} values"
-            said.append(f"  {store.layers} x {store.kind}: {_size(size)} ({what}{window})")
+            said.append(f"  {store.layers} x {store.kind}: {size_text(size)} ({what}{window})")
         if self.draft:
-            said.append(f"  and {_size(self.draft)} for draft layers, if they are used")
+            said.append(f"  and {size_text(self.draft)} for draft layers, if they are used")
         return [*said, *(f"  {note}" for note in self.notes)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -185,15 +186,3 @@ def _draft(seen: Seen, engine: str, tensor_parallel: int) -> int:
     count = int(text.get("num_nextn_predict_layers") or text.get("mtp_num_hidden_layers") or 0)
     full = [i for i, word in enumerate(seen.model.layer_types) if word not in FIXED and word not in WINDOWS]
     return count * _layer(seen, engine, full[-1], tensor_parallel)[0] if full else 0
-
-
-def _size(count: int) -> str:
-    """Bytes for people, in the units of memory.
-
-    >>> _size(3 * 2**30), _size(1000)
-    ('3.00 GiB', '1,000 bytes')
-    """
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB")):
-        if count >= unit:
-            return f"{count / unit:.2f} {name}"
-    return f"{count:,} bytes"

@@ -2,7 +2,7 @@
 
 from ...models.configs import ModelRotary
 from ...rotary.spec import RotarySpec
-from ...tools.inspect.rows import ranges
+from ...support.number_text import ranges
 from ..engines import CannotSayError, Engine, Reading, Seen, Settings
 
 CLOSE = 1e-6  # of frequencies and factors, relative: ten times the rounding of float32

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from .units import in_units
+from ...support.number_text import size_text
 
 
 def settle(files: Iterable[tuple[int, Path | None]]) -> None:
@@ -42,6 +42,6 @@ def check_room(folder: Path, needed: int) -> None:
     if free < needed:
         raise OSError(
             errno.ENOSPC,
-            f"cannot hold {in_units(needed)} more, {in_units(free)} are free; make room first",
+            f"cannot hold {size_text(needed)} more, {size_text(free)} are free; make room first",
             str(folder),
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ...support.number_text import counted, size_text
 from .formats import FORMATS, read
 from .opening import opened
 from .output import Output, Range, Reordered, whole_file
@@ -15,7 +16,6 @@ from .permutation import WORDS, in_words, word_of
 from .qk_tensors import Following, Move, following, moves
 from .source import MARK, Source
 from .stored import BITS, BLOCKS
-from .units import counted, in_units
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class Plan:
         total = sum(tensor.size for tensor in source.tensors.values())
         lines = [
             f"source   {source.path}",
-            f"  format {source.format}: {counted(source.tensors, 'tensor')}, {in_units(total)} in "
+            f"  format {source.format}: {counted(source.tensors, 'tensor')}, {size_text(total)} in "
             f"{counted(source.files, 'file')}",
             f"  model  {rotary.model_type}{f', {rotary.part}' if rotary.part else ''}: "
             f"{counted(self.found.attentions, 'attention')} with {rotary.num_heads} heads of q and "
             f"{rotary.num_kv_heads} of k; {next(iter(rotary.distinct)).describe()}",
             f"  layout {self.layouts[0]} ({source.why})",
-            f"result   format {self.format}, layout {self.layouts[1]}: {in_units(self.size)} in "
+            f"result   format {self.format}, layout {self.layouts[1]}: {size_text(self.size)} in "
             f"{counted(self.outputs, 'file')}",
-            f"moves    {counted(self.moves, 'tensor')}, {in_units(moved)} ({moved / max(total, 1):.1%}); the others "
+            f"moves    {counted(self.moves, 'tensor')}, {size_text(moved)} ({moved / max(total, 1):.1%}); the others "
             "stay byte for byte",
         ]
         lines += [f"  {name}  {move.what}" for name, move in list(self.moves.items())[:8]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ..checkpoints.units import in_units
+from ...support.number_text import size_text
 
 BESIDE = 10**9  # what checking a model needs besides its weights
 MOST_PACKED = 16  # 2 bits of weights in a config's float32
@@ -18,13 +18,13 @@ def check_memory(folder: Path, model: nn.Module, stored: int) -> None:
     own = _bytes(model.parameters()) + _bytes(model.buffers())
     if own > MOST_PACKED * stored + BESIDE:
         raise ValueError(
-            f"{folder}: its config describes a model of {in_units(own)}, and its weights take {in_units(stored)}; "
+            f"{folder}: its config describes a model of {size_text(own)}, and its weights take {size_text(stored)}; "
             "set the config's sizes to those of the weights, or check it alone with --meta"
         )
     needed, free = max(stored, _bytes(model.buffers())), free_memory()
     if free is not None and needed + BESIDE > free:
         raise ValueError(
-            f"{folder}: its weights take {in_units(needed)}, and {in_units(free)} of memory are free; "
+            f"{folder}: its weights take {size_text(needed)}, and {size_text(free)} of memory are free; "
             "check its config alone with --meta"
         )
 

@@ -4,10 +4,11 @@ from typing import Any
 
 from ...models.configs import ModelRotary
 from ...rotary.spec import RotarySpec
+from ...support.number_text import ranges
 from ...support.schemes import brief
 from .compare import compare_lengths
 from .page import temperatures
-from .rows import ranges, row
+from .rows import row
 from .view import ConfigView
 
 BESIDE = ("softmax_factor", "targets", "heads", "prefix_tokens", "suffix_tokens")  # what a model adds to its layers

@@ -1,8 +1,7 @@
 """The rows of the page about one rotation: what turns, how far it reaches, how exact it is."""
 
-from collections.abc import Sequence
-
 from ...rotary.spec import RotarySpec
+from ...support.number_text import size_text
 from .numbers import FARTHEST, SpecFacts
 from .text import REGIME_SIGNS, decay_lines, regime_line, strip, wavelength_line, wrapped
 
@@ -127,13 +126,13 @@ def _exactness_lines(fact: SpecFacts, own_angles: str) -> list[str]:
 def _table(fact: SpecFacts) -> str:
     spec = fact.spec
     if spec.axes.count == 1 and spec.coordinates == "integer" and not spec.learned:
-        held = f"{_bytes(fact.table_bytes)} of cos and sin for {fact.max_position:,} positions"
-        return f"{held}; {_bytes(8 * spec.pairs)} of steps replace it"
+        held = f"{size_text(fact.table_bytes)} of cos and sin for {fact.max_position:,} positions"
+        return f"{held}; {size_text(8 * spec.pairs)} of steps replace it"
     members = 1 if spec.second is None else 2
-    held = f"{_bytes(2 * 4 * spec.pairs * members)} of cos and sin per token"
+    held = f"{size_text(2 * 4 * spec.pairs * members)} of cos and sin per token"
     if spec.coordinates == "real" or spec.learned:
         return held
-    return f"{held}; {_bytes(8 * spec.pairs * spec.axes.count * members)} of steps replace any table"
+    return f"{held}; {size_text(8 * spec.pairs * spec.axes.count * members)} of steps replace any table"
 
 
 def _layout(spec: RotarySpec) -> str:
@@ -146,27 +145,3 @@ def _layout(spec: RotarySpec) -> str:
         half = spec.pairs
         said += f"; written to {start} and {start + half}, …"
     return said
-
-
-def _bytes(count: int) -> str:
-    for size in ("bytes", "KiB", "MiB", "GiB"):
-        if count < 1024 or size == "GiB":
-            return f"{count:.4g} {size}"
-        count /= 1024  # type: ignore[assignment]
-    raise AssertionError
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """``0-2, 4, 6-7``; long lists are cut.
-
-    >>> ranges([0, 1, 2, 4, 6, 7])
-    '0-2, 4, 6-7'
-    """
-    runs: list[list[int]] = []
-    for n in numbers:
-        if runs and runs[-1][-1] + 1 == n:
-            runs[-1] = [runs[-1][0], n]
-        else:
-            runs.append([n, n])
-    text = [f"{a}" if a == b else f"{a}-{b}" for a, b in runs]
-    return ", ".join(text if len(text) <= 8 else [*text[:7], f"… ({len(text) - 7} more)"])
