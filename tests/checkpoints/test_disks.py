@@ -32,7 +32,7 @@ def disk(tmp_path):
 
 
 def test_a_disk_that_is_too_small_is_told_before_anything_is_written(source, disk):
-    with pytest.raises(OSError, match=r"cannot hold .* kB more, .* kB are free; make room first"):
+    with pytest.raises(OSError, match=r"cannot hold .* KiB more, .* KiB are free; make room first"):
         convert(source, disk / "out", to="interleaved")
     assert not (disk / "out").exists()
 
@@ -144,7 +144,7 @@ def test_two_at_once(source, tmp_path):
 
 def test_a_lock_whose_owner_has_just_gone_keeps_nobody_out(tmp_path, monkeypatch):
     """It is deleted between our opening it and our holding it: another one is made, and held."""
-    from phasor import lock
+    from phasor.support import lock
 
     theirs, calls = lock.fcntl.flock, []
 
@@ -161,7 +161,7 @@ def test_a_lock_whose_owner_has_just_gone_keeps_nobody_out(tmp_path, monkeypatch
 
 
 def test_a_folder_that_its_owner_takes_away_meanwhile_is_made_again(tmp_path, monkeypatch):
-    from phasor import lock
+    from phasor.support import lock
 
     theirs, gone = lock.fcntl.flock, []
 
@@ -229,7 +229,7 @@ def test_a_plan_of_something_else_is_refused(changed, says, source, tmp_path):
 
 def test_a_file_system_without_locks(source, tmp_path, monkeypatch):
     """Lustre and NFS may have none; that is no other process."""
-    from phasor import lock
+    from phasor.support import lock
 
     def none(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))

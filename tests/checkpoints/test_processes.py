@@ -15,7 +15,7 @@ SIZES = {"layers": 4, "hidden": 128, "heads": 4, "kv_heads": 2, "wide": 256, "pe
 CHILD = """
 import json, os, sys
 from phasor.checkpoints import convert
-from phasor.processes import process_group
+from phasor.support.processes import process_group
 
 child = os.fork()
 os.environ["RANK"] = "0" if child else "1"

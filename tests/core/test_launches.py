@@ -5,7 +5,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from phasor import Rotation, apply_rotary_qk, phase, planes, rotate, stacked, tables, tracing
+from phasor import Rotation, apply_rotary_qk, rotate
+from phasor.rotary import phase, planes, stacked, tables
+from phasor.support import tracing
 
 from .conftest import FACTORS, SEQ_LEN, SPECS, anywhere, at
 

@@ -352,7 +352,7 @@ def test_tables_of_inference_mode_are_refused_where_a_gradient_is_needed():
 
 PROGRAM = """
 import sys
-sys.modules["phasor.kernels._native"] = None
+sys.modules["phasor.rotary.kernels.native._native"] = None
 import torch, phasor
 x = torch.randn(1, 2, 5, 8)
 spec = phasor.RotarySpec(head_dim=8)

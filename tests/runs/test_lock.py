@@ -60,7 +60,7 @@ def test_the_folder_is_made_and_left_clean(tmp_path):
 
 def test_a_lock_that_its_owner_deletes_meanwhile_keeps_nobody_out(tmp_path, monkeypatch):
     """Between our opening of the file and our lock on it the owner is done: the file we hold is no longer there."""
-    from phasor import lock
+    from phasor.support import lock
 
     real, deleted = lock.fcntl.flock, []
 
