@@ -18,6 +18,7 @@ NOT_COVERED = {
 # Types that phasor leaves as they are -> what its report says.
 LEFT = {
     "efficientloftr": "it forms its tables from x, not from position_ids",
+    "llama4_vision_model": "it multiplies complex numbers",
     "lightglue": "its frequencies are trained",
     "vjepa2": "no rotation: cos and sin in the order of halves meet interleaved pairs",
 }

@@ -26,6 +26,9 @@ FAST = (
     "internlm3",
 )  # fmt: skip
 
+# Equal up to roundings only: products of complex numbers, and in bfloat16 V-JEPA 2, which rounds its angles to it.
+ROUNDED = {"deepseek_v2", "llama4", "llama4_text", "llama4_vision_model", "vjepa2"}
+
 # Not compared, or known to differ: model type -> the reason.
 ARGUED = {
     "lightglue": "its angles are a trained map of keypoints, which no config can say: the reader refuses and says how",
@@ -46,7 +49,7 @@ MISREAD = {
 def test_rotations_are_those_of_the_models_own_code(name: str) -> None:
     found = line(name, rows(default_config(name)))
     assert found.complete, str(found)
-    assert found.exact == found.cases or name in {"deepseek_v2", "llama4_text", "vjepa2"}, str(found)
+    assert found.exact == found.cases or name in ROUNDED, str(found)
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -75,6 +78,7 @@ def test_every_model_type() -> None:
     print("\n".join(f"argued: {name}: {why}" for name, why in ARGUED.items()))
     assert {one.name: str(one) for one in lines if not one.complete and one.name not in ARGUED} == {}
     assert {one.name for one in lines if one.complete} & set(ARGUED) == set()
+    assert {one.name for one in lines if one.exact < one.cases} <= ROUNDED
 
 
 @pytest.mark.slow

@@ -27,6 +27,15 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "olmo2": ("Olmo2Config", {}),  # tables in float32
 }
 
+# Those whose code forms and multiplies complex numbers.
+COMPLEX: dict[str, tuple[str, dict[str, Any]]] = {
+    "deepseek_v2": ("DeepseekV2Config", MLA | {"topk_method": "greedy"}),
+    "llama4": (
+        "Llama4TextConfig",
+        {"head_dim": 16, "no_rope_layers": [1, 1], "intermediate_size_mlp": 64, "num_local_experts": 2},
+    ),
+}
+
 # Others, for what the families above do not have.
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "phi3": ("Phi3Config", {"original_max_position_embeddings": 256}),
@@ -38,7 +47,7 @@ def causal(family: str, **changes: Any) -> Any:
     """A causal language model with random weights, in evaluation mode."""
     import transformers
 
-    name, more = (FAMILIES | OTHERS)[family]
+    name, more = (FAMILIES | COMPLEX | OTHERS)[family]
     options = {k: changes.pop(k) for k in ("attn_implementation", "dtype") if k in changes}
     config = getattr(transformers, name)(**{**SIZES, **more, **changes})
     torch.manual_seed(1)

@@ -14,8 +14,6 @@ from phasor.tools.patch.plan import Plan
 
 from .traced import Trace, traced
 
-# Their own tables are complex numbers, which PyTorch forms by another function: the last bit of cos and sin differs.
-ROUNDED = {"llama4_text": 1e-5, "llama4": 1e-5, "deepseek_v2": 1e-5, "deepseek_vl_v2": 1e-5}
 HELD = ("tables: embed_positions", "tables: weight")
 OWN_TABLES = "equal, by the model's own tables"
 EQUAL, NOT_BUILT, NEAR = "equal", "not built", "DIFFERS: in rounding, by"
@@ -44,12 +42,11 @@ def fate_of(model_type: str) -> Fate:
         results(model, given["usual"])
     except Exception as error:
         return Fate(f"{NOT_BUILT}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:200])
-    allowed = ROUNDED.get(model_type, 0.0)
     before = {name: ran(model, inputs) for name, inputs in given.items()}
     with traced() as trace:
         report = patch(model)
-        found = {name: _difference(before[name], ran(model, given[name]), allowed) for name in given}
-        half, why_not = _in_half(model_type, given["usual"], allowed)
+        found = {name: _difference(before[name], ran(model, given[name])) for name in given}
+        half, why_not = _in_half(model_type, given["usual"])
     found |= {"bfloat16": half or why_not}
     return Fate(
         _outcome(model, report, trace, found, given, before),
@@ -68,7 +65,7 @@ def ran(model: nn.Module, inputs: Inputs) -> list[Tensor] | str:
         return f"not taken: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:160]
 
 
-def _difference(before: list[Tensor] | str, after: list[Tensor] | str, allowed: float) -> str:
+def _difference(before: list[Tensor] | str, after: list[Tensor] | str) -> str:
     if isinstance(before, str):
         return before
     if isinstance(after, str):
@@ -81,12 +78,12 @@ def _difference(before: list[Tensor] | str, after: list[Tensor] | str, allowed: 
         if a.numel()
     ]
     gap, most = max(gaps, default=0.0), max((a.abs().max().item() for a in before if a.numel()), default=0.0)
-    if gap <= allowed * max(most, 1.0):
+    if gap == 0:
         return EQUAL
     return f"{NEAR if gap <= 1e-5 * max(most, 1.0) else 'DIFFERS: by'} {gap:.2g}"
 
 
-def _in_half(model_type: str, usual: Inputs, allowed: float) -> tuple[str, str]:
+def _in_half(model_type: str, usual: Inputs) -> tuple[str, str]:
     """How a model in bfloat16 does, or why there is none."""
     model = in_half(build(model_type))
     inputs = halved(usual)
@@ -94,7 +91,7 @@ def _in_half(model_type: str, usual: Inputs, allowed: float) -> tuple[str, str]:
     if isinstance(before, str):
         return "", before
     patch(model)
-    return _difference(before, ran(model, inputs), allowed), ""
+    return _difference(before, ran(model, inputs)), ""
 
 
 def _outcome(
@@ -105,18 +102,18 @@ def _outcome(
     given: dict[str, Inputs],
     before: dict[str, list[Tensor] | str],
 ) -> str:
-    bits = all(call.agreement.difference == 0 for call in trace.calls.values())
+    bits = all(call.agreement.equal for call in trace.calls.values())
     if bits and (near := [name for name, said in found.items() if said.startswith(NEAR)]):
         # phasor's results are contiguous, and the sums of a product of matrices then have another order
         found |= dict.fromkeys(near, "equal to rounding; every call is bit-equal")
     if wrong := [f"{name} {said}" for name, said in found.items() if said.startswith("DIFFERS")]:
         return "; ".join(wrong)
     if wrong := [
-        f"{c.module}.{c.what} on {c.shapes}: {c.agreement}" for c in trace.calls.values() if not c.agreement.close
+        f"{c.module}.{c.what} on {c.shapes}: {c.agreement}" for c in trace.calls.values() if not c.agreement.equal
     ]:
         return f"DIFFERS in a call: {wrong[0]}"
     if not report.replaced:
-        return f"not replaced: {report.rows[0].reason}"
+        return f"not replaced: {'; '.join(dict.fromkeys(row.reason for row in report.rows))}"
     unpatch(model)
     formed = any(row.replaced and row.what.startswith("tables") for row in report.rows)
     if not formed:
@@ -126,7 +123,7 @@ def _outcome(
         patch(model)
     moved = ""
     for name, inputs in given.items():  # words may not turn where images do
-        moved = _difference(before[name], ran(model, inputs), 0.0)
+        moved = _difference(before[name], ran(model, inputs))
         if moved.startswith(("DIFFERS: by", NEAR)):
             return EQUAL
     return f"NO EFFECT of angles that are five percent off: {moved}"

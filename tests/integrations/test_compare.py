@@ -1,9 +1,11 @@
 """The comparison behind `phasor.patch`: what counts as agreement, and what a function must do to be replaced."""
 
+import sys
+
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation
+from phasor import RotarySpec, Rotation, patch
 from phasor.tools.patch.agreement import NONE, Agreement, worst
 from phasor.tools.patch.compare_rotation import compare_turning, parameters_of
 from phasor.tools.patch.find import nearest
@@ -11,6 +13,8 @@ from phasor.tools.patch.group_rows import merged
 from phasor.tools.patch.report import Row
 from phasor.tools.patch.signatures import order_of
 from phasor.tools.patch.tables import Tables, per_pair
+
+from .models import causal
 
 SPEC = RotarySpec(head_dim=8, rotary_dim=4, angles="float32")
 TABLES = Tables(SPEC, "doubled", True)
@@ -47,6 +51,41 @@ def test_a_function_that_turns_as_the_spec_says_agrees_bit_for_bit():
 )
 def test_a_function_that_turns_otherwise_does_not_agree(other):
     assert not compare_turning(other, (TABLES,), [SPEC], DTYPES)[1].close
+
+
+def test_a_function_that_differs_in_the_last_bits_is_not_replaced(monkeypatch):
+    """Sums of products rounded once, as fused instructions round them: on any machine other last bits than phasor's."""
+
+    def fused(q, k, cos, sin, unsqueeze_dim=1):
+        return tuple(x.to(q.dtype) for x in usual(q.double(), k.double(), cos.double(), sin.double(), unsqueeze_dim))
+
+    _, agreement = compare_turning(fused, (TABLES,), [SPEC], DTYPES)
+    assert agreement.close and not agreement.equal
+    model = causal("llama")
+    monkeypatch.setattr(sys.modules[type(model).__module__], "apply_rotary_pos_emb", fused)
+    rows = {row.what: row for row in patch(model).rows}
+    assert rows["tables"].replaced
+    assert rows["apply_rotary_pos_emb"].reason == "its results differ from phasor's in the last bits"
+
+
+def test_tables_that_differ_in_the_last_bits_are_not_replaced(monkeypatch):
+    model = causal("llama")
+    own = type(model.model.rotary_emb).forward
+
+    def rounded_once(module, x, position_ids):
+        angles = (position_ids[..., None].float() * module.inv_freq).double()
+        double = torch.cat((angles, angles), -1)
+        return double.cos().to(x.dtype), double.sin().to(x.dtype)
+
+    monkeypatch.setattr(type(model.model.rotary_emb), "forward", rounded_once)
+    row = patch(model).rows[0]
+    assert (
+        row.agreement.startswith("max difference")
+        and Agreement.of(
+            *(forward(model.model.rotary_emb, torch.zeros(1), torch.arange(9)[None]) for forward in (own, rounded_once))
+        ).close
+    )
+    assert row.reason == "its results differ from phasor's in the last bits"
 
 
 def test_a_function_that_takes_fewer_queries_than_keys_is_not_replaced():

@@ -125,6 +125,10 @@ class Phases:
         """Whether the angles are integer phases: sums of positions times steps."""
         return self.spec.angles == "exact" and self.spec.coordinates == "integer" and self.log_scale is None
 
+    def angles(self, *, second: bool = False) -> Tensor:
+        """The angles as floating-point numbers, for specs whose angles are not integer phases."""
+        return _float_angles(self.spec, self.positions, self.seq_len, self.log_scale, second)
+
     def tables(self, *, second: bool = False) -> tuple[Tensor, Tensor]:
         """cos and sin, with direction and magnitude, rounded as the spec says; those of ``second`` members if asked."""
         spec, seq_len, positions, dtype = self.spec, self.seq_len, self.positions, self.dtype
@@ -136,7 +140,7 @@ class Phases:
             else:
                 cos, sin = cos_sin(phases(positions, step), wide)
         else:
-            angles = _float_angles(spec, positions, seq_len, self.log_scale, second)
+            angles = self.angles(second=second)
             cos, sin = angles.cos(), angles.sin()
             if spec.angles != "float32":
                 cos, sin = cos.to(wide), sin.to(wide)

@@ -14,6 +14,7 @@ from ..reading.spec_fields import Reader
 from ..reading.text import Text
 from ..reading.text_row import Facts, Names, Rope
 from ..weights import Rows, Weights
+from .products import COMPLEX, POLAR
 from .weight_names import LATENT, LIGHTNING, POOLED_INDEXER
 
 DEEPSEEK_V4 = {
@@ -131,7 +132,7 @@ ROWS: dict[str, Row] = {
     "deepseek_ocr2_vision": Frame(parts={"encoder_config": PartOf("deepseek_ocr2_encoder")}),
     "deepseek_v2": Text("DeepseekV2Config", 10_000.0, (4096, 32, None, 32, None, 2048),
         spelled={"deepseek_yarn": "yarn"}, mla=(128, 64), interleaved=True, tables="float32",
-            weights=Weights(rows=LATENT)),
+            notes=(POLAR, COMPLEX), weights=Weights(rows=LATENT)),
     "deepseek_v3": Text("DeepseekV3Config", 10_000.0, (7168, 128, 128, 61, None, 4096),
         spelled={"deepseek_yarn": "yarn"}, mla=(128, 64), interleave_key=True, interleaved=True, permuted=True,
             weights=Weights(rows=LATENT)),

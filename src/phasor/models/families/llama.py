@@ -22,6 +22,7 @@ from ..reading.non_rotary import ALIBI, Frame, no_rotary
 from ..reading.text import Text
 from ..reading.text_row import ANY_NAMES, Facts, Rope
 from ..weights import Gguf, Rows, Weights
+from .products import COMPLEX, POLAR
 
 LLAMA = "llama"  # for whoever writes a config of this type
 APERTUS = Rope(
@@ -116,7 +117,8 @@ ROWS: dict[str, Row] = {
     "llama4_text": Text("Llama4TextConfig", 500_000.0, (5120, 40, 8, 48, 128, 131_072),
         layers=Layers(chunks, BY_NAME, kinds=("chunked_attention",)), turns=by_no_rope_layers, interleaved=True,
         tables="float32", after=temperatures,
-        write=into_no_rope_layers, notes=("q and k are L2-normalised after the rotation where use_qk_norm is set",)),
+        write=into_no_rope_layers,
+        notes=("q and k are L2-normalised after the rotation where use_qk_norm is set", POLAR, COMPLEX)),
     "llava_next": Frame(parts={"text_config": PartOf("llama")}),
     "llava_next_video": Frame(parts={"text_config": PartOf("llama")}),
     "llava_onevision": Frame(parts={"text_config": PartOf("qwen2")}),

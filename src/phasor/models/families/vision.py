@@ -21,6 +21,7 @@ from ..reading.planes import (
     space_tiled,
 )
 from ..weights import Rows, Weights
+from .products import COMPLEX
 from .vision_custom import PREDICTOR
 from .weight_names import LINEAR, MEMORY_ATTENTION, STACKED
 
@@ -39,7 +40,6 @@ KIMI: GridNames = (
 PLUS_ONE = ("positions are (column + 1, row + 1)",)
 LEARNED_CLASS = ("the class token, which comes first, turns by trained angles (class_pos_emb), not by a position",)
 OTHER_TOKENS = ("positions are (row + 1, column + 1); tokens that are no patches stand at (0, 0)",)
-COMPLEX = "its code multiplies complex numbers, which may differ from products of floats in the last bit"
 QUERIES = "the last num_blocks layers have num_queries more tokens in front, which are not rotated either"
 NO_ROTATION = (
     "no rotation: cos and sin in the order of halves meet interleaved pairs, so the members of a pair turn by "

@@ -16,8 +16,8 @@ class Agreement:
 
     >>> Agreement.of(torch.ones(2), torch.ones(2))
     Agreement(difference=0.0, steps=0.0)
-    >>> Agreement.of(torch.ones(2), torch.zeros(2)).close
-    False
+    >>> Agreement.of(torch.ones(2), torch.ones(2) + 2**-23).close, Agreement.of(torch.ones(2), torch.zeros(2)).close
+    (True, False)
     """
 
     difference: float
@@ -31,11 +31,16 @@ class Agreement:
         return worst(found) if found else NONE
 
     @property
+    def equal(self) -> bool:
+        return self.difference == 0
+
+    @property
     def close(self) -> bool:
+        """Whether both are the same formula, perhaps with other roundings."""
         return self.steps <= ROUNDINGS
 
     def __str__(self) -> str:
-        return "bit-equal" if self.difference == 0 else f"max difference {self.difference:.1e}"
+        return "bit-equal" if self.equal else f"max difference {self.difference:.1e}"
 
 
 NONE = Agreement(float("inf"), float("inf"))

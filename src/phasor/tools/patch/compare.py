@@ -52,7 +52,7 @@ def best_of(candidates: Iterable[Found]) -> Found:
     for found in candidates:
         if found[1].steps < best[1].steps:
             best = found
-        if found[1].difference == 0:
+        if found[1].equal:
             break
     return best
 

@@ -16,13 +16,13 @@ def compare_mended(
 ) -> tuple[Found, str]:
     """What agrees best with a module; or with its twin, and the damage in words, where that is understood."""
     found = compare(probe)
-    if found[1].close:
+    if found[1].equal:
         return found, ""
     sound, words = _understood(twins, path, module)
     if sound is None:
         return found, ""
     better = compare(deepcopy(sound))
-    return (better, f"; its own was {words}") if better[1].close else (found, "")
+    return (better, f"; its own was {words}") if better[1].equal else (found, "")
 
 
 def mend(model: nn.Module, paths: Iterable[str]) -> None:

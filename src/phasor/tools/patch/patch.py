@@ -26,9 +26,11 @@ def patch(
     For every rotary module the spec is read from the model's config, and what phasor makes of it is compared with what
     the module itself returns: at positions from 0 to 131071, in float32, in bfloat16 and in the model's dtype. For
     every attention module, what phasor does to random q and k is compared with what the function that it calls does.
-    Only what agrees, bit for bit or within rounding, is replaced; the report says what, and why not the rest. A module
-    whose frequencies or tables were rounded (``.to(torch.bfloat16)``) or never filled (``to_empty``) is compared as it
-    would be with those of its config, and taken over; its row says so. `phasor.repair` mends the model itself.
+    Only what agrees bit for bit is replaced; the report says what, and why not the rest. A module whose frequencies
+    or tables were rounded (``.to(torch.bfloat16)``) or never filled (``to_empty``) is compared as it would be with
+    those of its config, and taken over; its row says so. `phasor.repair` mends the model itself. Functions that
+    multiply complex numbers (Llama 4, DeepSeek-V2) stay the model's own, because PyTorch rounds such a product
+    otherwise for other shapes and on other CPUs; they rotate by the tables that phasor forms.
 
     ``angles="float32"`` keeps the model's own angles, so its logits stay what they were. ``"exact"`` replaces them by
     exact ones; the report then says how far the logits of ``compare`` move (token ids, or a dictionary of keyword

@@ -18,7 +18,7 @@ from .find import Caller, nearest, part_of, taken
 from .fuse import FusedModule, Fusion, try_fusing
 from .mend import compare_mended
 from .norms import LeftNorm
-from .reasons import UNLIKE, disagreement, not_comparable, out_of_reach, stateful
+from .reasons import UNLIKE, disagreement, not_comparable, out_of_reach, stateful, unlike
 from .rebuilt import Twins, probe_of
 from .report import Row
 from .rotate_function import TurningModule
@@ -89,11 +89,11 @@ class Plan:
                 turning, agreement = self._compared(function, tables, specs)
                 told = str(agreement) if known else f"{agreement}, by the model's own tables"
                 row = replace(row, spec=" / ".join(s.describe() for s in own if s), agreement=told)
-                if agreement.close:
+                if agreement.equal:
                     row = replace(row, kernel="apply_rotary")
                     turnings.append((name, turning))
                 else:
-                    row = replace(row, reason=UNLIKE)
+                    row = replace(row, reason=unlike(agreement))
             rows.append(row)
         # code for another layout, which this config does not switch on
         does = f"{UNLIKE}; {', '.join(name for name, _ in turnings)} does" if turnings else UNLIKE

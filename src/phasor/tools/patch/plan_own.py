@@ -11,7 +11,7 @@ from .compare_rotation import compare_method, parameters_of
 from .find import nearest, taken
 from .mend import compare_mended
 from .plan import Plan
-from .reasons import NOT_AGREED, UNLIKE
+from .reasons import NOT_AGREED, unlike
 from .rebuilt import probe_of
 from .report import Row
 from .rotate_function import TurningMethod
@@ -33,7 +33,7 @@ def plan_counted(plan: Plan, path: str, module: nn.Module) -> bool:
         return False
     compare = partial(compare_counted, counts=counts, specs=specs_of(models), dtypes=plan.dtypes)
     (found, agreement), was = compare_mended(plan.twins, path, module, probe, compare)
-    if found is None or not agreement.close:
+    if found is None or not agreement.equal:
         return False
     plan.tables[path] = [found]
     plan.recipes[module] = CountedModule(plan.chosen(found), counts)
@@ -57,7 +57,7 @@ def plan_method(plan: Plan, path: str, name: str) -> None:
     elif row.replaced:
         turning, agreement = compare_method(module, function, tables, plan.dtypes, plan.kernel)
         row = replace(row, spec=tables[0].spec.describe(), agreement=str(agreement))
-        row = replace(row, kernel="apply_rotary") if agreement.close else replace(row, reason=UNLIKE)
+        row = replace(row, kernel="apply_rotary") if agreement.equal else replace(row, reason=unlike(agreement))
         if row.replaced:
             plan.recipes[module] = TurningMethod(name, turning)
     plan.rows.append(row)
@@ -72,7 +72,7 @@ def plan_held(plan: Plan, path: str, module: nn.Module, name: str) -> None:
         return
     compare = partial(compare_held, name=name, specs=specs_of(models))
     (found, agreement), was = compare_mended(plan.twins, path, module, probe, compare)
-    if found is None or not agreement.close:
+    if found is None or not agreement.equal:
         return
     told = f"{agreement}{was}{plan.moved(found.tables)}"
     spec = found.tables.spec.describe()

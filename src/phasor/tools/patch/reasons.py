@@ -14,6 +14,9 @@ from .signatures import CALLS
 from .tables import Tables
 
 UNLIKE = "it does not turn q and k as the config says"
+LAST_BITS = "its results differ from phasor's in the last bits"
+# On AVX2 the body of a loop rounds each product, its tail fuses one of them with the sum: which is which, sizes decide.
+COMPLEX = "it multiplies complex numbers, which PyTorch rounds otherwise for other shapes and on other CPUs"
 NOT_AGREED = "the tables it turns by were not agreed on"
 
 
@@ -37,7 +40,7 @@ def stateful(tables: Tables, was: str) -> str:
 
 def disagreement(module: nn.Module, found: Tables | None, agreement: Agreement, specs: Sequence[RotarySpec]) -> str:
     """Why a module's result and phasor's are not the same."""
-    if agreement.close:
+    if agreement.equal:
         return ""
     if found is None:
         pairs = {
@@ -48,7 +51,12 @@ def disagreement(module: nn.Module, found: Tables | None, agreement: Agreement, 
     dtypes = {b.dtype for b in module.buffers(recurse=False)} - {torch.float32}
     if dtypes:
         return f"its frequencies were rounded to {dtypes.pop()} by .to(); load the model in that dtype instead"
-    return "phasor forms other values from its config"
+    return LAST_BITS if agreement.close else "phasor forms other values from its config"
+
+
+def unlike(agreement: Agreement) -> str:
+    """Why a function whose results and phasor's are not the same is left."""
+    return LAST_BITS if agreement.close else UNLIKE
 
 
 def not_comparable(function: Callable, tables: Sequence[Tables]) -> str:
@@ -56,4 +64,6 @@ def not_comparable(function: Callable, tables: Sequence[Tables]) -> str:
     parameters, _ = parameters_of(function)
     if not tables:
         return NOT_AGREED
+    if tables[0].form == "complex":
+        return COMPLEX
     return "" if parameters in CALLS else f"its arguments ({', '.join(parameters)}) are not known"

@@ -2,6 +2,8 @@
 
 ``turn(q, k, cos, sin, order)`` is phasor's, and gives a pair; ``order`` says where heads and tokens are. A model's
 function either says so by the place at which it inserts the head axis into cos and sin, or always has the same order.
+
+Those that take complex tables are compared and never replaced: `reasons.COMPLEX`.
 """
 
 from collections.abc import Callable

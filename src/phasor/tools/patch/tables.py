@@ -45,11 +45,12 @@ class Tables:
         if len(shape) > 2:
             positions = positions.flatten(-len(shape))
         wide = torch.float64 if x.dtype == torch.float64 and self.spec.angles == "exact" else torch.float32
-        formed = _cos_sin(spec, positions.to(x.device), log_scale, wide)
+        form = _complex if self.form == "complex" else _of_both
+        formed = _formed(form, spec, positions.to(x.device), log_scale, wide)
         if len(shape) > 2 or self.led:
             formed = [t.reshape(*([1] * self.led), *shape, -1) for t in formed]
         if self.form == "complex":
-            return torch.complex(formed[0].float(), formed[1].float())
+            return formed[0]
         dtype = x.dtype if self.rounded else torch.float32
         return self._laid_out(*formed[0::2]).to(dtype), self._laid_out(*formed[1::2]).to(dtype)
 
@@ -77,20 +78,37 @@ def _led_by(axes: int, positions: Tensor) -> Tensor:
     return positions if positions.ndim > 2 and positions.shape[0] == axes else positions.expand(axes, -1, -1)
 
 
-def _cos_sin(spec: RotarySpec, positions: Tensor, log_scale: Tensor | None, dtype: torch.dtype) -> list[Tensor]:
-    """cos and sin of the first members of all pairs, then of the second ones, mostly the same."""
+def _formed(
+    form: Callable[[Phases], list[Tensor]],
+    spec: RotarySpec,
+    positions: Tensor,
+    log_scale: Tensor | None,
+    dtype: torch.dtype,
+) -> list[Tensor]:
+    """What ``form`` makes of the phases at ``positions``."""
     if spec.scaling is None or not spec.scaling.two_regimes:
         inside = 1 if spec.length_dependent else None
-        return _of_both(Phases(spec, positions, inside, log_scale, dtype))
+        return form(Phases(spec, positions, inside, log_scale, dtype))
     # as transformers' modules do: the largest position of a call decides for all of its tokens
     trained = spec.scaling.trained_length
     assert trained is not None
-    short, long = (_of_both(Phases(spec, positions, n, dtype=dtype)) for n in (trained, trained + 1))
+    short, long = (form(Phases(spec, positions, n, dtype=dtype)) for n in (trained, trained + 1))
     beyond = positions.max() + 1 > trained
     return [torch.where(beyond, b, a) for a, b in zip(short, long, strict=True)]
 
 
+def _complex(phases: Phases) -> list[Tensor]:
+    """Of float32 angles by torch.polar, as models form them: with other last bits than torch.cos gives."""
+    spec = phases.spec
+    if spec.angles != "float32":
+        cos, sin = phases.tables()
+        return [torch.complex(cos.float(), sin.float())]
+    angles = -phases.angles() if spec.reverse else phases.angles()
+    return [torch.polar(torch.ones_like(angles), angles) * spec.attention_factor(phases.seq_len)]
+
+
 def _of_both(phases: Phases) -> list[Tensor]:
+    """cos and sin of the first members of all pairs, then of the second ones, mostly the same."""
     first = phases.tables()
     return [*first, *(phases.tables(second=True) if phases.second is not None else first)]
 
