@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from phasor.integrations.reasons import COMPLEX as REASON
+from phasor.tools.patch.reasons import COMPLEX as REASON
 
 from phasor import Rotation, patch, read_config, unpatch
 
