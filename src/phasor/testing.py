@@ -24,8 +24,8 @@ from .tools.doctor.measurement import Trial
 from .tools.doctor.preserve_state import undisturbed
 from .tools.doctor.quick import quick_check
 from .tools.doctor.subject import BlackBox
-from .tools.patch.candidate_specs import specs_of
-from .tools.patch.find import has_config
+from .tools.patch.reading import specs_of
+from .tools.patch.sites import has_config
 
 __all__ = [
     "assert_attention_agrees",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from phasor.tools.patch.find import callers, turning_methods
+from phasor.tools.patch.sites import callers, rotating_methods
 
 from .given import inputs_for
 from .pieces import noise
@@ -61,7 +61,7 @@ def towers(model: nn.Module) -> Iterator[tuple[str, Callable[[Any], list[Tensor]
         if not path or not own or any(path.startswith(f"{other}.") and config is one for other, one in done.items()):
             continue
         done[path] = config
-        if config is model.config.get_text_config() or not [*callers(module), *turning_methods(module)]:
+        if config is model.config.get_text_config() or not [*callers(module), *rotating_methods(module)]:
             continue
         inputs = inputs_for(config.model_type, module)
         if inputs and not callable(inputs):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from phasor.tools.patch.find import TURNS_ITSELF, callers
+from phasor.tools.patch.sites import ROTATES_ITSELF, callers
 
 from .given import run
 
@@ -95,6 +95,6 @@ def _functions(model: nn.Module) -> list[tuple[Any, str, Any]]:
     for module in model.modules():
         for base in type(module).__mro__:
             for name, function in vars(base).items():
-                if TURNS_ITSELF.search(name) and inspect.isfunction(function):
+                if ROTATES_ITSELF.search(name) and inspect.isfunction(function):
                     found[id(base), name] = (base, name, function)
     return list(found.values())

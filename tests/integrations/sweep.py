@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from conformance.given import build
 from conformance.inputs import Inputs, halved, in_half, results, variants
 from phasor.tools.patch import PatchReport, patch, unpatch
-from phasor.tools.patch.plan import Plan
+from phasor.tools.patch.reading import Reading
 
 from .traced import Trace, traced
 
@@ -102,14 +102,14 @@ def _outcome(
     given: dict[str, Inputs],
     before: dict[str, list[Tensor] | str],
 ) -> str:
-    bits = all(call.agreement.equal for call in trace.calls.values())
+    bits = all(call.agreement.exact for call in trace.calls.values())
     if bits and (near := [name for name, said in found.items() if said.startswith(NEAR)]):
         # phasor's results are contiguous, and the sums of a product of matrices then have another order
         found |= dict.fromkeys(near, "equal to rounding; every call is bit-equal")
     if wrong := [f"{name} {said}" for name, said in found.items() if said.startswith("DIFFERS")]:
         return "; ".join(wrong)
     if wrong := [
-        f"{c.module}.{c.what} on {c.shapes}: {c.agreement}" for c in trace.calls.values() if not c.agreement.equal
+        f"{c.module}.{c.what} on {c.shapes}: {c.agreement}" for c in trace.calls.values() if not c.agreement.exact
     ]:
         return f"DIFFERS in a call: {wrong[0]}"
     if not report.replaced:
@@ -119,7 +119,7 @@ def _outcome(
     if not formed:
         return OWN_TABLES
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(Plan, "chosen", _wrong)
+        changed.setattr(Reading, "with_chosen_angles", _wrong)
         patch(model)
     moved = ""
     for name, inputs in given.items():  # words may not turn where images do
@@ -129,7 +129,7 @@ def _outcome(
     return f"NO EFFECT of angles that are five percent off: {moved}"
 
 
-def _wrong(plan: Plan, tables: Any) -> Any:
+def _wrong(plan: Reading, tables: Any) -> Any:
     return dataclasses.replace(tables, spec=tables.spec.replace(position_scale=1.05 * tables.spec.position_scale))
 
 

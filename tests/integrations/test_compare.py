@@ -6,12 +6,11 @@ import pytest
 import torch
 
 from phasor import RotarySpec, Rotation, patch
-from phasor.tools.patch.agreement import NONE, Agreement, worst
-from phasor.tools.patch.compare_rotation import compare_turning, parameters_of
-from phasor.tools.patch.find import nearest
-from phasor.tools.patch.group_rows import merged
-from phasor.tools.patch.report import Row
-from phasor.tools.patch.signatures import order_of
+from phasor.support.findings import merged
+from phasor.tools.patch.compare import INCOMPARABLE, compare_function, difference_of, largest, parameters_of
+from phasor.tools.patch.report import Row, agreement
+from phasor.tools.patch.rotate_function import order_of
+from phasor.tools.patch.sites import nearest
 from phasor.tools.patch.tables import Tables, per_pair
 
 from .models import causal
@@ -33,11 +32,11 @@ def usual(q, k, cos, sin, unsqueeze_dim=1):
 
 
 def test_a_function_that_turns_as_the_spec_says_agrees_bit_for_bit():
-    turning, agreement = compare_turning(usual, (TABLES,), [SPEC], DTYPES)
-    assert str(agreement) == "bit-equal" and agreement.close
+    function, difference = compare_function(usual, (TABLES,), [SPEC], DTYPES)
+    assert difference.exact and difference.close
     q, k = torch.randn(2, 3, 5, 8), torch.randn(2, 1, 5, 8)
     cos, sin = TABLES.at(q, torch.arange(5)[None])
-    assert all(map(torch.equal, turning.function()(q, k, cos, sin), usual(q, k, cos, sin)))
+    assert all(map(torch.equal, function.stand_in()(q, k, cos, sin), usual(q, k, cos, sin)))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,7 @@ def test_a_function_that_turns_as_the_spec_says_agrees_bit_for_bit():
     ids=["backwards", "keys", "cos"],
 )
 def test_a_function_that_turns_otherwise_does_not_agree(other):
-    assert not compare_turning(other, (TABLES,), [SPEC], DTYPES)[1].close
+    assert not compare_function(other, (TABLES,), [SPEC], DTYPES)[1].close
 
 
 def test_a_function_that_differs_in_the_last_bits_is_not_replaced(monkeypatch):
@@ -59,8 +58,8 @@ def test_a_function_that_differs_in_the_last_bits_is_not_replaced(monkeypatch):
     def fused(q, k, cos, sin, unsqueeze_dim=1):
         return tuple(x.to(q.dtype) for x in usual(q.double(), k.double(), cos.double(), sin.double(), unsqueeze_dim))
 
-    _, agreement = compare_turning(fused, (TABLES,), [SPEC], DTYPES)
-    assert agreement.close and not agreement.equal
+    _, difference = compare_function(fused, (TABLES,), [SPEC], DTYPES)
+    assert difference.close and not difference.exact
     model = causal("llama")
     monkeypatch.setattr(sys.modules[type(model).__module__], "apply_rotary_pos_emb", fused)
     rows = {row.what: row for row in patch(model).rows}
@@ -81,7 +80,7 @@ def test_tables_that_differ_in_the_last_bits_are_not_replaced(monkeypatch):
     row = patch(model).rows[0]
     assert (
         row.agreement.startswith("max difference")
-        and Agreement.of(
+        and difference_of(
             *(forward(model.model.rotary_emb, torch.zeros(1), torch.arange(9)[None]) for forward in (own, rounded_once))
         ).close
     )
@@ -96,17 +95,17 @@ def test_a_function_that_takes_fewer_queries_than_keys_is_not_replaced():
         turned = usual(q, q, cos[..., -n:, :], sin[..., -n:, :], unsqueeze_dim)[0] if unsqueeze_dim == 1 else None
         return (turned, *usual(k, k, cos, sin, unsqueeze_dim)[1:])
 
-    assert not compare_turning(last, (TABLES,), [SPEC], DTYPES)[1].close
+    assert not compare_function(last, (TABLES,), [SPEC], DTYPES)[1].close
 
 
 def test_a_spec_among_several_is_found_by_what_the_function_does():
     wrong = SPEC.replace(interleaved=True)
-    turning, agreement = compare_turning(usual, (TABLES,), [wrong, SPEC], DTYPES)
-    assert str(agreement) == "bit-equal" and turning.layout.interleaved is False
+    function, difference = compare_function(usual, (TABLES,), [wrong, SPEC], DTYPES)
+    assert difference.exact and function.layout.interleaved is False
 
 
 def test_unknown_arguments_are_not_guessed():
-    assert compare_turning(lambda a, b, c: a, (TABLES,), [SPEC], DTYPES) == (None, NONE)
+    assert compare_function(lambda a, b, c: a, (TABLES,), [SPEC], DTYPES) == (None, INCOMPARABLE)
 
 
 def test_parameters():
@@ -140,19 +139,22 @@ def test_forms_hold_each_pair_where_it_is_read_again(form):
 
 def test_agreement():
     x = torch.tensor([1.0, 2.0])
-    assert str(Agreement.of((x, None), (x.clone(), None))) == "bit-equal"
+    assert agreement(difference_of((x, None), (x.clone(), None))) == "bit-equal"
     step = torch.tensor([1.0, 2.0 + 2**-22])
-    assert Agreement.of(x, step).steps == pytest.approx(1.0) and Agreement.of(x, step).close
-    assert str(Agreement.of(x, x + 0.5)) == "max difference 5.0e-01"
+    assert difference_of(x, step).steps == pytest.approx(1.0) and difference_of(x, step).close
+    assert agreement(difference_of(x, x + 0.5)) == "max difference 5.0e-01"
     for other in (x.bfloat16(), x[:1], None, (x, x)):
-        assert Agreement.of(x, other) == NONE
-    assert worst([Agreement.of(x, x), NONE]) == NONE
+        assert difference_of(x, other) == INCOMPARABLE
+    assert largest([difference_of(x, x), INCOMPARABLE]) == INCOMPARABLE
 
 
 def test_not_a_number_never_agrees():
     one, nan = torch.tensor([1.0]), torch.tensor([float("nan")])
     assert (
-        Agreement.of(one, nan) == Agreement.of((one, one), (one, nan)) == Agreement.of((nan, one), (one, one)) == NONE
+        difference_of(one, nan)
+        == difference_of((one, one), (one, nan))
+        == difference_of((nan, one), (one, one))
+        == INCOMPARABLE
     )
 
 
@@ -165,18 +167,18 @@ def test_nearest_is_the_lowest_common_branch():
 
 
 def test_equal_rows_share_a_line_with_the_numbers_of_their_layers():
-    rows = tuple(Row(f"layers.{i}.attn", "turn", spec="a" if i % 4 else "b") for i in range(9))
+    rows = tuple(Row(where=f"layers.{i}.attn", what="rotate", spec="a" if i % 4 else "b") for i in range(9))
     assert [r.path for r in merged(rows)] == ["layers.0,4,8.attn", "layers.1-3,5-7.attn"]
 
 
 def test_tables_wider_than_the_heads_widen_the_result():
     """Dots 3 gives float32 tables to layers that run in bfloat16; its function, and most others, then give float32."""
-    turning, _ = compare_turning(usual, (TABLES,), [SPEC], DTYPES)
+    function, _ = compare_function(usual, (TABLES,), [SPEC], DTYPES)
     q, k = (torch.randn(2, heads, 5, 8).bfloat16() for heads in (3, 1))
     cos, sin = TABLES.at(q.float(), torch.arange(5)[None])
     theirs = usual(q, k, cos, sin)
     assert theirs[0].dtype == torch.float32
-    assert all(map(torch.equal, turning.function()(q, k, cos, sin), theirs))
+    assert all(map(torch.equal, function.stand_in()(q, k, cos, sin), theirs))
 
 
 def test_a_function_that_narrows_its_result_again_is_told_from_it():
@@ -185,5 +187,5 @@ def test_a_function_that_narrows_its_result_again_is_told_from_it():
         return tuple(y.to(x.dtype) for x, y in zip((q, k), turned, strict=True))
 
     spec = SPEC.replace(tables="rounded")
-    turning, agreement = compare_turning(narrowed, (Tables(spec, "doubled", True),), [spec], DTYPES)
-    assert agreement.close and not turning.promoted
+    function, difference = compare_function(narrowed, (Tables(spec, "doubled", True),), [spec], DTYPES)
+    assert difference.close and not function.promoted

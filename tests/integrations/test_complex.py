@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from phasor.tools.patch.reasons import COMPLEX as REASON
 
 from phasor import Rotation, patch, read_config, unpatch
+from phasor.tools.patch.report import COMPLEX as REASON
 
 from .models import COMPLEX, causal, logits, tokens
 

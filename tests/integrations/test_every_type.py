@@ -16,7 +16,7 @@ from conformance import tiny, walk
 from conformance.kept import kept, sliced
 from conformance.not_covered import LEFT, NOT_COVERED, OWN_TURNING
 from phasor.tools.patch import patch, unpatch
-from phasor.tools.patch.reasons import UNLIKE
+from phasor.tools.patch.report import UNLIKE
 
 from .sweep import EQUAL, NOT_BUILT, OWN_TABLES, Fate, fate_of
 

@@ -9,7 +9,7 @@ import torch
 
 from phasor import kernels
 from phasor.tools.patch import patch, unpatch
-from phasor.tools.patch.norms import HELD
+from phasor.tools.patch.norms import PENDING
 
 from .models import SIZES, logits, tokens
 
@@ -173,15 +173,15 @@ def test_a_norm_that_is_called_alone_normalises():
     norm, x = model.model.layers[0].self_attn.q_norm, torch.randn(2, 3, 16)
     before = norm(x)
     patch(model, fuse_norm=True)
-    assert torch.equal(norm(x), before) and not HELD.norms
+    assert torch.equal(norm(x), before) and not PENDING.norms
 
 
 def test_a_layer_that_forgets_to_rotate_is_an_error_and_not_a_wrong_number():
     model = model_of("Qwen3Config", head_dim=16)
     norms = (model.model.layers[0].self_attn.q_norm, model.model.layers[0].self_attn.k_norm)
-    with pytest.raises(AssertionError, match="the model's code did not rotate"), HELD.holding(norms):
-        assert HELD.leave(norms[0])
-    assert not HELD.norms and not HELD.left and not HELD.leave(norms[0])
+    with pytest.raises(AssertionError, match="the model's code did not rotate"), PENDING.holding(norms):
+        assert PENDING.leave(norms[0])
+    assert not PENDING.norms and not PENDING.left and not PENDING.leave(norms[0])
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])

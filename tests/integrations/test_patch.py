@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from phasor.rotary.kernels import Reference
+from phasor.support.findings import merged
 from phasor.tools.patch import patch, unpatch
-from phasor.tools.patch.group_rows import merged
-from phasor.tools.patch.plan import Plan
+from phasor.tools.patch.reading import Reading
 
 from .models import FAMILIES, causal, logits, qwen2_vl, tokens
 
@@ -64,9 +64,11 @@ def test_angles_that_are_five_percent_off_change_the_logits(family, monkeypatch)
     """The patch is what forms the angles, so a wrong one shows."""
     model = causal(family)
     before = logits(model)
-    honest = Plan.chosen
+    honest = Reading.with_chosen_angles
     monkeypatch.setattr(
-        Plan, "chosen", lambda plan, t: dataclasses.replace(honest(plan, t), spec=t.spec.replace(position_scale=1.05))
+        Reading,
+        "with_chosen_angles",
+        lambda plan, t: dataclasses.replace(honest(plan, t), spec=t.spec.replace(position_scale=1.05)),
     )
     patch(model)
     assert not torch.equal(logits(model), before)
@@ -91,7 +93,7 @@ def test_an_application_that_the_config_does_not_describe_is_left_alone(monkeypa
     before = logits(model)
     report = patch(model)
     reasons = {row.reason for row in report.rows if row.what == "apply_rotary_pos_emb"}
-    assert reasons == {"it does not turn q and k as the config says"}
+    assert reasons == {"it does not rotate q and k as the config says"}
     assert torch.equal(logits(model), before)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from phasor.tools.patch.swap import dressed, globals_of, original, with_globals
+from phasor.tools.patch.swap import globals_of, original_class, patched_class, with_globals
 
 
 def helper(x):
@@ -87,12 +87,12 @@ class Times:
 @pytest.mark.parametrize("again", [lambda m: m, copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
 def test_a_dressed_module_keeps_what_it_is(again):
     module = Counter()
-    module.__class__ = dressed(Counter, Times(3))
+    module.__class__ = patched_class(Counter, Times(3))
     module = again(module)
     assert isinstance(module, Counter) and type(module).__name__ == "Counter"
-    assert original(module) is Counter and original(Counter()) is None
+    assert original_class(module) is Counter and original_class(Counter()) is None
     assert module(2).item() == 6 and module.twice(2).item() == 18
     assert list(module.state_dict()) == ["weight"]
-    assert dressed(Counter, Times(3)) is type(module)
-    module.__class__ = original(module)
+    assert patched_class(Counter, Times(3)) is type(module)
+    module.__class__ = original_class(module)
     assert module(2).item() == 2

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from phasor.support.findings import Difference
 from phasor.tools.patch import swap
-from phasor.tools.patch.agreement import Agreement
-from phasor.tools.patch.find import _calls
-from phasor.tools.patch.rotate_function import TurningMethod, TurningModule
-from phasor.tools.patch.self_numbered import CountedModule
-from phasor.tools.patch.tables import RotaryModule
+from phasor.tools.patch.compare import difference_of
+from phasor.tools.patch.rotate_function import RotatingMethod, RotatingModule
+from phasor.tools.patch.sites import rotating_calls
+from phasor.tools.patch.tables import RotaryModule, SelfNumberedModule
 
 
 class Call(NamedTuple):
@@ -22,7 +22,7 @@ class Call(NamedTuple):
     module: str
     what: str
     shapes: tuple[tuple[int, ...], ...]
-    agreement: Agreement
+    agreement: Difference
 
 
 class Trace:
@@ -42,7 +42,7 @@ class Trace:
             key = (owner, what, *((x.shape, x.dtype, x.stride()) for x in given))
             if key not in self.calls:
                 with torch.no_grad():
-                    agreement = Agreement.of(_finite(theirs(*args, **kwargs)), _finite(result))
+                    agreement = difference_of(_finite(theirs(*args, **kwargs)), _finite(result))
                 shapes = tuple(tuple(x.shape) for x in given)
                 self.calls[key] = Call(owner.__name__, what, shapes, agreement)
             return result
@@ -73,19 +73,19 @@ def traced() -> Iterator[Trace]:
 
         return methods
 
-    def stand_ins(self: TurningModule, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable[..., Any]]:
-        own, _ = _calls(cls)
+    def stand_ins(self: RotatingModule, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable[..., Any]]:
+        own, _ = rotating_calls(cls)
         return {name: trace.beside(cls, name, own[name], f) for name, f in of_functions(self, cls, fused).items()}
 
-    def of_method(self: TurningMethod, cls: type[nn.Module]) -> dict[str, Callable[..., Any]]:
+    def of_method(self: RotatingMethod, cls: type[nn.Module]) -> dict[str, Callable[..., Any]]:
         found = of_methods(self, cls)
         return {name: trace.beside(cls, name, getattr(cls, name), ours) for name, ours in found.items()}
 
-    of_functions, of_methods = TurningModule.stand_ins, TurningMethod.methods
+    of_functions, of_methods = RotatingModule.stand_ins, RotatingMethod.methods
     with pytest.MonkeyPatch.context() as changed:
-        for recipe in (RotaryModule, CountedModule):
+        for recipe in (RotaryModule, SelfNumberedModule):
             changed.setattr(recipe, "methods", beside_forward(recipe.methods))
-        changed.setattr(TurningModule, "stand_ins", stand_ins)
-        changed.setattr(TurningMethod, "methods", of_method)
+        changed.setattr(RotatingModule, "stand_ins", stand_ins)
+        changed.setattr(RotatingMethod, "methods", of_method)
         changed.setattr(swap, "_MADE", {})
         yield trace

@@ -16,6 +16,7 @@ from .number_text import runs
 
 Verdict = Literal["wrong", "right", "not shown"]
 VERDICTS: tuple[Verdict, ...] = ("wrong", "not shown", "right")  # in the order in which a person wants to read them
+ROUNDINGS = 4  # steps of the number format by which two ways of writing one formula may differ
 WIDTH = 116  # of the lines that say a way out
 
 
@@ -42,6 +43,16 @@ class Difference:
     channel: int | None = None
     expected: float | None = None
     got: float | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the two are equal to the bit."""
+        return self.size == 0
+
+    @property
+    def close(self) -> bool:
+        """Whether both are results of one formula, perhaps with other roundings: at most `ROUNDINGS` steps apart."""
+        return self.steps is not None and self.steps <= ROUNDINGS
 
     def where(self) -> str:
         """``"position 7, head 2"``; empty if it is not known."""

@@ -9,11 +9,9 @@ from torch import Tensor, nn
 
 from ...models.reading.model import ModelRotary
 from ...rotary.spec import RotarySpec
-from ..patch.candidate_specs import specs_of
-from ..patch.find import callers, has_config, nothing_turns, rotary_modules, turning_methods
-from ..patch.plan import Plan
+from ..patch.reading import Reading, specs_of
 from ..patch.rebuilt import is_model
-from ..patch.stored_tables import held_tables
+from ..patch.sites import callers, has_config, nothing_rotates, rotary_modules, rotating_methods, stored_tables
 from .against_config.attentions import check_of_attention
 from .against_config.modules import checks_of_module
 from .against_config.observed import watched
@@ -73,14 +71,14 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
 
 def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     rotary, turning = rotary_modules(model), list(callers(model))
-    if not (rotary or turning or turning_methods_of(model) or held_tables(model)):
+    if not (rotary or turning or turning_methods_of(model) or stored_tables(model)):
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
-    plan = Plan(model, "float32")
+    plan = Reading(model, "float32")
     for path, module in rotary.items():
         yield from checks_of_module(plan, path, module)
-    for path, (module, name) in held_tables(model).items():
+    for path, (module, name) in stored_tables(model).items():
         yield from checks_of_held(plan, path, module, name)
-    if reason := nothing_turns(model):
+    if reason := nothing_rotates(model):
         yield Check(what="turning of q and k", against="spec", verdict="not checked", says=reason)
         return
     specs = specs_of([m for m in plan.parts.values() if isinstance(m, ModelRotary)])
@@ -105,7 +103,7 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
 
 
 def turning_methods_of(model: nn.Module) -> bool:
-    return any(True for _ in turning_methods(model))
+    return any(True for _ in rotating_methods(model))
 
 
 def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec]) -> Iterator[Check]:

@@ -8,10 +8,9 @@ import torch
 from torch import nn
 
 from ...rotary.spec import RotarySpec
-from ..patch.candidate_specs import forward_specs, layer_types, of_kind
-from ..patch.find import rotary_modules
-from ..patch.plan import Plan
+from ..patch.reading import Reading, forward_specs, layer_types, of_layer_type
 from ..patch.rebuilt import probe_of
+from ..patch.sites import rotary_modules
 from .against_config.module_tables import expected, made
 
 FARTHEST = 131_071
@@ -44,18 +43,18 @@ def curves(model: nn.Module) -> tuple[Curve, ...]:
     number their tokens themselves, have none.
     """
     with torch.no_grad(), torch.device("cpu"):
-        plan = Plan(model, "float32")
+        plan = Reading(model, "float32")
         return tuple(c for path, module in rotary_modules(model).items() for c in _of_module(plan, path, module))
 
 
-def _of_module(plan: Plan, path: str, module: nn.Module) -> Iterator[Curve]:
-    models, reason = plan.reading(module)
+def _of_module(plan: Reading, path: str, module: nn.Module) -> Iterator[Curve]:
+    models, reason = plan.models_of(module)
     probe, _ = probe_of(module)
     if reason or probe is None:
         return
     forward = forward_specs(models)
     for layer_type in layer_types(module):
-        found = [_curve(path, probe, layer_type, spec) for spec in of_kind(layer_type, models, forward)]
+        found = [_curve(path, probe, layer_type, spec) for spec in of_layer_type(layer_type, models, forward)]
         known = [curve for curve in found if curve is not None]
         if known:
             yield min(known, key=lambda curve: max(curve.apart))

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ...models.reading.model import ModelRotary
-from ..patch.candidate_specs import specs_of
-from ..patch.find import part_of
+from ..patch.reading import specs_of
+from ..patch.sites import part_of
 from .running import Running
 from .subject import NotChecked
 

@@ -6,11 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..patch.damage import HALVES, damages, keepers, name_of
-from ..patch.find import callers, rotary_modules
-from ..patch.mend import put_buffer
-from ..patch.rebuilt import Twins, formed, own_class
-from ..patch.stored_tables import held_tables
+from ..patch.damage import HALVES, damages, modules_with_tables, name_of, put_buffer
+from ..patch.rebuilt import RebuiltModels, config_buffers, own_class
+from ..patch.sites import callers, rotary_modules, stored_tables
 from .attributes import Attribute, wrong_attributes
 from .mended import Mended, RepairReport
 
@@ -44,7 +42,7 @@ def repair(model: nn.Module) -> RepairReport:
     """
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     twins = _checked(model)
-    rotary, forming = keepers(model), rotary_modules(model)
+    rotary, forming = modules_with_tables(model), rotary_modules(model)
     owners = {caller.path for caller in callers(model)}
     changes: list[tuple[Mended, nn.Module, Tensor | Attribute | None]] = []
     for path, module in model.named_modules():
@@ -66,14 +64,14 @@ def repair(model: nn.Module) -> RepairReport:
     return RepairReport(type(model).__name__, tuple(row for row, _, _ in changes), len(rotary))
 
 
-def _checked(model: Any) -> Twins:
-    twins = Twins(model) if isinstance(model, nn.Module) else None
+def _checked(model: Any) -> RebuiltModels:
+    twins = RebuiltModels(model) if isinstance(model, nn.Module) else None
     if twins is None or not twins.roots:
         raise ValueError(
             f"model must be or hold a transformers model, which can be built again from its config, "
             f"got {type(model).__name__}"
         )
-    if not (rotary_modules(model) or held_tables(model)):
+    if not (rotary_modules(model) or stored_tables(model)):
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
     if all(p.is_meta for p in model.parameters()):
         raise ValueError(
@@ -97,7 +95,7 @@ def _check_sizes(path: str, module: nn.Module, sound: nn.Module) -> None:
 def _buffers(
     path: str, module: nn.Module, sound: nn.Module, rotary: bool
 ) -> Iterator[tuple[Mended, nn.Module, Tensor | None]]:
-    values = formed(sound)
+    values = config_buffers(sound)
     for name, found in damages(module, sound).items():
         if not found.understood and not rotary:  # what the module itself may have put there
             continue
@@ -114,6 +112,6 @@ def _rounded_weights(path: str, module: nn.Module, sound: nn.Module) -> Iterator
     """What is stored and trained, and from_pretrained would have kept in float32."""
     for name, expected in [*sound.named_parameters(recurse=False), *sound.named_buffers(recurse=False)]:
         own = getattr(module, name, None)
-        kept = name not in formed(sound) and expected.dtype == torch.float32
+        kept = name not in config_buffers(sound) and expected.dtype == torch.float32
         if kept and isinstance(own, Tensor) and own.dtype in HALVES:
             yield Mended(path, name, f"in {name_of(own.dtype)} instead of float32", TRAINED)

@@ -7,10 +7,8 @@ import torch
 from torch import nn
 
 from ...models.reading.model import ModelRotary
-from ..patch.candidate_specs import specs_of
-from ..patch.find import has_config, nothing_turns, rotary_modules
-from ..patch.plan import Plan
-from ..patch.stored_tables import held_tables
+from ..patch.reading import Reading, specs_of
+from ..patch.sites import has_config, nothing_rotates, rotary_modules, stored_tables
 from .against_config.modules import checks_of_module
 from .encoder_decoder import Decoding, subject_of
 from .finite import not_finite
@@ -43,7 +41,7 @@ def quick_check(model: nn.Module) -> Diagnosis:
         raise ValueError(
             f"model must be a transformers model, got {type(model).__name__}; of a wrapper give the inside"
         )
-    if not (rotary_modules(model) or held_tables(model)):
+    if not (rotary_modules(model) or stored_tables(model)):
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
     with undisturbed(model), torch.device("cpu"):
         found = Diagnosis(type(model).__name__, tuple(_quickly(model)))
@@ -55,10 +53,10 @@ def quick_check(model: nn.Module) -> Diagnosis:
 
 
 def _quickly(model: nn.Module) -> Iterator[Check]:
-    plan = Plan(model, "float32")
+    plan = Reading(model, "float32")
     for path, module in rotary_modules(model).items():
         yield from checks_of_module(plan, path, module)
-    for path, (module, name) in held_tables(model).items():
+    for path, (module, name) in stored_tables(model).items():
         from .against_config.stored_tables import (
             checks_of_held,  # which imports much, for the few models that keep tables
         )
@@ -67,7 +65,7 @@ def _quickly(model: nn.Module) -> Iterator[Check]:
     blank = Check(what="shift of all positions", against="itself", verdict="not checked")
     if any(parameter.is_meta for parameter in model.parameters()):
         yield replace(blank, says="the model is on the meta device; it is checked against the spec only")
-    elif reason := nothing_turns(model):
+    elif reason := nothing_rotates(model):
         yield replace(blank, says=reason)
     else:
         specs = specs_of([part for part in plan.parts.values() if isinstance(part, ModelRotary)])

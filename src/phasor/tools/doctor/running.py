@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..patch.find import configs_of, rotary_modules
+from ..patch.sites import configs_of, rotary_modules
 from .against_config.observed import blurred_modules, still_modules
 from .subject import NotChecked, Subject
 

@@ -1,18 +1,74 @@
-"""A model's rotary modules and phasor, side by side at the same positions: which tables agree."""
+"""What a model's own code gives beside what phasor gives for the same inputs: tables, rotated heads, stored tables."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from inspect import Parameter, signature
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...rotary.spec import RotarySpec
-from .agreement import NONE, Agreement, worst
-from .tables import Form, Tables, trained
+from ...support.findings import Difference
+from .rotate_function import CALLS, Order, RotateFunction
+from .tables import (
+    Form,
+    Numbering,
+    SelfNumberedModule,
+    StoredTable,
+    Tables,
+    log_scale_of,
+    patch_of,
+    stored_table,
+)
+
+INCOMPARABLE = Difference(size=float("inf"), steps=float("inf"))  # of another kind, shape or dtype, or no numbers
+
+
+def difference_of(theirs: Any, ours: Any) -> Difference:
+    """The largest difference of two results, tensors or tuples of them, as a number and in steps of their format.
+
+    >>> difference_of(torch.ones(2), torch.ones(2)).size
+    0.0
+    >>> difference_of(torch.ones(2), torch.ones(2) + 2**-23).close, difference_of(torch.ones(2), torch.zeros(2)).close
+    (True, False)
+    """
+    pairs = list(_tensors(theirs, ours))
+    return largest(_of_tensors(a, b) for a, b in pairs) if pairs else INCOMPARABLE
+
+
+def largest(differences: Iterable[Difference]) -> Difference:
+    return max(differences, key=steps_of)
+
+
+def steps_of(difference: Difference) -> float:
+    return float("inf") if difference.steps is None else difference.steps
+
+
+def _tensors(theirs: Any, ours: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(theirs, tuple | list) and isinstance(ours, tuple | list) and len(theirs) == len(ours):
+        for a, b in zip(theirs, ours, strict=True):
+            yield from _tensors(a, b)
+    else:
+        yield theirs, ours
+
+
+def _of_tensors(a: Any, b: Any) -> Difference:
+    if a is None and b is None:
+        return Difference(size=0.0, steps=0.0)
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or a.shape != b.shape or a.dtype != b.dtype:
+        return INCOMPARABLE
+    size = (a.to(torch.complex128 if a.is_complex() else torch.float64) - b).abs().max().item()
+    if size != size:  # not a number
+        return INCOMPARABLE
+    scale = max(a.abs().max().item(), torch.finfo(a.dtype).tiny)
+    return Difference(size=size, steps=size / (scale * torch.finfo(a.dtype).eps))
+
 
 NEAR_AND_FAR = (*range(8), 100, 1000, 4095, 32_767, 131_071)
 
-Found = tuple[Any, Agreement]  # what agrees best (None if nothing could be compared), and how well
+Best = tuple[Any, Difference]  # what agrees best (None if nothing could be compared), and how far it is off
 
 
 def positions_for(spec: RotarySpec, device: torch.device) -> Iterator[Tensor]:
@@ -41,33 +97,33 @@ def shaped(spec: RotarySpec, positions: Tensor) -> list[tuple[Tensor, bool]]:
 
 def compare_tables(
     module: nn.Module, layer_type: str | None, specs: Sequence[RotarySpec], dtypes: Sequence[torch.dtype]
-) -> Found:
+) -> Best:
     """The `Tables` out of ``specs`` that agree best with what the module itself returns."""
     return best_of(_tables_compared(module, layer_type, specs, dtypes))
 
 
-def best_of(candidates: Iterable[Found]) -> Found:
+def best_of(candidates: Iterable[Best]) -> Best:
     """The one that agrees best; after one that agrees bit for bit no other is looked at."""
-    best: Found = (None, NONE)
-    for found in candidates:
-        if found[1].steps < best[1].steps:
-            best = found
-        if found[1].equal:
+    best: Best = (None, INCOMPARABLE)
+    for candidate in candidates:
+        if steps_of(candidate[1]) < steps_of(best[1]):
+            best = candidate
+        if candidate[1].exact:
             break
     return best
 
 
 def _tables_compared(
     module: nn.Module, layer_type: str | None, specs: Sequence[RotarySpec], dtypes: Sequence[torch.dtype]
-) -> Iterator[Found]:
+) -> Iterator[Best]:
     for spec in specs:
         device = next((b.device for b in module.buffers()), torch.device("cpu"))
-        log_scale = trained(module, spec)
+        log_scale = log_scale_of(module, spec)
         batches = [shaped(spec, positions) for positions in positions_for(spec, device)]
         for takes in zip(*batches, strict=True):
             theirs = _theirs(module, layer_type, [p for p, _ in takes], dtypes)
             for tables in _forms(spec, theirs, takes[0][1]):
-                yield tables, worst(Agreement.of(t, tables.at(x, p, log_scale)) for x, p, t in theirs)
+                yield tables, largest(difference_of(t, tables.at(x, p, log_scale)) for x, p, t in theirs)
 
 
 def _theirs(
@@ -99,3 +155,210 @@ def _forms(spec: RotarySpec, theirs: list[tuple[Tensor, Tensor, Any]], last: boo
             forms.append("blocks")
         led = result[0].ndim - 1 > positions.ndim - last
         yield from (Tables(spec, form, rounded, last, led) for form in forms)
+
+
+HEADS = {"k": 2, "xk": 2, "key": 2}
+
+
+def parameters_of(function: Callable) -> tuple[tuple[str, ...], int]:
+    """The parameters of a function that rotates, as `CALLS` lists them, and the default of its ``unsqueeze_dim``."""
+    named, default = [], 1
+    for p in signature(function).parameters.values():
+        if p.name == "unsqueeze_dim":
+            default = p.default
+        left_out = p.default is None and p.name in ("k", "cos", "sin", "value_layer")
+        named.append(f"**{p.name}" if p.kind is Parameter.VAR_KEYWORD else f"{p.name}=None" if left_out else p.name)
+    return tuple(named), default
+
+
+def compare_function(
+    function: Callable,
+    tables: Sequence[Tables],
+    specs: Sequence[RotarySpec],
+    dtypes: Sequence[torch.dtype],
+    kernel: str = "auto",
+) -> Best:
+    """The `RotateFunction` out of ``specs`` that agrees best with the model's own, on random q and k, by all tables."""
+    parameters, default = parameters_of(function)
+    if parameters not in CALLS:
+        return None, INCOMPARABLE
+    orders: tuple[Order, ...] = ("bhsd",) if "unsqueeze_dim" in parameters else ("bhsd", "bshd", None)
+    ways = _rotate_functions(specs, parameters, default, orders, tables[0].form, kernel)
+    return best_of((way, _function_compared(function, way, tables, dtypes)) for way in ways)
+
+
+def _function_compared(
+    function: Callable, way: RotateFunction, tables: Sequence[Tables], dtypes: Sequence[torch.dtype]
+) -> Difference:
+    ours = way.stand_in()
+    cases = [case for t in tables for case in _cases(function, way, t, dtypes)]
+    return largest([difference_of(theirs, _called(ours, arguments)) for arguments, theirs in cases] or [INCOMPARABLE])
+
+
+def _rotate_functions(
+    specs: Sequence[RotarySpec],
+    parameters: tuple[str, ...],
+    default: int,
+    orders: tuple[Order, ...],
+    form: Form,
+    kernel: str,
+) -> Iterator[RotateFunction]:
+    """Each different way once; a function may be given the rotated channels alone, wherever they stand in the head."""
+    ways = dict.fromkeys(
+        RotateFunction.of(spec.replace(trailing=trailing), parameters, default, order, form, kernel)
+        for spec in specs
+        for trailing in dict.fromkeys((spec.trailing, False))
+        for order in orders
+    )
+    yield from ways
+    yield from (replace(way, latest=True) for way in ways if "q" in parameters)
+    yield from (replace(way, promoted=False) for way in ways if way.promoted)
+
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def _called(function: Callable, arguments: Arguments) -> Any:
+    try:
+        return function(*arguments[0], **arguments[1])
+    except ValueError:  # phasor refuses what the model's function takes
+        return None
+
+
+def _cases(
+    function: Callable, way: RotateFunction, tables: Tables, dtypes: Sequence[torch.dtype]
+) -> Iterator[tuple[Arguments, Any]]:
+    """Arguments that the model's function takes, and its results: whole heads, and only the channels that rotate."""
+    random = torch.Generator().manual_seed(0)
+    widths = dict.fromkeys((tables.spec.head_dim, 2 * tables.spec.pairs))
+    for positions in positions_for(tables.spec, torch.device("cpu")):
+        for at in [p for p, last in shaped(tables.spec, positions) if last == tables.coordinates_last]:
+            for width, (dtype, formed) in product(widths, _pairs_of_dtypes(tables, dtypes)):
+                for arguments in random_arguments(way, tables, at, width, dtype, formed, random):
+                    try:
+                        theirs = function(*arguments[0], **arguments[1])
+                    except (RuntimeError, IndexError, TypeError, ValueError):  # not the shapes it takes
+                        continue
+                    if fits(arguments, theirs):
+                        yield arguments, theirs
+
+
+def compare_method(
+    module: Any,
+    function: Callable,
+    tables: Sequence[Tables],
+    dtypes: Sequence[torch.dtype],
+    kernel: str = "auto",
+) -> Best:
+    """The `RotateFunction` that agrees best with a method that rotates hidden states, by one of ``tables``."""
+    parameters, default = parameters_of(function)
+    random = torch.Generator().manual_seed(0)
+    candidates = []
+    for t in tables:
+        way = RotateFunction.of(t.spec, parameters, default, "bshd", t.form, kernel)
+        ours, differences = way.stand_in(), []
+        for length, dtype in product(LENGTHS, dtypes):
+            x = torch.randn(2, length, module.num_heads * module.head_size, generator=random).to(dtype)
+            inputs = x, SelfNumberedModule(t, "frames").at(x, (1, 1))
+            differences.append(difference_of(function(module, *inputs), ours(module, *inputs)))
+        candidates.append((way, largest(differences)))
+    return best_of(candidates)
+
+
+def fits(arguments: Arguments, theirs: Any) -> bool:
+    """Whether a result has the shapes of heads that were given; else they were broadcast against a wrong axis."""
+    shapes = {x.shape for x in (*arguments[0], *arguments[1].values()) if isinstance(x, Tensor)}
+    results = theirs if isinstance(theirs, tuple | list) else (theirs,)
+    return all(x.shape in shapes for x in results if isinstance(x, Tensor))
+
+
+def _pairs_of_dtypes(tables: Tables, dtypes: Sequence[torch.dtype]) -> list[tuple[torch.dtype, torch.dtype]]:
+    """Of heads and of the activations that the tables follow: the same, and tables wider than the heads."""
+    return [(d, d) for d in dtypes] + ([(torch.bfloat16, torch.float32)] if tables.rounded else [])
+
+
+def random_arguments(
+    way: RotateFunction,
+    tables: Tables,
+    positions: Tensor,
+    width: int,
+    dtype: torch.dtype,
+    formed_in: torch.dtype,
+    random: torch.Generator,
+) -> Iterator[Arguments]:
+    """Random heads and the tables at ``positions`` under the names of the function's parameters."""
+    formed = replace(tables, spec=tables.spec.replace(learned=False)).at(torch.zeros(1, dtype=formed_in), positions)
+    cos, sin = formed if isinstance(formed, tuple) else (formed, formed)
+    *batch, tokens, _ = cos.shape
+    if len(batch) > 1:  # of positions with one more axis than such a module is given
+        return
+    values: dict[str, Any] = {
+        "cos": cos,
+        "sin": sin,
+        "freqs_cis": formed,
+        "freqs_ci": formed,
+        "position_ids": positions,
+    }
+    if "sinusoidal_pos" in way.parameters:
+        if not batch:  # such a table always has four dimensions
+            return
+        values["sinusoidal_pos"] = torch.cat((sin, cos), dim=-1).unsqueeze(1)
+    of_tables = set(values)
+    names = [n.removesuffix("=None") for n in way.parameters if n not in ("unsqueeze_dim", "**kwargs")]
+    if "v" in names:  # tables of all positions, and heads with a batch of their own
+        if batch:
+            return
+        batch, values["position_ids"] = [1], torch.arange(tokens)[None]
+    elif "q" in names and "position_ids" in names:
+        names.remove("position_ids")  # a leftover that nothing reads
+    selects = "unsqueeze_dim" in way.parameters
+    for order in ("bhsd", "bshd"):
+        for name in names:
+            if name not in of_tables:
+                heads = HEADS.get(name, 3)
+                shape = (heads, tokens) if order == "bhsd" else (tokens, heads)
+                values[name] = torch.randn(*batch, *shape, width, generator=random).to(dtype)
+        more = {"unsqueeze_dim": len(batch) + (order == "bshd")} if selects else {}
+        yield tuple(values[n] for n in names), more
+        if "q" in names and order == "bhsd":  # the last tokens ask only; most functions cannot
+            yield tuple(values[n][..., 2:, :] if n == "q" else values[n] for n in names), more
+
+
+LENGTHS = (1, 7, 300)
+
+
+SIDES = ((1, 1), (4, 6), (7, 3))  # patches
+
+
+def compare_self_numbered(
+    module: nn.Module, numbering: Numbering, specs: Sequence[RotarySpec], dtypes: Sequence[torch.dtype]
+) -> tuple[Tables | None, Difference]:
+    """The `Tables` out of ``specs`` that agree best with what the module itself returns."""
+    module.eval()
+    made = (Tables(spec, "doubled", rounded=True) for spec in specs)
+    return best_of((t, largest(_differences(module, SelfNumberedModule(t, numbering), dtypes))) for t in made)
+
+
+def _differences(module: Any, ours: SelfNumberedModule, dtypes: Sequence[torch.dtype]) -> Iterator[Difference]:
+    rows, columns = patch = patch_of(module)
+    shapes: list[tuple[int, ...]] = [(1, 3, h * rows, w * columns) for h, w in SIDES]
+    if ours.numbering == "frames":
+        shapes = [(1, n, 8) for n in LENGTHS]
+    for dtype in dtypes:
+        for shape in shapes:
+            x = torch.zeros(shape, dtype=dtype)
+            if hasattr(module, "cached_sequence_length"):  # it keeps a table in the dtype of an earlier call
+                module.cached_sequence_length = None
+            try:
+                yield difference_of(module.forward(x), ours.at(x, patch))
+            except (RuntimeError, ValueError):  # pairs or axes of another number
+                yield INCOMPARABLE
+
+
+def compare_stored(module: nn.Module, name: str, specs: Sequence[RotarySpec]) -> tuple[StoredTable | None, Difference]:
+    """The table out of ``specs`` that agrees best with a module's own, rounded if it is stored so with the weights."""
+    own = stored_table(module, name)
+    dtype = torch.float32 if own.dtype.itemsize == 2 and name in module._buffers else own.dtype
+    fitting = (spec for spec in specs if spec.axes.count == 1 and 2 * spec.pairs == own.shape[-1])
+    made = (StoredTable(Tables(spec, "half", rounded=False), name, len(own)) for spec in fitting)
+    return best_of((table, difference_of(own, table.table().to(dtype))) for table in made)

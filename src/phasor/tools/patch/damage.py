@@ -1,5 +1,6 @@
-"""What happened to a buffer that weights do not bring: it was rounded, never filled, or formed for another config."""
+"""Damaged buffers that no weights bring: rounded, never filled, formed for another config; and how to restore them."""
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -9,9 +10,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from .find import rotary_modules
-from .rebuilt import formed
-from .stored_tables import held_tables
+from .compare import Best
+from .rebuilt import RebuiltModels, config_buffers, own_class
+from .sites import rotary_modules, stored_tables
 
 HALVES = (torch.bfloat16, torch.float16)
 HUGE = 1e6  # no frequency and no table of positions is as large
@@ -66,35 +67,35 @@ def damage(own: Tensor, sound: Tensor) -> Damage | None:
 
 def damages(module: nn.Module, sound: nn.Module) -> dict[str, Damage]:
     """What is wrong with a module's buffers, by name; nothing where its own calls leave them so (LongRoPE)."""
-    found = _against(module, formed(sound))
-    if found and any(not _against(module, state) for state in _states(module, sound)):
+    wrong = _against(module, config_buffers(sound))
+    if wrong and any(not _against(module, state) for state in _states(module, sound)):
         return {}
-    return found
+    return wrong
 
 
-def keepers(model: nn.Module) -> dict[str, nn.Module]:
+def modules_with_tables(model: nn.Module) -> dict[str, nn.Module]:
     """Modules that keep frequencies or tables of positions which no weights bring, by path."""
-    held = {path: module for path, (module, _) in held_tables(model).items()}
-    return {path: module for path, module in (rotary_modules(model) | held).items() if formed(module)}
+    stored = {path: module for path, (module, _) in stored_tables(model).items()}
+    return {path: module for path, module in (rotary_modules(model) | stored).items() if config_buffers(module)}
 
 
-def looks_sound(module: nn.Module) -> bool:
-    """Whether nothing speaks against a module's buffers: a cheap look, before a twin is built."""
-    return all(_plausible(b) for b in formed(module).values())
+def looks_undamaged(module: nn.Module) -> bool:
+    """Whether nothing speaks against a module's buffers: a cheap look, before the model is built again."""
+    return all(_plausible(b) for b in config_buffers(module).values())
 
 
 def _against(module: nn.Module, sound: dict[str, Tensor]) -> dict[str, Damage]:
-    found = {}
+    damaged = {}
     for name, expected in sound.items():
         own = module._buffers.get(name)
         wrong = Damage("missing", "missing") if own is None else None if expected.is_meta else damage(own, expected)
         if wrong is not None:
-            found[name] = wrong
-    return found
+            damaged[name] = wrong
+    return damaged
 
 
 def far_state(sound: nn.Module) -> nn.Module:
-    """A copy of a twin's module after a call far beyond every length at which frequencies change."""
+    """A copy of a module built again, after a call far beyond every length at which frequencies change."""
     return _called(sound, FARTHEST)
 
 
@@ -103,7 +104,7 @@ def _states(module: nn.Module, sound: nn.Module) -> list[dict[str, Tensor]]:
     reached = getattr(module, "max_seq_len_cached", None)
     if reached is None:
         return []
-    return [formed(_called(sound, last)) for last in (int(reached) - 1, FARTHEST)]
+    return [config_buffers(_called(sound, last)) for last in (int(reached) - 1, FARTHEST)]
 
 
 def _called(sound: nn.Module, last: int) -> nn.Module:
@@ -162,3 +163,73 @@ def _plausible(own: Tensor) -> bool:
 
 def name_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def compare_undamaged(
+    models: RebuiltModels, path: str, module: nn.Module, probe: nn.Module, compare: Callable[[nn.Module], Best]
+) -> tuple[Best, str]:
+    """What agrees best with a module; where its damage is understood, with the module built again, and the damage."""
+    best = compare(probe)
+    if best[1].exact:
+        return best, ""
+    sound, words = _understood(models, path, module)
+    if sound is None:
+        return best, ""
+    better = compare(deepcopy(sound))
+    return (better, f"; its own was {words}") if better[1].exact else (best, "")
+
+
+def restore(model: nn.Module, paths: Iterable[str]) -> None:
+    """Form the buffers of these modules anew where their damage is understood."""
+    models = RebuiltModels(model)
+    new: dict[int, Tensor] = {}
+    for path in paths:
+        module = model.get_submodule(path)
+        if looks_undamaged(module):
+            continue
+        sound, _ = _understood(models, path, module)
+        if sound is not None:
+            for name in damages(module, sound):
+                put_buffer(model, path, name, config_buffers(sound)[name], new)
+
+
+def _understood(models: RebuiltModels, path: str, module: nn.Module) -> tuple[nn.Module | None, str]:
+    """The module built again, of which all that is wrong leaves no doubt, and what that is."""
+    try:
+        sound = models.module(path)
+    except ValueError:  # not to be built from its config
+        return None, ""
+    if sound is None or own_class(module) is not type(sound) or any(b.is_meta for b in config_buffers(sound).values()):
+        return None, ""
+    wrong = damages(module, sound).values()
+    if not wrong or not all(damage.understood for damage in wrong):
+        return None, ""
+    return sound, " and ".join(dict.fromkeys(damage.words for damage in wrong))
+
+
+def put_buffer(model: nn.Module, path: str, name: str, sound: Tensor, new: dict[int, Tensor]) -> None:
+    """Give a buffer its values: in its own memory where they fit, else in new memory, once for tied buffers."""
+    module = model.get_submodule(path)
+    own = module._buffers.get(name)
+    if own is not None and (own.shape, own.dtype) == (sound.shape, sound.dtype) and not _fixed(own):
+        with torch.no_grad():
+            own.copy_(sound)
+        return
+    key = id(own) if own is not None else id(sound)
+    if key not in new or not torch.equal(new[key].cpu(), sound):
+        new[key] = sound.clone().to(_device(model, path) if own is None or own.is_meta else own.device)
+    module._buffers[name] = new[key]
+
+
+def _fixed(own: Tensor) -> bool:
+    return own.is_meta or own.is_inference()
+
+
+def _device(model: nn.Module, path: str) -> torch.device:
+    """The device of the weights that are nearest to a module."""
+    steps = path.split(".")
+    for n in range(len(steps), -1, -1):
+        near = model.get_submodule(".".join(steps[:n]))
+        if devices := [p.device for p in near.parameters() if not p.is_meta]:
+            return devices[0]
+    return torch.device("cpu")

@@ -1,5 +1,7 @@
-"""`patch` and `unpatch`: one transformers model runs on phasor, and back."""
+"""`patch` and `unpatch`: one transformers model runs on phasor, and back. Three steps: find, match, replace."""
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,20 +10,18 @@ from torch import nn
 from ...rotary.kernels import check_name
 from ...rotary.spec import Angles
 from ...support.checks import flag
-from .damage import keepers
-from .find import callers, has_config, rotary_modules, turning_methods
-from .mend import mend
-from .plan import Plan
-from .plan_own import plan_counted, plan_held, plan_method
-from .report import PatchReport
-from .stored_tables import held_tables
-from .swap import dressed, original
+from .damage import modules_with_tables, restore
+from .match import Match, match, match_norms
+from .reading import Reading
+from .report import PatchReport, Swap
+from .sites import find, has_config
+from .swap import Recipes, original_class, patched_class
 
 
 def patch(
     model: nn.Module, *, angles: Angles = "float32", compare: Any = None, kernel: str = "auto", fuse_norm: bool = False
 ) -> PatchReport:
-    """Let one transformers model form its rotary tables and turn its queries and keys with phasor.
+    """Let one transformers model form its rotary tables and rotate its queries and keys with phasor.
 
     For every rotary module the spec is read from the model's config, and what phasor makes of it is compared with what
     the module itself returns: at positions from 0 to 131071, in float32, in bfloat16 and in the model's dtype. For
@@ -59,21 +59,41 @@ def patch(
     check_name(kernel)
     flag("fuse_norm", fuse_norm)
     with torch.device("cpu"):  # whatever device the caller makes tensors on, "meta" above all
-        plan = _planned(model, angles, kernel)
+        reading = Reading(model, angles, kernel)
+        matches = [match(site, reading) for site in find(model)]
+    rows = tuple(row for matched in matches for row in matched.rows)
+    if not rows:
+        raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
     if fuse_norm:
-        plan.fuse_norms()
-    classes = tuple((m, type(m), dressed(type(m), recipe)) for m, recipe in plan.recipes.items())
-    for module, _, after in classes:
-        module.__class__ = after
-    report = PatchReport(model, angles, tuple(plan.rows), classes)
+        matches = [match_norms(matched, reading) for matched in matches]
+        rows = tuple(row for matched in matches for row in matched.rows)
+    report = PatchReport(type(model).__name__, rows, model, angles, replace(matches))
     if compare is not None:
         try:
-            report.shift = report.logit_shift(compare)
+            return dataclasses.replace(report, shift=report.logit_shift(compare))
         except BaseException:  # inputs that the model does not take: it stays as it was
-            for module, before, _ in classes:
-                module.__class__ = before
+            report.undo()
             raise
     return report
+
+
+def replace(matches: Sequence[Match]) -> tuple[Swap, ...]:
+    """Give the modules of all matches their new classes; what was done is returned."""
+    recipes: dict[nn.Module, list[Any]] = {}
+    for matched in matches:
+        for module, recipe in matched.recipes:
+            recipes.setdefault(module, []).append(recipe)
+    swaps = tuple(
+        Swap(
+            module,
+            type(module),
+            patched_class(type(module), several[0] if len(several) == 1 else Recipes(tuple(several))),
+        )
+        for module, several in recipes.items()
+    )
+    for swap in swaps:
+        swap.module.__class__ = swap.after
+    return swaps
 
 
 def unpatch(model: nn.Module) -> None:
@@ -86,29 +106,13 @@ def unpatch(model: nn.Module) -> None:
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be a torch module that was patched, got {type(model).__name__}")
-    patched = {path: (m, before) for path, m in model.named_modules() if (before := original(m)) is not None}
+    patched = {path: (m, before) for path, m in model.named_modules() if (before := original_class(m)) is not None}
     if not patched:
         raise ValueError(f"model must be patched to be unpatched, and no module of this {type(model).__name__} is")
     for module, before in patched.values():
         module.__class__ = before
     with torch.device("cpu"):
-        mend(model, [path for path in keepers(model) if path in patched])
-
-
-def _planned(model: nn.Module, angles: Angles, kernel: str) -> Plan:
-    plan = Plan(model, angles, kernel)
-    for path, module in rotary_modules(model).items():
-        if not plan_counted(plan, path, module):
-            plan.add_tables(path, module)
-    for caller in callers(model):
-        plan.add_turning(caller)
-    for path, name in turning_methods(model):
-        plan_method(plan, path, name)
-    for path, (module, name) in held_tables(model).items():
-        plan_held(plan, path, module, name)
-    if not plan.rows:
-        raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
-    return plan
+        restore(model, [path for path in modules_with_tables(model) if path in patched])
 
 
 def _check(model: Any, angles: Any) -> None:
@@ -119,5 +123,5 @@ def _check(model: Any, angles: Any) -> None:
         )
     if angles not in ("float32", "exact"):
         raise ValueError(f"angles must be 'float32' (the model's own) or 'exact', got {angles!r}")
-    if any(original(module) is not None for module in model.modules()):
+    if any(original_class(module) is not None for module in model.modules()):
         raise ValueError("model is patched already; call phasor.unpatch(model) first")

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from ...support.errors import first_line
-from .find import has_config
+from .sites import has_config
 
 
 def roots(model: nn.Module) -> dict[str, nn.Module]:
     """The transformers models in a module, by path: itself, or those that a wrapper (PEFT, a compiler) holds."""
-    found: dict[str, nn.Module] = {}
+    models: dict[str, nn.Module] = {}
     for path, module in model.named_modules():
-        inside = any(not root or path.startswith(root + ".") for root in found)
+        inside = any(not root or path.startswith(root + ".") for root in models)
         if not inside and is_model(module):
-            found[path] = module
-    return found
+            models[path] = module
+    return models
 
 
 def is_model(module: nn.Module) -> bool:
@@ -27,27 +27,27 @@ def is_model(module: nn.Module) -> bool:
     return has_config(module) and hasattr(module, "_init_weights")
 
 
-class Twins:
-    """The twins of the transformers models in a module, each built when it is first asked for."""
+class RebuiltModels:
+    """The transformers models in a module, built again from their configs, each when it is first asked for."""
 
     def __init__(self, model: nn.Module) -> None:
         self.roots = roots(model)
-        self.made: dict[str, nn.Module] = {}
+        self.models: dict[str, nn.Module] = {}
 
     def module(self, path: str) -> nn.Module | None:
-        """The module of that path in a twin; None where no twin has one (an adapter's). Raises as `twin_of`."""
+        """The module of that path, built again; None for an adapter's. Raises as `rebuilt_model`."""
         root = next((r for r in self.roots if not r or path == r or path.startswith(r + ".")), None)
         if root is None:
             return None
-        if root not in self.made:
-            self.made[root] = twin_of(self.roots[root])
+        if root not in self.models:
+            self.models[root] = rebuilt_model(self.roots[root])
         try:
-            return self.made[root].get_submodule(path[len(root) :].lstrip("."))
+            return self.models[root].get_submodule(path[len(root) :].lstrip("."))
         except AttributeError:
             return None
 
 
-def twin_of(model: nn.Module) -> nn.Module:
+def rebuilt_model(model: nn.Module) -> nn.Module:
     """The model's class, built again from a copy of its config, in the dtype that most of its weights have.
 
     Parameters are on the meta device, in the dtypes that `from_pretrained` gives them. Buffers that are not stored are
@@ -57,18 +57,18 @@ def twin_of(model: nn.Module) -> nn.Module:
     Raises ``ValueError`` if the class cannot be built from the config alone.
     """
     try:
-        twin = _built(model, "meta", dtype_of(model))
+        rebuilt = _built(model, "meta", dtype_of(model))
         # values are formed in float32, whatever dtype the module was built in: so does from_pretrained
         with torch.random.fork_rng(devices=[]), torch.device("cpu"), _default_dtype(torch.float32), torch.no_grad():
-            for owner, module in _owned(twin, twin):
+            for owner, module in _owned(rebuilt, rebuilt):
                 _form(owner, module)
     except Exception as error:  # the class's own code runs, and raises what it likes
         raise ValueError(f"model cannot be built again from its config: {first_line(error)}") from error
-    _widen(twin, dtype_of(model))
-    return twin.eval()
+    _widen(rebuilt, dtype_of(model))
+    return rebuilt.eval()
 
 
-def rebuilt(module: nn.Module) -> nn.Module:
+def rebuilt_module(module: nn.Module) -> nn.Module:
     """One module, built again from a copy of its own config, with values in float32 on the CPU.
 
     Raises ``ValueError`` if its class is not built from a config alone.
@@ -85,7 +85,7 @@ def probe_of(module: nn.Module) -> tuple[nn.Module | None, str]:
     if not any(t.is_meta for t in (*module.buffers(), *module.parameters())):
         return deepcopy(module), ""
     try:
-        return rebuilt(module), ""
+        return rebuilt_module(module), ""
     except ValueError as error:
         return None, f"it is on the meta device, and {error}"
 
@@ -93,16 +93,16 @@ def probe_of(module: nn.Module) -> tuple[nn.Module | None, str]:
 def _built(module: Any, device: str, dtype: torch.dtype) -> nn.Module:
     cls: Any = own_class(module)
     with torch.random.fork_rng(devices=[]), torch.device(device), _default_dtype(dtype):
-        made: nn.Module = cls(deepcopy(module.config))
-    return made
+        built: nn.Module = cls(deepcopy(module.config))
+    return built
 
 
 def own_class(module: nn.Module) -> type[nn.Module]:
     """The class that its library gave it: below what torch's sharding and `patch` put on top."""
     mro = type(module).__mro__
     cls = next(c for c in mro if not any(b.__module__.startswith("torch.distributed") for b in c.__mro__))
-    found: type[nn.Module] = getattr(cls, "_phasor_original", cls)
-    return found
+    own: type[nn.Module] = getattr(cls, "_phasor_original", cls)
+    return own
 
 
 def dtype_of(model: nn.Module) -> torch.dtype:
@@ -115,7 +115,7 @@ def dtype_of(model: nn.Module) -> torch.dtype:
     return max(usual, key=lambda d: usual[d]) if usual else torch.float32
 
 
-def formed(module: nn.Module) -> dict[str, Tensor]:
+def config_buffers(module: nn.Module) -> dict[str, Tensor]:
     """The buffers of this very module that its config gives: those that its state_dict leaves out, and frequencies."""
     left_out = module._non_persistent_buffers_set
     own = {name: b for name, b in module._buffers.items() if b is not None}
@@ -131,27 +131,27 @@ def _owned(module: nn.Module, owner: nn.Module) -> Iterator[tuple[Any, nn.Module
 
 
 def _form(owner: Any, module: nn.Module) -> None:
-    """Form these buffers of a module, twice over other memory: what still differs its code does not form."""
-    empty = {name: buffer for name, buffer in formed(module).items() if buffer.is_meta}
+    """Initialise buffers over zeros and over ones; what differs is not initialised by the module's code."""
+    empty = {name: buffer for name, buffer in config_buffers(module).items() if buffer.is_meta}
     if not empty:
         return
-    made: list[dict[str, Any]] = []
+    filled: list[dict[str, Any]] = []
     for fill in (0, 1):
         for name in empty:
             module._buffers[name] = torch.full_like(empty[name], fill, device="cpu")
         owner._init_weights(module)
-        made.append({name: module._buffers[name] for name in empty})
+        filled.append({name: module._buffers[name] for name in empty})
     for name in empty:
-        first, second = (m[name] for m in made)
+        first, second = (buffers[name] for buffers in filled)
         module._buffers[name] = second if torch.equal(first, second) else empty[name]
 
 
-def _widen(twin: Any, dtype: torch.dtype) -> None:
+def _widen(model: Any, dtype: torch.dtype) -> None:
     """Weights that from_pretrained keeps in float32 when all others are in half precision."""
-    kept = set(getattr(twin, "_keep_in_fp32_modules_strict", None) or ()) if dtype.itemsize < 4 else set()
+    kept = set(getattr(model, "_keep_in_fp32_modules_strict", None) or ()) if dtype.itemsize < 4 else set()
     if dtype == torch.float16:
-        kept |= set(getattr(twin, "_keep_in_fp32_modules", None) or ())
-    for name, tensor in [*twin.named_parameters(), *twin.named_buffers()]:
+        kept |= set(getattr(model, "_keep_in_fp32_modules", None) or ())
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.is_meta and tensor.is_floating_point() and any(part in name for part in kept):
             tensor.data = tensor.data.float()
 

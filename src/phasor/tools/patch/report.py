@@ -2,32 +2,43 @@
 
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from inspect import signature
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .group_rows import merged
+from ...rotary.spec import RotarySpec
+from ...support.findings import Difference, Finding, Report, Verdict, merged
+from .compare import parameters_of
+from .rotate_function import CALLS
+from .sites import replaced_on_instance
+from .tables import Tables
 
 COLUMNS = ("module", "what", "spec", "agreement", "kernel", "replaced")
 GAP = 2  # spaces between two columns
 NARROWEST = 8  # no column is folded further
 
 
-@dataclass(frozen=True)
-class Row:
-    """One thing in the model: the tables of a rotary module, or the turning of q and k in an attention module."""
+@dataclass(frozen=True, kw_only=True)
+class Row(Finding):
+    """One site of the model: the verdict says whether phasor gives what the site gives, ``reason`` why it was left.
 
-    path: str
-    what: str
+    ``agreement`` is the difference in words; ``spec`` and ``kernel`` say what rotates there now.
+    """
+
+    verdict: Verdict = "not shown"
     spec: str = "-"
     agreement: str = "-"
     kernel: str = "the model's own"
-    reason: str = ""  # why it was not replaced; empty if it was
+
+    @property
+    def path(self) -> str:
+        return self.where
 
     @property
     def replaced(self) -> bool:
@@ -35,7 +46,26 @@ class Row:
 
     def cells(self) -> tuple[str, ...]:
         fate = "yes" if self.replaced else f"no: {self.reason}"
-        return (self.path or "(the model)", self.what, self.spec, self.agreement, self.kernel, fate)
+        return (self.where or "(the model)", self.what, self.spec, self.agreement, self.kernel, fate)
+
+
+def compared(row: Row, difference: Difference, agreement: str) -> Row:
+    """A row with the verdict that a difference gives."""
+    verdict: Verdict = "right" if difference.close else "wrong"
+    return replace(row, verdict=verdict, difference=difference, agreement=agreement)
+
+
+def agreement(difference: Difference) -> str:
+    """In a few words: ``"bit-equal"`` or how much is between the two."""
+    return "bit-equal" if difference.exact else f"max difference {difference.size:.1e}"
+
+
+class Swap(NamedTuple):
+    """A module that got another class."""
+
+    module: nn.Module
+    before: type
+    after: type
 
 
 @dataclass(frozen=True)
@@ -57,8 +87,8 @@ class LogitShift:
         )
 
 
-@dataclass
-class PatchReport:
+@dataclass(frozen=True)
+class PatchReport(Report[Row]):
     """Rows in the order of the model's modules; prints as a table in which equal layers share a line.
 
     In a terminal the cells are folded to its width.
@@ -68,9 +98,13 @@ class PatchReport:
 
     model: nn.Module = field(repr=False)
     angles: str
-    rows: tuple[Row, ...]
-    classes: tuple[tuple[nn.Module, type, type], ...] = field(repr=False)  # module, its class before and after
+    swaps: tuple[Swap, ...] = field(repr=False)
     shift: LogitShift | None = None
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """What was looked at, a row each."""
+        return self.findings
 
     @property
     def replaced(self) -> int:
@@ -85,7 +119,7 @@ class PatchReport:
 
         Raises ``ValueError`` if the model was unpatched since, and for inputs that are neither.
         """
-        if any(type(module) is not after for module, _, after in self.classes):
+        if any(type(module) is not after for module, _, after in self.swaps):
             raise ValueError("the model is no longer as this report describes it; patch it again")
         ours = _logits(self.model, inputs)
         with self._original():
@@ -94,14 +128,18 @@ class PatchReport:
         changed = (ours.argmax(-1) != theirs.argmax(-1)).double().mean().item()
         return LogitShift(difference.max().item(), difference.mean().item(), changed)
 
+    def undo(self) -> None:
+        """Give the modules their own classes back."""
+        for module, before, _ in self.swaps:
+            module.__class__ = before
+
     @contextmanager
     def _original(self) -> Iterator[None]:
         try:
-            for module, before, _ in self.classes:
-                module.__class__ = before
+            self.undo()
             yield
         finally:
-            for module, _, after in self.classes:
+            for module, _, after in self.swaps:
                 module.__class__ = after
 
     def __str__(self) -> str:
@@ -160,3 +198,61 @@ def _logits(model: nn.Module, inputs: Any) -> Tensor:
         if isinstance(found := getattr(output, name, None), Tensor):
             return found
     raise ValueError(f"inputs gave {type(output).__name__}, which has neither logits nor last_hidden_state to compare")
+
+
+UNLIKE = "it does not rotate q and k as the config says"
+LAST_BITS = "its results differ from phasor's in the last bits"
+# On AVX2 the body of a loop rounds each product, its tail fuses one of them with the sum: which is which, sizes decide.
+COMPLEX = "it multiplies complex numbers, which PyTorch rounds otherwise for other shapes and on other CPUs"
+NOT_AGREED = "the tables it rotates by were not agreed on"
+
+
+def out_of_reach(module: nn.Module) -> str:
+    """Why a module is not compared, whatever it computes."""
+    takes = [name for name in signature(module.forward).parameters]
+    if "position_ids" not in takes:
+        return f"it forms its tables from {', '.join(takes) or 'nothing'}, not from position_ids"
+    return replaced_on_instance(module, ["forward"])
+
+
+def stateful(tables: Tables, damage: str) -> str:
+    """That a module remembers the lengths of earlier calls; ``damage``: what has happened to it besides."""
+    scaling = tables.spec.scaling
+    if scaling is not None and scaling.length_dependent and not scaling.two_regimes:
+        way_out = f"{damage}: call phasor.repair(model)" if damage else ""
+        kept = "its frequencies depend on the lengths of earlier calls, which the model's module keeps (dynamic NTK)"
+        return f"{kept}{way_out}"
+    return ""
+
+
+def disagreement(module: nn.Module, tables: Tables | None, difference: Difference, specs: Sequence[RotarySpec]) -> str:
+    """Why a module's result and phasor's are not the same."""
+    if difference.exact:
+        return ""
+    if tables is None:
+        pairs = {
+            n.removesuffix("_inv_freq"): b.shape[-1] for n, b in module.named_buffers(recurse=False) if b.ndim == 1
+        }
+        read = " or ".join(dict.fromkeys(str(s.pairs) for s in specs))
+        return f"its result is not cos and sin of {read} pairs, as its config says (it has {pairs or 'no frequencies'})"
+    dtypes = {b.dtype for b in module.buffers(recurse=False)} - {torch.float32}
+    if dtypes:
+        return f"its frequencies were rounded to {dtypes.pop()} by .to(); load the model in that dtype instead"
+    return LAST_BITS if difference.close else "phasor forms other values from its config"
+
+
+def unlike(difference: Difference) -> str:
+    """Why a function whose results and phasor's are not the same is left; empty for the same bits."""
+    if difference.exact:
+        return ""
+    return LAST_BITS if difference.close else UNLIKE
+
+
+def not_comparable(function: Callable, tables: Sequence[Tables]) -> str:
+    """Why a function that rotates is not compared."""
+    parameters, _ = parameters_of(function)
+    if not tables:
+        return NOT_AGREED
+    if tables[0].form == "complex":
+        return COMPLEX
+    return "" if parameters in CALLS else f"its arguments ({', '.join(parameters)}) are not known"

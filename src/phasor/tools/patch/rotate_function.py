@@ -1,4 +1,11 @@
-"""Stand-ins for the functions with which models turn q and k: the same arguments and results, turned by phasor."""
+"""Stand-ins for the functions with which models rotate q and k: the same arguments and results, rotated by phasor.
+
+`CALLS` has one stand-in for each list of parameters that such functions have. ``rotate(q, k, cos, sin, order)`` is
+phasor's, and gives a pair; ``order`` says where heads and tokens are. A model's function either says so by the place
+at which it inserts the head axis into cos and sin, or always has the same order.
+
+Those that take complex tables are compared and never replaced: `report.COMPLEX`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,20 +20,157 @@ from ...rotary.layout import Layout
 from ...rotary.rotation import Rotation
 from ...rotary.spec import RotarySpec
 from ...support.tracing import transformed
-from .signatures import CALLS, order_of
 from .swap import with_globals
 from .tables import Form, per_pair
 
+Order = TensorFormat | None
+Rotate = Callable[[Tensor, Tensor | None, Tensor, Tensor, Order], tuple[Tensor, Tensor | None]]
+Call = Callable[[Rotate, int, Order], Callable]
+
+
+def order_of(table: Tensor, unsqueeze_dim: int) -> TensorFormat:
+    """The order of tensors that fit ``table.unsqueeze(unsqueeze_dim)``, whose new axis stands for the heads."""
+    from_end = unsqueeze_dim if unsqueeze_dim < 0 else unsqueeze_dim - (table.ndim + 1)
+    return "bshd" if from_end == -2 else "bhsd"
+
+
+def pair(rotate: Rotate, default: int, order: Order) -> Callable:
+    def both(
+        q: Tensor, k: Any, cos: Tensor, sin: Tensor, *, position_ids: Any = None, unsqueeze_dim: int = default
+    ) -> Any:
+        return rotate(q, k, cos, sin, order_of(cos, unsqueeze_dim))
+
+    return both
+
+
+def one_or_pair(rotate: Rotate, default: int, order: Order) -> Callable:
+    def either(q: Tensor, k: Any = None, cos: Any = None, sin: Any = None, *, unsqueeze_dim: int = default) -> Any:
+        rotated = rotate(q, k, cos, sin, order_of(cos, unsqueeze_dim))
+        return rotated[0] if k is None else rotated
+
+    return either
+
+
+def fixed_pair(rotate: Rotate, default: int, order: Order) -> Callable:
+    def both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Any:
+        return rotate(q, k, cos, sin, order)
+
+    return both
+
+
+def after_prefix(rotate: Rotate, default: int, order: Order) -> Callable:
+    """Tables shorter than the sequence belong to its last tokens (DINOv3's class and register tokens do not rotate)."""
+
+    def last(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        before = x.shape[-2] - cos.shape[-2]
+        return torch.cat((x[..., :before, :], rotate(x[..., before:, :], None, cos, sin, "bhsd")[0]), dim=-2)
+
+    def both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        return last(q, cos, sin), last(k, cos, sin)
+
+    return both
+
+
+def gathered(rotate: Rotate, default: int, order: Order) -> Callable:
+    """CLVP: tables of all positions, out of which ``position_ids`` choose; values rotate too."""
+
+    def three(
+        q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor, unsqueeze_dim: int = default
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        cos, sin = cos[position_ids], sin[position_ids]
+        where = order_of(cos, unsqueeze_dim)
+        rotated = rotate(q, k, cos, sin, where)
+        return rotated[0], rotated[1], rotate(v, None, cos, sin, where)[0]  # type: ignore[return-value]
+
+    return three
+
+
+def states(rotate: Rotate, default: int, order: Order) -> Callable:
+    """The conformers: a method that rotates hidden states before they are projected, by stacked tables."""
+
+    def method(self: Any, hidden_states: Tensor, relative_position_embeddings: Tensor) -> Tensor:
+        cos, sin = relative_position_embeddings[:, : hidden_states.shape[1], 0, 0]
+        heads = torch.unflatten(hidden_states, -1, (self.num_heads, self.head_size))
+        return rotate(heads, None, cos, sin, "bshd")[0].flatten(-2)
+
+    return method
+
+
+def one(rotate: Rotate, default: int, order: Order) -> Callable:
+    def alone(x: Tensor, cos: Tensor, sin: Tensor, *, unsqueeze_dim: int = default) -> Tensor:
+        return rotate(x, None, cos, sin, order_of(cos, unsqueeze_dim))[0]
+
+    return alone
+
+
+def one_of_grid(rotate: Rotate, default: int, order: Order) -> Callable:
+    def alone(x: Tensor, cos: Tensor, sin: Tensor, position_ids: Any, *, unsqueeze_dim: int = default) -> Tensor:
+        return rotate(x, None, cos, sin, order_of(cos, unsqueeze_dim))[0]
+
+    return alone
+
+
+def sin_first(rotate: Rotate, default: int, order: Order) -> Callable:
+    def alone(tensor: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
+        return rotate(tensor, None, cos, sin, order)[0]
+
+    return alone
+
+
+def sinusoidal(rotate: Rotate, default: int, order: Order) -> Callable:
+    """RoFormer: one table ``[1, 1, S, 2P]``, all sines before all cosines; values rotate too if they are given."""
+
+    def all_heads(sinusoidal_pos: Tensor, query_layer: Tensor, key_layer: Tensor, value_layer: Any = None) -> Any:
+        sin, cos = sinusoidal_pos.squeeze(1).chunk(2, dim=-1)
+        heads = (query_layer, key_layer) if value_layer is None else (query_layer, key_layer, value_layer)
+        return tuple(rotate(x, None, cos, sin, "bhsd")[0] for x in heads)
+
+    return all_heads
+
+
+def complex_pair(rotate: Rotate, default: int, order: Order) -> Callable:
+    def both(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> Any:
+        return rotate(xq, xk, freqs_cis.real, freqs_cis.imag, order)
+
+    return both
+
+
+def complex_vision(rotate: Rotate, default: int, order: Order) -> Callable:
+    """Llama 4's tower: ``[B, S, H, D]`` heads, and a table of all patches in any shape of ``S * P`` values."""
+
+    def named(query: Tensor, key: Tensor, freqs_ci: Tensor) -> Any:
+        table = freqs_ci.reshape(query.shape[1], query.shape[-1] // 2)
+        return rotate(query, key, table.real, table.imag, "bshd")
+
+    return named
+
+
+CALLS: dict[tuple[str, ...], Call] = {
+    ("q", "k", "cos", "sin", "unsqueeze_dim"): pair,
+    ("q", "k", "cos", "sin", "position_ids", "unsqueeze_dim"): pair,
+    ("q", "k=None", "cos=None", "sin=None", "unsqueeze_dim"): one_or_pair,
+    ("q", "k", "cos", "sin"): fixed_pair,
+    ("q", "k", "cos", "sin", "**kwargs"): after_prefix,
+    ("q", "k", "v", "cos", "sin", "position_ids", "unsqueeze_dim"): gathered,
+    ("self", "hidden_states", "relative_position_embeddings"): states,
+    ("x", "cos", "sin", "unsqueeze_dim"): one,
+    ("x", "cos", "sin", "position_ids", "unsqueeze_dim"): one_of_grid,
+    ("tensor", "sin", "cos"): sin_first,
+    ("sinusoidal_pos", "query_layer", "key_layer", "value_layer=None"): sinusoidal,
+    ("xq", "xk", "freqs_cis"): complex_pair,
+    ("query", "key", "freqs_ci"): complex_vision,
+}
+
 
 @dataclass(frozen=True)
-class Turning:
-    """How one function of a model turns: plain data, equal for all specs whose pairs lie alike.
+class RotateFunction:
+    """How one function of a model rotates: plain data, equal for all specs whose pairs lie alike.
 
     - ``parameters`` and the default ``unsqueeze_dim`` are those of the function; ``order`` is the order of heads and
       tokens where it has no such parameter; None: heads go to axis 1 of its tables, batched or not.
     - ``form``: that of the tables it is given; ``layout``: that of the heads.
     - ``promoted``: the result has the wider dtype of heads and tables; ``widened``: tables are widened before the
-      products; ``backwards``: it turns by minus the angle of its tables; ``sheared``: the second members of its pairs
+      products; ``backwards``: it rotates by minus the angle of its tables; ``sheared``: the second members of its pairs
       have angles of their own; ``latest``: queries that are fewer than the keys take the last rows of the tables.
     """
 
@@ -51,36 +195,38 @@ class Turning:
         order: TensorFormat | None,
         form: Form,
         kernel: str,
-    ) -> "Turning":
-        """The turning of the pairs of ``spec``."""
+    ) -> "RotateFunction":
+        """The function that rotates the pairs of ``spec``."""
         return cls(
             parameters, unsqueeze_dim, order, form, spec.layout,
             promoted=spec.angles != "exact" and spec.tables in ("promoted", "activation"),
             widened=spec.tables == "rounded", backwards=spec.reverse, sheared=spec.second is not None, kernel=kernel,
         )  # fmt: skip
 
-    def function(self, fused: Any = None) -> Callable:
+    def stand_in(self, fused: Any = None) -> Callable:
         """The stand-in: it takes and returns what the model's own function does. ``fused`` normalises, too."""
         kernel = self.kernel
 
-        def turn(
+        def rotate(
             q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, order: TensorFormat | None
         ) -> tuple[Tensor, Tensor | None]:
             order = order or order_of(cos, 1)
             # tables of another dtype than the heads: dots3's, for the layers that it computes in float32
             promoted = self.promoted and cos.dtype != q.dtype
             if fused is not None:
-                return fused.turn(q, k, self._rotation(cos, sin, q.shape[-1], promoted), order, kernel)
+                return fused.rotate(q, k, self._rotation(cos, sin, q.shape[-1], promoted), order, kernel)
             if self.latest and k is not None and q.shape[-2] < k.shape[-2]:
                 last = slice(-q.shape[-2], None)
-                return turn(q, None, cos[..., last, :], sin[..., last, :], order)[0], turn(k, None, cos, sin, order)[0]
+                return rotate(q, None, cos[..., last, :], sin[..., last, :], order)[0], rotate(
+                    k, None, cos, sin, order
+                )[0]
             if k is not None and (k.dtype, k.shape[-1]) != (q.dtype, q.shape[-1]):
-                return turn(q, None, cos, sin, order)[0], turn(k, None, cos, sin, order)[0]
+                return rotate(q, None, cos, sin, order)[0], rotate(k, None, cos, sin, order)[0]
             rotation = self._rotation(cos, sin, q.shape[-1], promoted)
             return apply_rotary_qk(q, k, rotation, tensor_format=order, kernel=kernel)
 
-        made: Callable = CALLS[self.parameters](turn, self.unsqueeze_dim, self.order)
-        return made
+        stand_in: Callable = CALLS[self.parameters](rotate, self.unsqueeze_dim, self.order)
+        return stand_in
 
     def _rotation(self, cos: Tensor, sin: Tensor, width: int, promoted: bool) -> Rotation:
         """The rotation of heads of that width, formed by the first layer that is given these tables."""
@@ -91,8 +237,8 @@ class Turning:
         if kept is None or kept[0] != now or kept[1] is not sin:
             kept = (now, sin, self._formed(cos, sin, width, promoted, kept=True))
             setattr(cos, KEPT, kept)
-        made: Rotation = kept[2]
-        return made
+        rotation: Rotation = kept[2]
+        return rotation
 
     def _formed(self, cos: Tensor, sin: Tensor, width: int, promoted: bool, kept: bool = False) -> Rotation:
         whole = self.layout
@@ -126,31 +272,31 @@ def _keeps(cos: Tensor, sin: Tensor) -> bool:
 
 
 @dataclass(frozen=True)
-class TurningModule:
-    """Methods for a module that turns: copies of its own, in which the stand-ins have the names of the functions."""
+class RotatingModule:
+    """Methods for a module that rotates: copies of its own, in which the stand-ins have the names of the functions."""
 
-    turnings: tuple[tuple[str, Turning], ...]  # name of the function -> how it turns
+    functions: tuple[tuple[str, RotateFunction], ...]  # by the name of the model's function
     names: tuple[str, ...]  # methods that call them
 
     def stand_ins(self, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable]:
         """For each function, by its name, what is called instead."""
-        return {name: turning.function(fused) for name, turning in self.turnings}
+        return {name: function.stand_in(fused) for name, function in self.functions}
 
     def methods(self, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable]:
         changes = self.stand_ins(cls, fused)
-        own = {name: staticmethod(function) for name, function in changes.items() if hasattr(cls, name)}
-        return own | {name: _copied(cls, name, changes) for name in self.names}
+        static = {name: staticmethod(function) for name, function in changes.items() if hasattr(cls, name)}
+        return static | {name: _copied(cls, name, changes) for name in self.names}
 
 
 @dataclass(frozen=True)
-class TurningMethod:
-    """A method that turns, of a module that calls no function for it."""
+class RotatingMethod:
+    """A method that rotates, of a module that calls no function for it."""
 
     name: str
-    turning: Turning
+    function: RotateFunction
 
     def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
-        return {self.name: self.turning.function()}
+        return {self.name: self.function.stand_in()}
 
 
 def _copied(cls: type[nn.Module], name: str, changes: dict[str, Callable]) -> Any:

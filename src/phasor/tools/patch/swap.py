@@ -1,26 +1,28 @@
 """One module instance gets methods of its own: its class becomes a subclass of what it was, and nothing else changes.
 
 The instance keeps its identity, its tensors, hooks, name and place in the model; other instances keep their class.
-Copies and pickles of it are patched too, because the subclass is rebuilt from the plain data it was made from.
+Copies and pickles of it are patched too, because the subclass is rebuilt from the plain data it was made from:
+a recipe, which is a frozen dataclass with ``methods(cls)``.
 """
 
+from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from torch import nn
 
 
-def dressed(cls: Any, recipe: Any) -> type[nn.Module]:
+def patched_class(cls: Any, recipe: Any) -> type[nn.Module]:
     """The subclass of ``cls`` with the methods of ``recipe``, under the name of ``cls``; the same one every time.
 
     Equal layers share it, so compiled code that guards by class compiles once.
     """
-    if (cls, recipe) not in _MADE:
-        _MADE[cls, recipe] = _subclass(cls, recipe)
-    return _MADE[cls, recipe]
+    if (cls, recipe) not in _CLASSES:
+        _CLASSES[cls, recipe] = _subclass(cls, recipe)
+    return _CLASSES[cls, recipe]
 
 
-_MADE: dict[tuple[Any, Any], type[nn.Module]] = {}
+_CLASSES: dict[tuple[Any, Any], type[nn.Module]] = {}
 
 
 def _subclass(cls: type[nn.Module], recipe: Any) -> type[nn.Module]:
@@ -38,37 +40,47 @@ def _subclass(cls: type[nn.Module], recipe: Any) -> type[nn.Module]:
     return type(cls.__name__, (cls,), {**about, **recipe.methods(cls)})
 
 
+@dataclass(frozen=True)
+class Recipes:
+    """Several recipes for one module: the methods of all of them."""
+
+    recipes: tuple[Any, ...]
+
+    def methods(self, cls: type[nn.Module]) -> dict[str, Any]:
+        return {name: method for recipe in self.recipes for name, method in recipe.methods(cls).items()}
+
+
 def _empty(cls: type[nn.Module], recipe: Any) -> nn.Module:
-    made = dressed(cls, recipe)
-    return made.__new__(made)
+    patched = patched_class(cls, recipe)
+    return patched.__new__(patched)
 
 
-def original(module: nn.Module) -> type[nn.Module] | None:
+def original_class(module: nn.Module) -> type[nn.Module] | None:
     """The class that a patched module had; None for a module as its library made it.
 
     Raises ``ValueError`` if another library has put a class of its own on top of the patched one.
     """
     cls = type(module)
-    found: type[nn.Module] | None = getattr(cls, "_phasor_original", None)
-    if found is not None and not is_dressed(module):
+    original: type[nn.Module] | None = getattr(cls, "_phasor_original", None)
+    if original is not None and not is_patched(module):
         raise ValueError(
-            f"model has a patched {found.__name__} under a class made by {cls.__module__}; undo that one first"
+            f"model has a patched {original.__name__} under a class made by {cls.__module__}; undo that one first"
         )
-    return found
+    return original
 
 
-def is_dressed(module: nn.Module) -> bool:
+def is_patched(module: nn.Module) -> bool:
     """Whether its class is one that a patch made, with none of another library on top, as parametrizations put it."""
     return "_phasor_original" in vars(type(module))
 
 
 def globals_of(function: Any) -> dict[str, Any]:
     """What a function, the functions inside it and the functions it decorates look up globally, by name."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     while isinstance(function, FunctionType):
-        found |= {n: function.__globals__[n] for n in _names(function.__code__) if n in function.__globals__}
+        values |= {n: function.__globals__[n] for n in _names(function.__code__) if n in function.__globals__}
         function = getattr(function, "__wrapped__", None)
-    return found
+    return values
 
 
 def with_globals(function: FunctionType, changes: dict[str, Any]) -> FunctionType:

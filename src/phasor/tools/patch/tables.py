@@ -1,12 +1,17 @@
-"""What a model's rotary module returns, formed by phasor: cos and sin in the layout that the model's code expects."""
+"""What a model's rotary module returns, formed by phasor: cos and sin in the form that the model's code expects.
+
+The classes with ``methods`` are recipes for the modules that form or store tables (see `swap`).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from ...positions import centres
 from ...rotary.layout import Layout
 from ...rotary.spec import RotarySpec
 from ...rotary.tables import Phases
@@ -113,7 +118,7 @@ def _of_both(phases: Phases) -> list[Tensor]:
     return [*first, *(phases.tables(second=True) if phases.second is not None else first)]
 
 
-def trained(module: Any, spec: RotarySpec) -> Tensor | None:
+def log_scale_of(module: Any, spec: RotarySpec) -> Tensor | None:
     """The log-scale of its frequencies that a module has learned, for specs that have one."""
     return module.alpha.to(torch.float32) if spec.learned else None
 
@@ -131,9 +136,93 @@ class RotaryModule:
             tables = known.get(layer_type)
             if tables is None:  # a layer type on which phasor and the model do not agree
                 return cls.forward(self, x, position_ids, layer_type)
-            return tables.at(x, position_ids, trained(self, tables.spec))
+            return tables.at(x, position_ids, log_scale_of(self, tables.spec))
 
         def extra_repr(self: nn.Module) -> str:
             return "; ".join(f"{name or 'phasor'}: {t.spec.describe()}" for name, t in known.items())
 
         return {"forward": forward, "extra_repr": extra_repr}
+
+
+Numbering = Literal["patches", "frames"]
+
+
+TAKES: dict[tuple[str, ...], Numbering] = {("pixel_values",): "patches", ("hidden_states",): "frames"}
+
+
+@dataclass(frozen=True)
+class SelfNumberedModule:
+    """Methods for a module that numbers its tokens itself.
+
+    ``numbering``: the centres of the ``"patches"`` of an image, tables of ``[N, channels]`` (DINOv3); or the
+    ``"frames"`` of a sequence, cos and sin stacked, ``[2, S, 1, 1, channels]`` (the conformers).
+    """
+
+    tables: Tables
+    numbering: Numbering
+
+    def at(self, x: Tensor, patch: tuple[int, int]) -> Any:
+        """What the module returns for ``x``."""
+        if self.numbering == "patches":
+            (height, width), (rows, columns) = x.shape[-2:], patch
+            at = centres(height // rows, width // columns).to(x.device)
+            return tuple(table[0] for table in self.tables.at(x, at[:, None]))
+        tables = self.tables.at(x, torch.arange(x.shape[1], device=x.device))
+        return torch.stack(tables)[:, :, None, None]
+
+    def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
+        def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
+            (x,) = (*args, *kwargs.values())
+            if self.numbering == "patches" and module.training:  # its class shifts and scales the centres at random
+                return cls.forward(module, x)
+            return self.at(x, patch_of(module))
+
+        def extra_repr(module: nn.Module) -> str:
+            return f"phasor: {self.tables.spec.describe()}"
+
+        return {"forward": forward, "extra_repr": extra_repr}
+
+
+def numbering_of(module: nn.Module) -> Numbering | None:
+    """What a module numbers by itself, as far as its parameters say."""
+    return TAKES.get(tuple(signature(module.forward).parameters))
+
+
+def patch_of(module: Any) -> tuple[int, int]:
+    size = getattr(getattr(module, "config", None), "patch_size", 1)
+    return (size, size) if isinstance(size, int) else tuple(size)
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """Methods for a module that stores all sines before all cosines, ``[length, 2 pairs]``, under ``name``.
+
+    The table is formed once, by the spec. Device and dtype follow the module's own tensor; ``dtype`` overrides its
+    dtype where it was damaged.
+    """
+
+    tables: Tables
+    name: str
+    length: int
+    dtype: torch.dtype | None = None
+
+    def table(self) -> Tensor:
+        cos, sin = self.tables.at(torch.zeros(1), torch.arange(self.length))
+        return torch.cat((sin, cos), dim=-1)
+
+    def methods(self, cls: type[nn.Module]) -> dict[str, Any]:
+        table = self.table()
+
+        def stored(module: nn.Module) -> Tensor:
+            own = stored_table(module, self.name)
+            return table.to(own.device, self.dtype or own.dtype)
+
+        return {self.name: property(stored)}
+
+
+def stored_table(module: nn.Module, name: str) -> Tensor:
+    """The module's own tensor of that name."""
+    table = module._buffers.get(name)
+    table = module._parameters[name] if table is None else table
+    assert table is not None
+    return table

@@ -7,10 +7,9 @@ from torch import nn
 
 from ....models.reading.model import ModelRotary
 from ....rotary.spec import RotarySpec
-from ...patch.candidate_specs import own_specs, specs_of
 from ...patch.compare import NEAR_AND_FAR
-from ...patch.find import Caller, nearest
-from ...patch.plan import Plan
+from ...patch.reading import Reading, specs_of, specs_of_layer
+from ...patch.sites import Site, nearest
 from ..report import Check
 from .attention_call import Seen, seen_in_call
 from .causes import way_out
@@ -19,12 +18,12 @@ from .observed import Calls
 from .rotated_heads import UNKNOWN, Outcome, together
 
 
-def check_of_attention(plan: Plan, caller: Caller, rotary: list[nn.Module], calls: Calls) -> Check:
+def check_of_attention(plan: Reading, caller: Site, rotary: list[nn.Module], calls: Calls) -> Check:
     """The real call decides, where it is seen; how the pairs are read, and what is not seen, the functions decide."""
     check = Check(path=caller.path, what="turning of q and k", against="spec", verdict="sound", of="q and k")
-    models, reason = plan.reading(caller.module, nearest(caller.path, list(plan.tables)))
+    models, reason = plan.models_of(caller.module, nearest(caller.path, list(plan.tables)))
     models = _of_its_own(caller.path, models)
-    own = own_specs(caller.module, models)
+    own = specs_of_layer(caller.module, models)
     if reason or own == [None]:
         return replace(check, verdict="not checked", says=reason or "no rotation in this layer")
     specs = [spec for spec in own if spec is not None] or specs_of(models)

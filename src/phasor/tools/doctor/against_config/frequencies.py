@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ....rotary.spec import RotarySpec
-from ...patch.agreement import Agreement
+from ...patch.compare import difference_of
 from ...patch.damage import HALVES, Damage, damage, name_of
 
 LOAD = "load the model in that dtype, or phasor.repair(model); .to() rounds buffers that must stay in float32"
@@ -57,5 +57,5 @@ def _in_words(found: Damage) -> tuple[str, str, str] | None:
 def fits(got: Tensor, specs: Sequence[RotarySpec]) -> bool:
     """Whether frequencies are those of one of the specs."""
     return any(
-        f.shape == got.shape and Agreement.of(f, got.float().cpu()).close for spec in specs for f in ladders(spec)
+        f.shape == got.shape and difference_of(f, got.float().cpu()).close for spec in specs for f in ladders(spec)
     )

@@ -9,13 +9,17 @@ import torch
 from torch import Tensor
 
 from ....rotary.spec import RotarySpec
-from ...patch.agreement import NONE
-from ...patch.candidate_specs import implied
-from ...patch.compare import positions_for, shaped
-from ...patch.compare_rotation import arguments, compare_turning, fits, parameters_of
-from ...patch.find import Caller, nearest
-from ...patch.plan import Plan
-from ...patch.rotate_function import Turning
+from ...patch.compare import (
+    INCOMPARABLE,
+    fits,
+    parameters_of,
+    positions_for,
+    random_arguments,
+    shaped,
+)
+from ...patch.reading import Reading, implied_tables
+from ...patch.rotate_function import RotateFunction
+from ...patch.sites import Site, nearest
 from ...patch.tables import Tables
 from .module_tables import expected
 from .rotated_heads import RIGHT, Heads, Outcome, outcome
@@ -34,7 +38,7 @@ class Functions:
     k: Outcome = RIGHT
 
 
-def of_functions(plan: Plan, caller: Caller, specs: Sequence[RotarySpec], ran: frozenset[CodeType]) -> Functions:
+def of_functions(plan: Reading, caller: Site, specs: Sequence[RotarySpec], ran: frozenset[CodeType]) -> Functions:
     """Of the functions that a module calls; of all that it could call where ``ran`` names none: those for other
     configs may stand beside the right one.
     """
@@ -43,21 +47,21 @@ def of_functions(plan: Plan, caller: Caller, specs: Sequence[RotarySpec], ran: f
     found = Functions()
     called = [f for f in caller.functions.values() if getattr(f, "__code__", None) in ran]
     for function in called or caller.functions.values():
-        tables = known or implied(function, specs)
-        key = (function, tables, tuple(specs))
-        if key not in plan.compared:
-            plan.compared[key] = compare_turning(function, tables, specs, DTYPES) if tables else (None, NONE)
-        turning, agreement = plan.compared[key]
+        tables = known or implied_tables(function, specs)
+        compared = plan.compared(function, tables, specs, DTYPES) if tables else (None, INCOMPARABLE)
+        turning, agreement = compared
         if turning is None:
             continue
         if agreement.close:
-            return Functions(agrees=True, compared=True, size=agreement.difference)
-        if agreement.difference < float("inf") and not found.compared:
+            return Functions(agrees=True, compared=True, size=agreement.size)
+        if agreement.size < float("inf") and not found.compared:
             found = _named(function, turning, tables[0], specs)
     return found
 
 
-def _named(function: Callable[..., Any], turning: Turning, tables: Tables, specs: Sequence[RotarySpec]) -> Functions:
+def _named(
+    function: Callable[..., Any], turning: RotateFunction, tables: Tables, specs: Sequence[RotarySpec]
+) -> Functions:
     """What a function does to random heads instead."""
     spec = next((s for s in specs if s.layout == turning.layout), specs[0])
     if spec.second is not None:
@@ -72,7 +76,7 @@ def _named(function: Callable[..., Any], turning: Turning, tables: Tables, specs
         if width != spec.head_dim:
             layout = replace(layout, head_dim=width, trailing=False)
         for at in [p for p, last in shaped(tables.spec, positions) if last == tables.coordinates_last]:
-            for args, more in arguments(turning, tables, at, width, torch.float32, torch.float32, random):
+            for args, more in random_arguments(turning, tables, at, width, torch.float32, torch.float32, random):
                 try:
                     theirs = function(*args, **more)
                 except (RuntimeError, IndexError, TypeError, ValueError):

@@ -6,20 +6,19 @@ from inspect import signature
 
 from torch import nn
 
-from ...patch.candidate_specs import forward_specs, layer_types, of_kind
-from ...patch.compare import compare_tables
-from ...patch.plan import Plan
+from ...patch.compare import compare_self_numbered, compare_tables
+from ...patch.reading import Reading, forward_specs, layer_types, of_layer_type
 from ...patch.rebuilt import probe_of
-from ...patch.self_numbered import compare_counted, counts_of
+from ...patch.tables import numbering_of
 from ..report import Check
 from .frequencies import fits, held_frequencies
 from .module import Module
 
 
-def checks_of_module(plan: Plan, path: str, module: nn.Module) -> Iterator[Check]:
+def checks_of_module(plan: Reading, path: str, module: nn.Module) -> Iterator[Check]:
     """One check per layer type that the module has frequencies for."""
     blank = Check(path=path, what="tables", against="spec", verdict="not checked")
-    models, reason = plan.reading(module)
+    models, reason = plan.models_of(module)
     probe, problem = probe_of(module)
     if reason or probe is None:
         yield replace(blank, says=reason or problem)
@@ -27,7 +26,7 @@ def checks_of_module(plan: Plan, path: str, module: nn.Module) -> Iterator[Check
     plan.tables[path] = []
     forward = forward_specs(models)
     for layer_type in layer_types(module):
-        one = Module(path, module, probe, layer_type, of_kind(layer_type, models, forward), models)
+        one = Module(path, module, probe, layer_type, of_layer_type(layer_type, models, forward), models)
         yield _unmaterialised(one, plan.model) or _counted(one, plan) or _by_frequencies(one) or _compared(one, plan)
 
 
@@ -39,16 +38,16 @@ def _unmaterialised(one: Module, model: nn.Module) -> Check | None:
     return one.broken(one.check, held)
 
 
-def _counted(one: Module, plan: Plan) -> Check | None:
+def _counted(one: Module, plan: Reading) -> Check | None:
     """A module that numbers its tokens itself."""
-    counts = counts_of(one.probe)
+    counts = numbering_of(one.probe)
     if counts is None:
         return None
-    found, agreement = compare_counted(one.probe, counts, one.specs, plan.dtypes)
+    found, agreement = compare_self_numbered(one.probe, counts, one.specs, plan.dtypes)
     if found is None or not agreement.close:
         return None
     plan.tables[one.path].append(found)
-    return replace(one.check, size=agreement.difference)
+    return replace(one.check, size=agreement.size)
 
 
 def _by_frequencies(one: Module) -> Check | None:
@@ -67,11 +66,11 @@ def _by_frequencies(one: Module) -> Check | None:
     return replace(check, verdict="not checked", says=f"{why}, and its frequencies have a form that is not known")
 
 
-def _compared(one: Module, plan: Plan) -> Check:
+def _compared(one: Module, plan: Reading) -> Check:
     found, agreement = compare_tables(one.probe, one.layer_type, one.specs, plan.dtypes[:1])
     if found is not None and agreement.close:
         plan.tables[one.path].append(found)
-        return replace(one.check, size=agreement.difference)
+        return replace(one.check, size=agreement.size)
     from .why import judged  # which imports much, and is asked rarely
 
     return judged(one, plan, one.specs[0] if found is None else found.spec)

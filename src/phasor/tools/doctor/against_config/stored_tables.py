@@ -6,32 +6,29 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from ...patch.agreement import Agreement
-from ...patch.candidate_specs import specs_of
-from ...patch.compare import NEAR_AND_FAR, best_of
+from ...patch.compare import NEAR_AND_FAR, best_of, difference_of
 from ...patch.damage import HALVES, name_of
-from ...patch.plan import Plan
-from ...patch.stored_tables import HeldTable, held_by
-from ...patch.tables import Tables
+from ...patch.reading import Reading, specs_of
+from ...patch.tables import StoredTable, Tables, stored_table
 from ..report import Check
 from .causes import way_out, worded
 from .frequencies import LOAD
 from .judge import golden, judged
 
 
-def checks_of_held(plan: Plan, path: str, module: nn.Module, name: str) -> Iterator[Check]:
+def checks_of_held(plan: Reading, path: str, module: nn.Module, name: str) -> Iterator[Check]:
     """One check of a table whose width is that of a spec; none of any other, which may be of absolute positions."""
-    models, reason = plan.reading(module)
-    own = held_by(module, name)
+    models, reason = plan.models_of(module)
+    own = stored_table(module, name)
     fitting = [s for s in specs_of(models) if s.axes.count == 1 and 2 * s.pairs == own.shape[-1]]
     if reason or not fitting or own.is_meta:
         return
     check = Check(path=path, what=f"table {name}", against="spec", verdict="sound", of="cos and sin")
-    made = (HeldTable(Tables(spec, "half", rounded=False), name, len(own)) for spec in fitting)
-    found, agreement = best_of((table, Agreement.of(own, table.table().to(own.dtype))) for table in made)
+    made = (StoredTable(Tables(spec, "half", rounded=False), name, len(own)) for spec in fitting)
+    found, agreement = best_of((table, difference_of(own, table.table().to(own.dtype))) for table in made)
     declared = models[0].max_position
     if found is not None and agreement.close:
-        check = replace(check, size=agreement.difference)
+        check = replace(check, size=agreement.size)
         half = own.dtype in HALVES and next(plan.model.parameters()).dtype not in HALVES
         if half:
             cause = f"tables rounded to {name_of(own.dtype)}"

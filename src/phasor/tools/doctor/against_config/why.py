@@ -8,11 +8,9 @@ from torch import Tensor
 from ....rotary.axes import OneAxis
 from ....rotary.spec import RotarySpec
 from ...golden.judging.report import Finding
-from ...patch.agreement import Agreement
-from ...patch.candidate_specs import forward_specs
-from ...patch.compare import NEAR_AND_FAR, compare_tables, positions_for
-from ...patch.plan import Plan
-from ...patch.rebuilt import rebuilt
+from ...patch.compare import NEAR_AND_FAR, compare_tables, difference_of, positions_for
+from ...patch.reading import Reading, forward_specs
+from ...patch.rebuilt import rebuilt_module
 from ...patch.tables import Tables
 from ..report import Check
 from . import judge
@@ -27,7 +25,7 @@ SWAPPED = "layer types swapped"
 CHANGED = "config changed after loading"
 
 
-def judged(one: Module, plan: Plan, spec: RotarySpec) -> Check:
+def judged(one: Module, plan: Reading, spec: RotarySpec) -> Check:
     """Beside ``spec``, which its tables should be: frequencies that are broken first, then every known mistake."""
     positions = next(positions_for(spec, torch.device("cpu"))).squeeze(1)
     theirs = None if spec.second is not None else made(one.probe, one.layer_type, spec, positions)
@@ -44,7 +42,7 @@ def judged(one: Module, plan: Plan, spec: RotarySpec) -> Check:
     return _by_golden(one, plan, spec, theirs, positions)
 
 
-def _by_golden(one: Module, plan: Plan, spec: RotarySpec, theirs: Made, positions: Tensor) -> Check:
+def _by_golden(one: Module, plan: Reading, spec: RotarySpec, theirs: Made, positions: Tensor) -> Check:
     """Whether tables that are not bit for bit those of the spec are wrong, and why."""
     if one.layer_type is not None and all(one.layer_type not in m.layer_types for m in one.models):
         says = f"no layer of the config is of the kind {one.layer_type!r}, so nothing says what its tables are"
@@ -92,7 +90,7 @@ def _placed(check: Check, one: Module, spec: RotarySpec, theirs: Made | None, po
     return replace(check, size=size, position=position, pair=pair)
 
 
-def _of_another_type(one: Module, plan: Plan) -> str | None:
+def _of_another_type(one: Module, plan: Reading) -> str | None:
     """That the tables are those of another kind of layer of the same model."""
     others = [spec for spec in forward_specs(one.models) if spec not in one.specs]
     found, agreement = compare_tables(one.probe, one.layer_type, others, plan.dtypes[:1])
@@ -102,10 +100,10 @@ def _of_another_type(one: Module, plan: Plan) -> str | None:
     return f"these are the tables of {' and '.join(sorted(words)) or 'another kind of layer'}"
 
 
-def _origin(one: Module, plan: Plan, cause: str) -> str:
+def _origin(one: Module, plan: Reading, cause: str) -> str:
     """Where a module has its wrong tables from: its class, its buffers, or a config that was another."""
     try:
-        twin = rebuilt(one.module)
+        twin = rebuilt_module(one.module)
     except ValueError:
         return ""
     found, agreement = compare_tables(twin, one.layer_type, one.specs, plan.dtypes[:1])
@@ -117,7 +115,7 @@ def _origin(one: Module, plan: Plan, cause: str) -> str:
     if held is None or first is None or own is None or held.is_meta:
         return ""
     types = [getattr(m, "rope_type", None) for m in (one.module, twin)]
-    same = first.shape == held.shape and Agreement.of(first, held).close
+    same = first.shape == held.shape and difference_of(first, held).close
     if types[0] != types[1] or (same and not torch.equal(first, own) and cause in OF_CONFIGS):
         return CHANGED
     if not same and torch.equal(first, own):

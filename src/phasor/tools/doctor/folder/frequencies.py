@@ -9,8 +9,8 @@ from torch import Tensor
 from ....models.configs import ModelRotary, read_parts
 from ....rotary.spec import RotarySpec
 from ...checkpoints.stored import Stored
-from ...patch.candidate_specs import specs_of
 from ...patch.damage import damage
+from ...patch.reading import specs_of
 from ..against_config.frequencies import ladders
 from .finding import Finding
 from .weights import values

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from ...patch.find import callers
+from ...patch.sites import callers
 from ..loading import built
 from .finding import NOT_UNDERSTOOD, Finding
 from .levels import Level, levels

@@ -8,7 +8,7 @@ from torch import Tensor
 from ....positions.tensor_checks import integers
 from ....support.checks import whole
 from ...checkpoints.formats import read
-from ...patch.find import has_config
+from ...patch.sites import has_config
 from .ranking import Ranking, at_least, ranked
 from .readings import around, in_words
 from .tokens import token_windows, tokens_of
