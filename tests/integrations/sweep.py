@@ -49,7 +49,7 @@ def fate_of(model_type: str) -> Fate:
         half, why_not = _in_half(model_type, given["usual"])
     found |= {"bfloat16": half or why_not}
     return Fate(
-        _outcome(model, report, trace, found, given, before),
+        outcome(model, report, trace, found, given, before),
         found,
         [f"{row.path} {row.what}: {row.reason}" for row in report.rows if not row.replaced],
         sorted(_unreached(report, trace)),
@@ -94,7 +94,7 @@ def _in_half(model_type: str, usual: Inputs) -> tuple[str, str]:
     return _difference(before, ran(model, inputs)), ""
 
 
-def _outcome(
+def outcome(
     model: nn.Module,
     report: PatchReport,
     trace: Trace,

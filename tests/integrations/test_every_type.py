@@ -16,9 +16,11 @@ from conformance import tiny, walk
 from conformance.kept import kept, sliced
 from conformance.not_covered import LEFT, NOT_COVERED, OWN_TURNING
 from phasor.integrations import patch, unpatch
+from phasor.integrations.agreement import Agreement
 from phasor.integrations.reasons import UNLIKE
 
-from .sweep import EQUAL, NOT_BUILT, OWN_TABLES, Fate, fate_of
+from .sweep import EQUAL, NOT_BUILT, OWN_TABLES, Fate, fate_of, outcome
+from .traced import Call, Trace
 
 # one of each kind: layouts, widths, axes, tables, calls, and where the rotary modules stand
 FEW = (
@@ -42,6 +44,15 @@ def test_a_few_types(model_type: str) -> None:
     assert fate.outcome in (EQUAL, OWN_TABLES), fate
     assert fate.unreached == [] and fate.inputs["usual"] == EQUAL
     assert [why for why in fate.kept if why.endswith(UNLIKE)] == []
+
+
+def test_a_last_bit_of_one_call_is_a_difference() -> None:
+    """Whatever rounding makes of it later, in this model and on this machine."""
+    model, trace, x = tiny.tiny_model("llama"), Trace(), torch.ones(3)
+    report = patch(model)
+    for name, other in (("tables", x), ("turns", x.nextafter(2 * x))):
+        trace.calls[(name,)] = Call("LlamaAttention", name, ((3,),), Agreement.of(x, other))
+    assert outcome(model, report, trace, {"usual": EQUAL}, {}, {}).startswith("DIFFERS in a call: LlamaAttention.turns")
 
 
 def test_positions_in_a_buffer_that_took_the_dtype_of_the_model() -> None:
