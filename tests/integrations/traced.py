@@ -12,6 +12,7 @@ from phasor.integrations import swap
 from phasor.integrations.agreement import Agreement
 from phasor.integrations.counted import CountedModule
 from phasor.integrations.find import _calls
+from phasor.integrations.held import HeldTable
 from phasor.integrations.tables import RotaryModule
 from phasor.integrations.turning import TurningMethod, TurningModule
 
@@ -59,6 +60,33 @@ def _finite(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return tuple(_finite(one) for one in value)
     return value.nan_to_num() if isinstance(value, Tensor) and not value.is_complex() else value
+
+
+@contextlib.contextmanager
+def own_code_contiguous() -> Iterator[None]:
+    """A model that is patched inside runs its own code, and what turns returns contiguous tensors, as phasor does.
+
+    Products of matrices may add strided tensors in another order, so only beside such a model must all bits be equal.
+    """
+
+    def contiguous(theirs: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            result = theirs(*args, **kwargs)
+            return tuple(x.contiguous() for x in result) if isinstance(result, tuple | list) else result.contiguous()
+
+        return called
+
+    def stand_ins(self: TurningModule, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable[..., Any]]:
+        own, _ = _calls(cls)
+        return {name: contiguous(own[name]) for name, _ in self.turnings}
+
+    with pytest.MonkeyPatch.context() as changed:
+        for recipe in (RotaryModule, CountedModule, HeldTable):
+            changed.setattr(recipe, "methods", lambda self, cls: {})
+        changed.setattr(TurningModule, "stand_ins", stand_ins)
+        changed.setattr(TurningMethod, "methods", lambda self, cls: {self.name: contiguous(getattr(cls, self.name))})
+        changed.setattr(swap, "_MADE", {})
+        yield
 
 
 @contextlib.contextmanager

@@ -32,7 +32,8 @@ def patch(
     multiply complex numbers (Llama 4, DeepSeek-V2) stay the model's own, because PyTorch rounds such a product
     otherwise for other shapes and on other CPUs; they rotate by the tables that phasor forms.
 
-    ``angles="float32"`` keeps the model's own angles, so its logits stay what they were. ``"exact"`` replaces them by
+    ``angles="float32"`` keeps the model's own angles, so its logits stay what they were: q and k to the bit, but
+    contiguous, and on some machines products of matrices add strided tensors in another order. ``"exact"`` replaces them by
     exact ones; the report then says how far the logits of ``compare`` move (token ids, or a dictionary of keyword
     arguments), and ``report.logit_shift(inputs)`` tells it later. ``kernel`` as in `phasor.apply_rotary`.
 
