@@ -12,7 +12,7 @@ from conformance.inputs import Inputs, halved, in_half, results, variants
 from phasor.tools.patch import PatchReport, patch, unpatch
 from phasor.tools.patch.reading import Reading
 
-from .traced import Trace, traced
+from .traced import Trace, own_code_contiguous, traced
 
 HELD = ("tables: embed_positions", "tables: weight")
 OWN_TABLES = "equal, by the model's own tables"
@@ -42,14 +42,14 @@ def fate_of(model_type: str) -> Fate:
         results(model, given["usual"])
     except Exception as error:
         return Fate(f"{NOT_BUILT}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:200])
-    before = {name: ran(model, inputs) for name, inputs in given.items()}
+    before = by_own_code(model, given)
     with traced() as trace:
         report = patch(model)
         found = {name: _difference(before[name], ran(model, given[name])) for name in given}
         half, why_not = _in_half(model_type, given["usual"])
     found |= {"bfloat16": half or why_not}
     return Fate(
-        _outcome(model, report, trace, found, given, before),
+        outcome(model, report, trace, found, given, before),
         found,
         [f"{row.path} {row.what}: {row.reason}" for row in report.rows if not row.replaced],
         sorted(_unreached(report, trace)),
@@ -63,6 +63,16 @@ def ran(model: nn.Module, inputs: Inputs) -> list[Tensor] | str:
         return results(model, inputs)
     except Exception as error:
         return f"not taken: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:160]
+
+
+def by_own_code(model: nn.Module, given: dict[str, Inputs]) -> dict[str, list[Tensor] | str]:
+    """The results of a model that runs its own code, but for the strides of what it turns."""
+    with own_code_contiguous():
+        report = patch(model)
+        before = {name: ran(model, inputs) for name, inputs in given.items()}
+    if report.replaced:
+        unpatch(model)
+    return before
 
 
 def _difference(before: list[Tensor] | str, after: list[Tensor] | str) -> str:
@@ -87,14 +97,14 @@ def _in_half(model_type: str, usual: Inputs) -> tuple[str, str]:
     """How a model in bfloat16 does, or why there is none."""
     model = in_half(build(model_type))
     inputs = halved(usual)
-    before = ran(model, inputs)
+    before = by_own_code(model, {"half": inputs})["half"]
     if isinstance(before, str):
         return "", before
     patch(model)
     return _difference(before, ran(model, inputs)), ""
 
 
-def _outcome(
+def outcome(
     model: nn.Module,
     report: PatchReport,
     trace: Trace,

@@ -13,7 +13,7 @@ from phasor.tools.patch import swap
 from phasor.tools.patch.compare import difference_of
 from phasor.tools.patch.rotate_function import RotatingMethod, RotatingModule
 from phasor.tools.patch.sites import rotating_calls
-from phasor.tools.patch.tables import RotaryModule, SelfNumberedModule
+from phasor.tools.patch.tables import RotaryModule, SelfNumberedModule, StoredTable
 
 
 class Call(NamedTuple):
@@ -62,6 +62,33 @@ def _finite(value: Any) -> Any:
 
 
 @contextlib.contextmanager
+def own_code_contiguous() -> Iterator[None]:
+    """A model that is patched inside runs its own code, and what turns returns contiguous tensors, as phasor does.
+
+    Products of matrices may add strided tensors in another order, so only beside such a model must all bits be equal.
+    """
+
+    def contiguous(theirs: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            result = theirs(*args, **kwargs)
+            return tuple(x.contiguous() for x in result) if isinstance(result, tuple | list) else result.contiguous()
+
+        return called
+
+    def stand_ins(self: RotatingModule, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable[..., Any]]:
+        own, _ = rotating_calls(cls)
+        return {name: contiguous(own[name]) for name, _ in self.functions}
+
+    with pytest.MonkeyPatch.context() as changed:
+        for recipe in (RotaryModule, SelfNumberedModule, StoredTable):
+            changed.setattr(recipe, "methods", lambda self, cls: {})
+        changed.setattr(RotatingModule, "stand_ins", stand_ins)
+        changed.setattr(RotatingMethod, "methods", lambda self, cls: {self.name: contiguous(getattr(cls, self.name))})
+        changed.setattr(swap, "_CLASSES", {})
+        yield
+
+
+@contextlib.contextmanager
 def traced() -> Iterator[Trace]:
     """A model that is patched inside keeps a trace of its calls."""
     trace = Trace()
@@ -87,5 +114,5 @@ def traced() -> Iterator[Trace]:
             changed.setattr(recipe, "methods", beside_forward(recipe.methods))
         changed.setattr(RotatingModule, "stand_ins", stand_ins)
         changed.setattr(RotatingMethod, "methods", of_method)
-        changed.setattr(swap, "_MADE", {})
+        changed.setattr(swap, "_CLASSES", {})
         yield trace

@@ -58,8 +58,9 @@ class RotarySpec:
     Arithmetic
       - ``angles``: ``"exact"`` forms phases as integers, right to 2.5e-7 up to position 2**31 (real coordinates and
         learned frequencies: in float64). ``"float32"`` repeats the arithmetic of transformers' modules bit for bit,
-        including its error, which grows with the position (9e-3 at 131k for base 500000). ``"float64"`` forms the
-        product in float64 (RoFormer).
+        including its error, which grows with the position (9e-3 at 131k for base 500000); the modules of DeepSeek-V2
+        and Llama 4, which form complex numbers, but for the last bit. ``"float64"`` forms the product in float64
+        (RoFormer).
       - ``tables``, unless angles are exact: where the model's code rounds cos and sin. ``"activation"``: to the dtype
         of the activations, which are then multiplied in that dtype (most models); ``"float32"``: not at all;
         ``"rounded"``: to that dtype, but multiplied in float32; ``"promoted"``: not at all, and the result stays

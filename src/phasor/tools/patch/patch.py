@@ -32,9 +32,10 @@ def patch(
     multiply complex numbers (Llama 4, DeepSeek-V2) stay the model's own, because PyTorch rounds such a product
     otherwise for other shapes and on other CPUs; they rotate by the tables that phasor forms.
 
-    ``angles="float32"`` keeps the model's own angles, so its logits stay what they were. ``"exact"`` replaces them by
-    exact ones; the report then says how far the logits of ``compare`` move (token ids, or a dictionary of keyword
-    arguments), and ``report.logit_shift(inputs)`` tells it later. ``kernel`` as in `phasor.apply_rotary`.
+    ``angles="float32"`` keeps the model's own angles, so its logits stay what they were: q and k to the bit, but
+    contiguous, and on some machines products of matrices add strided tensors in another order. ``"exact"`` replaces
+    them by exact ones; the report then says how far the logits of ``compare`` move (token ids, or a dictionary of
+    keyword arguments), and ``report.logit_shift(inputs)`` tells it later. ``kernel`` as in `phasor.apply_rotary`.
 
     ``fuse_norm`` lets RMSNorms of q and k that stand right before the rotation run together with it, in one pass
     (`phasor.apply_qk_norm_rotary`). Each attention module is run both ways on random hidden states, and the row of its
