@@ -38,7 +38,7 @@ class Embedding(nn.Module):
 
 
 class LSTM(nn.LSTM):
-    """torch's LSTM, on a CPU in float32 even under autocast: only some CPUs have one in bfloat16, on others it raises."""
+    """torch's LSTM, on a CPU in float32 even under autocast: only some CPUs have one in bfloat16."""
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         with torch.autocast("cpu", enabled=False):  # tensors on a GPU have an autocast of their own, which stays on
