@@ -3,12 +3,15 @@
 import json
 import os
 import resource
+import signal
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from phasor.apps.lab import RunConfig, read_text, train
+from phasor.apps.runs import checkpoint
 
 
 def train_in_child(
@@ -18,13 +21,25 @@ def train_in_child(
     checkpoint_every: int = 2,
     environment: dict[str, str] | None = None,
     largest_file: int | None = None,
+    killed: bool = False,
 ) -> None:
-    """Train. With ``largest_file`` files cannot grow beyond that. An error goes to ``error.txt`` beside the folder."""
+    """Train. With ``largest_file`` files cannot grow beyond that. An error goes to ``error.txt`` beside the folder.
+
+    ``killed``: by itself, right after its first checkpoint.
+    """
     torch.set_num_threads(1)
     os.environ.update(environment or {})
     text = read_text([text_file])
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    if killed:
+        save = checkpoint.save
+
+        def save_and_die(*arguments: Any) -> None:
+            save(*arguments)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        checkpoint.save = save_and_die
     try:
         train(config, folder, text, checkpoint_every=checkpoint_every)
     except OSError as error:

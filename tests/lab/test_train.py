@@ -1,7 +1,6 @@
 import json
 import math
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -97,13 +96,9 @@ def test_a_log_that_is_not_the_checkpoints_is_refused(config, text, tmp_path, da
 def test_a_full_disk_leaves_the_last_checkpoint_to_go_on_from(config, text_file, tmp_path, start):
     whole, folder = tmp_path / "whole", tmp_path / "run"
     start(config, whole, text_file).join()
-    process = start(config, folder, text_file, 1)
-    while not (folder / CHECKPOINT).exists():
-        time.sleep(0.001)
-    process.kill()
-    process.join()
+    start(config, folder, text_file, 1, None, None, True).join()
     before = (folder / CHECKPOINT).read_bytes()
-    assert step_of(folder) < config.steps  # killed in time
+    assert step_of(folder) == 1
 
     process = start(config, folder, text_file, 1, None, len(before) // 2)
     process.join()
@@ -168,12 +163,8 @@ def test_a_cut_checkpoint_is_named(config, text, tmp_path, share):
 
 
 def test_an_unfinished_run_is_not_evaluated(config, text_file, tmp_path, start):
-    process = start(RunConfig.from_dict({**config.to_dict(), "tokens": 10**9}), tmp_path / "run", text_file)
-    while not (tmp_path / "run" / CHECKPOINT).exists():
-        time.sleep(0.02)
-    process.kill()
-    process.join()
-    with pytest.raises(ValueError, match=r"run must be finished, got '.*run' at step .* of 7812500; repeat its"):
+    start(config, tmp_path / "run", text_file, 1, None, None, True).join()
+    with pytest.raises(ValueError, match=r"run must be finished, got '.*run' at step 1 of 30; repeat its"):
         load_model(tmp_path / "run")
     with pytest.raises(ValueError, match=r"run must be a folder with checkpoint.safetensors, .* got '.*nowhere'"):
         load_model(tmp_path / "nowhere")
