@@ -264,7 +264,7 @@ MUTANTS = [
     Mutant("runs: no lock", "support/lock.py", "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass", "tests/runs/test_lock.py"),
     # lab
     Mutant("lab: gradients of one process alone", "apps/lab/train.py", "group.total_gradients(self.model.parameters())", "pass", "tests/lab/test_train.py"),
-    Mutant("processes: a traceback keeps the group", "processes.py", "traceback.clear_frames(error.__traceback__)", "pass", "tests/lab/test_train.py"),
+    Mutant("processes: a traceback keeps the group", "support/processes.py", "traceback.clear_frames(error.__traceback__)", "pass", "tests/lab/test_train.py"),
     Mutant("lab: the end of the last file", "apps/lab/data.py", "int(len(part) * HELD_OUT) for part in parts]", "int(len(part) * HELD_OUT) * (part is parts[-1]) for part in parts]", "tests/lab/test_data.py"),
     Mutant("lab: seeds are fixed", "apps/lab/paired.py", "chance.integers(0, seeds, (seeds, RESAMPLES))", "np.arange(seeds)[:, None].repeat(RESAMPLES, 1)", "tests/lab/test_paired.py"),
     Mutant("lab: unpaired", "apps/lab/paired.py", "np.subtract(*pair)", "np.subtract(pair[0], pair[1][::-1])", "tests/lab/test_paired.py"),

@@ -12,7 +12,7 @@ import pytest
 CHILD = """
 import os
 from pathlib import Path
-from phasor.processes import process_group
+from phasor.support.processes import process_group
 
 def threads():
     return [name for task in Path("/proc/self/task").iterdir() if "gloo" in (name := (task / "comm").read_text())]

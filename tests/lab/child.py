@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from phasor.apps.lab import RunConfig, read_text, train
-from phasor.apps.runs import checkpoint
+from phasor.apps.run_folder import checkpoint
 
 
 def train_in_child(
