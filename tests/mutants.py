@@ -244,8 +244,8 @@ MUTANTS = [
     # heads
     Mutant("heads: scaled too late", "encodings/heads/head.py", "q.to(wide) * self.head_dim**-0.5", "q.to(wide)", "tests/heads/test_scores.py"),
     Mutant("heads: sentences joined", "encodings/heads/cells.py", "cells = (start == end) & (start != 0)", "cells = (start != 0) & (end != 0)", "tests/heads/test_scores.py"),
-    Mutant("heads: positives stay negatives", "encodings/heads/losses.py", "scores.masked_fill(taken, _NEVER)", "scores", "tests/heads/test_losses.py"),
-    Mutant("heads: blocks forget the positives", "encodings/heads/triangle.py", "start[here] - first, end[here] - left] = float(\"-inf\")", "start[here] - first, end[here] - left] += 0.0", "tests/heads/test_head_loss.py"),
+    Mutant("heads: positives stay negatives", "encodings/heads/losses.py", "scores.masked_fill(taken, NO_CELL)", "scores", "tests/heads/test_losses.py"),
+    Mutant("heads: blocks forget the positives", "encodings/heads/losses.py", "start[here] - first, end[here] - left] = float(\"-inf\")", "start[here] - first, end[here] - left] += 0.0", "tests/heads/test_head_loss.py"),
     Mutant("heads: sigmoid of s", "encodings/heads/decode.py", "math.tanh(score)", "math.tanh(score / 2)", "tests/heads/test_decode.py"),
     # ner
     Mutant("ner: code of a folder if the user nods", "apps/ner/pretrained.py", "AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)", "AutoConfig.from_pretrained(folder, local_files_only=True)", "tests/ner/test_foreign_code.py"),
