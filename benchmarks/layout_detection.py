@@ -17,6 +17,7 @@ from phasor.apps.lab.export import export
 from phasor.apps.lab.run import RunConfig
 from phasor.apps.lab.train import _Session
 from phasor.rotary.spec import RotarySpec
+from phasor.support.processes import Group
 from phasor.tools.checkpoints import convert, detect
 
 STEPS = (0, 25, 50, 100, 200)
@@ -75,7 +76,7 @@ def main(out: str) -> None:
             model=made(layers=4, dim=128, length=64, **shape), seed=seed, tokens=max(STEPS) * 1024, batch=16,
             source=text.sha256,
         )  # fmt: skip
-        session = _Session(config, text, _alone())
+        session = _Session(config, text, Group())
         if native == "none":
             session.model.forward = _without(session.model)  # type: ignore[method-assign]
         for step in range(max(STEPS) + 1):
@@ -93,12 +94,6 @@ def main(out: str) -> None:
             print(
                 f"step {step:4d}  {truth:12s} right {right}  cannot tell {silent}  wrong {len(told) - right - silent}"
             )
-
-
-def _alone():
-    from phasor.apps.lab.parallel import Group
-
-    return Group()
 
 
 def _without(model):

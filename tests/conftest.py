@@ -16,7 +16,10 @@ from found_data import found_data
 from phasor import kernels
 from phasor.cli import main
 
-hypothesis.settings.register_profile("any machine", deadline=None)  # a slow one is not at fault
+# A slow one is not at fault.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("any machine")
 
 

@@ -244,8 +244,8 @@ MUTANTS = [
     # heads
     Mutant("heads: scaled too late", "encodings/heads/head.py", "q.to(wide) * self.head_dim**-0.5", "q.to(wide)", "tests/heads/test_scores.py"),
     Mutant("heads: sentences joined", "encodings/heads/cells.py", "cells = (start == end) & (start != 0)", "cells = (start != 0) & (end != 0)", "tests/heads/test_scores.py"),
-    Mutant("heads: positives stay negatives", "encodings/heads/losses.py", "scores.masked_fill(taken, _NEVER)", "scores", "tests/heads/test_losses.py"),
-    Mutant("heads: blocks forget the positives", "encodings/heads/triangle.py", "start[here] - first, end[here] - left] = float(\"-inf\")", "start[here] - first, end[here] - left] += 0.0", "tests/heads/test_head_loss.py"),
+    Mutant("heads: positives stay negatives", "encodings/heads/losses.py", "scores.masked_fill(taken, NO_CELL)", "scores", "tests/heads/test_losses.py"),
+    Mutant("heads: blocks forget the positives", "encodings/heads/losses.py", "start[here] - first, end[here] - left] = float(\"-inf\")", "start[here] - first, end[here] - left] += 0.0", "tests/heads/test_head_loss.py"),
     Mutant("heads: sigmoid of s", "encodings/heads/decode.py", "math.tanh(score)", "math.tanh(score / 2)", "tests/heads/test_decode.py"),
     # ner
     Mutant("ner: code of a folder if the user nods", "apps/ner/pretrained.py", "AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)", "AutoConfig.from_pretrained(folder, local_files_only=True)", "tests/ner/test_foreign_code.py"),
@@ -263,6 +263,8 @@ MUTANTS = [
     Mutant("runs: a lock on what is deleted", "support/lock.py", "if not _is(file.fileno(), path):", "if False:", "tests/runs/test_lock.py"),
     Mutant("runs: no lock", "support/lock.py", "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass", "tests/runs/test_lock.py"),
     # lab
+    Mutant("lab: gradients of one process alone", "apps/lab/train.py", "group.total_gradients(self.model.parameters())", "pass", "tests/lab/test_train.py"),
+    Mutant("processes: a traceback keeps the group", "support/processes.py", "traceback.clear_frames(error.__traceback__)", "pass", "tests/lab/test_train.py"),
     Mutant("lab: the end of the last file", "apps/lab/data.py", "int(len(part) * HELD_OUT) for part in parts]", "int(len(part) * HELD_OUT) * (part is parts[-1]) for part in parts]", "tests/lab/test_data.py"),
     Mutant("lab: seeds are fixed", "apps/lab/paired.py", "chance.integers(0, seeds, (seeds, RESAMPLES))", "np.arange(seeds)[:, None].repeat(RESAMPLES, 1)", "tests/lab/test_paired.py"),
     Mutant("lab: unpaired", "apps/lab/paired.py", "np.subtract(*pair)", "np.subtract(pair[0], pair[1][::-1])", "tests/lab/test_paired.py"),

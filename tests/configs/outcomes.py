@@ -1,9 +1,7 @@
 """A config read by phasor and by transformers: the same, refused by one of them, or where they differ."""
 
-import gc
 import re
 import signal
-import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple
@@ -14,9 +12,11 @@ from unturned import switched_off
 
 from conformance.walk import quiet, rotating_configs
 from phasor import ModelRotary, read_config, read_parts
+from steps import counted_steps
 
-SECONDS = 1.0  # to read a config; both readers are timed
-HANGS = 20  # seconds after which a reader is stopped
+STEPS = 2_000_000  # to read a config, of each reader; the largest sizes that are read take about half of them
+HANGS = 200  # seconds of this process after which a reader is stopped; a config takes it milliseconds
+THEIRS_HANGS = 60  # and transformers, which imports a model's code in two
 LARGEST = 2**17  # layers and pixels beyond this are not given to transformers, which forms lists and grids of them
 FORMED = re.compile(
     r"^(?!.*(token|vocab|position|theta|_id$|index$)).*(layer|depth|image_size|patch|grid|pattern|interval)"
@@ -50,7 +50,7 @@ def read_and_judged(data: dict[str, Any]) -> tuple[Parts | str, Outcome]:
             return parts, Outcome("NOT COMPARED", "sizes beyond any model")
         rotating_configs()  # read from the source once, which takes seconds
         try:
-            theirs = within(5, computed, data)
+            theirs = within(THEIRS_HANGS, computed, data)
         except Exception as error:
             return parts, Outcome("THEIRS REFUSES", f"{type(error).__name__}: {error}"[:200].replace("\n", " "))
         return parts, judged(data, parts, theirs)
@@ -60,30 +60,21 @@ def read(data: dict[str, Any]) -> tuple[Parts | str, Outcome | None]:
     """What `read_parts` says, or the refusal of all; and the outcome, if it is a bad one."""
     parts: Parts | str = ""
     for reader in (read_config, read_parts):
-        start = time.process_time()
         try:
-            parts = without_garbage(within, HANGS, reader, data)
+            with counted_steps() as steps:
+                parts = within(HANGS, reader, data)
         except ValueError as error:
             parts = str(error)
         except TooLong:
             return "", Outcome("SLOW", f"{reader.__name__}: more than {HANGS} s")
         except Exception as error:
             return "", Outcome("CRASH", f"{reader.__name__}: {type(error).__name__}: {error}")
-        if (took := time.process_time() - start) > SECONDS:
-            return parts, Outcome("SLOW", f"{reader.__name__}: {took:.1f} s")
+        if steps.count > STEPS:
+            return parts, Outcome("SLOW", f"{reader.__name__}: {steps.count:,} steps")
         for said in parts.values() if isinstance(parts, dict) else [parts]:
             if isinstance(said, str) and not (said and said.isprintable()):
                 return parts, Outcome("CRASH", f"{reader.__name__}: not one line of printable text: {said!r}")
     return parts, None
-
-
-def without_garbage(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The function's result; what tests before have left is not collected in its time."""
-    gc.disable()
-    try:
-        return function(*arguments)
-    finally:
-        gc.enable()
 
 
 def within(seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -13,7 +13,7 @@ pytest.importorskip("transformers")
 
 from computed import computed
 from mutate import Mutant, mutant
-from outcomes import Outcome, judged, outcome
+from outcomes import STEPS, Outcome, TooLong, judged, outcome
 from vocabulary import WORDS, _collect, known
 
 from conformance.conftest import INSTALLED, VERSION
@@ -178,10 +178,14 @@ def test_crashes_and_slow_readers_are_noticed(monkeypatch: pytest.MonkeyPatch) -
         raise ValueError("two\nlines")
 
     def counts(data: Any) -> Any:
-        sum(range(10**7))
+        for _ in range(2 * STEPS):
+            pass
 
-    monkeypatch.setattr("outcomes.SECONDS", 0.1)
+    def hangs(data: Any) -> Any:
+        raise TooLong  # as the clock does
 
-    for reader, kind in ((fails, "CRASH"), (refuses, "CRASH"), (counts, "SLOW")):
+    for reader, kind in ((fails, "CRASH"), (refuses, "CRASH"), (counts, "SLOW"), (hangs, "SLOW")):
         monkeypatch.setattr("outcomes.read_config", reader)
         assert outcome(TOY).kind == kind
+    monkeypatch.undo()
+    assert outcome(TOY).kind == "EQUAL"

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from phasor.encodings.heads import EfficientGlobalPointer, GlobalPointer, multilabel_cross_entropy
-from phasor.encodings.heads.scores import Factors
-from phasor.encodings.heads.triangle import negative_term
+from phasor.encodings.heads.cells import Factors
+from phasor.encodings.heads.losses import negative_term
 
 both = pytest.mark.parametrize("kind", [GlobalPointer, EfficientGlobalPointer])
 halves = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

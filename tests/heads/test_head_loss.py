@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from phasor.encodings.heads import EfficientGlobalPointer, GlobalPointer, multilabel_cross_entropy, triangle
+from phasor.encodings.heads import EfficientGlobalPointer, GlobalPointer, losses, multilabel_cross_entropy
 
 from . import plain
 
@@ -63,7 +63,7 @@ def test_loss_is_the_dense_loss_of_the_scores(kind, tril, length, name):
 @pytest.mark.parametrize("tril", [True, False])
 def test_gradients_are_those_of_the_definition_from_minus_100_to_100(kind, tril, share, monkeypatch):
     """float64, against autograd of the formula written out over the cells that exist."""
-    monkeypatch.setattr(triangle, "ROWS", 4)
+    monkeypatch.setattr(losses, "ROWS", 4)
     head, mask = made(kind, tril=tril).double(), MASKS["right"](10)
     x = hidden(2, 10).double()
     for _ in range(20):  # the scores are quadratic in x, but for biases
@@ -84,7 +84,7 @@ def test_gradients_are_those_of_the_definition_from_minus_100_to_100(kind, tril,
 
 @both
 def test_gradients_by_finite_differences(kind, monkeypatch):
-    monkeypatch.setattr(triangle, "ROWS", 3)
+    monkeypatch.setattr(losses, "ROWS", 3)
     head, mask = made(kind).double(), torch.tensor([[1, 1, 1, 1, 2, 2, 0], [0] * 7])
     spans = torch.tensor([[0, 0, 1, 2], [0, 2, 4, 5], [0, 2, 0, 0]])
     x = hidden(2, 7).double().requires_grad_()

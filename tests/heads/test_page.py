@@ -10,8 +10,8 @@ import torch
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary
 from phasor.encodings.heads import GlobalPointer, multilabel_cross_entropy, sparse_multilabel_cross_entropy
-from phasor.encodings.heads.scores import Factors, score_block
-from phasor.encodings.heads.triangle import negative_term
+from phasor.encodings.heads.cells import Factors, score_block
+from phasor.encodings.heads.losses import negative_term
 
 from .test_losses import published_sparse
 

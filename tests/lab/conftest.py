@@ -43,12 +43,12 @@ def config(text: Text) -> RunConfig:
 
 @pytest.fixture(scope="session")
 def start() -> Callable[..., ForkServerProcess]:
-    """Start ``child.train_in_child(*args)`` in a process that has torch already."""
+    """Start ``child.train_in_child(*args)``, or another target, in a process that has torch already."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "torch._dynamo", "phasor.apps.lab"])  # an optimizer imports the second
 
-    def run(*args: object) -> ForkServerProcess:
-        process = context.Process(target=child.train_in_child, args=args)
+    def run(*args: object, target: Callable[..., None] = child.train_in_child) -> ForkServerProcess:
+        process = context.Process(target=target, args=args)
         process.start()
         return process
 

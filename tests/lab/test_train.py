@@ -1,7 +1,7 @@
 import json
 import math
-import random
-import time
+import socket
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +9,8 @@ import torch
 from phasor.apps.lab import Decoder, ModelConfig, RunConfig, load_model, read_text, train
 from phasor.apps.lab.train import CHECKPOINT, METRICS, RUN
 from phasor.apps.run_folder.tensors import read_tensors
+
+from . import child
 
 
 def losses(folder):
@@ -94,13 +96,9 @@ def test_a_log_that_is_not_the_checkpoints_is_refused(config, text, tmp_path, da
 def test_a_full_disk_leaves_the_last_checkpoint_to_go_on_from(config, text_file, tmp_path, start):
     whole, folder = tmp_path / "whole", tmp_path / "run"
     start(config, whole, text_file).join()
-    process = start(config, folder, text_file, 1)
-    while not (folder / CHECKPOINT).exists():
-        time.sleep(0.001)
-    process.kill()
-    process.join()
+    start(config, folder, text_file, 1, None, None, True).join()
     before = (folder / CHECKPOINT).read_bytes()
-    assert step_of(folder) < config.steps  # killed in time
+    assert step_of(folder) == 1
 
     process = start(config, folder, text_file, 1, None, len(before) // 2)
     process.join()
@@ -165,28 +163,56 @@ def test_a_cut_checkpoint_is_named(config, text, tmp_path, share):
 
 
 def test_an_unfinished_run_is_not_evaluated(config, text_file, tmp_path, start):
-    process = start(RunConfig.from_dict({**config.to_dict(), "tokens": 10**9}), tmp_path / "run", text_file)
-    while not (tmp_path / "run" / CHECKPOINT).exists():
-        time.sleep(0.02)
-    process.kill()
-    process.join()
-    with pytest.raises(ValueError, match=r"run must be finished, got '.*run' at step .* of 7812500; repeat its"):
+    start(config, tmp_path / "run", text_file, 1, None, None, True).join()
+    with pytest.raises(ValueError, match=r"run must be finished, got '.*run' at step 1 of 30; repeat its"):
         load_model(tmp_path / "run")
     with pytest.raises(ValueError, match=r"run must be a folder with checkpoint.safetensors, .* got '.*nowhere'"):
         load_model(tmp_path / "nowhere")
 
 
+def two_processes():
+    """What torchrun tells each of two."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [{**common, "RANK": str(rank)} for rank in range(2)]
+
+
 def test_two_processes_train_as_one(config, text_file, tmp_path, start):
     alone = start(config, tmp_path / "one", text_file)
     alone.join()
-    common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(random.randint(20000, 50000))}
-    pair = [start(config, tmp_path / "two", text_file, 2, {**common, "RANK": str(rank)}) for rank in range(2)]
+    pair = [start(config, tmp_path / "two", text_file, 2, environment) for environment in two_processes()]
     for process in pair:
         process.join()
     assert [p.exitcode for p in pair] == [0, 0]
     # Sums in another order differ in the last bits of float32, and training carries that along for 30 steps.
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e4 * torch.finfo(torch.float32).eps)
     assert losses(tmp_path / "two")[0] == pytest.approx(losses(tmp_path / "one")[0], rel=4e-7)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux tells the names of threads there")
+@pytest.mark.parametrize(
+    "lr, interrupted, errors",
+    [
+        (1e-3, (), ("", "")),
+        (1e30, (), ("ValueError", "ValueError")),
+        (1e-3, (0, 1), ("KeyboardInterrupt", "KeyboardInterrupt")),
+        (1e-3, (1,), ("RuntimeError", "KeyboardInterrupt")),  # the other one is no longer there to answer
+    ],
+)
+def test_the_process_group_ends_with_the_training(config, text_file, tmp_path, start, lr, interrupted, errors):
+    """Where anything still holds it then, it ends whenever that is freed, and may wait for itself without end."""
+    config = RunConfig.from_dict({**config.to_dict(), "lr": lr})
+    pair = [
+        start(config, tmp_path / "run", text_file, environment, rank in interrupted, target=child.threads_at_the_end)
+        for rank, environment in enumerate(two_processes())
+    ]
+    for process in pair:
+        process.join()
+    for rank, error in enumerate(errors):
+        told = json.loads((tmp_path / f"threads.{rank}.json").read_text())
+        assert told["in a step"] and told["at the end"] == [] and told["error"] == error, (rank, told)
 
 
 def test_tasks_train_too(tmp_path):

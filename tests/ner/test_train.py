@@ -239,6 +239,17 @@ def test_the_mean_of_the_weights_is_the_recursion_it_says():
         assert torch.equal(after.double(), live)
 
 
+def test_autocast_leaves_the_recurrent_layers_in_float32_on_a_cpu():
+    """Not every CPU has an LSTM in bfloat16, and a model may not depend on the CPU's maker."""
+    encoder, batch = model().encoder, collate(windows()[:8])
+    inputs = batch.ids, batch.mask
+    encoder.eval()
+    expected = encoder(*inputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        output = encoder(*inputs)
+    assert output.dtype == torch.float32 and torch.equal(output, expected)
+
+
 def test_bfloat16_trains(tmp_path):
     run(tmp_path, epochs=3, bfloat16=True)
     losses = [entry["loss"] for entry in log(tmp_path)]

@@ -1,7 +1,8 @@
 """Several processes that torchrun started, or this one alone."""
 
 import os
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -32,6 +33,18 @@ class Group:
             dist.all_reduce(value)
         return value
 
+    def total_gradients(self, parameters: Iterable[Tensor]) -> None:
+        """Make every gradient the sum of those of all processes.
+
+        Not by DistributedDataParallel: it holds the process group until the garbage collector frees both, too late.
+        """
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        if self.size == 1 or not gradients:
+            return
+        sums = self.total(torch.cat([gradient.flatten() for gradient in gradients]))
+        for gradient, part in zip(gradients, sums.split([g.numel() for g in gradients]), strict=True):
+            gradient.copy_(part.view_as(gradient))
+
     def barrier(self) -> None:
         """Wait until all are here."""
         if self.size > 1:
@@ -51,13 +64,30 @@ class Group:
 
 @contextmanager
 def process_group() -> Iterator[Group]:
-    """The group that torchrun's environment variables describe, with gloo; one that stands already is joined."""
+    """The group that torchrun's environment variables describe, with gloo; one that stands already is joined.
+
+    It ends with the block, however that ends: its threads are joined then. That needs that nothing else holds it. What
+    frees it later may do so while the interpreter is locked, and wait for a thread that waits for that lock.
+    """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1 or dist.is_initialized():
         yield Group(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else Group()
         return
+    # Its functions have the group that stands when they are imported as a default, and an optimizer imports them.
+    import torch.distributed.nn  # noqa: F401
+
     dist.init_process_group("gloo")
     try:
         yield Group(dist.get_rank(), size)
+    except BaseException as error:
+        _forget_frames(error)
+        raise
     finally:
         dist.destroy_process_group()
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Free what the frames of its traceback hold: those of torch hold the group and what it was doing."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__

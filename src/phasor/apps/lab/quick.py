@@ -10,9 +10,9 @@ from .data import Text, read_text
 from .evaluate import evaluate
 from .extend import extend
 from .model import ModelConfig
-from .parallel import threads
 from .report import report
 from .run import RunConfig
+from .threads import threads
 from .train import load_model, train
 
 

@@ -22,7 +22,6 @@ from ..run_folder.tensors import filled
 from .data import Text
 from .log import Log
 from .model import Decoder
-from .parallel import averaging
 from .run import RunConfig, check_text
 from .tasks import IGNORE, task_batch
 
@@ -105,7 +104,6 @@ class _Session:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             self.model = Decoder(config.model)
-        self.parallel = averaging(self.model, group)
         self.optimizer = checkpoint.adamw(
             self.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=config.weight_decay
         )
@@ -118,10 +116,11 @@ class _Session:
         scored = int((targets != IGNORE).sum())
         for options in self.optimizer.param_groups:
             options["lr"] = learning_rate(config, step)
-        logits = self.parallel(group.share(tokens))
-        # Gradients are averaged over processes, so each divides the sum of its rows by its share of all scored tokens.
+        logits = self.model(group.share(tokens))
+        # Gradients are summed over processes, so each divides the sum of its rows by all scored tokens.
         loss = summed_loss(logits, group.share(targets)) / scored
-        (loss * group.size).backward()
+        loss.backward()
+        group.total_gradients(self.model.parameters())
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()

@@ -98,5 +98,6 @@ class _Lstm(nn.Module):
         i, f, c, o = getattr(lstm, name).detach().chunk(4)
         return torch.cat((i, o, f, c))
 
-    def forward(self, x: Tensor) -> tuple[Tensor]:
-        return (torch.ops.phasor.lstm(x, self.w, self.r, self.b),)
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = torch.ops.phasor.lstm(x, self.w, self.r, self.b)
+        return y

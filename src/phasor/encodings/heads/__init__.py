@@ -1,9 +1,7 @@
 """Heads on any encoder: spans scored by rotary queries and keys (GlobalPointer), their losses and their decoding."""
 
 from .decode import Span, decode, select
-from .efficient import EfficientGlobalPointer
-from .global_pointer import GlobalPointer
-from .head import SpanHead
+from .head import EfficientGlobalPointer, GlobalPointer, SpanHead
 from .losses import multilabel_cross_entropy, sparse_multilabel_cross_entropy
 from .published import load_published
 

@@ -2,22 +2,18 @@
 
 import math
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from torch import Tensor
 
-from ...support.checks import number
+from ...support.checks import number, one_of
 
 Mode = Literal["all", "nested", "flat"]
+MODES: tuple[str, ...] = get_args(Mode)
 
 
 class Span(NamedTuple):
-    """An entity of one type from token ``start`` to token ``end``, both inside; ``score`` is its probability.
-
-    >>> span = Span(type=0, start=3, end=4, score=0.9)
-    >>> span.end - span.start + 1  # tokens
-    2
-    """
+    """An entity of one type from token ``start`` to token ``end``, both inside; ``score`` is its probability."""
 
     type: int
     start: int
@@ -44,14 +40,14 @@ def decode(scores: Tensor, *, threshold: float = 0.5, mode: Mode = "all") -> lis
     number("threshold", threshold, at_least=0)
     if threshold > 1:
         raise ValueError(f"threshold must be a probability from 0 to 1, got {threshold}; 0.5 is a score of 0")
-    _check_mode(mode)
-    found: list[list[tuple[float, Span]]] = [[] for _ in range(scores.shape[0])]
-    hits = (scores > _score_of(threshold)).nonzero()
-    values = scores[tuple(hits.T)].double().tolist()
-    for (sentence, kind, start, end), s in zip(hits.tolist(), values, strict=True):
-        found[sentence].append((s, Span(kind, start, end, probability(s))))
+    one_of("mode", mode, MODES)
+    spans: list[list[tuple[float, Span]]] = [[] for _ in range(scores.shape[0])]
+    cells = (scores > _score_of(threshold)).nonzero()
+    values = scores[tuple(cells.T)].double().tolist()
+    for (sentence, kind, start, end), s in zip(cells.tolist(), values, strict=True):
+        spans[sentence].append((-s, Span(kind, start, end, probability(s))))
     # probabilities near 1 round to the same number, scores do not: rank by these
-    return [_kept([span for _, span in sorted(row, key=lambda pair: (-pair[0], pair[1]))], mode) for row in found]
+    return [_kept([span for _, span in sorted(row)], mode) for row in spans]
 
 
 def select(spans: Iterable[Span], mode: Mode) -> list[Span]:
@@ -67,16 +63,12 @@ def select(spans: Iterable[Span], mode: Mode) -> list[Span]:
     >>> select([a, b, c], "nested") == [a, b], select([a, b, c], "flat") == [a]
     (True, True)
     """
-    _check_mode(mode)
+    one_of("mode", mode, MODES)
     return _kept(sorted(spans, key=lambda span: (-span.score, span)), mode)
 
 
 def probability(score: float) -> float:
-    """``sigmoid(2 s)`` without overflow.
-
-    >>> probability(0.0), probability(-1000.0), probability(1000.0)
-    (0.5, 0.0, 1.0)
-    """
+    """``sigmoid(2 s)`` without overflow."""
     return 0.5 + 0.5 * math.tanh(score)
 
 
@@ -86,11 +78,6 @@ def _score_of(threshold: float) -> float:
     return 0.5 * math.log(threshold / (1 - threshold))
 
 
-def _check_mode(mode: str) -> None:
-    if mode not in ("all", "nested", "flat"):
-        raise ValueError(f"mode must be 'all', 'nested' or 'flat', got {mode!r}")
-
-
 def _kept(ranked: list[Span], mode: str) -> list[Span]:
     backwards = next((span for span in ranked if span.start > span.end), None)
     if mode != "all" and backwards:
@@ -98,11 +85,7 @@ def _kept(ranked: list[Span], mode: str) -> list[Span]:
             f"mode must be 'all' for pairs of tokens (tril=False), got {mode!r} and a span from {backwards.start} "
             f"to {backwards.end}, which ends before it starts"
         )
-    kept = ranked
-    if mode == "flat":
-        kept = _flat(ranked)
-    elif mode == "nested":
-        kept = _nested(ranked)
+    kept = _flat(ranked) if mode == "flat" else _nested(ranked) if mode == "nested" else ranked
     return sorted(kept, key=lambda span: (span.start, span.end, span.type))
 
 

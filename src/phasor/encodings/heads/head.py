@@ -1,4 +1,4 @@
-"""What the span heads share: rotation, scores, masks and the loss."""
+"""The span heads GlobalPointer and EfficientGlobalPointer: rotary queries and keys score every span of every type."""
 
 from typing import Any
 
@@ -9,10 +9,8 @@ from ... import positions as builders
 from ...rotary.apply import rotate
 from ...rotary.spec import RotarySpec
 from ...support.checks import flag, whole
-from .cells import check_spans, sentences, valid_cells
-from .losses import log_one_plus_sums
-from .scores import Factors, score_block, score_spans
-from .triangle import negative_term
+from .cells import Factors, check_spans, score_block, score_spans, sentences, valid_cells
+from .losses import log_one_plus_sums, negative_term
 
 
 class SpanHead(nn.Module):
@@ -96,7 +94,7 @@ class SpanHead(nn.Module):
         return (negative.sum() + positive.sum()) / max(1, negative.numel())
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor]:
-        """q, scaled, and k, widened and turned: ``[B, S, heads, head_dim] -> [B, heads, S, head_dim]``."""
+        """q, scaled, and k, both widened and rotated: ``[B, S, heads, head_dim] -> [B, heads, S, head_dim]``."""
         wide = torch.promote_types(q.dtype, torch.float32)
         q, k = q.to(wide) * self.head_dim**-0.5, k.to(wide)
         if self.rotary is not None:
@@ -104,8 +102,8 @@ class SpanHead(nn.Module):
                 positions = torch.arange(q.shape[1], device=q.device)
                 if self.rotary.axes.count > 1:
                     positions = builders.text(positions, self.rotary.axes.count)
-            more: Any = {"seq_len": self.seq_len, "tensor_format": "bshd", "kernel": self.kernel}
-            q, k = rotate(q, k, positions, self.rotary, **more)
+            options: Any = {"seq_len": self.seq_len, "tensor_format": "bshd", "kernel": self.kernel}
+            q, k = rotate(q, k, positions, self.rotary, **options)
         return q.transpose(1, 2), k.transpose(1, 2)
 
     def _check(self, hidden: Tensor) -> None:
@@ -117,12 +115,70 @@ class SpanHead(nn.Module):
         return f"num_types={self.num_types}, head_dim={self.head_dim}, rotary={rotary}, tril={self.tril}"
 
 
+class GlobalPointer(SpanHead):
+    """A query and a key of each type for every token: ``s(i, j) = (R_i q_i) . (R_j k_j) / sqrt(head_dim)``.
+
+    ``dense`` maps ``hidden_size`` to ``num_types`` blocks of ``[q | k]``, ``2 head_dim`` wide each, the order of all
+    published implementations (`load_published`). A cell (start i, end j) above 0 is an entity of that type, so nested
+    and overlapping entities come out in one pass (`decode`). R rotates q and k by their positions, so a score knows
+    ``j - i``, the length of the span; without it the head can only say "a start here" and "an end there".
+
+    Arguments: see `SpanHead`. Source: Su et al. 2022, "Global Pointer", arXiv:2208.03054; the factor
+    ``1 / sqrt(head_dim)`` is that of the published code.
+
+    >>> head = GlobalPointer(hidden_size=8, num_types=2, head_dim=4)
+    >>> scores = head(torch.zeros(1, 3, 8), mask=torch.tensor([[1, 1, 0]]))
+    >>> scores.shape, scores.isfinite()[0, 0].int().tolist()
+    (torch.Size([1, 2, 3, 3]), [[1, 1, 0], [0, 1, 0], [0, 0, 0]])
+    >>> head.loss(torch.zeros(1, 3, 8), torch.tensor([[0, 1, 0, 2]])).ndim  # one entity of type 1, tokens 0 to 2
+    0
+    """
+
+    def make_layers(self) -> None:
+        self.dense = nn.Linear(self.hidden_size, 2 * self.num_types * self.head_dim)
+
+    def project(self, hidden: Tensor, positions: Tensor | None) -> Factors:
+        q, k = torch.unflatten(self.dense(hidden), -1, (self.num_types, 2, self.head_dim)).unbind(-2)
+        return Factors(*self.rotate(q, k, positions))
+
+
+class EfficientGlobalPointer(SpanHead):
+    """One query and key for all types, and for each type a score of every start and of every end.
+
+    ``[q | k] = dense(h)``, ``[start_a, end_a] = ends([q | k]) / 2`` for each type a, from q and k before rotation, and
+
+        s_a(i, j) = (R_i q_i) . (R_j k_j) / sqrt(head_dim) + start_a(i) + end_a(j).
+
+    A further type costs ``4 head_dim + 2`` weights instead of ``2 head_dim (hidden_size + 1)``. Units of ``ends`` are
+    (start, end) for type 0, then for type 1 …; `load_published` knows the published orders.
+
+    Arguments: see `SpanHead`. Source: Su et al. 2022, arXiv:2208.03054, and kexue.fm/archives/8877; the
+    biases and the factors 1/2 and ``1 / sqrt(head_dim)`` are those of the published code.
+
+    >>> head = EfficientGlobalPointer(hidden_size=8, num_types=2, head_dim=4)
+    >>> head(torch.zeros(1, 3, 8)).shape, sum(p.numel() for p in head.parameters())
+    (torch.Size([1, 2, 3, 3]), 108)
+    """
+
+    def make_layers(self) -> None:
+        self.dense = nn.Linear(self.hidden_size, 2 * self.head_dim)
+        self.ends = nn.Linear(2 * self.head_dim, 2 * self.num_types)
+
+    def project(self, hidden: Tensor, positions: Tensor | None) -> Factors:
+        qk = self.dense(hidden)
+        q, k = (x.unsqueeze(2) for x in qk.chunk(2, dim=-1))
+        ends = self.ends(qk)
+        halved = 0.5 * ends.to(torch.promote_types(ends.dtype, torch.float32))
+        start, end = torch.unflatten(halved.transpose(1, 2), 1, (self.num_types, 2)).unbind(2)
+        return Factors(*self.rotate(q, k, positions), start, end)
+
+
 def _spec(rotary: bool | RotarySpec | None, head_dim: int, seq_len: int | None) -> RotarySpec | None:
     if rotary is None or rotary is False:
         return None
     if rotary is True:
         if head_dim % 2:
-            raise ValueError(f"head_dim must be even to be rotated (channels turn in pairs), got {head_dim}")
+            raise ValueError(f"head_dim must be even to be rotated (channels rotate in pairs), got {head_dim}")
         return RotarySpec(head_dim=head_dim, interleaved=True)
     if not isinstance(rotary, RotarySpec):
         raise ValueError(f"rotary must be True, False, None or a RotarySpec, got {rotary!r}")

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ...rotary.layout import Layout
-from .efficient import EfficientGlobalPointer
-from .head import SpanHead
+from .head import EfficientGlobalPointer, SpanHead
 
 
 class _Stored(NamedTuple):
@@ -68,24 +67,31 @@ def load_published(head: SpanHead, state_dict: Mapping[str, Any], *, layout: str
     known = sorted(name + kind for name in names.values() for kind in (stored.weight, stored.bias))
     if unknown := sorted(set(state_dict) - set(known)):
         raise ValueError(f"state_dict has unknown entries {unknown}; layout {layout!r} has {known}")
-    weights = {ours: _layer(state_dict, theirs, stored) for ours, theirs in names.items()}
-    for ours, theirs in names.items():
-        _check(theirs, getattr(head, ours), *weights[ours])
+    weights = {name: _weights(getattr(head, name), stored, state_dict, entry) for name, entry in names.items()}
     if efficient and stored.even_odd:
         weights = _halves_and_starts_first(weights)
-    for ours, (w, b) in weights.items():
-        _copy(getattr(head, ours), w, b)
+    with torch.no_grad():
+        for name, (weight, bias) in weights.items():
+            getattr(head, name).weight.copy_(weight)
+            getattr(head, name).bias.copy_(bias)
 
 
-def _layer(state_dict: Mapping[str, Any], name: str, stored: _Stored) -> tuple[Tensor, Tensor]:
+def _weights(layer: nn.Linear, stored: _Stored, state_dict: Mapping[str, Any], name: str) -> tuple[Tensor, Tensor]:
+    """Weight and bias of a layer as torch holds them, or ``ValueError`` where they do not fit."""
     if name + stored.weight not in state_dict:
         raise ValueError(f"state_dict must have {name + stored.weight!r}, got {sorted(state_dict)}")
-    w = torch.as_tensor(state_dict[name + stored.weight])
-    if w.ndim != 2:
-        raise ValueError(f"{name + stored.weight} must be a matrix, got shape {list(w.shape)}")
-    w = w.mT if stored.transposed else w
+    weight = torch.as_tensor(state_dict[name + stored.weight])
+    if weight.ndim != 2:
+        raise ValueError(f"{name + stored.weight} must be a matrix, got shape {list(weight.shape)}")
+    weight = weight.mT if stored.transposed else weight
     bias = state_dict.get(name + stored.bias)
-    return w, w.new_zeros(w.shape[0]) if bias is None else torch.as_tensor(bias)
+    bias = weight.new_zeros(weight.shape[0]) if bias is None else torch.as_tensor(bias)
+    if weight.shape != layer.weight.shape or bias.shape != layer.bias.shape:
+        raise ValueError(
+            f"{name} must map {layer.in_features} to {layer.out_features} units in this head, "
+            f"got a weight for {weight.shape[1]} to {weight.shape[0]} and {len(bias)} biases"
+        )
+    return weight, bias
 
 
 def _halves_and_starts_first(weights: dict[str, tuple[Tensor, Tensor]]) -> dict[str, tuple[Tensor, Tensor]]:
@@ -94,17 +100,3 @@ def _halves_and_starts_first(weights: dict[str, tuple[Tensor, Tensor]]) -> dict[
     units = Layout(head_dim=w.shape[0], interleaved=True).permutation(Layout(head_dim=w.shape[0]))
     swapped = torch.arange(ends_w.shape[0]).view(-1, 2).flip(1).flatten()
     return {"dense": (w[units], b[units]), "ends": (ends_w[swapped][:, units], ends_b[swapped])}
-
-
-def _check(name: str, layer: nn.Linear, w: Tensor, b: Tensor) -> None:
-    if w.shape != layer.weight.shape or b.shape != layer.bias.shape:
-        raise ValueError(
-            f"{name} must map {layer.in_features} to {layer.out_features} units in this head, "
-            f"got a weight for {w.shape[1]} to {w.shape[0]} and {len(b)} biases"
-        )
-
-
-@torch.no_grad()
-def _copy(layer: nn.Linear, w: Tensor, b: Tensor) -> None:
-    layer.weight.copy_(w)
-    layer.bias.copy_(b)

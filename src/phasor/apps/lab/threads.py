@@ -1,11 +1,9 @@
-"""Data parallel under torchrun: each process takes its share of every batch, the first one writes and prints."""
+"""How many of torch's threads work on a small model."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-
-from ...support.processes import Group
 
 
 @contextmanager
@@ -21,8 +19,3 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def averaging(model: torch.nn.Module, group: Group) -> torch.nn.Module:
-    """The model, with gradients averaged over the processes if there are several."""
-    return torch.nn.parallel.DistributedDataParallel(model) if group.size > 1 else model
