@@ -50,5 +50,5 @@ class _Finder(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Called once, by phasor's ``__init__``."""
-    sys.meta_path.append(_Finder())
+    """Called once, by phasor's ``__init__``. First in the row: an empty folder of that name must not be found before."""
+    sys.meta_path.insert(0, _Finder())
