@@ -211,7 +211,7 @@ MUTANTS = [
     Mutant("choice: variable ignored", "rotary/kernels/__init__.py", 'name = CHOSEN if name == "auto" else name', "pass", "test_kernel_choice"),
     Mutant("choice: blocks on every device", "rotary/kernels/eager.py", "(x.numel() <= 2 * BLOCK or not x.is_cpu)", "x.numel() <= 2 * BLOCK", "test_launches"),
     Mutant("orders: batch before tokens in sbhd", "rotary/kernels/base.py", "return cos.transpose(-4, -3), sin.transpose(-4, -3)", "return cos, sin", "test_formats"),
-    Mutant("orders: keys by the queries' tokens", "rotary/apply/calls.py", "_turn(k, None, k_angles,", "_turn(k, None, angles,", "test_formats"),
+    Mutant("orders: keys by the queries' tokens", "rotary/apply/calls.py", "_rotate(k, None, k_angles,", "_rotate(k, None, angles,", "test_formats"),
     Mutant("packed projection: values turn", "rotary/apply/packed.py", "turning, heads = 2 * qkv.shape[-2],", "turning, heads = 3 * qkv.shape[-2],", "test_formats"),
     # apply
     Mutant("apply: any batch fits", "rotary/apply/fit.py", "ours in (1, theirs)", "ours or theirs", "test_errors_of_use"),

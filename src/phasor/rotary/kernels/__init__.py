@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair
+from .base import CHOSEN, Angles, Kernel, Pair
 from .cache import Cache
 from .eager import Eager
 from .native import kernel as native
@@ -10,10 +10,11 @@ from .native.kernel import Native
 from .norm import Norm, Rounding
 from .onnx import Onnx
 from .operator import Operator
+from .order import ORDERS, Order
 from .reference import Reference
 from .triton.kernel import Triton
 
-# In the order in which they are asked: the reference turns everything, so what stands behind it is taken by name only.
+# In the order in which they are asked. The reference rotates everything, so what stands behind it is taken by name.
 KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Triton(), Eager(), Reference(), Onnx())
 
 
@@ -35,9 +36,9 @@ def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles, norm: Norm | 
             if not reason:
                 return kernel
             if name != "auto":
-                raise ValueError(f"kernel={name!r} cannot turn these: {reason}; use kernel='reference'")
+                raise ValueError(f"kernel={name!r} cannot rotate these: {reason}; use kernel='reference'")
     check_name(name)
-    raise AssertionError("the reference turns everything")
+    raise AssertionError("the reference rotates everything")
 
 
 def check_name(name: str) -> None:
