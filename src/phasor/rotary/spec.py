@@ -114,7 +114,10 @@ class RotarySpec:
             value = getattr(self, name)
             if type(value) not in schemes.values() and not (name != "axes" and value is None):
                 module = "scaling" if name == "scaling" else "axes"
-                raise ValueError(f"{name} must be one of the schemes in phasor.{module}, got {value!r}")
+                raise ValueError(
+                    f"{name} must be one of the schemes in phasor.{module}, got {value!r}; "
+                    f"one of your own: phasor.{module}.register_{module}(its class) first"
+                )
         self._check_axes()
         if self.frequencies is not None:
             self._check_frequencies(self.frequencies)
@@ -246,6 +249,9 @@ class RotarySpec:
         parts.append("" if self.second is None else f"second members by {brief(self.second)} (not orthogonal)")
         parts.append("exact angles" if self.angles == "exact" else f"{self.angles} angles (tables: {self.tables})")
         return ", ".join(part for part in parts if part)
+
+    def __str__(self) -> str:
+        return f"RotarySpec: {self.describe()}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data from which `from_dict` makes an equal spec.

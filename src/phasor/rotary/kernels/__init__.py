@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from ...support.registry import register
 from .base import CHOSEN, Angles, Kernel, Pair
 from .cache import Cache
 from .eager import Eager
@@ -25,6 +26,28 @@ def available() -> dict[str, str]:
     ['native', 'operator', 'triton', 'eager', 'reference', 'onnx']
     """
     return {kernel.name: kernel.about for kernel in KERNELS}
+
+
+def register_kernel(kernel: Kernel, *, before: str = "reference") -> Kernel:
+    """Put a kernel of your own into the table, where ``kernel="auto"`` asks it before the one that is named.
+
+    Its results must be those of `reference`, to the bit. Returns it. Raises ``ValueError`` for what is no `Kernel`, for
+    a name that is taken, and for an unknown ``before``. `docs/extending.md` has an example.
+
+    >>> register_kernel(KERNELS[0]).name  # what is in the table already stays where it is
+    'native'
+    """
+    global KERNELS
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel must be a Kernel, got {kernel!r}; inherit from phasor.kernels.Kernel")
+    table = {known.name: known for known in KERNELS}
+    if before not in table:
+        raise ValueError(f"before must be one of {', '.join(map(repr, table))}, got {before!r}")
+    register(table, "kernel", kernel.name, kernel)
+    if kernel not in KERNELS:
+        place = list(table).index(before)
+        KERNELS = (*KERNELS[:place], kernel, *KERNELS[place:])
+    return kernel
 
 
 def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles, norm: Norm | None = None) -> Kernel:
@@ -68,4 +91,5 @@ __all__ = [
     "check_name",
     "choose",
     "native",
+    "register_kernel",
 ]
