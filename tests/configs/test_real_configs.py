@@ -105,7 +105,7 @@ def test_frequencies_are_those_of_transformers(read: dict[str, ModelRotary], ora
                         values,
                         rtol=OTHER_CPU * 2.0**-23,
                         atol=0,
-                        msg=f"{name}: {label(model, layer)}",,
+                        msg=f"{name}: {label(model, layer)}",
                     )
                     assert spec.attention_factor() == buffer["attention_scaling"], name
                     compared += 1
