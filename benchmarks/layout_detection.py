@@ -15,7 +15,7 @@ from pathlib import Path
 from phasor.apps.lab import ModelConfig, read_text
 from phasor.apps.lab.export import export
 from phasor.apps.lab.run import RunConfig
-from phasor.apps.lab.train import _Session
+from phasor.apps.lab.train import DecoderTraining
 from phasor.rotary.spec import RotarySpec
 from phasor.support.processes import Group
 from phasor.tools.checkpoints import convert, detect
@@ -49,20 +49,22 @@ def half_done(folder: Path, twin: Path) -> Path:
     return mixed
 
 
-def observe(session: _Session, native: str, step: int) -> list[dict[str, object]]:
+def observe(training: DecoderTraining, native: str, step: int) -> list[dict[str, object]]:
     rows = []
     other = {"halves": "interleaved", "interleaved": "halves"}.get(native, "interleaved")
     with tempfile.TemporaryDirectory() as at:
         folder, twin = Path(at) / "model", Path(at) / "twin"
-        export(session.model, folder)
+        export(training.model, folder)
         source = native if native in ("halves", "interleaved") else "halves"
         convert(folder, twin, to=other, source_layout=source, proof=False)
         (twin / "phasor.json").unlink(missing_ok=True)
         for truth, place in ((native, folder), (other if native != "none" else "none", twin)):
-            told, z = asked(place)
-            rows.append({"step": step, "native": native, "truth": truth, "told": told, "z": z})
+            answer, z = asked(place)
+            rows.append({"step": step, "native": native, "truth": truth, "answer": answer, "z": z})
         mixed = detect(half_done(folder, twin))
-        rows.append({"step": step, "native": native, "truth": "mixed", "told": "mixed" if mixed.odd else mixed.weights})
+        rows.append(
+            {"step": step, "native": native, "truth": "mixed", "answer": "mixed" if mixed.odd else mixed.weights}
+        )
     return rows
 
 
@@ -76,24 +78,23 @@ def main(out: str) -> None:
             model=made(layers=4, dim=128, length=64, **shape), seed=seed, tokens=max(STEPS) * 1024, batch=16,
             source=text.sha256,
         )  # fmt: skip
-        session = _Session(config, text, Group())
+        training = DecoderTraining(config, text, Group())
         if native == "none":
-            session.model.forward = _without(session.model)  # type: ignore[method-assign]
+            training.model.forward = _without(training.model)  # type: ignore[method-assign]
         for step in range(max(STEPS) + 1):
             if step in STEPS:
-                rows += observe(session, native, step)
+                rows += observe(training, native, step)
             if step < max(STEPS):
-                loss = session.step(step)
+                loss = training.step(step)
         print(native, shape, seed, f"loss {loss:.3f}", flush=True)
         Path(out).write_text(json.dumps(rows))
     for step in STEPS:
         for truth in ("halves", "interleaved", "none", "mixed"):
-            told = [r["told"] for r in rows if r["step"] == step and r["truth"] == truth]
-            right = sum(word == truth for word in told)
-            silent = sum(word == "" for word in told)
-            print(
-                f"step {step:4d}  {truth:12s} right {right}  cannot tell {silent}  wrong {len(told) - right - silent}"
-            )
+            answers = [r["answer"] for r in rows if r["step"] == step and r["truth"] == truth]
+            right = sum(word == truth for word in answers)
+            silent = sum(word == "" for word in answers)
+            wrong = len(answers) - right - silent
+            print(f"step {step:4d}  {truth:12s} right {right}  cannot tell {silent}  wrong {wrong}")
 
 
 def _without(model):

@@ -252,7 +252,7 @@ MUTANTS = [
     Mutant("ner: kernels of the hub", "apps/ner/pretrained.py", "if name not in TORCH_ATTENTION:", "if False:", "tests/ner/test_foreign_code.py"),
     Mutant("ner: parts of a config not looked at", "apps/ner/pretrained.py", "yield from _parts(part)", "pass", "tests/ner/test_foreign_code.py"),
     Mutant("ner: tokenizer that may come from the hub", "apps/ner/tokens.py", "local_files_only=True, trust_remote_code=False", "trust_remote_code=False", "tests/test_loading.py"),
-    Mutant("ner: a checkpoint too many", "apps/ner/train.py", "checkpoint_every == 0 and session.step % session.per_epoch:", "checkpoint_every == 0:", "tests/ner/test_train.py -k written_when"),
+    Mutant("ner: a checkpoint too many", "apps/ner/train.py", "checkpoint_every == 0 and training.step % training.per_epoch:", "checkpoint_every == 0:", "tests/ner/test_train.py -k written_when"),
     Mutant("ner: other files are not looked at", "apps/ner/model.py", "        _check_seals(folder, sealed)\n", "", "tests/ner/test_model.py -k no_weight_tells"),
     # runs
     Mutant("runs: a key may be missing", "apps/run_folder/files.py", "elif key == word:", "elif False:", "tests/runs/test_tensors.py -k exactly_the_keys"),
@@ -266,8 +266,8 @@ MUTANTS = [
     Mutant("lab: gradients of one process alone", "apps/lab/train.py", "group.total_gradients(self.model.parameters())", "pass", "tests/lab/test_train.py"),
     Mutant("processes: a traceback keeps the group", "support/processes.py", "traceback.clear_frames(error.__traceback__)", "pass", "tests/lab/test_train.py"),
     Mutant("lab: the end of the last file", "apps/lab/data.py", "int(len(part) * HELD_OUT) for part in parts]", "int(len(part) * HELD_OUT) * (part is parts[-1]) for part in parts]", "tests/lab/test_data.py"),
-    Mutant("lab: seeds are fixed", "apps/lab/paired.py", "chance.integers(0, seeds, (seeds, RESAMPLES))", "np.arange(seeds)[:, None].repeat(RESAMPLES, 1)", "tests/lab/test_paired.py"),
-    Mutant("lab: unpaired", "apps/lab/paired.py", "np.subtract(*pair)", "np.subtract(pair[0], pair[1][::-1])", "tests/lab/test_paired.py"),
+    Mutant("lab: seeds are fixed", "apps/lab/results.py", "chance.integers(0, seeds, (seeds, RESAMPLES))", "np.arange(seeds)[:, None].repeat(RESAMPLES, 1)", "tests/lab/test_paired.py"),
+    Mutant("lab: unpaired", "apps/lab/results.py", "np.subtract(*pair)", "np.subtract(pair[0], pair[1][::-1])", "tests/lab/test_paired.py"),
     # matrix
     Mutant("matrix: transposed", "rotary/matrix.py", "second=(cos_2, sin_2)).mT", "second=(cos_2, sin_2))", LAWS),
     Mutant("matrix: generator's sign", "rotary/matrix.py", "= -speeds, speeds", "= speeds, -speeds", LAWS),

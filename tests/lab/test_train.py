@@ -223,7 +223,7 @@ def test_tasks_train_too(tmp_path):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"task": "sort"}, "task must be one of text, copy, passkey, got 'sort'"),
+        ({"task": "sort"}, "task must be 'text', 'copy' or 'passkey', got 'sort'"),
         ({"lr": 0.0}, "lr must be a finite number above 0, got 0.0"),
         ({"warmup": 2.0}, "warmup must be at most 1 .*, got 2.0"),
         ({"task": "passkey", "model": ModelConfig(length=8)}, "length must be at least 10 for the task passkey, got 8"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...tools.inspect.figures import COLORS as ALL
-from .paired import Difference
+from .results import Difference
 
 # yellow lines vanish on white; the further two are for the nine schemes of an extension
 COLORS = [*(color for color in ALL if color != "#F0E442"), "#000000", "#7B3294"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...support.whole_files import write_whole
 from ..run_folder.files import write_json
-from . import paired, results
+from . import results
 from .figures import curves, intervals, png
 
 LOSS, LENGTH = "loss (nats per byte)", "context length (bytes)"
@@ -66,9 +66,8 @@ def _numbers(runs: list[dict[str, Any]]) -> dict[str, Any]:
         table = results.measured(some, of)
         if table:
             reference = reference if reference in table else next(iter(table))
-            found = paired.against(reference, table)
-            if found:
-                add(name, paired.protocol(reference, found), found, some)
+            if points := results.against(reference, table):
+                add(name, results.protocol_of(reference, points), points, some)
 
     measured = results.one_value(text, "protocol", lambda r: r["evaluation"]["protocol"])
     add("loss_by_length", measured, results.by_length(runs, "text", "loss"), text)

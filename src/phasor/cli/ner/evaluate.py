@@ -24,7 +24,7 @@ def evaluate(
     """Precision, recall and F1: overall, by label, nested spans apart; and which label is taken for which."""
     from ...apps.ner import evaluate as compare
     from ...apps.ner import labels_of, load, predict
-    from ...apps.ner.report import page, to_dict
+    from ...apps.ner.metrics import page, to_dict
 
     prepare(threads, device)
     examples = reader(format, column, tag_names)(data)

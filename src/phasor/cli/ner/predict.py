@@ -22,7 +22,7 @@ def predict_texts(
     """Find spans: JSON lines {"text", "spans": [{"start", "end", "label", "score"}]}, which `evaluate` reads too."""
     from ...apps.ner import load, predict
     from ...apps.ner.data.lines import split_lines
-    from ...apps.ner.view import page, terminal
+    from ...apps.ner.display import page, terminal
     from ...support.whole_files import write_whole
 
     if html is not None and html.is_dir():

@@ -56,8 +56,9 @@ def train(
     """Train a model. Repeat a command that was killed: it goes on where it was."""
     from ...apps.ner import ModelConfig, TrainConfig, labels_of
     from ...apps.ner import train as train_one
+    from ...apps.ner.config import RECIPES
     from ...apps.ner.model import new_model
-    from ...apps.ner.setup import RECIPES, tokenizer_and_limits
+    from ...apps.ner.tokens import tokenizer_and_limits
 
     prepare(threads, device)
     read = reader(format, column, tag_names)

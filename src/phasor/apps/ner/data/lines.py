@@ -1,14 +1,34 @@
-"""Files as numbered lines of text or JSON. Only a newline ends a line: the text may hold other separators."""
+"""Files as numbered lines of text or JSON, and errors that name file and line.
+
+Only a newline ends a line: the text may hold other separators."""
 
 import json
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....support.checks import keys_once
-from .place import Place, shown
+from ...run_folder.files import shown
+
+
+class Place(NamedTuple):
+    """A line of a file, counted from 1.
+
+    >>> Place(Path("train.json"), 17).fault("text must not be empty")
+    ValueError('train.json:17: text must not be empty')
+    """
+
+    path: Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+    def fault(self, rule: str) -> ValueError:
+        """The error to raise: file, line and rule, on one line."""
+        return ValueError(f"{self}: {rule}")
 
 
 def read_lines(path: Path) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from .data.merge import Prediction
+from .data import Prediction
 
 # Light enough for black text; the first four stay apart for most people (Okabe and Ito 2008).
 COLOURS = (
