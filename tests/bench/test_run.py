@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from phasor.apps.bench import machine, run
-from phasor.apps.bench.cases import named
-from phasor.apps.bench.run import _by_memory, _child
+from phasor.apps.bench.run import _by_memory, _child, named
 
 
 @pytest.fixture

@@ -1,20 +1,32 @@
-"""A whole run: one child process for each kind of memory, because an allocator reads its variables at the start."""
+"""A whole run: on a CPU one child process for each kind of memory, because an allocator reads its variables at the
+start; on a GPU in this process, whose allocator keeps memory by itself."""
 
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
+
+import torch
 
 from ...rotary.kernels import check_name
 from ...support.checks import whole
 from . import machine
-from .case import Case
-from .cases import named
-from .gpu import CudaClock, run_on
-from .result import Record, Row
-from .text import HEAD, line
+from .cases import LARGE, SMALL
+from .gpu import cases as gpu_cases
+from .gpu.clock import CudaClock
+from .gpu.libraries import LIBRARIES as GPU_LIBRARIES
+from .libraries import LIBRARIES
+from .llama import LLAMA
+from .measure import Case, Clock, chosen, measure_on, race
+from .result import HEAD, Record, Row, line
+
+CASES: tuple[Case, ...] = (*LARGE, *SMALL, *LIBRARIES, *LLAMA)
+COPIED = 2**30  # bytes, of which the rate of a copy is taken
+
+named = partial(chosen, cases=CASES)
 
 
 def run(
@@ -41,7 +53,7 @@ def run(
         return run_on(
             CudaClock(device), cases, rounds=rounds, kernel=kernel, quick=quick, command=command, goals=goals, say=say
         )
-    chosen = named(cases)
+    plan = named(cases)
     whole("--rounds", rounds)
     whole("--threads", threads)
     if threads > machine.cores():
@@ -50,27 +62,18 @@ def run(
     say(HEAD)
     rows: list[Row] = []
     skipped: dict[str, str] = {}
-    options = {"rounds": rounds, "threads": threads, "kernel": kernel, "quick": quick}
-    for memory, of_memory in _by_memory(chosen, quick).items():
-        for found in _child(memory, {"memory": memory, "cases": [case.name for case in of_memory], **options}):
-            if "row" in found:
-                rows.append(Row.from_dict(found["row"]))
+    options: dict[str, Any] = {"rounds": rounds, "threads": threads, "kernel": kernel, "quick": quick}
+    for memory, of_memory in _by_memory(plan, quick).items():
+        for result in _child(memory, {"memory": memory, "cases": [case.name for case in of_memory], **options}):
+            if "row" in result:
+                rows.append(Row.from_dict(result["row"]))
                 say(line(rows[-1], goals, quick))
-            elif found["case"] not in skipped:  # else it is skipped in the other memory as well
-                skipped[found["case"]] = found["skipped"]
-                say(f"{found['case']:<20}not run: {found['skipped']}")
-    order = [case.name for case in chosen]
+            elif result["case"] not in skipped:  # else it is skipped in the other memory as well
+                skipped[result["case"]] = result["skipped"]
+                say(f"{result['case']:<20}not run: {result['skipped']}")
+    order = [case.name for case in plan]
     rows.sort(key=lambda row: order.index(row.case))
-    return Record(
-        command=command,
-        threads=threads,
-        rounds=rounds,
-        quick=quick,
-        kernel=kernel,
-        rows=tuple(rows),
-        skipped=skipped,
-        **machine.about(),
-    )
+    return Record(command=command, rows=tuple(rows), skipped=skipped, **options, **machine.about())
 
 
 def _by_memory(cases: Sequence[Case], quick: bool) -> dict[str, list[Case]]:
@@ -82,26 +85,69 @@ def _by_memory(cases: Sequence[Case], quick: bool) -> dict[str, list[Case]]:
 
 
 def _child(memory: str, plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the child says, line by line; a ``ValueError`` of its own is raised here."""
-    command = [sys.executable, "-P", "-m", "phasor.apps.bench"]
+    """What the child writes, line by line; a ``ValueError`` of its own is raised here."""
     with subprocess.Popen(
-        command,
-        env=machine.environment(memory),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-    ) as child:
+        [sys.executable, "-P", "-m", "phasor.apps.bench"], env=machine.environment(memory), stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, encoding="utf-8",
+    ) as child:  # fmt: skip
         assert child.stdin is not None and child.stdout is not None
         child.stdin.write(json.dumps(plan))
         child.stdin.close()
         try:
             for text in child.stdout:
-                found = json.loads(text)
-                if "error" in found:
-                    raise ValueError(found["error"])
-                yield found
+                result = json.loads(text)
+                if "error" in result:
+                    raise ValueError(result["error"])
+                yield result
         except BaseException:
             child.kill()
             raise
     if child.returncode:
         raise RuntimeError(f"the process that measures ended with {child.returncode}; what it said stands above")
+
+
+def run_on(
+    clock: Clock,
+    cases: Sequence[str] = (),
+    *,
+    rounds: int = 30,
+    kernel: str = "auto",
+    quick: bool = False,
+    command: str = "",
+    goals: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Record:
+    """`run` with the clock of a device."""
+    plan = gpu_cases.named(cases)
+    whole("--rounds", rounds)
+    check_name(kernel)
+    skipped = {library.name: reason for library in GPU_LIBRARIES if (reason := library.missing())}
+    device = {**clock.about(), "copy_tb_per_s": copy_rate(clock, quick)}
+    device["peers"] = {library.name: library.version() for library in GPU_LIBRARIES if library.name not in skipped}
+    say(f"{device['name']}: a copy reads and writes {device['copy_tb_per_s']:.2f} TB/s")
+    for name, reason in skipped.items():
+        say(f"{name:<20}not run: {reason}")
+    say(HEAD)
+    rows: list[Row] = []
+    options: dict[str, Any] = {"rounds": rounds, "kernel": kernel, "quick": quick}
+    for case, dtype, layout in ((c, dtype, layout) for c in plan for dtype in c.dtypes for layout in c.layouts):
+        of_case, failures = measure_on(clock, case, dtype, layout, **options)
+        for row in of_case:
+            say(line(row, goals, quick))
+        for name, reason in failures.items():
+            say(f"{case.name:<20}{name} not run: {reason}")
+            skipped[f"{name} in {case.name}, {dtype}, {layout}"] = reason
+        rows += of_case
+    return Record(
+        command=command, threads=1, rows=tuple(rows), skipped=skipped, device=device, **options, **machine.about()
+    )
+
+
+def copy_rate(clock: Clock, quick: bool = False) -> float:
+    """Terabytes per second that a copy of a large tensor reads and writes: the limit of all that touches bytes once."""
+    size = 2**16 if quick else COPIED
+    source = torch.zeros(size, dtype=torch.uint8, device=clock.device)
+    target = torch.empty_like(source)
+    calls = {"copy": partial(target.copy_, source)}
+    times = race(calls, rounds=3 if quick else 20, clock=clock.now, before=clock.before)
+    return 2 * size / min(times["copy"]) / 1e12
