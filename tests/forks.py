@@ -8,12 +8,15 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import limited
 
 EXECUTABLE = """#!{python} -SE
 import json, os, socket, sys
@@ -34,10 +37,10 @@ def forking(folder: Path) -> Iterator[Path]:
     executable.chmod(0o755)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, __file__, address, str(executable)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+    with limited.started(command, env=environment, stdout=limited.PIPE) as process:
+        with limited.watched(process):
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
         yield executable
-        process.terminate()
 
 
 def run(words: list[str], environment: dict[str, str], folder: str) -> None:
@@ -62,6 +65,7 @@ def answer(line: socket.socket) -> None:
         data += line.recv(2**16)
     request: dict[str, Any] = json.loads(data)
     if not (child := os.fork()):
+        os.setpgid(0, 0)
         line.close()
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
@@ -69,7 +73,17 @@ def answer(line: socket.socket) -> None:
         run(**request)
     for stream in (0, 1, 2, *streams):
         os.close(stream)
+    threading.Thread(target=end_with, args=(line, child), daemon=True).start()
     line.sendall(b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def end_with(line: socket.socket, child: int) -> None:
+    """End the fork, with its stacks on stderr, when the executable was ended, which closes its line."""
+    if line.recv(1) == b"":
+        for what in (signal.SIGABRT, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(child, what)
+            time.sleep(limited.GRACE / 2)
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ alive, and with an error if the code no longer has the text that an edit replace
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,11 +20,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
+import limited
 from mutants_of_reading import EDITS
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = max(1, min(4, os.cpu_count() or 1))
-SECONDS = 300
 LAWS = "test_algebra"
 BATCHES = "tests/positions/test_check.py"
 BY_TEXT = "tests/doctor/test_by_text.py"
@@ -357,9 +356,9 @@ def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int, str]:
     }
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", *tests]
     try:
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        return 1, f"no end after {SECONDS} s"
+        done = limited.run(command, cwd=folder, env=environment)
+    except limited.TooLong:
+        return 1, f"no end after {limited.LIMIT:g} s"
     lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return done.returncode, (lines or (done.stdout + done.stderr).splitlines()[-3:] or [""])[-1]
 

@@ -2,12 +2,13 @@
 
 import ast
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import limited
 
 SRC = Path(__file__).resolve().parents[1] / "src"
 
@@ -207,7 +208,7 @@ def fresh_import() -> tuple[float, list[str]]:
     """
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(SRC), os.environ.get("PYTHONPATH")]))}
     command = [sys.executable, "-c", IMPORT_AND_REPORT]
-    share, *heavy = subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout.split()
+    share, *heavy = limited.run(command, env=env, check=True).stdout.split()
     return float(share), heavy
 
 

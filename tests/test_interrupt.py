@@ -3,13 +3,14 @@
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 import tomllib
 from pathlib import Path
 
 import pytest
+
+import limited
 
 pytest.importorskip("typer")
 pytest.importorskip("safetensors")
@@ -29,7 +30,6 @@ sys.argv[0] = "phasor"
 from {MODULE} import {FUNCTION}
 {FUNCTION}()
 """
-SECONDS = 120
 
 
 @pytest.fixture
@@ -38,20 +38,20 @@ def training(tmp_path):
     words = ["lab", "train", "--text", __file__, "--out", str(tmp_path), "--tokens", "1000000000"]
     words += ["--checkpoint-every", "1", "--dim", "16", "--heads", "2", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
+    with limited.started(
         [sys.executable, "-c", COMMAND, *words],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment, stdout=limited.PIPE, stderr=limited.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the tests may run behind a shell's &
-    )  # fmt: skip
-    assert process.stdout.readline() == "importing\n"
-    yield process
-    process.kill()
-    process.communicate()
+    ) as process:  # fmt: skip
+        with limited.watched(process):
+            assert process.stdout.readline() == "importing\n"
+        yield process
 
 
 def assert_stopped(process):
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=SECONDS)
+    with limited.watched(process):
+        out, err = process.communicate()
     assert (process.returncode, out, err) == (130, "", "phasor: stopped\n")
 
 
@@ -61,9 +61,9 @@ def test_while_torch_is_imported(training):
 
 def test_while_a_model_is_trained(training, tmp_path):
     run = tmp_path / "text-rotary-seed0"
-    end = time.monotonic() + SECONDS
-    while not (run / "checkpoint.safetensors").exists() and time.monotonic() < end:
-        time.sleep(0.01)
+    with limited.watched(training):
+        while not (run / "checkpoint.safetensors").exists() and training.poll() is None:
+            time.sleep(0.01)
     assert_stopped(training)
     assert sorted(path.name for path in run.iterdir()) == ["checkpoint.safetensors", "metrics.jsonl", "run.json"]
 

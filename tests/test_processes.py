@@ -2,11 +2,12 @@
 
 import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import limited
 
 # `torch.distributed.nn` is what torch imports for an optimizer.
 CHILD = """
@@ -36,5 +37,5 @@ def test_what_is_imported_while_the_group_stands_does_not_keep_it():
         port = free.getsockname()[1]
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     environment = {**os.environ, **shared, "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.run([sys.executable, "-c", CHILD], env=environment, capture_output=True, text=True, timeout=300)
+    run = limited.run([sys.executable, "-c", CHILD], env=environment)
     assert run.returncode == 0, run.stderr

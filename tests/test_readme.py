@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
+import limited
 import phasor
 import phasor.tools.onnx
 from phasor import golden
@@ -31,7 +31,6 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-SECONDS = 300
 
 LLAMA = {  # Llama 3.1 8B
     "model_type": "llama",
@@ -182,9 +181,7 @@ def test_commands(readme, tmp_path, environment):
         (folder / name).write_text(json.dumps(config), encoding="utf-8")
     write_files_of_users(folder)
     for line in lines:
-        done = subprocess.run(
-            ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS
-        )
+        done = limited.run(["bash", "-c", line], cwd=folder, env=environment)
         allowed = (0, 1) if " --diff " in line else (0,)  # 1: the two differ
         assert done.returncode in allowed, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
 

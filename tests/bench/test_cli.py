@@ -1,11 +1,11 @@
 """phasor bench as a person meets it: what it prints, what it writes, how it refuses."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 
+import limited
 from phasor.apps.bench import read
 from phasor.cli import main
 from phasor.rotary.kernels import available
@@ -15,9 +15,7 @@ pytest.importorskip("typer")
 
 def phasor(python, *args, **env):
     command = [python, "-m", "phasor", "bench", *map(str, args)]
-    return subprocess.run(
-        command, capture_output=True, text=True, encoding="utf-8", env={**os.environ, **env}, timeout=120
-    )
+    return limited.run(command, encoding="utf-8", env={**os.environ, **env})
 
 
 def test_a_quick_run(tmp_path, python):

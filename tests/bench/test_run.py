@@ -3,11 +3,11 @@
 import json
 import os
 import platform
-import subprocess
 import sys
 
 import pytest
 
+import limited
 from phasor.apps.bench import machine, run
 from phasor.apps.bench.run import _by_memory, _child, named
 
@@ -67,7 +67,7 @@ def test_fresh_pages_are_faulted_in_by_every_call_and_reused_ones_are_not(block,
     imports = f"import {block}" if block == "torch" else ""
     command = [sys.executable, "-c", imports + FAULTS.format(block=BLOCKS[block])]
     env = machine.environment(memory)
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
+    done = limited.run(command, env=env, check=True)
     faults = json.loads(done.stdout)  # 4096 small pages, or 8 huge ones
     assert min(faults) >= 8 if memory == "fresh" else max(faults) < 8
 

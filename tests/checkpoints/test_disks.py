@@ -2,11 +2,11 @@
 
 import errno
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
+import limited
 from phasor.tools.checkpoints import convert, convert_in_place
 
 from . import synthetic
@@ -25,10 +25,10 @@ def disk(tmp_path):
     """A small file system of its own in memory."""
     at = tmp_path / "disk"
     at.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", at], capture_output=True).returncode:
+    if limited.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", at]).returncode:
         pytest.skip("needs the right to mount a small tmpfs")
     yield at
-    subprocess.run(["umount", at], check=True)
+    limited.run(["umount", at], check=True)
 
 
 def test_a_disk_that_is_too_small_is_told_before_anything_is_written(source, disk):
@@ -42,14 +42,14 @@ def test_a_disk_that_fills_up(source, disk, monkeypatch):
     with pytest.raises(OSError, match=r"cannot write \(No space left on device\); .*out is untouched; make room"):
         convert(source, disk / "out", to="interleaved")
     assert not (disk / "out").exists() and not list(disk.rglob("*.partial"))
-    subprocess.run(["mount", "-o", "remount,size=4m", disk], check=True)
+    limited.run(["mount", "-o", "remount,size=4m", disk], check=True)
     convert(source, disk / "out", to="interleaved")  # goes on
     convert(source, disk / "again", to="interleaved")
     assert contents(disk / "out") == contents(disk / "again") and not list(disk.glob("*partial*"))
 
 
 def test_a_disk_that_fills_up_in_place(source, disk, monkeypatch):
-    subprocess.run(["mount", "-o", "remount,size=640k", disk], check=True)
+    limited.run(["mount", "-o", "remount,size=640k", disk], check=True)
     folder = synthetic.copy(source, disk / "model")
     before = contents(folder)
     with pytest.raises(OSError, match="cannot hold"):
@@ -61,7 +61,7 @@ def test_a_disk_that_fills_up_in_place(source, disk, monkeypatch):
 
 
 def test_a_target_that_is_read_only(source, disk):
-    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    limited.run(["mount", "-o", "remount,ro", disk], check=True)
     with pytest.raises(OSError, match="Read-only file system"):
         convert(source, disk / "out", to="interleaved")
 

@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import limited
 from phasor.support.whole_files import write_whole
 from phasor.tools.checkpoints import convert, convert_in_place
 
@@ -25,17 +25,14 @@ SIZES = {"layers": 2, "hidden": 128, "heads": 4, "kv_heads": 2, "wide": 256, "pe
 class Zygote:
     """A process that has imported phasor, and forks a conversion on request."""
 
-    def __init__(self) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("child.py"))]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
-        )
+    def __init__(self, process: limited.Process) -> None:
+        self.process = process
         assert self._line() == "ready"
 
     def _line(self) -> str:
         assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        with limited.watched(self.process):
+            return self.process.stdout.readline().strip()
 
     def run(self, after: float = 0.0, **request: Any) -> int:
         """The exit code of one conversion; killed ``after`` so many seconds if that is not 0."""
@@ -47,14 +44,10 @@ class Zygote:
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[Zygote]:
-    found = Zygote()
-    yield found
-    assert found.process.stdin is not None
-    found.process.stdin.close()
-    found.process.wait()
-    for pipe in (found.process.stdout, found.process.stderr):
-        assert pipe is not None
-        pipe.close()
+    command = [sys.executable, str(Path(__file__).with_name("child.py"))]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with limited.started(command, stdin=limited.PIPE, stdout=limited.PIPE, text=True, env=env) as process:
+        yield Zygote(process)
 
 
 @pytest.fixture(scope="module")

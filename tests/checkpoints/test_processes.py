@@ -3,9 +3,9 @@
 import json
 import os
 import socket
-import subprocess
 import sys
 
+import limited
 from phasor.tools.checkpoints import convert, make_plan
 
 from . import synthetic
@@ -49,7 +49,7 @@ def test_two_processes(tmp_path):
         "PYTHONPATH": os.pathsep.join(sys.path),
     }  # fmt: skip
     command = [sys.executable, "-c", CHILD, str(source), new, ended, taken]
-    run = subprocess.run(command, env={**os.environ, **shared}, capture_output=True, text=True, timeout=300)
+    run = limited.run(command, env={**os.environ, **shared})
     assert run.returncode == 0, run.stderr
     said = {(rank, target): rest for rank, target, *rest in map(json.loads, run.stdout.splitlines())}
     assert said == {

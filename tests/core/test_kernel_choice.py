@@ -1,12 +1,12 @@
 """Which kernel turns: the first that can, or the one that was named; and why one cannot."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 import torch
 
+import limited
 from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, apply_rotary_qkv, kernels, rotate
 from phasor.encodings.heads import GlobalPointer
 from phasor.rotary.axes import Listed
@@ -130,7 +130,7 @@ except ValueError as error:
     print(error)
 """
     env = os.environ | {"PHASOR_KERNEL": chosen}
-    run = subprocess.run([sys.executable, "-c", program], env=env, check=True, capture_output=True, text=True)
+    run = limited.run([sys.executable, "-c", program], env=env, check=True)
     assert said in run.stdout
 
 

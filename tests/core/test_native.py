@@ -3,7 +3,6 @@
 import os
 import random
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 
+import limited
 from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, kernels, rotate
 from phasor.rotary.axes import Axial, OneAxis, Sections
 from phasor.rotary.kernels.native import autograd, extension, kernel
@@ -366,7 +366,7 @@ print(phasor.kernels.available()["native"])
 
 
 def test_without_the_extension_the_others_do_its_work():
-    run = subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True)
+    run = limited.run([sys.executable, "-c", PROGRAM], check=True)
     said = run.stdout.splitlines()
     assert said[0].startswith("kernel='native' cannot turn these: it was not built when phasor was installed")
     assert said[1].startswith("not here: it was not built")
@@ -405,7 +405,7 @@ def test_without_a_compiler_the_build_goes_on(tmp_path):
             shutil.copy(source, tmp_path / name)
     env = os.environ | {"CC": "no-such-compiler"}
     command = [sys.executable, "setup.py", "build_ext", "--build-lib", "built", "--build-temp", "temporary"]
-    run = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    run = limited.run(command, cwd=tmp_path, env=env)
     assert run.returncode == 0, run.stderr
     assert "no-such-compiler" in run.stdout + run.stderr
     assert not list(tmp_path.glob("built/**/*.so"))

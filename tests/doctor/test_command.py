@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import limited
 from integrations.sick import emptied, healthy, to_bfloat16
 from phasor.tools.doctor import diagnose, loading, memory
 from phasor.tools.doctor.differences import curves
@@ -212,7 +212,7 @@ def test_a_page_that_does_not_fit_leaves_nothing(folder, phasor, tmp_path, monke
 def test_json_into_a_full_disk(folder):
     command = [sys.executable, "-m", "phasor", "doctor", str(folder / "config.json"), "--json"]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        done = limited.run(command, stdout=full)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "No space left on device" in done.stderr
 
 

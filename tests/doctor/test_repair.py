@@ -3,14 +3,15 @@
 import copy
 import os
 import socket
-import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+import limited
 from integrations.models import causal, logits, tokens
 from integrations.sick import DAMAGES, DTYPES, KINDS, buffers, emptied, healthy, to_bfloat16
 from phasor.tools.doctor import repair
@@ -258,8 +259,11 @@ def test_two_processes_of_fsdp2_from_the_meta_device(tmp_path):
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     shared["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     command = [sys.executable, "-m", "doctor.sharded", str(tmp_path)]
-    running = [subprocess.Popen(command, env={**os.environ, **shared, "RANK": str(rank)}) for rank in range(2)]
-    assert [process.wait(timeout=300) for process in running] == [0, 0]
+    with ExitStack() as stack:
+        environments = [{**os.environ, **shared, "RANK": str(rank)} for rank in range(2)]
+        pair = [stack.enter_context(limited.started(command, env=environment)) for environment in environments]
+        with limited.watched(*pair):
+            assert [process.wait() for process in pair] == [0, 0]
     for rank in range(2):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
         assert not found["before"] and found["after"], found

@@ -3,13 +3,13 @@
 import importlib
 import json
 import re
-import subprocess
 import sys
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+import limited
 from phasor import ModelRotary, RotarySpec
 from phasor.rotary.axes import Axial, OneAxis
 from phasor.rotary.scaling import DynamicNTK
@@ -112,7 +112,7 @@ def test_the_readmes_example_passes(config, folder_of, tmp_path):
     for name in ("vectors.json", "vectors.safetensors"):
         (tmp_path / name).write_bytes((folder_of(config) / name).read_bytes())
     assert "phasor" not in re.sub("#.*", "", code)
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=120)
+    limited.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     report = check(tmp_path, tmp_path / "mine.safetensors")
     assert report.equal and not report.findings and len(report.compared) == 3
 

@@ -1,7 +1,6 @@
 """What Triton makes of a launch for a GPU that is not here: a launch is recorded on the meta device, then compiled."""
 
 import re
-import subprocess
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+import limited
 from phasor.rotary.kernels import ORDERS, Triton
 from phasor.rotary.kernels.triton import rotate
 
@@ -111,7 +111,7 @@ def _of_nvidia(made):
 
 
 def _said_by(tool, *arguments):
-    done = subprocess.run([TOOLS / tool, *arguments], capture_output=True, text=True, check=True)
+    done = limited.run([TOOLS / tool, *arguments], check=True)
     return done.stdout + done.stderr
 
 

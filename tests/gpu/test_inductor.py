@@ -1,11 +1,12 @@
 """What torch.compile writes for a GPU: the launches of q and k, and what goes through memory in between."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import limited
 
 pytest.importorskip("triton", reason="triton is not installed; it is for Linux only")
 
@@ -35,7 +36,7 @@ class Code:
 
 def written(cases):
     script = Path(__file__).with_name("inductor.py")
-    run = subprocess.run([sys.executable, "-W", "ignore", script, *cases], capture_output=True, text=True)
+    run = limited.run([sys.executable, "-W", "ignore", script, *cases])
     assert run.returncode == 0, run.stderr[-3000:]
     names, texts = re.findall(r"^### (.*)$", run.stdout, re.MULTILINE), re.split(r"^### .*$", run.stdout, flags=re.M)
     assert names == cases

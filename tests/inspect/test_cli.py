@@ -3,10 +3,11 @@
 import json
 import os
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
+
+import limited
 
 LLAMA = {
     "model_type": "llama",
@@ -22,9 +23,7 @@ LLAMA = {
 def process(python, *args, **env):
     """The command line as a process of its own."""
     command = [python, "-m", "phasor", *map(str, args)]
-    return subprocess.run(
-        command, capture_output=True, text=True, encoding="utf-8", env={**os.environ, **env}, timeout=120
-    )
+    return limited.run(command, encoding="utf-8", env={**os.environ, **env})
 
 
 @pytest.fixture
@@ -124,7 +123,7 @@ def test_refusals(tmp_path, config, phasor):
 
 def test_a_closed_pipe_is_no_error(config, python):
     command = f"{python} -m phasor inspect {config} | head -1"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120)
+    done = limited.run(command, shell=True)
     assert done.returncode == 0 and not done.stderr
 
 

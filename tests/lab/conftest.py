@@ -1,13 +1,12 @@
 """A text of our own, small models of it, and runs that train in processes of their own."""
 
-import multiprocessing
-from collections.abc import Callable
-from multiprocessing.context import ForkServerProcess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+import limited
 from phasor.apps.lab import ModelConfig, RunConfig, Text, read_text
 
 from . import child
@@ -42,14 +41,12 @@ def config(text: Text) -> RunConfig:
 
 
 @pytest.fixture(scope="session")
-def start() -> Callable[..., ForkServerProcess]:
+def start() -> Iterator[Callable[..., limited.Child]]:
     """Start ``child.train_in_child(*args)``, or another target, in a process that has torch already."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch._dynamo", "phasor.apps.lab"])  # an optimizer imports the second
+    # an optimizer imports the second
+    with limited.children("torch", "torch._dynamo", "phasor.apps.lab") as start:
 
-    def run(*args: object, target: Callable[..., None] = child.train_in_child) -> ForkServerProcess:
-        process = context.Process(target=target, args=args)
-        process.start()
-        return process
+        def run(*args: object, target: Callable[..., None] = child.train_in_child) -> limited.Child:
+            return start(target, *args)
 
-    return run
+        yield run

@@ -1,10 +1,11 @@
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import limited
 
 pytest.importorskip("typer")
 from typer.testing import CliRunner
@@ -118,7 +119,7 @@ def test_torchrun_gives_the_losses_of_one_process(text_file, tmp_path):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     for name, launcher in (("one", [sys.executable]), ("two", torchrun)):
         command = [*launcher, *words, "--out", str(tmp_path / name)]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        done = limited.run(command, env=env, check=True)
         assert done.stdout.count("last loss") == 1  # one process prints
     logs = [tmp_path / name / "text-rotary-seed0" / "metrics.jsonl" for name in ("one", "two")]
     one, two = ([json.loads(line)["loss"] for line in log.read_text().splitlines()] for log in logs)

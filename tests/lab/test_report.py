@@ -1,11 +1,11 @@
 import json
 import re
 import shutil
-import subprocess
 from itertools import pairwise
 
 import pytest
 
+import limited
 from phasor.apps.lab import ModelConfig, RunConfig, figures, report
 from phasor.apps.lab.results import EVALUATION, EXTENSION, find_runs
 from phasor.apps.lab.train import CHECKPOINT, RUN
@@ -174,7 +174,7 @@ def test_a_browser_shows_it_whole_at_every_width(reported, tmp_path, width):
         f"--user-data-dir={tmp_path / 'browser'}", "--virtual-time-budget=5000", "--dump-dom",
         f"file://{tmp_path / 'outer.html'}",
     ]  # fmt: skip
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    dom = limited.run(command, check=True).stdout
     measured = json.loads(re.search("<title>(.*?)</title>", dom)[1])
     assert measured["over"] <= 0  # nothing sticks out to the side
     assert measured["shown"] == 7

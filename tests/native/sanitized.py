@@ -8,17 +8,20 @@ Reads and writes beyond a tensor, misaligned ones, overflows and shifts too far 
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import limited
+
 ROOT = Path(__file__).resolve().parents[2]
+HOURS = 6 * 3600  # seconds: whatever it is asked to run
 FLAGS = "-g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 
 
 def runtime(name: str) -> str:
-    found = subprocess.run(["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True)
+    found = limited.run(["gcc", f"-print-file-name={name}"], check=True)
     return found.stdout.strip()
 
 
@@ -29,7 +32,7 @@ def build(folder: Path) -> None:
     environment = os.environ | {"CC": "gcc", "CFLAGS": FLAGS, "LDFLAGS": FLAGS}
     command = [sys.executable, "setup.py", "--quiet", "build_ext"]
     made = ["--build-lib", str(folder / "made"), "--build-temp", str(folder / "objects")]
-    subprocess.run([*command, *made], cwd=ROOT, env=environment, check=True)
+    limited.run([*command, *made], cwd=ROOT, env=environment, check=True)
     extensions = list((folder / "made").glob("phasor/rotary/kernels/native/_native*"))
     assert extensions, "the extension was not built"
     for extension in extensions:
@@ -47,7 +50,8 @@ def main() -> int:
             "PYTHONMALLOC": "malloc",  # so that Python's own small objects are watched too
             "OMP_NUM_THREADS": "2",
         }
-        return subprocess.run([sys.executable, *sys.argv[1:]], cwd=ROOT, env=environment).returncode
+        command = [sys.executable, *sys.argv[1:]]
+        return limited.run(command, limit=HOURS, cwd=ROOT, env=environment, stdout=None, stderr=None).returncode
 
 
 if __name__ == "__main__":

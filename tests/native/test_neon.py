@@ -7,10 +7,11 @@ What one writes in C decides most of it, and a build that hardly optimizes says 
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+import limited
 
 HERE = Path(__file__).parent
 KERNEL = HERE.parents[1] / "src" / "phasor" / "rotary" / "kernels" / "native" / "c"
@@ -34,13 +35,13 @@ def level(request):
 
 def built(compiler, path, *more):
     sources = [str(KERNEL / "rotary.c"), str(HERE / "compare.c")]
-    subprocess.run([compiler, *EXACT, *more, f"-I{KERNEL}", "-o", str(path), *sources], check=True)
+    limited.run([compiler, *EXACT, *more, f"-I{KERNEL}", "-o", str(path), *sources], check=True)
     return str(path)
 
 
 def compared(*command, seed=1, jobs=1000):
     """The sets that agreed with `portable`, and the checksum of what it wrote."""
-    run = subprocess.run([*command, str(seed), str(jobs)], capture_output=True, text=True)
+    run = limited.run([*command, str(seed), str(jobs)])
     assert run.returncode == 0, run.stdout + run.stderr
     *sets, checksum = run.stdout.split()
     return sets, checksum

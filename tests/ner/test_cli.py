@@ -1,9 +1,10 @@
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import limited
 
 pytest.importorskip("typer")
 from typer.testing import CliRunner
@@ -192,6 +193,6 @@ def test_a_folder_that_is_no_model_and_a_file_that_is_no_text(files, tmp_path):
 
 def test_the_command_line_ends_with_one_line(tmp_path):
     words = ["-m", "phasor", "ner", "evaluate", str(tmp_path), "x.json"]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, cwd=tmp_path)
+    done = limited.run([sys.executable, *words], cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("phasor: ") and done.stderr.count("\n") == 1

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +10,7 @@ from typing import NamedTuple
 import pytest
 from safetensors.torch import load_file, save_file
 
+import limited
 from phasor.apps.ner.model import WAY_OUT, save
 from phasor.apps.ner.pretrained import load_pretrained, make_pretrained
 
@@ -124,9 +124,7 @@ def answers(tmp_path_factory):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
     environment |= {"HF_HOME": str(place / "home"), "PYTHONPATH": os.pathsep.join([str(place / "watch"), str(SRC)])}
     words = json.dumps([["ner", *map(str, case.words)] for case in cases])
-    done = subprocess.run(
-        [sys.executable, "-c", CALL_ALL, words], capture_output=True, text=True, cwd=place, env=environment
-    )
+    done = limited.run([sys.executable, "-c", CALL_ALL, words], cwd=place, env=environment)
     found = json.loads(done.stdout.split("ANSWERS")[-1]) if done.returncode == 0 else pytest.fail(done.stderr)
     return dict(zip(CASES, zip(cases, found, strict=True), strict=True)), (place / "asked").exists()
 

@@ -1,16 +1,16 @@
 """Trainings killed at any moment, again and again: they end with the bytes of one that nothing disturbed."""
 
 import json
-import multiprocessing
 import random
 import time
-from collections.abc import Callable
-from functools import cache
-from multiprocessing.context import ForkServerProcess
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 from safetensors import safe_open
+
+import limited
 
 from . import children
 
@@ -18,17 +18,11 @@ pytest.importorskip("tokenizers")
 
 
 @pytest.fixture(scope="module")
-def start() -> Callable[[str, Path], ForkServerProcess]:
+def start() -> Iterator[Callable[[str, Path], limited.Child]]:
     """Start a training in a process that has torch already."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch._dynamo", "tokenizers", "phasor.apps.lab", "phasor.apps.ner"])
-
-    def run(kind: str, folder: Path) -> ForkServerProcess:
-        process = context.Process(target=children.run, args=(kind, folder))
-        process.start()
-        return process
-
-    return run
+    modules = ["torch", "torch._dynamo", "tokenizers", "phasor.apps.lab", "phasor.apps.ner"]
+    with limited.children(*modules) as start:
+        yield partial(start, children.run)
 
 
 def contents(folder: Path) -> dict[str, object]:
@@ -79,7 +73,7 @@ def test_a_killed_training_ends_with_the_same_bytes(tmp_path, start, whole, kind
             if done < kills and process.exitcode is None:
                 process.kill()
                 done += 1
-            process.join(timeout=120)
+            process.join()
             assert process.exitcode in (0, 2, -9), process.exitcode
             if process.exitcode == 2:
                 assert "must be used by one process at a time" in folder.with_suffix(".error").read_text()

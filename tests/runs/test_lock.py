@@ -2,12 +2,12 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import limited
 from phasor.support.lock import LOCK, alone
 
 SOURCE = Path(__file__).resolve().parents[2] / "src/phasor/support/lock.py"
@@ -24,11 +24,11 @@ with alone(Path(sys.argv[1])):
 @pytest.fixture
 def holder(tmp_path):
     """Another process that holds the folder."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "held\n"
-    yield process
-    process.kill()
-    process.communicate()
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with limited.started(command, stdout=limited.PIPE, text=True) as process:
+        with limited.watched(process):
+            assert process.stdout.readline() == "held\n"
+        yield process
 
 
 def test_a_second_process_is_refused_and_told_of_the_first(tmp_path, holder):
@@ -43,7 +43,8 @@ def test_a_second_process_is_refused_and_told_of_the_first(tmp_path, holder):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_what_a_dead_process_held_is_taken_over(tmp_path, holder, how):
     holder.send_signal(how)
-    holder.wait()
+    with limited.watched(holder):
+        holder.wait()
     assert (tmp_path / LOCK).exists()
     with alone(tmp_path):
         assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
