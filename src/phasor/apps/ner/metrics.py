@@ -90,14 +90,16 @@ def evaluate(gold: Sequence[Iterable[Labelled]], predicted: Sequence[Iterable[La
         raise ValueError(
             f"predicted must have one list of entities a text, {len(gold)} as gold has, got {len(predicted)}"
         )
-    true, found = _keys(gold), _keys(predicted)
-    nested_true, nested_found = _nested(true), _nested(found)
-    names = sorted({key[3] for key in true | found})
+    true, proposed = _keys(gold), _keys(predicted)
+    nested_true, nested_proposed = _nested(true), _nested(proposed)
+    names = sorted({key[3] for key in true | proposed})
     return Scores(
-        overall=Score(len(true & found), len(found), len(true)),
-        labels={name: _score_of(name, true, found) for name in names},
-        nested=Score(len(nested_true & found), len(nested_true & found) + len(nested_found - true), len(nested_true)),
-        confusion=_confusion(true, found),
+        overall=Score(len(true & proposed), len(proposed), len(true)),
+        labels={name: _score_of(name, true, proposed) for name in names},
+        nested=Score(
+            len(nested_true & proposed), len(nested_true & proposed) + len(nested_proposed - true), len(nested_true)
+        ),
+        confusion=_confusion(true, proposed),
     )
 
 
@@ -105,9 +107,9 @@ def _keys(texts: Sequence[Iterable[Labelled]]) -> set[Key]:
     return {(i, e.start, e.end, e.label) for i, entities in enumerate(texts) for e in entities}
 
 
-def _score_of(label: str, true: set[Key], found: set[Key]) -> Score:
-    true, found = ({key for key in keys if key[3] == label} for keys in (true, found))
-    return Score(len(true & found), len(found), len(true))
+def _score_of(label: str, true: set[Key], proposed: set[Key]) -> Score:
+    true, proposed = ({key for key in keys if key[3] == label} for keys in (true, proposed))
+    return Score(len(true & proposed), len(proposed), len(true))
 
 
 def _nested(keys: set[Key]) -> set[Key]:
@@ -127,10 +129,10 @@ def _nested(keys: set[Key]) -> set[Key]:
     return nested
 
 
-def _confusion(true: set[Key], found: set[Key]) -> dict[tuple[str | None, str | None], int]:
+def _confusion(true: set[Key], proposed: set[Key]) -> dict[tuple[str | None, str | None], int]:
     """Pairs of one span: equal labels first, then the others in alphabetical order; what is left has no partner."""
-    counts = Counter[tuple[str | None, str | None]]((key[3], key[3]) for key in true & found)
-    missed, spurious = _labels_by_span(true - found), _labels_by_span(found - true)
+    counts = Counter[tuple[str | None, str | None]]((key[3], key[3]) for key in true & proposed)
+    missed, spurious = _labels_by_span(true - proposed), _labels_by_span(proposed - true)
     for span in sorted(missed.keys() | spurious.keys()):
         counts.update(zip_longest(missed.get(span, ()), spurious.get(span, ())))
     return dict(sorted(counts.items(), key=lambda item: [label or "" for label in item[0]]))
@@ -175,7 +177,7 @@ def _confusion_lines(scores: Scores) -> list[str]:
     lines = ["rows: true label; columns: found label; missed: span not found; extra: found where there is no such span"]
     lines.append(" " * width + "".join(f"{f'({i})':>5}" for i in range(1, len(labels) + 1)) + " missed")
     for i, true in enumerate([*labels, None], 1):
-        counts = [scores.confusion.get((true, found), 0) for found in labels]
+        counts = [scores.confusion.get((true, label), 0) for label in labels]
         name = "extra" if true is None else f"{true:{width - len(str(i)) - 1}} {i}"
         missed = "" if true is None else f"{scores.confusion.get((true, None), 0) or '.':>7}"
         lines.append(f"{name:{width}}" + "".join(f"{count or '.':>5}" for count in counts) + missed)
@@ -183,12 +185,12 @@ def _confusion_lines(scores: Scores) -> list[str]:
 
 
 def to_dict(scores: Scores) -> dict[str, Any]:
-    """The same as plain data for JSON; the confusion as ``[true, found, count]``, null where there is none."""
+    """The same as plain data for JSON; the confusion as ``[true, predicted, count]``, null where there is none."""
     return {
         "overall": _numbers(scores.overall),
         "labels": {label: _numbers(score) for label, score in scores.labels.items()},
         "nested": _numbers(scores.nested),
-        "confusion": [[true, found, count] for (true, found), count in scores.confusion.items()],
+        "confusion": [[true, predicted, count] for (true, predicted), count in scores.confusion.items()],
     }
 
 

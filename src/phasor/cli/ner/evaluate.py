@@ -33,6 +33,6 @@ def evaluate(
         print(f"{data} has labels that {model} was not trained on and misses: {', '.join(unknown)}", file=sys.stderr)
     saved.model.to(device)
     texts = [example.text for example in examples]
-    found = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
-    scores = compare([example.entities for example in examples], found)
+    predictions = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
+    scores = compare([example.entities for example in examples], predictions)
     print(json.dumps(to_dict(scores), indent=2, ensure_ascii=False) if as_json else page(scores))

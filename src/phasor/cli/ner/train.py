@@ -51,7 +51,7 @@ Seeds = Annotated[list[int] | None, typer.Option(min=0, help="Repeat for several
 Bfloat16 = Annotated[
     bool, typer.Option("--bfloat16", help="Train under autocast to bfloat16; on a CPU LSTMs stay in float32.")
 ]
-CheckpointEvery = Annotated[int, typer.Option(min=1, help="Steps between checkpoints, beside the epochs'.")]
+CheckpointEvery = Annotated[int, typer.Option(min=1, help="Steps between checkpoints; each epoch ends with one.")]
 
 
 def train(

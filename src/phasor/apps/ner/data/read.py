@@ -6,7 +6,7 @@ from typing import Any
 
 from ...run_folder.files import shown
 from .example import Example, StatedSpan, checked
-from .lines import Place, json_array, json_lines, member, read_lines
+from .lines import Location, json_array, json_lines, member, read_lines
 from .tagged import examples_of, is_tagged, sentences_of_columns, sentences_of_tokens
 
 FORMATS = ("cluener", "cmeee", "conll", "spans", "tokens")
@@ -44,11 +44,11 @@ def read(
         return examples_of(sentences_of_columns(path, lines, columns), labels)
     items = list(json_array(path, lines) if format == "cmeee" else json_lines(path, lines))
     if not items:
-        raise Place(path, 1).fault("file must hold at least one sentence, got none")
+        raise Location(path, 1).fault("file must hold at least one sentence, got none")
     if format == "tokens":
         return examples_of(sentences_of_tokens(items, tag_names), labels)
     parse = {"cluener": _cluener, "cmeee": _cmeee, "spans": _plain}[format]
-    return [checked(place, *parse(place, item), labels) for place, item in items]
+    return [checked(location, *parse(location, item), labels) for location, item in items]
 
 
 def _format_of(path: Path, lines: list[str]) -> str:
@@ -61,7 +61,7 @@ def _format_of(path: Path, lines: list[str]) -> str:
         _, item = next(json_lines(path, lines))
         if format := _format_of_keys(item):
             return format
-    raise Place(path, 1).fault(
+    raise Location(path, 1).fault(
         f"format cannot be told from the content, got {shown(start[:40])}; name it, one of {', '.join(FORMATS)}"
     )
 
@@ -74,52 +74,52 @@ def _format_of_keys(item: dict[str, Any]) -> str | None:
     return "spans" if "text" in item and ("spans" in item or "entities" in item) else None
 
 
-def _cluener(place: Place, item: dict[str, Any]) -> tuple[str, Iterator[StatedSpan]]:
+def _cluener(location: Location, item: dict[str, Any]) -> tuple[str, Iterator[StatedSpan]]:
     """``{"text": ..., "label": {label: {surface: [[start, end], ...]}}}``, ends included."""
-    return _text(place, item), _cluener_spans(place, item)
+    return _text(location, item), _cluener_spans(location, item)
 
 
-def _cluener_spans(place: Place, item: dict[str, Any]) -> Iterator[StatedSpan]:
-    labels = member(place, item, "label", dict, "an object: label, surface, pairs")
+def _cluener_spans(location: Location, item: dict[str, Any]) -> Iterator[StatedSpan]:
+    labels = member(location, item, "label", dict, "an object: label, surface, pairs")
     for label, surfaces in labels.items():
         if not isinstance(surfaces, dict):
-            raise place.fault(f"label {shown(label)} must be an object of surfaces, got {shown(surfaces)}")
+            raise location.fault(f"label {shown(label)} must be an object of surfaces, got {shown(surfaces)}")
         for surface, pairs in surfaces.items():
             if not isinstance(pairs, list) or not pairs:
-                raise place.fault(f"surface {shown(surface)} must have a list of [start, end], got {shown(pairs)}")
+                raise location.fault(f"surface {shown(surface)} must have a list of [start, end], got {shown(pairs)}")
             for pair in pairs:
                 if not isinstance(pair, list) or len(pair) != 2:
-                    raise place.fault(f"surface {shown(surface)} must have pairs [start, end], got {shown(pair)}")
+                    raise location.fault(f"surface {shown(surface)} must have pairs [start, end], got {shown(pair)}")
                 start, end = pair
                 yield StatedSpan(start, end, label, surface, inclusive=True)
 
 
-def _cmeee(place: Place, item: dict[str, Any]) -> tuple[str, Iterator[StatedSpan]]:
+def _cmeee(location: Location, item: dict[str, Any]) -> tuple[str, Iterator[StatedSpan]]:
     """``{"text": ..., "entities": [{"start_idx", "end_idx", "type", "entity"}]}``, ends included."""
     keys = ("start_idx", "end_idx", "type")
-    return _text(place, item), _spans(place, item, "entities", keys, "entity", inclusive=True)
+    return _text(location, item), _spans(location, item, "entities", keys, "entity", inclusive=True)
 
 
-def _plain(place: Place, item: dict[str, Any]) -> tuple[str, Iterator[StatedSpan]]:
+def _plain(location: Location, item: dict[str, Any]) -> tuple[str, Iterator[StatedSpan]]:
     """``{"text": ..., "spans" or "entities": [{"start", "end", "label"}]}``, half-open; a span's "text" is checked."""
     if "spans" in item and "entities" in item:
-        raise place.fault("item must have one list of entities, got 'spans' and 'entities'; delete one")
+        raise location.fault("item must have one list of entities, got 'spans' and 'entities'; delete one")
     key = "entities" if "entities" in item else "spans"
-    return _text(place, item), _spans(place, item, key, ("start", "end", "label"), "text", inclusive=False)
+    return _text(location, item), _spans(location, item, key, ("start", "end", "label"), "text", inclusive=False)
 
 
-def _text(place: Place, item: dict[str, Any]) -> str:
-    return member(place, item, "text", str, "a string")
+def _text(location: Location, item: dict[str, Any]) -> str:
+    return member(location, item, "text", str, "a string")
 
 
 def _spans(
-    place: Place, item: dict[str, Any], name: str, keys: tuple[str, str, str], surface: str, *, inclusive: bool
+    location: Location, item: dict[str, Any], name: str, keys: tuple[str, str, str], surface: str, *, inclusive: bool
 ) -> Iterator[StatedSpan]:
-    for entity in member(place, item, name, list, "a list of objects, empty if there is none"):
+    for entity in member(location, item, name, list, "a list of objects, empty if there is none"):
         if not isinstance(entity, dict):
-            raise place.fault(f"{name} must be a list of objects, got {shown(entity)} in it")
+            raise location.fault(f"{name} must be a list of objects, got {shown(entity)} in it")
         for key in keys:
             if key not in entity:
-                raise place.fault(f"entity must have the key {key!r}, got {shown(entity)}")
+                raise location.fault(f"entity must have the key {key!r}, got {shown(entity)}")
         start, end, label = (entity[key] for key in keys)
         yield StatedSpan(start, end, label, entity.get(surface), inclusive)

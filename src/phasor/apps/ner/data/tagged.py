@@ -8,23 +8,23 @@ from typing import Any
 
 from ...run_folder.files import shown
 from .example import Example, StatedSpan, check_label, check_text, checked
-from .lines import Place, member
+from .lines import Location, member
 
 DOCUMENT = "-DOCSTART-"
 TAGS, NESTED = "ner_tags", "nested_ner_tags"  # the second where all lines have it (GermEval 2014)
 TAG = re.compile(r"O|([BIESLUM])-(\S.*)")
 BEGIN_INSIDE = frozenset("BI")
-Row = tuple[Place, list[str]]  # of a token: where it stands, and its cells
+Row = tuple[Location, list[str]]  # of a token: where it stands, and its cells
 Run = tuple[int, int, str]  # first token, last token, label
 CLOSED = (frozenset("BIES"), frozenset("BILU"), frozenset("BMES"))  # the schemes that mark the last token, too
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """Tokens, the place of each, and one list of tags per column."""
+    """Tokens, the location of each, and one list of tags per column."""
 
     tokens: Sequence[str]
-    places: Sequence[Place]
+    locations: Sequence[Location]
     columns: Sequence[Sequence[str]]
 
 
@@ -35,21 +35,21 @@ def examples_of(sentences: Sequence[Sentence], labels: Collection[str] | None) -
     of one label), BIOES, BILOU or BMES. Raises ``ValueError`` where the tags of a column are of no one scheme.
     """
     width = len(sentences[0].columns) if sentences else 0
-    found = [list(_column(sentences, column)) for column in range(width)]
-    return [_example(sentence, [runs[i] for runs in found], labels) for i, sentence in enumerate(sentences)]
+    columns = [list(_column(sentences, column)) for column in range(width)]
+    return [_example(sentence, [runs[i] for runs in columns], labels) for i, sentence in enumerate(sentences)]
 
 
 def _example(sentence: Sentence, columns: list[list[Run]], labels: Collection[str] | None) -> Example:
     ends, at = [], -1
-    for token, place in zip(sentence.tokens, sentence.places, strict=True):
-        check_text(place, token, "token")
+    for token, location in zip(sentence.tokens, sentence.locations, strict=True):
+        check_text(location, token, "token")
         at += 1 + len(token)
         ends.append(at)
     spans = []
     for first, last, label in (run for runs in columns for run in runs):
-        check_label(sentence.places[first], label, labels)
+        check_label(sentence.locations[first], label, labels)
         spans.append(StatedSpan(ends[first] - len(sentence.tokens[first]), ends[last], label))
-    return checked(sentence.places[0], " ".join(sentence.tokens), spans, labels)
+    return checked(sentence.locations[0], " ".join(sentence.tokens), spans, labels)
 
 
 def _column(sentences: Sequence[Sentence], column: int) -> Iterator[list[Run]]:
@@ -57,7 +57,7 @@ def _column(sentences: Sequence[Sentence], column: int) -> Iterator[list[Run]]:
     pairs = [
         [
             known.get(tag) or known.setdefault(tag, _split(p, tag))
-            for p, tag in zip(s.places, s.columns[column], strict=True)
+            for p, tag in zip(s.locations, s.columns[column], strict=True)
         ]
         for s in sentences
     ]
@@ -65,13 +65,13 @@ def _column(sentences: Sequence[Sentence], column: int) -> Iterator[list[Run]]:
     if not closed:
         _check_open(sentences, pairs)
     for sentence, tags in zip(sentences, pairs, strict=True):
-        yield _closed_runs(sentence.places, tags) if closed else _open_runs(tags)
+        yield _closed_runs(sentence.locations, tags) if closed else _open_runs(tags)
 
 
-def _split(place: Place, tag: str) -> tuple[str, str]:
+def _split(location: Location, tag: str) -> tuple[str, str]:
     match = TAG.fullmatch(tag)
     if not match:
-        raise place.fault(f"tag must be O or B-, I-, E-, S-, L-, U-, M- and a label, got {shown(tag)}")
+        raise location.fault(f"tag must be O or B-, I-, E-, S-, L-, U-, M- and a label, got {shown(tag)}")
     return (match[1] or "O", match[2] or "")
 
 
@@ -80,16 +80,16 @@ def _written(tag: tuple[str, str]) -> str:
 
 
 def _is_closed(sentences: Sequence[Sentence], pairs: list[list[tuple[str, str]]]) -> bool:
-    seen: dict[str, Place] = {}
+    prefixes: dict[str, Location] = {}
     for sentence, tags in zip(sentences, pairs, strict=True):
-        for place, (prefix, label) in zip(sentence.places, tags, strict=True):
+        for location, (prefix, label) in zip(sentence.locations, tags, strict=True):
             if prefix == "O":
                 continue
-            seen.setdefault(prefix, place)
-            if not any(set(seen) <= scheme for scheme in (BEGIN_INSIDE, *CLOSED)):
-                before = ", ".join(f"{p}- (line {at.line})" for p, at in seen.items() if p != prefix)
-                raise place.fault(f"tags must be of one scheme, got {shown(f'{prefix}-{label}')} after {before}")
-    return not set(seen) <= BEGIN_INSIDE
+            prefixes.setdefault(prefix, location)
+            if not any(set(prefixes) <= scheme for scheme in (BEGIN_INSIDE, *CLOSED)):
+                before = ", ".join(f"{p}- (line {at.line})" for p, at in prefixes.items() if p != prefix)
+                raise location.fault(f"tags must be of one scheme, got {shown(f'{prefix}-{label}')} after {before}")
+    return not set(prefixes) <= BEGIN_INSIDE
 
 
 def _begins(tags: list[tuple[str, str]], i: int) -> bool:
@@ -99,15 +99,15 @@ def _begins(tags: list[tuple[str, str]], i: int) -> bool:
 
 def _check_open(sentences: Sequence[Sentence], pairs: list[list[tuple[str, str]]]) -> None:
     """BIO begins all entities with B-, IOB1 begins them with I- unless a neighbour has their label."""
-    first: dict[str, tuple[Place, str]] = {}
+    first: dict[str, tuple[Location, str]] = {}
     for sentence, tags in zip(sentences, pairs, strict=True):
         for i, (prefix, label) in enumerate(tags):
             if prefix != "O" and _begins(tags, i):
-                place = sentence.places[i]
-                first.setdefault(prefix, (place, f"{prefix}-{label}"))
+                location = sentence.locations[i]
+                first.setdefault(prefix, (location, f"{prefix}-{label}"))
                 if len(first) == 2:
                     (before, other), (_, tag) = first.values()
-                    raise place.fault(
+                    raise location.fault(
                         f"tags must be of one scheme, got an entity that begins with {shown(tag)} "
                         f"after one that begins with {shown(other)} (line {before.line}); BIO begins all with B-"
                     )
@@ -123,14 +123,14 @@ def _open_runs(tags: list[tuple[str, str]]) -> list[Run]:
     return runs
 
 
-def _closed_runs(places: Sequence[Place], tags: list[tuple[str, str]]) -> list[Run]:
+def _closed_runs(locations: Sequence[Location], tags: list[tuple[str, str]]) -> list[Run]:
     runs: list[Run] = []
     first, inside = 0, ""  # where the open entity began, and its label
     for i, (prefix, label) in enumerate(tags):
         goes_on = prefix in "IMEL"
         if goes_on != bool(inside) or (goes_on and label != inside):
             before = _written(tags[i - 1]) if i else "the beginning"
-            raise places[i].fault(
+            raise locations[i].fault(
                 f"tags must be of one scheme that ends each entity, got {_written(tags[i])} after {before}"
             )
         if prefix in "BSU":
@@ -139,7 +139,7 @@ def _closed_runs(places: Sequence[Place], tags: list[tuple[str, str]]) -> list[R
             runs.append((first, i, label))
         inside = label if prefix in "BIM" else ""
     if inside:
-        raise places[-1].fault(
+        raise locations[-1].fault(
             f"tags must be of one scheme; others end each entity (E-, S-, L-, U-), got {shown(inside)} without an end"
         )
     return runs
@@ -156,7 +156,7 @@ def read_rows(path: Path, lines: list[str]) -> list[list[Row]]:
     for number, line in enumerate(lines, start=1):
         cells = [cell.strip(" ") for cell in line.split("\t")] if "\t" in first else re.findall(r"[^ \t]+", line)
         if any(cells) and cells[0] != DOCUMENT:
-            blocks[-1].append((Place(path, number), cells))
+            blocks[-1].append((Location(path, number), cells))
         elif blocks[-1]:
             blocks.append([])
     return [rows for rows in blocks if rows]
@@ -173,16 +173,16 @@ def sentences_of_columns(path: Path, lines: list[str], columns: Sequence[int] | 
         blocks = [[row for row in rows if row[1][0] != "#"] for rows in blocks]
     blocks = [rows for rows in blocks if rows]
     if not blocks:
-        raise Place(path, 1).fault("file must hold at least one sentence, got none")
+        raise Location(path, 1).fault("file must hold at least one sentence, got none")
     width = len(blocks[0][0][1])
-    for place, cells in (row for rows in blocks for row in rows):
+    for location, cells in (row for rows in blocks for row in rows):
         if len(cells) != width:
-            raise place.fault(f"line must have {width} columns like the first, got {len(cells)}: {shown(cells)}")
+            raise location.fault(f"line must have {width} columns like the first, got {len(cells)}: {shown(cells)}")
     chosen = _tag_columns(blocks, token, columns)
     return [
         Sentence(
             [cells[token] for _, cells in rows],
-            [place for place, _ in rows],
+            [location for location, _ in rows],
             [[cells[column] for _, cells in rows] for column in chosen],
         )
         for rows in blocks
@@ -203,53 +203,57 @@ def _numbered(blocks: list[list[Row]]) -> bool:
 
 
 def _tag_columns(blocks: list[list[Row]], token: int, columns: Sequence[int] | None) -> Sequence[int]:
-    place, cells = blocks[0][0]
+    location, cells = blocks[0][0]
     if columns is not None:
         if not columns or not all(token < column < len(cells) for column in columns):
-            raise place.fault(f"columns must be numbers from {token + 1} to {len(cells) - 1}, got {list(columns)}")
+            raise location.fault(f"columns must be numbers from {token + 1} to {len(cells) - 1}, got {list(columns)}")
         return columns
     if len(cells) < token + 2:
-        raise place.fault(f"line must have a token and at least one tag, got {shown(cells)}")
+        raise location.fault(f"line must have a token and at least one tag, got {shown(cells)}")
     for column in range(token + 1, len(cells)):
         values = {row[column] for rows in blocks for _, row in rows}
-        odd = {value for value in values if not TAG.fullmatch(value)}
-        for place, row in (row for rows in blocks for row in rows if odd):
-            if row[column] in odd:
-                raise place.fault(
+        others = {value for value in values if not TAG.fullmatch(value)}
+        for location, row in (row for rows in blocks for row in rows if others):
+            if row[column] in others:
+                raise location.fault(
                     f"column {column} must hold tags (O, B-label, I-label, ...), got {shown(row[column])}; "
                     "if it holds something else, name the columns of tags (columns, --column), counted from 0"
                 )
     return range(token + 1, len(cells))
 
 
-def sentences_of_tokens(items: list[tuple[Place, dict[str, Any]]], tag_names: Sequence[str] | None) -> list[Sentence]:
+def sentences_of_tokens(
+    items: list[tuple[Location, dict[str, Any]]], tag_names: Sequence[str] | None
+) -> list[Sentence]:
     """Tags are names, or numbers that ``tag_names`` names (the names of the data set's ClassLabel)."""
     nested = any(NESTED in item for _, item in items)
-    return [_sentence(place, item, (TAGS, NESTED)[: 1 + nested], tag_names) for place, item in items]
+    return [_sentence(location, item, (TAGS, NESTED)[: 1 + nested], tag_names) for location, item in items]
 
 
-def _sentence(place: Place, item: dict[str, Any], keys: Sequence[str], tag_names: Sequence[str] | None) -> Sentence:
-    tokens = member(place, item, "tokens", list, "a list of strings")
+def _sentence(
+    location: Location, item: dict[str, Any], keys: Sequence[str], tag_names: Sequence[str] | None
+) -> Sentence:
+    tokens = member(location, item, "tokens", list, "a list of strings")
     if not tokens:
-        raise place.fault("tokens must not be empty; delete the sentence")
+        raise location.fault("tokens must not be empty; delete the sentence")
     columns = []
     for key in keys:
-        tags = member(place, item, key, list, "a list of tags, as in the other lines")
+        tags = member(location, item, key, list, "a list of tags, as in the other lines")
         if len(tags) != len(tokens):
-            raise place.fault(f"{key} must have one tag a token, {len(tokens)} here, got {len(tags)}")
-        columns.append([_name(place, tag, tag_names) for tag in tags])
-    return Sentence(tokens, [place] * len(tokens), columns)
+            raise location.fault(f"{key} must have one tag a token, {len(tokens)} here, got {len(tags)}")
+        columns.append([_name(location, tag, tag_names) for tag in tags])
+    return Sentence(tokens, [location] * len(tokens), columns)
 
 
-def _name(place: Place, tag: Any, tag_names: Sequence[str] | None) -> str:
+def _name(location: Location, tag: Any, tag_names: Sequence[str] | None) -> str:
     if isinstance(tag, str):
         return tag
     if not isinstance(tag, int) or isinstance(tag, bool):
-        raise place.fault(f"tag must be a name or a number, got {shown(tag)}")
+        raise location.fault(f"tag must be a name or a number, got {shown(tag)}")
     if tag_names is None:
-        raise place.fault(
+        raise location.fault(
             f"tag must be a name, got the number {tag}; name them in order: tag_names, --tag-names O,B-...,I-..."
         )
     if not 0 <= tag < len(tag_names):
-        raise place.fault(f"tag must be a number from 0 to {len(tag_names) - 1}, an index of tag_names, got {tag}")
+        raise location.fault(f"tag must be a number from 0 to {len(tag_names) - 1}, an index of tag_names, got {tag}")
     return tag_names[tag]
