@@ -49,7 +49,7 @@ LeastProbability = Annotated[float, typer.Option(min=0, max=1, help="Least proba
 SpanMode = Annotated[Choice, typer.Option(help="All spans, none crossing, or none overlapping.")]
 Seeds = Annotated[list[int] | None, typer.Option(min=0, help="Repeat for several: DIR gets a folder each.")]
 Bfloat16 = Annotated[
-    bool, typer.Option("--bfloat16", help="Train under autocast to bfloat16; on a CPU LSTMs stay in float32.")
+    bool, typer.Option("--bfloat16", help="Train under autocast to bfloat16; on a CPU, LSTMs stay in float32.")
 ]
 CheckpointEvery = Annotated[int, typer.Option(min=1, help="Steps between checkpoints; each epoch ends with one.")]
 
