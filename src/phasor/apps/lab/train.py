@@ -22,7 +22,7 @@ from ...support.whole_files import remove_partial, write_whole
 from ..run_folder import checkpoint
 from ..run_folder.files import read_json, write_json
 from ..run_folder.tensors import filled
-from ..run_folder.training import Progress, adamw, check_loss
+from ..run_folder.training import adamw, check_loss, progress_bar
 from .data import Text
 from .model import Decoder
 from .run import RunConfig, check_text
@@ -74,7 +74,7 @@ def train(
         speed, start = 0.0, time.perf_counter()
         with (
             Log(folder / METRICS, first, past, group.first) as log,
-            Progress(config.name, first, config.steps, progress and group.first) as bar,
+            progress_bar(config.name, first, config.steps, progress and group.first) as advance,
         ):
             if group.first and (first < config.steps or not _has_config(folder / RUN, config)):
                 remove_partial(folder, CHECKPOINT, METRICS, RUN)
@@ -82,7 +82,7 @@ def train(
             for step in range(first, config.steps):
                 loss = training.step(step)
                 speed = (step + 1 - first) * config.batch * config.model.length / (time.perf_counter() - start)
-                bar.advance(loss, speed)
+                advance(loss, speed)
                 log.add(step, loss, speed)
                 if group.first and ((step + 1) % checkpoint_every == 0 or step + 1 == config.steps):
                     log.sync()

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Protocol
 
+from .data.windows import overlapping
+
 NESTED = (
     "nested: spans inside or around others; found: the nested true ones, and wrong ones nested in or around a found one"
 )
@@ -114,18 +116,14 @@ def _score_of(label: str, true: set[Key], proposed: set[Key]) -> Score:
 
 def _nested(keys: set[Key]) -> set[Key]:
     texts: dict[int, list[Key]] = {}
-    for key in keys:
+    for key in sorted(keys):
         texts.setdefault(key[0], []).append(key)
     nested = set()
     for text in texts.values():
-        text.sort(key=lambda key: key[1:3])
-        for i, a in enumerate(text):
-            for j in range(i + 1, len(text)):
-                b = text[j]
-                if b[1] >= a[2]:  # begins where a ends, and so do all that follow
-                    break
-                if a[1] == b[1] or b[2] <= a[2]:
-                    nested |= {a, b}
+        spans = [key[1:3] for key in text]
+        for i, j in overlapping(spans):
+            if spans[i][0] == spans[j][0] or spans[j][1] <= spans[i][1]:
+                nested |= {text[i], text[j]}
     return nested
 
 
@@ -195,11 +193,4 @@ def to_dict(scores: Scores) -> dict[str, Any]:
 
 
 def _numbers(score: Score) -> dict[str, float]:
-    return {
-        "f1": score.f1,
-        "precision": score.precision,
-        "recall": score.recall,
-        "correct": score.correct,
-        "predicted": score.predicted,
-        "gold": score.gold,
-    }
+    return {"f1": score.f1, "precision": score.precision, "recall": score.recall, **vars(score)}

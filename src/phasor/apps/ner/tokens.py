@@ -59,14 +59,9 @@ def tokenizer_of_encoder(folder: Path) -> Any:
     backend = tokenizer.backend_tokenizer
     if backend.get_vocab_size() <= len(tokenizer.all_special_ids):  # what transformers makes of a folder without one
         raise ValueError(f"encoder must have a tokenizer in its folder (tokenizer.json), got none in {str(folder)!r}")
-    return plain(backend)
-
-
-def plain(tokenizer: Any) -> Any:
-    """The tokenizer without padding and truncation: windows are cut by the alignment, which loses nothing."""
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
+    backend.no_padding()
+    backend.no_truncation()  # windows are cut by the alignment, which loses nothing
+    return backend
 
 
 def tokenizer_and_limits(encoder: Path | None, tokens: str, texts: Sequence[str], max_length: int) -> tuple[Any, int]:

@@ -17,7 +17,7 @@ from ...support.checks import whole
 from ...support.lock import alone
 from ...support.whole_files import remove_partial, write_whole
 from ..run_folder import checkpoint
-from ..run_folder.training import Progress, adamw, check_loss
+from ..run_folder.training import adamw, check_loss, progress_bar
 from .config import TrainConfig
 from .data import Example
 from .data.windows import Encoded, align
@@ -93,12 +93,12 @@ def train(
             check_folder(folder, f"put back what was there, or delete {CHECKPOINT} to train again from the start")
         write_log(folder / LOG, training.history)  # what cannot be written is said now, and what was damaged is whole
         remove_partial(folder, CHECKPOINT, LOG, CONFIG, TOKENIZER, WEIGHTS, f"{ENCODER}/{CONFIG}")
-        with Progress("training", training.step, training.steps, progress) as bar:
+        with progress_bar("training", training.step, training.steps, progress) as advance:
             while not training.finished:
                 start = time.perf_counter()
                 batches = shuffled(windows, config.batch, config.seed, training.epoch)
                 for batch in batches[training.step % training.per_epoch :]:
-                    bar.advance(training.advance(batch))
+                    advance(training.advance(batch))
                     if training.step % checkpoint_every == 0 and training.step % training.per_epoch:
                         training.save(folder / CHECKPOINT, run)
                 with training.averaged():

@@ -1,7 +1,8 @@
 """What trainings share while they run: the optimizer, losses that must be finite, and the bar that a person sees."""
 
 import math
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,38 +24,27 @@ def check_loss(loss: float, lr: float, step: int) -> None:
         raise ValueError(f"lr must let the training converge, got lr={lr:g} and a loss of {loss} at step {step}")
 
 
-class Progress:
-    """A bar on stderr with the loss, the speed and the time left, or nothing if not ``shown``.
+@contextmanager
+def progress_bar(name: str, first: int, steps: int, shown: bool) -> Iterator[Callable[..., None]]:
+    """A bar on stderr, or nothing if not ``shown``, as a function of a step's loss and of the tokens per second.
 
     Lines printed meanwhile stand above it.
     """
+    if not shown:
+        yield lambda loss, tokens_per_second=None: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def __init__(self, name: str, first: int, steps: int, shown: bool) -> None:
-        self._bar: Any = None
-        if not shown:
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
+    columns = (
+        TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(),
+        TextColumn("{task.fields[status]}"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(name, total=steps, completed=first, status="")
 
-        self._bar = Bar(
-            TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(),
-            TextColumn("{task.fields[status]}"), TimeRemainingColumn(), console=Console(stderr=True),
-        )  # fmt: skip
-        self._task = self._bar.add_task(name, total=steps, completed=first, status="")
-
-    def advance(self, loss: float, tokens_per_second: float | None = None) -> None:
-        if self._bar is not None:
+        def advance(loss: float, tokens_per_second: float | None = None) -> None:
             speed = "" if tokens_per_second is None else f"  {tokens_per_second:,.0f} tokens/s"
-            self._bar.update(self._task, advance=1, status=f"loss {loss:.3f}{speed}")
+            bar.update(task, advance=1, status=f"loss {loss:.3f}{speed}")
 
-    def __enter__(self) -> "Progress":
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        yield advance

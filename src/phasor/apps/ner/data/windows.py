@@ -205,16 +205,18 @@ def _cut(
 
 
 def _crossing(entities: Sequence[Entity]) -> int:
-    crossed = set()
-    ordered = sorted(entities)
-    for i, a in enumerate(ordered):
-        for j in range(i + 1, len(ordered)):
-            b = ordered[j]
-            if b.start >= a.end:  # and so do all that follow
+    spans = sorted((entity.start, entity.end) for entity in entities)
+    crossing = ((i, j) for i, j in overlapping(spans) if spans[i][0] < spans[j][0] and spans[i][1] < spans[j][1])
+    return len({index for pair in crossing for index in pair})
+
+
+def overlapping(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Indices ``i < j`` of spans that share characters; half-open ``(start, end)``, in the order of their starts."""
+    for i, (_, end) in enumerate(spans):
+        for j in range(i + 1, len(spans)):
+            if spans[j][0] >= end:  # and so do all that follow
                 break
-            if a.start < b.start and a.end < b.end:
-                crossed |= {i, j}
-    return len(crossed)
+            yield i, j
 
 
 @dataclass(frozen=True, order=True)
