@@ -13,7 +13,6 @@ from phasor.apps.bench.gpu.cases import decoding_ratios, named
 from phasor.apps.bench.gpu.libraries import LIBRARIES, text
 from phasor.apps.bench.gpu.plot import plot, shares
 from phasor.apps.bench.measure import DTYPES, Variant, measure_on
-from phasor.apps.bench.run import run_on
 
 from .conftest import StandIn
 from .fakes import install
@@ -76,7 +75,9 @@ def test_decoded_rows_have_positions_of_their_own():
 
 def test_a_run(no_peers, tmp_path):
     clock, said = StandIn(), []
-    record = run_on(clock, ["decode-1", "prefill-8192"], rounds=2, quick=True, command="phasor bench", say=said.append)
+    record = run(
+        ["decode-1", "prefill-8192"], clock=clock, rounds=2, quick=True, command="phasor bench", say=said.append
+    )
     assert said[0].startswith("a stand-in: a copy reads and writes ")
     assert record.device["name"] == "a stand-in" and record.device["peers"]["transformers"]
     assert {row.case for row in record.rows} == {"decode-1", "prefill-8192"}
@@ -210,7 +211,7 @@ def test_names_of_cases():
 
 def test_the_picture(no_peers, tmp_path):
     pytest.importorskip("matplotlib")
-    record = run_on(StandIn(), ["vision", "prefill-8192"], rounds=1, quick=True)
+    record = run(["vision", "prefill-8192"], clock=StandIn(), rounds=1, quick=True)
     bars = shares(record)
     assert bars["vision, bfloat16, halves"] == {"phasor": 1.0, "transformers": 1.0}
     slow = [dataclasses.replace(row, ratio=2.0) for row in record.rows]

@@ -5,7 +5,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,15 @@ COPIED = 2**30  # bytes, of which the rate of a copy is taken
 named = partial(chosen, cases=CASES)
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """What could not run, and why; ``name`` is its key in the record, ``label`` what stands in the table."""
+
+    name: str
+    label: str
+    reason: str
+
+
 def run(
     cases: Sequence[str] = (),
     *,
@@ -40,40 +50,55 @@ def run(
     command: str = "",
     goals: bool = False,
     say: Callable[[str], None] = lambda line: None,
+    clock: Clock | None = None,
 ) -> Record:
     """Measure cases by name (all, if none is named). ``say`` hears rows as they come, with ``goals`` beside them.
 
-    Raises ``ValueError`` for an unknown case, kernel or device, and for more threads than cores.
+    ``clock``: that of a GPU; by default the one of ``device``. Raises ``ValueError`` for an unknown case, kernel or
+    device, and for more threads than cores.
     """
     if device != "cpu":
         if not re.fullmatch(r"cuda(:\d+)?", device):
             raise ValueError(f"--device must be cpu, cuda or cuda:0, cuda:1 and so on, got {device!r}")
         if threads != 1:
             raise ValueError(f"--threads is for --device cpu, got {threads} with --device {device}")
-        return run_on(
-            CudaClock(device), cases, rounds=rounds, kernel=kernel, quick=quick, command=command, goals=goals, say=say
-        )
-    plan = named(cases)
+        clock = CudaClock(device)
+    plan = gpu_cases.named(cases) if clock else named(cases)
     whole("--rounds", rounds)
     whole("--threads", threads)
     if threads > machine.cores():
         raise ValueError(f"--threads must be at most the number of cores, {machine.cores()} here, got {threads}")
     check_name(kernel)
+    options: dict[str, Any] = {"rounds": rounds, "kernel": kernel, "quick": quick}
+    skipped = {library.name: library.missing() for library in GPU_LIBRARIES if clock and library.missing()}
+    about = _device(clock, skipped, quick) if clock else None
+    if about:
+        say(f"{about['name']}: a copy reads and writes {about['copy_tb_per_s']:.2f} TB/s")
+    for name, reason in skipped.items():
+        say(f"{name:<20}not run: {reason}")
     say(HEAD)
     rows: list[Row] = []
-    skipped: dict[str, str] = {}
-    options: dict[str, Any] = {"rounds": rounds, "threads": threads, "kernel": kernel, "quick": quick}
-    for memory, of_memory in _by_memory(plan, quick).items():
-        for result in _child(memory, {"memory": memory, "cases": [case.name for case in of_memory], **options}):
-            if "row" in result:
-                rows.append(Row.from_dict(result["row"]))
-                say(line(rows[-1], goals, quick))
-            elif result["case"] not in skipped:  # else it is skipped in the other memory as well
-                skipped[result["case"]] = result["skipped"]
-                say(f"{result['case']:<20}not run: {result['skipped']}")
+    for result in _on_device(clock, plan, options) if clock else _in_children(plan, options | {"threads": threads}):
+        if isinstance(result, Row):
+            rows.append(result)
+            say(line(result, goals, quick))
+        elif result.name not in skipped:  # else it is skipped in the other kind of memory as well
+            skipped[result.name] = result.reason
+            say(f"{result.label}not run: {result.reason}")
     order = [case.name for case in plan]
     rows.sort(key=lambda row: order.index(row.case))
-    return Record(command=command, rows=tuple(rows), skipped=skipped, **options, **machine.about())
+    return Record(
+        command=command, threads=threads, rows=tuple(rows), skipped=skipped, device=about, **options, **machine.about()
+    )
+
+
+def _in_children(plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Row | Skipped]:
+    for memory, cases in _by_memory(plan, options["quick"]).items():
+        for result in _child(memory, {"memory": memory, "cases": [case.name for case in cases], **options}):
+            if "row" in result:
+                yield Row.from_dict(result["row"])
+            else:
+                yield Skipped(result["case"], f"{result['case']:<20}", result["skipped"])
 
 
 def _by_memory(cases: Sequence[Case], quick: bool) -> dict[str, list[Case]]:
@@ -106,41 +131,18 @@ def _child(memory: str, plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         raise RuntimeError(f"the process that measures ended with {child.returncode}; what it said stands above")
 
 
-def run_on(
-    clock: Clock,
-    cases: Sequence[str] = (),
-    *,
-    rounds: int = 30,
-    kernel: str = "auto",
-    quick: bool = False,
-    command: str = "",
-    goals: bool = False,
-    say: Callable[[str], None] = lambda line: None,
-) -> Record:
-    """`run` with the clock of a device."""
-    plan = gpu_cases.named(cases)
-    whole("--rounds", rounds)
-    check_name(kernel)
-    skipped = {library.name: reason for library in GPU_LIBRARIES if (reason := library.missing())}
-    device = {**clock.about(), "copy_tb_per_s": copy_rate(clock, quick)}
-    device["peers"] = {library.name: library.version() for library in GPU_LIBRARIES if library.name not in skipped}
-    say(f"{device['name']}: a copy reads and writes {device['copy_tb_per_s']:.2f} TB/s")
-    for name, reason in skipped.items():
-        say(f"{name:<20}not run: {reason}")
-    say(HEAD)
-    rows: list[Row] = []
-    options: dict[str, Any] = {"rounds": rounds, "kernel": kernel, "quick": quick}
+def _on_device(clock: Clock, plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Row | Skipped]:
     for case, dtype, layout in ((c, dtype, layout) for c in plan for dtype in c.dtypes for layout in c.layouts):
-        of_case, failures = measure_on(clock, case, dtype, layout, **options)
-        for row in of_case:
-            say(line(row, goals, quick))
+        rows, failures = measure_on(clock, case, dtype, layout, **options)
+        yield from rows
         for name, reason in failures.items():
-            say(f"{case.name:<20}{name} not run: {reason}")
-            skipped[f"{name} in {case.name}, {dtype}, {layout}"] = reason
-        rows += of_case
-    return Record(
-        command=command, threads=1, rows=tuple(rows), skipped=skipped, device=device, **options, **machine.about()
-    )
+            yield Skipped(f"{name} in {case.name}, {dtype}, {layout}", f"{case.name:<20}{name} ", reason)
+
+
+def _device(clock: Clock, missing: Collection[str], quick: bool) -> dict[str, Any]:
+    """What there is to say of a GPU: its name, the rate of a copy, the versions of the libraries beside phasor."""
+    versions = {library.name: library.version() for library in GPU_LIBRARIES if library.name not in missing}
+    return {**clock.about(), "copy_tb_per_s": copy_rate(clock, quick), "peers": versions}
 
 
 def copy_rate(clock: Clock, quick: bool = False) -> float:
