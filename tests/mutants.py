@@ -277,7 +277,7 @@ MUTANTS = [
     Mutant("bench: warm-up counts", "apps/bench/measure.py", "if n >= 0:", "if True:", "tests/bench/test_race.py"),
     Mutant("bench: ratio of medians", "apps/bench/measure.py", "* 1e6, middle, (low", "* 1e6, median[measured] / median[unit], (low", "tests/bench/test_race.py"),
     Mutant("bench: wall time on one thread", "apps/bench/measure.py", "if threads == 1 else", "if threads == 0 else", "tests/bench/test_race.py"),
-    Mutant("bench: no gradient in training", "apps/bench/measure.py", "set_grad_enabled(case.gradient)", "set_grad_enabled(False)", "tests/bench/test_race.py"),
+    Mutant("bench: no gradient in training", "apps/bench/measure.py", "set_grad_enabled(case.gradient):\n            times", "set_grad_enabled(False):\n            times", "tests/bench/test_race.py"),
     Mutant("bench: a goal of at least", "apps/bench/result.py", "return ratio >= self.bound", "return ratio <= self.bound", "tests/bench/test_race.py"),
     Mutant("bench: rotates after all", "apps/bench/llama.py", "unsqueeze_dim=1: (q, k)", "unsqueeze_dim=1: original(q, k, cos, sin)", "tests/bench/test_cases.py -k llama"),
     Mutant("bench: an interleaved peer", "apps/bench/libraries.py", "int(variant.interleaved)", "0", "tests/bench/test_cases.py -k onnxruntime"),
