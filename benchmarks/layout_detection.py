@@ -3,8 +3,8 @@
     python benchmarks/layout_detection.py OUT.json
 
 Trains byte-level models on Python's own modules, one after the other: two shapes, two seeds, natively in halves and
-natively interleaved; and one without rotation. At each number of steps every model is asked as it is and as its exact
-twin in the other layout, with no word about either; then with only q converted, as a conversion that was half done.
+natively interleaved; and one without rotation. At each number of steps every model is judged as it is and converted
+exactly to the other layout, with no word about either; then with only q converted, as a conversion that was half done.
 """
 
 import json
@@ -32,16 +32,16 @@ class Interleaved(ModelConfig):
         return RotarySpec(head_dim=self.head_dim, base=self.base, interleaved=True)
 
 
-def asked(folder: Path) -> tuple[str, dict[str, float]]:
-    found = detect(folder)
-    return found.weights, found.z.get("q and k", {})
+def answer_of(folder: Path) -> tuple[str, dict[str, float]]:
+    detection = detect(folder)
+    return detection.weights, detection.z.get("q and k", {})
 
 
-def half_done(folder: Path, twin: Path) -> Path:
-    """q of the twin, k of the model."""
+def half_converted(folder: Path, converted: Path) -> Path:
+    """q of the converted model, k of the model."""
     from safetensors.torch import load_file, save_file
 
-    tensors, other = load_file(folder / "model.safetensors"), load_file(twin / "model.safetensors")
+    tensors, other = load_file(folder / "model.safetensors"), load_file(converted / "model.safetensors")
     mixed = folder.with_name("mixed")
     mixed.mkdir()
     save_file({n: other[n] if "q_proj" in n else t for n, t in tensors.items()}, mixed / "model.safetensors")
@@ -53,15 +53,15 @@ def observe(training: DecoderTraining, native: str, step: int) -> list[dict[str,
     rows = []
     other = {"halves": "interleaved", "interleaved": "halves"}.get(native, "interleaved")
     with tempfile.TemporaryDirectory() as at:
-        folder, twin = Path(at) / "model", Path(at) / "twin"
+        folder, converted = Path(at) / "model", Path(at) / "converted"
         export(training.model, folder)
         source = native if native in ("halves", "interleaved") else "halves"
-        convert(folder, twin, to=other, source_layout=source, proof=False)
-        (twin / "phasor.json").unlink(missing_ok=True)
-        for truth, place in ((native, folder), (other if native != "none" else "none", twin)):
-            answer, z = asked(place)
+        convert(folder, converted, to=other, source_layout=source, proof=False)
+        (converted / "phasor.json").unlink(missing_ok=True)
+        for truth, path in ((native, folder), (other if native != "none" else "none", converted)):
+            answer, z = answer_of(path)
             rows.append({"step": step, "native": native, "truth": truth, "answer": answer, "z": z})
-        mixed = detect(half_done(folder, twin))
+        mixed = detect(half_converted(folder, converted))
         rows.append(
             {"step": step, "native": native, "truth": "mixed", "answer": "mixed" if mixed.odd else mixed.weights}
         )
@@ -73,9 +73,9 @@ def main(out: str) -> None:
     rows: list[dict[str, object]] = []
     runs = [(kind, shape, seed) for shape in SHAPES for seed in (0, 1) for kind in ("halves", "interleaved")]
     for native, shape, seed in [*runs, ("none", SHAPES[0], 0)]:
-        made = {"halves": ModelConfig, "interleaved": Interleaved, "none": ModelConfig}[native]
+        config_class = {"halves": ModelConfig, "interleaved": Interleaved, "none": ModelConfig}[native]
         config = RunConfig(
-            model=made(layers=4, dim=128, length=64, **shape), seed=seed, tokens=max(STEPS) * 1024, batch=16,
+            model=config_class(layers=4, dim=128, length=64, **shape), seed=seed, tokens=max(STEPS) * 1024, batch=16,
             source=text.sha256,
         )  # fmt: skip
         training = DecoderTraining(config, text, Group())

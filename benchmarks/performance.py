@@ -61,7 +61,7 @@ NO_GPU_YET = "**Nothing on this page was measured on a GPU.** What phasor costs 
 
 def records() -> list[Record]:
     """The committed runs, by name; ``ValueError`` for one that the page cannot show."""
-    found = []
+    runs = []
     for path in sorted(RESULTS.glob("*.json")):
         record = read(path)
         if record.quick:
@@ -71,8 +71,8 @@ def records() -> list[Record]:
             raise ValueError(
                 f"{path.name} has rows of {', '.join(sorted(unknown))}, no case any more; measure it again"
             )
-        found.append(record)
-    return found
+        runs.append(record)
+    return runs
 
 
 def page(runs: Sequence[Record]) -> str:
