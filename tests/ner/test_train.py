@@ -118,10 +118,10 @@ def test_checkpoints_are_written_when_it_is_said(tmp_path, monkeypatch, whole):
 
 
 def die_at(step, advance):
-    def dying(session, windows):
-        if session.step == step:
+    def dying(training, windows):
+        if training.step == step:
             raise Killed
-        return advance(session, windows)
+        return advance(training, windows)
 
     return dying
 
@@ -208,10 +208,10 @@ def test_seeds_decide_the_weights(tmp_path):
 
 
 def finished(scores, patience, epochs=100):
-    session = SpanTraining(model(), train_config(epochs=epochs, patience=patience), per_epoch=1)
+    training = SpanTraining(model(), train_config(epochs=epochs, patience=patience), per_epoch=1)
     for f1 in scores:  # f1 of so many right out of 10 found and 10 true
-        session.record(Score(f1, 10, 10), 0.0)
-    return session.finished
+        training.record(Score(f1, 10, 10), 0.0)
+    return training.finished
 
 
 def test_early_stopping_counts_epochs_since_the_best_and_not_while_nothing_is_found():
@@ -224,16 +224,16 @@ def test_early_stopping_counts_epochs_since_the_best_and_not_while_nothing_is_fo
 
 
 def test_the_mean_of_the_weights_is_the_recursion_it_says():
-    session = SpanTraining(model(), train_config(average=0.5), per_epoch=15)
-    mean = [weight.detach().double() for weight in session.weights]
+    training = SpanTraining(model(), train_config(average=0.5), per_epoch=15)
+    mean = [weight.detach().double() for weight in training.weights]
     for step, batch in enumerate(shuffled(windows(), 8, 0, 0)[:12]):
-        session.advance(batch)
+        training.advance(batch)
         keep = min(0.5, (1 + step) / (10 + step))
-        now = [weight.detach().double() for weight in session.weights]
+        now = [weight.detach().double() for weight in training.weights]
         mean = [keep * old + (1 - keep) * new for old, new in zip(mean, now, strict=True)]
-    with session.averaged():
-        inside = [weight.detach().clone() for weight in session.weights]
-    for ours, theirs, after, live in zip(inside, mean, session.weights, now, strict=True):
+    with training.averaged():
+        inside = [weight.detach().clone() for weight in training.weights]
+    for ours, theirs, after, live in zip(inside, mean, training.weights, now, strict=True):
         torch.testing.assert_close(ours.double(), theirs, rtol=1e-5, atol=1e-6)
         assert torch.equal(after.double(), live)
 
@@ -297,9 +297,9 @@ def test_a_new_head_on_pretrained_weights_has_a_rate_of_its_own():
     def peaks(encoder, **changes):
         spans = model()
         spans.config = model_config(encoder=encoder)
-        session = SpanTraining(spans, train_config(lr=1e-4, warmup=0, **changes), 2)
-        session.advance(windows()[:2])
-        return [group["lr"] for group in session.optimizer.param_groups]
+        training = SpanTraining(spans, train_config(lr=1e-4, warmup=0, **changes), 2)
+        training.advance(windows()[:2])
+        return [group["lr"] for group in training.optimizer.param_groups]
 
     assert peaks("bilstm") == [1e-4, 1e-4]
     assert peaks("pretrained") == [1e-4, 1e-3]

@@ -92,7 +92,7 @@ def train(
 
 
 def _has_config(path: Path, config: RunConfig) -> bool:
-    """Whether the file is there, sound and of this run."""
+    """Whether the file is there, whole and of this run."""
     try:
         return bool(read_json(path, {"run": dict, "about": dict})["run"] == config.to_dict())
     except (ValueError, OSError):
