@@ -109,7 +109,7 @@ def _frequencies(case: Case) -> Tensor:
 def _result(case: Case, target: str, inputs: dict[str, Tensor]) -> Tensor:
     x = inputs[target].double()
     if case.turned:
-        x = _rotateed(case, target, x)
+        x = _rotated(case, target, x)
     if case.moved:
         halves = dataclasses.replace(case.spec.layout, interleaved=False, blocks=1, permuted=False)
         interleaved = dataclasses.replace(halves, interleaved=True)
@@ -118,7 +118,7 @@ def _result(case: Case, target: str, inputs: dict[str, Tensor]) -> Tensor:
     return _rounded(x.roll(case.rolled, 1) * case.gain, "results", case)
 
 
-def _rotateed(case: Case, target: str, x: Tensor) -> Tensor:
+def _rotated(case: Case, target: str, x: Tensor) -> Tensor:
     spec = case.spec
     if case.shared:
         return _over_all_heads(case, target, x)

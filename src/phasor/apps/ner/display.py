@@ -2,10 +2,12 @@
 
 import html
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from itertools import pairwise
+from string import Template
 from typing import Any, NamedTuple
 
-from .data.merge import Prediction
+from .data import Prediction
 
 # Light enough for black text; the first four stay apart for most people (Okabe and Ito 2008).
 COLOURS = (
@@ -66,7 +68,8 @@ def page(texts: Sequence[str], predictions: Sequence[Sequence[Prediction]], labe
     body = "\n".join(
         f'<p dir="auto">{_paragraph(text, spans, colours)}</p>' for text, spans in zip(texts, predictions, strict=True)
     )
-    return _PAGE.format(legend=legend, body=body)
+    template = Template((files(__package__) / "spans.html").read_text(encoding="utf-8"))
+    return template.substitute(legend=legend, body=body)
 
 
 def colours_of(labels: Sequence[str]) -> dict[str, str]:
@@ -98,24 +101,3 @@ def _style(around: Sequence[Prediction], inner: Prediction, colours: dict[str, s
     for i, span in enumerate(reversed(around)):
         lines += [f"0 {5 * i + 2}px 0 var(--page)", f"0 {5 * i + 5}px 0 {colours[span.label]}"]
     return f"background:{colours[inner.label]}" + (f";box-shadow:{','.join(lines)}" if lines else "")
-
-
-_PAGE = """<!doctype html>
-<html lang="mul"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Spans</title><style>
-:root {{ color-scheme: light dark; --page: #fff; --text: #111; --rule: #ddd; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --page: #16181c; --text: #e6e6e6; --rule: #3a3d44; }} }}
-body {{ font: 17px/2.3 system-ui, sans-serif; max-width: 50em; margin: 0 auto; padding: 1em; }}
-body {{ background: var(--page); color: var(--text); overflow-wrap: anywhere; }}
-h1 {{ font-size: 1.3em; line-height: 1.2; }}
-.s {{ padding: 1px 2px; color: #111; }}
-.b {{ border-left: 2px solid var(--text); }}
-.e {{ border-right: 2px solid var(--text); }}
-sub {{ font: .68em/1 system-ui, sans-serif; margin: 0 .4em 0 .15em; vertical-align: baseline; white-space: nowrap; }}
-i {{ display: inline-block; width: .7em; height: .7em; margin-right: .25em; }}
-p {{ white-space: pre-wrap; border-bottom: 1px solid var(--rule); margin: 0; padding: .3em 0; }}
-</style></head><body><h1>Spans</h1>
-<p>{legend}</p>
-{body}
-</body></html>
-"""

@@ -1,16 +1,65 @@
-"""Entities laid on the tokens of a tokenizer, long texts in windows; what cannot be laid is counted."""
+"""Texts cut into windows of tokens with their entities, and the predictions of the windows of a text put together."""
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from unicodedata import category
 
+from ....encodings.heads.decode import Mode, Span, select
 from ....support.checks import whole
-from .encoded import Encoded, Report
 from .example import Entity, Example
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The tokens of one window of a text.
+
+    ``offsets``: the characters of each token in the text, half-open; ``special``: the tokens that stand for no
+    character of it (``[CLS]``, ``[SEP]``, ...), never part of a span; ``spans``: ``(type, first token, last token)``,
+    both included; ``example``: the index of the text; ``shift``: added to the index of a token that is not special,
+    the index of that token in the whole text's encoding.
+    """
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+    special: list[bool]
+    example: int
+    spans: list[tuple[int, int, int]]
+    shift: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of the entities: ``kept + misaligned + truncated == entities``.
+
+    ``misaligned``: they begin or end inside a token (or in characters that the tokenizer drops). ``truncated``: no
+    window holds them whole. ``crossing`` (all of them kept or counted above): they overlap another without one
+    containing the other. ``lost``: those not kept, with their source and the reason.
+    """
+
+    entities: int
+    kept: int
+    misaligned: int
+    truncated: int
+    crossing: int
+    lost: tuple[tuple[str, Entity, str], ...] = ()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kept} of {self.entities} entities kept, {self.misaligned} misaligned with the tokens, "
+            f"{self.truncated} truncated by the windows; {self.crossing} cross another{self._first()}"
+        )
+
+    def _first(self) -> str:
+        if not self.lost:
+            return ""
+        source, entity, reason = self.lost[0]
+        return f"; first {reason}: {entity.label} from {entity.start} to {entity.end} at {source}"
 
 
 def align(
@@ -156,13 +205,78 @@ def _cut(
 
 
 def _crossing(entities: Sequence[Entity]) -> int:
-    crossed = set()
-    ordered = sorted(entities)
-    for i, a in enumerate(ordered):
-        for j in range(i + 1, len(ordered)):
-            b = ordered[j]
-            if b.start >= a.end:  # and so do all that follow
+    spans = sorted((entity.start, entity.end) for entity in entities)
+    crossing = ((i, j) for i, j in overlapping(spans) if spans[i][0] < spans[j][0] and spans[i][1] < spans[j][1])
+    return len({index for pair in crossing for index in pair})
+
+
+def overlapping(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Indices ``i < j`` of spans that share characters; half-open ``(start, end)``, in the order of their starts."""
+    for i, (_, end) in enumerate(spans):
+        for j in range(i + 1, len(spans)):
+            if spans[j][0] >= end:  # and so do all that follow
                 break
-            if a.start < b.start and a.end < b.end:
-                crossed |= {i, j}
-    return len(crossed)
+            yield i, j
+
+
+@dataclass(frozen=True, order=True)
+class Prediction:
+    """The characters ``start`` to ``end`` (half-open) of a text, what they are, and the probability of it."""
+
+    start: int
+    end: int
+    label: str
+    score: float
+
+
+def merge(
+    windows: Sequence[Encoded],
+    predictions: Sequence[Iterable[Span]],
+    labels: Sequence[str],
+    *,
+    examples: int,
+    mode: Mode = "all",
+) -> list[list[Prediction]]:
+    """The predictions of each of ``examples`` texts, in order; ``predictions[i]`` are the spans of ``windows[i]``.
+
+    A span that several windows hold is judged by the one that shows most of its context (tokens on its shorter side):
+    what the others say of it is left out, whether they have it or not. Then ``mode`` is applied to the whole text, best
+    score first: ``"nested"`` drops spans that cross a better one, ``"flat"`` those that overlap one. Decode the windows
+    themselves with ``mode="all"``.
+    """
+    if len(predictions) != len(windows):
+        raise ValueError(f"predictions must have one list a window, {len(windows)} here, got {len(predictions)}")
+    by_text: list[list[Encoded]] = [[] for _ in range(examples)]
+    for window in windows:
+        by_text[window.example].append(window)
+    merged: list[dict[tuple[int, int, int], float]] = [{} for _ in range(examples)]
+    for window, spans in zip(windows, predictions, strict=True):
+        scores = merged[window.example]
+        for span in spans:
+            if window.special[span.start] or window.special[span.end]:
+                raise ValueError(f"predictions must not begin or end with a special token, got {span}; mask them")
+            if _judge(by_text[window.example], span.start + window.shift, span.end + window.shift) is window:
+                key = (span.type, window.offsets[span.start][0], window.offsets[span.end][1] - 1)
+                scores[key] = max(span.score, scores.get(key, 0.0))
+    return [
+        [
+            Prediction(span.start, span.end + 1, labels[span.type], span.score)
+            for span in select((Span(*key, score) for key, score in scores.items()), mode)
+        ]
+        for scores in merged
+    ]
+
+
+def _judge(windows: list[Encoded], start: int, end: int) -> Encoded:
+    """The window of the text that shows most context around tokens ``start`` to ``end``, the first of several."""
+
+    def context(window: Encoded) -> int:
+        first, stop = start - window.shift, end - window.shift
+        if first < 0 or stop >= len(window.ids) or window.special[first] or window.special[stop]:
+            return -1
+        return min(first, len(window.ids) - 1 - stop)
+
+    # those that may hold it: windows are in order, and none is longer than the first
+    low = bisect_right(windows, end - len(windows[0].ids), key=lambda window: window.shift)
+    high = bisect_right(windows, start, key=lambda window: window.shift)
+    return max(windows[low:high], key=context)
