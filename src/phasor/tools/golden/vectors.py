@@ -1,5 +1,6 @@
 """The folder of golden vectors: its files, their seal, and how it is read."""
 
+import difflib
 import hashlib
 import json
 import os
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .kinds import Kind
+from .layer_kinds import Kind
 
 FORMAT = "phasor golden vectors 2"
 VECTORS = "vectors.safetensors"
@@ -90,6 +91,43 @@ def read_vectors(source: str | os.PathLike[str]) -> Vectors:
     kinds = [Kind.from_dict(kind) for kind in data["kinds"]]
     stored = {name: tensors[name].to(getattr(torch, entry["dtype"])) for name, entry in data["tensors"].items()}
     return Vectors({kind.name: kind for kind in kinds}, stored, data)
+
+
+def read_other(source: str | os.PathLike[str] | dict[str, Tensor], golden: Vectors) -> dict[str, Tensor]:
+    """A safetensors file, all of a folder, or the tensors themselves; ``ValueError`` for what cannot be compared."""
+    tensors = dict(source) if isinstance(source, dict) else _read_files(source)
+    if not tensors:
+        raise ValueError("other must hold at least one tensor by the name it has in the vectors, got none")
+    for name, tensor in tensors.items():
+        _check(name, tensor, golden)
+    return tensors
+
+
+def _read_files(source: str | os.PathLike[str]) -> dict[str, Tensor]:
+    path = Path(source)
+    if not path.exists():
+        raise ValueError(f"other must be a safetensors file or a folder of them, got {str(source)!r}, which is absent")
+    files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        more = tensors_of(read_bytes(file, "other"), file, "other")
+        if twice := sorted(set(tensors) & set(more)):
+            raise ValueError(f"other: {twice[0]} stands in two files of {str(source)!r}; keep one")
+        tensors |= more
+    if not tensors:
+        raise ValueError(f"other must hold tensors, got {str(source)!r} with none")
+    return tensors
+
+
+def _check(name: Any, tensor: Any, golden: Vectors) -> None:
+    if not isinstance(tensor, Tensor) or tensor.is_complex() or tensor.dtype == torch.bool:
+        got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise ValueError(f"other: {name} must be a tensor of real numbers, got {got}")
+    if name not in golden.tensors:
+        near = difflib.get_close_matches(str(name), golden.tensors, 1, 0.3)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        shown = repr(name if len(str(name)) <= 200 else str(name)[:200] + "…")
+        raise ValueError(f"other: {shown} must be the name of a tensor of the vectors{hint}")
 
 
 def read_bytes(path: Path, what: str) -> bytes:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ...support.checks import whole
-from .library import library
+from .graph import library
 
 FIRST = 18  # the first opset in which torch's exporter writes
 

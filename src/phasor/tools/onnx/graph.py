@@ -1,12 +1,11 @@
 """A graph as read: who makes each value, what is constant, what follows from positions alone, what only moves."""
 
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from .library import library
 
 # Nodes that put the elements of their first input (of all, for Concat) elsewhere, or turn their signs.
 MOVING = {
@@ -170,3 +169,20 @@ def inside(node: Any) -> Iterator[Any]:
 
 def _size(dim: Any) -> int | str | None:
     return dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+
+
+def library(*more: str) -> Any:
+    """The module ``onnx`` with all that is used of it; ``ValueError`` if it, or one of ``more``, is not installed."""
+    try:
+        import onnx
+        import onnx.checker
+        import onnx.inliner
+        import onnx.numpy_helper
+        import onnx.reference
+        import onnx.shape_inference
+
+        for name in more:
+            import_module(name)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"ONNX needs {error.name}; install it with: pip install 'phasor[onnx]'") from None
+    return onnx

@@ -5,16 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Graph, inputs_of, tensors_of
-from .library import library
+from .graph import Graph, inputs_of, library, tensors_of
 from .operators import operators
-from .sizes import Sizes, cut
+from .shapes import Sizes, cut
 
 MOST = 5000  # nodes of one part: the tables of a model take some fifty
 BIGGEST = 2**27  # elements that one value of such a part may have
 
 
-class Unread(Exception):
+class NotShown(Exception):
     """Why a part of a graph could not be read, as a clause."""
 
 
@@ -40,15 +39,15 @@ def part_of(graph: Graph, wanted: str, given: set[str], sizes: Sizes) -> tuple[l
         nodes.add(maker)
         waiting += inputs_of(node)
         if len(nodes) > MOST:
-            raise Unread(f"more than {MOST:,} nodes stand behind it")
+            raise NotShown(f"more than {MOST:,} nodes stand behind it")
     return sorted(nodes), needed, known
 
 
 def run(graph: Graph, wanted: str, given: dict[str, np.ndarray], sizes: Sizes) -> np.ndarray:
-    """The value ``wanted``, from those that are given; `Unread` where it needs more, or does not run."""
+    """The value ``wanted``, from those that are given; `NotShown` where it needs more, or does not run."""
     nodes, needed, known = part_of(graph, wanted, set(given), sizes)
     if needed:
-        raise Unread(f"it depends on the input {sorted(needed)[0]!r}")
+        raise NotShown(f"it depends on the input {sorted(needed)[0]!r}")
     onnx = library()
     values = {**known, **given}
     read = {name for i in nodes for name in inputs_of(graph.nodes[i])} | {wanted}
@@ -56,9 +55,9 @@ def run(graph: Graph, wanted: str, given: dict[str, np.ndarray], sizes: Sizes) -
     made = [(name, sizes.of(name)) for i in nodes for name in graph.nodes[i].output]
     large += [name for name, shape in made if np.prod(shape or (), dtype=float) > BIGGEST]
     if large:
-        raise Unread(f"{large[0]!r} is too large for a table")
+        raise NotShown(f"{large[0]!r} is too large for a table")
     if loops := [graph.nodes[i].op_type for i in nodes if graph.nodes[i].op_type in ("Loop", "Scan")]:
-        raise Unread(f"a {loops[0]} stands behind it, which nobody knows the end of")
+        raise NotShown(f"a {loops[0]} stands behind it, which nobody knows the end of")
     try:
         constants = {name: graph.array(name) for name in read if name in graph.tensors}
         if wanted in constants:
@@ -77,7 +76,7 @@ def run(graph: Graph, wanted: str, given: dict[str, np.ndarray], sizes: Sizes) -
             found = onnx.reference.ReferenceEvaluator(model, new_ops=operators()).run(None, {**values, **constants})
     except Exception as error:  # whatever a damaged or odd part does, it says nothing about the others
         words = " ".join(f"{type(error).__name__}: {error}".split())
-        raise Unread(f"it does not run ({words[:160]})") from None
+        raise NotShown(f"it does not run ({words[:160]})") from None
     return np.asarray(found[0])
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ....rotary.axes import OneAxis
 from ....rotary.spec import RotarySpec
-from ...golden.judging.report import Finding
+from ...golden.report import TensorFinding
 from ...patch.agreement import Agreement
 from ...patch.candidate_specs import forward_specs
 from ...patch.compare import NEAR_AND_FAR, compare_tables, positions_for
@@ -72,7 +72,7 @@ def _by_golden(one: Module, plan: Plan, spec: RotarySpec, theirs: Made, position
     return _placed(check, one, spec, theirs, positions)
 
 
-def _of_text(one: Module, spec: RotarySpec) -> Finding | None:
+def _of_text(one: Module, spec: RotarySpec) -> TensorFinding | None:
     """What is wrong where all axes of a position agree, as in text: there more is known about positions."""
     if any(rung != (i, spec.pairs) for i, rung in enumerate(spec.axes.rung_of_pair(spec.pairs))):
         return None

@@ -11,12 +11,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ....models.configs import ModelRotary, read_config
-from ....support.checks import whole
-from ..kinds import Kind, kinds_of, positions_of
-from ..vectors import DESCRIPTION, FORMAT, VECTORS, as_bytes, sealed
+from ...models.configs import ModelRotary, read_config
+from ...support.checks import whole
+from .layer_kinds import Kind, kinds_of, positions_of
 from .readme import readme
 from .tensors import Golden, channels, tensors_of
+from .vectors import DESCRIPTION, FORMAT, VECTORS, as_bytes, sealed
 
 LICENCE = "Apache-2.0"
 RULE = "|got - expected| <= absolute + relative * |expected| + per_radian * |angle of the pair, in radians|"

@@ -1,17 +1,19 @@
 """A way of rotating, right or wrong, and what an implementation that rotates so would give, in float64."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ....rotary.kernels import reference
-from ....rotary.layout import Layout
-from ....rotary.rotation import Rotation
-from ....rotary.spec import RotarySpec
-from ..kinds import Kind
-from ..vectors import Vectors
+from ...rotary.kernels import reference
+from ...rotary.layout import Layout
+from ...rotary.rotation import Rotation
+from ...rotary.spec import RotarySpec
+from .layer_kinds import Kind
+from .vectors import Vectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,41 @@ def right(vectors: Vectors, kind: Kind) -> Case:
         seq_len=kind.seq_len,
         log_scale=vectors.tensors.get(f"{kind.name}.log_scale"),
     )
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """``cause`` is one word for programs, ``text`` a sentence for people; ``alone``: not looked for beside another."""
+
+    cause: str
+    text: str
+    change: Callable[[Case], Case]
+    alone: bool = False
+
+    def of(self, case: Case) -> Case | None:
+        """The case with this mistake; None where it makes no sense."""
+        try:
+            return self.change(case)
+        except ValueError:
+            return None
+
+
+def with_spec(**changes: Any) -> Callable[[Case], Case]:
+    """Another spec, and the attention factor that belongs to it if the scaling is another."""
+
+    def change(case: Case) -> Case:
+        spec = case.spec.replace(**changes)
+        case = case.replace(spec=spec)
+        if "scaling" in changes:
+            factor = spec.attention_factor(case.seq_len)
+            case = case.replace(cos_factor=factor, sin_factor=factor)
+        return case
+
+    return change
+
+
+def with_fields(**changes: Any) -> Callable[[Case], Case]:
+    return lambda case: case.replace(**changes)
 
 
 def imitate(case: Case, short: str, inputs: dict[str, Tensor]) -> Tensor | None:

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....rotary.apply import apply_rotary
-from ....rotary.rotation import Rotation
-from ....rotary.spec import RotarySpec
-from ....rotary.temperature import LearnedLog
-from ..kinds import Kind
-from ..vectors import Tolerance
+from ...rotary.apply import apply_rotary
+from ...rotary.rotation import Rotation
+from ...rotary.spec import RotarySpec
+from ...rotary.temperature import LearnedLog
+from .layer_kinds import Kind
+from .vectors import Tolerance
 
 HEADS = {"q": 2, "k": 1, "v": 1, "output": 1}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

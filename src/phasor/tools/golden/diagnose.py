@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..kinds import Kind
-from ..vectors import Vectors
-from .case import Case, imitate, right
+from .case import Case, Mistake, imitate, right
 from .comparison import Comparison
-from .mistakes import Mistake, fits, mistakes
-from .outliers import CLOSE, FEW
+from .layer_kinds import Kind
+from .mistakes import fits, mistakes
+from .rounding import CLOSE, FEW
+from .vectors import Vectors
 
 ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way
 _FIRST_OF_TWO = (
@@ -98,7 +98,7 @@ def _explained(c: Comparison, candidate: Tensor | None) -> float:
     """The share of the telling elements that are the candidate's; 0 unless it explains the wrong ones too."""
     if candidate is None or candidate.shape != c.got.shape:
         return 0.0
-    candidate = candidate.to(c.came).double()
+    candidate = candidate.to(c.other_dtype).double()
     matched, telling = c.matches(candidate), c.telling
     bad = c.wrong & telling
     nearer = (c.got - candidate).abs() < (c.got - c.expected).abs() / 2

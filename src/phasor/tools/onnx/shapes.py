@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .graph import FLOATS, Graph, inputs_of
-from .library import library
+from .graph import FLOATS, Graph, inputs_of, library
 
 CALLED = re.compile("seq|len|tok")
 SMALL = 64  # elements of a value that may say sizes

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from .....rotary.scaling import Linear
-from ..case import Case
-from .mistake import Mistake, with_spec
+from ....rotary.scaling import Linear
+from ..case import Case, Mistake, with_spec
 
 TABLES = tuple(2**n for n in range(6, 21))
 
@@ -22,18 +21,18 @@ def of_positions(case: Case) -> Iterator[Mistake]:
             lambda case, by=by: case.replace(positions=case.positions + by),  # type: ignore[misc]
         )
     if not isinstance(case.spec.scaling, Linear):  # there it is more likely to be half the factor
-        says = "angles are doubled: rotated twice, or positions counted twice"
-        yield Mistake("positions", says, lambda case: case.replace(positions=2 * case.positions))
+        text = "angles are doubled: rotated twice, or positions counted twice"
+        yield Mistake("positions", text, lambda case: case.replace(positions=2 * case.positions))
     if case.spec.position_scale != 1:
-        says = f"positions were not multiplied by position_scale = {case.spec.position_scale:.9g}"
-        yield Mistake("positions", says, with_spec(position_scale=1.0))
+        text = f"positions were not multiplied by position_scale = {case.spec.position_scale:.9g}"
+        yield Mistake("positions", text, with_spec(position_scale=1.0))
     if case.spec.coordinates == "integer":
         count = case.positions.shape[-1]
         index = torch.arange(count).expand(case.positions.shape)
-        says = (
+        text = (
             "positions are those of the tokens in the tensor, 0, 1, 2, … (an implicit arange), and not the given ones"
         )
-        yield Mistake("positions", says, lambda case: case.replace(positions=index), alone=True)
+        yield Mistake("positions", text, lambda case: case.replace(positions=index), alone=True)
 
 
 def of_seen(case: Case, where: Tensor) -> Iterator[Mistake]:
@@ -43,10 +42,10 @@ def of_seen(case: Case, where: Tensor) -> Iterator[Mistake]:
     moved = known & (where != given)
     axes = moved.any(-1).nonzero().flatten().tolist()
     for axis in axes:
-        for says, changed in _of_row(given[axis], where[axis], known[axis], moved[axis]):
-            yield _at(changed(given), says)
+        for text, changed in _of_row(given[axis], where[axis], known[axis], moved[axis]):
+            yield _at(changed(given), text)
             if len(given) > 1:
-                yield _at(_one_row(given, axis, changed), f"{says}, on axis {axis} alone")
+                yield _at(_one_row(given, axis, changed), f"{text}, on axis {axis} alone")
     far = given[~known]  # where the pairs turn too fast to tell: tables of the usual sizes
     for rows in TABLES:
         if (far >= rows).any():
@@ -56,16 +55,16 @@ def of_seen(case: Case, where: Tensor) -> Iterator[Mistake]:
         axis = axes[0]
         token = int(moved[axis].nonzero()[0])
         whose = f"that of token {token}" + (f" on axis {axis}" if len(given) > 1 else "")
-        says = f"positions are others: {whose} is {where[axis, token]:.0f}, and must be {given[axis, token]:.0f}"
-        yield _at(torch.where(known, where, given), says)
+        text = f"positions are others: {whose} is {where[axis, token]:.0f}, and must be {given[axis, token]:.0f}"
+        yield _at(torch.where(known, where, given), text)
 
 
 _Change = Callable[[Tensor], Tensor]  # of positions [..., S]
 
 
-def _at(positions: Tensor, says: str, alone: bool = False) -> Mistake:
+def _at(positions: Tensor, text: str, alone: bool = False) -> Mistake:
     rows = positions.round().to(torch.int64)
-    return Mistake("positions", says, lambda case: case.replace(positions=rows), alone)
+    return Mistake("positions", text, lambda case: case.replace(positions=rows), alone)
 
 
 def _one_row(given: Tensor, axis: int, changed: _Change) -> Tensor:
