@@ -11,8 +11,7 @@ import torch
 
 from ...models.configs import ModelRotary
 from ...rotary.rotation import Rotation
-from .envelope import bound, envelope
-from .numbers import SpecFacts
+from .numbers import SpecFacts, bound, envelope
 from .rows import axis_names, unit
 
 # Okabe-Ito: told apart with any colour vision. Regimes also differ in their marker.

@@ -11,8 +11,7 @@ from ...rotary.temperature import LearnedLog
 from ...support.number_text import ranges
 from ...support.schemes import brief, to_data
 from .numbers import SpecFacts, spec_facts
-from .rows import fact_lines, picture_width, row
-from .text import strip, wrapped
+from .rows import fact_lines, picture_width, row, strip, wrapped
 
 FARTHEST_EXACT = 2**31  # beyond, exact angles are still right, but to less than 2.5e-7
 
