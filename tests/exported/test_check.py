@@ -160,6 +160,13 @@ def test_attention_that_takes_q_k_and_v_in_one_tensor(look):
     assert causes(look(grouped(*tables("halves", base=1e6), packed=True), "halves")) == {"base"}
 
 
+def test_heads_of_another_width_than_those_of_the_config(look):
+    """The 64 tokens of a look could be heads of 64 channels; the 2 x 16 channels of this graph cannot."""
+    report = look(grouped(*tables("halves")), CONFIGS["halves"] | {"hidden_size": 128})
+    assert {site.verdict for site in report.sites} == {"not shown"} and report.verdict == "not shown"
+    assert {s.reason for s in report.sites} == {"its heads have 32 channels, and those of the config 64"}
+
+
 def test_heads_that_are_cut_into_pairs(look):
     assert look(in_pairs(), "interleaved").equal
     assert causes(look(in_pairs(), "halves")) == {"layout+base"}

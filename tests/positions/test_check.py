@@ -218,6 +218,16 @@ def test_every_mistake_is_named_with_its_row_and_token(name):
     assert str(found) in str(error.value) and (token is None or f"token {token}: {kind}" in str(found))
 
 
+def test_leading_padding_is_no_document_of_its_own():
+    """What follows it is then no document that goes on from the one before."""
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1]])
+    text, image = torch.tensor([[0, 0, 0, 1, 2, 3]]), torch.tensor([[5, 5, 6, 7, 8, 9]])
+    planes = torch.stack([text, image, image, image])
+    (finding,) = check(ids_like(mask), planes, mask, axes=3, text_plane=True)
+    assert (finding.cause, finding.row, finding.token) == ("shifted", 0, 2)
+    assert "position 6 where 0 is needed: the whole document by +6" in finding.reason
+
+
 def test_padding_that_no_mask_hides():
     tokens = torch.tensor([[0, 0, 5, 6, 7], [5, 6, 7, 0, 0], [5, 6, 7, 8, 0]])
     (found,) = check(tokens, torch.arange(5), pad=0)
