@@ -562,6 +562,12 @@ def cyclic(path):
     onnx.save(made, path)
 
 
+def reads_itself(path):
+    made = operators("halves", *tables("halves"), shift=1)
+    made.graph.node[0].input[0] = "shifted"
+    onnx.save(made, path)
+
+
 @pytest.mark.parametrize(
     "make, says",
     [
@@ -572,6 +578,7 @@ def cyclic(path):
         (lambda path: path.write_bytes(bytes(range(256)) * 50), "is not an ONNX file, or is damaged"),
         (truncated, "is damaged"),
         (cyclic, "is read before it is made"),
+        (reads_itself, "'shifted' is read before it is made"),
         (huge, "longer than 2 GiB"),
         (absent, "keeps 'cos' in 'weights.bin', which is absent; put that file beside it"),
         (cut, "beyond the end of 'weights.bin'"),

@@ -25,7 +25,7 @@ class Case:
     ``frequencies``: other ones than the spec's, [P]; ``moved``: how the channels of the result are permuted (None,
     "to halves" or "to interleaved"); ``crossed``: tables in the other layout than the rotation; ``shared``: one ladder
     over all heads, "split" among them or as one "wide" head; ``rolled``: by how many places the heads of the result
-    have moved; ``turned``: whether anything turns.
+    have moved; ``rotated``: whether anything rotates.
     """
 
     spec: RotarySpec
@@ -42,7 +42,7 @@ class Case:
     crossed: bool = False
     shared: str | None = None
     rolled: int = 0
-    turned: bool = True
+    rotated: bool = True
 
     def replace(self, **changes: object) -> "Case":
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
@@ -145,8 +145,8 @@ def _frequencies(case: Case) -> Tensor:
 
 def _result(case: Case, target: str, inputs: dict[str, Tensor]) -> Tensor:
     x = inputs[target].double()
-    if case.turned:
-        x = _turned(case, target, x)
+    if case.rotated:
+        x = _rotated(case, target, x)
     if case.moved:
         halves = dataclasses.replace(case.spec.layout, interleaved=False, blocks=1, permuted=False)
         interleaved = dataclasses.replace(halves, interleaved=True)
@@ -155,7 +155,7 @@ def _result(case: Case, target: str, inputs: dict[str, Tensor]) -> Tensor:
     return _rounded(x.roll(case.rolled, 1) * case.gain, "results", case)
 
 
-def _turned(case: Case, target: str, x: Tensor) -> Tensor:
+def _rotated(case: Case, target: str, x: Tensor) -> Tensor:
     spec = case.spec
     if case.shared:
         return _over_all_heads(case, target, x)
@@ -178,7 +178,7 @@ def _crossed(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
 
 
 def _over_all_heads(case: Case, target: str, x: Tensor) -> Tensor:
-    """One ladder over the width of all heads: each head gets its share of it, or all are turned as one wide head."""
+    """One ladder over the width of all heads: each head gets its share of it, or all are rotated as one wide head."""
     heads, layout = x.shape[1], case.spec.layout
     width = heads * layout.rotary_dim
     wide = case.replace(spec=case.spec.replace(head_dim=width, rotary_dim=width, trailing=False))

@@ -135,7 +135,7 @@ def fitted(name: str, got: Tensor, expected: Tensor) -> tuple[Tensor, bool]:
         return x.transpose(1, 2), True
     hint = ""
     if (pairwise or name.endswith("inv_freq")) and x.ndim == len(wanted) and x.shape[:-1] == wanted[:-1]:
-        hint = f"; as if {2 * x.shape[-1]} channels turned, and {2 * wanted[-1]} must"
+        hint = f"; as if {2 * x.shape[-1]} channels rotated, and {2 * wanted[-1]} must"
     raise ValueError(f"other: {name} must have the shape {list(wanted)}, got {list(got.shape)}{hint}")
 
 

@@ -119,12 +119,12 @@ def _outputs(
 ) -> dict[str, Golden]:
     found = {}
     for t, x in inputs.items():
-        turned = apply_rotary(x, rotation.transpose() if t == "output" else rotation)
+        rotated = apply_rotary(x, rotation.transpose() if t == "output" else rotation)
         if mode == "exact":
-            turned = turned.to(dtype)
-        what = "the output of attention turned back" if t == "output" else f"{t} after the rotation"
+            rotated = rotated.to(dtype)
+        what = "the output of attention rotated back" if t == "output" else f"{t} after the rotation"
         how = "computed in float64 and rounded" if mode == "exact" else "bit for bit as the model's own code computes"
-        found[f"{mode}.{name}.{t}_out"] = Golden(turned, f"{what}, for {name} inputs, {how}", tolerance, mode)
+        found[f"{mode}.{name}.{t}_out"] = Golden(rotated, f"{what}, for {name} inputs, {how}", tolerance, mode)
     return found
 
 

@@ -77,7 +77,7 @@ def caption(name: str) -> str:
         "decay": "Expected score of equal vectors by distance, between the lowest and the highest value near it: it "
         "falls, then wavers; below, an upper bound.",
         "angles": "Angle of every pair at every position: fast pairs stripe, slow pairs barely move.",
-        "axes": "Which coordinate of a position turns which pair.",
+        "axes": "Which coordinate of a position rotates which pair.",
         "layers": "Which rotation each layer uses; layers without one see no positions.",
     }[name.split("_")[0]]
 
@@ -121,7 +121,7 @@ def decay_curve(facts: SpecFacts) -> Any:
     """Mean cosine by distance, along all axes together and along each alone; below it RoFormer's bound in its own unit.
 
     It wavers faster than a curve could show, so it is drawn as the band between its lowest and its highest values.
-    The bound is one of rotations: it is left out where the two members of a pair turn apart.
+    The bound is one of rotations: it is left out where the two members of a pair rotate apart.
     """
     spec = facts.spec
     figure, panels = _figure(height=5.0, rows=1 if spec.second else 2)
@@ -175,7 +175,7 @@ def angle_map(facts: SpecFacts, columns: int = 512) -> Any:
 
 
 def axis_strip(facts: SpecFacts) -> Any:
-    """The axis that turns each pair, as a coloured strip."""
+    """The axis that rotates each pair, as a coloured strip."""
     names = ("time", "height", "width") if facts.spec.axes.count == 3 else None
     owner = facts.spec.axes.axis_of_pair(facts.spec.pairs)
     labels = [names[a] if names else f"axis {a}" for a in range(facts.spec.axes.count)]

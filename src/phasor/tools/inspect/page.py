@@ -1,4 +1,4 @@
-"""One screen about a model: where each config key went, what turns, how far it reaches, how exact it is."""
+"""One screen about a model: where each config key went, what rotates, how far it reaches, how exact it is."""
 
 from collections.abc import Sequence
 from typing import Any

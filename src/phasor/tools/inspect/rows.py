@@ -41,7 +41,7 @@ def picture_width(columns: int) -> int:
 def fact_lines(fact: SpecFacts, own_angles: str, width: int = 64) -> list[str]:
     """Everything about one rotation, in a model whose own code forms its angles in ``own_angles``."""
     return [
-        row("  turns", fact.spec.describe()),
+        row("  rotates", fact.spec.describe()),
         row("  layout", _layout(fact.spec)),
         *_speed_lines(fact, width),
         *_axes_lines(fact.spec, width),
@@ -62,7 +62,7 @@ def unit(spec: RotarySpec) -> str:
 def _speed_lines(fact: SpecFacts, width: int) -> list[str]:
     spec = fact.spec
     finite = [w for w in fact.wavelengths if w != float("inf")]
-    span = f"wavelengths {min(finite):.4g} … {max(finite):.4g} {unit(spec)}" if finite else "none turns"
+    span = f"wavelengths {min(finite):.4g} … {max(finite):.4g} {unit(spec)}" if finite else "none rotates"
     lines = [row("  pairs", f"{spec.pairs}; {span}"), row("", wavelength_line(fact, width) + "  log wavelength")]
     if spec.learned:
         lines.append(row("", "a trained log-scale multiplies the frequencies; all numbers here are without it"))
@@ -89,7 +89,7 @@ def _axes_lines(spec: RotarySpec, width: int) -> list[str]:
     for label, axes in (("axes", spec.axes), ("second", spec.second)):
         if axes is not None:
             owner = axes.axis_of_pair(spec.pairs)
-            shares = ", ".join(f"{axis_names(count)[a]} turns {owner.count(a)}" for a in range(count))
+            shares = ", ".join(f"{axis_names(count)[a]} rotates {owner.count(a)}" for a in range(count))
             whose = "of each pair's second member" if label == "second" else "by pair"
             lines.append(row(f"  {label}", f"{count} coordinates, {whose}: {shares}"))
             lines += [row("", piece) for piece in wrapped(strip(owner, axis_names(count)), width)]

@@ -100,7 +100,7 @@ def view_dict(view: ConfigView, facts: Sequence[Sequence[SpecFacts]]) -> dict[st
 
 
 def _kernels() -> list[tuple[str, str]]:
-    """What turns plain tensors on a CPU and on a GPU of this machine, or why the kernel for it does not."""
+    """What rotates plain tensors on a CPU and on a GPU of this machine, or why the kernel for it does not."""
     shown = ("native", "eager", "triton") if MISSING else ("native", "triton")
     return [entry for entry in available().items() if entry[0] in shown]
 

@@ -15,7 +15,7 @@ __all__ = ["fits", "mistakes"]
 
 def mistakes(case: Case, softmax_factor: float, temperature: Tensor | None) -> Iterator[Mistake]:
     """Every known mistake that would show in this case, but for those whose number has to be read off first: `fits`."""
-    yield Mistake("not_rotated", "nothing was rotated: the result is the input", with_fields(turned=False))
+    yield Mistake("not_rotated", "nothing was rotated: the result is the input", with_fields(rotated=False))
     yield from of_positions(case)
     yield from of_layout(case.spec)
     yield from of_magnitude(case, softmax_factor, temperature)

@@ -29,7 +29,7 @@ def of_layout(spec: RotarySpec) -> Iterator[Mistake]:
         text = f"cos and sin lie as for {there} pairs there, and the rotation is that of {here} ones"
         yield Mistake("layout", text, with_fields(crossed=True), alone=True)
     way = "forwards" if spec.reverse else "backwards"
-    yield Mistake("direction", f"it turns {way}: the sign of sin is reversed", with_spec(reverse=not spec.reverse))
+    yield Mistake("direction", f"it rotates {way}: the sign of sin is reversed", with_spec(reverse=not spec.reverse))
 
 
 def _other(moved: str) -> str:
@@ -45,7 +45,7 @@ def of_heads(spec: RotarySpec) -> Iterator[Mistake]:
         text = "one ladder of frequencies runs over all heads, and each head must have its own"
         yield Mistake("heads", text, _shared("split"), alone=True)
         if spec.blocks == 1 and not spec.permuted and spec.rotary_dim == spec.head_dim:
-            text = "all heads are turned as one wide head, and each must be turned by itself"
+            text = "all heads are rotated as one wide head, and each must be rotated by itself"
             yield Mistake("heads", text, _shared("wide"), alone=True)
 
 
@@ -65,18 +65,18 @@ def of_width(case: Case) -> Iterator[Mistake]:
     yield from _from_one(case)
     for other in dict.fromkeys((spec.head_dim // 4, spec.head_dim // 2, 3 * spec.head_dim // 4, width // 2, 2 * width)):
         if other != width and other < spec.head_dim:
-            text = f"{other} channels are turned, and {width} must be"
+            text = f"{other} channels are rotated, and {width} must be"
             yield Mistake("rotary_dim", text, with_spec(rotary_dim=other, exponent_dim=None), alone=True)
             change = with_spec(rotary_dim=other, exponent_dim=spec.exponent_dim or width)
             yield Mistake("rotary_dim", text, change, alone=True)
     if width == spec.head_dim:
         return
-    text = f"all {spec.head_dim} channels are turned, and only {width} must be"
+    text = f"all {spec.head_dim} channels are rotated, and only {width} must be"
     yield Mistake("rotary_dim", text, with_spec(rotary_dim=spec.head_dim, exponent_dim=None))
     text = f"the exponents are divided by head_dim = {spec.head_dim}, and must be by {spec.exponent_dim or width}"
     yield Mistake("rotary_dim", text, with_spec(exponent_dim=spec.head_dim))
     side, wrong = ("last", "first") if spec.trailing else ("first", "last")
-    text = f"the {wrong} {width} channels are turned, and must be the {side}"
+    text = f"the {wrong} {width} channels are rotated, and must be the {side}"
     yield Mistake("trailing", text, with_spec(trailing=not spec.trailing))
 
 
@@ -93,7 +93,7 @@ def _from_one(case: Case) -> Iterator[Mistake]:
         shifted = torch.cat((own[1:], own[-1:] * steps[-1:]))
     else:
         return
-    text = "the pairs are counted from 1: each turns with the frequency of the next one, and the fastest is lost"
+    text = "the pairs are counted from 1: each rotates with the frequency of the next one, and the fastest is lost"
     yield Mistake("pair_index", text, with_fields(frequencies=shifted), alone=True)
 
 

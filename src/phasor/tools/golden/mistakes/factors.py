@@ -73,7 +73,7 @@ def _yarn(scaling: YaRN) -> Iterator[Mistake]:
         yield Mistake("scaling", text, with_spec(scaling=dataclasses.replace(scaling, **changes)))  # type: ignore[arg-type]
     usual = dataclasses.replace(scaling, attention=None, mscale=None, mscale_all_dim=None).attention_factor()
     if usual != keep:
-        text = f"the attention factor is YaRN's usual {usual:.9g}, and the config text {keep:.9g}"
+        text = f"the attention factor is YaRN's usual {usual:.9g}, and the config says {keep:.9g}"
         yield Mistake("attention_factor", text, with_fields(cos_factor=usual, sin_factor=usual))
         both = usual * keep
         text = f"the attention factor {keep:.9g} of the config is multiplied by YaRN's usual {usual:.9g}; it is final"

@@ -149,7 +149,7 @@ def _read_frequencies(case: Case, wrong: list[Comparison], inputs: dict[str, Ten
 
 
 def _read_positions(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Tensor | None:
-    """``[A, S]``: the whole position at which each token was turned, nan where none fits; None if none can be read."""
+    """``[A, S]``: the whole position at which each token was rotated, nan where none fits; None if none can be read."""
     by_name = {c.short.rpartition(".")[2]: c.got for c in wrong if not c.short.endswith("inv_freq")}
     angles = _read_angles(case, by_name, inputs)
     if angles is None or case.spec.coordinates == "real" or isinstance(case.spec.axes, Mixed):

@@ -36,7 +36,7 @@ def of_positions(case: Case) -> Iterator[Mistake]:
 
 
 def of_seen(case: Case, where: Tensor) -> Iterator[Mistake]:
-    """What went wrong with positions, from those at which the tokens were turned, ``[A, S]`` (nan: not readable)."""
+    """What went wrong with positions, from those at which the tokens were rotated, ``[A, S]`` (nan: not readable)."""
     given = case.positions.double()
     known = ~where.isnan()
     moved = known & (where != given)
@@ -46,7 +46,7 @@ def of_seen(case: Case, where: Tensor) -> Iterator[Mistake]:
             yield _at(changed(given), text)
             if len(given) > 1:
                 yield _at(_one_row(given, axis, changed), f"{text}, on axis {axis} alone")
-    far = given[~known]  # where the pairs turn too fast to tell: tables of the usual sizes
+    far = given[~known]  # where the pairs rotate too fast to tell: tables of the usual sizes
     for rows in TABLES:
         if (far >= rows).any():
             yield _at(given.clamp(max=rows - 1), _clamped(rows - 1), alone=True)
