@@ -190,6 +190,8 @@ MISTAKES = {
     "bounds without the first token of each": (
         positions.packed(torch.tensor([0, 4, 8])), None, {"cu_seqlens": PACKED}, "boundary moved", 0, 3),
     "cu_seqlens without the last document": (RIGHT, None, {"cu_seqlens": torch.tensor([0, 3])}, "cu_seqlens", 0, 3),
+    "cu_seqlens of more tokens than there are": (
+        RIGHT, None, {"cu_seqlens": torch.tensor([0, 3, 12])}, "cu_seqlens", 0, 7),
     "cu_seqlens of lengths": (RIGHT, None, {"cu_seqlens": torch.tensor([3, 5])}, "cu_seqlens", None, None),
     "a document over the end of a row": (
         ARANGE.expand(2, -1), None, {"cu_seqlens": torch.tensor([0, 9, 16])}, "cu_seqlens", 1, 0),
