@@ -62,11 +62,7 @@ def write(
         goldens |= {f"{kind.name}.{name}": golden for name, golden in found.items()}
     vectors = as_bytes({name: golden.tensor for name, golden in goldens.items()})
     described = sealed(describe(model, kinds, goldens, seed), vectors)
-    files = {
-        VECTORS: vectors,
-        DESCRIPTION: _json(described).encode(),
-        "README.md": readme(described).encode(),
-    }
+    files = {VECTORS: vectors, DESCRIPTION: _json(described).encode(), "README.md": readme(described).encode()}
     _place(folder, files)
     return folder
 
