@@ -69,23 +69,23 @@ def from_kinds(
     >>> placed.positions[:, 0].tolist(), placed.offset.tolist()
     ([[0, 1, 1, 3], [0, 1, 2, 3], [0, 1, 1, 3]], [[0]])
     """
-    given = integers("kinds", kinds, 2, "[batch, seq]")
+    kinds = integers("kinds", kinds, 2, "[batch, seq]")
     allowed = (TEXT, IMAGE, VIDEO, AUDIO) if rule.mix else (TEXT, IMAGE, VIDEO)
-    if not bool(torch.isin(given, torch.tensor(allowed, device=given.device)).all()):
-        raise ValueError(f"kinds must be out of {allowed} for this rule, got {given.unique().tolist()[:8]}")
-    real = torch.ones_like(given, dtype=torch.bool) if mask is None else real_tokens(mask).to(given.device)
-    if real.shape != given.shape:
-        raise ValueError(f"mask must have the shape {tuple(given.shape)} of kinds, got {tuple(real.shape)}")
+    if not bool(torch.isin(kinds, torch.tensor(allowed, device=kinds.device)).all()):
+        raise ValueError(f"kinds must be out of {allowed} for this rule, got {kinds.unique().tolist()[:8]}")
+    real = torch.ones_like(kinds, dtype=torch.bool) if mask is None else real_tokens(mask).to(kinds.device)
+    if real.shape != kinds.shape:
+        raise ValueError(f"mask must have the shape {tuple(kinds.shape)} of kinds, got {tuple(real.shape)}")
     media = Media(_images(image_grids, rule), _videos(video_grids, seconds, rule))
-    each = [row[here].tolist() for row, here in zip(given, real, strict=True)]
+    each = [row[here].tolist() for row, here in zip(kinds, real, strict=True)]
     images = count()
     rows = [place(row_segments(row, media, rule), rule, images) for row in each]
     media.check_used_up()
     dtype = torch.int64 if rule.whole else torch.float32
-    positions = torch.full((rule.axes, *given.shape), rule.padding, dtype=dtype, device=given.device)
+    positions = torch.full((rule.axes, *kinds.shape), rule.padding, dtype=dtype, device=kinds.device)
     for i, placed in enumerate(rows):
-        positions[:, i, real[i]] = placed.positions.to(given.device)
-    return Placed(positions, torch.stack([placed.offset for placed in rows]).to(given.device))
+        positions[:, i, real[i]] = placed.positions.to(kinds.device)
+    return Placed(positions, torch.stack([placed.offset for placed in rows]).to(kinds.device))
 
 
 def _images(grids: Tensor | None, rule: Rule) -> list[Video]:
@@ -169,16 +169,16 @@ def row_segments(kinds: Sequence[int], media: Media, rule: Rule) -> list[int | V
 
 def _grids(kind: int, length: int, media: Media, rule: Rule) -> list[int | Video]:
     """The grids that fill a run of ``length`` tokens."""
-    found: list[int | Video] = []
+    segments: list[int | Video] = []
     while length > 0:
         video = media.take(kind)
         if rule.after == "tokens" and length == tokens(video, rule) + 2:  # HunyuanVL counts its two marks in
-            return [*found, 1, video, 1]
+            return [*segments, 1, video, 1]
         length -= tokens(video, rule)
-        found.append(video)
+        segments.append(video)
     if length < 0:
         _check(kind, video, length + tokens(video, rule), rule)
-    return found
+    return segments
 
 
 def _check(kind: int, video: Video, length: int, rule: Rule) -> None:

@@ -75,17 +75,17 @@ def batch_of(
         whole = max(whole, int(cu_seqlens.reshape(-1)[-1]) // rows)
     marks = torch.ones(rows, whole, dtype=torch.int64)
     if mask is not None:
-        given = _marks(mask, rows)
-        if given.shape[1] < length:
-            why = f"the mask has {given.shape[1]} columns for {length} tokens"
+        wide = _marks(mask, rows)
+        if wide.shape[1] < length:
+            why = f"the mask has {wide.shape[1]} columns for {length} tokens"
             out = "pad it in the same step as input_ids"
-            return None, [mistake(0, given.shape[1], "mask of another length", why, out)]
+            return None, [mistake(0, wide.shape[1], "mask of another length", why, out)]
         if places is None:
-            marks, columns = given, columns + given.shape[1] - length
-        elif given.shape[1] > columns.max():
-            marks = given
+            marks, columns = wide, columns + wide.shape[1] - length
+        elif wide.shape[1] > columns.max():
+            marks = wide
         else:
-            marks[:, columns] = given
+            marks[:, columns] = wide
     before = _cached(0 if cached is None else cached, rows)
     if cached is not None and marks.shape[1] != length:
         raise ValueError(
@@ -121,8 +121,10 @@ def _cached(cached: Tensor | Sequence[int] | int, rows: int) -> Tensor:
 
 def _marks(mask: Tensor, rows: int) -> Tensor:
     """0 at padding, 1 or the number of a document elsewhere, int64 ``[B, W]``."""
-    given = mask.long() if isinstance(mask, Tensor) and mask.dtype in (torch.bool, torch.float32) else mask
-    marks = integers("attention_mask", given[None] if isinstance(given, Tensor) and given.ndim == 1 else given, 2)
+    numbers = mask.long() if isinstance(mask, Tensor) and mask.dtype in (torch.bool, torch.float32) else mask
+    marks = integers(
+        "attention_mask", numbers[None] if isinstance(numbers, Tensor) and numbers.ndim == 1 else numbers, 2
+    )
     if len(marks) != rows or (marks < 0).any():
         raise ValueError(
             f"attention_mask must be [batch, seq] with the batch {rows} of input_ids, 0 at padding, and 1 or the "
@@ -194,18 +196,18 @@ def vision(
     batch: Batch, kinds: Tensor, rule: Rule, image_grids: Tensor | None, video_grids: Tensor | None, seconds: object
 ) -> Tensor:
     """``[axes, B, W]`` by `from_kinds`, which numbers every document as a row of its own."""
-    given = integers("kinds", kinds[None] if kinds.ndim == 1 else kinds, 2, "[batch, seq]").cpu()
-    if given.shape != batch.real.shape:
+    token_kinds = integers("kinds", kinds[None] if kinds.ndim == 1 else kinds, 2, "[batch, seq]").cpu()
+    if token_kinds.shape != batch.real.shape:
         raise ValueError(
             f"kinds must have one value for each token of the whole row, {list(batch.real.shape)} here, got "
-            f"{list(given.shape)}"
+            f"{list(token_kinds.shape)}"
         )
     documents = batch.documents[batch.real].unique_consecutive()
     rows = [((batch.documents == d) & batch.real).nonzero() for d in documents]
     width = max(map(len, rows), default=0)
     alone, there = torch.zeros(len(rows), width, dtype=torch.int64), torch.zeros(len(rows), width, dtype=torch.int64)
     for i, at in enumerate(rows):
-        alone[i, : len(at)], there[i, : len(at)] = given[at[:, 0], at[:, 1]], 1
+        alone[i, : len(at)], there[i, : len(at)] = token_kinds[at[:, 0], at[:, 1]], 1
     placed = from_kinds(
         alone, rule, image_grids=image_grids, video_grids=video_grids, seconds=seconds, mask=there  # type: ignore[arg-type]
     ).positions  # fmt: skip

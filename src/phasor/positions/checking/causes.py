@@ -34,34 +34,34 @@ def mistakes(batch: Batch, got: Tensor, wanted: Tensor, first: int) -> Iterator[
 def _of_row(batch: Batch, got: Tensor, wanted: Tensor, row: int, token: int) -> Mistake | None:
     """A recipe that gives the whole row."""
     here = batch.at_hand(batch.real)[row].nonzero()[:, 0]
-    mine, columns, length = got[:, row, here], batch.columns[here], got.shape[-1]
+    numbers, columns, length = got[:, row, here], batch.columns[here], got.shape[-1]
     several = len(batch.at_hand(batch.documents)[row, here].unique()) > 1
-    if batch.sharded and (bool((mine == here).all()) or _each_run_from_zero(mine, columns)):
-        why = f"position {_plain(mine[:, here == token])} for column {int(batch.columns[token])} of the whole row"
+    if batch.sharded and (bool((numbers == here).all()) or _each_run_from_zero(numbers, columns)):
+        why = f"position {_plain(numbers[:, here == token])} for column {int(batch.columns[token])} of the whole row"
         return "shard numbered locally", why, "shard position_ids together with input_ids, by the same call"
-    if row and bool((mine - row * length == columns).all()):
-        return "counted on through the batch", f"the row starts at {_plain(mine[:, :1])}", "count in each row"
-    if not batch.real[row].all() and not several and bool((mine == columns).all()):
-        start = f"{_plain(mine[:, :1])}, not {_plain(wanted[:, row, here[:1]])}"
+    if row and bool((numbers - row * length == columns).all()):
+        return "counted on through the batch", f"the row starts at {_plain(numbers[:, :1])}", "count in each row"
+    if not batch.real[row].all() and not several and bool((numbers == columns).all()):
+        start = f"{_plain(numbers[:, :1])}, not {_plain(wanted[:, row, here[:1]])}"
         why = f"arange over the columns: the first real token stands at {start}"
         return "padding is counted", why, "positions.from_mask(attention_mask)"
-    goes_on = bool((mine == columns - columns[0] + mine[:, :1]).all())
-    if several and goes_on and bool((mine[:, 0] == wanted[:, row, here[0]]).all()):
+    goes_on = bool((numbers == columns - columns[0] + numbers[:, :1]).all())
+    if several and goes_on and bool((numbers[:, 0] == wanted[:, row, here[0]]).all()):
         return None  # not restarted: said at each document
     for other in range(got.shape[1]):
         if other == row or not bool(batch.real[other].any()):  # padding alone stands nowhere
             continue
-        if len(here) > 2 and bool((mine == wanted[:, other, here]).all()):
+        if len(here) > 2 and bool((numbers == wanted[:, other, here]).all()):
             out = "move position_ids together with input_ids when rows are sorted, repeated or sampled"
             return "positions of another row", f"they are those of row {other}", out
     return None
 
 
-def _each_run_from_zero(mine: Tensor, columns: Tensor) -> bool:
+def _each_run_from_zero(numbers: Tensor, columns: Tensor) -> bool:
     """Whether every run of neighbouring columns is numbered from 0."""
     breaks = torch.cat([columns.new_ones(1, dtype=torch.bool), columns.diff() != 1])
     at = torch.arange(len(columns))
-    return bool((mine == at - torch.where(breaks, at, 0).cummax(0).values).all())
+    return bool((numbers == at - torch.where(breaks, at, 0).cummax(0).values).all())
 
 
 def _of_document(batch: Batch, got: Tensor, wanted: Tensor, row: int, here: Tensor, first: int) -> Mistake:

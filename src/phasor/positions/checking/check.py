@@ -91,13 +91,13 @@ def check(
         raise ValueError(f"kinds must be a tensor with 2 dimensions [batch, seq], got {described(kinds)}")
     if (kinds is None) != (rule is None) or (rule is not None and rule.axes != axes):
         raise ValueError(f"kinds and rule must be given together, and the rule must have {axes} axes, got {rule}")
-    planes, found = planes_of(ids, position_ids.detach().cpu(), axes + text_plane, text_plane)
+    planes, findings = planes_of(ids, position_ids.detach().cpu(), axes + text_plane, text_plane)
     batch, wrong = batch_of(ids, attention_mask, cu_seqlens, places, cached)
-    found += wrong
+    findings += wrong
     if pad is not None:
-        found += _padding(ids, pad, attention_mask, batch)
+        findings += _padding(ids, pad, attention_mask, batch)
     if planes is None or batch is None:
-        return Findings(found)
+        return Findings(findings)
     batch = with_documents(batch, planes[:1] if text_plane else planes, first)
     text = batch.text(first)
     parts = [(planes[:1], batch.at_hand(text)[None])] if axes == 1 or text_plane else []
@@ -106,8 +106,8 @@ def check(
     elif axes > 1:
         parts.append((planes[-axes:], shifted_to_start(batch, planes[-axes:], text)))
     for got, wanted in parts:
-        found += mistakes(batch, got, wanted, first)
-    return Findings(sorted(dict.fromkeys(found), key=lambda finding: (finding.row or 0, finding.token or 0)))
+        findings += mistakes(batch, got, wanted, first)
+    return Findings(sorted(dict.fromkeys(findings), key=lambda finding: (finding.row or 0, finding.token or 0)))
 
 
 def _rows(ids: Tensor) -> Tensor:
@@ -121,7 +121,7 @@ def _padding(ids: Tensor, pad: int, mask: Tensor | None, batch: Batch | None) ->
     """Two or more ids of padding at an end of a row, real by its mask. One may be the end of a text."""
     if batch is None:
         return []
-    real, found = batch.at_hand(batch.real), []
+    real, findings = batch.at_hand(batch.real), []
     for row, same in enumerate(torch.eq(ids, pad).tolist()):
         left = same.index(False) if False in same else len(same)
         right = same[::-1].index(False) if False in same else 0
@@ -129,8 +129,8 @@ def _padding(ids: Tensor, pad: int, mask: Tensor | None, batch: Batch | None) ->
         for start, count in ends:
             if count > 1 and bool(real[row, start : start + count].all()):
                 why = f"{count} tokens {pad} from here are padding, and nothing hides them"
-                found.append(mistake(row, start, "padding is not masked", why, "attention_mask = 0 there"))
-    return found
+                findings.append(mistake(row, start, "padding is not masked", why, "attention_mask = 0 there"))
+    return findings
 
 
 def planes_of(
@@ -144,21 +144,21 @@ def planes_of(
         why = f"{positions.dtype} ends at {1 if positions.dtype == torch.bool else torch.iinfo(positions.dtype).max}"
     else:
         why = ""
-    found = [mistake(None, None, "dtype", why, "keep positions as int64 until they become angles")] if why else []
+    findings = [mistake(None, None, "dtype", why, "keep positions as int64 until they become angles")] if why else []
     if positions.dtype == torch.bool:
-        return None, found
+        return None, findings
     if positions.shape in _right(count, rows, length):
         planes = positions.reshape(count, -1, length) if positions.ndim != 2 or count > 1 else positions[None]
-        return planes.expand(count, rows, length), found
+        return planes.expand(count, rows, length), findings
     shape = tuple(positions.shape)
     planes_mistake = _planes_mistake(shape, count, rows, length, text_plane)
     if planes_mistake is None and shape and shape[-1] != length:
         why = f"{shape[-1]} positions for {length} tokens in a row"
         out = "pad or cut position_ids in the same step as input_ids"
-        return None, [*found, mistake(0, min(shape[-1], length), "not padded with their ids", why, out)]
+        return None, [*findings, mistake(0, min(shape[-1], length), "not padded with their ids", why, out)]
     cause, more, out = planes_mistake or ("shape", "", "give one position for each token")
     wanted = [rows, length] if count == 1 else [count, rows, length]
-    return None, [*found, mistake(None, None, cause, f"{list(shape)} where {wanted} is needed{more}", out)]
+    return None, [*findings, mistake(None, None, cause, f"{list(shape)} where {wanted} is needed{more}", out)]
 
 
 def _right(count: int, rows: int, length: int) -> list[tuple[int, ...]]:

@@ -18,10 +18,12 @@ class PositionFinding(Finding):
 
     @property
     def row(self) -> int | None:
+        """The row of the batch in which it begins; None: in all."""
         return self.difference.row
 
     @property
     def token(self) -> int | None:
+        """The column at which it begins; None: at all."""
         return self.difference.token
 
     def __str__(self) -> str:
@@ -29,11 +31,7 @@ class PositionFinding(Finding):
 
 
 def mistake(row: int | None, token: int | None, cause: str, reason: str, way_out: str) -> PositionFinding:
-    """The finding of a mistake that begins at this row and token (None: everywhere).
-
-    >>> print(mistake(0, 3, "not restarted", "its document starts here", "positions.packed()"))
-    row 0, token 3: not restarted: its document starts here; positions.packed()
-    """
+    """The finding of a mistake that begins at this row and token (None: everywhere)."""
     return PositionFinding(cause=cause, reason=reason, way_out=way_out, difference=Difference(row=row, token=token))
 
 

@@ -186,10 +186,10 @@ def _doubtful(vectors: Vectors, golden: str, columns: Tensor, angles: Tensor) ->
 
 def _of_channels(pairs: Tensor, columns: Tensor, shape: torch.Size) -> Tensor:
     """What is true of pairs ``[S, P]``, for both channels of each, in a tensor of this shape."""
-    found = torch.zeros(shape, dtype=torch.bool)
+    result = torch.zeros(shape, dtype=torch.bool)
     for side in columns:
-        found[..., side] = pairs
-    return found
+        result[..., side] = pairs
+    return result
 
 
 def _angles(what: str, case: Case, expected: Tensor) -> Tensor:

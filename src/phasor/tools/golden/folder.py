@@ -58,8 +58,8 @@ def write(
     kinds = kinds_of(model)
     goldens: dict[str, Golden] = {}
     for kind in kinds:
-        found = tensors_of(kind, positions_of(kind, model, positions), model.targets, seed)
-        goldens |= {f"{kind.name}.{name}": golden for name, golden in found.items()}
+        tensors = tensors_of(kind, positions_of(kind, model, positions), model.targets, seed)
+        goldens |= {f"{kind.name}.{name}": golden for name, golden in tensors.items()}
     vectors = as_bytes({name: golden.tensor for name, golden in goldens.items()})
     described = sealed(describe(model, kinds, goldens, seed), vectors)
     files = {VECTORS: vectors, DESCRIPTION: _json(described).encode(), "README.md": readme(described).encode()}
@@ -123,7 +123,7 @@ def _entry(name: str, golden: Golden, kinds: list[Kind]) -> dict[str, Any]:
 def _json(data: dict[str, Any]) -> str:
     """Indented, with every list of numbers on one line."""
     text = json.dumps(data, indent=1, allow_nan=False) + "\n"
-    return re.sub(r"\[[^][{}\"]*\]", lambda found: " ".join(found[0].split()), text)
+    return re.sub(r"\[[^][{}\"]*\]", lambda match: " ".join(match[0].split()), text)
 
 
 def _check_folder(folder: Path) -> None:

@@ -26,6 +26,7 @@ class TensorFinding(Finding):
     right: tuple[str, ...] = ()
 
     def place(self) -> str:
+        """Kind of layer, how many layers are of it, tensor."""
         return f"{self.where} ({len(self.layers)} layers, the first is {self.layers[0]}): {self.what}"
 
     def __str__(self) -> str:
@@ -59,6 +60,7 @@ class GoldenReport(Report[TensorFinding]):
 
     @property
     def equal(self) -> bool:
+        """Whether nothing is wrong."""
         return not self.wrong
 
     def summary(self) -> str:
@@ -67,6 +69,7 @@ class GoldenReport(Report[TensorFinding]):
         return f"{self.subject}: {self.verdict}: {count}{causes}"
 
     def describe(self) -> str:
+        """The report as printed."""
         return str(self)
 
     def to_dict(self) -> dict[str, Any]:

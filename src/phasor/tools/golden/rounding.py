@@ -75,10 +75,10 @@ def _unlike_any_rounding(c: Comparison, *, inside: bool) -> Tensor:
         odd = tuple(torch.where(better, new, old) for new, old in zip(off, odd, strict=True))
     if c.columns is None:
         return odd[0]
-    found = torch.zeros(c.got.shape, dtype=torch.bool)
+    unlike = torch.zeros(c.got.shape, dtype=torch.bool)
     for side, channels in zip(odd, c.columns, strict=True):
-        found[..., channels] = side
-    return found
+        unlike[..., channels] = side
+    return unlike
 
 
 def _ways(c: Comparison, case: Case, inside: bool) -> Iterator[tuple[Tensor, ...]]:
@@ -90,9 +90,9 @@ def _ways(c: Comparison, case: Case, inside: bool) -> Iterator[tuple[Tensor, ...
         reach = angles.abs().clamp(max=1.0)
         cos, sin = tables_at(case, angles)
         if not what.endswith("_out"):
-            mine, other = (cos, sin) if what.startswith("cos") else (sin, cos)
+            this, other = (cos, sin) if what.startswith("cos") else (sin, cos)
             for half in (*kept, *halves):
-                pairs = ((c.got, mine),) if c.sibling is None else ((c.got, mine), (c.sibling, other))
+                pairs = ((c.got, this),) if c.sibling is None else ((c.got, this), (c.sibling, other))
                 yield tuple(_off(got, value, reach, half) for got, value in pairs)
             continue
         assert c.columns is not None and c.inputs is not None

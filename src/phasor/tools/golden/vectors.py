@@ -63,8 +63,8 @@ def sealed(data: dict[str, Any], vectors: bytes) -> dict[str, Any]:
 
 
 def _digest(data: dict[str, Any]) -> str:
-    said = json.dumps({key: value for key, value in data.items() if key != "sha256"}, sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()
+    text = json.dumps({key: value for key, value in data.items() if key != "sha256"}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_vectors(source: str | os.PathLike[str]) -> Vectors:
@@ -79,8 +79,8 @@ def read_vectors(source: str | os.PathLike[str]) -> Vectors:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"vectors: {description} is not JSON ({error}); {AGAIN}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        found = data.get("format") if isinstance(data, dict) else type(data).__name__
-        raise ValueError(f"vectors: {description} must have the format {FORMAT!r}, got {_cut(found)}; {AGAIN}")
+        written = data.get("format") if isinstance(data, dict) else type(data).__name__
+        raise ValueError(f"vectors: {description} must have the format {FORMAT!r}, got {_cut(written)}; {AGAIN}")
     seal = data.get("sha256")
     if not isinstance(seal, dict) or seal.get(DESCRIPTION) != _digest(data):
         raise ValueError(f"vectors: {description} is not as it was written (its sha256 differs); {AGAIN}")
@@ -147,9 +147,9 @@ def tensors_of(content: bytes, path: Path, what: str) -> dict[str, Tensor]:
     return tensors
 
 
-def _cut(found: Any) -> str:
+def _cut(value: Any) -> str:
     """What stands in somebody's file, short enough for one line."""
-    text = str(found) if isinstance(found, Exception) else repr(found)
+    text = str(value) if isinstance(value, Exception) else repr(value)
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 

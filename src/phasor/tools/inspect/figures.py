@@ -147,8 +147,8 @@ def decay_curve(facts: SpecFacts) -> Any:
     return figure
 
 
-def _band(ax: Any, found: tuple[Any, Any, Any], color: str, label: str) -> None:
-    starts, low, high = (t.numpy() for t in found)
+def _band(ax: Any, band: tuple[Any, Any, Any], color: str, label: str) -> None:
+    starts, low, high = (t.numpy() for t in band)
     ax.fill_between(starts, low, high, step="post", color=color, alpha=0.35, linewidth=0, label=label)
     ax.plot(starts, low, drawstyle="steps-post", color=color, linewidth=1)
     ax.plot(starts, high, drawstyle="steps-post", color=color, linewidth=1)

@@ -69,10 +69,10 @@ def _speed_lines(fact: SpecFacts, width: int) -> list[str]:
     if fact.trained_length is not None:
         seen = min(fact.trained_length, fact.window or fact.trained_length)
         fast, some = sum(t >= 32 for t in fact.turns), sum(1 <= t < 32 for t in fact.turns)
-        said = f"{fast} pairs turn 32 times or more, {some} once or more, {fact.never_turn} never"
+        counts = f"{fast} pairs turn 32 times or more, {some} once or more, {fact.never_turn} never"
         before = ", before scaling" if spec.scaling and spec.scaling.trained_length else ""
         what = f"{seen:,} tokens" if seen == fact.trained_length else f"{seen:,} tokens, the window"
-        lines.append(row("  trained", f"{what}{before}: {said}"))
+        lines.append(row("  trained", f"{what}{before}: {counts}"))
     if spec.scaling is not None:
         kinds = ", ".join(f"{fact.count(r)} {r} {sign}" for r, sign in REGIME_SIGNS.items() if fact.count(r))
         at_length = f", for sequences of {fact.seq_len:,} tokens" if fact.seq_len else ""
@@ -104,11 +104,11 @@ def _decay_lines(fact: SpecFacts, width: int) -> list[str]:
     spec = fact.spec
     first = "1/64 to " if spec.coordinates == "real" else "up to "
     inside = ", the window" if fact.window is not None and fact.window <= fact.max_position else ""
-    said = f"lowest mean cosine by distance {first}{fact.farthest:,}{inside}, log scale"
+    text = f"lowest mean cosine by distance {first}{fact.farthest:,}{inside}, log scale"
     if spec.coordinates == "integer":
         searched = f"never negative below {min(fact.farthest + 1, FARTHEST):,}"
-        said += f"; first negative at {fact.first_negative:,}" if fact.first_negative else f"; {searched}"
-    lines = [row("  decay", said)]
+        text += f"; first negative at {fact.first_negative:,}" if fact.first_negative else f"; {searched}"
+    lines = [row("  decay", text)]
     for line, moved in decay_lines(fact, width).items():
         who = ["together" if a is None else f"{axis_names(spec.axes.count)[a]} alone" for a in moved]
         lines.append(row("", line if spec.axes.count == 1 else f"{line}  {', '.join(who)}"))
@@ -131,13 +131,13 @@ def _exactness_lines(fact: SpecFacts, own_angles: str) -> list[str]:
 def _table(fact: SpecFacts) -> str:
     spec = fact.spec
     if spec.axes.count == 1 and spec.coordinates == "integer" and not spec.learned:
-        held = f"{size_text(fact.table_bytes)} of cos and sin for {fact.max_position:,} positions"
-        return f"{held}; {size_text(8 * spec.pairs)} of steps replace it"
+        text = f"{size_text(fact.table_bytes)} of cos and sin for {fact.max_position:,} positions"
+        return f"{text}; {size_text(8 * spec.pairs)} of steps replace it"
     members = 1 if spec.second is None else 2
-    held = f"{size_text(2 * 4 * spec.pairs * members)} of cos and sin per token"
+    text = f"{size_text(2 * 4 * spec.pairs * members)} of cos and sin per token"
     if spec.coordinates == "real" or spec.learned:
-        return held
-    return f"{held}; {size_text(8 * spec.pairs * spec.axes.count * members)} of steps replace any table"
+        return text
+    return f"{text}; {size_text(8 * spec.pairs * spec.axes.count * members)} of steps replace any table"
 
 
 def _layout(spec: RotarySpec) -> str:
@@ -145,11 +145,11 @@ def _layout(spec: RotarySpec) -> str:
     step = 1 if spec.interleaved else spec.pairs // spec.blocks
     second = start + (2 if step == 1 else 1)
     kind = "interleaved" if spec.interleaved else "halves" if spec.blocks == 1 else f"halves in {spec.blocks} blocks"
-    said = f"{kind}: channel {start} pairs with {start + step}, {second} with {second + step}, …"
+    text = f"{kind}: channel {start} pairs with {start + step}, {second} with {second + step}, …"
     if spec.permuted:
         half = spec.pairs
-        said += f"; written to {start} and {start + half}, …"
-    return said
+        text += f"; written to {start} and {start + half}, …"
+    return text
 
 
 def sparkline(values: Sequence[float], low: float | None = None, high: float | None = None) -> str:
@@ -186,10 +186,10 @@ def decay_lines(facts: SpecFacts, width: int = 64) -> dict[str, list[int | None]
     moved = [None, *range(facts.spec.axes.count)] if facts.spec.axes.count > 1 else [None]
     curves = [envelope(facts, width, axis)[1].tolist() for axis in moved]
     low = min(map(min, curves))
-    found: dict[str, list[int | None]] = {}
+    lines: dict[str, list[int | None]] = {}
     for axis, curve in zip(moved, curves, strict=True):
-        found.setdefault(sparkline(curve, low, 1.0), []).append(axis)
-    return found
+        lines.setdefault(sparkline(curve, low, 1.0), []).append(axis)
+    return lines
 
 
 def strip(owner: Sequence[int | None], signs: str = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") -> str:

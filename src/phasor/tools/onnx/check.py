@@ -30,6 +30,7 @@ class Site(Finding):
     notes: tuple[str, ...] = ()
 
     def place(self) -> str:
+        """Layer, node, and what it is made of."""
         return f"layer {self.layer}, {super().place()}" if self.layer is not None else super().place()
 
     def __str__(self) -> str:
@@ -47,6 +48,7 @@ class OnnxReport(Report[Site]):
 
     @property
     def sites(self) -> tuple[Site, ...]:
+        """The findings: every rotation of the graph."""
         return self.findings
 
     @property
@@ -59,6 +61,7 @@ class OnnxReport(Report[Site]):
 
     @property
     def equal(self) -> bool:
+        """Whether the file is shown to be right."""
         return self.verdict == "right"
 
     @property
@@ -67,6 +70,7 @@ class OnnxReport(Report[Site]):
         return 0 if self.equal else 1
 
     def describe(self) -> str:
+        """The report as printed."""
         return str(self)
 
     def __str__(self) -> str:

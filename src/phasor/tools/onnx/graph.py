@@ -59,8 +59,8 @@ class Graph:
 
     def array(self, name: str) -> np.ndarray:
         """The values of a constant."""
-        found: np.ndarray = library().numpy_helper.to_array(self.tensors[name], str(self.folder))
-        return found
+        values: np.ndarray = library().numpy_helper.to_array(self.tensors[name], str(self.folder))
+        return values
 
     def positional(self, name: str) -> bool:
         """Whether a value follows from constants, shapes and integer inputs alone."""
@@ -101,14 +101,14 @@ class Graph:
         return self._reached(name, self._moved_from)
 
     def _reached(self, name: str, further: Callable[[str], Iterable[str]]) -> dict[str, int]:
-        found: dict[str, int] = {}
+        reached: dict[str, int] = {}
         waiting = [name]
         while waiting:
             value = waiting.pop()
-            if value not in found:
-                found[value] = self.makers.get(value, -1)
+            if value not in reached:
+                reached[value] = self.makers.get(value, -1)
                 waiting += further(value)
-        return found
+        return reached
 
     def _moved_into(self, value: str) -> list[str]:
         """What its node moved to make it."""
@@ -137,9 +137,9 @@ def inputs_of(node: Any) -> list[str]:
     """What a node reads, what its branches read from outside included."""
     own = [name for name in node.input if name]
     for body in _bodies(node):
-        made = {n for inner in body.node for n in inner.output} | {t.name for t in body.initializer}
-        made |= {v.name for v in body.input}
-        own += [name for inner in body.node for name in inputs_of(inner) if name not in made]
+        inner_names = {n for inner in body.node for n in inner.output} | {t.name for t in body.initializer}
+        inner_names |= {v.name for v in body.input}
+        own += [name for inner in body.node for name in inputs_of(inner) if name not in inner_names]
     return own
 
 

@@ -66,15 +66,15 @@ def inputs_of_runs(
         return [RunInputs(at, _typed(graph, zero | _masks(masks, sizes)) | taken, sizes)]
     assert name is not None
     free = isinstance(graph.shapes[name][-1], str)
-    found = []
+    runs = []
     for numbers in _numbers(kind, model, None if free else shape[-1], rows):
         sizes = Sizes(graph, len(numbers))
         full = sizes.of(name)
         assert full is not None
         at = positions_of(kind, model, numbers) if by_axis else _on_axes(numbers, axes)
         inputs = {name: _spread(at.numpy(), full, by_axis), **_masks(masks, sizes)}
-        found.append(RunInputs(at, _typed(graph, inputs) | taken, sizes, name))
-    return found
+        runs.append(RunInputs(at, _typed(graph, inputs) | taken, sizes, name))
+    return runs
 
 
 def _on_axes(numbers: list[int], axes: int) -> Tensor:
@@ -130,8 +130,8 @@ def _spread(at: np.ndarray, shape: tuple[int, ...], by_axis: bool) -> np.ndarray
 def conditions(graph: Graph, node: RotationNode, sizes: Sizes) -> list[str]:
     """What decides which branch of an If behind a rotation is taken, but for constants."""
     nodes, _, _ = part_of(graph, node.after, {node.before}, sizes)
-    found = [graph.nodes[i].input[0] for i in nodes if graph.nodes[i].op_type == "If" and graph.nodes[i].input]
-    return [name for name in dict.fromkeys(found) if name not in graph.tensors]
+    deciding = [graph.nodes[i].input[0] for i in nodes if graph.nodes[i].op_type == "If" and graph.nodes[i].input]
+    return [name for name in dict.fromkeys(deciding) if name not in graph.tensors]
 
 
 def lengths_of(kind: Kind, model: ModelRotary) -> tuple[int, ...]:
@@ -155,11 +155,11 @@ def taken(graph: Graph, names: list[str], tokens: int) -> dict[str, np.ndarray] 
 
 def _inputs(graph: Graph, wanted: str, sizes: Sizes) -> dict[str, Any]:
     _, needed, _ = part_of(graph, wanted, set(), sizes)
-    found: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     for name in needed:
         shape, kind = sizes.of(name), TYPES.get(graph.kinds.get(name, 0))
         if shape is None or kind is None or (np.prod(shape) < sizes.tokens and "pos" not in name.lower()):
             raise NotShown(f"which of its tables are taken depends on the input {name!r}")
         tokens = np.arange(shape[-1]) if shape and "mask" not in name.lower() else np.ones(shape[-1:])
-        found[name] = np.broadcast_to(tokens, shape).astype(kind)
-    return found
+        inputs[name] = np.broadcast_to(tokens, shape).astype(kind)
+    return inputs

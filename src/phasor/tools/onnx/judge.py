@@ -59,16 +59,16 @@ class Judge:
         ways = {length: taken(self.graph, names, length) for length in lengths}
         if None in ways.values():
             judged = self._with_its_tables(node, kind, {})
-            told = f"an If chooses its tables by {names[0]!r}, and they were looked at for one length only"
-            return dataclasses.replace(judged, notes=(*judged.notes, told))
+            text = f"an If chooses its tables by {names[0]!r}, and they were looked at for one length only"
+            return dataclasses.replace(judged, notes=(*judged.notes, text))
         for length, way in ways.items():
             judged = self._with_its_tables(node, kind, way or {})
             if (wrong := judged.finding) is not None:
                 reason = f"{wrong.reason}, in the tables that {length:,} tokens take"
                 judged = dataclasses.replace(judged, finding=dataclasses.replace(wrong, reason=reason))
                 break
-        told = " and ".join(f"{length:,}" for length in dict.fromkeys(lengths))
-        notes = (*judged.notes, f"an If chooses its tables by {names[0]!r}: looked at those of {told} tokens")
+        text = " and ".join(f"{length:,}" for length in dict.fromkeys(lengths))
+        notes = (*judged.notes, f"an If chooses its tables by {names[0]!r}: looked at those of {text} tokens")
         return Judged(judged.finding, notes, by_length=True)
 
     def _with_its_tables(self, node: RotationNode, kind: Kind, way: dict[str, Any]) -> Judged:
@@ -175,11 +175,11 @@ def _fits(shape: Shape | None, layout: Layout) -> bool:
 
 
 def _token_axis(names: tuple[Any, ...], shape: Shape, tokens: int) -> int:
-    found = [a for a in range(len(shape) - 1) if shape[a] == tokens]
-    free = [a for a in found if isinstance(names[a], str)]
-    if not found:
+    axes = [a for a in range(len(shape) - 1) if shape[a] == tokens]
+    free = [a for a in axes if isinstance(names[a], str)]
+    if not axes:
         raise NotShown(f"what it rotates has the shape {list(shape)}, and none of its axes the {tokens} tokens")
-    return next((a for a in (len(shape) - 2, 1, 0) if a in (free or found)), found[0])
+    return next((a for a in (len(shape) - 2, 1, 0) if a in (free or axes)), axes[0])
 
 
 def _vectors(kind: Kind, positions: Tensor, half: float) -> Vectors:

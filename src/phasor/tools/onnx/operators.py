@@ -22,11 +22,11 @@ def rotations_of(node: Any) -> list[Any]:
     query, key, *_, cos, sin, ids = [*node.input, *[""] * 10][:10]
     heads, kv = marks.get("num_heads", 0), marks.get("kv_num_heads", 0)
     name, first = node.name or node.output[0], f"{node.output[0]}/first"
-    found = [onnx.helper.make_node("Constant", [], [first], value=onnx.numpy_helper.from_array(np.zeros(1, np.int64)))]
+    nodes = [onnx.helper.make_node("Constant", [], [first], value=onnx.numpy_helper.from_array(np.zeros(1, np.int64)))]
     packed = heads + 2 * kv
     for of, value, count in (("q", query, heads if key else packed), ("k", key or query, kv if key else packed)):
         if value:
-            found.append(
+            nodes.append(
                 onnx.helper.make_node(
                     "RotaryEmbedding",
                     [value, ids or first, cos, sin],
@@ -37,7 +37,7 @@ def rotations_of(node: Any) -> list[Any]:
                     num_heads=count,
                 )
             )
-    return found
+    return nodes
 
 
 def rotated(
@@ -68,8 +68,8 @@ def rotated(
         raise ValueError(f"it has the scale {scale:g}, which onnxruntime does not use")
     rows = ids.reshape(-1)[0] + np.arange(tokens) if ids.size == 1 else ids.reshape(batch, tokens)
     c, s = (np.broadcast_to(table[rows], (batch, tokens, pairs)) for table in (cos, sin))
-    found: np.ndarray = rotary_embedding(x, c, s, None, interleaved, width, heads)
-    return found
+    result: np.ndarray = rotary_embedding(x, c, s, None, interleaved, width, heads)
+    return result
 
 
 @lru_cache(maxsize=1)

@@ -30,8 +30,8 @@ class RotationNode:
 
 def rotation_nodes(graph: Graph) -> list[RotationNode]:
     """Every rotation that is found, in the order of the graph."""
-    found = [*_operators(graph), *_plain(graph)]
-    return sorted(found, key=lambda rotation: rotation.index)
+    rotations = [*_operators(graph), *_plain(graph)]
+    return sorted(rotations, key=lambda rotation: rotation.index)
 
 
 def _operators(graph: Graph) -> Iterator[RotationNode]:
@@ -40,10 +40,10 @@ def _operators(graph: Graph) -> Iterator[RotationNode]:
     for i, node in enumerate(graph.nodes):
         marks = {a.name: a.i for a in node.attribute}
         if node.op_type == "RotaryEmbedding" and node.domain in DOMAINS:
-            told = [f"{name}={value}" for name, value in sorted(marks.items()) if name in TOLD]
+            attributes = [f"{name}={value}" for name, value in sorted(marks.items()) if name in TOLD]
             before = node.input[0] if node.input else ""
             fault = invalid if node.domain in DOMAINS[:2] and opset < SINCE else LACKS * (not before)
-            what = ", ".join((f"RotaryEmbedding of {node.domain or 'ai.onnx'}", *told))
+            what = ", ".join((f"RotaryEmbedding of {node.domain or 'ai.onnx'}", *attributes))
             yield RotationNode(_name(node), what, before, node.output[0], i, fault)
         elif marks.get("do_rotary"):  # com.microsoft's Attention, with frequencies that stand nowhere in the file
             yield RotationNode(_name(node), f"{node.op_type} with do_rotary", "", "", i, "it rotates inside")
@@ -97,20 +97,20 @@ def _is_table(graph: Graph, name: str) -> bool:
 
 def _last(graph: Graph, values: list[str]) -> str | None:
     """The nearest value from which all of these come by moving alone."""
-    found = graph.sources(values[0])
+    common = graph.sources(values[0])
     for value in values[1:]:
         others = graph.sources(value)
-        found = {name: i for name, i in found.items() if name in others}
-    return max(found, key=lambda name: found[name]) if found else None
+        common = {name: i for name, i in common.items() if name in others}
+    return max(common, key=lambda name: common[name]) if common else None
 
 
 def _first(graph: Graph, values: list[str]) -> str | None:
     """The nearest value that comes from all of these by moving alone."""
-    found = graph.targets(values[0])
+    common = graph.targets(values[0])
     for value in values[1:]:
         others = graph.targets(value)
-        found = {name: i for name, i in found.items() if name in others}
-    return min(found, key=lambda name: found[name]) if found else None
+        common = {name: i for name, i in common.items() if name in others}
+    return min(common, key=lambda name: common[name]) if common else None
 
 
 def _with_the_rest(graph: Graph, before: str, after: str) -> tuple[str, str]:

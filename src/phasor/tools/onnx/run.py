@@ -17,8 +17,8 @@ class NotShown(Exception):
     """Why a part of a graph could not be read, as a clause."""
 
 
-def part_of(graph: Graph, wanted: str, given: set[str], sizes: Sizes) -> tuple[list[int], set[str], dict[str, Any]]:
-    """What ``wanted`` needs, beginning from ``given``: nodes, inputs of the graph, and shapes that are known anyway."""
+def part_of(graph: Graph, wanted: str, feeds: set[str], sizes: Sizes) -> tuple[list[int], set[str], dict[str, Any]]:
+    """What ``wanted`` needs, beginning from ``feeds``: nodes, inputs of the graph, and shapes that are known anyway."""
     nodes: set[int] = set()
     needed: set[str] = set()
     known: dict[str, Any] = {}
@@ -26,14 +26,14 @@ def part_of(graph: Graph, wanted: str, given: set[str], sizes: Sizes) -> tuple[l
     while waiting:
         name = waiting.pop()
         maker = graph.makers.get(name)
-        if name in given or name in graph.tensors or name in known or maker in nodes:
+        if name in feeds or name in graph.tensors or name in known or maker in nodes:
             continue
         if maker is None:
             needed.add(name)
             continue
         node = graph.nodes[maker]
         shape = sizes.of(node.input[0]) if node.op_type == "Shape" else None
-        if shape is not None and node.input[0] not in given:  # so that the data behind it is not needed
+        if shape is not None and node.input[0] not in feeds:  # so that the data behind it is not needed
             known[name] = cut(shape, node)
             continue
         nodes.add(maker)
@@ -43,17 +43,17 @@ def part_of(graph: Graph, wanted: str, given: set[str], sizes: Sizes) -> tuple[l
     return sorted(nodes), needed, known
 
 
-def run(graph: Graph, wanted: str, given: dict[str, np.ndarray], sizes: Sizes) -> np.ndarray:
+def run(graph: Graph, wanted: str, feeds: dict[str, np.ndarray], sizes: Sizes) -> np.ndarray:
     """The value ``wanted``, from those that are given; `NotShown` where it needs more, or does not run."""
-    nodes, needed, known = part_of(graph, wanted, set(given), sizes)
+    nodes, needed, known = part_of(graph, wanted, set(feeds), sizes)
     if needed:
         raise NotShown(f"it depends on the input {sorted(needed)[0]!r}")
     onnx = library()
-    values = {**known, **given}
+    values = {**known, **feeds}
     read = {name for i in nodes for name in inputs_of(graph.nodes[i])} | {wanted}
     large = [n for n in read if n in graph.tensors and np.prod(graph.tensors[n].dims, dtype=float) > BIGGEST]
-    made = [(name, sizes.of(name)) for i in nodes for name in graph.nodes[i].output]
-    large += [name for name, shape in made if np.prod(shape or (), dtype=float) > BIGGEST]
+    shapes = [(name, sizes.of(name)) for i in nodes for name in graph.nodes[i].output]
+    large += [name for name, shape in shapes if np.prod(shape or (), dtype=float) > BIGGEST]
     if large:
         raise NotShown(f"{large[0]!r} is too large for a table")
     if loops := [graph.nodes[i].op_type for i in nodes if graph.nodes[i].op_type in ("Loop", "Scan")]:
@@ -73,11 +73,11 @@ def run(graph: Graph, wanted: str, given: dict[str, np.ndarray], sizes: Sizes) -
         whole = helper.make_graph(body, "part", inputs, outputs)
         model = helper.make_model(whole, opset_imports=graph.opsets, ir_version=graph.ir_version)
         with np.errstate(all="ignore"):
-            found = onnx.reference.ReferenceEvaluator(model, new_ops=operators()).run(None, {**values, **constants})
+            results = onnx.reference.ReferenceEvaluator(model, new_ops=operators()).run(None, {**values, **constants})
     except Exception as error:  # whatever a damaged or odd part does, it says nothing about the others
         words = " ".join(f"{type(error).__name__}: {error}".split())
         raise NotShown(f"it does not run ({words[:160]})") from None
-    return np.asarray(found[0])
+    return np.asarray(results[0])
 
 
 def _whole(graph: Graph, node: Any) -> Any:

@@ -73,8 +73,8 @@ def _bases(case: Case, seen: Tensor | None) -> list[float]:
             logs.append(log)
     # one pair alone shows any base: two must show the same one
     shared = [log for log in logs if sum(abs(log - other) < SAME for other in logs) > 1]
-    found = [base for log in shared for base in _rounded(math.exp(log))]
-    return [base for base in dict.fromkeys((*USUAL, *found)) if base > 1 and base != spec.base]
+    rounded = [base for log in shared for base in _rounded(math.exp(log))]
+    return [base for base in dict.fromkeys((*USUAL, *rounded)) if base > 1 and base != spec.base]
 
 
 def _rounded(number: float) -> list[float]:
@@ -137,15 +137,15 @@ def _read_frequencies(case: Case, wrong: list[Comparison], inputs: dict[str, Ten
     noise = (
         1e-2 if any(torch.finfo(c.other_dtype).bits < 32 for c in wrong if c.other_dtype.is_floating_point) else 1e-4
     )
-    found = torch.zeros(at.shape[-1], dtype=torch.float64)
-    error = torch.full_like(found, math.inf)
+    frequencies = torch.zeros(at.shape[-1], dtype=torch.float64)
+    error = torch.full_like(frequencies, math.inf)
     for token in at.abs().max(-1).values.argsort().tolist():
         here = at[token]
-        usable = (here > 0) & (here * found < TELLING) & ((error * here < 1) | error.isinf())
-        guess = _nearest(angles[:, token], torch.where(error.isinf(), math.pi / 2, found * here)) / here
-        found = torch.where(usable, guess, found)
+        usable = (here > 0) & (here * frequencies < TELLING) & ((error * here < 1) | error.isinf())
+        guess = _nearest(angles[:, token], torch.where(error.isinf(), math.pi / 2, frequencies * here)) / here
+        frequencies = torch.where(usable, guess, frequencies)
         error = torch.where(usable, noise / here, error)
-    return None if error.isinf().all() else found
+    return None if error.isinf().all() else frequencies
 
 
 def _read_positions(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Tensor | None:
@@ -164,15 +164,17 @@ def _read_positions(case: Case, wrong: list[Comparison], inputs: dict[str, Tenso
 
 def _of_axis(angles: Tensor, speeds: Tensor, turning: list[int]) -> Tensor:
     """``[S]``, as these pairs show it, the slowest first."""
-    found = torch.zeros(angles.shape[1], dtype=torch.float64)
+    positions = torch.zeros(angles.shape[1], dtype=torch.float64)
     if not turning:
-        return found * math.nan
+        return positions * math.nan
     for n, pair in enumerate(turning):
-        guess = found * speeds[pair] if n else torch.full_like(found, 1e-9)
-        found = _nearest(angles[:, :, pair], guess) / speeds[pair]
-    found = found.round()
-    off = torch.stack([(_nearest(angles[:, :, p], found * speeds[p]) - found * speeds[p]).abs() for p in turning])
-    return torch.where(off.max(0).values < SURE, found, math.nan)
+        guess = positions * speeds[pair] if n else torch.full_like(positions, 1e-9)
+        positions = _nearest(angles[:, :, pair], guess) / speeds[pair]
+    positions = positions.round()
+    off = torch.stack(
+        [(_nearest(angles[:, :, p], positions * speeds[p]) - positions * speeds[p]).abs() for p in turning]
+    )
+    return torch.where(off.max(0).values < SURE, positions, math.nan)
 
 
 def _nearest(angles: Tensor, guess: Tensor) -> Tensor:

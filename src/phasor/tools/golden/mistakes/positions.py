@@ -37,26 +37,26 @@ def of_positions(case: Case) -> Iterator[Mistake]:
 
 def of_seen(case: Case, where: Tensor) -> Iterator[Mistake]:
     """What went wrong with positions, from those at which the tokens were rotated, ``[A, S]`` (nan: not readable)."""
-    given = case.positions.double()
+    expected = case.positions.double()
     known = ~where.isnan()
-    moved = known & (where != given)
+    moved = known & (where != expected)
     axes = moved.any(-1).nonzero().flatten().tolist()
     for axis in axes:
-        for text, changed in _of_row(given[axis], where[axis], known[axis], moved[axis]):
-            yield _at(changed(given), text)
-            if len(given) > 1:
-                yield _at(_one_row(given, axis, changed), f"{text}, on axis {axis} alone")
-    far = given[~known]  # where the pairs rotate too fast to tell: tables of the usual sizes
+        for text, changed in _of_row(expected[axis], where[axis], known[axis], moved[axis]):
+            yield _at(changed(expected), text)
+            if len(expected) > 1:
+                yield _at(_one_row(expected, axis, changed), f"{text}, on axis {axis} alone")
+    far = expected[~known]  # where the pairs rotate too fast to tell: tables of the usual sizes
     for rows in TABLES:
         if (far >= rows).any():
-            yield _at(given.clamp(max=rows - 1), _clamped(rows - 1), alone=True)
-            yield _at(given.remainder(rows), _wrapped(rows), alone=True)
+            yield _at(expected.clamp(max=rows - 1), _clamped(rows - 1), alone=True)
+            yield _at(expected.remainder(rows), _wrapped(rows), alone=True)
     if axes:
         axis = axes[0]
         token = int(moved[axis].nonzero()[0])
-        whose = f"that of token {token}" + (f" on axis {axis}" if len(given) > 1 else "")
-        text = f"positions are others: {whose} is {where[axis, token]:.0f}, and must be {given[axis, token]:.0f}"
-        yield _at(torch.where(known, where, given), text)
+        whose = f"that of token {token}" + (f" on axis {axis}" if len(expected) > 1 else "")
+        text = f"positions are others: {whose} is {where[axis, token]:.0f}, and must be {expected[axis, token]:.0f}"
+        yield _at(torch.where(known, where, expected), text)
 
 
 _Change = Callable[[Tensor], Tensor]  # of positions [..., S]
@@ -67,28 +67,28 @@ def _at(positions: Tensor, text: str, alone: bool = False) -> Mistake:
     return Mistake("positions", text, lambda case: case.replace(positions=rows), alone)
 
 
-def _one_row(given: Tensor, axis: int, changed: _Change) -> Tensor:
-    rows = given.clone()
-    rows[axis] = changed(given[axis])
+def _one_row(expected: Tensor, axis: int, changed: _Change) -> Tensor:
+    rows = expected.clone()
+    rows[axis] = changed(expected[axis])
     return rows
 
 
-def _of_row(given: Tensor, where: Tensor, known: Tensor, moved: Tensor) -> Iterator[tuple[str, _Change]]:
+def _of_row(expected: Tensor, where: Tensor, known: Tensor, moved: Tensor) -> Iterator[tuple[str, _Change]]:
     """What may have been done to all positions, as one axis of them shows it."""
-    by = float((where - given)[known].median())
+    by = float((where - expected)[known].median())
     if by:
         yield f"positions are too {'high' if by > 0 else 'low'} by {abs(by):.0f}", lambda x: x + by
     last = float(where[moved].max())
-    if bool((torch.minimum(given, torch.tensor(last))[known] == where[known]).all()) and last >= 0:
+    if bool((torch.minimum(expected, torch.tensor(last))[known] == where[known]).all()) and last >= 0:
         yield _clamped(last), lambda x: x.clamp(max=last)
-    lengths = (given - where)[moved & (given > where)].to(torch.int64).tolist()
+    lengths = (expected - where)[moved & (expected > where)].to(torch.int64).tolist()
     length = math.gcd(*lengths) if lengths else 0
-    if length > 1 and bool((given.remainder(length)[known] == where[known]).all()):
+    if length > 1 and bool((expected.remainder(length)[known] == where[known]).all()):
         yield _wrapped(length), lambda x: x.remainder(length)
-    for token in range(1, len(given)):
+    for token in range(1, len(expected)):
         for how, changed in (("start again from 0", _restart(token)), ("are counted from 0 again", _count(token))):
-            if bool((changed(given)[known] == where[known]).all()):
-                yield f"positions {how} at token {token}, whose position is {given[token]:.0f}", changed
+            if bool((changed(expected)[known] == where[known]).all()):
+                yield f"positions {how} at token {token}, whose position is {expected[token]:.0f}", changed
                 return
 
 
