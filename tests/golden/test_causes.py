@@ -4,8 +4,9 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from phasor.tools.golden import check
+from phasor.tools.golden import check, write
 
 from .conftest import load
 from .plain import ladder, llama3, tables, turn_halves, turn_interleaved, yarn
@@ -350,3 +351,20 @@ def test_a_cause_of_its_own_for_the_first(found, given):
     assert result.cause == "base" and result.explained == ("exact.inv_freq",)
     assert result.unexplained == ("exact.float32.q_out",)
     assert str(result).endswith("other cause: exact.float32.q_out")
+
+
+@pytest.mark.parametrize("asked, instead", [("long", "short"), ("short", "long")])
+def test_frequencies_of_sequences_of_another_length(asked, instead, tmp_path):
+    """LongRoPE has one list for sequences of the trained length and one for longer ones."""
+    stretch = {"rope_type": "longrope", "short_factor": [1.0 + i / 4 for i in range(32)], "long_factor": [2.0] * 32}
+    config = {
+        "model_type": "phi3", "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 1, "pad_token_id": 0,
+        "original_max_position_embeddings": 4096, "max_position_embeddings": 16_384, "rope_scaling": stretch,
+    }  # fmt: skip
+    folder = write(config, tmp_path / "golden")
+    vectors = load_file(folder / "vectors.safetensors")
+    given = {f"attention_{asked}.exact.{x}": vectors[f"attention_{instead}.exact.{x}"] for x in ("inv_freq", "cos")}
+    (finding,) = check(folder, given).findings
+    lengths = {"long": "16,384", "short": "4,096"}
+    assert finding.where == f"attention_{asked}" and finding.cause == "seq_len", str(finding)
+    assert f"those of sequences of {lengths[instead]} tokens, and must be those of {lengths[asked]}" in finding.reason

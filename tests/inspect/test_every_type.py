@@ -33,7 +33,10 @@ SAMPLE = {
     "dinov3_vit": ["positions times 6.283185307", "not the first token", "(in float64)", "1/64 to 1,024"],
     "sapiens2": ["not the first 9 tokens"],
     # 768 / 12 = 64 channels in two blocks of 32
-    "gemma4_vision": ["halves in 2 blocks: channel 0 pairs with 16", "2 coordinates, by pair: 0 rotates 16, 1 rotates 16"],
+    "gemma4_vision": [
+        "halves in 2 blocks: channel 0 pairs with 16",
+        "2 coordinates, by pair: 0 rotates 16, 1 rotates 16",
+    ],
     "vjepa2": [
         "not orthogonal",
         "of each pair's second member: t rotates 10, h rotates 10, w rotates 10",

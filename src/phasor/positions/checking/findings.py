@@ -10,7 +10,11 @@ SHOWN = 8  # of one cause, in print
 
 @dataclass(frozen=True, kw_only=True)
 class PositionFinding(Finding):
-    """One mistake: ``cause`` says in few words what it is, ``reason`` in a sentence, ``way_out`` what to do."""
+    """One mistake: ``cause`` says in few words what it is, ``reason`` in a sentence, ``way_out`` what to do.
+
+    >>> print(mistake(0, 3, "not restarted", "its document starts here", "positions.packed()"))
+    row 0, token 3: not restarted: its document starts here; positions.packed()
+    """
 
     what: str = "position_ids"
     verdict: Verdict = "wrong"
