@@ -14,16 +14,7 @@ from .rounding import CLOSE, FEW
 from .vectors import Vectors
 
 ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way
-_FIRST_OF_TWO = (
-    "layout",
-    "permuted",
-    "direction",
-    "positions",
-    "attention_factor",
-    "scaling",
-    "rotary_dim",
-    "trailing",
-)
+_FIRST_OF_TWO = "layout permuted direction positions attention_factor scaling rotary_dim trailing".split()
 
 
 def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> tuple[tuple[Mistake, ...], list[Comparison]]:
