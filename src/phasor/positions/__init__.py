@@ -5,15 +5,14 @@ A rotation is only as right as its positions. Each builder covers one case where
 """
 
 from .canvas import from_canvas
-from .checking import Finding, Findings, check
+from .checking import Findings, PositionFinding, check
 from .grids import centres, grid, patches
-from .kinds import from_kinds, token_kinds
-from .mrope import Placed, from_segments, mrope
-from .rows import from_mask, packed, text
+from .mrope import Placed, Segment, Video, from_segments, mrope
+from .multimodal import AUDIO, IMAGE, TEXT, VIDEO, from_kinds, token_kinds
+from .rows import decode, decode_from, from_mask, packed, text
 from .rules import Rule
-from .runs import AUDIO, IMAGE, TEXT, VIDEO
-from .segments import Segment, Video
-from .steps import decode, decode_from
+
+Finding = PositionFinding  # under the name by which it is known outside
 
 __all__ = [
     "AUDIO",
@@ -23,6 +22,7 @@ __all__ = [
     "Finding",
     "Findings",
     "Placed",
+    "PositionFinding",
     "Rule",
     "Segment",
     "Video",

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from .mrope import Placed
+from .multimodal import IMAGE, TEXT, VIDEO
 from .rows import real_tokens
-from .runs import IMAGE, TEXT, VIDEO
 from .tensor_checks import integers
 
 

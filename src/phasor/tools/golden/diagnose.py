@@ -6,15 +6,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..kinds import Kind
-from ..vectors import Vectors
-from .case import Case, imitate, right
+from .case import Case, Mistake, imitate, right
 from .comparison import Comparison
-from .mistakes import Mistake, fits, mistakes
-from .outliers import CLOSE, FEW
+from .layer_kinds import Kind
+from .mistakes import fits, mistakes
+from .rounding import CLOSE, FEW
+from .vectors import Vectors
 
 ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way
-_FIRST_OF_TWO = (
+_FIRST_OF_TWO = [
     "layout",
     "permuted",
     "direction",
@@ -23,7 +23,7 @@ _FIRST_OF_TWO = (
     "scaling",
     "rotary_dim",
     "trailing",
-)
+]
 
 
 def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> tuple[tuple[Mistake, ...], list[Comparison]]:
@@ -40,25 +40,29 @@ def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> tuple[tup
     more = [c for c in wrong if _explained(c, unchanged[c.short]) < ENOUGH]
     tries = {tuple(c.short for c in some): some for some in (wrong, more, wrong[:1]) if some}
     for tensors in tries.values():
-        if found := _best(_single(case, known, tensors, inputs), tensors, inputs, unchanged):
-            return found, tensors
+        if best := _best(_single(case, known, tensors, inputs), tensors, inputs, unchanged):
+            return best, tensors
         several = any(float(c.wrong.double().mean()) > FEW for c in tensors)  # no two mistakes show in few values
-        if several and (found := _best(_double(case, known, tensors, inputs), tensors, inputs, unchanged)):
-            return found, tensors
+        if several and (best := _best(_double(case, known, tensors, inputs), tensors, inputs, unchanged)):
+            return best, tensors
     return (), []
 
 
-_Found = tuple[tuple[Mistake, ...], Case]
+_Candidate = tuple[tuple[Mistake, ...], Case]
 
 
-def _single(case: Case, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]) -> Iterator[_Found]:
+def _single(
+    case: Case, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]
+) -> Iterator[_Candidate]:
     for mistake in itertools.chain(known, fits(case, wrong, inputs)):
         changed = mistake.of(case)
         if changed is not None:
             yield (mistake,), changed
 
 
-def _double(case: Case, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]) -> Iterator[_Found]:
+def _double(
+    case: Case, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]
+) -> Iterator[_Candidate]:
     beside = [mistake for mistake in known if not mistake.alone]
     for first in (mistake for mistake in beside if mistake.cause in _FIRST_OF_TWO):
         changed = first.of(case)
@@ -74,12 +78,15 @@ def _double(case: Case, known: list[Mistake], wrong: list[Comparison], inputs: d
 
 
 def _best(
-    found: Iterator[_Found], wrong: list[Comparison], inputs: dict[str, Tensor], unchanged: dict[str, Tensor | None]
+    candidates: Iterator[_Candidate],
+    wrong: list[Comparison],
+    inputs: dict[str, Tensor],
+    unchanged: dict[str, Tensor | None],
 ) -> tuple[Mistake, ...]:
     """The one that explains most; the first of equals. One that changes nothing in a tensor explains nothing there."""
     best: tuple[Mistake, ...] = ()
     highest = 0.0
-    for said, case in found:
+    for chosen, case in candidates:
         share = 1.0
         for c in wrong:
             candidate, plain = imitate(case, c.short, inputs), unchanged[c.short]
@@ -88,7 +95,7 @@ def _best(
             if share <= max(highest, ENOUGH - 1e-9):
                 break
         if share > highest and share >= ENOUGH:
-            best, highest = said, share
+            best, highest = chosen, share
             if share > 1 - 1e-4:
                 break
     return best
@@ -98,7 +105,7 @@ def _explained(c: Comparison, candidate: Tensor | None) -> float:
     """The share of the telling elements that are the candidate's; 0 unless it explains the wrong ones too."""
     if candidate is None or candidate.shape != c.got.shape:
         return 0.0
-    candidate = candidate.to(c.came).double()
+    candidate = candidate.to(c.other_dtype).double()
     matched, telling = c.matches(candidate), c.telling
     bad = c.wrong & telling
     nearer = (c.got - candidate).abs() < (c.got - c.expected).abs() / 2

@@ -57,14 +57,14 @@ def kinds_of(model: ModelRotary) -> list[Kind]:
 
     A spec that depends on the length of the sequence gives two kinds, ``_short`` and ``_long``.
     """
-    found: dict[tuple[RotarySpec | None, Temperature | None], list[int]] = {}
+    groups: dict[tuple[RotarySpec | None, Temperature | None], list[int]] = {}
     temperatures = model.temperatures or (None,) * len(model.layers)
     for i, key in enumerate(zip(model.layers, temperatures, strict=True)):
         if key != (None, None):
-            found.setdefault(key, []).append(i)
+            groups.setdefault(key, []).append(i)
     kinds: list[Kind] = []
     used: dict[str, int] = {}
-    for (spec, temperature), layers in found.items():
+    for (spec, temperature), layers in groups.items():
         word = model.layer_types[layers[0]]
         used[word] = used.get(word, 0) + 1
         name = word if used[word] == 1 else f"{word}_{used[word]}"

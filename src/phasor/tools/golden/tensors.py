@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....rotary.apply import apply_rotary
-from ....rotary.rotation import Rotation
-from ....rotary.spec import RotarySpec
-from ....rotary.temperature import LearnedLog
-from ..kinds import Kind
-from ..vectors import Tolerance
+from ...rotary.apply import apply_rotary
+from ...rotary.rotation import Rotation
+from ...rotary.spec import RotarySpec
+from ...rotary.temperature import LearnedLog
+from .layer_kinds import Kind
+from .vectors import Tolerance
 
 HEADS = {"q": 2, "k": 1, "v": 1, "output": 1}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -53,12 +53,12 @@ def tensors_of(
     kind: Kind, positions: Tensor, targets: tuple[str, ...], seed: int, heads: dict[str, Tensor] | None = None
 ) -> dict[str, Golden]:
     """Name (without the kind's) -> tensor. Names in `readme`. ``heads``: by target, instead of noise."""
-    found = {"positions": Golden(positions, "the position of each token, [S], or one row per axis, [A, S]")}
+    tensors = {"positions": Golden(positions, "the position of each token, [S], or one row per axis, [A, S]")}
     if kind.spec is not None:
-        found |= _rotary(kind, positions, targets, seed, heads or {})
+        tensors |= _rotary(kind, positions, targets, seed, heads or {})
     if kind.temperature is not None:
-        found |= _temperature(kind, positions, seed)
-    return found
+        tensors |= _temperature(kind, positions, seed)
+    return tensors
 
 
 def log_scale_of(spec: RotarySpec, seed: int) -> Tensor | None:
@@ -73,35 +73,35 @@ def _rotary(
     assert exact is not None and model is not None
     factor = exact.attention_factor(kind.seq_len)
     scale = torch.tensor(factor, dtype=torch.float64)
-    found = {"attention_factor": Golden(scale, "the factor inside cos and sin", Tolerance(relative=1e-6))}
+    tensors = {"attention_factor": Golden(scale, "the factor inside cos and sin", Tolerance(relative=1e-6))}
     log_scale = log_scale_of(exact, seed)
     if log_scale is not None:
-        found["log_scale"] = Golden(log_scale, "[P], the trained log-scale: frequency * exp(log_scale)")
+        tensors["log_scale"] = Golden(log_scale, "[P], the trained log-scale: frequency * exp(log_scale)")
     inputs = {t: noise(seed, t, 1, HEADS[t], positions.shape[-1], exact.head_dim) for t in targets} | heads
     for t, x in inputs.items():
         what = "the output of attention" if t == "output" else f"{t} before the rotation"
-        found[f"{t}_in"] = Golden(x, f"{what}, [1, heads, S, D]; exact in bfloat16 too")
-    given: dict[str, Any] = {"seq_len": kind.seq_len, "log_scale": log_scale}
+        tensors[f"{t}_in"] = Golden(x, f"{what}, [1, heads, S, D]; exact in bfloat16 too")
+    arguments: dict[str, Any] = {"seq_len": kind.seq_len, "log_scale": log_scale}
     words = "radians per position of each pair, [P], after scaling, without a log-scale and a position scale"
     for label, spec in (("exact", exact), ("model", model)):
         freq = spec.inv_freq(kind.seq_len)
         freq = freq if spec.angles != "float32" else freq.float()
-        found[f"{label}.inv_freq"] = Golden(freq, words, Tolerance(relative=1e-6), label)
-    rotation = Rotation.at(exact, positions, dtype=torch.float64, **given)
-    found |= _tables("exact", rotation, Tolerance(TABLE * factor))
+        tensors[f"{label}.inv_freq"] = Golden(freq, words, Tolerance(relative=1e-6), label)
+    rotation = Rotation.at(exact, positions, dtype=torch.float64, **arguments)
+    tensors |= _tables("exact", rotation, Tolerance(TABLE * factor))
     for name, dtype in DTYPES.items():
         relative = 2.0**-7 if name == "bfloat16" else 0.0
         tolerance = Tolerance(WIDEST * TABLE * factor, relative)
-        found |= _outputs("exact", name, dtype, rotation, {t: x.double() for t, x in inputs.items()}, tolerance)
+        tensors |= _outputs("exact", name, dtype, rotation, {t: x.double() for t, x in inputs.items()}, tolerance)
     for name, dtype in DTYPES.items():
-        rotation = Rotation.at(model, positions, dtype=dtype, **given)
+        rotation = Rotation.at(model, positions, dtype=dtype, **arguments)
         coarse = 2.0**-8 if rotation.cos.dtype == torch.bfloat16 else 0.0
         tolerance = Tolerance((TABLE + coarse) * factor, 0.0, PER_RADIAN * factor)
-        found |= _tables(f"model.{name}", rotation, tolerance)
+        tensors |= _tables(f"model.{name}", rotation, tolerance)
         relative = 2.0**-7 if name == "bfloat16" else 0.0
         wide = Tolerance(WIDEST * tolerance.absolute, relative, WIDEST * tolerance.per_radian)
-        found |= _outputs("model", name, dtype, rotation, {t: x.to(dtype) for t, x in inputs.items()}, wide)
-    return found
+        tensors |= _outputs("model", name, dtype, rotation, {t: x.to(dtype) for t, x in inputs.items()}, wide)
+    return tensors
 
 
 def _tables(label: str, rotation: Rotation, tolerance: Tolerance) -> dict[str, Golden]:
@@ -109,33 +109,33 @@ def _tables(label: str, rotation: Rotation, tolerance: Tolerance) -> dict[str, G
     values = {"cos": rotation.cos, "sin": rotation.sin}
     if rotation.second is not None:
         values |= {"cos_second": rotation.second[0], "sin_second": rotation.second[1]}
-    said = {name: f"{name.split('_')[0]} {words}" for name in values}
-    said |= {name: f"{said[name]}, for the second results" for name in values if "second" in name}
-    return {f"{label}.{name}": Golden(value, said[name], tolerance, mode) for name, value in values.items()}
+    meanings = {name: f"{name.split('_')[0]} {words}" for name in values}
+    meanings |= {name: f"{meanings[name]}, for the second results" for name in values if "second" in name}
+    return {f"{label}.{name}": Golden(value, meanings[name], tolerance, mode) for name, value in values.items()}
 
 
 def _outputs(
     mode: str, name: str, dtype: torch.dtype, rotation: Rotation, inputs: dict[str, Tensor], tolerance: Tolerance
 ) -> dict[str, Golden]:
-    found = {}
+    tensors = {}
     for t, x in inputs.items():
-        turned = apply_rotary(x, rotation.transpose() if t == "output" else rotation)
+        rotated = apply_rotary(x, rotation.transpose() if t == "output" else rotation)
         if mode == "exact":
-            turned = turned.to(dtype)
-        what = "the output of attention turned back" if t == "output" else f"{t} after the rotation"
+            rotated = rotated.to(dtype)
+        what = "the output of attention rotated back" if t == "output" else f"{t} after the rotation"
         how = "computed in float64 and rounded" if mode == "exact" else "bit for bit as the model's own code computes"
-        found[f"{mode}.{name}.{t}_out"] = Golden(turned, f"{what}, for {name} inputs, {how}", tolerance, mode)
-    return found
+        tensors[f"{mode}.{name}.{t}_out"] = Golden(rotated, f"{what}, for {name} inputs, {how}", tolerance, mode)
+    return tensors
 
 
 def _temperature(kind: Kind, positions: Tensor, seed: int) -> dict[str, Golden]:
     assert kind.temperature is not None
     at = positions if positions.ndim == 1 else positions[0]
-    given: dict[str, Golden] = {}
+    trained: dict[str, Golden] = {}
     if isinstance(kind.temperature, LearnedLog):
         for name in ("scale", "bias"):
             value = noise(seed, f"temperature_{name}", HEADS["q"])
-            given[f"temperature_{name}"] = Golden(value, f"[heads], the trained {name} of the temperature")
-    factors = kind.temperature.at(at, *(g.tensor for g in given.values()))  # type: ignore[attr-defined]
+            trained[f"temperature_{name}"] = Golden(value, f"[heads], the trained {name} of the temperature")
+    factors = kind.temperature.at(at, *(g.tensor for g in trained.values()))  # type: ignore[attr-defined]
     words = "the factor on the queries at each position, [S] or [heads, S], float32; not inside q_out"
-    return given | {"temperature": Golden(factors, words, Tolerance(absolute=1e-6, relative=1e-6))}
+    return trained | {"temperature": Golden(factors, words, Tolerance(absolute=1e-6, relative=1e-6))}

@@ -1,17 +1,19 @@
 """A way of rotating, right or wrong, and what an implementation that rotates so would give, in float64."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ....rotary.kernels import reference
-from ....rotary.layout import Layout
-from ....rotary.rotation import Rotation
-from ....rotary.spec import RotarySpec
-from ..kinds import Kind
-from ..vectors import Vectors
+from ...rotary.kernels import reference
+from ...rotary.layout import Layout
+from ...rotary.rotation import Rotation
+from ...rotary.spec import RotarySpec
+from .layer_kinds import Kind
+from .vectors import Vectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +25,7 @@ class Case:
     ``frequencies``: other ones than the spec's, [P]; ``moved``: how the channels of the result are permuted (None,
     "to halves" or "to interleaved"); ``crossed``: tables in the other layout than the rotation; ``shared``: one ladder
     over all heads, "split" among them or as one "wide" head; ``rolled``: by how many places the heads of the result
-    have moved; ``turned``: whether anything turns.
+    have moved; ``rotated``: whether anything rotates.
     """
 
     spec: RotarySpec
@@ -40,7 +42,7 @@ class Case:
     crossed: bool = False
     shared: str | None = None
     rolled: int = 0
-    turned: bool = True
+    rotated: bool = True
 
     def replace(self, **changes: object) -> "Case":
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
@@ -59,6 +61,41 @@ def right(vectors: Vectors, kind: Kind) -> Case:
         seq_len=kind.seq_len,
         log_scale=vectors.tensors.get(f"{kind.name}.log_scale"),
     )
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """``cause`` is one word for programs, ``text`` a sentence for people; ``alone``: not looked for beside another."""
+
+    cause: str
+    text: str
+    change: Callable[[Case], Case]
+    alone: bool = False
+
+    def of(self, case: Case) -> Case | None:
+        """The case with this mistake; None where it makes no sense."""
+        try:
+            return self.change(case)
+        except ValueError:
+            return None
+
+
+def with_spec(**changes: Any) -> Callable[[Case], Case]:
+    """Another spec, and the attention factor that belongs to it if the scaling is another."""
+
+    def change(case: Case) -> Case:
+        spec = case.spec.replace(**changes)
+        case = case.replace(spec=spec)
+        if "scaling" in changes:
+            factor = spec.attention_factor(case.seq_len)
+            case = case.replace(cos_factor=factor, sin_factor=factor)
+        return case
+
+    return change
+
+
+def with_fields(**changes: Any) -> Callable[[Case], Case]:
+    return lambda case: case.replace(**changes)
 
 
 def imitate(case: Case, short: str, inputs: dict[str, Tensor]) -> Tensor | None:
@@ -108,7 +145,7 @@ def _frequencies(case: Case) -> Tensor:
 
 def _result(case: Case, target: str, inputs: dict[str, Tensor]) -> Tensor:
     x = inputs[target].double()
-    if case.turned:
+    if case.rotated:
         x = _rotated(case, target, x)
     if case.moved:
         halves = dataclasses.replace(case.spec.layout, interleaved=False, blocks=1, permuted=False)
@@ -141,7 +178,7 @@ def _crossed(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
 
 
 def _over_all_heads(case: Case, target: str, x: Tensor) -> Tensor:
-    """One ladder over the width of all heads: each head gets its share of it, or all are turned as one wide head."""
+    """One ladder over the width of all heads: each head gets its share of it, or all are rotated as one wide head."""
     heads, layout = x.shape[1], case.spec.layout
     width = heads * layout.rotary_dim
     wide = case.replace(spec=case.spec.replace(head_dim=width, rotary_dim=width, trailing=False))

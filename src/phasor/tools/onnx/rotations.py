@@ -8,66 +8,71 @@ from .graph import Graph
 
 DOMAINS = ("", "ai.onnx", "com.microsoft")
 SINCE = 23  # the first opset that has RotaryEmbedding
-LACKS = "it has no input that it could turn"
+LACKS = "it has no input that it could rotate"
+TOLD = ("interleaved", "num_heads", "rotary_embedding_dim")  # attributes that a report names
 SAME = ("Cast", "Identity", "Neg")
 
 
 @dataclass(frozen=True)
-class Place:
-    """From ``before`` to ``after`` something turns: both are names of values. ``words`` say what does."""
+class RotationNode:
+    """A rotation in the graph: it takes the value ``before`` and gives the value ``after``.
 
-    node: str
-    words: str
+    ``name`` is that of its first node, ``what`` the operator or nodes it is made of, ``index`` its node in the graph.
+    """
+
+    name: str
+    what: str
     before: str
     after: str
     index: int
     fault: str = ""  # why it cannot be read, where that is known already
 
 
-def places(graph: Graph) -> list[Place]:
+def rotation_nodes(graph: Graph) -> list[RotationNode]:
     """Every rotation that is found, in the order of the graph."""
-    found = [*_operators(graph), *_plain(graph)]
-    return sorted(found, key=lambda place: place.index)
+    rotations = [*_operators(graph), *_plain(graph)]
+    return sorted(rotations, key=lambda rotation: rotation.index)
 
 
-def _operators(graph: Graph) -> Iterator[Place]:
+def _operators(graph: Graph) -> Iterator[RotationNode]:
     opset = max((entry.version for entry in graph.opsets if entry.domain in DOMAINS[:2]), default=0)
     invalid = f"opset {opset} has no such operator (it came with {SINCE}), so the file is not valid"
     for i, node in enumerate(graph.nodes):
         marks = {a.name: a.i for a in node.attribute}
         if node.op_type == "RotaryEmbedding" and node.domain in DOMAINS:
-            about = ", ".join(f"{name}={value}" for name, value in sorted(marks.items()) if name in _TOLD)
-            words = f"{node.op_type} of {node.domain or 'ai.onnx'}" + (f", {about}" if about else "")
-            fault = invalid if node.domain in DOMAINS[:2] and opset < SINCE else ""
+            attributes = [f"{name}={value}" for name, value in sorted(marks.items()) if name in TOLD]
             before = node.input[0] if node.input else ""
-            yield Place(node.name or node.output[0], words, before, node.output[0], i, fault or LACKS * (not before))
+            fault = invalid if node.domain in DOMAINS[:2] and opset < SINCE else LACKS * (not before)
+            what = ", ".join((f"RotaryEmbedding of {node.domain or 'ai.onnx'}", *attributes))
+            yield RotationNode(_name(node), what, before, node.output[0], i, fault)
         elif marks.get("do_rotary"):  # com.microsoft's Attention, with frequencies that stand nowhere in the file
-            yield Place(node.name or node.output[0], f"{node.op_type} with do_rotary", "", "", i, "it turns inside")
+            yield RotationNode(_name(node), f"{node.op_type} with do_rotary", "", "", i, "it rotates inside")
     for node in graph.hidden():
         if node.op_type == "RotaryEmbedding" or any(a.name == "do_rotary" and a.i for a in node.attribute):
-            yield Place(node.name or node.output[0], node.op_type, "", "", len(graph.nodes), "it stands in a branch")
+            yield RotationNode(_name(node), node.op_type, "", "", len(graph.nodes), "it stands in a branch")
 
 
-_TOLD = ("interleaved", "num_heads", "rotary_embedding_dim")
+def _name(node: Any) -> str:
+    return node.name or str(node.output[0])
 
 
-def _plain(graph: Graph) -> Iterator[Place]:
+def _plain(graph: Graph) -> Iterator[RotationNode]:
     groups: dict[str, list[int]] = {}
     for i, node in enumerate(graph.nodes):
-        if node.op_type in ("Add", "Sub") and (before := _turns(graph, node)):
+        if node.op_type in ("Add", "Sub") and (before := _rotated_value(graph, node)):
             groups.setdefault(before, []).append(i)
     for before, sums in groups.items():
         ends = [graph.nodes[i].output[0] for i in sums]
         after = _first(graph, ends)
         name = graph.nodes[sums[0]].name or ends[0]
         if after is None:
-            yield Place(name, "plain nodes", before, ends[0], sums[0], "its parts are not joined again")
+            yield RotationNode(name, "plain nodes", before, ends[0], sums[0], "its parts are not joined again")
             continue
         before, after = _with_the_rest(graph, before, after)
-        yield Place(name, f"plain nodes up to {after!r}", before, after, sums[0])
+        yield RotationNode(name, f"plain nodes up to {after!r}", before, after, sums[0])
 
 
-def _turns(graph: Graph, node: Any) -> str | None:
+def _rotated_value(graph: Graph, node: Any) -> str | None:
     """The value whose parts are multiplied by tables and summed by this node; None where it does nothing like that."""
     parts = []
     for name in node.input:
@@ -92,20 +97,20 @@ def _is_table(graph: Graph, name: str) -> bool:
 
 def _last(graph: Graph, values: list[str]) -> str | None:
     """The nearest value from which all of these come by moving alone."""
-    found = graph.sources(values[0])
+    common = graph.sources(values[0])
     for value in values[1:]:
         others = graph.sources(value)
-        found = {name: i for name, i in found.items() if name in others}
-    return max(found, key=lambda name: found[name]) if found else None
+        common = {name: i for name, i in common.items() if name in others}
+    return max(common, key=lambda name: common[name]) if common else None
 
 
 def _first(graph: Graph, values: list[str]) -> str | None:
     """The nearest value that comes from all of these by moving alone."""
-    found = graph.targets(values[0])
+    common = graph.targets(values[0])
     for value in values[1:]:
         others = graph.targets(value)
-        found = {name: i for name, i in found.items() if name in others}
-    return min(found, key=lambda name: found[name]) if found else None
+        common = {name: i for name, i in common.items() if name in others}
+    return min(common, key=lambda name: common[name]) if common else None
 
 
 def _with_the_rest(graph: Graph, before: str, after: str) -> tuple[str, str]:

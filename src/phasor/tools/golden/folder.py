@@ -11,12 +11,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ....models.configs import ModelRotary, read_config
-from ....support.checks import whole
-from ..kinds import Kind, kinds_of, positions_of
-from ..vectors import DESCRIPTION, FORMAT, VECTORS, as_bytes, sealed
+from ...models.configs import ModelRotary, read_config
+from ...support.checks import whole
+from .layer_kinds import Kind, kinds_of, positions_of
 from .readme import readme
 from .tensors import Golden, channels, tensors_of
+from .vectors import DESCRIPTION, FORMAT, VECTORS, as_bytes, sealed
 
 LICENCE = "Apache-2.0"
 RULE = "|got - expected| <= absolute + relative * |expected| + per_radian * |angle of the pair, in radians|"
@@ -58,15 +58,11 @@ def write(
     kinds = kinds_of(model)
     goldens: dict[str, Golden] = {}
     for kind in kinds:
-        found = tensors_of(kind, positions_of(kind, model, positions), model.targets, seed)
-        goldens |= {f"{kind.name}.{name}": golden for name, golden in found.items()}
+        tensors = tensors_of(kind, positions_of(kind, model, positions), model.targets, seed)
+        goldens |= {f"{kind.name}.{name}": golden for name, golden in tensors.items()}
     vectors = as_bytes({name: golden.tensor for name, golden in goldens.items()})
     described = sealed(describe(model, kinds, goldens, seed), vectors)
-    files = {
-        VECTORS: vectors,
-        DESCRIPTION: _json(described).encode(),
-        "README.md": readme(described).encode(),
-    }
+    files = {VECTORS: vectors, DESCRIPTION: _json(described).encode(), "README.md": readme(described).encode()}
     _place(folder, files)
     return folder
 
@@ -127,7 +123,7 @@ def _entry(name: str, golden: Golden, kinds: list[Kind]) -> dict[str, Any]:
 def _json(data: dict[str, Any]) -> str:
     """Indented, with every list of numbers on one line."""
     text = json.dumps(data, indent=1, allow_nan=False) + "\n"
-    return re.sub(r"\[[^][{}\"]*\]", lambda found: " ".join(found[0].split()), text)
+    return re.sub(r"\[[^][{}\"]*\]", lambda match: " ".join(match[0].split()), text)
 
 
 def _check_folder(folder: Path) -> None:

@@ -1,34 +1,35 @@
 """One tensor of another implementation against the golden one: where it is off, and by how much."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ....rotary.kernels import reference
-from ....rotary.rotation import Rotation
-from ..kinds import Kind
-from ..vectors import Tolerance, Vectors
-from ..writing.tensors import PER_RADIAN, WIDEST, channels
+from ...rotary.kernels import reference
+from ...rotary.rotation import Rotation
 from .case import Case, radians, right
-from .outliers import of_channels, slips
-from .read_tensors import fitted
+from .layer_kinds import Kind
+from .tensors import PER_RADIAN, WIDEST, channels
+from .vectors import Tolerance, Vectors
 
 TELLING = 40_000.0  # radians: beyond, float32 angles are so far off that a value says nothing about its cause
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``expected`` and ``got`` in float64 and one shape; ``angles`` of each element in radians (0 where none turns).
+    """The golden tensor (``expected``) and the other one (``got``), in float64 and one shape.
 
-    ``columns [2, P]``: the channels in which results of pairs lie; ``beside``: what was given as sin, for a cos, and
-    the reverse. ``swapped``: heads and tokens were in the other order. ``dtype`` is that of the golden tensor, and
-    ``came`` that of the one it is compared with;
-    ``unrounded`` is what a value in half precision was rounded from, where that is known; ``doubtful``, where it comes
-    from a cos or sin that lies between two values of half precision. ``case`` is the right way to rotate the
-    ``inputs``, None for what does not turn.
+    - ``swapped``: the other had heads and tokens in the other order. ``dtype`` is that of the golden tensor,
+      ``other_dtype`` that of the other.
+    - ``angles``: radians of each element (0 where nothing rotates). ``columns [2, P]``: the channels that hold the
+      results of each pair. ``sibling``: the other's sin tensor if this is cos, and vice versa.
+    - ``unrounded``: what the expected values in half precision were rounded from, where that is known. ``doubtful``:
+      where they come from a cos or sin so near the middle of two values of half precision that it may round either way.
+    - ``case``: the right way to rotate the ``inputs``, None for what does not rotate.
+    - ``unexplained``: where a value inside the tolerance is wrong all the same, for whoever judges to fill in.
     """
 
     name: str
@@ -40,12 +41,13 @@ class Comparison:
     columns: Tensor | None
     tolerance: Tolerance
     dtype: torch.dtype
-    came: torch.dtype
+    other_dtype: torch.dtype
     unrounded: Tensor | None = None
     doubtful: Tensor | None = None
-    beside: Tensor | None = None
+    sibling: Tensor | None = None
     case: Case | None = None
     inputs: Tensor | None = None
+    unexplained: Tensor = field(default_factory=lambda: torch.tensor(False))
 
     @cached_property
     def beyond(self) -> Tensor:
@@ -56,8 +58,7 @@ class Comparison:
 
     @cached_property
     def wrong(self) -> Tensor:
-        """Where it is beyond the tolerance, or slipped: few values are off, and nearly all others agree to the bit."""
-        return self.beyond | slips(self)
+        return self.beyond | self.unexplained
 
     @property
     def right(self) -> bool:
@@ -86,20 +87,14 @@ class Comparison:
         return tuple(wrong.nonzero()[0].tolist())
 
 
-def compared(vectors: Vectors, other: dict[str, Tensor], kind: Kind) -> list[Comparison]:
-    """Every tensor of ``other`` that belongs to this kind, in the order of the vectors."""
-    names = [name for name in vectors.tensors if name in other and vectors.kind_of(name) == kind]
-    return [against(vectors, kind, name, vectors.short(name), other) for name in names]
-
-
-def against(vectors: Vectors, kind: Kind, name: str, short: str, other: dict[str, Tensor]) -> Comparison:
+def compare(vectors: Vectors, kind: Kind, name: str, short: str, other: dict[str, Tensor]) -> Comparison:
     """What ``other`` has under ``name``, compared with the golden tensor ``short`` of that kind."""
     golden = f"{kind.name}.{short}"
     expected = vectors.tensors[golden]
     got, swapped = fitted(name, other[name], expected)
     plain: dict[str, Any] = {
         "name": name, "short": short, "expected": expected.double(), "got": got, "swapped": swapped,
-        "dtype": expected.dtype, "came": other[name].dtype, "tolerance": vectors.tolerance(golden),
+        "dtype": expected.dtype, "other_dtype": other[name].dtype, "tolerance": vectors.tolerance(golden),
     }  # fmt: skip
     what = short.rpartition(".")[2]
     if kind.spec is None or not (what.endswith("_out") or what.split("_")[0] in ("cos", "sin")):
@@ -108,7 +103,7 @@ def against(vectors: Vectors, kind: Kind, name: str, short: str, other: dict[str
     where = channels(case.spec) if what.endswith("_out") else {}
     columns = None if not where or case.spec.second else torch.tensor([where["first_written"], where["second_written"]])
     if not where:
-        plain["beside"] = _beside(vectors, name, other, expected)
+        plain["sibling"] = _sibling(vectors, name, other, expected)
     return Comparison(
         angles=_angles(what, case, expected),
         columns=columns,
@@ -120,7 +115,41 @@ def against(vectors: Vectors, kind: Kind, name: str, short: str, other: dict[str
     )
 
 
-def _beside(vectors: Vectors, name: str, other: dict[str, Tensor], expected: Tensor) -> Tensor | None:
+def fitted(name: str, got: Tensor, expected: Tensor) -> tuple[Tensor, bool]:
+    """``got`` as float64 in the shape of ``expected``, and whether its heads and tokens had to be swapped.
+
+    A missing batch axis is added, and cos and sin given for every channel are cut to one per pair.
+    """
+    wanted = tuple(expected.shape)
+    x = got.double()
+    if x.shape != wanted and math.prod(x.shape[: x.ndim - len(wanted)]) == 1 and x.ndim > len(wanted):
+        x = x.reshape(x.shape[x.ndim - len(wanted) :])
+    if x.ndim == len(wanted) - 1 and wanted[0] == 1:
+        x = x.unsqueeze(0)
+    pairwise = ".cos" in name or ".sin" in name
+    if pairwise and x.ndim:
+        x = _per_pair(name, x, wanted)
+    if x.shape == wanted:
+        return x, False
+    if len(wanted) == 4 and x.ndim == 4 and x.transpose(1, 2).shape == wanted:
+        return x.transpose(1, 2), True
+    hint = ""
+    if (pairwise or name.endswith("inv_freq")) and x.ndim == len(wanted) and x.shape[:-1] == wanted[:-1]:
+        hint = f"; as if {2 * x.shape[-1]} channels rotated, and {2 * wanted[-1]} must"
+    raise ValueError(f"other: {name} must have the shape {list(wanted)}, got {list(got.shape)}{hint}")
+
+
+def _per_pair(name: str, x: Tensor, wanted: tuple[int, ...]) -> Tensor:
+    pairs = wanted[-1]
+    if x.shape[-1] != 2 * pairs:
+        return x
+    for a, b in ((x[..., :pairs], x[..., pairs:]), (x[..., 0::2], x[..., 1::2])):
+        if torch.equal(a.nan_to_num(), b.nan_to_num()):
+            return a
+    raise ValueError(f"other: {name} must have one value per pair, {pairs}, or each of them twice, got {2 * pairs}")
+
+
+def _sibling(vectors: Vectors, name: str, other: dict[str, Tensor], expected: Tensor) -> Tensor | None:
     head, _, what = name.rpartition(".")
     sibling = f"{head}.{what.replace('cos', 'sin') if 'cos' in what else what.replace('sin', 'cos')}"
     return fitted(sibling, other[sibling], expected)[0] if sibling in other and sibling in vectors.tensors else None
@@ -152,7 +181,15 @@ def _doubtful(vectors: Vectors, golden: str, columns: Tensor, angles: Tensor) ->
     tables = [table for name, table in vectors.tensors.items() if name.startswith(of_tables)]
     step = 2.0**-22 * angles.clamp(max=1.0).float()
     between = torch.stack([(t - step).bfloat16() != (t + step).bfloat16() for t in tables]).any(0)
-    return of_channels(between, columns, vectors.tensors[golden].shape)
+    return _of_channels(between, columns, vectors.tensors[golden].shape)
+
+
+def _of_channels(pairs: Tensor, columns: Tensor, shape: torch.Size) -> Tensor:
+    """What is true of pairs ``[S, P]``, for both channels of each, in a tensor of this shape."""
+    result = torch.zeros(shape, dtype=torch.bool)
+    for side in columns:
+        result[..., side] = pairs
+    return result
 
 
 def _angles(what: str, case: Case, expected: Tensor) -> Tensor:

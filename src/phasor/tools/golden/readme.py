@@ -55,7 +55,7 @@ MODE is `exact` (the mathematics: float64, rounded once) or `model` (bit for bit
 {angles} angles, with its errors far out). Test against one; `model` if you must repeat the bits of the training code.
 DTYPE is that of the activations, `float32` or `bfloat16`.
 
-A pair `(a, b)` of channels turns by `angle = sum over axes of position * inv_freq`:
+A pair `(a, b)` of channels rotates by `angle = sum over axes of position * inv_freq`:
 `a' = a cos - b sin`, `b' = a sin + b cos`. Channels outside all pairs are copied.
 The scores of this model are multiplied by `softmax_factor` = {softmax} besides `1 / sqrt(D)`.
 
@@ -90,7 +90,7 @@ def readme(data: dict[str, Any]) -> str:
     limits = "" if plain and spec["position_scale"] == 1 else " (to be extended by what is special in it)"
     notes = [f"- {note}" for note in data["notes"]]
     if data["heads"] is not None:
-        notes.append(f"- only the first {data['heads']} heads of the model turn; here all do")
+        notes.append(f"- only the first {data['heads']} heads of the model rotate; here all do")
     for side, where in (("prefix", "before"), ("suffix", "after")):
         if tokens := data[f"{side}_tokens"]:
             notes.append(f"- {tokens} tokens {where} the others are not rotated in the model; they are not in here")

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from .....rotary.scaling import Linear
-from ..case import Case
-from .mistake import Mistake, with_spec
+from ....rotary.scaling import Linear
+from ..case import Case, Mistake, with_spec
 
 TABLES = tuple(2**n for n in range(6, 21))
 
@@ -22,74 +21,74 @@ def of_positions(case: Case) -> Iterator[Mistake]:
             lambda case, by=by: case.replace(positions=case.positions + by),  # type: ignore[misc]
         )
     if not isinstance(case.spec.scaling, Linear):  # there it is more likely to be half the factor
-        says = "angles are doubled: rotated twice, or positions counted twice"
-        yield Mistake("positions", says, lambda case: case.replace(positions=2 * case.positions))
+        text = "angles are doubled: rotated twice, or positions counted twice"
+        yield Mistake("positions", text, lambda case: case.replace(positions=2 * case.positions))
     if case.spec.position_scale != 1:
-        says = f"positions were not multiplied by position_scale = {case.spec.position_scale:.9g}"
-        yield Mistake("positions", says, with_spec(position_scale=1.0))
+        text = f"positions were not multiplied by position_scale = {case.spec.position_scale:.9g}"
+        yield Mistake("positions", text, with_spec(position_scale=1.0))
     if case.spec.coordinates == "integer":
         count = case.positions.shape[-1]
         index = torch.arange(count).expand(case.positions.shape)
-        says = (
+        text = (
             "positions are those of the tokens in the tensor, 0, 1, 2, … (an implicit arange), and not the given ones"
         )
-        yield Mistake("positions", says, lambda case: case.replace(positions=index), alone=True)
+        yield Mistake("positions", text, lambda case: case.replace(positions=index), alone=True)
 
 
 def of_seen(case: Case, where: Tensor) -> Iterator[Mistake]:
-    """What went wrong with positions, from those at which the tokens were turned, ``[A, S]`` (nan: not readable)."""
-    given = case.positions.double()
+    """What went wrong with positions, from those at which the tokens were rotated, ``[A, S]`` (nan: not readable)."""
+    expected = case.positions.double()
     known = ~where.isnan()
-    moved = known & (where != given)
+    moved = known & (where != expected)
     axes = moved.any(-1).nonzero().flatten().tolist()
     for axis in axes:
-        for says, changed in _of_row(given[axis], where[axis], known[axis], moved[axis]):
-            yield _at(changed(given), says)
-            if len(given) > 1:
-                yield _at(_one_row(given, axis, changed), f"{says}, on axis {axis} alone")
-    far = given[~known]  # where the pairs turn too fast to tell: tables of the usual sizes
+        for text, changed in _of_row(expected[axis], where[axis], known[axis], moved[axis]):
+            yield _at(changed(expected), text)
+            if len(expected) > 1:
+                yield _at(_one_row(expected, axis, changed), f"{text}, on axis {axis} alone")
+    far = expected[~known]  # where the pairs rotate too fast to tell: tables of the usual sizes
     for rows in TABLES:
         if (far >= rows).any():
-            yield _at(given.clamp(max=rows - 1), _clamped(rows - 1), alone=True)
-            yield _at(given.remainder(rows), _wrapped(rows), alone=True)
+            yield _at(expected.clamp(max=rows - 1), _clamped(rows - 1), alone=True)
+            yield _at(expected.remainder(rows), _wrapped(rows), alone=True)
     if axes:
         axis = axes[0]
         token = int(moved[axis].nonzero()[0])
-        whose = f"that of token {token}" + (f" on axis {axis}" if len(given) > 1 else "")
-        says = f"positions are others: {whose} is {where[axis, token]:.0f}, and must be {given[axis, token]:.0f}"
-        yield _at(torch.where(known, where, given), says)
+        whose = f"that of token {token}" + (f" on axis {axis}" if len(expected) > 1 else "")
+        text = f"positions are others: {whose} is {where[axis, token]:.0f}, and must be {expected[axis, token]:.0f}"
+        yield _at(torch.where(known, where, expected), text)
 
 
 _Change = Callable[[Tensor], Tensor]  # of positions [..., S]
 
 
-def _at(positions: Tensor, says: str, alone: bool = False) -> Mistake:
+def _at(positions: Tensor, text: str, alone: bool = False) -> Mistake:
     rows = positions.round().to(torch.int64)
-    return Mistake("positions", says, lambda case: case.replace(positions=rows), alone)
+    return Mistake("positions", text, lambda case: case.replace(positions=rows), alone)
 
 
-def _one_row(given: Tensor, axis: int, changed: _Change) -> Tensor:
-    rows = given.clone()
-    rows[axis] = changed(given[axis])
+def _one_row(expected: Tensor, axis: int, changed: _Change) -> Tensor:
+    rows = expected.clone()
+    rows[axis] = changed(expected[axis])
     return rows
 
 
-def _of_row(given: Tensor, where: Tensor, known: Tensor, moved: Tensor) -> Iterator[tuple[str, _Change]]:
+def _of_row(expected: Tensor, where: Tensor, known: Tensor, moved: Tensor) -> Iterator[tuple[str, _Change]]:
     """What may have been done to all positions, as one axis of them shows it."""
-    by = float((where - given)[known].median())
+    by = float((where - expected)[known].median())
     if by:
         yield f"positions are too {'high' if by > 0 else 'low'} by {abs(by):.0f}", lambda x: x + by
     last = float(where[moved].max())
-    if bool((torch.minimum(given, torch.tensor(last))[known] == where[known]).all()) and last >= 0:
+    if bool((torch.minimum(expected, torch.tensor(last))[known] == where[known]).all()) and last >= 0:
         yield _clamped(last), lambda x: x.clamp(max=last)
-    lengths = (given - where)[moved & (given > where)].to(torch.int64).tolist()
+    lengths = (expected - where)[moved & (expected > where)].to(torch.int64).tolist()
     length = math.gcd(*lengths) if lengths else 0
-    if length > 1 and bool((given.remainder(length)[known] == where[known]).all()):
+    if length > 1 and bool((expected.remainder(length)[known] == where[known]).all()):
         yield _wrapped(length), lambda x: x.remainder(length)
-    for token in range(1, len(given)):
+    for token in range(1, len(expected)):
         for how, changed in (("start again from 0", _restart(token)), ("are counted from 0 again", _count(token))):
-            if bool((changed(given)[known] == where[known]).all()):
-                yield f"positions {how} at token {token}, whose position is {given[token]:.0f}", changed
+            if bool((changed(expected)[known] == where[known]).all()):
+                yield f"positions {how} at token {token}, whose position is {expected[token]:.0f}", changed
                 return
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .graph import FLOATS, Graph, inputs_of
-from .library import library
+from .graph import FLOATS, Graph, inputs_of, library
 
 CALLED = re.compile("seq|len|tok")
 SMALL = 64  # elements of a value that may say sizes
@@ -26,19 +25,19 @@ class Sizes:
     """
 
     def __init__(self, graph: Graph, tokens: int, pair: str | None = None) -> None:
-        given = [(graph.kinds.get(n), graph.shapes.get(n) or ()) for n in graph.inputs]
-        integers = [shape for kind, shape in given if kind in (6, 7) and shape]
+        inputs = [(graph.kinds.get(n), graph.shapes.get(n) or ()) for n in graph.inputs]
+        integers = [shape for kind, shape in inputs if kind in (6, 7) and shape]
         batched = [shape[-1] for shape in integers if len(shape) > 1]
         alone = [shape[-1] for shape in integers if "batch" not in str(shape[-1]) and shape[-1] != 1]
-        called = [size for _, shape in given for size in shape if isinstance(size, str) and CALLED.search(size)]
-        of_tokens = set(batched or alone or called or [shape[1] for _, shape in given if len(shape) == 3])
+        called = [size for _, shape in inputs for size in shape if isinstance(size, str) and CALLED.search(size)]
+        of_tokens = set(batched or alone or called or [shape[1] for _, shape in inputs if len(shape) == 3])
         names = {n for n in of_tokens if isinstance(n, str)}
-        caches = [s for kind, s in given if kind in FLOATS and len(s) == 4 and not isinstance(s[-1], str)]
+        caches = [s for kind, s in inputs if kind in FLOATS and len(s) == 4 and not isinstance(s[-1], str)]
         self.before = {n for s in caches for n in s[1:3] if isinstance(n, str)} - names
         self.names = {n for name in names for n in re.split(r"[ +]+", name) if not n.isdigit()} - self.before
         fixed = [n for n in of_tokens if isinstance(n, int)]
         self.tokens = tokens if names or not fixed else max(fixed)
-        self.known = {n for _, shape in given for size in shape for n in re.split(r"[ +]+", str(size))}
+        self.known = {n for _, shape in inputs for size in shape for n in re.split(r"[ +]+", str(size))}
         self.graph, self.pair = graph, pair
 
     def of(self, name: str) -> Shape | None:
@@ -83,17 +82,17 @@ def _shapes(graph: Graph, sizes: Sizes) -> dict[str, Shape]:
     for name, tensor in graph.tensors.items():
         types[name] = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
     for node in graph.nodes:
-        found = _inferred(graph, node, types, values)
+        inferred = _inferred(graph, node, types, values)
         for name in node.output:
             if name not in types:
-                types[name] = _type(graph, name, sizes.numbers(name), found.get(name))
+                types[name] = _type(graph, name, sizes.numbers(name), inferred.get(name))
         _count(graph, node, types, values)
     return {name: shape for name, of in types.items() if (shape := _whole(of)) is not None}
 
 
-def _type(graph: Graph, name: str, named: list[int | None] | None, found: Any = None) -> Any:
+def _type(graph: Graph, name: str, named: list[int | None] | None, inferred_type: Any = None) -> Any:
     """The type of a value: what was found by its node, and where that knows no size, the one that is named."""
-    of = getattr(found, "tensor_type", None)
+    of = getattr(inferred_type, "tensor_type", None)
     kind = graph.kinds.get(name) or (of.elem_type if of is not None else 0) or 1
     inferred = [d.dim_value if d.HasField("dim_value") else None for d in of.shape.dim] if of is not None else None
     if of is None or not of.HasField("shape"):
@@ -106,18 +105,18 @@ def _type(graph: Graph, name: str, named: list[int | None] | None, found: Any = 
 def _inferred(graph: Graph, node: Any, types: dict[str, Any], values: dict[str, np.ndarray]) -> dict[str, Any]:
     onnx = library()
     version = next((entry.version for entry in graph.opsets if entry.domain == node.domain), 1)
-    given = {n: types[n] for n in node.input if n in types}
-    if any(n not in given for n in inputs_of(node)) or any(a.HasField("g") for a in node.attribute):
+    input_types = {n: types[n] for n in node.input if n in types}
+    if any(n not in input_types for n in inputs_of(node)) or any(a.HasField("g") for a in node.attribute):
         return {}
     data = {n: onnx.numpy_helper.from_array(values[n]) for n in node.input if n in values}
     try:
         schema = onnx.defs.get_schema(node.op_type, version, node.domain)
-        found: dict[str, Any] = onnx.shape_inference.infer_node_outputs(
-            schema, node, given, data, opset_imports=graph.opsets, ir_version=graph.ir_version
+        inferred: dict[str, Any] = onnx.shape_inference.infer_node_outputs(
+            schema, node, input_types, data, opset_imports=graph.opsets, ir_version=graph.ir_version
         )
     except Exception:  # operators of others, and what fits nothing: it is not known then
         return {}
-    return found
+    return inferred
 
 
 def _count(graph: Graph, node: Any, types: dict[str, Any], values: dict[str, np.ndarray]) -> None:
@@ -130,10 +129,10 @@ def _count(graph: Graph, node: Any, types: dict[str, Any], values: dict[str, np.
             values[name] = cut(of, node)
     elif shape is not None and _few(shape) and all(n in values for n in inputs_of(node)):
         try:
-            made = library().reference.ReferenceEvaluator(node).run(None, {n: values[n] for n in inputs_of(node)})
+            results = library().reference.ReferenceEvaluator(node).run(None, {n: values[n] for n in inputs_of(node)})
         except Exception:  # then nobody knows it
             return
-        values[name] = np.asarray(made[0])
+        values[name] = np.asarray(results[0])
 
 
 def cut(shape: Shape, node: Any) -> np.ndarray:
