@@ -6,21 +6,16 @@ layout is one more row. The engine that reads configs by these rows, `phasor.mod
 
 from types import ModuleType
 
-from ..reading.composite import Rows
-from ..reading.model_row import Chosen, Row
+from ..reading.composite import RowTable
+from ..reading.row import Alias, Row
 from . import (
     audio,
-    audio_language,
-    bytes,
     cohere,
     deepseek,
     encoders,
-    ernie,
-    exaone,
     gemma,
     glm,
     gpt,
-    granite,
     hunyuan,
     hybrids,
     lfm,
@@ -31,22 +26,20 @@ from . import (
     non_rotary,
     olmo,
     others,
-    phi,
     qwen,
     speech,
     vision,
-    vision_custom,
-)
+)  # fmt: skip
 
 FILES = (
-    llama, qwen, gemma, glm, deepseek, mistral, cohere, granite, olmo, gpt, phi, minimax, hunyuan, ernie, exaone, lfm,
-    muse, hybrids, encoders, bytes, audio_language, others, vision, vision_custom, audio, speech, non_rotary,
+    llama, qwen, gemma, glm, deepseek, mistral, cohere, olmo, gpt, minimax, hunyuan, lfm, muse, hybrids, encoders,
+    others, vision, audio, speech, non_rotary,
 )  # fmt: skip
 
 
-def _once(files: tuple[ModuleType, ...]) -> dict[str, Row | Chosen]:
+def _once(files: tuple[ModuleType, ...]) -> dict[str, Row | Alias]:
     """The rows of all files; a model type stands in one of them only."""
-    rows: dict[str, Row | Chosen] = {}
+    rows: dict[str, Row | Alias] = {}
     for file in files:
         if twice := rows.keys() & file.ROWS.keys():
             raise ImportError(f"{file.__name__} has rows of another file: {sorted(twice)}")
@@ -54,4 +47,4 @@ def _once(files: tuple[ModuleType, ...]) -> dict[str, Row | Chosen]:
     return rows
 
 
-ROWS: Rows = _once(FILES)
+ROWS: RowTable = _once(FILES)

@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from ...support.checks import number, whole
 
@@ -116,6 +116,33 @@ class Keys:
                 f"{path}{name} is not understood: {owner} uses {', '.join(known)} here{near(name, known)}. "
                 "Remove the key if it has no effect, or describe the encoding with RotarySpec yourself"
             )
+
+
+class Reading(Protocol):
+    """A config while it is being read, as the rules and hooks of a row see it.
+
+    ``path``: prefix of its keys; ``length_key``: the key that says ``max_position``, or would; ``sources``: what each
+    key became.
+    """
+
+    @property
+    def model_type(self) -> str: ...
+    @property
+    def keys(self) -> Keys: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def max_position(self) -> int | None: ...
+    @property
+    def length_key(self) -> str: ...
+    @property
+    def sources(self) -> dict[str, str]: ...
+
+    def default(self, key: str, meaning: str) -> None:
+        """Record that the config leaves this to its class."""
+
+    def note(self, text: str) -> None:
+        """Add a note to the model."""
 
 
 def agreed(found: list[tuple[str, Any]], check: Callable[[str, Any], None] | None = None) -> Any:
