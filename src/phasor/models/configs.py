@@ -10,11 +10,21 @@ from .reading.composite import ConfigTree, read_part
 from .reading.load import load
 from .reading.model import ModelRotary
 from .reading.numbering import read_numbering
-from .reading.row import NoRotary
+from .reading.row import Alias, NoRotary, Row
+from .reading.text import TextModel
 from .reading.unknown import row_by_keys
 from .reading.write import first_difference, repeat_above, write_part
 
-__all__ = ["ModelRotary", "NoRotary", "read_config", "read_parts", "read_rule", "write_config"]
+__all__ = [
+    "ModelRotary",
+    "NoRotary",
+    "TextModel",
+    "read_config",
+    "read_parts",
+    "read_rule",
+    "register_model",
+    "write_config",
+]
 
 Source = str | os.PathLike[str] | dict[str, Any] | Any
 
@@ -75,6 +85,27 @@ def read_rule(source: Source) -> Rule:
     2
     """
     return read_numbering(_load(source))
+
+
+def register_model(name: str, row: Row) -> None:
+    """Add the row of a model type (`docs/first_row.md`): `read_config` and all that uses it then knows the type.
+
+    It holds for this process. Raises ``ValueError`` if the name has a row already, and for what is no row.
+
+    >>> register_model("llama", TextModel("MyConfig", base=10_000.0))
+    Traceback (most recent call last):
+    ValueError: name must be without a row, but 'llama' is that of LlamaConfig; got one of MyConfig: choose another name
+    """
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise ValueError(f"name must be a model_type, a plain word, got {name!r}")
+    if not isinstance(row, Row | Alias):
+        raise ValueError(f"row must be a row such as phasor.configs.TextModel, got {type(row).__name__}")
+    if name in ROWS:
+        taken, other = (getattr(each, "config", type(each).__name__) for each in (ROWS[name], row))
+        raise ValueError(
+            f"name must be without a row, but {name!r} is that of {taken}; got one of {other}: choose another name"
+        )
+    ROWS[name] = row
 
 
 def _load(source: Source) -> ConfigTree:

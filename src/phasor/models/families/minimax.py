@@ -1,16 +1,13 @@
-"""MiniMax and MiniCPM."""
+"""MiniMax."""
 
 from dataclasses import replace
-from typing import Any
 
 from ..reading.indexer import Indexer
 from ..reading.keys import Keys, is_dict
 from ..reading.layers import BY_NAME, Layers, must_say
-from ..reading.row import Alias, Row
+from ..reading.row import Row
 from ..reading.text import TextModel
-from ..reading.text_row import ANY_NAMES
 from ..weights import Weights
-from .weight_names import LATENT
 
 
 def sparse(keys: Keys, count: int) -> list[str]:
@@ -33,11 +30,7 @@ M3 = TextModel("MiniMaxM3VLTextConfig", base=5_000_000.0, hidden=6144, heads=64,
     weights=Weights(attention=("layers.{}.self_attn.indexer",)))})  # fmt: skip
 
 # fmt: off
-ROWS: dict[str, Row | Alias] = {
-    "minicpm": TextModel("MiniCPMConfig", in_transformers=False, base=10_000.0, names=ANY_NAMES,
-        scheme_names={"su": "longrope"}, tables="float32", weights=Weights(source="read")),
-    "minicpm3": TextModel("MiniCPM3Config", base=10_000.0, hidden=2560, heads=40, kv_heads=40, layers=62,
-        length=32_768, scheme_names={"su": "longrope"}, mla=(64, 32), weights=Weights(rows=LATENT)),
+ROWS: dict[str, Row] = {
     "minimax": TextModel("MiniMaxConfig", base=1_000_000.0, hidden=4096, heads=32, kv_heads=8, layers=32,
         length=131_072, layer_types=Layers(must_say, {**BY_NAME, "attn_type_list": {0: "linear_attention",
         1: "full_attention"}}, kinds=("linear_attention",))),
@@ -48,18 +41,3 @@ ROWS: dict[str, Row | Alias] = {
     "minimax_m3_vl_text": M3,
 }
 # fmt: on
-# other names of the same code; some configs have no model_type, only architectures
-ROWS |= {"minicpm4": ROWS["minicpm"]}
-ROWS |= {"MiniCPM3ForCausalLM": Alias(lambda data: "minicpm3")}
-ROWS |= dict.fromkeys(("MiniCPMForCausalLM", "MiniCPM4ForCausalLM"), Alias(lambda data: "minicpm"))
-
-
-def minicpmv(data: dict[str, Any]) -> str:
-    """MiniCPM-V tells its language model by its version."""
-    names, version = {2.6: "qwen2", 4.0: "llama"}, data.get("version")
-    if not isinstance(version, int | float) or version not in names:
-        raise ValueError(f"version must say which language model this minicpmv holds (2.6 or 4.0), got {version!r}")
-    return names[version]
-
-
-ROWS |= {"minicpmv": Alias(minicpmv)}

@@ -53,7 +53,7 @@ def logn(model: ModelRotary, keys: Keys) -> ModelRotary:
 
 # fmt: off
 ROWS: dict[str, Row] = {
-    **with_text("qwen3_5_text", "jev", "minicpm_ocr", "minicpmv4_6", "minicpmv4_7"),
+    **with_text("qwen3_5_text", "jev"),
     **with_text("qwen2", "qwen2_audio", "video_llama_3"),
     **with_text("qwen3", "qwen3_asr"),
     "cosmos3_edge": CompositeModel(positions=FRAMES),

@@ -1,7 +1,7 @@
 """A config as a tree of models: which ones are inside, which row reads each, and what no row may leave unread."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,7 @@ BASES, WIDTHS, SHARES = (
 ROTARY_KINDS = ("rope", "rotary", "absolute")  # the last is what BERT's configs say where nobody asks
 ROTATES = ("use_rope", "rope", "use_rotary_pos_emb", "rotary", "use_rotary_embedding", "use_pos_enc")
 TEXT_KEYS_AT_TOP = "its text keys stand at the top, where transformers may not look for them: it has a text_config"
-RowTable = Mapping[str, Row | Alias]
+RowTable = MutableMapping[str, Row | Alias]
 
 
 class ConfigTree:

@@ -1,16 +1,21 @@
-"""Pictures that come as a thumbnail and its slices, all on one canvas (MiniCPM-V 4.7)."""
+"""MiniCPM: its rows, and the positions of MiniCPM-V 4.7, whose pictures are a thumbnail and slices on one canvas."""
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .mrope import Placed
-from .rows import real_tokens
-from .runs import IMAGE, TEXT, VIDEO
-from .tensor_checks import integers
+from ...positions.mrope import Placed
+from ...positions.rows import real_tokens
+from ...positions.runs import IMAGE, TEXT, VIDEO
+from ...positions.tensor_checks import integers
+from ..reading.row import Alias, Row, with_text
+from ..reading.text import TextModel
+from ..reading.text_row import ANY_NAMES
+from ..weights import Weights
+from .weight_names import LATENT
 
 
 class Crop(NamedTuple):
@@ -145,3 +150,27 @@ def _spread(crop: Crop, sides: Sequence[int]) -> Tensor:
 def _put(out: Tensor, at: int, cell: Tensor) -> None:
     if at < out.shape[1]:
         out[:, at] = cell
+
+
+def minicpmv(data: dict[str, Any]) -> str:
+    """MiniCPM-V tells its language model by its version."""
+    names, version = {2.6: "qwen2", 4.0: "llama"}, data.get("version")
+    if not isinstance(version, int | float) or version not in names:
+        raise ValueError(f"version must say which language model this minicpmv holds (2.6 or 4.0), got {version!r}")
+    return names[version]
+
+
+# fmt: off
+ROWS: dict[str, Row | Alias] = {
+    **with_text("qwen3_5_text", "minicpm_ocr", "minicpmv4_6", "minicpmv4_7"),
+    "minicpm": TextModel("MiniCPMConfig", in_transformers=False, base=10_000.0, names=ANY_NAMES,
+        scheme_names={"su": "longrope"}, tables="float32", weights=Weights(source="read")),
+    "minicpm3": TextModel("MiniCPM3Config", base=10_000.0, hidden=2560, heads=40, kv_heads=40, layers=62,
+        length=32_768, scheme_names={"su": "longrope"}, mla=(64, 32), weights=Weights(rows=LATENT)),
+    "minicpmv": Alias(minicpmv),
+}
+# fmt: on
+# other names of the same code; some configs have no model_type, only architectures
+ROWS |= {"minicpm4": ROWS["minicpm"]}
+ROWS |= {"MiniCPM3ForCausalLM": Alias(lambda data: "minicpm3")}
+ROWS |= dict.fromkeys(("MiniCPMForCausalLM", "MiniCPM4ForCausalLM"), Alias(lambda data: "minicpm"))
