@@ -10,14 +10,18 @@ from .reading.composite import ConfigTree, read_part
 from .reading.load import load
 from .reading.model import ModelRotary
 from .reading.numbering import read_numbering
-from .reading.row import Alias, NoRotary, Row
+from .reading.row import Alias, NoRotary, RotaryFlag, Row
 from .reading.text import TextModel
+from .reading.text_row import Names, Rope
 from .reading.unknown import row_by_keys
 from .reading.write import first_difference, repeat_above, write_part
 
 __all__ = [
     "ModelRotary",
+    "Names",
     "NoRotary",
+    "Rope",
+    "RotaryFlag",
     "TextModel",
     "read_config",
     "read_parts",
