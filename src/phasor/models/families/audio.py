@@ -36,7 +36,7 @@ DROPPED = ("in training its cosines and sines are dropped out (dropout_positions
 def own_width(row: TextRow, keys: Keys) -> TextRow:
     """The code of Dots 3's encoder divides the width by the heads; head_dim may only say the same."""
     width = (keys.size("hidden_size") or 1280) // (keys.size("num_attention_heads") or 20)
-    agreed([("hidden_size / num_attention_heads", width), *keys.found("head_dim")])
+    agreed([("hidden_size / num_attention_heads", width), *keys.entries("head_dim")])
     keys.explain("no effect: the width of heads is hidden_size / num_attention_heads", "head_dim")
     return row
 

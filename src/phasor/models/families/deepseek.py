@@ -1,4 +1,4 @@
-"""DeepSeek and its heirs: latent attention, whose last channels turn."""
+"""DeepSeek and its heirs: latent attention, whose last channels rotate."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def compressed(keys: Keys, count: int) -> list[str]:
 
 def base_at_the_top(row: TextRow, keys: Keys) -> TextRow:
     """DeepSeek-V4 takes its bases from the top wherever the dictionary names no layers."""
-    for path, data in keys.found(*row.dicts):
+    for path, data in keys.entries(*row.dicts):
         named = data.keys() & row.kinds.keys() if isinstance(data, dict) else set()
         if len(named) == 1:
             raise ValueError(f"{path} names one of {' and '.join(row.kinds)}: the code reads them together; add both")
@@ -77,11 +77,11 @@ def not_proportional(reading: Reading, rope: Keys, fields: SpecFields) -> SpecFi
 
 
 def one_width(row: TextRow, keys: Keys) -> TextRow:
-    """LongCat forms frequencies for head_dim channels and turns qk_rope_head_dim of them."""
+    """LongCat forms frequencies for head_dim channels and rotates qk_rope_head_dim of them."""
     path = keys.places[0][0]
-    stated = [keys.found(name) or [(f"{path}{name} (by default)", 64)] for name in ("head_dim", "qk_rope_head_dim")]
+    stated = [keys.entries(name) or [(f"{path}{name} (by default)", 64)] for name in ("head_dim", "qk_rope_head_dim")]
     agreed([pair for pairs in stated for pair in pairs])
-    keys.explain("the channels that turn", "head_dim")
+    keys.explain("the channels that rotate", "head_dim")
     return row
 
 
@@ -107,12 +107,12 @@ def sliding_widths(keys: Keys, words: tuple[str, ...], heads: list[Head]) -> lis
     if "sliding_attention" not in words:
         return heads
     nope, whole = keys.size("swa_qk_nope_head_dim") or 192, keys.size("swa_head_dim") or 256
-    turned = keys.size("swa_qk_rope_head_dim") or whole - nope
+    rotated = keys.size("swa_qk_rope_head_dim") or whole - nope
     names = ("swa_qk_nope_head_dim", "swa_qk_rope_head_dim", "swa_head_dim")
-    keys.explain(f"sliding_attention layers: {nope} + {turned} channels", *names)
-    if turned < 1:
+    keys.explain(f"sliding_attention layers: {nope} + {rotated} channels", *names)
+    if rotated < 1:
         raise ValueError(f"swa_head_dim must be above swa_qk_nope_head_dim {nope}, got {whole}")
-    narrow = Head(nope + turned, turned)
+    narrow = Head(nope + rotated, rotated)
     return [narrow if word == "sliding_attention" else head for word, head in zip(words, heads, strict=True)]
 
 

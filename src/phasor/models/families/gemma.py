@@ -24,9 +24,9 @@ EMBEDDING_GEMMA2_TEXT = {
 
 def blocks(keys: Keys, count: int) -> list[str]:
     """RecurrentGemma repeats a short list of blocks."""
-    found = keys.get("block_types", check=is_list) or ["recurrent", "recurrent", "attention"]
+    entries = keys.get("block_types", check=is_list) or ["recurrent", "recurrent", "attention"]
     keys.explain("the types of the layers, repeated", "block_types")
-    words = ["linear_attention" if block == "recurrent" else "sliding_attention" for block in found]
+    words = ["linear_attention" if block == "recurrent" else "sliding_attention" for block in entries]
     return [words[i % len(words)] for i in range(count)]
 
 

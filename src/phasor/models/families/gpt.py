@@ -51,16 +51,22 @@ def dbrx_kv_heads(keys: Keys, heads: int) -> int:
     stated = _attention(keys).size("kv_n_heads")
     if stated is None:
         keys.sources[key] = "not in config: DbrxAttentionConfig's default, 1"
-    kv: int = agreed([(key, 1 if stated is None else stated), *keys.found("num_key_value_heads")], is_size)
+    kv: int = agreed([(key, 1 if stated is None else stated), *keys.entries("num_key_value_heads")], is_size)
     return kv
 
 
 def base_in_attention(row: TextRow, keys: Keys) -> TextRow:
     """DBRX keeps its base in ``attn_config``; transformers' own reader loses it there."""
-    inside = [(f"{path}.rope_theta", d.get("rope_theta")) for path, d in keys.found(*row.dicts) if isinstance(d, dict)]
-    found = [*_attention(keys).found("rope_theta"), *keys.found("rope_theta"), *(p for p in inside if p[1] is not None)]
-    base = agreed(found, lambda path, value: number(path, value, above=1))
-    for path, _ in found:
+    inside = [
+        (f"{path}.rope_theta", d.get("rope_theta")) for path, d in keys.entries(*row.dicts) if isinstance(d, dict)
+    ]
+    entries = [
+        *_attention(keys).entries("rope_theta"),
+        *keys.entries("rope_theta"),
+        *(p for p in inside if p[1] is not None),
+    ]
+    base = agreed(entries, lambda path, value: number(path, value, above=1))
+    for path, _ in entries:
         keys.sources[path] = f"base {base:.10g}"
     return row if base is None else replace(row, base=float(base))
 
@@ -79,7 +85,7 @@ def _attention(keys: Keys) -> Keys:
 
 def first_64(reading: Reading, rope: Keys, fields: SpecFields) -> SpecFields:
     """GPT-J and CodeGen rotate 64 channels where the config states no number."""
-    if reading.keys.found("rotary_dim"):
+    if reading.keys.entries("rotary_dim"):
         return fields
     reading.default("rotary_dim", "64")
     return {**fields, "rotary_dim": 64}

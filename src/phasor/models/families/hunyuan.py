@@ -14,7 +14,7 @@ from .weight_names import HUNYUAN, LATENT, LIGHTNING
 
 def by_alpha(rope: Keys) -> str:
     """HunYuan's dynamic scaling is a fixed base where ``alpha`` is stated (DynamicNTKAlpha)."""
-    return "alpha" if rope.found("alpha") else "dynamic"
+    return "alpha" if rope.entries("alpha") else "dynamic"
 
 
 def all_heads(keys: Keys, heads: int) -> int:

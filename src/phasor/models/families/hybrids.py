@@ -21,7 +21,7 @@ def heads_of_experts(row: TextRow, keys: Keys) -> TextRow:
     assert isinstance(default, int)
     kv_heads = keys.size("num_key_value_heads") or default
     heads = kv_heads * (keys.whole("num_experts_per_tok") or 2)
-    agreed([("num_key_value_heads * num_experts_per_tok", heads), *keys.found("num_attention_heads")])
+    agreed([("num_key_value_heads * num_experts_per_tok", heads), *keys.entries("num_attention_heads")])
     return replace(row, heads=heads)
 
 

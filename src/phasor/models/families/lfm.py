@@ -39,8 +39,8 @@ def first_and_every_sixth(keys: Keys, count: int) -> list[str]:
 
 def full_only(row: TextRow, keys: Keys) -> TextRow:
     """Step 3.7 scales its layers with full attention only, and says so."""
-    agreed([("the code of this family", ["full_attention"]), *keys.found("yarn_only_types")])
-    for path, data in keys.found("rope_scaling"):
+    agreed([("the code of this family", ["full_attention"]), *keys.entries("yarn_only_types")])
+    for path, data in keys.entries("rope_scaling"):
         if isinstance(data, dict) and data.keys() & row.kinds.keys():
             raise ValueError(
                 f"{path} must not name types of layers: the code of {row.config} puts its keys into the parameters "
@@ -51,10 +51,10 @@ def full_only(row: TextRow, keys: Keys) -> TextRow:
 
 def mimo(row: TextRow, keys: Keys) -> TextRow:
     """MiMo's checkpoints state bases, share and width at the top, where its class reads none of them."""
-    widths = [keys.found(name) or [(f"{name} (by default)", 192)] for name in ("head_dim", "swa_head_dim")]
+    widths = [keys.entries(name) or [(f"{name} (by default)", 192)] for name in ("head_dim", "swa_head_dim")]
     agreed([pair for pairs in widths for pair in pairs])
     for name, value in MIMO_SAYS.items():
-        agreed([(f"the default of {row.config}", value), *keys.found(name)])
+        agreed([(f"the default of {row.config}", value), *keys.entries(name)])
         keys.explain("no effect: its class does not read it, and has the same by default", name)
     keys.explain("the width of all heads", "swa_head_dim")
     refuse_gaps(row, keys, "rope_theta", "partial_rotary_factor")

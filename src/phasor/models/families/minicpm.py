@@ -54,17 +54,17 @@ def from_canvas(
     >>> from_canvas(ids, (ids == 7).long(), slice_start=3, marks=(8, 9), image_sizes=sizes).positions[:, 0].tolist()
     [[0, 1, 1, 1, 1, 4], [0, 0, 1, 1, 2, 4], [0, 0, 1, 2, 3, 4]]
     """
-    ids, given = integers("input_ids", input_ids, 2, "[batch, seq]"), integers("kinds", kinds, 2, "[batch, seq]")
+    ids, token_kinds = integers("input_ids", input_ids, 2, "[batch, seq]"), integers("kinds", kinds, 2, "[batch, seq]")
     real = torch.ones_like(ids, dtype=torch.bool) if mask is None else real_tokens(mask)
-    if not ids.shape == given.shape == real.shape:
+    if not ids.shape == token_kinds.shape == real.shape:
         raise ValueError(
-            f"kinds and mask must have the shape {tuple(ids.shape)} of input_ids, got {tuple(given.shape)}"
+            f"kinds and mask must have the shape {tuple(ids.shape)} of input_ids, got {tuple(token_kinds.shape)}"
         )
     sizes = {IMAGE: _sizes("image_sizes", image_sizes, merge), VIDEO: _sizes("video_sizes", video_sizes, merge)}
     positions, offsets = torch.zeros(3, *ids.shape, dtype=torch.int64, device=ids.device), []
     for i, here in enumerate(real.to(ids.device)):
         row = ids[i, here].tolist()
-        pictures = _pictures(row, given[i, here].tolist(), sizes, slice_start)
+        pictures = _pictures(row, token_kinds[i, here].tolist(), sizes, slice_start)
         placed = _row(row, pictures, {slice_start, *marks})
         positions[:, i, here] = placed.to(ids.device)
         offsets.append(int(placed.max()) + 1 - len(row) if row else 0)

@@ -22,7 +22,7 @@ def sparse(keys: Keys, count: int) -> list[str]:
 
 M3 = TextModel("MiniMaxM3VLTextConfig", base=5_000_000.0, hidden=6144, heads=64, kv_heads=4, layers=60, head_dim=128,
     length=524_288, widths=("rotary_dim",), layer_types=Layers(sparse, BY_NAME, kinds=("minimax_m3_sparse",)),
-    partial=0.5, notes=("transformers reads partial_rotary_factor only: without it, it turns all channels",),
+    partial=0.5, notes=("transformers reads partial_rotary_factor only: without it, it rotates all channels",),
     known_deviations={
         "frequencies, theirs": "its module drops rotary_dim; checkpoints state both keys, and they agree"},
     sub_models={"indexer": Indexer(128, 4, word="minimax_m3_sparse", nested="sparse_attention_config",

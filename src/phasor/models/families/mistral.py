@@ -70,11 +70,11 @@ def learned_log(model: ModelRotary, keys: Keys) -> ModelRotary:
 def whole_heads(row: TextRow, keys: Keys) -> TextRow:
     """Mistral 4 takes the rotated share of head_dim, which must be the width of its heads."""
     nope, rope = (keys.size(name) or 64 for name in ("qk_nope_head_dim", "qk_rope_head_dim"))
-    agreed([("qk_nope_head_dim + qk_rope_head_dim", nope + rope), *keys.found("head_dim")])
+    agreed([("qk_nope_head_dim + qk_rope_head_dim", nope + rope), *keys.entries("head_dim")])
     return row
 
 
-TOO_MANY = "its class then forms frequencies for whole heads, by which its attention cannot turn a part of them"
+TOO_MANY = "its class then forms frequencies for whole heads, by which its attention cannot rotate a part of them"
 
 # fmt: off
 ROWS: dict[str, Row] = {

@@ -50,7 +50,7 @@ MOONSHINE = Names(
 
 
 def clvp(part: TowerConfig) -> ModelRotary:
-    """CLVP's encoders: the width comes from ``projection_dim``, the base from the code, and v turns too."""
+    """CLVP's encoders: the width comes from ``projection_dim``, the base from the code, and v rotates too."""
     if part.keys.flag("use_rotary_embedding") is False:
         raise NoRotary(f"{part.path}use_rotary_embedding is false; it has no rotary embedding to read")
     part.keys.explain("on", "use_rotary_embedding")
@@ -127,12 +127,12 @@ def esmfold2_atom(part: TowerConfig) -> ModelRotary:
 
 
 def musicflamingo(part: TowerConfig) -> ModelRotary:
-    """Music Flamingo turns audio features by their time, once, between the encoder and the projector."""
+    """Music Flamingo rotates audio features by their time, once, between the encoder and the projector."""
     data = part.keys.get("audio_config", check=is_dict) or {}
     path = f"{part.path}audio_config."
     audio = TowerConfig(part.model_type, "AudioFlamingo3EncoderConfig", Keys([(path, data)], part.keys.sources), path)
     hidden = audio.size(("hidden_size", "d_model"), 1280)
-    agreed([(f"{path}hidden_size", hidden), *part.keys.found("head_dim")])
+    agreed([(f"{path}hidden_size", hidden), *part.keys.entries("head_dim")])
     part.keys.explain(f"head_dim {hidden}", "head_dim")
     pairs, base = int(hidden * part.share(0.2)) // 2, part.base(1200.0)
     spec = RotarySpec(
@@ -146,8 +146,8 @@ def musicflamingo(part: TowerConfig) -> ModelRotary:
     return of_one_spec(part, spec, ("audio_features",), 1, targets=(), notes=notes)
 
 
-FEATURES = "it turns the features of the audio tower by their times, before any projection"
-HIDDEN_STATES = "it turns the hidden states before q and k are projected from them"
+FEATURES = "it rotates the features of the audio tower by their times, before any projection"
+HIDDEN_STATES = "it rotates the hidden states before q and k are projected from them"
 # fmt: off
 ROWS: dict[str, Row] = {
     "clvp_encoder": CustomParser("ClvpEncoderConfig", "ClvpRotaryPositionalEmbedding", clvp,

@@ -91,14 +91,14 @@ def vjepa2_predictor(part: TowerConfig) -> ModelRotary:
 
 
 def efficientloftr(part: TowerConfig) -> ModelRotary:
-    """EfficientLoFTR turns the whole hidden size before it is split into heads; rows and columns take turns."""
+    """EfficientLoFTR rotates the whole hidden size before it is split into heads; rows and columns alternate."""
     names = (("hidden_size",), ("num_attention_heads",), ("num_attention_layers",))
     hidden, heads, layers = part.sizes(names, (256, 8, 4))
     share, base = part.share(4.0, most=1e3), part.base(10_000.0)
     if int(hidden // heads * share) * 2 != hidden:
         raise ValueError(
             f"{part.path}partial_rotary_factor must be {heads / 2:g}, half the number of heads, because rows and "
-            f"columns turn half of the hidden size each, got {share:g}"
+            f"columns rotate half of the hidden size each, got {share:g}"
         )
     spec = RotarySpec(
         head_dim=hidden, base=base, interleaved=True, axes=Alternating((0, 1), own_ladders=True), tables="rounded"
@@ -130,7 +130,7 @@ PREDICTOR = CustomParser(
     vjepa2_predictor,
     weights=Weights(attention=("predictor.layer.{}.attention",), rows=(Rows("query", "q"), Rows("key", "k"))),
 )
-WHOLE = "it turns the whole hidden state before heads are cut off it, so that pairs may not be moved"
+WHOLE = "it rotates the whole hidden state before heads are cut off it, so that pairs may not be moved"
 
 
 MEMORY: GridNames = (
@@ -146,12 +146,12 @@ KIMI: GridNames = (
     ("num_hidden_layers", "vt_num_hidden_layers"),
 )
 PLUS_ONE = ("positions are (column + 1, row + 1)",)
-LEARNED_CLASS = ("the class token, which comes first, turns by trained angles (class_pos_emb), not by a position",)
+LEARNED_CLASS = ("the class token, which comes first, rotates by trained angles (class_pos_emb), not by a position",)
 OTHER_TOKENS = ("positions are (row + 1, column + 1); tokens that are no patches stand at (0, 0)",)
 COMPLEX = "its code multiplies complex numbers, which may differ from products of floats in the last bit"
 QUERIES = "the last num_blocks layers have num_queries more tokens in front, which are not rotated either"
 NO_ROTATION = (
-    "no rotation: cos and sin in the order of halves meet interleaved pairs, so the members of a pair turn by "
+    "no rotation: cos and sin in the order of halves meet interleaved pairs, so the members of a pair rotate by "
     "different angles and norms are not kept",
     "its code forms frequencies and angles in the dtype of q: below float32 they differ from these",
 )

@@ -96,8 +96,8 @@ def _check_order(reading: Reading, rope: Keys, has: str, *, striped: bool, sever
     interleaved = rope.flag(*order)
     if interleaved is not None and interleaved != striped and (interleaved or several):
         raise ValueError(
-            f"{rope.found(*order)[0][0]} is {interleaved}, but the code of {reading.model_type} has {has} only; remove "
-            "the key"
+            f"{rope.entries(*order)[0][0]} is {interleaved}, but the code of {reading.model_type} has {has} "
+            "only; remove the key"
         )
     text = "sections alternate" if interleaved else "contiguous sections" if several else "no effect: one axis"
     rope.explain(text, *order)

@@ -41,7 +41,7 @@ class Indexer(SubModel):
         keys = Keys([(path, data)], {})
         head_dim, heads = self._sizes(name, keys, path)
         flag = keys.flag("indexer_rope_interleave")
-        agreed([(f"the code of {name}", self.interleaved), *keys.found("indexer_rope_interleave")])
+        agreed([(f"the code of {name}", self.interleaved), *keys.entries("indexer_rope_interleave")])
         keys.explain("interleaved pairs" if flag else "halves", "indexer_rope_interleave")
         kinds = keys.get("indexer_types") or ["full"] * len(outer.layers)
         if not isinstance(kinds, list | tuple) or len(kinds) < len(outer.layers):
@@ -68,7 +68,7 @@ class Indexer(SubModel):
         sizes: list[int] = []
         for i, default in enumerate((self.head_dim, self.heads)):
             key = self.names[i]
-            stated = [*keys.found(key), *(nested.found(self.inside[i]) if self.nested else [])]
+            stated = [*keys.entries(key), *(nested.entries(self.inside[i]) if self.nested else [])]
             size: int | None = agreed(stated, lambda p, v: is_size(p, v, LARGEST_HEAD))
             if size is None and default is None:
                 raise ValueError(f"{path}{key} is missing: the indexer of {name} needs it; add it")

@@ -70,11 +70,13 @@ class Layers:
 
     def _stated(self, keys: Keys, count: int) -> list[str] | None:
         extra = keys.whole("num_nextn_predict_layers", "num_mtp_layers", at_least=0) or 0
-        found = [(path, self._meant(path, values, name)) for name in self.listed for path, values in keys.found(name)]
-        for i, (path, words) in enumerate(found):
+        entries = [
+            (path, self._meant(path, values, name)) for name in self.listed for path, values in keys.entries(name)
+        ]
+        for i, (path, words) in enumerate(entries):
             if len(words) == count + extra:
-                found[i] = path, words[:count]  # the rest belongs to the layers that predict further tokens
-        words = agreed(found)
+                entries[i] = path, words[:count]  # the rest belongs to the layers that predict further tokens
+        words = agreed(entries)
         keys.explain("the types of the layers", *self.listed)
         return words
 
@@ -123,12 +125,12 @@ def every_from_first(n: int, *names: str) -> Usual:
 
 
 def _period(keys: Keys, n: int, names: tuple[str, ...]) -> int:
-    found = keys.found(*names)
-    period = agreed([(p, SPELLINGS.get(v, v) if isinstance(v, str) else v) for p, v in found])
+    entries = keys.entries(*names)
+    period = agreed([(p, SPELLINGS.get(v, v) if isinstance(v, str) else v) for p, v in entries])
     if period is None:
         return n
     if isinstance(period, bool) or not isinstance(period, int) or period < 0:
-        raise ValueError(f"{found[0][0]} must be a number of layers, got {found[0][1]!r}")
+        raise ValueError(f"{entries[0][0]} must be a number of layers, got {entries[0][1]!r}")
     return period
 
 
@@ -165,7 +167,7 @@ def full_does_not(keys: Keys, words: tuple[str, ...]) -> list[bool]:
 
 def full_does_not_beside_windows(keys: Keys, words: tuple[str, ...]) -> list[bool]:
     """The same, unless ``sliding_window: null`` says that there are no windows; then all rotate."""
-    no_window = "sliding_window" in keys.places[0][1] and not keys.found("sliding_window")
+    no_window = "sliding_window" in keys.places[0][1] and not keys.entries("sliding_window")
     return attends(keys, words) if no_window else full_does_not(keys, words)
 
 
@@ -178,7 +180,7 @@ def listed(keys: Keys, count: int) -> list[bool]:
     """Which layers rotate by ``no_rope_layers``, or by the interval of those that do not."""
     interval, flags = keys.whole("no_rope_layer_interval") or 4, keys.wholes("no_rope_layers")
     other = "nope_layer_interval"  # which published configs carry, and no code reads
-    agreed([("no_rope_layer_interval", interval), *keys.found(other)])
+    agreed([("no_rope_layer_interval", interval), *keys.entries(other)])
     keys.explain("no effect: repeats what the code does", other)
     keys.explain("which layers rotate (1) and which do not (0)", "no_rope_layers")
     keys.explain(f"every {interval}-th layer does not rotate", "no_rope_layer_interval")
@@ -246,11 +248,11 @@ def read_latent_head(keys: Keys, defaults: tuple[int, int], config: str, *, stri
         if size is None:
             keys.sources[keys.places[0][0] + name] = f"not in config: {config}'s default, {default}"
         sizes.append(default if size is None else size)
-    keys.explain(f"head_dim {sum(sizes)}, the last {sizes[1]} channels turn", *LATENT_KEYS)
-    agreed([("qk_nope_head_dim + qk_rope_head_dim", sum(sizes)), *keys.found("qk_head_dim")])
+    keys.explain(f"head_dim {sum(sizes)}, the last {sizes[1]} channels rotate", *LATENT_KEYS)
+    agreed([("qk_nope_head_dim + qk_rope_head_dim", sum(sizes)), *keys.entries("qk_head_dim")])
     keys.explain(f"head_dim {sum(sizes)}", "qk_head_dim")
     if strict and (stated := keys.size("head_dim")) not in (None, sizes[1], sum(sizes)):
-        raise ValueError(f"head_dim is {stated}, but qk_rope_head_dim says that {sizes[1]} channels turn; remove it")
+        raise ValueError(f"head_dim is {stated}, but qk_rope_head_dim says that {sizes[1]} channels rotate; remove it")
     keys.explain("no effect: latent attention has its own widths", "head_dim")
     return Head(sum(sizes), sizes[1])
 

@@ -29,10 +29,10 @@ class ModelRotary:
     - ``softmax_factor``: a factor the model puts on the softmax scale (DeepSeek's squared ``mscale``), else 1.
     - ``temperatures``: per layer, the factor on its queries that grows with the position (`phasor.temperature`), or
       ``None``; empty where no layer has one.
-    - ``targets``: what is rotated: ``"q"``, ``"k"``, ``"v"``, or ``"output"``, which is turned back after attention.
+    - ``targets``: what is rotated: ``"q"``, ``"k"``, ``"v"``, or ``"output"``, which is rotated back after attention.
     - ``prefix_tokens``, ``suffix_tokens``: tokens before and after the others that pass unrotated (class and register
       tokens; `Rotation.padded`).
-    - ``heads``: only the first so many heads turn; ``None``: all.
+    - ``heads``: only the first so many heads rotate; ``None``: all.
     - ``own_angles``: how the model's own code forms its angles: in float32, RoFormer in float64.
     - ``notes``: what the model does beyond the rotation, in words.
     - ``windows``: per layer, the number of positions that attention sees (a sliding window, a chunk), ``None`` for all;
@@ -84,13 +84,13 @@ class ModelRotary:
         if self.own_angles not in ("float32", "float64"):
             raise ValueError(f"own_angles must be 'float32' or 'float64', got {self.own_angles!r}")
         number("softmax_factor", self.softmax_factor, above=0)
-        told = self.sources.items() if isinstance(self.sources, dict) else [(None, None)]
-        if not all(isinstance(word, str) for pair in told for word in pair):
+        entries = self.sources.items() if isinstance(self.sources, dict) else [(None, None)]
+        if not all(isinstance(word, str) for pair in entries for word in pair):
             raise ValueError(f"sources must be a dictionary of words, got {self.sources!r:.80}")
         for name, what in (("layer_types", "word"), ("temperatures", "scheme or None"), ("windows", "number or None")):
-            found = len(getattr(self, name))
-            if found != len(self.layers) and (found or name == "layer_types"):
-                raise ValueError(f"{name} must have one {what} per layer, {len(self.layers)} here, got {found}")
+            count = len(getattr(self, name))
+            if count != len(self.layers) and (count or name == "layer_types"):
+                raise ValueError(f"{name} must have one {what} per layer, {len(self.layers)} here, got {count}")
         equal: dict[RotarySpec, RotarySpec] = {}
         objects = {id(spec): spec for spec in self.layers if spec is not None}  # few, and a spec takes long to hash
         one = {at: equal.setdefault(spec, spec) for at, spec in objects.items()}
@@ -171,17 +171,17 @@ class ModelRotary:
         """
         if not isinstance(other, ModelRotary):
             raise ValueError(f"other must be a ModelRotary, got {type(other).__name__}")
-        found: dict[int | str, tuple[Any, Any]] = {}
+        differences: dict[int | str, tuple[Any, Any]] = {}
         for f in dataclasses.fields(self):
             mine, theirs = getattr(self, f.name), getattr(other, f.name)
             if f.name == "layers":
                 if len(mine) != len(theirs):
-                    found["layers"] = (len(mine), len(theirs))
+                    differences["layers"] = (len(mine), len(theirs))
                 pairs = enumerate(zip(mine, theirs, strict=False))
-                found.update({i: pair for i, pair in pairs if pair[0] != pair[1]})
+                differences.update({i: pair for i, pair in pairs if pair[0] != pair[1]})
             elif f.compare and mine != theirs:
-                found[f.name] = (mine, theirs)
-        return found
+                differences[f.name] = (mine, theirs)
+        return differences
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data from which `from_dict` makes an equal model, sources included; shares nothing with it.

@@ -21,11 +21,11 @@ def rope_levels(reading: TextReading, needed: set[str]) -> dict[str, Keys | None
     Two dictionaries are merged only where they say the same: the code of most families takes one of them whole.
     """
     keys, kinds = reading.keys, reading.row.kinds
-    found = keys.found(*reading.row.dicts)
-    for path, value in found:
+    entries = keys.entries(*reading.row.dicts)
+    for path, value in entries:
         is_dict(path, value)
         Keys([(f"{path}.", value)], {})  # its keys are words
-    places = [(f"{path}.", value) for path, value in found if value]
+    places = [(f"{path}.", value) for path, value in entries if value]
     if not kinds:
         _must_agree(reading, "", places)
         return {"": Keys(places, keys.sources)}
@@ -45,7 +45,7 @@ def rope_levels(reading: TextReading, needed: set[str]) -> dict[str, Keys | None
         _refuse_next_to_kinds(reading, path, data)
     levels = {kind: _level(reading, nested, kind) for kind in kinds}
     for path, data in flat:
-        for kind in _held_by(reading, path, data):
+        for kind in _kinds_held_by(reading, path, data):
             level, inside = Keys([(path, data)], keys.sources), levels[kind]
             both = [*(inside.places if inside is not None else ()), *level.places]
             _must_agree(reading, kind, both)
@@ -65,20 +65,20 @@ def _level(reading: TextReading, places: list[tuple[str, Any]], kind: str) -> Ke
     return Keys([(f"{path}{kind}.", value) for path, value in inside if value is not None], keys.sources)
 
 
-def _held_by(reading: TextReading, path: str, data: dict[str, Any]) -> list[str]:
+def _kinds_held_by(reading: TextReading, path: str, data: dict[str, Any]) -> list[str]:
     """The kinds of layers for which a dictionary that names none holds."""
     name, kinds = path.removeprefix(reading.path).rstrip("."), reading.row.kinds
     if reading.row.fills_defaults and data.get("type") not in (None, "default", data.get("rope_type")):
         raise ValueError(
             f"{path}type is {data['type']!r}, but the code of {reading.model_type} reads rope_type there; rename it"
         )
-    held = [kind for kind, rope in kinds.items() if rope is not None and name in rope.flat]
-    if not held:
+    kinds_held = [kind for kind, rope in kinds.items() if rope is not None and name in rope.flat]
+    if not kinds_held:
         raise ValueError(
             f"{path.rstrip('.')} must have parameters per layer type ({', '.join(kinds)}) for {reading.model_type}, "
             f"got {sorted(data)}"
         )
-    return held
+    return kinds_held
 
 
 def _refuse_next_to_kinds(reading: TextReading, path: str, data: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ def _refuse_next_to_kinds(reading: TextReading, path: str, data: dict[str, Any])
     inside = [value for kind, value in data.items() if kind in kinds and isinstance(value, dict)]
     others = Keys([(path, {k: v for k, v in data.items() if k not in kinds})], reading.sources)
     for name in (*TYPES, "rope_theta"):
-        for where, value in others.found(name):
+        for where, value in others.entries(name):
             copies = ["default", *(level.get(name) for level in inside)]
             if where.removeprefix(reading.path) not in reading.row.reads and value not in copies:
                 raise ValueError(
@@ -100,7 +100,7 @@ def _refuse_next_to_kinds(reading: TextReading, path: str, data: dict[str, Any])
 def _must_agree(reading: TextReading, kind: str, places: list[tuple[str, Any]]) -> None:
     """Two dictionaries about the same layers must say the same, each of them all of it."""
     parameters = reading.row.defaults(kind)
-    stated = [value for _, value in reading.keys.found(*(parameters.top if parameters is not None else ()))]
+    stated = [value for _, value in reading.keys.entries(*(parameters.top if parameters is not None else ()))]
     outside = {"rope_theta": stated[0] if stated else parameters and parameters.base}
     (first, one), *others = places or [("", {})]
     for path, other in others:
@@ -120,7 +120,7 @@ def refuse_gaps(row: TextRow, keys: Keys, *names: str, yarn: tuple[str, ...] = (
 
     ``yarn``: what it must say beside that, if its scheme is YaRN.
     """
-    for path, data in keys.found(*row.dicts):
+    for path, data in keys.entries(*row.dicts):
         for kind in row.kinds:
             rope = data.get(kind) if isinstance(data, dict) else None
             scaled = isinstance(rope, dict) and "yarn" in (rope.get("rope_type"), rope.get("type"))
@@ -135,7 +135,7 @@ def refuse_gaps(row: TextRow, keys: Keys, *names: str, yarn: tuple[str, ...] = (
 def class_default(reading: TextReading, more: dict[str, Any]) -> Keys:
     """The config class's own parameters, where the config has none."""
     rest = dict(more)
-    if reading.row.partial is not None and reading.keys.found(*reading.row.shares, *reading.row.widths):
+    if reading.row.partial is not None and reading.keys.entries(*reading.row.shares, *reading.row.widths):
         rest.pop("partial_rotary_factor", None)
     if rest:
         reading.default("rope_parameters", str(rest))
@@ -147,7 +147,7 @@ def account_for_rest(reading: TextReading, used: set[str]) -> None:
     for kind in set(reading.row.kinds) - used:
         rope = reading.row.defaults(kind)
         reading.keys.explain(f"no effect: no layer is of type {kind}", *(rope.top if rope is not None else ()))
-    for path, value in reading.keys.found(ORIGINAL):
+    for path, value in reading.keys.entries(ORIGINAL):
         whole(path, int(value) if isinstance(value, float) and value.is_integer() else value)
         reading.sources.setdefault(path, "no effect without a scaling that needs it")
 
@@ -171,10 +171,10 @@ def read_base(reading: TextReading, parameters: Rope, rope: Keys, listed: Listed
     first = rope.places[0][0].removeprefix(reading.path).partition(".")[0] if rope.places else ""
     stated = first in reading.row.dicts  # and not the class's default
     default = parameters.base if parameters.bare is None or not stated else parameters.bare
-    found = [*rope.found(EXCHANGED), *top.found(*parameters.top)]
+    entries = [*rope.entries(EXCHANGED), *top.entries(*parameters.top)]
     if parameters.more and not stated and not reading.row.kinds:  # which come with a base of their own
-        found += [(f"{reading.row.config}'s default rope_theta", parameters.base)]
-    base = agreed(found, _above_one)
+        entries += [(f"{reading.row.config}'s default rope_theta", parameters.base)]
+    base = agreed(entries, _above_one)
     if base is None and default is None:
         raise ValueError(
             f"{reading.path}rope_theta is missing, and {reading.model_type} has no base of its own; add it"
@@ -186,7 +186,7 @@ def read_base(reading: TextReading, parameters: Rope, rope: Keys, listed: Listed
         if stated:
             where = rope.places[0][0].rstrip(".")
             reading.note(f"{where} states no rope_theta: base {base:.10g} is assumed, {reading.row.config}'s default")
-    for path, _ in found:
+    for path, _ in entries:
         reading.sources[path] = f"base {base:.10g}"
     return float(base)
 
@@ -197,13 +197,13 @@ def _above_one(path: str, value: Any) -> None:
 
 
 def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed: ListedBase | None) -> SpecFields:
-    """Which channels turn: a share or a number of channels, under the names that the family's code reads."""
+    """Which channels rotate: a share or a number of channels, under the names that the family's code reads."""
     row, keys, head_dim = reading.row, reading.keys, head.channels
     if head.rotated is not None:
         return _latent_width(reading, scheme, rope, head_dim, head.rotated)
-    shares = keys.found(*row.shares) if row.partial is not None else []
-    if scheme != "proportional":  # there it is the share of pairs that turn, inside the full width
-        shares = [*rope.found("partial_rotary_factor"), *shares]
+    shares = keys.entries(*row.shares) if row.partial is not None else []
+    if scheme != "proportional":  # there it is the share of pairs that rotate, inside the full width
+        shares = [*rope.entries("partial_rotary_factor"), *shares]
     for path, value in shares:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
             raise ValueError(f"{path} must be a share of the head above 0 and at most 1, got {value!r}")
@@ -211,14 +211,14 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
     if listed is not None and listed.share != 1:
         stated.append(("partial_rotary_factors", int(head_dim * listed.share)))
     if keys.whole(*row.widths, at_least=2) is not None:
-        stated += keys.found(*row.widths)
+        stated += keys.entries(*row.widths)
     width = agreed(stated)
     if width is None:
         width = head_dim if scheme == "proportional" or listed is not None else _default_width(reading, head_dim)
     if row.partial is None and width != head_dim:
         raise ValueError(
-            f"{stated[0][0]} makes {width} of {head_dim} channels turn, but the code of {reading.model_type} turns all "
-            "of them; remove the key, or describe the encoding with RotarySpec yourself"
+            f"{stated[0][0]} makes {width} of {head_dim} channels rotate, but the code of {reading.model_type} "
+            "rotates all of them; remove the key, or describe the encoding with RotarySpec yourself"
         )
     for path, _ in stated:
         reading.sources[path] = f"rotary_dim {width}"
@@ -233,14 +233,14 @@ def _default_width(reading: TextReading, head_dim: int) -> int:
 
 
 def _latent_width(reading: TextReading, scheme: str, rope: Keys, head_dim: int, width: int) -> SpecFields:
-    """Latent attention: the last ``qk_rope_head_dim`` channels of ``qk_nope_head_dim + qk_rope_head_dim`` turn."""
+    """Latent attention: the last ``qk_rope_head_dim`` channels of ``qk_nope_head_dim + qk_rope_head_dim`` rotate."""
     row, keys = reading.row, reading.keys
     for level in (rope, keys) if scheme != "proportional" else (keys,):
-        for path, share in level.found("partial_rotary_factor"):
+        for path, share in level.entries("partial_rotary_factor"):
             # the functions of the scalings take a share of these channels, which the attention does not expect
             allowed = (1, width / head_dim) if row.interleave_key else (share,) if scheme == "default" else (1,)
             if isinstance(share, bool) or share not in allowed:
-                raise ValueError(f"{path} is {share!r}, but qk_rope_head_dim says {width} channels turn; remove it")
+                raise ValueError(f"{path} is {share!r}, but qk_rope_head_dim says {width} channels rotate; remove it")
         level.explain(f"no effect: qk_rope_head_dim says {width}", "partial_rotary_factor")
     interleaved = row.interleaved
     if row.interleave_key and (flag := keys.flag("rope_interleave")) is not None:

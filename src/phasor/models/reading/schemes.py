@@ -33,7 +33,7 @@ class Scheme:
     scaling: type[Scaling] | None
     entries: tuple[Entry, ...] = ()
     check: Callable[[Keys, TextReading, dict[str, Any]], None] | None = None
-    say: Callable[[Any, dict[str, Any]], None] | None = None
+    write_more: Callable[[Any, dict[str, Any]], None] | None = None
 
     def read(self, name: str, rope: Keys, reading: TextReading) -> Scaling | None:
         values: dict[str, Any] = {}
@@ -50,17 +50,17 @@ class Scheme:
             return {}
         defaults = {f.name: f.default for f in fields(scaling) if f.default is not MISSING}  # type: ignore[arg-type]
         values = {entry.key: getattr(scaling, entry.field) for entry in self.entries}
-        said = {e.key: values[e.key] for e in self.entries if values[e.key] != defaults.get(e.field, MISSING)}
-        if self.say is not None:
-            self.say(scaling, said)
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in said.items()}
+        data = {e.key: values[e.key] for e in self.entries if values[e.key] != defaults.get(e.field, MISSING)}
+        if self.write_more is not None:
+            self.write_more(scaling, data)
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}
 
 
 def scheme_of(rope: Keys, reading: TextReading) -> str:
     """The scheme's name in `SCHEMES`; ``type`` and ``rope_type`` must mean the same."""
     names = {**dict.fromkeys(SCHEMES), **reading.row.scheme_names}
-    found = []
-    for path, word in rope.found(*TYPES):
+    entries = []
+    for path, word in rope.entries(*TYPES):
         if not isinstance(word, str):
             raise ValueError(f"{path} must be the name of a scaling, got {word!r}")
         if word not in names or (word in FAMILY_SCHEMES and word not in reading.row.scheme_names):
@@ -71,9 +71,9 @@ def scheme_of(rope: Keys, reading: TextReading) -> str:
             )
         meant = names[word] or word
         name = meant if isinstance(meant, str) else meant(rope)
-        found.append((path, name))
+        entries.append((path, name))
         rope.sources[path] = f"scaling {word}" if name != "default" else "no scaling"
-    return agreed(found) or "default"
+    return agreed(entries) or "default"
 
 
 def read_scaling(name: str, rope: Keys, reading: TextReading) -> Scaling | None:
@@ -114,17 +114,17 @@ def _required(rope: Keys, key: str, reading: TextReading, scheme: str) -> float:
 
 def _original(rope: Keys, key: str, reading: TextReading, scheme: str) -> int:
     """``original_max_position_embeddings``, inside the dictionary or beside it."""
-    beside = [] if reading.row.kinds else reading.keys.found(key)  # which no code reads beside kinds of layers
-    found = [*rope.found(key), *beside]
-    value: Any = agreed(found, lambda p, v: number(p, v, above=0))
+    beside = [] if reading.row.kinds else reading.keys.entries(key)  # which no code reads beside kinds of layers
+    entries = [*rope.entries(key), *beside]
+    value: Any = agreed(entries, lambda p, v: number(p, v, above=0))
     if value is None:
         raise ValueError(
             f"{rope.places[0][0]}{key} is missing: {scheme} scaling needs the length the model was first trained with, "
             "and max_position_embeddings may mean either length; add it"
         )
     if value != int(value):
-        raise ValueError(f"{found[0][0]} must be a whole number of positions, got {value!r}")
-    whole(found[0][0], int(value))
+        raise ValueError(f"{entries[0][0]} must be a whole number of positions, got {value!r}")
+    whole(entries[0][0], int(value))
     for keys in (rope, reading.keys):
         keys.explain(f"original_max_position {int(value)}", key)
     return int(value)
@@ -141,7 +141,7 @@ def _implicit_factor(rope: Keys, key: str, reading: TextReading, scheme: str) ->
             )
         rope.sources[f"{rope.places[0][0]}factor"] = f"not in config: max_position_embeddings / {original}"
         return declared / original
-    stated = reading.keys.found(reading.length_key.removeprefix(reading.path)) if declared is not None else []
+    stated = reading.keys.entries(reading.length_key.removeprefix(reading.path)) if declared is not None else []
     if stated and not original <= (declared or 0) <= original * max(factor, 1) * 1.01:
         reading.note(
             f"{reading.length_key} is {declared}, which lies outside {original} to {factor:.10g} x {original}: "
@@ -179,25 +179,27 @@ def _declared(rope: Keys, key: str, reading: TextReading, scheme: str) -> int:
     length, top = reading.max_position, reading.keys
     if length is None:
         raise ValueError(f"{rope.places[0][0]}rope_type 'dynamic' needs max_position_embeddings; add it")
-    agreed([(reading.length_key, length), *rope.found(key), *top.found(key)])
+    agreed([(reading.length_key, length), *rope.entries(key), *top.entries(key)])
     rope.explain("equal to max_position_embeddings, which dynamic scaling uses", key)
-    told, use = top.sources.get(reading.length_key, ""), f"original_max_position {length} of dynamic scaling"
-    if use not in told:  # a class default is already told
-        top.sources[reading.length_key] = f"{told}; {use}" if told else use
+    meaning, use = top.sources.get(reading.length_key, ""), f"original_max_position {length} of dynamic scaling"
+    if use not in meaning:  # a class default is already told
+        top.sources[reading.length_key] = f"{meaning}; {use}" if meaning else use
     return length
 
 
 def _no_factor(rope: Keys, reading: TextReading, values: dict[str, Any]) -> None:
     factor = rope.number("factor")
     if factor not in (None, 1):
-        raise ValueError(f"{rope.found('factor')[0][0]} is {factor!r} without a scaling; name the scheme in rope_type")
+        raise ValueError(
+            f"{rope.entries('factor')[0][0]} is {factor!r} without a scaling; name the scheme in rope_type"
+        )
     rope.explain("no effect without a scaling", "factor")
 
 
 def _one_mscale(rope: Keys, reading: TextReading, values: dict[str, Any]) -> None:
     if values.get("mscale", 1) not in (0, 1) and not values.get("mscale_all_dim") and "attention" not in values:
         raise ValueError(
-            f"{rope.found('mscale')[0][0]} is {values['mscale']!r} without mscale_all_dim: the model's own code and "
+            f"{rope.entries('mscale')[0][0]} is {values['mscale']!r} without mscale_all_dim: the model's own code and "
             "transformers read that differently; state attention_factor instead"
         )
 
@@ -213,9 +215,9 @@ def _both_mscales(rope: Keys, reading: TextReading, values: dict[str, Any]) -> N
         values.update(attention=long, attention_short=short)
 
 
-def _say_both_mscales(scaling: LongRoPE, said: dict[str, Any]) -> None:
+def _write_both_mscales(scaling: LongRoPE, data: dict[str, Any]) -> None:
     if scaling.attention_short is not None:
-        said.update(long_mscale=said.pop("attention_factor"), short_mscale=scaling.attention_short)
+        data.update(long_mscale=data.pop("attention_factor"), short_mscale=scaling.attention_short)
 
 
 def _alpha_alone(rope: Keys, reading: TextReading, values: dict[str, Any]) -> None:
@@ -248,7 +250,7 @@ SCHEMES: dict[str, Scheme] = {
         LongRoPE,
         (*STRETCH, Entry("short_factor", "short_factor", _list), Entry("long_factor", "long_factor", _list), ATTENTION),
         _both_mscales,
-        _say_both_mscales,
+        _write_both_mscales,
     ),
     "llama3": Scheme(
         Llama3,

@@ -70,8 +70,8 @@ def _kv_heads(row: TextRow, keys: Keys, heads: int) -> int:
     if null := [name for name in names if name in data]:
         keys.sources[path + null[0]] = f"null: one per query head, {heads}"
         return heads
-    told = f"one per query head, {heads}" if default is None else f"{row.config}'s default, {default}"
-    keys.sources[path + names[0]] = f"not in config: {told}"
+    meaning = f"one per query head, {heads}" if default is None else f"{row.config}'s default, {default}"
+    keys.sources[path + names[0]] = f"not in config: {meaning}"
     return heads if default is None else default
 
 
@@ -103,7 +103,7 @@ def _length(row: TextRow, keys: Keys) -> tuple[int | None, str]:
     """The length the config declares, or its class's default; and the key that says it."""
     names, default = row.names.length, row.length
     if (length := keys.length(*names)) is not None:
-        return length, keys.found(*names)[0][0]
+        return length, keys.entries(*names)[0][0]
     if default is not None:
         _refuse_others(row, keys, "length")
     key = f"{keys.places[0][0]}{names[0]}"

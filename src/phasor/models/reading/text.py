@@ -89,10 +89,10 @@ def _general_notes(model: ModelRotary) -> Iterator[str]:
 
 def _listed_bases(row: TextRow, keys: Keys, count: int) -> list[ListedBase | None]:
     """The base and the share of each layer where the config lists them, else None."""
-    found = keys.found(row.bases) if row.bases else []
-    if not found or not isinstance(found[0][1], list | tuple):
+    entries = keys.entries(row.bases) if row.bases else []
+    if not entries or not isinstance(entries[0][1], list | tuple):
         return [None] * count
-    path, bases = found[0]
+    path, bases = entries[0]
     shares = keys.get("partial_rotary_factors", check=is_list) or [1.0] * len(bases)
     for where, values in ((path, bases), ("partial_rotary_factors", shares)):
         if len(values) < count:
@@ -100,7 +100,7 @@ def _listed_bases(row: TextRow, keys: Keys, count: int) -> list[ListedBase | Non
         for i, value in enumerate(values):
             number(f"{where}[{i}]", value, at_least=0)
     keys.explain("base of each layer", row.bases)
-    keys.explain("share of the head that turns, of each layer", "partial_rotary_factors")
+    keys.explain("share of the head that rotates, of each layer", "partial_rotary_factors")
     return [ListedBase(float(b), float(s)) for b, s in zip(bases[:count], shares, strict=False)]
 
 

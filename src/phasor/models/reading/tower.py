@@ -61,7 +61,7 @@ class TowerConfig:
         """Channels per head where the code divides ``hidden`` by ``heads``; a stated ``head_dim`` must agree."""
         if hidden % heads:
             raise ValueError(f"{self.path}{name} must be a multiple of the number of heads, {heads}, got {hidden}")
-        stated = self.keys.found("head_dim")
+        stated = self.keys.entries("head_dim")
         width: int = agreed([(f"{self.path}{name} / number of heads", hidden // heads), *stated])
         is_size(f"{self.path}{name} / number of heads", width, LARGEST_HEAD)
         self.keys.explain(f"head_dim {width}", "head_dim")
@@ -69,40 +69,40 @@ class TowerConfig:
 
     def base(self, default: float, names: tuple[str, ...] = ("rope_theta",)) -> float:
         """The base, in the rope parameters or under one of ``names`` at the top; no names: the code has it."""
-        found = self.keys.found(*names)
+        entries = self.keys.entries(*names)
         for rope in self._ropes():
-            found += rope.found("rope_theta")
-            for path, word in rope.found("rope_type", "type"):
+            entries += rope.entries("rope_theta")
+            for path, word in rope.entries("rope_type", "type"):
                 if word not in PLAIN_TYPES:
                     raise ValueError(
                         f"{path} is {word!r}, but the code of {self.model_type} has no scaling; known: "
                         f"{', '.join(PLAIN_TYPES)}. Remove it, or describe the encoding with RotarySpec yourself"
                     )
                 self.keys.sources[path] = "no scaling"
-            rope.found("partial_rotary_factor")  # refused or read by `share`
+            rope.entries("partial_rotary_factor")  # refused or read by `share`
             rope.refuse_unused(self.model_type)
-        for path, value in found:
+        for path, value in entries:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 1 < value < float("inf"):
                 raise ValueError(f"{path} must be a finite number above 1 (the base of the frequencies), got {value!r}")
             self.keys.sources[path] = f"base {value:.10g}"
-        if not found:
+        if not entries:
             self.default((names or ("rope_theta",))[0], f"base {default:.10g}")
-        return float(agreed(found) if found else default)
+        return float(agreed(entries) if entries else default)
 
     def share(self, default: float, most: float = 1.0) -> float:
         """``partial_rotary_factor``, in the rope parameters or at the top."""
         name = "partial_rotary_factor"
-        found = [*self.keys.found(name), *(pair for rope in self._ropes() for pair in rope.found(name))]
-        for path, value in found:
+        entries = [*self.keys.entries(name), *(pair for rope in self._ropes() for pair in rope.entries(name))]
+        for path, value in entries:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
                 raise ValueError(f"{path} must be a share of the head above 0 and at most {most:g}, got {value!r}")
-            self.keys.sources[path] = f"{value:g} of the channels of a head turn"
-        if not found:
+            self.keys.sources[path] = f"{value:g} of the channels of a head rotate"
+        if not entries:
             self.default(name, f"{default:g}")
-        return float(agreed(found) if found else default)
+        return float(agreed(entries) if entries else default)
 
     def whole_head(self) -> None:
-        """Refuse a share of the head where the code turns all of it."""
+        """Refuse a share of the head where the code rotates all of it."""
         if (share := self.share(1.0)) != 1.0:
             raise ValueError(
                 f"{self.path}partial_rotary_factor must be 1 or left out, because the code of {self.model_type} does "
@@ -111,7 +111,7 @@ class TowerConfig:
         self.keys.sources.pop(f"{self.path}partial_rotary_factor", None)
 
     def _ropes(self) -> list[Keys]:
-        places = self.keys.found(*self.dicts)
+        places = self.keys.entries(*self.dicts)
         for path, data in places:
             is_dict(path, data)
         return [Keys([(f"{path}.", data)], self.keys.sources) for path, data in places]

@@ -74,10 +74,10 @@ class Places:
 
     def set_inside(self, kind: str, names: tuple[str, ...], value: Any) -> bool:
         """The same in the dictionaries that hold for layers of this kind."""
-        spots = [(rope, name) for rope in self.ropes(kind) for name in names if rope.get(name) is not None]
-        for rope, name in spots:
+        places_stated = [(rope, name) for rope in self.ropes(kind) for name in names if rope.get(name) is not None]
+        for rope, name in places_stated:
             rope[name] = alike(rope[name], value)
-        return bool(spots)
+        return bool(places_stated)
 
     def add(self, kind: str, name: str, value: Any) -> None:
         """State a key in the dictionaries that hold for layers of this kind, or in a new one."""
@@ -102,14 +102,14 @@ class Places:
             self.data[style] = self._default(kind, style)
             self._hold(kind, self.data[style])
         elif style == OLD:
-            held = [each for each, rope in kinds.items() if rope is not None and OLD in rope.flat]
-            if kind not in held:
+            kinds_held = [each for each, rope in kinds.items() if rope is not None and OLD in rope.flat]
+            if kind not in kinds_held:
                 raise ValueError(
-                    f"rope_scaling holds for {' and '.join(held) or 'no'} layers there, not for {kind} layers; "
+                    f"rope_scaling holds for {' and '.join(kinds_held) or 'no'} layers there, not for {kind} layers; "
                     "rope_parameters per layer type would"
                 )
             self.data[OLD] = self._default(kind, style)
-            for each in held:
+            for each in kinds_held:
                 self._hold(each, self.data[OLD])
         else:
             levels = self.data.get(NEW) or {}
@@ -141,8 +141,8 @@ def write_text(
 
     ``defaults``: what a composite config sets where ``data`` says nothing.
     """
-    seen = {**defaults, **data}
-    keys = Keys([("", row.canonical(seen, "") if isinstance(row, SequenceTower) else seen)], {})
+    config = {**defaults, **data}
+    keys = Keys([("", row.canonical(config, "") if isinstance(row, SequenceTower) else config)], {})
     adapted = row if row.before is None else row.before(row, keys)
     sizes = read_sizes(adapted, keys)
     reading = TextReading(old.model_type, adapted, keys, "", sizes.max_position, sizes.length_key)
@@ -150,7 +150,7 @@ def write_text(
     lengthened = old.max_position != new.max_position
     places = Places(reading, data, rope_levels(reading, set()), tuple(dict.fromkeys(kinds)), lengthened)
     if lengthened and new.max_position is not None:
-        _write_length(row, data, seen, new.max_position)
+        _write_length(row, data, config, new.max_position)
     listed = _write_lists(places, kinds, old, new)
     for kind in places.kinds:
         layers = [(a, b) for k, a, b in zip(kinds, old.layers, new.layers, strict=True) if k == kind]
@@ -160,13 +160,15 @@ def write_text(
         row.write(new, data)
 
 
-def _write_length(row: TextModel, data: dict[str, Any], seen: dict[str, Any], length: int) -> None:
+def _write_length(row: TextModel, data: dict[str, Any], config: dict[str, Any], length: int) -> None:
     names = row.names.length
-    spots = [(data, name) for name in names if seen.get(name) is not None]
+    places_stated = [(data, name) for name in names if config.get(name) is not None]
     if isinstance(row, SequenceTower):
         levels = (data, data.get(row.nested) or {})
-        spots += [(d, k) for d in levels for k, name in row.renamed.items() if name in names and d.get(k) is not None]
-    for level, name in spots or [(data, name) for name in names[:1]]:
+        places_stated += [
+            (d, k) for d in levels for k, name in row.renamed.items() if name in names and d.get(k) is not None
+        ]
+    for level, name in places_stated or [(data, name) for name in names[:1]]:
         level[name] = length
 
 
@@ -200,7 +202,7 @@ def _write_lists(places: Places, kinds: list[str], old: ModelRotary, new: ModelR
             places.set_inside(kind, (EXCHANGED,), *same)
     if shares != list(places.stated.get(SHARES_LISTED) or [1.0] * len(stated)):
         if places.row.partial is None:
-            raise ValueError(f"the code of {places.reading.model_type} turns all channels of a head")
+            raise ValueError(f"the code of {places.reading.model_type} rotates all channels of a head")
         places.data[SHARES_LISTED] = shares
     return True
 
@@ -211,7 +213,7 @@ def _need_list(kinds: list[str], old: ModelRotary, new: ModelRotary) -> bool:
     for kind, spec in zip(kinds, new.layers, strict=True):
         bases.setdefault(kind, set()).update(() if spec is None else (spec.base,))
     rotates_elsewhere = [spec is None for spec in old.layers] != [spec is None for spec in new.layers]
-    return rotates_elsewhere or any(len(found) > 1 for found in bases.values())
+    return rotates_elsewhere or any(len(different) > 1 for different in bases.values())
 
 
 def alike(stated: Any, value: Any) -> Any:
@@ -284,7 +286,7 @@ def _write_width(places: Places, kind: str, old: RotarySpec, spec: RotarySpec) -
     if row.mla is not None:
         raise ValueError("in latent attention that is a shape of its weights")
     if row.partial is None:
-        raise ValueError(f"the code of {places.reading.model_type} turns all channels of a head")
+        raise ValueError(f"the code of {places.reading.model_type} rotates all channels of a head")
     share = share_of(width, spec.head_dim)
     places.set_top(tuple(key for key in WIDTHS if places.stated.get(key) == old.rotary_dim), width)
     places.set_top(tuple(key for key in SHARES if places.stated.get(key) == old.rotary_dim / old.head_dim), share)
