@@ -96,7 +96,7 @@ def keys_read(name: str, path: str) -> str:
         row = None if path in config.sub_models else config.row(path)
         if row is None or not row.readable:
             return ""
-        _, keys = row.read(config.name(path), config.config(path), "", config.above(path))
+        _, keys = row.read(config.name(path), config.config(path), "")
     return ", ".join(f"`{key}`" for key in sorted(keys.used - HARMLESS.keys() - OF_ALL))
 
 

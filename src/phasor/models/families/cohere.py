@@ -9,10 +9,7 @@ from ..reading.text import TextModel
 from ..reading.text_row import Rope
 
 FRAMES = Rule(per_frame=True)
-COHERE_COMPASS = {
-    "full_attention": Rope(10_000.0, top=()),
-    "sliding_attention": Rope(10_000.0, top=()),
-}
+COHERE_COMPASS = {"full_attention": Rope(10_000.0, top=()), "sliding_attention": Rope(10_000.0, top=())}
 
 
 def dense_do(keys: Keys, words: tuple[str, ...]) -> list[bool]:

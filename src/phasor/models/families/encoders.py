@@ -21,10 +21,7 @@ NEOMME = {
     "sliding_attention": Rope(10_000.0, {"partial_rotary_factor": 1.0}),
     "full_attention": Rope(1_000_000.0, {"partial_rotary_factor": 0.25}),
 }
-ULTRABERT = {
-    "sliding_attention": Rope(10_000.0, top=()),
-    "full_attention": Rope(2_560_000.0, top=(), bare=10_000.0),
-}
+ULTRABERT = {"sliding_attention": Rope(10_000.0, top=()), "full_attention": Rope(2_560_000.0, top=(), bare=10_000.0)}
 
 
 def rotary_value(model: ModelRotary, keys: Keys) -> ModelRotary:
@@ -90,6 +87,4 @@ ROWS: dict[str, Row] = {
 }
 # fmt: on
 # another name of the same code
-ROWS |= {
-    "roformer_v2": replace(ROWS["roformer"], in_transformers=False, weights=replace(BERT, source="read")),
-}
+ROWS |= {"roformer_v2": replace(ROWS["roformer"], in_transformers=False, weights=replace(BERT, source="read"))}

@@ -16,10 +16,7 @@ GEMMA4 = {
     "sliding_attention": Rope(10_000.0, top=()),
     "full_attention": Rope(1_000_000.0, {"rope_type": "proportional", "partial_rotary_factor": 0.25}, top=()),
 }
-EMBEDDING_GEMMA2_TEXT = {
-    "sliding_attention": Rope(10_000.0, top=()),
-    "full_attention": Rope(1_000_000.0, top=()),
-}
+EMBEDDING_GEMMA2_TEXT = {"sliding_attention": Rope(10_000.0, top=()), "full_attention": Rope(1_000_000.0, top=())}
 
 
 def blocks(keys: Keys, count: int) -> list[str]:

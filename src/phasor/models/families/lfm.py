@@ -20,10 +20,7 @@ MIMO_V2_FLASH = {
     "sliding_attention": Rope(10_000.0, {"partial_rotary_factor": 0.334}, top=()),
 }
 MIMO_SAYS = {"rope_theta": 5_000_000, "swa_rope_theta": 10_000, "partial_rotary_factor": 0.334}
-STEP3P5 = {
-    "full_attention": Rope(None, flat=("rope_scaling",)),
-    "sliding_attention": Rope(None),
-}
+STEP3P5 = {"full_attention": Rope(None, flat=("rope_scaling",)), "sliding_attention": Rope(None)}
 
 
 def by_fours(keys: Keys, count: int) -> list[str]:

@@ -13,18 +13,12 @@ from ..reading.text import TextModel
 from ..reading.text_row import Rope
 from ..weights import Weights
 
-BEAM = {
-    "sliding_attention": Rope(10_000.0, top=()),
-    "full_attention": None,
-}
+BEAM = {"sliding_attention": Rope(10_000.0, top=()), "full_attention": None}
 LAGUNA = {
     "full_attention": Rope(500_000.0, {"partial_rotary_factor": 0.5}, top=()),
     "sliding_attention": Rope(10_000.0, {"partial_rotary_factor": 1.0}, top=()),
 }
-MELLUM = {
-    "full_attention": Rope(500_000.0, top=()),
-    "sliding_attention": Rope(10_000.0, top=()),
-}
+MELLUM = {"full_attention": Rope(500_000.0, top=()), "sliding_attention": Rope(10_000.0, top=())}
 
 
 def from_the_last(keys: Keys, count: int) -> list[str]:

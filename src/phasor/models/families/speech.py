@@ -1,6 +1,7 @@
 """Speech and protein towers whose configs have keys of their own."""
 
 from dataclasses import replace
+from functools import partial
 
 from ...rotary.axes import Axial, Listed
 from ...rotary.frequencies import inverse_frequencies_float32
@@ -63,7 +64,7 @@ def clvp(part: TowerConfig) -> ModelRotary:
     return of_one_spec(part, spec, ("attention",) * layers, heads, targets=("q", "k", "v"), notes=notes)
 
 
-def _conformer(part: TowerConfig, names: GridNames, sizes: tuple[int, int, int]) -> ModelRotary:
+def conformer(part: TowerConfig, names: GridNames, sizes: tuple[int, int, int]) -> ModelRotary:
     """The conformers of wav2vec2 and of its heirs, which rotate only if ``position_embeddings_type`` says so.
 
     Their code has no rope parameters.
@@ -78,18 +79,6 @@ def _conformer(part: TowerConfig, names: GridNames, sizes: tuple[int, int, int])
     spec = RotarySpec(head_dim=part.head_dim("hidden_size", hidden, heads), base=base)
     notes = ("hidden states are rotated, a slice for each head, before they are projected to q and k; v is not",)
     return of_one_spec(part, spec, ("attention",) * layers, heads, notes=notes)
-
-
-def wav2vec2_conformer(part: TowerConfig) -> ModelRotary:
-    return _conformer(part, PLAIN, (768, 12, 12))
-
-
-def wav2vec2_bert(part: TowerConfig) -> ModelRotary:
-    return _conformer(part, PLAIN, (1024, 16, 24))
-
-
-def seamless_m4t(part: TowerConfig) -> ModelRotary:
-    return _conformer(part, SPEECH, (1024, 16, 24))
 
 
 def saprot(part: TowerConfig) -> ModelRotary:
@@ -160,11 +149,11 @@ ROWS: dict[str, Row] = {
         weights=Weights(attention=("encoder.layers.{}.self_attn", "decoder.layers.{}.self_attn"), stacks="after")),
     "musicflamingo": CustomParser("MusicFlamingoConfig", "MusicFlamingoRotaryEmbedding", musicflamingo,
         parts={"text_config": PartOf("qwen2")}, weights=FEATURES),
-    "seamless_m4t": CustomParser("SeamlessM4TConfig", "SeamlessM4TConformerRotaryPositionalEmbedding", seamless_m4t,
-        weights=HIDDEN_STATES),
-    "wav2vec2-bert": CustomParser("Wav2Vec2BertConfig", "Wav2Vec2BertRotaryPositionalEmbedding", wav2vec2_bert,
-        weights=HIDDEN_STATES),
+    "seamless_m4t": CustomParser("SeamlessM4TConfig", "SeamlessM4TConformerRotaryPositionalEmbedding",
+        partial(conformer, names=SPEECH, sizes=(1024, 16, 24)), weights=HIDDEN_STATES),
+    "wav2vec2-bert": CustomParser("Wav2Vec2BertConfig", "Wav2Vec2BertRotaryPositionalEmbedding", partial(conformer,
+        names=PLAIN, sizes=(1024, 16, 24)), weights=HIDDEN_STATES),
     "wav2vec2-conformer": CustomParser("Wav2Vec2ConformerConfig", "Wav2Vec2ConformerRotaryPositionalEmbedding",
-        wav2vec2_conformer, weights=HIDDEN_STATES),
+        partial(conformer, names=PLAIN, sizes=(768, 12, 12)), weights=HIDDEN_STATES),
 }
 # fmt: on

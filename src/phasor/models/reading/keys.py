@@ -223,6 +223,16 @@ def is_list(path: str, value: Any) -> None:
         raise ValueError(f"{path} must be a list, got {value!r}")
 
 
+def is_base(path: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 < value < float("inf"):
+        raise ValueError(f"{path} must be a finite number above 1 (the base of the frequencies), got {value!r}")
+
+
+def is_share(path: str, value: Any, most: float = 1.0) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
+        raise ValueError(f"{path} must be a share of the head above 0 and at most {most:g}, got {value!r}")
+
+
 def _bool(path: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise ValueError(f"{path} must be true or false, got {value!r}")

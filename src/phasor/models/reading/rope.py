@@ -5,7 +5,7 @@ from typing import Any
 
 from ...rotary.scaling import YaRN
 from ...support.checks import whole
-from .keys import Keys, Reading, agreed, is_dict
+from .keys import Keys, Reading, agreed, is_base, is_dict, is_share
 from .layers import Head
 from .schemes import ORIGINAL, TYPES
 from .text_row import Rope, SpecFields, TextReading, TextRow
@@ -174,7 +174,7 @@ def read_base(reading: TextReading, parameters: Rope, rope: Keys, listed: Listed
     entries = [*rope.entries(EXCHANGED), *top.entries(*parameters.top)]
     if parameters.more and not stated and not reading.row.kinds:  # which come with a base of their own
         entries += [(f"{reading.row.config}'s default rope_theta", parameters.base)]
-    base = agreed(entries, _above_one)
+    base = agreed(entries, is_base)
     if base is None and default is None:
         raise ValueError(
             f"{reading.path}rope_theta is missing, and {reading.model_type} has no base of its own; add it"
@@ -191,11 +191,6 @@ def read_base(reading: TextReading, parameters: Rope, rope: Keys, listed: Listed
     return float(base)
 
 
-def _above_one(path: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 < value < float("inf"):
-        raise ValueError(f"{path} must be a finite number above 1 (the base of the frequencies), got {value!r}")
-
-
 def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed: ListedBase | None) -> SpecFields:
     """Which channels rotate: a share or a number of channels, under the names that the family's code reads."""
     row, keys, head_dim = reading.row, reading.keys, head.channels
@@ -205,8 +200,7 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
     if scheme != "proportional":  # there it is the share of pairs that rotate, inside the full width
         shares = [*rope.entries("partial_rotary_factor"), *shares]
     for path, value in shares:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-            raise ValueError(f"{path} must be a share of the head above 0 and at most 1, got {value!r}")
+        is_share(path, value)
     stated = [(path, int(head_dim * share)) for path, share in shares]
     if listed is not None and listed.share != 1:
         stated.append(("partial_rotary_factors", int(head_dim * listed.share)))

@@ -62,7 +62,8 @@ def read_text(model_type: str, row: TextRow, data: dict[str, Any], path: str) ->
         layers.append(distinct[kind, head, base] if rotating else LayerRotary(None))
     account_for_rest(reading, {kind for kind, _, _ in distinct})
     for key, meaning in row.reads.items():
-        keys.explain(meaning, key)
+        if "." not in key:  # `rope_levels` looks at those inside a dictionary
+            keys.explain(meaning, key)
     for name, sub_model in row.sub_models.items():
         keys.explain(f"a matter of the {name}", *sub_model.reads)
     temperatures = tuple(layer.temperature for layer in layers)

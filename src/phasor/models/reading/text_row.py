@@ -71,7 +71,8 @@ class TextRow(Row):
         ``bases``: a key that lists one base per layer.
       - ``scheme_names``: names of scalings that only this family has -> the scheme, or how its keys tell it;
         ``scaled``: False where its code has no scaling.
-      - ``reads``: further keys of the code -> what they do, where that is nothing to the rotation.
+      - ``reads``: further keys of the code -> what they do, where that is nothing to the rotation; one that stands
+        next to the layer types in their dictionary as ``"rope_parameters.key"``.
 
     The layers
       - ``layer_types``: which kinds there are, and where; ``rotates``: which of them rotate; ``head_widths``: the

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...rotary.spec import RotarySpec, Tables
-from .keys import Keys, agreed, is_dict, is_list, is_size
+from .keys import Keys, agreed, is_base, is_dict, is_list, is_share, is_size
 from .layers import LARGEST_HEAD
 from .model import ModelRotary
 from .planes import Plane, plane
@@ -82,8 +82,7 @@ class TowerConfig:
             rope.entries("partial_rotary_factor")  # refused or read by `share`
             rope.refuse_unused(self.model_type)
         for path, value in entries:
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 1 < value < float("inf"):
-                raise ValueError(f"{path} must be a finite number above 1 (the base of the frequencies), got {value!r}")
+            is_base(path, value)
             self.keys.sources[path] = f"base {value:.10g}"
         if not entries:
             self.default((names or ("rope_theta",))[0], f"base {default:.10g}")
@@ -94,8 +93,7 @@ class TowerConfig:
         name = "partial_rotary_factor"
         entries = [*self.keys.entries(name), *(pair for rope in self._ropes() for pair in rope.entries(name))]
         for path, value in entries:
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
-                raise ValueError(f"{path} must be a share of the head above 0 and at most {most:g}, got {value!r}")
+            is_share(path, value, most)
             self.keys.sources[path] = f"{value:g} of the channels of a head rotate"
         if not entries:
             self.default(name, f"{default:g}")
