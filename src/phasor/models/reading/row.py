@@ -158,6 +158,10 @@ class RotaryFlag:
 
     - ``rotates``: the values with which it rotates; ``default``: the value of a config that leaves it out.
     - ``instead``: what the model uses otherwise.
+
+    >>> RotaryFlag("alibi", (False,), False, ALIBI).check("toy", Keys([("", {"alibi": True})], {}))
+    Traceback (most recent call last):
+    phasor.models.reading.row.NoRotary: toy uses ALiBi (alibi is True); it has no rotary embedding to read
     """
 
     key: str

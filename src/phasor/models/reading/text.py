@@ -19,7 +19,50 @@ from .text_row import Rope, SpecFields, TextReading, TextRow
 
 @dataclass(frozen=True, kw_only=True)
 class TextModel(TextRow):
-    """A model of a sequence of tokens, with the keys of a text model: a row, and its reading."""
+    """A row for a model of a sequence of tokens with the keys of a text model: its code, as far as no config says it.
+
+    The config
+      - ``config``: the class's name. ``base``: its default base of the frequencies; ``rope`` in its place where there
+        is more to say: one `Rope`, or one per kind of layer if parameters are keyed by layer type (None: these layers
+        do not rotate by default).
+      - ``hidden``, ``heads``, ``kv_heads``, ``layers``, ``head_dim``, ``length``: the default sizes, which matter
+        because nested configs leave out what equals the default. ``kv_heads`` left out: one per query head; a function
+        reads it. ``head_dim`` left out: hidden / heads; a function of both may say otherwise.
+      - ``names``: the keys of these sizes. ``dicts``: the names of the dictionary of rope parameters.
+        ``fills_defaults``: only ``rope_parameters`` may be keyed by layer type; null entries get the class defaults.
+      - ``shares``, ``widths``: keys beside the dictionary with the share, or the number, of rotated channels;
+        ``bases``: a key that lists one base per layer.
+      - ``scheme_names``: names of scalings that only this family has -> the scheme, or how its keys tell it;
+        ``scaled``: False where its code has no scaling.
+      - ``reads``: further keys of the code -> what they do, where that is nothing to the rotation; one that stands
+        next to the layer types in their dictionary as ``"rope_parameters.key"``.
+
+    The layers
+      - ``layer_types``: which kinds there are, and where; ``rotates``: which of them rotate; ``head_widths``: the
+        channels of the heads of each layer, where layers differ.
+
+    The rotation
+      - ``partial``: default share of the channels that rotate; None: all, whatever the config says.
+      - ``mla``: default (unrotated, rotated) channels of latent attention; the rotated ones come last.
+        ``interleave_key``: its code reads ``rope_interleave``.
+      - ``interleaved``, ``permuted``, ``tables``: as in `RotarySpec`. ``axes``: how the axes of a position lie on the
+        pairs.
+
+    Functions, written beside the row, for what no field says
+      - ``rotary_flags``: keys that disable the rotation.
+      - ``before(row, keys)``: sees the keys first; may refuse the config, or return a changed row.
+      - ``adjust(reading, rope, fields)``: returns the fields of the `RotarySpec` of one kind of layers, changed by what
+        the config or its rope parameters say; a field ``temperature`` is the factor on the queries.
+      - ``after(model, keys)``: returns the changed model.
+      - ``write(model, data)``: puts what the other three read into a config.
+
+    ``notes``: what the model does beyond the rotation.
+
+    >>> row = TextModel("ToyConfig", base=10_000.0, hidden=64, heads=4, layers=2, interleaved=True)
+    >>> model, _ = row.read("toy", {"rope_theta": 500.0}, "")
+    >>> model.layers[0].describe()
+    'all 16 channels, interleaved, base 500, no scaling, one axis, exact angles'
+    """
 
     tower: bool = False
     text: ClassVar[bool] = True

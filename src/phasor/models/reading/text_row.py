@@ -16,7 +16,11 @@ SpecFields = dict[str, Any]
 
 @dataclass(frozen=True)
 class Names:
-    """The keys under which a family's configs hold their sizes; several are synonyms that must agree."""
+    """The keys under which a family's configs hold their sizes; several are synonyms that must agree.
+
+    >>> Names(heads=("n_heads", "num_heads")).layers
+    ('num_hidden_layers',)
+    """
 
     hidden: tuple[str, ...] = ("hidden_size",)
     heads: tuple[str, ...] = ("num_attention_heads",)
@@ -44,6 +48,9 @@ class Rope:
     - ``top``: keys beside the dictionary that may hold the base.
     - ``flat``: names of dictionaries that hold for these layers though they do not name them.
     - ``layer_types``: the layers it holds for, where its name in the dictionary is not their type.
+
+    >>> Rope(10_000.0, top=("rotary_emb_base",)).top
+    ('rotary_emb_base',)
     """
 
     base: float | None
@@ -56,45 +63,7 @@ class Rope:
 
 @dataclass(frozen=True)
 class TextRow(Row):
-    """The code of one model type: its config class with its defaults, the keys that it reads, and what it does.
-
-    The config
-      - ``config``: the class's name. ``base``: its default base of the frequencies; ``rope`` in its place where there
-        is more to say: one `Rope`, or one per kind of layer if parameters are keyed by layer type (None: these layers
-        do not rotate by default).
-      - ``hidden``, ``heads``, ``kv_heads``, ``layers``, ``head_dim``, ``length``: the default sizes, which matter
-        because nested configs leave out what equals the default. ``kv_heads`` left out: one per query head; a function
-        reads it. ``head_dim`` left out: hidden / heads; a function of both may say otherwise.
-      - ``names``: the keys of these sizes. ``dicts``: the names of the dictionary of rope parameters.
-        ``fills_defaults``: only ``rope_parameters`` may be keyed by layer type; null entries get the class defaults.
-      - ``shares``, ``widths``: keys beside the dictionary with the share, or the number, of rotated channels;
-        ``bases``: a key that lists one base per layer.
-      - ``scheme_names``: names of scalings that only this family has -> the scheme, or how its keys tell it;
-        ``scaled``: False where its code has no scaling.
-      - ``reads``: further keys of the code -> what they do, where that is nothing to the rotation; one that stands
-        next to the layer types in their dictionary as ``"rope_parameters.key"``.
-
-    The layers
-      - ``layer_types``: which kinds there are, and where; ``rotates``: which of them rotate; ``head_widths``: the
-        channels of the heads of each layer, where layers differ.
-
-    The rotation
-      - ``partial``: default share of the channels that rotate; None: all, whatever the config says.
-      - ``mla``: default (unrotated, rotated) channels of latent attention; the rotated ones come last.
-        ``interleave_key``: its code reads ``rope_interleave``.
-      - ``interleaved``, ``permuted``, ``tables``: as in `RotarySpec`. ``axes``: how the axes of a position lie on the
-        pairs.
-
-    Functions, written beside the row, for what no field says
-      - ``rotary_flags``: keys that disable the rotation.
-      - ``before(row, keys)``: sees the keys first; may refuse the config, or return a changed row.
-      - ``adjust(reading, rope, fields)``: returns the fields of the `RotarySpec` of one kind of layers, changed by what
-        the config or its rope parameters say; a field ``temperature`` is the factor on the queries.
-      - ``after(model, keys)``: returns the changed model.
-      - ``write(model, data)``: puts what the other three read into a config.
-
-    ``notes``: what the model does beyond the rotation.
-    """
+    """The fields of a `TextModel`, which describes them, without its reader."""
 
     config: str
     _: KW_ONLY
