@@ -239,7 +239,7 @@ MUTANTS = [
     Mutant("positions: seconds in another order", "positions/mrope.py", "frames * (rule.rate * video.seconds)", "frames * video.seconds * rule.rate", "tests/positions/test_families.py"),
     Mutant("positions: chunks jump", "positions/mrope.py", ".cummin(0).values + at", ".cummin(0).values * 0 + number", "tests/positions/test_builders.py"),
     Mutant("positions: marks count one by one", "positions/mrope.py", "[0, 0] if rule.shared_marks else [0, 1]", "[0, 1]", "tests/positions/test_builders.py"),
-    Mutant("positions: canvas follows text", "positions/canvas.py", "start + longer + 1", "start + longer", "tests/positions/test_canvas.py"),
+    Mutant("positions: canvas follows text", "models/families/minicpm.py", "start + longer + 1", "start + longer", "tests/positions/test_canvas.py"),
     # heads
     Mutant("heads: scaled too late", "encodings/heads/head.py", "q.to(wide) * self.head_dim**-0.5", "q.to(wide)", "tests/heads/test_scores.py"),
     Mutant("heads: sentences joined", "encodings/heads/cells.py", "cells = (start == end) & (start != 0)", "cells = (start != 0) & (end != 0)", "tests/heads/test_scores.py"),

@@ -1,16 +1,21 @@
-"""Pictures that come as a thumbnail and its slices, all on one canvas (MiniCPM-V 4.7)."""
+"""MiniCPM: its rows, and the positions of MiniCPM-V 4.7, whose pictures are a thumbnail and slices on one canvas."""
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .mrope import Placed
-from .multimodal import IMAGE, TEXT, VIDEO
-from .rows import real_tokens
-from .tensor_checks import integers
+from ...positions.mrope import Placed
+from ...positions.multimodal import IMAGE, TEXT, VIDEO
+from ...positions.rows import real_tokens
+from ...positions.tensor_checks import integers
+from ..reading.row import Alias, Row, with_text
+from ..reading.text import TextModel
+from ..reading.text_row import ANY_NAMES
+from ..weights import Weights
+from .weight_names import LATENT
 
 
 class Crop(NamedTuple):
@@ -49,17 +54,17 @@ def from_canvas(
     >>> from_canvas(ids, (ids == 7).long(), slice_start=3, marks=(8, 9), image_sizes=sizes).positions[:, 0].tolist()
     [[0, 1, 1, 1, 1, 4], [0, 0, 1, 1, 2, 4], [0, 0, 1, 2, 3, 4]]
     """
-    ids, given = integers("input_ids", input_ids, 2, "[batch, seq]"), integers("kinds", kinds, 2, "[batch, seq]")
+    ids, token_kinds = integers("input_ids", input_ids, 2, "[batch, seq]"), integers("kinds", kinds, 2, "[batch, seq]")
     real = torch.ones_like(ids, dtype=torch.bool) if mask is None else real_tokens(mask)
-    if not ids.shape == given.shape == real.shape:
+    if not ids.shape == token_kinds.shape == real.shape:
         raise ValueError(
-            f"kinds and mask must have the shape {tuple(ids.shape)} of input_ids, got {tuple(given.shape)}"
+            f"kinds and mask must have the shape {tuple(ids.shape)} of input_ids, got {tuple(token_kinds.shape)}"
         )
     sizes = {IMAGE: _sizes("image_sizes", image_sizes, merge), VIDEO: _sizes("video_sizes", video_sizes, merge)}
     positions, offsets = torch.zeros(3, *ids.shape, dtype=torch.int64, device=ids.device), []
     for i, here in enumerate(real.to(ids.device)):
         row = ids[i, here].tolist()
-        pictures = _pictures(row, given[i, here].tolist(), sizes, slice_start)
+        pictures = _pictures(row, token_kinds[i, here].tolist(), sizes, slice_start)
         placed = _row(row, pictures, {slice_start, *marks})
         positions[:, i, here] = placed.to(ids.device)
         offsets.append(int(placed.max()) + 1 - len(row) if row else 0)
@@ -145,3 +150,27 @@ def _spread(crop: Crop, sides: Sequence[int]) -> Tensor:
 def _put(out: Tensor, at: int, cell: Tensor) -> None:
     if at < out.shape[1]:
         out[:, at] = cell
+
+
+def minicpmv(data: dict[str, Any]) -> str:
+    """MiniCPM-V tells its language model by its version."""
+    names, version = {2.6: "qwen2", 4.0: "llama"}, data.get("version")
+    if not isinstance(version, int | float) or version not in names:
+        raise ValueError(f"version must say which language model this minicpmv holds (2.6 or 4.0), got {version!r}")
+    return names[version]
+
+
+# fmt: off
+ROWS: dict[str, Row | Alias] = {
+    **with_text("qwen3_5_text", "minicpm_ocr", "minicpmv4_6", "minicpmv4_7"),
+    "minicpm": TextModel("MiniCPMConfig", in_transformers=False, base=10_000.0, names=ANY_NAMES,
+        scheme_names={"su": "longrope"}, tables="float32", weights=Weights(source="read")),
+    "minicpm3": TextModel("MiniCPM3Config", base=10_000.0, hidden=2560, heads=40, kv_heads=40, layers=62,
+        length=32_768, scheme_names={"su": "longrope"}, mla=(64, 32), weights=Weights(rows=LATENT)),
+    "minicpmv": Alias(minicpmv),
+}
+# fmt: on
+# other names of the same code; some configs have no model_type, only architectures
+ROWS |= {"minicpm4": ROWS["minicpm"]}
+ROWS |= {"MiniCPM3ForCausalLM": Alias(lambda data: "minicpm3")}
+ROWS |= dict.fromkeys(("MiniCPMForCausalLM", "MiniCPM4ForCausalLM"), Alias(lambda data: "minicpm"))

@@ -71,11 +71,11 @@ def switched_off(config: Any) -> bool:
     if name in OFF and OFF[name](config):
         return True
     layers = getattr(config, "num_hidden_layers", None)
-    return isinstance(layers, int) and layers > 0 and all(turns(config, layer) is False for layer in range(layers))
+    return isinstance(layers, int) and layers > 0 and all(rotates(config, layer) is False for layer in range(layers))
 
 
-def turns(config: Any, layer: int) -> bool | None:
-    """Whether the attention of a layer turns q and k; None where that is not known."""
+def rotates(config: Any, layer: int) -> bool | None:
+    """Whether the attention of a layer rotates q and k; None where that is not known."""
     name, types = type(config).__name__, getattr(config, "layer_types", None)
     if name in OFF and OFF[name](config):
         return False
