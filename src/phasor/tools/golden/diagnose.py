@@ -14,7 +14,16 @@ from .rounding import CLOSE, FEW
 from .vectors import Vectors
 
 ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way
-_FIRST_OF_TWO = "layout permuted direction positions attention_factor scaling rotary_dim trailing".split()
+_FIRST_OF_TWO = (
+    "layout",
+    "permuted",
+    "direction",
+    "positions",
+    "attention_factor",
+    "scaling",
+    "rotary_dim",
+    "trailing",
+)
 
 
 def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> tuple[tuple[Mistake, ...], list[Comparison]]:
