@@ -14,7 +14,7 @@ from .rounding import CLOSE, FEW
 from .vectors import Vectors
 
 ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way
-_FIRST_OF_TWO = [
+_FIRST_OF_TWO = (
     "layout",
     "permuted",
     "direction",
@@ -23,7 +23,7 @@ _FIRST_OF_TWO = [
     "scaling",
     "rotary_dim",
     "trailing",
-]
+)
 
 
 def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> tuple[tuple[Mistake, ...], list[Comparison]]:
