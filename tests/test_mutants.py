@@ -154,7 +154,8 @@ def test_long_lines_are_shown_where_they_change(project):
     path = project / "src/phasor/small.py"
     path.write_text(SMALL.replace("if n < 9", f"if n + {'0' * 100}.5 < 9 + {'0' * 100}.5"))
     edit = next(edit for edit in edits(path.read_bytes(), "src/phasor/small.py") if edit.new == "<=")
-    assert "  comparison: …000000000000000000000.5 < 9 + 0000" in (line := line_of(edit, project, "ALIVE", "")) and len(line) < 220
+    line = line_of(edit, project, "ALIVE", "")
+    assert "  comparison: …000000000000000000000.5 < 9 + 0000" in line and len(line) < 220
 
 
 def test_score_and_diff(project, capsys):
