@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
     "support": "runs core/test_errors.py core/test_spec.py test_interrupt.py test_processes.py test_public_modules.py "
     "test_quiet.py",
+    "support/processes": "lab/test_train.py",
+    "support/tracing": "core/test_default_device.py core/test_launches.py",
     "rotary": "core encodings theory",
     "rotary/kernels/native": "native",
     "rotary/kernels/triton": "gpu",
