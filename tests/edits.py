@@ -50,7 +50,7 @@ ATTRIBUTES = {**ATTRIBUTES, **{b: a for a, b in ATTRIBUTES.items()}}
 
 # The order of arguments does not matter to them, or any other order ends with an error.
 ORDERLESS = {"min", "max", "gcd", "lcm", "equal", "isclose", "allclose", "isinstance", "issubclass", "cast", "hypot"}
-ORDERLESS |= {"broadcast_shapes", "minimum", "maximum", "logical_and", "logical_or", "print"}
+ORDERLESS |= {"broadcast_shapes", "promote_types", "minimum", "maximum", "logical_and", "logical_or", "print"}
 COSMETIC = {"help", "rich_help_panel", "show_default", "stacklevel", "hidden", "metavar"}
 
 

@@ -108,8 +108,7 @@ def write_anew(path: Path, source: bytes) -> None:
         compiled.unlink()
 
 
-def line_of(edit: Edit, root: Path, verdict: str, why: str) -> str:
-    source = (root / edit.file).read_bytes()
+def line_of(edit: Edit, source: bytes, verdict: str, why: str) -> str:
     place = f"{edit.file.removeprefix('src/phasor/')}:{edit.line(source)}"
     old, new = edit.lines(source)
     first = next(i for i, (a, b) in enumerate(zip_longest(old, new)) if a != b)
@@ -120,6 +119,7 @@ def line_of(edit: Edit, root: Path, verdict: str, why: str) -> str:
 
 def try_edits(root: Path, room: Room, edits: Sequence[Edit], limit: float | None, workers: int) -> list[bool]:
     """Print a line for each edit; whether the tests notice it. The limit is five times what they take unbroken."""
+    sources = {edit.file: (root / edit.file).read_bytes() for edit in edits}
     with tempfile.TemporaryDirectory() as scratch:
         free: SimpleQueue[Path] = SimpleQueue()
         for worker in range(workers):
@@ -138,7 +138,7 @@ def try_edits(root: Path, room: Room, edits: Sequence[Edit], limit: float | None
                 noticed, why = verdict_of_edit(edit, folder, room.tests, longest)
             finally:
                 free.put(folder)
-            print(line_of(edit, root, "NOTICED" if noticed else "ALIVE", why), flush=True)
+            print(line_of(edit, sources[edit.file], "NOTICED" if noticed else "ALIVE", why), flush=True)
             return noticed
 
         with ThreadPoolExecutor(workers) as pool:
@@ -153,7 +153,7 @@ def score(root: Path, room: Room, edits: Sequence[Edit], argued: Sequence[Argued
     scored = [edit for edit in edits if reason[edit] is None]
     for edit in edits:
         if reason[edit] is not None:
-            print(line_of(edit, root, "ARGUED", reason[edit]))
+            print(line_of(edit, sources[edit.file], "ARGUED", reason[edit]))
     noticed = try_edits(root, room, scored, **options)
     print(f"{room.name}: {sum(noticed)} of {len(scored)} noticed, {len(edits) - len(scored)} argued")
     alive = [edit for edit, seen in zip(scored, noticed, strict=True) if not seen]

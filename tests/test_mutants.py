@@ -150,11 +150,10 @@ def test_what_does_not_end_is_noticed(project, capsys):
     assert "[no end after 3 s]" in capsys.readouterr().out
 
 
-def test_long_lines_are_shown_where_they_change(project):
-    path = project / "src/phasor/small.py"
-    path.write_text(SMALL.replace("if n < 9", f"if n + {'0' * 100}.5 < 9 + {'0' * 100}.5"))
-    edit = next(edit for edit in edits(path.read_bytes(), "src/phasor/small.py") if edit.new == "<=")
-    line = line_of(edit, project, "ALIVE", "")
+def test_long_lines_are_shown_where_they_change():
+    source = SMALL.replace("if n < 9", f"if n + {'0' * 100}.5 < 9 + {'0' * 100}.5").encode()
+    edit = next(edit for edit in edits(source, "src/phasor/small.py") if edit.new == "<=")
+    line = line_of(edit, source, "ALIVE", "")
     assert "  comparison: …000000000000000000000.5 < 9 + 0000" in line and len(line) < 220
 
 
