@@ -29,7 +29,6 @@ INSIDE = {
         "scaling axes",
         "spec",
         "tables",
-        "planes",
         "rotation",
         "kernels",
         "apply matrix",

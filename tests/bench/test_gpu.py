@@ -115,7 +115,7 @@ def test_a_peer_that_fails_is_told_and_the_others_go_on(no_peers, monkeypatch, n
 
 def test_what_fails_of_our_own_ends_the_measurement(no_peers):
     case = named(["vision"])[0]
-    with pytest.raises(ValueError, match="kernel='onnx' cannot turn these: the operator has no float64"):
+    with pytest.raises(ValueError, match="kernel='onnx' cannot rotate these: the operator has no float64"):
         measure(dataclasses.replace(case, make=_double), "bfloat16", "halves", StandIn(), rounds=1, kernel="onnx")
 
 

@@ -84,9 +84,12 @@ def label(model: ModelRotary, layer: int) -> str:
     return word
 
 
-def test_frequencies_are_those_of_transformers_bit_for_bit(
-    read: dict[str, ModelRotary], oracle: dict[str, Any]
-) -> None:
+# Steps of float32 by which powers may differ between one CPU's code and another's: the values were made on one machine.
+# Bit for bit they are compared with transformers' code on this machine, in tests/conformance and tests/integrations.
+OTHER_CPU = 4
+
+
+def test_frequencies_are_those_of_transformers(read: dict[str, ModelRotary], oracle: dict[str, Any]) -> None:
     compared = 0
     for name in sorted(set(oracle) - set(REFUSED) - set(MISREAD)):
         model = read[name].with_angles("float32")
@@ -97,7 +100,13 @@ def test_frequencies_are_those_of_transformers_bit_for_bit(
                 buffer = buffers.get("inv_freq") or buffers[f"{label(model, layer)}_inv_freq"]
                 if layer == layers[0]:
                     values = torch.tensor(buffer["values"], dtype=torch.float64).float()
-                    assert torch.equal(spec.inv_freq().float(), values), (name, label(model, layer))
+                    torch.testing.assert_close(
+                        spec.inv_freq().float(),
+                        values,
+                        rtol=OTHER_CPU * 2.0**-23,
+                        atol=0,
+                        msg=f"{name}: {label(model, layer)}",
+                    )
                     assert spec.attention_factor() == buffer["attention_scaling"], name
                     compared += 1
                 assert spec.pairs == buffer["n"], name

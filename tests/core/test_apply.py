@@ -216,7 +216,7 @@ def test_the_attention_factor_scales_only_what_turns():
 def test_kernel_broadcasts_and_keeps_dtype():
     x = torch.randn(2, 3, 6).half()
     cos, sin = torch.randn(3, 2), torch.randn(3, 2)
-    y = reference.turned(x, cos, sin, Layout(head_dim=6, rotary_dim=4, interleaved=True, trailing=True))
+    y = reference.rotated(x, cos, sin, Layout(head_dim=6, rotary_dim=4, interleaved=True, trailing=True))
     a, b = x[..., 2::2].float(), x[..., 3::2].float()
     assert torch.equal(y[..., :2], x[..., :2])
     assert torch.equal(y[..., 2::2], (a * cos - b * sin).half())

@@ -144,9 +144,12 @@ CASES = {
     ),
     "scaling of one's own": (  # no spec could be written down, or compiled, with it
         lambda: RotarySpec(head_dim=8, scaling=type("Mine", (Linear,), {})(2.0)),
-        ["scaling must be one of the schemes in phasor.scaling"],
+        ["scaling must be one of the schemes in phasor.scaling", "phasor.scaling.register_scaling"],
     ),
-    "axes": (lambda: RotarySpec(head_dim=8, axes=None), ["axes must be one of the schemes in phasor.axes, got None"]),
+    "axes": (
+        lambda: RotarySpec(head_dim=8, axes=None),
+        ["axes must be one of the schemes in phasor.axes, got None", "phasor.axes.register_axes"],
+    ),
     "frequencies count": (
         lambda: RotarySpec(head_dim=8, frequencies=(1.0,)),
         ["frequencies must have one value per pair, 4 here, got 1"],

@@ -24,7 +24,7 @@ def test_every_spec_has_the_bits_of_the_reference():
             continue
         x = torch.randn(2, 3, 5, spec.head_dim).to(dtype).permute(FORMATS[tensor_format]).requires_grad_()
         got = inlined.turned(x, angles, ORDERS[tensor_format])
-        expected, _ = Reference().turn(x, None, angles, ORDERS[tensor_format], None)
+        expected, _ = Reference().rotate(x, None, angles, ORDERS[tensor_format], None)
         assert torch.equal(got, expected) and got.is_contiguous(), (name, dtype, tensor_format)
         up = torch.randn_like(got)
         back = [torch.autograd.grad(y, x, up)[0] for y in (got, expected)]

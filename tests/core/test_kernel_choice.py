@@ -27,11 +27,11 @@ def asked(monkeypatch):
     monkeypatch.setattr(kernels.native, "OPEN", False)  # the short way to the first kernel passes the table by
     for kind in (Native, Eager, Reference):
 
-        def turn(self, *given, kind=kind, before=kind.turn):
+        def turn(self, *given, kind=kind, before=kind.rotate):
             seen.append(kind.name)
             return before(self, *given)
 
-        monkeypatch.setattr(kind, "turn", turn)
+        monkeypatch.setattr(kind, "rotate", turn)
     return seen
 
 
@@ -84,7 +84,7 @@ def rows(tokens, device="cpu"):
 
 @pytest.mark.parametrize("call, reason", CANNOT.values(), ids=CANNOT)
 def test_a_named_kernel_runs_or_raises(call, reason, asked):
-    assert_refused(lambda: call("eager"), ["kernel='eager' cannot turn these: ", reason, "use kernel='reference'"])
+    assert_refused(lambda: call("eager"), ["kernel='eager' cannot rotate these: ", reason, "use kernel='reference'"])
     assert asked == []
     call("auto"), call("reference")
     assert asked == ["reference", "reference"]
@@ -121,8 +121,8 @@ def test_the_variable_says_what_auto_means(chosen, said):
     program = """
 import torch, phasor
 from phasor.kernels import Reference
-seen, before = [], Reference.turn
-Reference.turn = lambda self, *given: (seen.append(self.name), before(self, *given))[1]
+seen, before = [], Reference.rotate
+Reference.rotate = lambda self, *given: (seen.append(self.name), before(self, *given))[1]
 try:
     phasor.rotate(torch.ones(1, 1, 2, 8), None, torch.arange(2), phasor.RotarySpec(head_dim=8))
     print(seen)
@@ -141,9 +141,9 @@ def test_a_kernel_is_given_phases_by_rotate_and_tables_by_apply(monkeypatch):
     class Other(Reference):
         name, about = "other", "a test"
 
-        def turn(self, q, k, angles, order, out):
+        def rotate(self, q, k, angles, order, out):
             seen.append(angles)
-            return super().turn(q, k, angles, order, out)
+            return super().rotate(q, k, angles, order, out)
 
     monkeypatch.setattr(kernels.native, "OPEN", False)
     monkeypatch.setattr(kernels, "KERNELS", (Other(), *kernels.KERNELS))

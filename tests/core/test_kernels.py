@@ -33,7 +33,7 @@ def by_reference(x, rotation, tensor_format):
 
     second = None if rotation.second is None else lined_up(*rotation.second)
     cos, sin = lined_up(rotation.cos, rotation.sin)
-    return reference.turned(x, cos, sin, rotation.layout, rotation.promoted, second)
+    return reference.rotated(x, cos, sin, rotation.layout, rotation.promoted, second)
 
 
 @pytest.mark.usefixtures("block")

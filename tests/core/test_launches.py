@@ -6,7 +6,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from phasor import Rotation, apply_rotary_qk, rotate
-from phasor.rotary import phase, planes, stacked, tables
+from phasor.rotary import phase, stacked, tables
+from phasor.rotary import rotation as rotation_module
 from phasor.support import tracing
 
 from .conftest import FACTORS, SEQ_LEN, SPECS, anywhere, at
@@ -210,6 +211,6 @@ def test_a_graph_forms_rows_from_what_tables_will_be(monkeypatch):
     rotation = Rotation.at(FULL, torch.arange(3))
     kept = rotation.rows
     assert rotation.rows is kept
-    monkeypatch.setattr(planes, "capturing", lambda device: True)
+    monkeypatch.setattr(rotation_module, "capturing", lambda device: True)
     assert rotation.rows is not kept and rotation.rows is not rotation.rows
     assert rotation.__dict__["_kept"][1] is kept

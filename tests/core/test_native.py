@@ -368,7 +368,7 @@ print(phasor.kernels.available()["native"])
 def test_without_the_extension_the_others_do_its_work():
     run = limited.run([sys.executable, "-c", PROGRAM], check=True)
     said = run.stdout.splitlines()
-    assert said[0].startswith("kernel='native' cannot turn these: it was not built when phasor was installed")
+    assert said[0].startswith("kernel='native' cannot rotate these: it was not built when phasor was installed")
     assert said[1].startswith("not here: it was not built")
 
 
@@ -516,4 +516,4 @@ def test_the_operator_is_a_proper_one():
     x = torch.randn(1, 2, 5, 8, dtype=torch.bfloat16, requires_grad=True)
     rotation = Rotation.at(RotarySpec(head_dim=8), POSITIONS)
     given = (x, rotation.cos, rotation.sin, [8, 8, 0, 0, 1, 0, 0], "bhsd", False)
-    assert set(torch.library.opcheck(torch.ops.phasor.turn.default, given).values()) == {"SUCCESS"}
+    assert set(torch.library.opcheck(torch.ops.phasor.rotate.default, given).values()) == {"SUCCESS"}

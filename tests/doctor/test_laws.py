@@ -78,6 +78,27 @@ def test_what_an_encoding_does_by_design_is_no_fault() -> None:
     assert shift(inside).verdict == "fault"  # below its threshold the excuse does not hold
 
 
+class BothWays(BlackBox):
+    """An encoder: every token sees all others, but padding."""
+
+    def logits(self, tokens: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+        made = torch.Generator().manual_seed(0)
+        embed, wq, wk, wv = (torch.randn(n, WIDTH, generator=made) for n in (WORDS, WIDTH, WIDTH, WIDTH))
+        x = embed[tokens]
+        q, k = self.call((x @ wq / 4)[:, None], (x @ wk / 4)[:, None], positions)
+        seen = None if mask is None else (mask > 0)[:, None, None]
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, (x @ wv / 4)[:, None], attn_mask=seen)
+        return y[:, 0] @ embed.T
+
+
+def test_padding_of_an_encoder_is_masked_beside_a_longer_text() -> None:
+    """Without its mask a right encoder would be called wrong, because padding would be read as text."""
+    tokens = trial(rotated).tokens
+    assert not Trial(BothWays(rotated), tokens).causal
+    assert batched(Trial(BothWays(rotated), tokens)).verdict == "sound"
+    assert batched(Trial(BothWays(by_length), tokens)).verdict == "fault"
+
+
 def test_positions_that_move_nothing_are_no_proof() -> None:
     row = shift(trial(lambda q, k, positions: (q, k)))
     assert row.verdict == "not checked" and row.says.startswith("all positions halved move the logits by 0")

@@ -73,7 +73,7 @@ def test_words_that_are_never_chosen_are_no_fault() -> None:
 def test_a_model_without_layers_is_told_that_nothing_turns() -> None:
     found = diagnose(llama(num_hidden_layers=0))
     assert not found.faults and not found.sound
-    assert any(row.says == "nothing turns: the model has 0 layers" for row in found.rows), str(found)
+    assert any(row.says == "nothing rotates: the model has 0 layers" for row in found.rows), str(found)
 
 
 META = torch.zeros(2, 12, dtype=torch.int64, device="meta")

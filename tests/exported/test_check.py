@@ -220,7 +220,7 @@ def test_a_rotation_that_is_missing_is_counted(look):
 
 
 def test_nothing_that_turns(look):
-    nodes = [helper.make_node("Identity", [x], [f"{x}_turned"]) for x in ("q", "k")]
+    nodes = [helper.make_node("Identity", [x], [f"{x}_rotateed"]) for x in ("q", "k")]
     report = look(model(nodes, {}), "halves")
     assert not report.equal and report.describe().endswith("not right: nothing that turns was found")
 

@@ -141,7 +141,7 @@ def test_every_order_of_axes_by_torchs_own_meaning_of_the_operator(shape, more, 
     ],
 )
 def test_what_the_operator_cannot_express_is_refused(rotation, x, says):
-    with pytest.raises(ValueError, match=f"kernel='onnx' cannot turn these: .*{says}.*; use kernel='reference'"):
+    with pytest.raises(ValueError, match=f"kernel='onnx' cannot rotate these: .*{says}.*; use kernel='reference'"):
         apply_rotary(x, rotation, kernel="onnx")
 
 

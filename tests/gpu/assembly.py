@@ -40,8 +40,8 @@ def recorded(q, k, angles, tensor_format="bhsd", out=None, norm=None):
     """Grid, arguments and constants of the one launch that turns q and k, after a norm if there is one."""
     order = ORDERS[tensor_format]
     if norm is None:
-        return only_launch(rotate, "turn_heads", lambda: Triton().turn(q, k, angles, order, out))
-    return only_launch(rotate, "turn_heads", lambda: Triton().norm_and_turn(q, k, angles, order, norm, out))
+        return only_launch(rotate, "rotate_heads", lambda: Triton().rotate(q, k, angles, order, out))
+    return only_launch(rotate, "rotate_heads", lambda: Triton().norm_and_rotate(q, k, angles, order, norm, out))
 
 
 def only_launch(module, kernel, call):
@@ -69,7 +69,7 @@ class Assembly:
         return self.instructions.total()
 
 
-def compiled(launched, target, kernel=rotate.turn_heads):
+def compiled(launched, target, kernel=rotate.rotate_heads):
     """As Triton compiles it when it is called: a 1 is a constant, and multiples of 16 are known to be such."""
     _, values, named = launched
     names = kernel.arg_names

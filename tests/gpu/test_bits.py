@@ -231,7 +231,7 @@ CANNOT = {
 
 @pytest.mark.parametrize("call, reason", CANNOT.values(), ids=CANNOT)
 def test_what_it_cannot_turn_it_names(call, reason):
-    assert_refused(lambda: call(X.to(DEVICE), ROTATION.to(DEVICE)), ["kernel='triton' cannot turn these: ", reason])
+    assert_refused(lambda: call(X.to(DEVICE), ROTATION.to(DEVICE)), ["kernel='triton' cannot rotate these: ", reason])
 
 
 def test_a_mode_sees_the_plain_operations():

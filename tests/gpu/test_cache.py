@@ -62,11 +62,11 @@ def test_queries_in_place_and_slots_that_are_none(permuted):
 
     from phasor.rotary.kernels.base import ORDERS
     from phasor.rotary.kernels.cache import Cache
-    from phasor.rotary.kernels.triton.cache_write import turn_into_cache
+    from phasor.rotary.kernels.triton.cache_write import rotate_into_cache
 
     around = torch.zeros(4, 3, 2, 16, device=DEVICE)
     beyond = Cache(around[1:3], around[1:3].clone(), torch.tensor([6, -2, 7, 2**40], device=DEVICE))
-    turn_into_cache(q, k, k, torch.empty_like(q), rotation, ORDERS["thd"], beyond, False)
+    rotate_into_cache(q, k, k, torch.empty_like(q), rotation, ORDERS["thd"], beyond, False)
     assert not around.any()
 
 

@@ -163,7 +163,7 @@ def with_a_norm(spec, dtype):
     q, k = (torch.empty(1, h, 8192, spec.head_dim, dtype=dtype, device="meta") for h in (32, 8))
     rotation = Rotation.at(spec, torch.empty(8192, dtype=torch.int64, device="meta"))
     norm = Norm(*torch.empty(2, spec.head_dim, dtype=dtype, device="meta"), 1e-6, rounding="before_weight")
-    return assembly.recorded(q, k, rotation, norm=norm), rotate.turn_heads
+    return assembly.recorded(q, k, rotation, norm=norm), rotate.rotate_heads
 
 
 def back_of_a_norm(spec, dtype):
@@ -173,7 +173,7 @@ def back_of_a_norm(spec, dtype):
     norm = Norm(*torch.empty(2, spec.head_dim, dtype=dtype, device="meta"), 1e-6)
     given = ([q, k], [dq, dk], rotation, ORDERS["bhsd"], norm, True)
     return assembly.only_launch(
-        norm_backward, "back_heads", lambda: norm_backward.turn_back(*given)
+        norm_backward, "back_heads", lambda: norm_backward.rotate_back(*given)
     ), norm_backward.back_heads
 
 
@@ -184,7 +184,7 @@ def into_a_cache(spec, dtype):
     caches = (torch.empty(1000, 16, 8, spec.head_dim, dtype=dtype, device="meta") for _ in range(2))
     cache = Cache(*caches, torch.empty(256, dtype=torch.int64, device="meta"))
     given = (q, k, k, q, rotation, ORDERS["thd"], cache, False)
-    call = assembly.only_launch(cache_write, "cache_heads", lambda: cache_write.turn_into_cache(*given))
+    call = assembly.only_launch(cache_write, "cache_heads", lambda: cache_write.rotate_into_cache(*given))
     return call, cache_write.cache_heads
 
 

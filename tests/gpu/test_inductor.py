@@ -55,16 +55,16 @@ def slow():
 
 def test_many_tokens_are_one_launch_without_a_table(fast):
     code = fast["halves/turned/512"]
-    assert (code.nodes, code.calls, code.buffers) == (["turn_qk"], [], [])
+    assert (code.nodes, code.calls, code.buffers) == (["rotate_qk"], [], [])
 
 
 def test_so_is_their_way_back(fast):
     code = fast["halves/turned/512 back"]
-    assert (code.nodes, code.calls, code.buffers) == (["turn_qk"], [], [])
+    assert (code.nodes, code.calls, code.buffers) == (["rotate_qk"], [], [])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name, node", [("tables", "turn_qk"), ("norm", "norm_and_turn_qk_back")])
+@pytest.mark.parametrize("name, node", [("tables", "rotate_qk"), ("norm", "norm_and_rotate_qk_back")])
 def test_so_is_that_by_tables_and_of_a_norm_in_the_same_call(slow, name, node):
     code = slow[f"halves/{name}/512 back"]
     assert (code.nodes, code.calls, code.buffers) == ([node], [], [])
@@ -73,7 +73,7 @@ def test_so_is_that_by_tables_and_of_a_norm_in_the_same_call(slow, name, node):
 @pytest.mark.slow
 def test_the_way_back_of_a_norm_of_its_own_is_three_launches_for_each_tensor_more(slow):
     code = slow["halves/own_norm/512 back"]
-    assert (code.nodes, len(code.calls)) == (["turn_qk"], 6)
+    assert (code.nodes, len(code.calls)) == (["rotate_qk"], 6)
 
 
 @pytest.mark.slow
@@ -118,14 +118,14 @@ def check_inlined(code, tokens, batch=1):
 def test_a_norm_in_the_same_call_is_in_the_same_launch(slow):
     """By tables of a rotation that layers share, which are written once: in three launches."""
     code = slow["halves/norm/512"]
-    assert code.nodes == ["norm_and_turn_qk"]
+    assert code.nodes == ["norm_and_rotate_qk"]
     assert len(code.calls) <= 3 and all(size in ("512, 64", "1024, 64") for size, _ in code.buffers)
 
 
 @pytest.mark.slow
 def test_a_norm_of_its_own_goes_through_memory_before_many_tokens(slow):
     code = slow["halves/own_norm/512"]
-    assert (code.nodes, len(code.calls)) == (["turn_qk"], 2)
+    assert (code.nodes, len(code.calls)) == (["rotate_qk"], 2)
     assert sorted(code.buffers) == sorted(code.results(512))
 
 

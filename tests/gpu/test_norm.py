@@ -99,7 +99,7 @@ def launches_of(monkeypatch):
     from phasor.rotary.kernels.triton import norm_backward, rotate
 
     seen = []
-    for module, name in ((rotate, "turn"), (norm_backward, "turn_back")):
+    for module, name in ((rotate, "turn"), (norm_backward, "rotate_back")):
         own = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, own=own, name=name: (seen.append(name), own(*given))[1])
     return seen
@@ -124,7 +124,7 @@ def test_only_what_is_wanted_comes_back(wanted, monkeypatch):
         return torch.autograd.grad(sum(g.square().sum() for g in found), of) if twice else found
 
     first = back("triton")
-    assert seen == ["turn", "turn_back"]
+    assert seen == ["turn", "rotate_back"]
     assert all(torch.equal(a, b) for a, b in zip(first, back("triton"), strict=True))
     for twice in (False, True):
         for a, b in zip(back("triton", twice), back("reference", twice), strict=True):

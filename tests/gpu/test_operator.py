@@ -61,7 +61,7 @@ def test_by_phases_and_by_tables(number, name):
         if rotation.cos.dtype == torch.float64 or given.second is not None:
             continue
         expected = there_and_back(lambda q, k, r=rotation: apply_rotary_qk(q, k, r, **about), q, k)
-        same(there_and_back(lambda q, k, a=given: operator.turn(q, k, a, order), q, k), expected)
+        same(there_and_back(lambda q, k, a=given: operator.rotate(q, k, a, order), q, k), expected)
 
 
 @pytest.mark.parametrize("dtype", [*(pytest.param(d, marks=pytest.mark.slow) for d in DTYPES[:2]), *DTYPES[2:]])
@@ -69,7 +69,7 @@ def test_compiled_code_turns_q_and_k_by_one_node_and_back_by_one(as_if_many, dty
     positions = torch.randint(-(2**31), 2**31, (2, 2, 5), device=DEVICE)
     given = qk(SPEC, dtype)
     got, nodes = compiled(lambda q, k: rotate(q, k, positions, SPEC), *given)
-    assert nodes == ["phasor.turn_qk.default"] * 2
+    assert nodes == ["phasor.rotate_qk.default"] * 2
     same(got, there_and_back(lambda q, k: rotate(q, k, positions, SPEC, kernel="reference"), *given))
 
 
@@ -106,7 +106,7 @@ def test_a_norm_is_in_the_same_node(as_if_many, rounding):
         return apply_qk_norm_rotary(q, k, rotation, of_q, of_k, rounding=rounding, unit_offset=True, kernel=kernel)
 
     got, nodes = compiled(call, *given)
-    assert nodes == ["phasor.norm_and_turn_qk.default", "phasor.norm_and_turn_qk_back.default"]
+    assert nodes == ["phasor.norm_and_rotate_qk.default", "phasor.norm_and_rotate_qk_back.default"]
     same(got, there_and_back(lambda *x: call(*x, kernel="triton"), *given))
 
 
@@ -152,8 +152,8 @@ def test_the_operators_are_proper_ones():
     rotation = Rotation.at(spec, positions)
     about, tables = operator.described(rotation), [rotation.cos, rotation.sin]
     calls = {
-        "turn_qk": ([q, k], [positions], spec.key, None, about, "bhsd", False, torch.float32),
-        "norm_and_turn_qk": ([q, k], [weight, weight], tables, about, 1e-6, False, "once", "bhsd"),
+        "rotate_qk": ([q, k], [positions], spec.key, None, about, "bhsd", False, torch.float32),
+        "norm_and_rotate_qk": ([q, k], [weight, weight], tables, about, 1e-6, False, "once", "bhsd"),
     }
     for name, given in calls.items():
         checked = torch.library.opcheck(getattr(torch.ops.phasor, name).default, given)

@@ -441,7 +441,7 @@ def outcome(call: Call, kernel: str) -> tuple[Any, Any]:
         shown = [bits(y, signed and i < results) for i, y in enumerate(result)]
     except Exception as error:
         shown = [type(error)]
-        if isinstance(error, ValueError) and "kernel='native' cannot turn these" in str(error):
+        if isinstance(error, ValueError) and "kernel='native' cannot rotate these" in str(error):
             shown = ["declined"]
         if "autocast::prioritize" in str(error):  # torch.cat of float16 where autocast is for bfloat16
             shown = ["a limit of torch"]

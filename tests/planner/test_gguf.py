@@ -53,6 +53,22 @@ def known(shared_data: Path, name: str) -> Seen:
     return look(json.loads((shared_data / f"configs/full/{name}.json").read_text()))
 
 
+def test_every_setting_says_all_that_is_wanted() -> None:
+    """By hand, from the names in gguf-py's constants: flags in the first setting, keys in the second."""
+    config = {
+        "model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
+        "max_position_embeddings": 4096, "rope_theta": 1e4,
+    }  # fmt: skip
+    seen = look(config)
+    flags, keys = written(seen, choose(seen, 16_384, "yarn", None).wanted, 16_384)
+    assert flags.gguf in (None, {}) and flags.flags["--rope-scaling"] == "yarn" and flags.flags["--rope-scale"] == 4.0
+    assert keys.flags == {"-c": 16_384}
+    assert keys.gguf == {
+        "context_length": 16_384, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+        "rope.scaling.original_context_length": 4096,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("name", [name for name in CLEAN if name not in UNKNOWN])
 def test_through_a_file(shared_data: Path, tmp_path: Path, name: str) -> None:
     """The plan for four times the length, from a file that holds what the plan does not say by flags."""

@@ -3,7 +3,7 @@
 ::
 
     x = encoding.embed(x, positions)                        # absolute: added to the token embeddings, once
-    q, k = encoding.rotate(q, k, q_positions, k_positions)  # rotary: turns q and k, in every layer
+    q, k = encoding.rotate(q, k, q_positions, k_positions)  # rotary: rotates q and k, in every layer
     scores = scale * q k^T + encoding.bias(...)             # relative: a term of the logits
     out = softmax(scores) v + encoding.values(...)          # relative: a term of the output (Shaw)
 

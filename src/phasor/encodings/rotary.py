@@ -6,7 +6,7 @@ from .base import Encoding
 
 
 class Rotary(Encoding):
-    """Rotary encoding as a module: q and k are turned by their positions, so scores depend on distance only.
+    """Rotary encoding as a module: q and k are rotated by their positions, so scores depend on distance only.
 
     ``(R_m q) . (R_n k) = q^T R_{n-m} k`` (Su et al. 2021, arXiv:2104.09864, eq. 12-16). ``spec`` says which rotation;
     ``seq_len`` is needed by scalings that depend on length, and is fixed here so that cached keys stay consistent;
@@ -21,8 +21,8 @@ class Rotary(Encoding):
 
     >>> import torch
     >>> q = torch.tensor([1.0, 0.0]).view(1, 1, 1, 2)
-    >>> turned, _ = Rotary(RotarySpec(head_dim=2))(q, q, torch.tensor([1]))
-    >>> [round(x, 4) for x in turned.flatten().tolist()]  # cos 1, sin 1
+    >>> rotated, _ = Rotary(RotarySpec(head_dim=2))(q, q, torch.tensor([1]))
+    >>> [round(x, 4) for x in rotated.flatten().tolist()]  # cos 1, sin 1
     [0.5403, 0.8415]
     """
 
@@ -42,7 +42,7 @@ class Rotary(Encoding):
         tensor_format: TensorFormat = "bhsd",
         num_heads: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """q and k turned, as by `phasor.rotate`: new tensors. ``positions`` are int64 ``[S]`` or ``[B, S]``."""
+        """q and k rotated, as by `phasor.rotate`: new tensors. ``positions`` are int64 ``[S]`` or ``[B, S]``."""
         return rotate(
             q, k, positions, self.spec,
             k_positions=k_positions, seq_len=self.seq_len, tensor_format=tensor_format, num_heads=num_heads,

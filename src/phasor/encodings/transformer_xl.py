@@ -18,8 +18,8 @@ class TransformerXL(Encoding):
     multiplied by W_q; ``r_proj`` is ``W_R``; r is the sinusoid ``[sin | cos]`` of width ``dim``. Distances may be
     negative (XLNet).
 
-    A sinusoid of a difference is a rotation, ``r_{m-n} . a = r_n . (a turned by m)``, so queries are turned once and
-    meet the plain sinusoids of the keys: no table over distances, any positions. Turned queries are ``[B, H, Q, dim]``.
+    A sinusoid of a difference is a rotation, ``r_{m-n} . a = r_n . (a rotated by m)``, so queries are rotated once and
+    meet the plain sinusoids of the keys: no table over distances, any positions. Rotated, they are ``[B, H, Q, dim]``.
 
     Source: Dai et al. 2019, arXiv:1901.02860, section 3.3. In XLNet u, v, W_R are ``r_w_bias``, ``r_r_bias`` and ``r``.
 
@@ -55,8 +55,8 @@ class TransformerXL(Encoding):
 
         weight = torch.unflatten(self.r_proj.weight.to(dtype), 0, (self.num_heads, self.head_dim))
         seeking = torch.einsum("bhqd,hdc->bhqc", q + self.v.to(dtype).unsqueeze(-2), weight)
-        turned = _turn(seeking, self._sinusoids(q_positions, dtype))
-        position = turned @ self._sinusoids(k_positions, dtype).transpose(-1, -2)
+        rotated = _rotate(seeking, self._sinusoids(q_positions, dtype))
+        position = rotated @ self._sinusoids(k_positions, dtype).transpose(-1, -2)
         return scale * (content.unsqueeze(-2) + position)
 
     def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
@@ -74,7 +74,7 @@ class TransformerXL(Encoding):
         return f"num_heads={self.num_heads}, head_dim={self.head_dim}, base={self.base:g}"
 
 
-def _turn(a: Tensor, r_m: Tensor) -> Tensor:
+def _rotate(a: Tensor, r_m: Tensor) -> Tensor:
     """``a'`` with ``a' . r_n = a . r_{m-n}``, from ``sin(m - n) = sin m cos n - cos m sin n`` and its cosine."""
     for_sin, for_cos = a.chunk(2, dim=-1)
     sin, cos = r_m.chunk(2, dim=-1)

@@ -14,7 +14,7 @@ from .spec import RotarySpec
 
 
 def rotation_matrix(rotation: Rotation) -> Tensor:
-    """Dense ``R`` ``[..., S, D, D]`` with ``y = R x`` for column vectors; identity on channels that do not turn.
+    """Dense ``R`` ``[..., S, D, D]`` with ``y = R x`` for column vectors; identity on channels that do not rotate.
 
     >>> quarter = Rotation.from_tables(torch.zeros(1, 1), torch.ones(1, 1), form="half")
     >>> rotation_matrix(quarter).tolist()
@@ -25,7 +25,7 @@ def rotation_matrix(rotation: Rotation) -> Tensor:
     first, second = (cos, rotation.sin), rotation.second or (cos, rotation.sin)
     basis = eye.expand(*cos.shape[:-1], layout.head_dim, layout.head_dim)
     cos_1, sin_1, cos_2, sin_2 = (t.unsqueeze(-2) for t in (*first, *second))
-    return reference.turned(basis, cos_1, sin_1, layout, second=(cos_2, sin_2)).mT
+    return reference.rotated(basis, cos_1, sin_1, layout, second=(cos_2, sin_2)).mT
 
 
 def generator(spec: RotarySpec, seq_len: int | None = None) -> Tensor:

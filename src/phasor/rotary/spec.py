@@ -29,17 +29,17 @@ Tables = Literal["activation", "float32", "rounded", "promoted", "float64"]
 class RotarySpec:
     """One rotary encoding as plain, hashable data: no tensors, so no dtype, device or framework can damage it.
 
-    A pair of channels ``(a, b)`` turns by ``position * position_scale * frequency`` radians, summed over the axes.
+    A pair of channels ``(a, b)`` rotates by ``position * position_scale * frequency`` radians, summed over the axes.
 
     Channels
       - ``head_dim``, ``rotary_dim``, ``trailing`` (multi-head latent attention), ``interleaved``, ``blocks`` (1 in
         almost all models) and ``permuted`` (DeepSeek-V3; scores stay the same): see `Layout`, which `layout` gives.
 
     Direction
-      - ``reverse``: turn by minus the angle (nanochat).
+      - ``reverse``: rotate by minus the angle (nanochat).
 
     Frequencies
-      - ``base``: pair ``i`` turns by ``base ** (-2 i / rotary_dim)`` radians per position (``rope_theta``);
+      - ``base``: pair ``i`` rotates by ``base ** (-2 i / rotary_dim)`` radians per position (``rope_theta``);
         ``exponent_dim`` is another divisor of that exponent, which may be odd (GLM-4-MoE).
       - ``frequencies``: one explicit value per pair, instead of the ladder.
       - ``learned``: a trained log-scale per pair multiplies them, ``frequency * exp(log_scale)`` (Mistral Large 4);
@@ -49,9 +49,9 @@ class RotarySpec:
       - ``scaling``: how the ladder is stretched for long contexts (`phasor.scaling`).
 
     Axes
-      - ``axes``: which coordinate of a position turns which pair (`phasor.axes`).
+      - ``axes``: which coordinate of a position rotates which pair (`phasor.axes`).
       - ``coordinates``: ``"integer"``, or ``"real"`` for patch centres and seconds; ``position_scale`` multiplies them.
-      - ``second``: the axes of the second member of each pair, where a model turns the two members by different
+      - ``second``: the axes of the second member of each pair, where a model rotates the two members by different
         angles (V-JEPA 2, HunyuanVL): ``(a cos_1 - b sin_1, a sin_2 + b cos_2)``. That is no rotation: not orthogonal,
         without an inverse, and scores depend on more than distances.
 
@@ -114,7 +114,10 @@ class RotarySpec:
             value = getattr(self, name)
             if type(value) not in schemes.values() and not (name != "axes" and value is None):
                 module = "scaling" if name == "scaling" else "axes"
-                raise ValueError(f"{name} must be one of the schemes in phasor.{module}, got {value!r}")
+                raise ValueError(
+                    f"{name} must be one of the schemes in phasor.{module}, got {value!r}; "
+                    f"one of your own: phasor.{module}.register_{module}(its class) first"
+                )
         self._check_axes()
         if self.frequencies is not None:
             self._check_frequencies(self.frequencies)
@@ -176,12 +179,12 @@ class RotarySpec:
 
     @property
     def layout(self) -> Layout:
-        """Which channels turn and how they hold the pairs, as one value."""
+        """Which channels rotate and how they hold the pairs, as one value."""
         return self._layout  # type: ignore[attr-defined, no-any-return]
 
     @property
     def pairs(self) -> int:
-        """The number of pairs that turn, ``rotary_dim / 2``."""
+        """The number of pairs that rotate, ``rotary_dim / 2``."""
         return self.rotary_dim // 2
 
     @property
@@ -206,7 +209,7 @@ class RotarySpec:
         return 1.0 if self.scaling is None else self.scaling.attention_factor(seq_len)
 
     def replace(self, **changes: Any) -> "RotarySpec":
-        """A copy with some fields changed, checked again. If all channels turn, they still do at another ``head_dim``.
+        """A copy with some fields changed, checked again. If all channels rotate, they do at another ``head_dim``, too.
 
         >>> RotarySpec(head_dim=8).replace(base=500.0).base
         500.0
@@ -235,7 +238,7 @@ class RotarySpec:
         width = f"{'last' if self.trailing else 'first'} {self.rotary_dim} of {self.head_dim}"
         if self.rotary_dim == self.head_dim:
             width = f"all {self.head_dim}"
-        parts = [f"{width} channels", self.layout.describe(), "turned backwards" if self.reverse else ""]
+        parts = [f"{width} channels", self.layout.describe(), "rotated backwards" if self.reverse else ""]
         parts.append(f"base {self.base:.10g}" if self.frequencies is None else f"{self.pairs} explicit frequencies")
         parts.append("" if self.exponent_dim is None else f"exponents over {self.exponent_dim}")
         parts.append("learned log-scale" if self.learned else "")
@@ -246,6 +249,9 @@ class RotarySpec:
         parts.append("" if self.second is None else f"second members by {brief(self.second)} (not orthogonal)")
         parts.append("exact angles" if self.angles == "exact" else f"{self.angles} angles (tables: {self.tables})")
         return ", ".join(part for part in parts if part)
+
+    def __str__(self) -> str:
+        return f"RotarySpec: {self.describe()}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data from which `from_dict` makes an equal spec.

@@ -88,7 +88,7 @@ def check_log_scale(log_scale: Any, spec: RotarySpec) -> None:
 class Phases:
     """What is asked of a spec: the angles of some tokens, checked and not yet formed. Arguments: see `Rotation.at`.
 
-    Some kernels form cos and sin themselves, while they turn; `tables` forms them for the others.
+    Some kernels form cos and sin themselves, while they rotate; `tables` forms them for the others.
     """
 
     per_head = False
@@ -155,7 +155,7 @@ class Phases:
 
 
 def _as_one(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """The same; to a compiler for GPUs they are one tensor, which it writes once, and then fuses what turns by it.
+    """The same; to a compiler for GPUs they are one tensor, which it writes once, and then fuses what rotates by it.
 
     Left to itself it forms half of them again wherever they are used, and writes q and k in float32 in between.
     """

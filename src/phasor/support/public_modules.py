@@ -50,5 +50,5 @@ class _Finder(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Called once, by phasor's ``__init__``. First in the row: an empty folder of that name must not be found before."""
+    """Called once, by phasor's ``__init__``. In front: an empty folder of that name must not be found first."""
     sys.meta_path.insert(0, _Finder())

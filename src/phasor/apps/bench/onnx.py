@@ -67,12 +67,12 @@ def _graph(setting: Setting) -> bytes:
     heads: dict[str, list[str | int | None]] = {"q": ["B", "H", "S", WIDTH], "k": ["B", "G", "S", WIDTH]}
     floats = [helper.make_tensor_value_info(name, kind, shape) for name, shape in (heads | tables).items()]
     places = helper.make_tensor_value_info("positions", TensorProto.INT64, ["B", "S"])
-    outputs = [helper.make_tensor_value_info(f"{name}_turned", kind, shape) for name, shape in heads.items()]
+    outputs = [helper.make_tensor_value_info(f"{name}_rotateed", kind, shape) for name, shape in heads.items()]
     nodes = [
         helper.make_node(
             "RotaryEmbedding",
             [name, "cos", "sin", "positions"],
-            [f"{name}_turned"],
+            [f"{name}_rotateed"],
             interleaved=int(setting.interleaved),
         )
         for name in heads

@@ -13,7 +13,12 @@ MODES: tuple[str, ...] = get_args(Mode)
 
 
 class Span(NamedTuple):
-    """An entity of one type from token ``start`` to token ``end``, both inside; ``score`` is its probability."""
+    """An entity of one type from token ``start`` to token ``end``, both inside; ``score`` is its probability.
+
+    >>> span = Span(type=0, start=3, end=4, score=0.9)
+    >>> span.end - span.start + 1  # tokens
+    2
+    """
 
     type: int
     start: int

@@ -1,4 +1,4 @@
-"""Turning queries and keys: checks, orders of axes, outputs, then the kernel."""
+"""Rotating queries and keys: checks, orders of axes, outputs, then the kernel."""
 
 from .cached import KVLayout, apply_rotary_to_cache
 from .calls import apply_rotary, apply_rotary_qk, rotate

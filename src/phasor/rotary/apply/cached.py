@@ -56,7 +56,7 @@ def apply_rotary_to_cache(
     ([[0.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0]])
     """
     if kernel == "auto" and out is None:
-        done = native.turn_into_cache(q, k, v, rotation, k_cache, v_cache, slot_mapping, kv_layout, tensor_format)
+        done = native.rotate_into_cache(q, k, v, rotation, k_cache, v_cache, slot_mapping, kv_layout, tensor_format)
         if done is not None:
             return done
     check_angles("rotation", rotation)
@@ -81,7 +81,7 @@ def apply_rotary_to_cache(
     pair = None if out is None else check_out(out, q, None, rotation, ("q", "k"))
     _check_overlaps({"q": q, "k": k, "v": v, "out": out, "slot_mapping": slot_mapping}, k_cache, v_cache)
     cache = Cache(k_cache, v_cache, slot_mapping)
-    return choose(kernel, q, k, rotation).turn_into_cache(q, k, v, rotation, order, cache, pair and pair[0])
+    return choose(kernel, q, k, rotation).rotate_into_cache(q, k, v, rotation, order, cache, pair and pair[0])
 
 
 def _check_values(v: Any, k: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""apply_rotary: the one way to turn queries and keys. Checks, then the kernel."""
+"""apply_rotary: the one way to rotate queries and keys. Checks, then the kernel."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def apply_rotary(
         if done is not None:
             return done[0]
     check_angles("rotation", rotation)
-    return _turn(x, None, rotation, tensor_format, num_heads, kernel, out, ("x", "k"))[0]
+    return _rotate(x, None, rotation, tensor_format, num_heads, kernel, out, ("x", "k"))[0]
 
 
 def apply_rotary_qk(
@@ -88,9 +88,9 @@ def apply_rotary_qk(
             return done  # type: ignore[return-value]
     check_angles("rotation", rotation)
     if k_rotation is None or k is None:
-        return _turn(q, k, rotation, tensor_format, num_heads, kernel, out)  # type: ignore[return-value]
+        return _rotate(q, k, rotation, tensor_format, num_heads, kernel, out)  # type: ignore[return-value]
     check_angles("k_rotation", k_rotation)
-    return _turn_apart(q, k, rotation, k_rotation, tensor_format, num_heads, kernel, out)
+    return _rotate_apart(q, k, rotation, k_rotation, tensor_format, num_heads, kernel, out)
 
 
 def rotate(
@@ -124,12 +124,12 @@ def rotate(
     check_tensor("q", q)
     at = Phases(spec, positions, seq_len, dtype=q.dtype)
     if k_positions is None or k is None:
-        return _turn(q, k, at, tensor_format, num_heads, kernel, out)  # type: ignore[return-value]
+        return _rotate(q, k, at, tensor_format, num_heads, kernel, out)  # type: ignore[return-value]
     k_at = Phases(spec, k_positions, seq_len, dtype=q.dtype)
-    return _turn_apart(q, k, at, k_at, tensor_format, num_heads, kernel, out)
+    return _rotate_apart(q, k, at, k_at, tensor_format, num_heads, kernel, out)
 
 
-def _turn(
+def _rotate(
     q: Tensor,
     k: Tensor | None,
     angles: Angles,
@@ -153,13 +153,13 @@ def _turn(
         check_gradient(k, angles)
     check_gradient(q, angles)
     pair = None if out is None else check_out(out, q, k, angles, names)
-    y, z = choose(kernel, q, k, angles).turn(q, k, angles, order, pair)
+    y, z = choose(kernel, q, k, angles).rotate(q, k, angles, order, pair)
     if num_heads is not None:
         y, z = y.flatten(-2), None if z is None else z.flatten(-2)
     return y, z
 
 
-def _turn_apart(
+def _rotate_apart(
     q: Tensor,
     k: Tensor,
     angles: Angles,
@@ -172,8 +172,8 @@ def _turn_apart(
     """q and k of different tokens, one after the other."""
     check_tensor("k", k)
     of_k = None if num_heads is None else k.shape[-1] // k_angles.layout.head_dim
-    y, _ = _turn(q, None, angles, tensor_format, num_heads, kernel, None)
-    z, _ = _turn(k, None, k_angles, tensor_format, of_k, kernel, None, ("k", "k"))
+    y, _ = _rotate(q, None, angles, tensor_format, num_heads, kernel, None)
+    z, _ = _rotate(k, None, k_angles, tensor_format, of_k, kernel, None, ("k", "k"))
     if out is None:
         return y, z
     q_out, k_out = check_out(out, q, k, angles, ("q", "k"))  # written when both are formed and checked

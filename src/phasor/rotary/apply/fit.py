@@ -1,4 +1,4 @@
-"""What q and k must be to be turned by a rotation: every mistake gets a sentence of its own."""
+"""What q and k must be to be rotated by a rotation: every mistake gets a sentence of its own."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def check_tensor(name: str, x: Any) -> None:
 
 
 def check_fits(name: str, x: Tensor, angles: Angles, order: Order, tensor_format: str) -> None:
-    """``ValueError`` unless ``x`` is a tensor that ``angles`` can turn in that order of axes."""
+    """``ValueError`` unless ``x`` is a tensor that ``angles`` can rotate in that order of axes."""
     check_tensor(name, x)
     shape = x.shape
     if len(shape) < 3 or tensor_format in RANKS:
@@ -79,7 +79,7 @@ def _wrong_width(name: str, x: Tensor, angles: Angles) -> ValueError:
     if width > head_dim and width % head_dim == 0:
         hint = f"; flat heads: num_heads={width // head_dim}, with tensor_format 'bshd', 'sbhd' or 'thd'"
     if isinstance(angles, Rotation) and width > head_dim == angles.layout.rotary_dim:
-        hint += f"; if only {head_dim} of {width} channels turn: head_dim={width} where the rotation is made"
+        hint += f"; if only {head_dim} of {width} channels rotate: head_dim={width} where the rotation is made"
     return ValueError(
         f"{name} must have the {head_dim} channels of the rotation's head_dim, "
         f"got {width} (shape {tuple(x.shape)}){hint}"

@@ -36,7 +36,7 @@ def apply_qk_norm_rotary(
 
     Weights are ``[head_dim]``, or both None; models keep their sum with one (``unit_offset``: Gemma) or the factor
     itself. ``across_heads``: one mean over all heads of a token, weights ``[heads * head_dim]`` (OLMo 2).
-    ``after``: heads are turned first (HunYuan, Llama 4). It is computed in float32, or in float64 if q and k are, and
+    ``after``: heads are rotated first (HunYuan, Llama 4). It is computed in float32, or in float64 if q and k are, and
     rounded to their dtype:
 
     - ``"once"``: at the end, which is the most exact;
@@ -58,7 +58,7 @@ def apply_qk_norm_rotary(
     """
     norm = Norm(q_weight, k_weight, eps, unit_offset, across_heads, after, rounding)
     if kernel == "auto" and out is None and num_heads is None:
-        done = native.norm_and_turn(q, k, rotation, norm, tensor_format)
+        done = native.norm_and_rotate(q, k, rotation, norm, tensor_format)
         if done is not None:
             return done  # type: ignore[return-value]
     check_angles("rotation", rotation)
@@ -89,7 +89,7 @@ def apply_qk_norm_rotary(
                 "out cannot be written where a gradient is needed (that of the weights); leave out= away, "
                 "or use torch.no_grad()"
             )
-    y, z = choose(kernel, q, k, rotation, norm).norm_and_turn(q, k, rotation, order, norm, pair)
+    y, z = choose(kernel, q, k, rotation, norm).norm_and_rotate(q, k, rotation, order, norm, pair)
     if num_heads is not None:
         y, z = y.flatten(-2), None if z is None else z.flatten(-2)
     return y, z  # type: ignore[return-value]

@@ -41,16 +41,16 @@ def apply_rotary_qkv(
                 "qkv must be [..., seq, 3, heads, head_dim], or [..., seq, heads, head_dim] with num_heads= (of q), "
                 f"got shape {tuple(qkv.shape)}"
             )
-        turning, heads = 2 * qkv.shape[-2], qkv.flatten(-3, -2)
+        rotating, heads = 2 * qkv.shape[-2], qkv.flatten(-3, -2)
         if out is None:
-            return torch.unflatten(_turned(heads, rotation, turning, kernel, None), -2, qkv.shape[-3:-1])
-        _turned(heads, rotation, turning, kernel, _flat(out))
+            return torch.unflatten(_rotateed(heads, rotation, rotating, kernel, None), -2, qkv.shape[-3:-1])
+        _rotateed(heads, rotation, rotating, kernel, _flat(out))
         return out
     if qkv.ndim < 3 or qkv.shape[-2] <= num_heads or (qkv.shape[-2] - num_heads) % 2:
         raise ValueError(
             f"qkv must have num_heads={num_heads} heads of q and as many of k as of v, got shape {tuple(qkv.shape)}"
         )
-    return _turned(qkv, rotation, (qkv.shape[-2] + num_heads) // 2, kernel, out)
+    return _rotateed(qkv, rotation, (qkv.shape[-2] + num_heads) // 2, kernel, out)
 
 
 def _flat(out: Tensor) -> Tensor:
@@ -60,10 +60,10 @@ def _flat(out: Tensor) -> Tensor:
     return out.flatten(-3, -2)
 
 
-def _turned(qkv: Tensor, rotation: Rotation, turning: int, kernel: str, out: Tensor | None) -> Tensor:
-    qk, v = qkv[..., :turning, :], qkv[..., turning:, :]
+def _rotateed(qkv: Tensor, rotation: Rotation, rotating: int, kernel: str, out: Tensor | None) -> Tensor:
+    qk, v = qkv[..., :rotating, :], qkv[..., rotating:, :]
     if out is None:
         return torch.cat((apply_rotary(qk, rotation, tensor_format="bshd", kernel=kernel), v), dim=-2)
-    apply_rotary(qk, rotation, tensor_format="bshd", kernel=kernel, out=out[..., :turning, :])
-    out[..., turning:, :].copy_(v)
+    apply_rotary(qk, rotation, tensor_format="bshd", kernel=kernel, out=out[..., :rotating, :])
+    out[..., rotating:, :].copy_(v)
     return out

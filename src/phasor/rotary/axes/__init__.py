@@ -1,5 +1,6 @@
 """Schemes for positions with several coordinates, one file each."""
 
+from ...support.registry import check_scheme, register
 from .alternating import Alternating
 from .axial import Axial
 from .base import Axes
@@ -12,6 +13,21 @@ AXES: dict[str, type[Axes]] = {
     scheme.name: scheme for scheme in (OneAxis, Axial, Sections, InterleavedSections, Alternating, Listed, Mixed)
 }
 
+
+def register_axes(cls: type[Axes]) -> type[Axes]:
+    """Make axes of your own known, so that a `RotarySpec` takes them, writes them down and reads them back.
+
+    ``cls`` is a frozen dataclass that inherits from `Axes` and has a ``name``; it is returned, so this is a decorator,
+    too. Raises ``ValueError`` for a name that is taken and for a class that is no such thing.
+
+    >>> register_axes(OneAxis) is OneAxis  # what is registered already may be registered again
+    True
+    """
+    check_scheme("scheme of axes", cls, Axes)
+    register(AXES, "scheme of axes", getattr(cls, "name", None), cls)
+    return cls
+
+
 __all__ = [
     "AXES",
     "Alternating",
@@ -23,4 +39,5 @@ __all__ = [
     "OneAxis",
     "Sections",
     "mixed_frequencies",
+    "register_axes",
 ]

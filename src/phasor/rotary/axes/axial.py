@@ -8,7 +8,7 @@ from .base import Axes
 class Axial(Axes):
     """2-D and 3-D axial rotary: each axis owns a block of pairs with a full ladder of its own.
 
-    ``sizes`` are the pairs per axis, in channel order. Pair ``j`` of an axis with ``n`` pairs turns by
+    ``sizes`` are the pairs per axis, in channel order. Pair ``j`` of an axis with ``n`` pairs rotates by
     ``position[axis] * base ** (-j / n)``; for two equal axes that is ``base ** (-4 j / rotary_dim)``.
     Source: Su 2021, kexue.fm 8397; RoPE-ViT, arXiv:2403.13298, section 3.2, eq. 8; Qwen2-VL's vision tower.
 

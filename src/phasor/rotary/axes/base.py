@@ -1,4 +1,4 @@
-"""Which position axis turns which pair, and on which ladder of frequencies the pair sits."""
+"""Which position axis rotates which pair, and on which ladder of frequencies the pair sits."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -16,7 +16,7 @@ class Axes(ABC):
 
     @abstractmethod
     def axis_of_pair(self, pairs: int) -> tuple[int, ...]:
-        """``[pairs]``: the axis that turns each pair."""
+        """``[pairs]``: the axis that rotates each pair."""
 
     def rung_of_pair(self, pairs: int) -> tuple[tuple[int, int], ...]:
         """``[pairs]`` of ``(i, n)``: the pair's frequency is rung ``i`` of a ladder of ``n``, ``base ** (-i / n)``."""

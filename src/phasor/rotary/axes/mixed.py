@@ -11,7 +11,7 @@ from .base import Axes
 
 @dataclass(frozen=True)
 class Mixed(Axes):
-    """Every pair has a direction and turns by the position along it: ``angle = theta * (u . position)``.
+    """Every pair has a direction and rotates by the position along it: ``angle = theta * (u . position)``.
 
     ``directions`` is ``[axes][pairs]`` and need not have unit length. For directions that are learned, keep the tensor
     ``[(heads,) axes, pairs]`` of frequencies in your model, start it from `mixed_frequencies` and rotate with

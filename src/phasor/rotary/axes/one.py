@@ -5,7 +5,7 @@ from .base import Axes
 
 @dataclass(frozen=True)
 class OneAxis(Axes):
-    """Text: one coordinate turns every pair (RoFormer, arXiv:2104.09864).
+    """Text: one coordinate rotates every pair (RoFormer, arXiv:2104.09864).
 
     >>> OneAxis().axis_of_pair(3)
     (0, 0, 0)

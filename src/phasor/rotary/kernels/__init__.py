@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from .base import CHOSEN, ORDERS, Angles, Kernel, Order, Pair
+from ...support.registry import register
+from .base import CHOSEN, Angles, Kernel, Pair
 from .cache import Cache
 from .eager import Eager
 from .native import kernel as native
@@ -10,10 +11,11 @@ from .native.kernel import Native
 from .norm import Norm, Rounding
 from .onnx import Onnx
 from .operator import Operator
+from .order import ORDERS, Order
 from .reference import Reference
 from .triton.kernel import Triton
 
-# In the order in which they are asked: the reference turns everything, so what stands behind it is taken by name only.
+# In the order in which they are asked. The reference rotates everything, so what stands behind it is taken by name.
 KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Triton(), Eager(), Reference(), Onnx())
 
 
@@ -26,6 +28,28 @@ def available() -> dict[str, str]:
     return {kernel.name: kernel.about for kernel in KERNELS}
 
 
+def register_kernel(kernel: Kernel, *, before: str = "reference") -> Kernel:
+    """Put a kernel of your own into the table, where ``kernel="auto"`` asks it before the one that is named.
+
+    Its results must be those of `reference`, to the bit. Returns it. Raises ``ValueError`` for what is no `Kernel`, for
+    a name that is taken, and for an unknown ``before``. `docs/extending.md` has an example.
+
+    >>> register_kernel(KERNELS[0]).name  # what is in the table already stays where it is
+    'native'
+    """
+    global KERNELS
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel must be a Kernel, got {kernel!r}; inherit from phasor.kernels.Kernel")
+    table = {known.name: known for known in KERNELS}
+    if before not in table:
+        raise ValueError(f"before must be one of {', '.join(map(repr, table))}, got {before!r}")
+    register(table, "kernel", kernel.name, kernel)
+    if kernel not in KERNELS:
+        place = list(table).index(before)
+        KERNELS = (*KERNELS[:place], kernel, *KERNELS[place:])
+    return kernel
+
+
 def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles, norm: Norm | None = None) -> Kernel:
     """The kernel of that name; for ``"auto"`` the first that can. ``ValueError`` if a named one cannot."""
     name = CHOSEN if name == "auto" else name
@@ -35,9 +59,9 @@ def choose(name: str, q: Tensor, k: Tensor | None, angles: Angles, norm: Norm | 
             if not reason:
                 return kernel
             if name != "auto":
-                raise ValueError(f"kernel={name!r} cannot turn these: {reason}; use kernel='reference'")
+                raise ValueError(f"kernel={name!r} cannot rotate these: {reason}; use kernel='reference'")
     check_name(name)
-    raise AssertionError("the reference turns everything")
+    raise AssertionError("the reference rotates everything")
 
 
 def check_name(name: str) -> None:
@@ -67,4 +91,5 @@ __all__ = [
     "check_name",
     "choose",
     "native",
+    "register_kernel",
 ]

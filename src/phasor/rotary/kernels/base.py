@@ -2,7 +2,6 @@
 
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 import torch
@@ -12,7 +11,8 @@ from ...support.tracing import transformed
 from ..rotation import Rotation
 from ..tables import Phases
 from .cache import Cache
-from .norm import Norm, Pair, norm_and_turn
+from .norm import Norm, Pair, norm_and_rotate
+from .order import Order
 
 Angles: TypeAlias = Rotation | Phases
 
@@ -20,52 +20,8 @@ PLAIN = (Tensor, torch.nn.Parameter)
 CHOSEN = os.environ.get("PHASOR_KERNEL") or "auto"  # what "auto" means: for reports of bugs
 
 
-@dataclass(frozen=True)
-class Order:
-    """The order of axes: where heads and tokens are, counted from the end; batch sizes are what remains in front.
-
-    ``batch`` is the axis of the one batch that stands behind the tokens, if it does (``"sbhd"``).
-    """
-
-    heads: int
-    tokens: int
-    batch: int | None = None
-
-    def batch_of(self, x: Tensor) -> torch.Size:
-        """The sizes of the batch axes of ``x``."""
-        return x.shape[:-3] if self.batch is None else x.shape[self.batch : self.heads]
-
-    def line_up(self, tables: tuple[Tensor, Tensor], per_head: bool) -> tuple[Tensor, Tensor]:
-        """Views of ``[(B,) (H,) S, P]`` that broadcast to tensors of this order."""
-        cos, sin = tables
-        if cos.ndim == 2 and self.heads < self.tokens:  # batch and heads stand in front
-            return cos, sin
-        if not per_head:
-            cos, sin = cos.unsqueeze(self.heads), sin.unsqueeze(self.heads)
-        elif self.heads == -2:
-            cos, sin = cos.transpose(-3, -2), sin.transpose(-3, -2)
-        if self.batch is None:
-            return cos, sin
-        if cos.ndim == 3:  # [S, H, P]
-            return cos.unsqueeze(-3), sin.unsqueeze(-3)
-        return cos.transpose(-4, -3), sin.transpose(-4, -3)
-
-
-ORDERS: dict[str, Order] = {  # by tensor_format
-    "bhsd": Order(heads=-3, tokens=-2),
-    "bshd": Order(heads=-2, tokens=-3),
-    "sbhd": Order(heads=-2, tokens=-4, batch=-3),
-    "thd": Order(heads=-2, tokens=-3),
-}
-
-
-def format_of(order: Order) -> str:
-    """A ``tensor_format`` with this order of axes."""
-    return next(name for name, known in ORDERS.items() if known == order)
-
-
 class Kernel(ABC):
-    """One way to turn q and k: one file, one entry in ``KERNELS``. `reference` is what all of them mean.
+    """One way to rotate q and k: one file, one entry in ``KERNELS``. `reference` is what all of them mean.
 
     ``name`` is what ``kernel=`` takes; ``about`` says in a few words what it is for.
     """
@@ -75,34 +31,34 @@ class Kernel(ABC):
 
     @abstractmethod
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
-        """Why it cannot turn these, as a clause for an error; empty if it can. Shapes and dtypes are checked."""
+        """Why it cannot rotate these, as a clause for an error; empty if it can. Shapes and dtypes are checked."""
 
     @abstractmethod
-    def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
-        """q and k turned: new contiguous tensors, or written to ``out``, which may be q and k themselves.
+    def rotate(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+        """q and k rotated: new contiguous tensors, or written to ``out``, which may be q and k themselves.
 
         ``angles`` are tables, or phases of which a kernel may make tables (`tables_of`) or what it likes better.
         """
 
     def why_not_norm(self, q: Tensor, k: Tensor | None, norm: Norm) -> str:
-        """The same of a norm, for a kernel that can turn these."""
+        """The same of a norm, for a kernel that can rotate these."""
         return ""
 
-    def norm_and_turn(
+    def norm_and_rotate(
         self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
     ) -> Pair:
-        """RMSNorm and `turn`: here the norm in plain PyTorch, as a step of its own."""
-        y, z = norm_and_turn(lambda a, b: self.turn(a, b, rotation, order, None), q, k, norm, order.heads)
+        """RMSNorm and `rotate`: here the norm in plain PyTorch, as a step of its own."""
+        y, z = norm_and_rotate(lambda a, b: self.rotate(a, b, rotation, order, None), q, k, norm, order.heads)
         if norm.rounding == "once":
             dtype = result_dtype(q, rotation)
             y, z = y.to(dtype), None if z is None else z.to(dtype)
         return into(out, y, z)
 
-    def turn_into_cache(
+    def rotate_into_cache(
         self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
     ) -> Tensor:
-        """q turned; k turned and v as it is in a cache: here as steps of their own."""
-        y, z = self.turn(q, k, rotation, order, None)
+        """q rotated; k rotated and v as it is in a cache: here as steps of their own."""
+        y, z = self.rotate(q, k, rotation, order, None)
         assert z is not None
         cache.write(z, v, order)
         return y if out is None else out.copy_(y)
@@ -144,11 +100,11 @@ def is_batched(x: Tensor) -> bool:
 
 
 def one_angle(angles: Angles) -> str:
-    """Why what turns pairs by given angles cannot use these."""
+    """Why what rotates pairs by given angles cannot use these."""
     if angles.learns:
         return "its gradients do not reach the tables, which need one"
     if angles.second is not None:
-        return "it turns both members of a pair by one angle, and this rotation has second ones"
+        return "it rotates both members of a pair by one angle, and this rotation has second ones"
     return ""
 
 

@@ -1,12 +1,11 @@
 """Rotated keys in a KV cache, in plain PyTorch: what a kernel that writes them there in one pass means."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from .base import Order
+from .order import Order
 
 
 class Cache(NamedTuple):
@@ -19,14 +18,14 @@ class Cache(NamedTuple):
     v: Tensor
     slots: Tensor
 
-    def write(self, k: Tensor, v: Tensor, order: "Order") -> None:
+    def write(self, k: Tensor, v: Tensor, order: Order) -> None:
         """Writes k and v, whose axes are in ``order``, to their slots."""
         slots = self.slots.flatten()
         _write(self.k, _rows(k, order), slots)
         _write(self.v, _rows(v, order), slots)
 
 
-def _rows(x: Tensor, order: "Order") -> Tensor:
+def _rows(x: Tensor, order: Order) -> Tensor:
     """``[tokens of all batches, heads, channels]``, batch by batch."""
     if order.batch is not None:
         x = x.transpose(order.batch, order.tokens)

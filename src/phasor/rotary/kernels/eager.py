@@ -13,7 +13,8 @@ from torch import Tensor
 from ..layout import Layout
 from ..rotation import Rotation
 from . import reference
-from .base import Angles, Kernel, Order, Pair, into, one_angle, result_dtype, tables_of, tensors_of, unseen
+from .base import Angles, Kernel, Pair, into, one_angle, result_dtype, tables_of, tensors_of, unseen
+from .order import Order
 
 BLOCK = 2**17  # elements of x per block: 512 KiB once widened to float32
 FEW = 2**17  # elements of q and k together below which launching operations costs more than moving data
@@ -32,7 +33,7 @@ class Eager(Kernel):
             return f"its gradients go back in blocks for the cache of a CPU, and on {q.device} each would be a launch"
         return ""
 
-    def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+    def rotate(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         rotation = tables_of(angles)
         if k is not None and _go_together(q, k, rotation, order):
             y, z = _together(q, k, rotation, order)
@@ -41,7 +42,7 @@ class Eager(Kernel):
             dtype, apart = result_dtype(q, rotation), torch.contiguous_format  # writing into q must not reach k
             return y.to(dtype, copy=True, memory_format=apart), z.to(dtype, copy=True, memory_format=apart)
         y, z = out or (None, None)  # type: ignore[assignment]
-        return _turned(q, rotation, order, y), None if k is None else _turned(k, rotation, order, z)
+        return _rotateed(q, rotation, order, y), None if k is None else _rotateed(k, rotation, order, z)
 
 
 def _learns(q: Tensor, k: Tensor | None) -> bool:
@@ -49,7 +50,7 @@ def _learns(q: Tensor, k: Tensor | None) -> bool:
 
 
 def _go_together(q: Tensor, k: Tensor, rotation: Rotation, order: Order) -> bool:
-    """Whether q and k are turned as one tensor: they are alike, and launches cost more than a copy of them."""
+    """Whether q and k are rotated as one tensor: they are alike, and launches cost more than a copy of them."""
     batch = -3 if order.batch is None else -2
     if q.ndim != k.ndim or q.shape[:batch] != k.shape[:batch] or rotation.per_head or _learns(q, k):
         return False
@@ -57,21 +58,21 @@ def _go_together(q: Tensor, k: Tensor, rotation: Rotation, order: Order) -> bool
 
 
 def _together(q: Tensor, k: Tensor, rotation: Rotation, order: Order) -> tuple[Tensor, Tensor]:
-    """q and k turned, not yet rounded: views of one tensor."""
+    """q and k rotated, not yet rounded: views of one tensor."""
     both = _unrounded(torch.cat((q, k), dim=order.heads), rotation, order)
     y, z = both.split((q.shape[order.heads], k.shape[order.heads]), order.heads)
     return y, z
 
 
-def _turned(x: Tensor, rotation: Rotation, order: Order, out: Tensor | None) -> Tensor:
-    """x turned; autograd keeps cos and sin, which must not need a gradient themselves."""
+def _rotateed(x: Tensor, rotation: Rotation, order: Order, out: Tensor | None) -> Tensor:
+    """x rotated; autograd keeps cos and sin, which must not need a gradient themselves."""
     learns, layout = _learns(x, None), rotation.layout
     if not learns and (x.numel() <= 2 * BLOCK or not x.is_cpu):
         y = _unrounded(x, rotation, order)
         return y.to(result_dtype(x, rotation)) if out is None else out.copy_(y)
     cos, sin = order.line_up((rotation.cos, rotation.sin), rotation.per_head)
     if x.numel() <= 2 * BLOCK:
-        return reference.turned(x, cos, sin, layout, rotation.promoted)
+        return reference.rotated(x, cos, sin, layout, rotation.promoted)
     if learns:
         blocks: Tensor = _Blocks.apply(x, cos, sin, order.tokens, layout, rotation.promoted)
         return blocks
@@ -79,10 +80,10 @@ def _turned(x: Tensor, rotation: Rotation, order: Order, out: Tensor | None) -> 
 
 
 def _unrounded(x: Tensor, rotation: Rotation, order: Order) -> Tensor:
-    """x turned, in the dtype in which it was: of halves of whole heads by two products, not four over half rows."""
+    """x rotated, in the dtype in which it was: of halves of whole heads by two products, not four over half rows."""
     if not rotation.layout.plain:
         cos, sin = order.line_up((rotation.cos, rotation.sin), rotation.per_head)
-        return reference.turned(x, cos, sin, rotation.layout, promoted=True)
+        return reference.rotated(x, cos, sin, rotation.layout, promoted=True)
     cos, sin = order.line_up(rotation.rows, rotation.per_head)
     x, pairs = _filled(x).contiguous(), rotation.layout.pairs
     if not x.is_cpu:  # products widen what they read, to the same values
@@ -107,8 +108,8 @@ class _Blocks(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         cos, sin = ctx.saved_tensors
-        turned_back = _Blocks.apply(grad, cos, -sin, ctx.tokens, ctx.layout.transposed(), ctx.promoted)
-        return turned_back.to(ctx.dtype), None, None, None, None, None
+        rotateed_back = _Blocks.apply(grad, cos, -sin, ctx.tokens, ctx.layout.transposed(), ctx.promoted)
+        return rotateed_back.to(ctx.dtype), None, None, None, None, None
 
 
 def _in_blocks(

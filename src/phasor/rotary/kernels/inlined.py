@@ -1,7 +1,7 @@
-"""The plain expression of few tokens for a compiler of GPU code: cos and sin formed where they turn, in no table.
+"""The plain expression of few tokens for a compiler of GPU code: cos and sin formed where they rotate, in no table.
 
 Such a compiler keeps a result that took many operations and is used twice; it takes no memory only if it is as large as
-what it is fused into. So phases are expanded to the channels of all heads first, and a head is turned in one piece, by
+what it is fused into. So phases are expanded to the channels of all heads first, and a head is rotated in one piece, by
 itself and by its pairs exchanged. That repeats cos and sin for every head, which costs less than a launch while tokens
 are few, and more than to read a table when they are many.
 """
@@ -14,7 +14,8 @@ from ..phase import cos_sin, phases
 from ..rotation import Rotation
 from ..spec import axis_steps
 from ..tables import Phases, spec_of
-from .base import Angles, Order
+from .base import Angles
+from .order import Order
 
 FEW = 2**20  # elements of q up to which a launch costs more than to form cos and sin for every head
 
@@ -36,8 +37,8 @@ def is_better(q: Tensor, k: Tensor | None, angles: Angles) -> bool:
     return fills and angles.second is None and angles.of_steps and known(q.numel() <= FEW)
 
 
-def turned(x: Tensor, angles: Phases, order: Order) -> Tensor:
-    """`reference.turned` by phases: ``x cos + exchanged(x) (-sin or sin)``, the same products and sums."""
+def rotated(x: Tensor, angles: Phases, order: Order) -> Tensor:
+    """`reference.rotated` by phases: ``x cos + exchanged(x) (-sin or sin)``, the same products and sums."""
     wide = torch.promote_types(x.dtype, torch.float32)
     steps, sign = _channel_steps(angles, x.device, wide)
     phase = phases(angles.positions, steps)

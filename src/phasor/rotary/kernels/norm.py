@@ -16,7 +16,7 @@ class Norm(NamedTuple):
 
     - weights of q and of k: ``[head_dim]``, or ``[heads * head_dim]`` if ``across_heads``; None multiplies nothing.
     - ``unit_offset``: what multiplies is ``1 + weight``.
-    - ``after``: the heads are turned first.
+    - ``after``: the heads are rotated first.
     - ``rounding``: ``"once"``, at the end; ``"between"``, also what comes first of the norm and the rotation;
       ``"before_weight"``, also the normalised heads before the weight multiplies them.
     """
@@ -53,15 +53,15 @@ def normed(x: Tensor, weight: Tensor | None, norm: Norm, heads: int, dtype: torc
     return y if norm.rounding == "once" else y.to(dtype)
 
 
-def norm_and_turn(
-    turn: Callable[[Tensor, Tensor | None], Pair], q: Tensor, k: Tensor | None, norm: Norm, heads: int
+def norm_and_rotate(
+    rotate: Callable[[Tensor, Tensor | None], Pair], q: Tensor, k: Tensor | None, norm: Norm, heads: int
 ) -> Pair:
-    """q and k normalised, then turned, or the other way round; not yet rounded where that is to happen once."""
+    """q and k normalised, then rotated, or the other way round; not yet rounded where that is to happen once."""
     if not norm.after:
-        return turn(*_both(q, k, norm, heads, q.dtype))
+        return rotate(*_both(q, k, norm, heads, q.dtype))
     if norm.rounding == "once":
         q, k = _widened(q), None if k is None else _widened(k)
-    y, z = turn(q, k)
+    y, z = rotate(q, k)
     return _both(y, z, norm, heads, y.dtype)
 
 

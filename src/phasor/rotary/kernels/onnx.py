@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from ..rotation import Rotation
-from .base import Angles, Kernel, Order, Pair, into, tables_of
+from .base import Angles, Kernel, Pair, into, tables_of
+from .order import Order
 
 
 class Onnx(Kernel):
@@ -20,11 +21,11 @@ class Onnx(Kernel):
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
         layout = angles.layout
         if angles.second is not None:
-            return "the operator turns both members of a pair by one angle"
+            return "the operator rotates both members of a pair by one angle"
         if angles.per_head:
             return "the operator has one set of tables for all heads"
         if layout.trailing and layout.rotary_dim < layout.head_dim:
-            return f"the operator turns the first channels of a head, and here the last {layout.rotary_dim} turn"
+            return f"the operator rotates the first channels of a head, and here the last {layout.rotary_dim} rotate"
         if layout.blocks > 1 or layout.permuted:
             return f"the operator has halves or interleaved pairs, and here they are {layout.describe()}"
         if q.ndim > 4:
@@ -33,10 +34,10 @@ class Onnx(Kernel):
             return "the operator has no float64"
         return ""
 
-    def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+    def rotate(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         rotation = tables_of(angles)
-        y = _turned(q, rotation, order)
-        z = None if k is None else _turned(k, rotation, order)
+        y = _rotateed(q, rotation, order)
+        z = None if k is None else _rotateed(k, rotation, order)
         return into(out, y, z)
 
 
@@ -48,7 +49,7 @@ def _dtype(angles: Angles) -> torch.dtype:
     return torch.float64 if double else torch.float32
 
 
-def _turned(x: Tensor, rotation: Rotation, order: Order) -> Tensor:
+def _rotateed(x: Tensor, rotation: Rotation, order: Order) -> Tensor:
     from torch.onnx.ops import rotary_embedding
 
     layout, alone = rotation.layout, x.ndim == 3

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from ...support.tracing import known, mapped
 from ..rotation import Rotation
-from .base import ORDERS, PLAIN, Angles, Kernel, Order, Pair, format_of, into, tables_of, tensors_of
+from .base import PLAIN, Angles, Kernel, Pair, into, tables_of, tensors_of
 from .native import kernel
 from .norm import Norm
+from .order import ORDERS, Order, format_of
 from .reference import Reference
 from .triton import norm_operator, operator
 from .triton.operator import described, layout_of
@@ -44,32 +45,32 @@ class Operator(Kernel):
             return f"a compiler's own code is sooner done with fewer than {FEW:,} elements"
         return kernel.unsuited(q, angles)
 
-    def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+    def rotate(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         if operator.is_for(q):
-            return into(out, *operator.turn(q, k, angles, order))
+            return into(out, *operator.rotate(q, k, angles, order))
         rotation = tables_of(angles)
         given = (rotation.cos, rotation.sin, described(rotation), format_of(order), False)
-        y = torch.ops.phasor.turn(q, *given)
-        z = None if k is None else torch.ops.phasor.turn(k, *given)
+        y = torch.ops.phasor.rotate(q, *given)
+        z = None if k is None else torch.ops.phasor.rotate(k, *given)
         return into(out, y, z)
 
     def why_not_norm(self, q: Tensor, k: Tensor | None, norm: Norm) -> str:
         return norm_operator.why_not(norm) if operator.is_for(q) else ""
 
-    def norm_and_turn(
+    def norm_and_rotate(
         self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
     ) -> Pair:
         if not operator.is_for(q) or rotation.promoted or rotation.cos.dtype.itemsize == 2:
-            return super().norm_and_turn(q, k, rotation, order, norm, out)
-        return into(out, *norm_operator.norm_and_turn(q, k, rotation, order, norm))
+            return super().norm_and_rotate(q, k, rotation, order, norm, out)
+        return into(out, *norm_operator.norm_and_rotate(q, k, rotation, order, norm))
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor, about: list[int], tensor_format: str, transposed: bool) -> Tensor:
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor, about: list[int], tensor_format: str, transposed: bool) -> Tensor:
     rotation = Rotation(cos=cos, sin=sin, layout=layout_of(*about[:6]), per_head=bool(about[6]))
     done = kernel._native and kernel._native.apply(x, None, rotation, tensor_format, transposed, None, None)
     if done is None:
         rotation = rotation.transpose() if transposed else rotation
-        done = Reference().turn(x, None, rotation, ORDERS[tensor_format], None)
+        done = Reference().rotate(x, None, rotation, ORDERS[tensor_format], None)
     y: Tensor = done[0]
     return y
 
@@ -85,12 +86,12 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _back(ctx: Any, grad: Tensor) -> Any:
     about, tensor_format, transposed = ctx.rest
-    turned = torch.ops.phasor.turn(grad, *ctx.saved_tensors, about, tensor_format, not transposed)
-    return turned, None, None, None, None, None
+    rotated = torch.ops.phasor.rotate(grad, *ctx.saved_tensors, about, tensor_format, not transposed)
+    return rotated, None, None, None, None, None
 
 
 LIBRARY = torch.library.Library("phasor", "DEF")
-LIBRARY.define("turn(Tensor x, Tensor cos, Tensor sin, int[] about, str tensor_format, bool transposed) -> Tensor")
-LIBRARY.impl("turn", _turn, "CPU")
-torch.library.register_fake("phasor::turn", _shape, lib=LIBRARY)
-torch.library.register_autograd("phasor::turn", _back, setup_context=_keep, lib=LIBRARY)
+LIBRARY.define("rotate(Tensor x, Tensor cos, Tensor sin, int[] about, str tensor_format, bool transposed) -> Tensor")
+LIBRARY.impl("rotate", _rotate, "CPU")
+torch.library.register_fake("phasor::rotate", _shape, lib=LIBRARY)
+torch.library.register_autograd("phasor::rotate", _back, setup_context=_keep, lib=LIBRARY)

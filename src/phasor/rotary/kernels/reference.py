@@ -6,7 +6,8 @@ from torch import Tensor
 from ..layout import Layout
 from ..tables import Phases
 from . import inlined
-from .base import Angles, Kernel, Order, Pair, into, tables_of
+from .base import Angles, Kernel, Pair, into, tables_of
+from .order import Order
 
 
 class Reference(Kernel):
@@ -18,20 +19,22 @@ class Reference(Kernel):
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
         return ""
 
-    def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+    def rotate(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         if inlined.is_better(q, k, angles):
             assert isinstance(angles, Phases)
-            return into(out, inlined.turned(q, angles, order), None if k is None else inlined.turned(k, angles, order))
+            return into(
+                out, inlined.rotated(q, angles, order), None if k is None else inlined.rotated(k, angles, order)
+            )
         rotation = tables_of(angles)
         layout, promoted = rotation.layout, rotation.promoted
         cos, sin = order.line_up((rotation.cos, rotation.sin), rotation.per_head)
         second = None if rotation.second is None else order.line_up(rotation.second, rotation.per_head)
-        y = turned(q, cos, sin, layout, promoted, second)
-        z = None if k is None else turned(k, cos, sin, layout, promoted, second)
+        y = rotated(q, cos, sin, layout, promoted, second)
+        z = None if k is None else rotated(k, cos, sin, layout, promoted, second)
         return into(out, y, z)
 
 
-def turned(
+def rotated(
     x: Tensor,
     cos: Tensor,
     sin: Tensor,
@@ -39,7 +42,7 @@ def turned(
     promoted: bool = False,
     second: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """Turn the pairs of the last dimension: ``(a, b) -> (a cos - b sin, a sin + b cos)``, counter-clockwise.
+    """Rotate the pairs of the last dimension: ``(a, b) -> (a cos - b sin, a sin + b cos)``, counter-clockwise.
 
     ``x [..., head_dim]``; ``cos`` and ``sin`` broadcast to ``[..., P]``. The other channels are copied. A new tensor in
     the dtype of ``x``; half precision is widened to the dtype of cos and sin (float32, unless they were rounded on
@@ -47,7 +50,7 @@ def turned(
     two results. Autograd keeps cos and sin, never ``x``.
 
     >>> x, quarter = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0]])
-    >>> turned(x, 0 * quarter, quarter, Layout(head_dim=2)).tolist()
+    >>> rotated(x, 0 * quarter, quarter, Layout(head_dim=2)).tolist()
     [[0.0, 1.0]]
     """
     a, b = layout.split(layout.turned(x).to(torch.promote_types(x.dtype, cos.dtype)))

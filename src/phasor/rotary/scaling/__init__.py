@@ -1,5 +1,6 @@
 """Context-extension schemes, one file each: a frozen dataclass with its formula, its source and an example."""
 
+from ...support.registry import check_scheme, register
 from .base import Scaling
 from .dynamic_ntk import DynamicNTK, SteppedNTK
 from .linear import Linear
@@ -15,6 +16,22 @@ SCALINGS: dict[str, type[Scaling]] = {
     for scheme in (Linear, NTK, NTKFixed, DynamicNTK, SteppedNTK, YaRN, YaRNPaper, LongRoPE, Llama3, Proportional)
 }
 
+
+def register_scaling(cls: type[Scaling]) -> type[Scaling]:
+    """Make a scaling of your own known, so that a `RotarySpec` takes it, writes it down and reads it back.
+
+    ``cls`` is a frozen dataclass that inherits from `Scaling` and has a ``name``; it is returned, so this is a
+    decorator, too. Compiled code forms specs anew from their text, so register before you compile. Raises
+    ``ValueError`` for a name that is taken and for a class that is no such thing. `docs/extending.md` has an example.
+
+    >>> register_scaling(Linear) is Linear  # what is registered already may be registered again
+    True
+    """
+    check_scheme("scaling", cls, Scaling)
+    register(SCALINGS, "scaling", getattr(cls, "name", None), cls)
+    return cls
+
+
 __all__ = [
     "NTK",
     "SCALINGS",
@@ -28,4 +45,5 @@ __all__ = [
     "SteppedNTK",
     "YaRN",
     "YaRNPaper",
+    "register_scaling",
 ]

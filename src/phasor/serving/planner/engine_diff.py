@@ -28,18 +28,18 @@ def beside(source: Any, engine: str, flags: str = "") -> dict[str, Any]:
 
 
 def _group(own: RotarySpec | None, theirs: RotarySpec | None, length: int) -> dict[str, Any]:
+    """Specs of the model's own code and of the engine, None where that one does not rotate."""
+    both = {"own": _described(own, length), "engine": _described(theirs, length)}
     if own is None or theirs is None:
-        return {"own": _said(own, length), "engine": _said(theirs, length), "says": ["neither rotates"], "same": True}
+        only = "only the engine rotates" if own is None else "only the model's own code rotates"
+        same = own is None and theirs is None
+        return {**both, "says": ["neither rotates" if same else f"{only} here"], "same": same}
     results = compare_lengths(own, theirs, length)
-    return {
-        "own": _said(own, length),
-        "engine": _said(theirs, length),
-        "says": [result.describe() for result in results],
-        "same": all(result.same for result in results),
-    }
+    says = [result.describe() for result in results]
+    return {**both, "says": says, "same": all(result.same for result in results)}
 
 
-def _said(spec: RotarySpec | None, length: int) -> str:
+def _described(spec: RotarySpec | None, length: int) -> str:
     if spec is None:
         return "no rotation"
     return f"{spec.describe()}, factor {spec.attention_factor(length):.6g}"

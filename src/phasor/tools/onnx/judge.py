@@ -89,7 +89,7 @@ class Judge:
         positions = torch.cat([one.positions for one in runs], dim=-1)
         golden = _vectors(kind, positions, self._half(place))
         heads = golden.tensors[f"{kind.name}.k_in"][0, 0].split([one.positions.shape[-1] for one in runs])
-        y = torch.cat([self._turned(place, kind, head, one) for head, one in zip(heads, runs, strict=True)])
+        y = torch.cat([self._rotateed(place, kind, head, one) for head, one in zip(heads, runs, strict=True)])
         key = kind.name, tuple(positions.flatten().tolist()), y.numpy().tobytes(), self._half(place)
         if key not in self.done:
             other = {f"{kind.name}.{NAME}": y[None, None]}
@@ -120,7 +120,7 @@ class Judge:
     def _half(self, place: Place) -> float:
         return ROUNDING.get(self.graph.kinds.get(place.before, 1), 0.0)
 
-    def _turned(self, place: Place, kind: Kind, head: Tensor, given: Asked) -> Tensor:
+    def _rotateed(self, place: Place, kind: Kind, head: Tensor, given: Asked) -> Tensor:
         """``[S, D]``: what comes of ``head`` ``[S, D]``, put into every one of the graph."""
         assert kind.exact is not None
         layout, graph, sizes, tokens = kind.exact.layout, self.graph, given.sizes, given.sizes.tokens

@@ -10,8 +10,9 @@ from torch import Tensor
 from ...rotation import Rotation
 from ...spec import RotarySpec, axis_steps
 from ...tables import Phases, spec_of
-from ..base import ORDERS, Angles, Pair, tables_of
+from ..base import Angles, Pair, tables_of
 from ..norm import Norm
+from ..order import ORDERS
 from ..reference import Reference
 from . import norm_autograd
 from .extension import MODULE
@@ -23,7 +24,7 @@ NEW = (None, None)  # in place of given outputs
 def call(
     q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transposed: bool, plan: Any, out: Any = NEW
 ) -> Any:
-    """q and k turned by the extension, by tables or, with a plan, by positions; None where it declines."""
+    """q and k rotated by the extension, by tables or, with a plan, by positions; None where it declines."""
     if plan is None:
         return MODULE.apply(q, k, angles, tensor_format, transposed, *out)
     return MODULE.rotate(q, k, angles, tensor_format, transposed, *out, plan)
@@ -51,8 +52,8 @@ def plan_of(key: str, seq_len: int | None) -> tuple[Any, RotarySpec, int | None]
     return MODULE.plan(spec.layout, sign, factor, struct.pack(f"{len(steps)}q", *steps), spec.pairs), spec, seq_len
 
 
-class _Turn(torch.autograd.Function):
-    """q and k turned at once. Keeps tables or positions, nothing of q and k; its way back is itself, transposed."""
+class _Rotate(torch.autograd.Function):
+    """q and k rotated at once. Keeps tables or positions, nothing of q and k; its way back is itself, transposed."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -62,9 +63,9 @@ class _Turn(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.rest = angles, tensor_format, transposed, plan
         y, z = call(q, k, angles, tensor_format, transposed, plan)
-        for turned, wanted in zip((y, z), ctx.needs_input_grad, strict=False):
-            if turned is not None and not wanted:
-                ctx.mark_non_differentiable(turned)
+        for rotated, wanted in zip((y, z), ctx.needs_input_grad, strict=False):
+            if rotated is not None and not wanted:
+                ctx.mark_non_differentiable(rotated)
         return y, z
 
     @staticmethod
@@ -93,7 +94,7 @@ def _back(q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transpos
     # batched gradients, or others that are no plain tensors: the plain expression has rules for them
     rotation = angles if plan is None else Rotation.at(plan[1], angles, plan[2])
     rotation = rotation.transpose() if transposed else rotation
-    return Reference().turn(q, k, rotation, ORDERS[tensor_format], None)
+    return Reference().rotate(q, k, rotation, ORDERS[tensor_format], None)
 
 
 def learn(
@@ -104,5 +105,5 @@ def learn(
         return None
     if isinstance(plan, Norm):
         return norm_autograd.learn(q, k, angles, plan, tensor_format)
-    pair: tuple[Tensor, Tensor | None] = _Turn.apply(q, k, angles, tensor_format, transposed, plan)
+    pair: tuple[Tensor, Tensor | None] = _Rotate.apply(q, k, angles, tensor_format, transposed, plan)
     return pair

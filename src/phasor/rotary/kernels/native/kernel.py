@@ -12,9 +12,10 @@ from torch import Tensor
 from ....support.tracing import watched
 from ...rotation import Rotation
 from ...spec import RotarySpec
-from ..base import CHOSEN, Angles, Kernel, Order, Pair, float64_tables, format_of, one_angle, tensors_of, unseen
+from ..base import CHOSEN, Angles, Kernel, Pair, float64_tables, one_angle, tensors_of, unseen
 from ..cache import Cache
 from ..norm import Norm
+from ..order import Order, format_of
 from ..reference import Reference
 from . import autograd, extension
 from .autograd import MOST_PAIRS, NEW, call, given_to, plan_of
@@ -49,17 +50,17 @@ class Native(Kernel):
             return f"it runs on a CPU, and these are on {q.device}"
         return unsuited(q, angles)
 
-    def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+    def rotate(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         tensor_format = format_of(order)
         given, plan = given_to(angles)
         done = call(q, k, given, tensor_format, False, plan, out or NEW)
         if done is None and k is not None:  # batches of different shapes, or one of them as below
             y, z = out or NEW
-            of_q, _ = self.turn(q, None, angles, order, None if y is None else (y, None))
-            of_k, _ = self.turn(k, None, angles, order, None if z is None else (z, None))
+            of_q, _ = self.rotate(q, None, angles, order, None if y is None else (y, None))
+            of_k, _ = self.rotate(k, None, angles, order, None if z is None else (z, None))
             return of_q, of_k
         if done is None:  # memory that only autograd knows, as that of lazy zeros
-            return Reference().turn(q, k, angles, order, out)
+            return Reference().rotate(q, k, angles, order, out)
         if out is not None:
             _written(out)
         pair: Pair = done
@@ -73,24 +74,24 @@ class Native(Kernel):
             return "it multiplies in float32, and these weights are float64"
         return ""
 
-    def norm_and_turn(
+    def norm_and_rotate(
         self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
     ) -> Pair:
         done = _native.norm_and_turn(q, k, rotation, format_of(order), False, *(out or NEW), norm)
         if done is None:  # batches of different shapes, or rarer ways to hold heads
-            return super().norm_and_turn(q, k, rotation, order, norm, out)
+            return super().norm_and_rotate(q, k, rotation, order, norm, out)
         if out is not None:
             _written(out)
         pair: Pair = done
         return pair
 
-    def turn_into_cache(
+    def rotate_into_cache(
         self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
     ) -> Tensor:
         given = (q, k, rotation, format_of(order), False, out, None, v, *cache)
         y: Tensor | None = _native.turn_into_cache(*given, "NHD", True)
         if y is None:  # batches of different shapes, or rarer ways to hold heads
-            return super().turn_into_cache(q, k, v, rotation, order, cache, out)
+            return super().rotate_into_cache(q, k, v, rotation, order, cache, out)
         _written((cache.k, cache.v) if out is None else (cache.k, cache.v, out))
         return y
 
@@ -117,7 +118,7 @@ def unsuited(q: Tensor, angles: Angles) -> str:
 
 
 def apply(q: Tensor, k: Tensor | None, rotation: Rotation, tensor_format: str) -> tuple[Tensor, Tensor | None] | None:
-    """The short way for tables: q and k turned, or None, which says nothing."""
+    """The short way for tables: q and k rotated, or None, which says nothing."""
     if torch.compiler.is_compiling() or not OPEN:
         return None
     pair: tuple[Tensor, Tensor | None] | None = _native.apply(q, k, rotation, tensor_format, False, None, None)
@@ -136,7 +137,7 @@ def rotate(
     return pair
 
 
-def norm_and_turn(q: Tensor, k: Tensor | None, rotation: Rotation, norm: Norm, tensor_format: str) -> Pair | None:
+def norm_and_rotate(q: Tensor, k: Tensor | None, rotation: Rotation, norm: Norm, tensor_format: str) -> Pair | None:
     """The short way for a norm and tables."""
     if torch.compiler.is_compiling() or not OPEN:
         return None
@@ -144,11 +145,11 @@ def norm_and_turn(q: Tensor, k: Tensor | None, rotation: Rotation, norm: Norm, t
     return pair
 
 
-def turn_into_cache(
+def rotate_into_cache(
     q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, k_cache: Tensor, v_cache: Tensor, slots: Tensor,
     kv_layout: str, tensor_format: str,
 ) -> Tensor | None:  # fmt: skip
-    """The short way into a cache: q turned, or None, and then nothing was written."""
+    """The short way into a cache: q rotated, or None, and then nothing was written."""
     if torch.compiler.is_compiling() or not OPEN or not (type(k_cache) is type(v_cache) is Tensor):
         return None
     if not torch.is_inference_mode_enabled() and (k_cache.is_inference() or v_cache.is_inference()):

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from ...rotation import Rotation
-from ..base import ORDERS, Order, Pair
+from ..base import Pair
 from ..norm import Norm
+from ..order import ORDERS, Order
 from ..reference import Reference
 from .extension import MODULE
 
@@ -18,13 +19,13 @@ Gradients = tuple[Tensor | None, Tensor | None]  # of a tensor and of its weight
 def only_wanted(ctx: Any, y: Tensor, z: Tensor | None) -> Pair:
     """The results, marked where neither the tensor nor its weight needs a gradient."""
     of_q, of_k, of_q_weight, of_k_weight, *_ = ctx.needs_input_grad
-    for turned, learns in ((y, of_q or of_q_weight), (z, of_k or of_k_weight)):
-        if turned is not None and not learns:
-            ctx.mark_non_differentiable(turned)
+    for rotated, learns in ((y, of_q or of_q_weight), (z, of_k or of_k_weight)):
+        if rotated is not None and not learns:
+            ctx.mark_non_differentiable(rotated)
     return y, z
 
 
-class NormAndTurn(torch.autograd.Function):
+class NormAndRotate(torch.autograd.Function):
     """Keeps q, k, weights and tables. Its way back is one pass, or by the plain expression if it has one itself."""
 
     @staticmethod
@@ -36,7 +37,7 @@ class NormAndTurn(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.rest = rotation, norm, tensor_format
         pair = MODULE.norm_and_turn(q, k, rotation, tensor_format, False, None, None, norm)
-        y, z = pair or Reference().norm_and_turn(q, k, rotation, ORDERS[tensor_format], norm, None)
+        y, z = pair or Reference().norm_and_rotate(q, k, rotation, ORDERS[tensor_format], norm, None)
         return only_wanted(ctx, y, z)
 
     @staticmethod
@@ -51,8 +52,8 @@ class NormAndTurn(torch.autograd.Function):
 
 
 def learn(q: Tensor, k: Tensor | None, rotation: Rotation, norm: Norm, tensor_format: str) -> Pair:
-    """q and k normalised and turned, with a way back."""
-    pair: Pair = NormAndTurn.apply(q, k, norm.q_weight, norm.k_weight, rotation, norm, tensor_format)
+    """q and k normalised and rotated, with a way back."""
+    pair: Pair = NormAndRotate.apply(q, k, norm.q_weight, norm.k_weight, rotation, norm, tensor_format)
     return pair
 
 
@@ -87,7 +88,7 @@ def by_autograd(
         )
     with torch.enable_grad():
         norm = norm._replace(q_weight=weight)
-        y, _ = Reference().norm_and_turn(x, None, rotation, order, norm, None)
+        y, _ = Reference().norm_and_rotate(x, None, rotation, order, norm, None)
     wanted = [t for t, is_wanted in ((x, of_x), (weight, of_weight)) if is_wanted and t is not None]
     found = iter(torch.autograd.grad(y, wanted, grad, create_graph=again))
     return next(found) if of_x else None, next(found) if of_weight else None

@@ -9,15 +9,16 @@ from torch import Tensor
 from ....support.tracing import watched
 from ...rotation import Rotation
 from ...tables import spec_of, steps_of
-from ..base import Angles, Order, Pair, is_batched, tables_of, unseen
+from ..base import Angles, Pair, is_batched, tables_of, unseen
 from ..norm import Norm
+from ..order import Order
 from ..reference import Reference
 
 
-def turned(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
-    """q and k turned, in new memory; differentiable in both."""
+def rotated(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
+    """q and k rotated, in new memory; differentiable in both."""
     if torch.is_grad_enabled() and (q.requires_grad or (k is not None and k.requires_grad)):
-        pair: Pair = _Turn.apply(q, k, angles, order, transposed, dtype)
+        pair: Pair = _Rotate.apply(q, k, angles, order, transposed, dtype)
         return pair
     return new(q, k, angles, order, transposed, dtype)
 
@@ -36,7 +37,7 @@ def new(
 
 
 def normed(q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm) -> Pair:
-    """Normalised and turned, in new memory."""
+    """Normalised and rotated, in new memory."""
     y, z = (None if x is None else torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k))
     assert y is not None
     launched(q, k, y, z, rotation, order, False, norm)
@@ -47,9 +48,9 @@ def launched(
     q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, order: Order, transposed: bool,
     norm: Norm | None = None, steps: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """Turns q and k into y and z, after a norm if there is one; by steps ``[axes, P]``, else those that are kept."""
+    """Rotates q and k into y and z, after a norm if there is one; by steps ``[axes, P]``, else those that are kept."""
     from . import launch
-    from .rotate import turn
+    from .rotate import rotate
 
     layout, rounded, negate = angles.layout, False, transposed
     if isinstance(angles, Rotation):
@@ -61,7 +62,7 @@ def launched(
         steps = steps_of(angles.spec, angles.seq_len, False, q.device)[0] if steps is None else steps
         given, negate = launch.of_positions(angles.positions, steps, factor), reverse != transposed
     q, k = launch.in_memory(q, order), None if k is None else launch.in_memory(k, order)
-    turn(q, k, y, z, given, layout.transposed() if transposed else layout, order, negate, rounded, norm)
+    rotate(q, k, y, z, given, layout.transposed() if transposed else layout, order, negate, rounded, norm)
 
 
 @lru_cache(maxsize=512)
@@ -71,8 +72,8 @@ def _sense(key: str, seq_len: int | None) -> tuple[bool, float]:
     return spec.reverse, spec.attention_factor(seq_len)
 
 
-class _Turn(torch.autograd.Function):
-    """q and k turned at once. Keeps tables or positions, nothing of q and k; its way back is itself, transposed."""
+class _Rotate(torch.autograd.Function):
+    """q and k rotated at once. Keeps tables or positions, nothing of q and k; its way back is itself, transposed."""
 
     @staticmethod
     def forward(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Any:
@@ -101,8 +102,8 @@ class _Turn(torch.autograd.Function):
 
 def _back(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
     if not (unseen(q, k) or watched() or any(is_batched(x) for x in (q, k) if x is not None)):
-        return turned(q, k, angles, order, transposed, dtype)
+        return rotated(q, k, angles, order, transposed, dtype)
     # batched gradients, or others that are no plain tensors: the plain expression has rules for them
     rotation = tables_of(angles).transpose() if transposed else tables_of(angles)
-    y, z = Reference().turn(q, k, rotation, order, None)
+    y, z = Reference().rotate(q, k, rotation, order, None)
     return y.to(dtype), None if z is None else z.to(dtype)

@@ -6,10 +6,10 @@ import triton.language as tl
 from torch import Tensor
 
 from ...rotation import Rotation
-from ..base import Order
 from ..cache import Cache
+from ..order import Order
 from . import launch
-from .device import load_pairs, load_rest, load_tables, store_pairs, store_rest, turned
+from .device import load_pairs, load_rest, load_tables, rotated, store_pairs, store_rest
 from .launch import about, axes_of, grid, in_memory, of_tables, on_device_of
 
 
@@ -69,7 +69,7 @@ def cache_heads(
             if PER_HEAD:
                 c, s = load_tables(cos, sin, at_row + (head + i) * at_head, at_step, ok, PAIRS, WIDE)
             a, b = load_pairs(x + FIRST * x_step, x_step, ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
-            a, b = turned(a, b, c, s, dtype, ROUNDED)
+            a, b = rotated(a, b, c, s, dtype, ROUNDED)
             rest = load_rest(x + REST_FIRST * x_step, x_step, ok, REST, PART)
             store_rest(to + REST_FIRST * y_step_, y_step_, ok, rest, REST, PART)
             store_pairs(to + FIRST * y_step_, y_step_, ok, a, b, PAIRS, WIDE, BLOCKS, WRITE_TWINS)
@@ -77,10 +77,10 @@ def cache_heads(
             to += y_head_
 
 
-def turn_into_cache(
+def rotate_into_cache(
     q: Tensor, k: Tensor, v: Tensor, y: Tensor, rotation: Rotation, order: Order, cache: Cache, rounded: bool
 ) -> None:
-    """Writes q, turned, to y, which may be q itself; k and v to the cache. k has the batch of q."""
+    """Writes q, rotated, to y, which may be q itself; k and v to the cache. k has the batch of q."""
     q, k, v = (in_memory(x, order) for x in (q, k, v))
     *_, batch, of_q, tokens = axes_of(q, order)
     of_k, rows, constants = k.shape[order.heads], batch * tokens, about(rotation.layout, launch.TILE)

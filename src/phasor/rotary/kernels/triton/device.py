@@ -1,6 +1,6 @@
 """What one program does: phases of a tile of rows, then the heads of these rows, one after the other.
 
-A row is one token of one batch entry. `cos_sin`, `phases` and `turned` know nothing of tensors and are of use to other
+A row is one token of one batch entry. `cos_sin`, `phases` and `rotated` know nothing of tensors and are of use to other
 kernels. All is compiled without fusing products and sums, so the bits are those of the plain expression.
 """
 
@@ -48,7 +48,7 @@ def product(a, b, dtype: tl.constexpr, ROUNDED: tl.constexpr):
 
 
 @triton.jit
-def turned(a, b, cos, sin, dtype: tl.constexpr, ROUNDED: tl.constexpr):
+def rotated(a, b, cos, sin, dtype: tl.constexpr, ROUNDED: tl.constexpr):
     """``(a cos - b sin, a sin + b cos)`` in float32; the caller's store rounds the sum."""
     first = product(a, cos, dtype, ROUNDED) - product(b, sin, dtype, ROUNDED)
     second = product(a, sin, dtype, ROUNDED) + product(b, cos, dtype, ROUNDED)

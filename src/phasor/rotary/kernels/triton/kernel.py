@@ -14,23 +14,12 @@ from torch import Tensor
 from ....support.tracing import watched
 from ...rotation import Rotation
 from ...tables import spec_of
-from ..base import (
-    Angles,
-    Kernel,
-    Order,
-    Pair,
-    float64_tables,
-    into,
-    one_angle,
-    result_dtype,
-    tables_of,
-    tensors_of,
-    unseen,
-)
+from ..base import Angles, Kernel, Pair, float64_tables, into, one_angle, result_dtype, tables_of, tensors_of, unseen
 from ..cache import Cache
 from ..norm import Norm
-from .autograd import launched, new, normed, turned
-from .norm_autograd import NormAndTurn
+from ..order import Order
+from .autograd import launched, new, normed, rotated
+from .norm_autograd import NormAndRotate
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MOST_PAIRS, MOST_ROWS = 1024, 2**31 - 2**16  # of a head; of tokens in all batches, which it counts in 32 bits
@@ -59,16 +48,16 @@ class Triton(Kernel):
             return "a mode of torch intercepts operations, and would not see this one"
         return unsuited(q, k, angles) or ("" if q.is_cpu else too_old(q.device))
 
-    def turn(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+    def rotate(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         if not isinstance(angles, Rotation) and not _forms_phases(angles.spec.key, angles.log_scale is not None):
             angles = tables_of(angles)
         if k is not None and order.batch_of(q) != order.batch_of(k):
             y, z = out or (None, None)
-            of_q, _ = self.turn(q, None, angles, order, None if y is None else (y, None))
-            of_k, _ = self.turn(k, None, angles, order, None if z is None else (z, None))
+            of_q, _ = self.rotate(q, None, angles, order, None if y is None else (y, None))
+            of_k, _ = self.rotate(k, None, angles, order, None if z is None else (z, None))
             return of_q, of_k
         if out is None:
-            return turned(q, k, angles, order, False, result_dtype(q, angles))
+            return rotated(q, k, angles, order, False, result_dtype(q, angles))
         from . import launch
 
         y, z = out
@@ -83,7 +72,7 @@ class Triton(Kernel):
     def why_not_norm(self, q: Tensor, k: Tensor | None, norm: Norm) -> str:
         return unseen(*norm[:2])
 
-    def norm_and_turn(
+    def norm_and_rotate(
         self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
     ) -> Pair:
         """In one launch, and one back; in steps where the norm comes after, or goes across heads."""
@@ -92,26 +81,26 @@ class Triton(Kernel):
         learns = torch.is_grad_enabled() and any(t.requires_grad for t in given)
         in_half = learns and rotation.cos.dtype.itemsize == 2  # its way back is in float32
         if in_half or norm.after or norm.across_heads or rotation.promoted or not alike or out is not None:
-            return super().norm_and_turn(q, k, rotation, order, norm, out)
+            return super().norm_and_rotate(q, k, rotation, order, norm, out)
         if not learns:
             return normed(q, k, rotation, order, norm)
-        pair: Pair = NormAndTurn.apply(q, k, norm.q_weight, norm.k_weight, rotation, norm, order)
+        pair: Pair = NormAndRotate.apply(q, k, norm.q_weight, norm.k_weight, rotation, norm, order)
         return pair
 
-    def turn_into_cache(
+    def rotate_into_cache(
         self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
     ) -> Tensor:
         """In one launch; in steps where q and k have batches of different shapes, or the result is read again."""
         from . import launch
-        from .cache_write import turn_into_cache
+        from .cache_write import rotate_into_cache
 
         again = out is not None and (rotation.layout.permuted or not launch.takes_writes(out, order))
         if again or unseen(v, *cache) or cache.k.is_neg() or cache.v.is_neg() or order.batch_of(q) != order.batch_of(k):
-            return super().turn_into_cache(q, k, v, rotation, order, cache, out)
+            return super().rotate_into_cache(q, k, v, rotation, order, cache, out)
         dtype = result_dtype(q, rotation)
         y = torch.empty_like(q, dtype=dtype, memory_format=torch.contiguous_format) if out is None else out
         rounded = torch.promote_types(q.dtype, rotation.cos.dtype).itemsize == 2
-        turn_into_cache(q, k, v, y, rotation, order, cache, rounded)
+        rotate_into_cache(q, k, v, y, rotation, order, cache, rounded)
         if out is not None and not out.is_inference():
             torch.autograd.graph.increment_version([out])
         return y

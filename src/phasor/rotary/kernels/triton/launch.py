@@ -10,10 +10,11 @@ from torch import Tensor
 from triton import cdiv
 
 from ...layout import Layout
-from ..base import PLAIN, Order
+from ..base import PLAIN
 from ..norm import ROUNDINGS, Norm
+from ..order import Order
 
-TILE = 2048 if torch.version.hip else 1024  # pairs of one head that a program turns at once: eight for each thread
+TILE = 2048 if torch.version.hip else 1024  # pairs of one head that a program rotates at once: eight for each thread
 HEADS = 8  # of q or of k that share the cosines of a program, at most
 MOST_PARTS = 8  # as wide as the pairs, of the channels that pass
 

@@ -7,9 +7,10 @@ from torch import Tensor
 
 from ....support.tracing import watched
 from ...rotation import Rotation
-from ..base import Order, is_batched, unseen
+from ..base import is_batched, unseen
 from ..native.norm_autograd import Gradients, by_autograd, only_wanted
 from ..norm import Norm
+from ..order import Order
 from .autograd import normed
 
 
@@ -23,7 +24,7 @@ class Side(NamedTuple):
     of_weight: bool
 
 
-class NormAndTurn(torch.autograd.Function):
+class NormAndRotate(torch.autograd.Function):
     """Keeps q, k, weights and tables. Its way back is one launch, or the plain expression if it has one itself."""
 
     @staticmethod
@@ -62,12 +63,12 @@ def _back(sides: list[Side], rotation: Rotation, norm: Norm, order: Order) -> li
         ]  # fmt: skip
     if not sides:
         return []
-    from .norm_backward import turn_back
+    from .norm_backward import rotate_back
 
     weights = [s.weight for s in sides]
     norm = norm._replace(q_weight=weights[0], k_weight=weights[-1])
     of_weights = any(s.of_weight for s in sides)
-    found = turn_back([s.x for s in sides], [s.of_result for s in sides], rotation, order, norm, of_weights)
+    found = rotate_back([s.x for s in sides], [s.of_result for s in sides], rotation, order, norm, of_weights)
     return [
         (x if s.of_x else None, weight if s.of_weight else None) for s, (x, weight) in zip(sides, found, strict=True)
     ]

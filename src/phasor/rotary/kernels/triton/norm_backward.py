@@ -6,10 +6,10 @@ import triton.language as tl
 from torch import Tensor
 
 from ...rotation import Rotation
-from ..base import Order
 from ..norm import Norm
+from ..order import Order
 from . import launch
-from .device import load_pairs, load_rest, load_tables, store_pairs, store_rest, turned
+from .device import load_pairs, load_rest, load_tables, rotated, store_pairs, store_rest
 from .heads import dots, head_of, one_more, products, rest_of, root_of, sums, times
 from .launch import about, axes_of, grid, in_memory, of_norm, of_tables, on_device_of
 
@@ -26,9 +26,9 @@ def back_heads(
     FIRST: tl.constexpr, REST: tl.constexpr, PART: tl.constexpr, REST_FIRST: tl.constexpr,
     ROWS: tl.constexpr, HEADS: tl.constexpr,
 ):  # fmt: skip
-    """As `source.turn_heads`, back: from gradients ``of_y`` and ``of_z`` of the results to those of q and k.
+    """As `source.rotate_heads`, back: from gradients ``of_y`` and ``of_z`` of the results to those of q and k.
 
-    With ``n = x / root`` and ``u`` the gradient turned back, a weight gets ``sum(u n)``, here that of a program, in
+    With ``n = x / root`` and ``u`` the gradient rotated back, a weight gets ``sum(u n)``, here that of a program, in
     ``of_programs`` ``[tiles, groups, head_dim]``; and x gets ``(u w - n mean(u w n)) / root``.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -73,7 +73,7 @@ def back_heads(
         pairs = load_pairs(kept + FIRST * kept_step, kept_step, ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
         x = head_of(pairs, load_rest(kept + REST_FIRST * kept_step, kept_step, ok, REST, PART))
         u, v = load_pairs(up + FIRST * up_step, up_step, ok, PAIRS, WIDE, BLOCKS, WRITE_TWINS)
-        u, v = turned(u, v, c, -s, tl.float32, False)
+        u, v = rotated(u, v, c, -s, tl.float32, False)
         given = head_of((u, v), load_rest(up + REST_FIRST * up_step, up_step, ok, REST, PART))
         root = tl.where(ok, root_of(x, width, eps), 0.0)  # of nothing it may be infinite
         x = times(x, root)
@@ -98,7 +98,7 @@ def back_heads(
             tl.store(mine + REST_FIRST + channel, tl.sum(total[2 + j], axis=0)[None, :], mask=channel < REST)
 
 
-def turn_back(
+def rotate_back(
     xs: list[Tensor], of_results: list[Tensor], rotation: Rotation, order: Order, norm: Norm, of_weights: bool
 ) -> list[tuple[Tensor, Tensor | None]]:
     """Of q, or of q and k: the gradient, new and contiguous, and that of its weight, summed in float64."""

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from ...rotation import Rotation
-from ..base import ORDERS, Order, Pair, format_of
+from ..base import Pair
 from ..native.norm_autograd import Gradients, by_autograd
 from ..norm import Norm
+from ..order import ORDERS, Order, format_of
 from .autograd import normed
 from .operator import LIBRARY, described, rotation_of
 
@@ -18,22 +19,22 @@ ABOUT = "int[] about, float eps, bool unit_offset, str rounding, str tensor_form
 
 def why_not(norm: Norm) -> str:
     """What is not one launch there and one back: the compiler fuses its steps."""
-    return "one launch normalises each head before it turns" if norm.after or norm.across_heads else ""
+    return "one launch normalises each head before it rotates" if norm.after or norm.across_heads else ""
 
 
-def norm_and_turn(q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm) -> Pair:
-    """q and k normalised and turned, as one node; as two where their batches have different shapes."""
+def norm_and_rotate(q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm) -> Pair:
+    """q and k normalised and rotated, as one node; as two where their batches have different shapes."""
     if k is not None and order.batch_of(q) != order.batch_of(k):
         of_k = norm._replace(q_weight=norm.k_weight)
-        return norm_and_turn(q, None, rotation, order, norm)[0], norm_and_turn(k, None, rotation, order, of_k)[0]
+        return norm_and_rotate(q, None, rotation, order, norm)[0], norm_and_rotate(k, None, rotation, order, of_k)[0]
     qk = [q] if k is None else [q, k]
     weights = [w for w in norm[: len(qk)] if w is not None]
     about = described(rotation), norm.eps, norm.unit_offset, norm.rounding, format_of(order)
-    y, *z = torch.ops.phasor.norm_and_turn_qk(qk, weights, [rotation.cos, rotation.sin], *about)
+    y, *z = torch.ops.phasor.norm_and_rotate_qk(qk, weights, [rotation.cos, rotation.sin], *about)
     return y, z[0] if z else None
 
 
-def _norm_and_turn(
+def _norm_and_rotate(
     qk: Sequence[Tensor], weights: Sequence[Tensor], tables: Sequence[Tensor], about: list[int], *rest: Any
 ) -> list[Tensor]:
     *of_norm, tensor_format = rest
@@ -41,16 +42,16 @@ def _norm_and_turn(
     return [y for y in normed(qk[0], k, rotation_of(tables, about), ORDERS[tensor_format], norm) if y is not None]
 
 
-def _norm_and_turn_back(
+def _norm_and_rotate_back(
     grads: Sequence[Tensor], qk: Sequence[Tensor], weights: Sequence[Tensor], tables: Sequence[Tensor],
     about: list[int], *rest: Any,
 ) -> list[Tensor]:  # fmt: skip
     """Gradients of q and k, then of their weights."""
-    from .norm_backward import turn_back
+    from .norm_backward import rotate_back
 
     *of_norm, tensor_format = rest
     norm, rotation = _norm(weights, *of_norm), rotation_of(tables, about)
-    found = turn_back([*qk], [*grads], rotation, ORDERS[tensor_format], norm, bool(weights))
+    found = rotate_back([*qk], [*grads], rotation, ORDERS[tensor_format], norm, bool(weights))
     return [x for x, _ in found] + [w for _, w in found if w is not None]
 
 
@@ -79,7 +80,7 @@ def _back(ctx: Any, grads: Sequence[Tensor | None]) -> Any:
     if torch.is_grad_enabled():
         return *_back_again(grads, qk, weights, tables, *ctx.rest), [None, None], None, None, None, None, None
     given = [torch.zeros_like(x) if g is None else g for x, g in zip(qk, grads, strict=True)]
-    found = torch.ops.phasor.norm_and_turn_qk_back(given, [*qk], [*weights], [*tables], *ctx.rest)
+    found = torch.ops.phasor.norm_and_rotate_qk_back(given, [*qk], [*weights], [*tables], *ctx.rest)
     return found[:of_qk], found[of_qk:], [None, None], None, None, None, None, None
 
 
@@ -100,13 +101,13 @@ def _back_again(
     return [of_x for of_x, _ in found], [of_weight for _, of_weight in found][: len(weights)]
 
 
-LIBRARY.define(f"norm_and_turn_qk(Tensor[] qk, Tensor[] weights, Tensor[] tables, {ABOUT}) -> Tensor[]")
+LIBRARY.define(f"norm_and_rotate_qk(Tensor[] qk, Tensor[] weights, Tensor[] tables, {ABOUT}) -> Tensor[]")
 LIBRARY.define(
-    f"norm_and_turn_qk_back(Tensor[] grads, Tensor[] qk, Tensor[] weights, Tensor[] tables, {ABOUT}) -> Tensor[]"
+    f"norm_and_rotate_qk_back(Tensor[] grads, Tensor[] qk, Tensor[] weights, Tensor[] tables, {ABOUT}) -> Tensor[]"
 )
 for device in ("CUDA", "CPU"):
-    LIBRARY.impl("norm_and_turn_qk", _norm_and_turn, device)
-    LIBRARY.impl("norm_and_turn_qk_back", _norm_and_turn_back, device)
-torch.library.register_fake("phasor::norm_and_turn_qk", _shapes, lib=LIBRARY)
-torch.library.register_fake("phasor::norm_and_turn_qk_back", _shapes_back, lib=LIBRARY)
-torch.library.register_autograd("phasor::norm_and_turn_qk", _back, setup_context=_keep, lib=LIBRARY)
+    LIBRARY.impl("norm_and_rotate_qk", _norm_and_rotate, device)
+    LIBRARY.impl("norm_and_rotate_qk_back", _norm_and_rotate_back, device)
+torch.library.register_fake("phasor::norm_and_rotate_qk", _shapes, lib=LIBRARY)
+torch.library.register_fake("phasor::norm_and_rotate_qk_back", _shapes_back, lib=LIBRARY)
+torch.library.register_autograd("phasor::norm_and_rotate_qk", _back, setup_context=_keep, lib=LIBRARY)

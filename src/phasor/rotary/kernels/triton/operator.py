@@ -16,8 +16,9 @@ from ...layout import Layout
 from ...rotation import Rotation
 from ...spec import axis_steps
 from ...tables import Phases, spec_of
-from ..base import ORDERS, Angles, Order, Pair, format_of, one_angle, result_dtype, tables_of
+from ..base import Angles, Pair, one_angle, result_dtype, tables_of
 from ..inlined import FEW
+from ..order import ORDERS, Order, format_of
 from .autograd import new
 from .kernel import INTERPRETED, MISSING, too_old, unsuited
 
@@ -41,10 +42,10 @@ def _too_old(device: torch.device) -> str:
     return too_old(device)
 
 
-def turn(q: Tensor, k: Tensor | None, angles: Angles, order: Order) -> Pair:
-    """q and k turned, as one node; as two where their batches have different shapes."""
+def rotate(q: Tensor, k: Tensor | None, angles: Angles, order: Order) -> Pair:
+    """q and k rotated, as one node; as two where their batches have different shapes."""
     if k is not None and order.batch_of(q) != order.batch_of(k):
-        return turn(q, None, angles, order)[0], turn(k, None, angles, order)[0]
+        return rotate(q, None, angles, order)[0], rotate(k, None, angles, order)[0]
     if isinstance(angles, Rotation) or not angles.of_steps:
         angles = tables_of(angles)
         given: tuple[list[Tensor], str, int | None] = [angles.cos, angles.sin], "", None
@@ -53,7 +54,7 @@ def turn(q: Tensor, k: Tensor | None, angles: Angles, order: Order) -> Pair:
         given = [at], angles.spec.key, angles.seq_len
         hold_steps(angles.spec.key, angles.seq_len, q.device)
     qk = [q] if k is None else [q, k]
-    y, *z = torch.ops.phasor.turn_qk(qk, *given, described(angles), format_of(order), False, result_dtype(q, angles))
+    y, *z = torch.ops.phasor.rotate_qk(qk, *given, described(angles), format_of(order), False, result_dtype(q, angles))
     return y, z[0] if z else None
 
 
@@ -98,7 +99,7 @@ def rotation_of(tables: Sequence[Tensor], about: list[int]) -> Rotation:
     return Rotation(cos=tables[0], sin=tables[1], layout=layout_of(*about[:6]), per_head=bool(about[6]))
 
 
-def _turn(
+def _rotate(
     qk: Sequence[Tensor], angles: Sequence[Tensor], spec: str, seq_len: int | None, about: list[int],
     tensor_format: str, transposed: bool, dtype: torch.dtype,
 ) -> list[Tensor]:  # fmt: skip
@@ -122,17 +123,17 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _back(ctx: Any, grads: Sequence[Tensor | None]) -> Any:
     given, angles = [g for g in grads if g is not None], list(ctx.saved_tensors)
-    back = iter(torch.ops.phasor.turn_qk(given, angles, *ctx.rest, not ctx.transposed, ctx.dtype) if given else [])
+    back = iter(torch.ops.phasor.rotate_qk(given, angles, *ctx.rest, not ctx.transposed, ctx.dtype) if given else [])
     of_qk = [None if g is None else next(back) for g in grads]
     return of_qk, [None] * len(angles), None, None, None, None, None, None
 
 
 LIBRARY = torch.library.Library("phasor", "FRAGMENT")
 LIBRARY.define(
-    "turn_qk(Tensor[] qk, Tensor[] angles, str spec, int? seq_len, int[] about, str tensor_format, bool transposed, "
+    "rotate_qk(Tensor[] qk, Tensor[] angles, str spec, int? seq_len, int[] about, str tensor_format, bool transposed, "
     "ScalarType dtype) -> Tensor[]"
 )
 for device in ("CUDA", "CPU"):  # on a CPU Triton's interpreter runs it
-    LIBRARY.impl("turn_qk", _turn, device)
-torch.library.register_fake("phasor::turn_qk", _shapes, lib=LIBRARY)
-torch.library.register_autograd("phasor::turn_qk", _back, setup_context=_keep, lib=LIBRARY)
+    LIBRARY.impl("rotate_qk", _rotate, device)
+torch.library.register_fake("phasor::rotate_qk", _shapes, lib=LIBRARY)
+torch.library.register_autograd("phasor::rotate_qk", _back, setup_context=_keep, lib=LIBRARY)

@@ -1,20 +1,20 @@
-"""q and k turned in one launch, after a norm if there is one: the kernel, and what it is launched with."""
+"""q and k rotated in one launch, after a norm if there is one: the kernel, and what it is launched with."""
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from ...layout import Layout
-from ..base import Order
 from ..norm import Norm
+from ..order import Order
 from . import launch
-from .device import cos_sin, load_pairs, load_rest, load_tables, phases, store_pairs, store_rest, turned
+from .device import cos_sin, load_pairs, load_rest, load_tables, phases, rotated, store_pairs, store_rest
 from .heads import head_of, normed, one_more, rest_of
 from .launch import Angles, about, axes_of, grid, of_norm, on_device_of
 
 
 @triton.jit
-def turn_heads(
+def rotate_heads(
     q, k, y, z, at, steps, cos, sin, factor, rows, tokens, of_q, of_k, q_groups, at_batches,
     q_batch, q_head, q_token, q_step, k_batch, k_head, k_token, k_step,
     y_batch, y_head, y_token, y_step, z_batch, z_head, z_token, z_step,
@@ -26,7 +26,7 @@ def turn_heads(
     ROWS: tl.constexpr, HEADS: tl.constexpr, EVEN: tl.constexpr, ONE_BATCH: tl.constexpr, AT_REPEATS: tl.constexpr,
     UNIT: tl.constexpr,
 ):  # fmt: skip
-    """One launch for q and k: program ``(tile, group)`` turns ``HEADS`` heads of one of them, in ``ROWS`` rows.
+    """One launch for q and k: program ``(tile, group)`` rotates ``HEADS`` heads of one of them, in ``ROWS`` rows.
 
     ``at`` are positions of ``AXES`` axes, which ``at_step`` separates, and ``steps`` turns per position; or, with no
     axes, ``cos`` and ``sin`` are tables, and ``at_*`` their strides. All offsets are formed in 64 bits. With ``NORM``
@@ -83,18 +83,18 @@ def turn_heads(
         if NORM:
             whole = normed(head_of((a, b), rest), weight, 2 * PAIRS + REST, eps, dtype, NORM)
             a, b, rest = whole[0], whole[1], rest_of(whole)
-        a, b = turned(a, b, c, s, dtype, ROUNDED)
+        a, b = rotated(a, b, c, s, dtype, ROUNDED)
         store_pairs(y + FIRST * y_step, y_step, ok, a, b, PAIRS, WIDE, BLOCKS, WRITE_TWINS)
         store_rest(y + REST_FIRST * y_step, y_step, ok, rest, REST, PART)
         x += x_head
         y += y_head
 
 
-def turn(
+def rotate(
     q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, layout: Layout, order: Order,
     negate: bool, rounded: bool, norm: Norm | None = None,
 ) -> None:  # fmt: skip
-    """Writes q and k, normalised and turned, to y and z, which may be q and k themselves. k has the batch of q."""
+    """Writes q and k, normalised and rotated, to y and z, which may be q and k themselves. k has the batch of q."""
     *x_strides, batch, of_q, tokens = axes_of(q, order)
     *y_strides, _, _, _ = axes_of(y, order)
     *k_strides, _, of_k, _ = axes_of(k, order) if k is not None else (0, 0, 0, 1, 1, 0, 1)
@@ -106,7 +106,7 @@ def turn(
     weights, about_norm = of_norm(norm)
     strides = [*x_strides, *k_strides, *y_strides, *z_strides]
     with on_device_of(q):
-        turn_heads[programs](
+        rotate_heads[programs](
             q, q if k is None else k, y, y if z is None else z, *angles.tensors, angles.factor,
             rows, tokens, of_q, of_k, q_groups, angles.batches, *strides, *angles.strides, *weights,
             AXES=angles.axes, PER_HEAD=angles.per_head, NEGATE=negate, SCALED=angles.factor != 1, ROUNDED=rounded,

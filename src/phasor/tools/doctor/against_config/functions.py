@@ -54,7 +54,7 @@ def of_functions(plan: Reading, caller: Site, specs: Sequence[RotarySpec], ran: 
             continue
         if agreement.close:
             return Functions(agrees=True, compared=True, size=agreement.size)
-        if agreement.size < float("inf") and not found.compared:
+        if agreement != INCOMPARABLE and not found.compared:
             found = _named(function, turning, tables[0], specs)
     return found
 

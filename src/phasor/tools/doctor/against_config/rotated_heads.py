@@ -27,7 +27,7 @@ class Heads:
     layout: Layout
 
     def turned(self, cos: Tensor, sin: Tensor, layout: Layout | None = None) -> Tensor:
-        return reference.turned(self.before.double(), cos.double(), sin.double(), layout or self.layout)
+        return reference.rotated(self.before.double(), cos.double(), sin.double(), layout or self.layout)
 
     @property
     def right(self) -> Tensor:
@@ -87,7 +87,7 @@ def _mistakes(heads: Heads) -> Iterator[tuple[str, str, Tensor]]:
     cos, sin, layout = heads.cos.double(), heads.sin.double(), heads.layout
     yield ONLY, "nothing turned it", heads.before.double()
     yield SIGN, "it turns the other way round: the sign of sin is reversed", heads.turned(cos, -sin)
-    yield TWICE, "it is turned twice", reference.turned(heads.right, cos, sin, layout.written())
+    yield TWICE, "it is turned twice", reference.rotated(heads.right, cos, sin, layout.written())
     for other in _layouts(layout):
         yield (
             "layout",
@@ -123,7 +123,7 @@ def _widths(heads: Heads) -> Iterator[tuple[str, str, Tensor]]:
             narrow = dataclasses.replace(inside, rotary_dim=width)
             cos, sin = (t[:, : width // 2].double() for t in (heads.cos, heads.sin))
             says = f"{width} channels are turned, and {layout.rotary_dim} must be"
-            turned = reference.turned(part, cos, sin, narrow)
+            turned = reference.rotated(part, cos, sin, narrow)
             yield "rotary width", says, layout.within(heads.before.double(), turned)
 
 

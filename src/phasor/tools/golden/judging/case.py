@@ -109,7 +109,7 @@ def _frequencies(case: Case) -> Tensor:
 def _result(case: Case, target: str, inputs: dict[str, Tensor]) -> Tensor:
     x = inputs[target].double()
     if case.turned:
-        x = _turned(case, target, x)
+        x = _rotateed(case, target, x)
     if case.moved:
         halves = dataclasses.replace(case.spec.layout, interleaved=False, blocks=1, permuted=False)
         interleaved = dataclasses.replace(halves, interleaved=True)
@@ -118,7 +118,7 @@ def _result(case: Case, target: str, inputs: dict[str, Tensor]) -> Tensor:
     return _rounded(x.roll(case.rolled, 1) * case.gain, "results", case)
 
 
-def _turned(case: Case, target: str, x: Tensor) -> Tensor:
+def _rotateed(case: Case, target: str, x: Tensor) -> Tensor:
     spec = case.spec
     if case.shared:
         return _over_all_heads(case, target, x)
@@ -128,7 +128,7 @@ def _turned(case: Case, target: str, x: Tensor) -> Tensor:
     second = tables(case, second=True) if spec.second is not None else None
     rotation = Rotation(cos=cos, sin=sin, layout=spec.layout, second=second)
     rotation = rotation.transpose() if target == "output" else rotation
-    return reference.turned(x, rotation.cos, rotation.sin, rotation.layout, second=rotation.second)
+    return reference.rotated(x, rotation.cos, rotation.sin, rotation.layout, second=rotation.second)
 
 
 def _crossed(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
@@ -149,9 +149,9 @@ def _over_all_heads(case: Case, target: str, x: Tensor) -> Tensor:
     sin = -sin if target == "output" else sin
     if case.shared == "split":
         cos, sin = (torch.unflatten(t, -1, (heads, -1)).transpose(0, 1) for t in (cos, sin))
-        return reference.turned(x, cos, sin, layout)
+        return reference.rotated(x, cos, sin, layout)
     flat = x.transpose(1, 2).flatten(-2)
-    flat = reference.turned(flat, cos, sin, dataclasses.replace(layout, head_dim=width, rotary_dim=width))
+    flat = reference.rotated(flat, cos, sin, dataclasses.replace(layout, head_dim=width, rotary_dim=width))
     return torch.unflatten(flat, -1, (heads, -1)).transpose(1, 2)
 
 

@@ -140,7 +140,7 @@ def _unrounded(vectors: Vectors, golden: str) -> Tensor | None:
     rotation = Rotation(cos=cos, sin=sin, layout=spec.layout)
     rotation = rotation.transpose() if target == "output" else rotation
     x = vectors.tensors[f"{kind}.{target}_in"].double()
-    return reference.turned(x, rotation.cos, rotation.sin, rotation.layout)
+    return reference.rotated(x, rotation.cos, rotation.sin, rotation.layout)
 
 
 def _doubtful(vectors: Vectors, golden: str, columns: Tensor, angles: Tensor) -> Tensor | None:

@@ -64,7 +64,7 @@ def _ways(c: "Comparison", case: Case, inside: bool) -> Iterator[tuple[Tensor, .
         x = case.spec.layout.split(c.inputs.double())
         sin = -sin if what.startswith("output") else sin
         for half in (*kept, *halves):
-            for value in _turned(x, cos, sin, half if inside else None):
+            for value in _rotateed(x, cos, sin, half if inside else None):
                 yield tuple(_off(g, y, WIDEST * reach, half, WIDEST) for g, y in zip(got, value, strict=True))
 
 
@@ -79,7 +79,7 @@ def _angles(case: Case, second: bool) -> Iterator[Tensor]:
         yield radians(case.replace(frequencies=moved), second=second)
 
 
-def _turned(
+def _rotateed(
     x: tuple[Tensor, Tensor], cos: Tensor, sin: Tensor, inside: torch.dtype | None
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Both members before the last rounding: by these tables; where code may round ``inside``, as models' own does, by
