@@ -18,7 +18,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 # their number of tests: a file whose only test takes half a minute would come last, and the other worker would wait.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test slow conformance laws sanitized fuzz leaks mutants check docs bench clean
+.PHONY: demo test new-model slow conformance laws sanitized fuzz leaks mutants check docs bench clean
 
 demo: $(STAMP)
 	@$(BIN)/phasor demo --out demo-output
@@ -67,6 +67,10 @@ mutants: $(STAMP)
 # The API reference, from the docstrings.
 docs: $(STAMP)
 	@$(BIN)/python docs/api.py
+
+# The first version of a row for a new model type: make new-model CONFIG=path/to/config.json
+new-model: $(STAMP)
+	@$(BIN)/python -m phasor.models.new_row $(CONFIG)
 
 check: $(STAMP)
 	@$(BIN)/ruff check

@@ -25,18 +25,18 @@ def calls(batch: int, tokens: int, dtype: torch.dtype, interleaved: bool, gradie
     q, k = q.requires_grad_(gradient), k.requires_grad_(gradient)
     spec = phasor.RotarySpec(head_dim=128, base=500_000.0, interleaved=interleaved)
     rotation = phasor.Rotation.at(spec, torch.arange(tokens).expand(batch, -1))
-    theirs = interleaved_of_transformers if interleaved else halves_of_transformers
+    function = interleaved_of_transformers if interleaved else halves_of_transformers
     double = (lambda t: t.repeat_interleave(2, -1)) if interleaved else (lambda t: torch.cat((t, t), -1))
     cos, sin = (double(t).to(dtype) for t in (rotation.cos, rotation.sin))
-    turns = {
-        "transformers": partial(torch.compile(theirs, fullgraph=True), q, k, cos, sin),
+    calls = {
+        "transformers": partial(torch.compile(function, fullgraph=True), q, k, cos, sin),
         "phasor": partial(torch.compile(phasor.apply_rotary_qk, fullgraph=True), q, k, rotation),
     }
     if not gradient:
-        return turns
+        return calls
     grads = torch.randn_like(q), torch.randn_like(k)
     return {
-        name: partial(lambda turn: torch.autograd.grad(turn(), (q, k), grads), turn) for name, turn in turns.items()
+        name: partial(lambda call: torch.autograd.grad(call(), (q, k), grads), call) for name, call in calls.items()
     }
 
 

@@ -59,19 +59,19 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gigabytes", type=float, default=2.2)
     parser.add_argument("--rounds", type=int, default=5)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from checkpoints import synthetic
 
-    source, target = asked.folder / "source", asked.folder / "target"
-    layers = round(16 * asked.gigabytes / 1.946)
+    source, target = options.folder / "source", options.folder / "target"
+    layers = round(16 * options.gigabytes / 1.946)
     synthetic.write(source, layers=layers, hidden=2048, heads=32, kv_heads=8, wide=8192)
     size = sum(path.stat().st_size for path in source.iterdir())
     moved = layers * 2 * 2048 * (2048 + 512) / size
     ways = ("cp and sync", "converted", "with proof", "in place", "in place with proof")
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     memory: dict[str, float] = dict.fromkeys(ways, 0.0)
-    for _ in range(asked.rounds):
+    for _ in range(options.rounds):
         for path in source.iterdir():  # into the page cache
             path.read_bytes()
         for way in ways:
@@ -85,7 +85,7 @@ def main() -> None:
             shutil.rmtree(target)
             seconds[way].append(took)
             memory[way] = max(memory[way], peak)
-    print(f"{size / 1e9:.2f} GB, {moved:.1%} of it q and k, {asked.rounds} rounds")
+    print(f"{size / 1e9:.2f} GB, {moved:.1%} of it q and k, {options.rounds} rounds")
     for way in ways:
         ratio = statistics.median(b / a for a, b in zip(seconds[ways[0]], seconds[way], strict=True))
         print(f"{way:20s} {statistics.median(seconds[way]):6.2f} s  {ratio:5.2f} x cp and sync  {memory[way]:6.0f} MB")

@@ -3,8 +3,8 @@
     python benchmarks/layout_detection.py OUT.json
 
 Trains byte-level models on Python's own modules, one after the other: two shapes, two seeds, natively in halves and
-natively interleaved; and one without rotation. At each number of steps every model is asked as it is and as its exact
-twin in the other layout, with no word about either; then with only q converted, as a conversion that was half done.
+natively interleaved; and one without rotation. At each number of steps every model is judged as it is and converted
+exactly to the other layout, with no word about either; then with only q converted, as a conversion that was half done.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 from phasor.apps.lab import ModelConfig, read_text
 from phasor.apps.lab.export import export
 from phasor.apps.lab.run import RunConfig
-from phasor.apps.lab.train import _Session
+from phasor.apps.lab.train import DecoderTraining
 from phasor.rotary.spec import RotarySpec
 from phasor.support.processes import Group
 from phasor.tools.checkpoints import convert, detect
@@ -32,16 +32,16 @@ class Interleaved(ModelConfig):
         return RotarySpec(head_dim=self.head_dim, base=self.base, interleaved=True)
 
 
-def asked(folder: Path) -> tuple[str, dict[str, float]]:
-    found = detect(folder)
-    return found.weights, found.z.get("q and k", {})
+def answer_of(folder: Path) -> tuple[str, dict[str, float]]:
+    detection = detect(folder)
+    return detection.weights, detection.z.get("q and k", {})
 
 
-def half_done(folder: Path, twin: Path) -> Path:
-    """q of the twin, k of the model."""
+def half_converted(folder: Path, converted: Path) -> Path:
+    """q of the converted model, k of the model."""
     from safetensors.torch import load_file, save_file
 
-    tensors, other = load_file(folder / "model.safetensors"), load_file(twin / "model.safetensors")
+    tensors, other = load_file(folder / "model.safetensors"), load_file(converted / "model.safetensors")
     mixed = folder.with_name("mixed")
     mixed.mkdir()
     save_file({n: other[n] if "q_proj" in n else t for n, t in tensors.items()}, mixed / "model.safetensors")
@@ -49,20 +49,22 @@ def half_done(folder: Path, twin: Path) -> Path:
     return mixed
 
 
-def observe(session: _Session, native: str, step: int) -> list[dict[str, object]]:
+def observe(training: DecoderTraining, native: str, step: int) -> list[dict[str, object]]:
     rows = []
     other = {"halves": "interleaved", "interleaved": "halves"}.get(native, "interleaved")
     with tempfile.TemporaryDirectory() as at:
-        folder, twin = Path(at) / "model", Path(at) / "twin"
-        export(session.model, folder)
+        folder, converted = Path(at) / "model", Path(at) / "converted"
+        export(training.model, folder)
         source = native if native in ("halves", "interleaved") else "halves"
-        convert(folder, twin, to=other, source_layout=source, proof=False)
-        (twin / "phasor.json").unlink(missing_ok=True)
-        for truth, place in ((native, folder), (other if native != "none" else "none", twin)):
-            told, z = asked(place)
-            rows.append({"step": step, "native": native, "truth": truth, "told": told, "z": z})
-        mixed = detect(half_done(folder, twin))
-        rows.append({"step": step, "native": native, "truth": "mixed", "told": "mixed" if mixed.odd else mixed.weights})
+        convert(folder, converted, to=other, source_layout=source, proof=False)
+        (converted / "phasor.json").unlink(missing_ok=True)
+        for truth, path in ((native, folder), (other if native != "none" else "none", converted)):
+            answer, z = answer_of(path)
+            rows.append({"step": step, "native": native, "truth": truth, "answer": answer, "z": z})
+        mixed = detect(half_converted(folder, converted))
+        rows.append(
+            {"step": step, "native": native, "truth": "mixed", "answer": "mixed" if mixed.odd else mixed.weights}
+        )
     return rows
 
 
@@ -71,29 +73,28 @@ def main(out: str) -> None:
     rows: list[dict[str, object]] = []
     runs = [(kind, shape, seed) for shape in SHAPES for seed in (0, 1) for kind in ("halves", "interleaved")]
     for native, shape, seed in [*runs, ("none", SHAPES[0], 0)]:
-        made = {"halves": ModelConfig, "interleaved": Interleaved, "none": ModelConfig}[native]
+        config_class = {"halves": ModelConfig, "interleaved": Interleaved, "none": ModelConfig}[native]
         config = RunConfig(
-            model=made(layers=4, dim=128, length=64, **shape), seed=seed, tokens=max(STEPS) * 1024, batch=16,
+            model=config_class(layers=4, dim=128, length=64, **shape), seed=seed, tokens=max(STEPS) * 1024, batch=16,
             source=text.sha256,
         )  # fmt: skip
-        session = _Session(config, text, Group())
+        training = DecoderTraining(config, text, Group())
         if native == "none":
-            session.model.forward = _without(session.model)  # type: ignore[method-assign]
+            training.model.forward = _without(training.model)  # type: ignore[method-assign]
         for step in range(max(STEPS) + 1):
             if step in STEPS:
-                rows += observe(session, native, step)
+                rows += observe(training, native, step)
             if step < max(STEPS):
-                loss = session.step(step)
+                loss = training.step(step)
         print(native, shape, seed, f"loss {loss:.3f}", flush=True)
         Path(out).write_text(json.dumps(rows))
     for step in STEPS:
         for truth in ("halves", "interleaved", "none", "mixed"):
-            told = [r["told"] for r in rows if r["step"] == step and r["truth"] == truth]
-            right = sum(word == truth for word in told)
-            silent = sum(word == "" for word in told)
-            print(
-                f"step {step:4d}  {truth:12s} right {right}  cannot tell {silent}  wrong {len(told) - right - silent}"
-            )
+            answers = [r["answer"] for r in rows if r["step"] == step and r["truth"] == truth]
+            right = sum(word == truth for word in answers)
+            silent = sum(word == "" for word in answers)
+            wrong = len(answers) - right - silent
+            print(f"step {step:4d}  {truth:12s} right {right}  cannot tell {silent}  wrong {wrong}")
 
 
 def _without(model):

@@ -19,9 +19,9 @@ README = ROOT / "README.md"
 sys.path.insert(0, str(ROOT / "src"))
 
 from phasor.apps.bench import CASES, Record, Row, read  # noqa: E402
-from phasor.apps.bench.case import DTYPES, Case  # noqa: E402
 from phasor.apps.bench.gpu import CASES as ON_GPU  # noqa: E402
-from phasor.apps.bench.text import duration  # noqa: E402
+from phasor.apps.bench.measure import DTYPES, Case  # noqa: E402
+from phasor.apps.bench.result import duration  # noqa: E402
 
 START, END = "<!-- speed -->\n", "<!-- /speed -->"
 HEAD = """# What a rotation costs
@@ -61,7 +61,7 @@ NO_GPU_YET = "**Nothing on this page was measured on a GPU.** What phasor costs 
 
 def records() -> list[Record]:
     """The committed runs, by name; ``ValueError`` for one that the page cannot show."""
-    found = []
+    runs = []
     for path in sorted(RESULTS.glob("*.json")):
         record = read(path)
         if record.quick:
@@ -71,8 +71,8 @@ def records() -> list[Record]:
             raise ValueError(
                 f"{path.name} has rows of {', '.join(sorted(unknown))}, no case any more; measure it again"
             )
-        found.append(record)
-    return found
+        runs.append(record)
+    return runs
 
 
 def page(runs: Sequence[Record]) -> str:
@@ -91,8 +91,8 @@ def _table(cases: Sequence[Case]) -> str:
 
 
 def _goals(case: Case) -> list[str]:
-    if case.said:
-        return [case.said if dtype in case.dtypes else "" for dtype in DTYPES]
+    if case.goal_text:
+        return [case.goal_text if dtype in case.dtypes else "" for dtype in DTYPES]
     return [str(case.goals.get(dtype, "")) if dtype in case.dtypes else "" for dtype in DTYPES]
 
 

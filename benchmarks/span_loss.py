@@ -77,8 +77,8 @@ def steps(kind: str, batch: int, length: int, types: int, wanted: list[str]) -> 
         t[tuple(spans.T)] = 1
         return t.flatten(2)
 
-    made = {"published": lambda: labels(torch.float32), "dense": lambda: labels(torch.bool)}
-    truth = {name: make() for name, make in made.items() if name in wanted}
+    makers = {"published": lambda: labels(torch.float32), "dense": lambda: labels(torch.bool)}
+    truth = {name: make() for name, make in makers.items() if name in wanted}
     losses = {
         "published": lambda: published_loss(published_scores(head, hidden, mask).flatten(2), truth["published"]).mean(),
         "dense": lambda: multilabel_cross_entropy(head(hidden, mask).flatten(2), truth["dense"]).mean(),

@@ -21,8 +21,8 @@ from conformance.not_covered import LEFT, NOT_COVERED  # noqa: E402
 from conformance.walk import ARGUMENTS, default_config, model_types, places, quiet  # noqa: E402
 from phasor.models.configs import ModelRotary, read_parts  # noqa: E402
 from phasor.models.families import ROWS  # noqa: E402
-from phasor.models.reading.composite import Composite  # noqa: E402
-from phasor.models.reading.grid import HARMLESS  # noqa: E402
+from phasor.models.reading.composite import ConfigTree  # noqa: E402
+from phasor.models.reading.tower import HARMLESS  # noqa: E402
 
 OF_ALL = {"num_mtp_layers", "num_nextn_predict_layers", "per_layer_config"}
 
@@ -92,11 +92,11 @@ def _rows(name: str, read: dict[str, dict[str, Any]]) -> Iterator[tuple[str, ...
 def keys_read(name: str, path: str) -> str:
     """The keys of one part that its row looks at; an indexer has none of its own."""
     with quiet():
-        config = Composite(default_config(name).to_dict(), ROWS)
-        row = None if path in config.inner else config.row(path)
+        config = ConfigTree(default_config(name).to_dict(), ROWS)
+        row = None if path in config.sub_models else config.row(path)
         if row is None or not row.readable:
             return ""
-        _, keys = row.read(config.name(path), config.config(path), "", config.above(path))
+        _, keys = row.read(config.name(path), config.config(path), "")
     return ", ".join(f"`{key}`" for key in sorted(keys.used - HARMLESS.keys() - OF_ALL))
 
 

@@ -39,7 +39,7 @@ INSIDE = {
         "transformer_xl",
         "attention heads",
     ],
-    "models": ["weights", "reading", "prefixes", "families", "configs"],
+    "models": ["weights", "reading", "prefixes", "families", "configs new_row"],
     "tools": ["inspect golden checkpoints patch", "onnx doctor"],
     "serving": ["engines", "planner"],
     "apps": ["run_folder bench", "lab ner", "demo"],

@@ -32,7 +32,7 @@ from .support import public_modules
 
 if TYPE_CHECKING:
     from .models import configs, prefixes, weights
-    from .models.configs import ModelRotary, read_config, read_parts, read_rule, write_config
+    from .models.configs import ModelRotary, read_config, read_parts, read_rule, register_model, write_config
     from .serving import engines, planner
     from .serving.planner import plan
     from .tools import checkpoints, doctor, golden, inspect, onnx
@@ -46,7 +46,9 @@ public_modules.install()
 
 # What reads configs and patches models is imported when it is first asked for: whoever rotates alone need not wait.
 LATER = {
-    **dict.fromkeys(("ModelRotary", "read_config", "read_parts", "read_rule", "write_config"), "models.configs"),
+    **dict.fromkeys(
+        ("ModelRotary", "read_config", "read_parts", "read_rule", "register_model", "write_config"), "models.configs"
+    ),
     **dict.fromkeys(("patch", "unpatch"), "tools.patch"),
     "plan": "serving.planner",
     **dict.fromkeys(("diagnose", "repair"), "tools.doctor"),
@@ -99,6 +101,7 @@ __all__ = [
     "read_config",
     "read_parts",
     "read_rule",
+    "register_model",
     "repair",
     "rotate",
     "scaling",

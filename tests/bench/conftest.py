@@ -1,9 +1,11 @@
 """A clock that stands in for that of a GPU, and a run without the libraries that few have."""
 
+from importlib import import_module
+
 import pytest
 
-from phasor.apps.bench.gpu import Clock
-from phasor.apps.bench.gpu.peers import PEERS
+from phasor.apps.bench.gpu.libraries import LIBRARIES
+from phasor.apps.bench.measure import Clock
 
 
 class StandIn(Clock):
@@ -32,5 +34,5 @@ class StandIn(Clock):
 @pytest.fixture
 def no_peers(monkeypatch):
     """Only transformers and torch: the compiler takes long."""
-    monkeypatch.setattr("phasor.apps.bench.gpu.cases.PEERS", PEERS[:1])
-    monkeypatch.setattr("phasor.apps.bench.gpu.run.PEERS", PEERS[:1])
+    monkeypatch.setattr("phasor.apps.bench.gpu.cases.LIBRARIES", LIBRARIES[:1])
+    monkeypatch.setattr(import_module("phasor.apps.bench.run"), "GPU_LIBRARIES", LIBRARIES[:1])

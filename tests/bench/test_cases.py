@@ -7,14 +7,13 @@ import torch
 from torch import Tensor
 
 from phasor.apps.bench import CASES
-from phasor.apps.bench.case import DTYPES, Setting
-from phasor.apps.bench.cases import named
-from phasor.apps.bench.measure import measure
+from phasor.apps.bench.measure import DTYPES, Variant, measure
+from phasor.apps.bench.run import named
 
 CELLS = [
     pytest.param(case, dtype, layout, id=f"{case.name}-{dtype}-{layout}")
     for case in CASES
-    if not case.why_not()  # a peer that is not installed
+    if not case.obstacle()  # a peer that is not installed
     for dtype in case.dtypes
     for layout in case.layouts
 ]
@@ -27,7 +26,7 @@ def returned(case, dtype: str, layout: str, name: str, kernel: str = "auto") -> 
     """What one call returns, on tensors of its own: of a case in place, too, as if it were the first."""
     with torch.set_grad_enabled(case.gradient):
         torch.manual_seed(0)
-        found = case.make(Setting(DTYPES[dtype], layout == "interleaved", kernel, quick=True))[name]()
+        found = case.make(Variant(DTYPES[dtype], layout == "interleaved", kernel, quick=True))[name]()
     return [found] if isinstance(found, Tensor) else list(found)
 
 
@@ -62,7 +61,7 @@ def test_the_three_llamas(case, dtype, layout):
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, id=case.name) for case in CASES if case.unit != "phasor" and not case.why_not()]
+    "case", [pytest.param(case, id=case.name) for case in CASES if case.unit != "phasor" and not case.obstacle()]
 )
 def test_every_case_is_measured(case):
     dtype = case.dtypes[0]
@@ -75,7 +74,7 @@ def test_every_case_is_measured(case):
 def test_outputs_that_exist_are_what_is_written(name):
     (case,) = named([name])
     with torch.no_grad():
-        call = case.make(Setting(torch.bfloat16, quick=True))["phasor"]
+        call = case.make(Variant(torch.bfloat16, quick=True))["phasor"]
         first, second = call(), call()
     assert [x.data_ptr() for x in first] == [x.data_ptr() for x in second]
 
@@ -85,7 +84,7 @@ def test_decoding_goes_on(name):
     """What is kept from one step for the same position would be measured as if it were no work."""
     (case,) = named([name])
     with torch.no_grad():
-        call = case.make(Setting(torch.float32, quick=True))["phasor"]
+        call = case.make(Variant(torch.float32, quick=True))["phasor"]
         results = [call()[0] for _ in range(5)]
     assert all(not torch.equal(a, b) for a, b in pairwise(results))
 
@@ -93,13 +92,13 @@ def test_decoding_goes_on(name):
 def test_full_sizes_are_those_of_the_table():
     with torch.no_grad():
         (case,) = named(["batch"])
-        q, k = case.make(Setting(torch.float16))["clone"]()
+        q, k = case.make(Variant(torch.float16))["clone"]()
         assert (q.shape, k.shape) == ((64, 32, 1, 128), (64, 8, 1, 128))
         (case,) = named(["prefill"])
-        q, k = case.make(Setting(torch.float16))["clone"]()
+        q, k = case.make(Variant(torch.float16))["clone"]()
         assert (q.shape, k.shape) == ((1, 32, 4096, 128), (1, 8, 4096, 128))
     (case,) = named(["training"])
-    q, k = case.make(Setting(torch.float32))["x * 1.0"]()
+    q, k = case.make(Variant(torch.float32))["x * 1.0"]()
     assert q.shape == k.shape == (4, 16, 1024, 64)
 
 

@@ -8,13 +8,11 @@ import pytest
 import torch
 
 from phasor.apps.bench import read, run, write
-from phasor.apps.bench.case import DTYPES, Setting
-from phasor.apps.bench.gpu import CASES, CudaClock, run_on
-from phasor.apps.bench.gpu.cases import decoded, named
-from phasor.apps.bench.gpu.given import text
-from phasor.apps.bench.gpu.peers import PEERS
+from phasor.apps.bench.gpu import CASES, CudaClock
+from phasor.apps.bench.gpu.cases import decoding_ratios, named
+from phasor.apps.bench.gpu.libraries import LIBRARIES, text
 from phasor.apps.bench.gpu.plot import plot, shares
-from phasor.apps.bench.gpu.run import measure
+from phasor.apps.bench.measure import DTYPES, Variant, measure_on
 
 from .conftest import StandIn
 from .fakes import install
@@ -27,19 +25,19 @@ IDS = [f"{case.name}-{dtype}-{layout}" for case, dtype, layout in CELLS]
 def test_peers_called_as_documented_do_what_phasor_does(monkeypatch, case, dtype, layout):
     """One rounding apart; those that round their tables to the dtype of q, two more."""
     install(monkeypatch)
-    monkeypatch.setattr("phasor.apps.bench.gpu.cases.PEERS", PEERS[:-1])  # the compiler has a test of its own
+    monkeypatch.setattr("phasor.apps.bench.gpu.cases.LIBRARIES", LIBRARIES[:-1])  # the compiler has a test of its own
     with torch.set_grad_enabled(case.gradient):
-        calls = case.make(Setting(DTYPES[dtype], layout == "interleaved", quick=True))
+        calls = case.make(Variant(DTYPES[dtype], layout == "interleaved", quick=True))
         expected = calls.pop("phasor")()
         calls.pop("copy_")
-        due = {peer.name for peer in PEERS[:-1] if peer.gradient or not case.gradient}
+        due = {peer.name for peer in LIBRARIES[:-1] if peer.gradient or not case.gradient}
         assert set(calls) == due - ({"Liger"} if layout == "interleaved" else set())
         eps = torch.finfo(DTYPES[dtype]).eps
         for name, call in calls.items():
             if case.gradient:  # gradients of random numbers: the same sizes, all finite
-                given = call()
-                assert sorted(g.numel() for g in given) == sorted(g.numel() for g in expected)
-                assert all(g.isfinite().all() for g in given)
+                work = call()
+                assert sorted(g.numel() for g in work) == sorted(g.numel() for g in expected)
+                assert all(g.isfinite().all() for g in work)
                 continue
             for got, right in zip(call(), expected, strict=True):
                 right = right if name in ("transformers", "Liger") else right.transpose(1, 2)
@@ -52,9 +50,9 @@ def test_the_gradients_of_peers_are_transposed_rotations(monkeypatch):
     """Of ones, so that all are of the same vector, whichever order of axes it has."""
     install(monkeypatch)
     monkeypatch.setattr(torch, "randn_like", torch.ones_like)
-    monkeypatch.setattr("phasor.apps.bench.gpu.cases.PEERS", PEERS[:-1])
+    monkeypatch.setattr("phasor.apps.bench.gpu.cases.LIBRARIES", LIBRARIES[:-1])
     case = next(case for case in CASES if case.gradient)
-    calls = case.make(Setting(torch.float32, quick=True))
+    calls = case.make(Variant(torch.float32, quick=True))
     expected = calls["phasor"]()
     for name in ("transformers", "flash-attn", "Liger", "TransformerEngine"):
         for got, right in zip(calls[name](), expected, strict=True):
@@ -63,21 +61,23 @@ def test_the_gradients_of_peers_are_transposed_rotations(monkeypatch):
 
 
 def test_every_peer_states_its_package():
-    assert {"transformers", "torch.compile"} <= {peer.name for peer in PEERS if not peer.missing()}
-    absent = dataclasses.replace(PEERS[1], module="no_such_library")
+    assert {"transformers", "torch.compile"} <= {peer.name for peer in LIBRARIES if not peer.missing()}
+    absent = dataclasses.replace(LIBRARIES[1], module="no_such_library")
     assert absent.missing() == "flash-attn is not installed; pip install flash-attn" and absent.version()
 
 
 def test_decoded_rows_have_positions_of_their_own():
-    given = text(Setting(torch.float32), 3, 1)
-    assert given.positions.tolist() == [[4096], [4157], [4218]] and given.q.shape == (3, 32, 1, 128)
-    whole = text(Setting(torch.float32), 1, 5)
-    assert whole.counted and whole.positions.tolist() == [0, 1, 2, 3, 4]
+    work = text(Variant(torch.float32), 3, 1)
+    assert work.positions.tolist() == [[4096], [4157], [4218]] and work.q.shape == (3, 32, 1, 128)
+    whole = text(Variant(torch.float32), 1, 5)
+    assert whole.from_first and whole.positions.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_a_run(no_peers, tmp_path):
     clock, said = StandIn(), []
-    record = run_on(clock, ["decode-1", "prefill-8192"], rounds=2, quick=True, command="phasor bench", say=said.append)
+    record = run(
+        ["decode-1", "prefill-8192"], clock=clock, rounds=2, quick=True, command="phasor bench", say=said.append
+    )
     assert said[0].startswith("a stand-in: a copy reads and writes ")
     assert record.device["name"] == "a stand-in" and record.device["peers"]["transformers"]
     assert {row.case for row in record.rows} == {"decode-1", "prefill-8192"}
@@ -94,9 +94,9 @@ def test_a_run(no_peers, tmp_path):
 def test_what_a_step_may_take_more_than_a_copy():
     case = named(["decode-64"])[0]
     times = {"phasor": [5e-6, 6e-6, 9e-6], "copy_": [4e-6, 5e-6, 5e-6], "peer": [8e-6] * 3}
-    ratio, extra, peer = decoded(case, "bfloat16", times)
+    ratio, extra, peer = decoding_ratios(case, "bfloat16", times)
     assert extra.us == pytest.approx(1.0) and extra.goal.met(extra.ratio, None)
-    assert not extra.goal.met(decoded(case, "bfloat16", {**times, "phasor": [8e-6] * 3})[1].ratio, None)
+    assert not extra.goal.met(decoding_ratios(case, "bfloat16", {**times, "phasor": [8e-6] * 3})[1].ratio, None)
     assert ratio.goal is None and peer.goal is None and (peer.measured, peer.unit) == ("peer", "phasor")
 
 
@@ -104,11 +104,11 @@ def _fails(*_):
     raise RuntimeError("no kernel image\nfor this device")
 
 
-@pytest.mark.parametrize("make", [_fails, lambda given: (_fails, (given.q, given.k))], ids=["made", "called"])
+@pytest.mark.parametrize("make", [_fails, lambda work: (_fails, (work.q, work.k))], ids=["made", "called"])
 @pytest.mark.parametrize("name", ["vision", "training-8192"])
 def test_a_peer_that_fails_is_told_and_the_others_go_on(no_peers, monkeypatch, name, make):
-    monkeypatch.setattr("phasor.apps.bench.gpu.cases.PEERS", (dataclasses.replace(PEERS[0], make=make),))
-    rows, failed = measure(named([name])[0], "bfloat16", "halves", StandIn(), rounds=1, quick=True)
+    monkeypatch.setattr("phasor.apps.bench.gpu.cases.LIBRARIES", (dataclasses.replace(LIBRARIES[0], make=make),))
+    rows, failed = measure_on(StandIn(), named([name])[0], "bfloat16", "halves", rounds=1, quick=True)
     assert [row.measured for row in rows] == ["phasor"]
     assert failed == {"transformers": "RuntimeError: no kernel image for this device"}
 
@@ -116,7 +116,7 @@ def test_a_peer_that_fails_is_told_and_the_others_go_on(no_peers, monkeypatch, n
 def test_what_fails_of_our_own_ends_the_measurement(no_peers):
     case = named(["vision"])[0]
     with pytest.raises(ValueError, match="kernel='onnx' cannot rotate these: the operator has no float64"):
-        measure(dataclasses.replace(case, make=_double), "bfloat16", "halves", StandIn(), rounds=1, kernel="onnx")
+        measure_on(StandIn(), dataclasses.replace(case, make=_double), "bfloat16", "halves", rounds=1, kernel="onnx")
 
 
 def _double(setting):
@@ -211,7 +211,7 @@ def test_names_of_cases():
 
 def test_the_picture(no_peers, tmp_path):
     pytest.importorskip("matplotlib")
-    record = run_on(StandIn(), ["vision", "prefill-8192"], rounds=1, quick=True)
+    record = run(["vision", "prefill-8192"], clock=StandIn(), rounds=1, quick=True)
     bars = shares(record)
     assert bars["vision, bfloat16, halves"] == {"phasor": 1.0, "transformers": 1.0}
     slow = [dataclasses.replace(row, ratio=2.0) for row in record.rows]
@@ -224,9 +224,9 @@ def test_the_picture(no_peers, tmp_path):
 
 @pytest.mark.slow
 def test_compiled_code_turns_alike():
-    given = text(Setting(torch.float32), 1, 16)
-    call, _ = PEERS[-1].make(given)
+    work = text(Variant(torch.float32), 1, 16)
+    call, _ = LIBRARIES[-1].make(work)
     from phasor import rotate
 
-    for got, right in zip(call(), rotate(given.q, given.k, given.positions, given.spec), strict=True):
+    for got, right in zip(call(), rotate(work.q, work.k, work.positions, work.spec), strict=True):
         torch.testing.assert_close(got, right, rtol=0, atol=2e-6)

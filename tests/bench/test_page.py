@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phasor.apps.bench import CASES, Goal, gpu, write
+from phasor.apps.bench import CASES, Goal, gpu, run, write
 
 from .conftest import StandIn
 from .test_result import RECORD, ROW
@@ -109,7 +109,7 @@ def test_the_page_says_what_was_measured_on_a_gpu_and_what_was_not(no_peers):
     for case in gpu.CASES:
         (line,) = re.findall(rf"^\| `{re.escape(case.name)}` \|.*$", empty, re.MULTILINE)
         assert case.about in line
-    record = gpu.run_on(StandIn(), ["vision"], rounds=1, quick=True, command="phasor bench --device cuda")
+    record = run(["vision"], clock=StandIn(), rounds=1, quick=True, command="phasor bench --device cuda")
     text = performance.page([record])
     assert (
         "Measured on: a stand-in." in text

@@ -3,9 +3,8 @@
 import pytest
 
 from phasor.apps.bench import Goal, Row, medians, race
-from phasor.apps.bench.case import Case, Setting, compared
-from phasor.apps.bench.llama import interval, judged
-from phasor.apps.bench.measure import measure
+from phasor.apps.bench.llama import interval, llama_ratios
+from phasor.apps.bench.measure import Case, Variant, compared, measure
 
 
 class Clock:
@@ -68,7 +67,7 @@ def test_the_ratio_is_the_median_of_the_ratios_of_rounds_and_not_the_ratio_of_me
 
 
 def toy(seen, clock, **more):
-    def make(setting: Setting):
+    def make(setting: Variant):
         import torch
 
         seen.append((setting, torch.get_num_threads(), torch.is_grad_enabled()))
@@ -127,12 +126,12 @@ def test_a_rule_that_no_goal_has():
 
 def test_what_patching_saves():
     times = {"patched": [9.0, 9.2, 9.1], "unpatched": [10.0, 10.0, 10.0], "none": [9.0, 9.0, 9.0]}
-    whole, share = judged(toy([], Clock()), "float32", times)
+    whole, share = llama_ratios(toy([], Clock()), "float32", times)
     assert whole.ratio == pytest.approx(0.91) and whole.spread == pytest.approx((0.9, 0.92))
     assert whole.spread_of == "95 % interval"
     assert share.ratio == pytest.approx(0.9) and share.goal.met(share.ratio, None)
     # a rotation whose cost is lost in noise has no share that could be saved
-    assert len(judged(toy([], Clock()), "float32", times | {"none": [10.0, 11.0, 10.5]})) == 1
+    assert len(llama_ratios(toy([], Clock()), "float32", times | {"none": [10.0, 11.0, 10.5]})) == 1
 
 
 def test_the_interval_holds_the_median_and_shrinks_with_rounds():

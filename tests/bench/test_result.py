@@ -6,6 +6,7 @@ import json
 import pytest
 
 from phasor.apps.bench import Goal, Record, Row, read, write
+from phasor.apps.bench.result import duration
 
 ROW = Row(
     "prefill", "float32", "halves", "fresh", 1, "phasor", "clone", 21.5, 40.0, 0.5375, (0.5, 0.625), "quartiles",
@@ -23,6 +24,22 @@ RECORD = Record(
 def path(tmp_path):
     write(RECORD, tmp_path / "run.json")
     return tmp_path / "run.json"
+
+
+@pytest.mark.parametrize(
+    "us, text",
+    [
+        (9.994, "9.99 us"),
+        (10, "10.0 us"),
+        (100, "100 us"),
+        (999, "999 us"),
+        (1000, "1.00 ms"),
+        (1e6, "1.00 s"),
+        (-1000, "-1.00 ms"),
+    ],
+)
+def test_durations_at_the_edges_of_their_units(us, text):
+    assert duration(us) == text
 
 
 def test_round_trip(path):

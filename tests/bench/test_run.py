@@ -9,8 +9,7 @@ import pytest
 
 import limited
 from phasor.apps.bench import machine, run
-from phasor.apps.bench.cases import named
-from phasor.apps.bench.run import _by_memory, _child
+from phasor.apps.bench.run import _by_memory, _child, named
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from computed import Ladder, Turning, default_of, ladders
-from unturned import turns
+from unrotated import rotates
 
 from conformance.operators import Case, compare
 from conformance.walk import quiet
@@ -36,7 +36,7 @@ def differences(model: ModelRotary, found: Turning, inner: bool) -> Iterator[str
         yield from _sizes(model, found.config)
     done = set()
     for layer, spec in enumerate(model.layers):
-        theirs = None if inner else turns(found.config, layer)
+        theirs = None if inner else rotates(found.config, layer)
         words = tuple(one and (one.word, id(one.module)) for one in ladders(found, layer))
         if (spec, theirs, words) in done:
             continue

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from computed import Turning, computed
 from differences import differences
-from unturned import switched_off
+from unrotated import switched_off
 
 from conformance.walk import quiet, rotating_configs
 from phasor import ModelRotary, read_config, read_parts

@@ -198,9 +198,19 @@ def test_null_for_a_kind_of_layer() -> None:
     assert beam.layers[5] is None and [spec.base for spec in beam.distinct] == [7e3]
 
 
-@pytest.mark.parametrize(
-    "model_type", ["gemma4_text", "gemma4_unified_text", "diffusion_gemma_text", "embedding_gemma2_text"]
-)
+GEMMA4 = ["gemma4_text", "gemma4_unified_text", "diffusion_gemma_text", "embedding_gemma2_text"]
+
+
+@pytest.mark.parametrize("model_type", GEMMA4)
+def test_gemma_4_reads_no_base_beside_its_dictionary(model_type: str) -> None:
+    """Neither for its windows nor for the other layers: each kind has its own in ``rope_parameters``."""
+    default = read_config({"model_type": model_type})
+    assert {spec.base for spec in default.distinct} == {1e4, 1e6}
+    with pytest.raises(ValueError, match=f"rope_theta is 20000.0, but the code of {model_type} does not read it"):
+        read_config({"model_type": model_type, "rope_theta": 2e4})
+
+
+@pytest.mark.parametrize("model_type", GEMMA4)
 def test_the_last_layer_of_gemma_4_attends_to_everything(model_type: str) -> None:
     stated = {"model_type": model_type, "num_hidden_layers": 3, "layer_types": ["sliding_attention"] * 3}
     model = read_config(stated)

@@ -77,11 +77,11 @@ def test_key_heads_are_those_of_transformers_when_only_query_heads_are_stated(
     from huggingface_hub.errors import StrictDataclassFieldValidationError
 
     family = FAMILIES[model_type]
-    heads = 2 * (family.sizes[1] or 8)
+    heads = 2 * (family.heads or 8)
     expected = None
     with contextlib.suppress(*[StrictDataclassFieldValidationError] if state else []):  # some refuse null: as of old
         if model_type == "dots3_note_text":  # refuses other numbers of key heads than of query heads
-            heads = family.sizes[1] or 0
+            heads = family.heads or 0
         expected = theirs(getattr(transformers, family.config)(num_attention_heads=heads, **state))
     names = family.names
     source = {names.heads[0]: heads, names.hidden[0]: 16 * heads, names.layers[0]: 2, **state}

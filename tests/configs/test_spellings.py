@@ -175,7 +175,7 @@ def test_a_family_that_turns_all_channels_refuses_a_partial_factor() -> None:
     assert only(config(partial_rotary_factor=1.0)).rotary_dim == 16
     with pytest.raises(ValueError, match=r"partial_rotary_factor is 0\.5, but the code of llama does not read it"):
         read_config(config(partial_rotary_factor=0.5))
-    with pytest.raises(ValueError, match="partial_rotary_factor makes 8 of 16 channels turn, but the code of llama"):
+    with pytest.raises(ValueError, match="partial_rotary_factor makes 8 of 16 channels rotate, but the code of llama"):
         read_config(config(rope_scaling={"type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}))
 
 

@@ -334,9 +334,9 @@ def test_a_model_type_that_is_not_known_is_read_by_keys_that_say_everything() ->
     ("changes", "words"),
     [
         ({"rope_interleave": None}, r"it lacks the pair layout \(rope_is_neox_style or rope_interleave\); add"),
-        ({"partial_rotary_factor": None}, r"it lacks how much of it turns \(partial_rotary_factor or rotary_dim\)"),
+        ({"partial_rotary_factor": None}, r"it lacks how much of it rotates \(partial_rotary_factor or rotary_dim\)"),
         ({"head_dim": None, "rope_theta": None}, r"it lacks the width of a head \(head_dim\), the base \(rope_theta"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "it lacks which of its kinds of layers turn"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "it lacks which of its kinds of layers rotate"),
         ({"rope_is_neox_style": True}, "rope_is_neox_style and rope_interleave contradict each other"),
         ({"rope_interleave": "yes"}, "rope_interleave must be true or false"),
         ({"qk_rope_head_dim": 8}, "qk_rope_head_dim is 8, but the code of"),

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from phasor.models.configs import NoRotary
-from phasor.models.reading.custom_parser import Line
 from phasor.models.reading.keys import about_positions
+from phasor.models.reading.tower import SequenceTower
 from rows import TOWERS, read_tower, tower_of
 
 pytest.importorskip("transformers")
@@ -33,14 +33,18 @@ def test_what_is_left_out_is_the_default_of_the_config_class(name: str) -> None:
     assert left == [], "keys that look like rope and were neither used nor explained"
 
 
-@pytest.mark.parametrize("name", sorted(name for name, tower in TOWERS.items() if isinstance(tower, Line)))
-def test_sizes_of_lines_are_those_of_the_config_class(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(name for name, tower in TOWERS.items() if isinstance(tower, SequenceTower)))
+def test_sizes_of_sequence_towers_are_those_of_the_config_class(name: str) -> None:
     tower, config = TOWERS[name], config_of(name)
-    assert isinstance(tower, Line)
-    hidden, heads, kv_heads, layers, head_dim, length = tower.sizes
-    assert (hidden, heads, layers) == (config.hidden_size, config.num_attention_heads, config.num_hidden_layers)
-    assert kv_heads in (None, getattr(config, "num_key_value_heads", None))
-    assert head_dim in (None, getattr(config, "head_dim", None)) and length == config.max_position_embeddings
+    assert isinstance(tower, SequenceTower)
+    assert (tower.hidden, tower.heads, tower.layers) == (
+        config.hidden_size,
+        config.num_attention_heads,
+        config.num_hidden_layers,
+    )
+    assert tower.kv_heads in (None, getattr(config, "num_key_value_heads", None))
+    assert tower.head_dim in (None, getattr(config, "head_dim", None))
+    assert tower.length == config.max_position_embeddings
 
 
 @pytest.mark.parametrize("name", sorted(TOWERS))
@@ -193,6 +197,6 @@ def test_scalings_of_audio_encoders_are_those_of_text_models() -> None:
     """Their code accepts transformers' scalings; checked against its module, at and beyond the trained length."""
     rope = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 2048}
     for name, tower in TOWERS.items():
-        if isinstance(tower, Line) and tower.partial is None:
+        if isinstance(tower, SequenceTower) and tower.partial is None:
             theirs, mine = both(name, config_of(name, rope_parameters=dict(rope)), torch.float32)
             assert torch.equal(theirs, mine), name

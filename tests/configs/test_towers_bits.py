@@ -11,8 +11,7 @@ import towers_theirs  # noqa: E402
 from towers_theirs import both, config_of, made, modeling, spec_of  # noqa: E402
 
 from phasor import Rotation, apply_rotary, positions  # noqa: E402
-from phasor.models.reading.custom_parser import Line  # noqa: E402
-from phasor.models.reading.grid import Grid  # noqa: E402
+from phasor.models.reading.tower import GridTower, SequenceTower  # noqa: E402
 from phasor.rotary.axes import Axial  # noqa: E402
 from rows import TOWERS, read_tower  # noqa: E402
 
@@ -36,20 +35,20 @@ def other_sizes(name: str) -> dict[str, Any]:
     tower, base = TOWERS[name], {"rope_parameters": {"rope_theta": 777.0}}
     if name == "moonshine":
         return {"hidden_size": 352, "rope_parameters": {"rope_theta": 777.0, "partial_rotary_factor": 0.5}}
-    if isinstance(tower, Line):
-        heads = tower.sizes[1]
+    if isinstance(tower, SequenceTower):
+        heads = tower.heads
         assert heads is not None
         share = {} if tower.partial is None else {"partial_rotary_factor": 0.25}
-        own = {"head_dim": 48} if tower.sizes[4] else {}
+        own = {"head_dim": 48} if tower.head_dim else {}
         return {"num_attention_heads": heads // 2, "num_key_value_heads": heads // 2, **own} | {
             "rope_parameters": {"rope_type": "default", "rope_theta": 777.0, **share}
         }
-    if isinstance(tower, Grid):
+    if isinstance(tower, GridTower):
         (hidden, *_), (key, *_), _ = tower.names
         own = {"rope_theta": 777.0} if name == "dinov3_vit" else {} if name == "vjepa2" else base
-        if tower.sizes[1] == 1:
-            return {hidden: 2 * tower.sizes[0], **own}
-        return {key: tower.sizes[1] // 2, **({"head_dim": 32} if tower.head_dim else {}), **own}
+        if tower.heads == 1:
+            return {hidden: 2 * tower.hidden, **own}
+        return {key: tower.heads // 2, **({"head_dim": 32} if tower.head_dim else {}), **own}
     return {
         "clvp_encoder": {"projection_dim": 1536, "num_attention_heads": 6},
         "efficientloftr": {

@@ -16,7 +16,7 @@ REFUSED: list[tuple[str, dict[str, Any], Any, str]] = [
         "layer 0 of the model has interleaved True, but the code of llama has False in any config; take a config"),
     ("llama", {}, lambda m: each(m, lambda s: s.replace(position_scale=0.5)), "position_scale 0.5"),
     ("llama", {}, lambda m: each(m, lambda s: s.replace(head_dim=32)), "has head_dim 32, but the code of llama has 16"),
-    ("llama", {}, width(8), "the code of llama turns all channels of a head"),
+    ("llama", {}, width(8), "the code of llama rotates all channels of a head"),
     ("llama", {}, one(2, base=5e5), "layer 0 of the model has base 10000.0, but the code of llama reads 500000.0 in "
         "the spelling of this config, in one place for layers 2 and 0"),
     ("llama", {}, still(3), "layer 3 of the model does not rotate, which this config of llama does not say"),

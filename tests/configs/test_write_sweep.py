@@ -30,7 +30,7 @@ FAST = (
 # Why a config cannot say a model: the only reasons that there may be.
 ARGUED = {
     "has no scaling": "towers, and families whose code has no such scheme",
-    "turns all channels of a head": "a partial width where the code turns everything",
+    "rotates all channels of a head": "a partial width where the code rotates everything",
     "in one place for layers": "layers that differ where one dictionary holds for both",
     "that is a shape of its weights": "the rotated channels of latent attention",
     "has no key for it": "towers that derive what turns from their sizes",
@@ -43,7 +43,7 @@ ARGUED = {
     "if it has no effect on positions": "the base of CLVP stands in its code, and no key says another",
     "the default of MiMoV2FlashConfig": "MiMo's files state at the top what its class has by default",
     "channels turn in pairs": "YaRN has no ramp for an odd number of channels (GLM-4-MoE), in the code as well",
-    "channels turn; remove it": "Dots 3 states a share beside latent attention, which a scaling would take once more",
+    "channels rotate; remove it": "Dots 3 states a share beside latent attention, which a scaling would take once more",
     "has scaling.original_max_position": "dynamic scaling grows from the declared length",
 }
 

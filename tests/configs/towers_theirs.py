@@ -12,7 +12,7 @@ import transformers
 from torch import Tensor
 
 from phasor import RotarySpec, Rotation, apply_rotary
-from phasor.models.reading.grid import Grid
+from phasor.models.reading.tower import GridTower
 from phasor.positions import grid
 from rows import TOWERS, read_tower
 
@@ -194,5 +194,5 @@ OWN: dict[str, Callable[[str, Any, RotarySpec, torch.dtype], Pair]] = {
 
 
 def both(name: str, config: Any, dtype: torch.dtype) -> Pair:
-    default = on_a_plane if isinstance(TOWERS[name], Grid) else on_a_line
+    default = on_a_plane if isinstance(TOWERS[name], GridTower) else on_a_line
     return OWN.get(name, default)(name, config, spec_of(name, config), dtype)

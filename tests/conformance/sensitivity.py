@@ -19,7 +19,7 @@ from computed import computed  # isort: skip
 from outcomes import Parts, judged, read_and_judged, within  # isort: skip
 from phasor import ModelRotary, read_parts  # isort: skip
 from phasor.models.families import ROWS  # isort: skip
-from phasor.models.reading.model_row import Row  # isort: skip
+from phasor.models.reading.row import Row  # isort: skip
 
 SAME, EFFECT, REFUSED, DISAGREE = "same", "effect", "refused", "DISAGREE"
 SILENT = (DISAGREE, "CRASH", "SLOW")
@@ -128,7 +128,7 @@ def _one(base: Base, level: Level, change: Change, found: Found) -> None:
 def _argued(data: Config, part: str, why: str) -> bool:
     """Whether the row of a part says why it differs from transformers in this."""
     row = ROWS.get(str(inside(data, tuple(part.split(".")) if part else ()).get("model_type")))
-    return isinstance(row, Row) and any(words in why for words in row.argued)
+    return isinstance(row, Row) and any(words in why for words in row.known_deviations)
 
 
 def _all(base: Base, level: Level, change: Change, found: Found) -> None:

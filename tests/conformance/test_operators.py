@@ -68,7 +68,7 @@ def test_transformers_drops_the_rotary_dim_of_minimax_m3() -> None:
     (case,) = (one for path, one in parts(plain) if path == "")
     assert not isinstance(case, str)
     assert (plain.rotary_dim, case.spec.rotary_dim, 2 * len(module.inv_freq)) == (64, 64, 128)
-    assert any("turns all channels" in note for note in case.model.notes)
+    assert any("rotates all channels" in note for note in case.model.notes)
 
 
 @pytest.mark.slow

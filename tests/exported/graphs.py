@@ -51,7 +51,7 @@ def model(nodes: list[Any], constants: dict[str, np.ndarray], extra: list[Any] =
     kind = TensorProto.FLOAT16 if half else TensorProto.FLOAT
     heads = [info(n, kind, "batch", HEADS, "seq", HEAD) for n in ("q", "k")]
     inputs = [*heads, info("positions", TensorProto.INT64, "batch", "seq"), *extra]
-    outputs = [info(f"{n}_rotateed", kind, "batch", HEADS, "seq", HEAD) for n in ("q", "k")]
+    outputs = [info(f"{n}_rotated", kind, "batch", HEADS, "seq", HEAD) for n in ("q", "k")]
     tensors = [numpy_helper.from_array(value, name) for name, value in constants.items()]
     graph = helper.make_graph(nodes, "layer", inputs, outputs, tensors)
     opsets = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
@@ -68,7 +68,7 @@ def operators(name: str, cos: np.ndarray, sin: np.ndarray, domain: str = "", shi
         named |= {"rotary_embedding_dim": WIDTHS[name], "num_heads": HEADS}
     for x in ("q", "k"):
         order = [x, ids, "cos", "sin"] if domain else [x, "cos", "sin", ids]
-        nodes.append(helper.make_node("RotaryEmbedding", order, [f"{x}_rotateed"], f"turn_{x}", **named | marks))
+        nodes.append(helper.make_node("RotaryEmbedding", order, [f"{x}_rotated"], f"turn_{x}", **named | marks))
     constants = {"cos": cos, "sin": sin} | ({"shift": np.array(shift)} if shift else {})
     return model(nodes, constants, half=cos.dtype == np.float16)
 
@@ -99,12 +99,12 @@ def plain(name: str, inv_freq: np.ndarray, factor: float = 1.0, shift: int = 0, 
     turn = _interleaved if interleaved else _halves
     for x in ("q", "k"):
         if width == HEAD:
-            nodes += turn(x, f"{x}_rotateed", wrong == "direction")
+            nodes += turn(x, f"{x}_rotated", wrong == "direction")
         else:
             nodes += [n("Slice", [x, "zero", "width", "axis"], [f"{x}_rot"])]
             nodes += [n("Slice", [x, "width", "end", "axis"], [f"{x}_pass"])]
             nodes += turn(f"{x}_rot", f"{x}_part", wrong == "direction")
-            nodes += [n("Concat", [f"{x}_part", f"{x}_pass"], [f"{x}_rotateed"], axis=-1)]
+            nodes += [n("Concat", [f"{x}_part", f"{x}_pass"], [f"{x}_rotated"], axis=-1)]
     return model(nodes, constants)
 
 
@@ -169,7 +169,7 @@ def in_pairs() -> Any:
         nodes += [n("Add", [f"{x}_first_sin", f"{x}_second_cos"], [f"{x}_b"])]
         nodes += [n("Unsqueeze", [f"{x}_{part}", "last"], [f"{x}_{part}_1"]) for part in ("a", "b")]
         nodes += [n("Concat", [f"{x}_a_1", f"{x}_b_1"], [f"{x}_ab"], axis=-1)]
-        nodes += [n("Reshape", [f"{x}_ab", "flat"], [f"{x}_rotateed"])]
+        nodes += [n("Reshape", [f"{x}_ab", "flat"], [f"{x}_rotated"])]
     arrays = {name: np.array(value) for name, value in constants.items()}
     return model(nodes, {"cos": cos, "sin": sin, "one": np.array([1]), "last": np.array([-1]), **arrays})
 
@@ -206,6 +206,6 @@ def projected() -> Any:
     constants = {"axis": np.array([2]), "parts": np.float32([2]), "head": np.array([HEAD]), "start": np.array([0])}
     constants["weight"] = np.zeros((8, 64), np.float32)
     tensors = [*made.graph.initializer, *(numpy_helper.from_array(v, name) for name, v in constants.items())]
-    outputs = [info(f"{x}_rotateed", TensorProto.FLOAT, None, None, None, None) for x in ("q", "k")]
+    outputs = [info(f"{x}_rotated", TensorProto.FLOAT, None, None, None, None) for x in ("q", "k")]
     graph = helper.make_graph([*nodes, *turned], "layer", inputs, outputs, tensors)
     return helper.make_model(graph, opset_imports=made.opset_import, ir_version=10)

@@ -58,7 +58,7 @@ def factor_of(name):
 def test_operators_that_are_right(look, name, domain):
     report = look(operators(name, *tables(name), domain=domain), name)
     assert report.equal, report.describe()
-    assert [(site.layer, site.node) for site in report.sites] == [(0, "turn_q"), (0, "turn_k")]
+    assert [(site.layer, site.where) for site in report.sites] == [(0, "turn_q"), (0, "turn_k")]
     assert all("its tables end at position 511" in site.notes for site in report.sites)
 
 
@@ -66,7 +66,7 @@ def test_operators_that_are_right(look, name, domain):
 def test_plain_nodes_that_are_right(look, name):
     report = look(plain(name, frequencies(name), factor_of(name)), name)
     assert report.equal, report.describe()
-    assert [site.words for site in report.sites] == ["plain nodes up to 'q_turned'", "plain nodes up to 'k_turned'"]
+    assert [site.what for site in report.sites] == ["plain nodes up to 'q_turned'", "plain nodes up to 'k_turned'"]
 
 
 def test_the_graphs_themselves_run_and_agree():
@@ -102,10 +102,13 @@ def test_mistakes_of_operators_have_names(look, cause, domain):
 
 def test_the_sentence_of_a_mistake(look):
     report = look(operators("halves", *tables("halves", base=10000.0)), "halves")
-    assert "the base is 10000, and must be 500000 (channel 1 at position 1: " in report.sites[0].says
-    assert report.describe().endswith("not right: 2 wrong")
+    assert report.sites[0].reason == "the base is 10000, and must be 500000"
+    first = report.sites[0].difference
+    assert (first.position, first.channel) == ((1,), 1) and "first at position 1, head 0, channel 1" in str(report)
+    assert str(report).startswith("model.onnx: wrong: 2 of 2 rotations: base\nwrong: layer 0, turn_q: RotaryEmbedding")
+    assert report.exit_code == 1
     low = look(operators("halves", *MISTAKES["low_precision"][1]()), "halves")
-    assert "cos and sin were rounded to float16" in low.sites[0].says
+    assert "cos and sin were rounded to float16" in low.sites[0].reason
 
 
 def test_a_wrong_rotary_embedding_dim(look):
@@ -113,9 +116,9 @@ def test_a_wrong_rotary_embedding_dim(look):
     angles = np.arange(512)[:, None] * np.array([10000.0 ** (-2 * i / 16) for i in range(8)])
     cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
     report = look(operators("partial", cos, sin, rotary_embedding_dim=16), "partial")
-    assert causes(report) == {"rotary_dim"} and "only 8 must be" in report.sites[0].says
+    assert causes(report) == {"rotary_dim"} and "only 8 must be" in report.sites[0].reason
     report = look(operators("partial", *tables("partial"), rotary_embedding_dim=16), "partial")  # cannot even run
-    assert {site.verdict for site in report.sites} == {"not read"} and not report.equal
+    assert {site.verdict for site in report.sites} == {"not shown"} and not report.equal
 
 
 def test_half_precision_tables_of_half_precision_heads_are_a_note(look):
@@ -155,6 +158,13 @@ def test_attention_that_takes_q_k_and_v_in_one_tensor(look):
     report = look(grouped(*tables("halves"), packed=True), "halves")
     assert report.equal and [site.layer for site in report.sites] == [0, 0], report.describe()
     assert causes(look(grouped(*tables("halves", base=1e6), packed=True), "halves")) == {"base"}
+
+
+def test_heads_of_another_width_than_those_of_the_config(look):
+    """The 64 tokens of a look could be heads of 64 channels; the 2 x 16 channels of this graph cannot."""
+    report = look(grouped(*tables("halves")), CONFIGS["halves"] | {"hidden_size": 128})
+    assert {site.verdict for site in report.sites} == {"not shown"} and report.verdict == "not shown"
+    assert {s.reason for s in report.sites} == {"its heads have 32 channels, and those of the config 64"}
 
 
 def test_heads_that_are_cut_into_pairs(look):
@@ -220,9 +230,10 @@ def test_a_rotation_that_is_missing_is_counted(look):
 
 
 def test_nothing_that_turns(look):
-    nodes = [helper.make_node("Identity", [x], [f"{x}_rotateed"]) for x in ("q", "k")]
+    nodes = [helper.make_node("Identity", [x], [f"{x}_rotated"]) for x in ("q", "k")]
     report = look(model(nodes, {}), "halves")
-    assert not report.equal and report.describe().endswith("not right: nothing that turns was found")
+    assert not report.equal and str(report).startswith("model.onnx: not shown: 0 rotations\n")
+    assert report.exit_code == 1 and "the config has 2 rotations, and 0 were found in the graph" in str(report)
 
 
 def test_tables_from_data_are_not_read(look):
@@ -230,8 +241,8 @@ def test_tables_from_data_are_not_read(look):
     del made.graph.initializer[:]
     made.graph.input.extend(info(n, TensorProto.FLOAT, 512, 8) for n in ("cos", "sin"))
     report = look(made, "halves")
-    assert not report.equal and {site.verdict for site in report.sites} == {"not read"}
-    assert "it depends on the input 'cos', which holds no integers" in report.sites[0].says
+    assert not report.equal and {site.verdict for site in report.sites} == {"not shown"}
+    assert "it depends on the input 'cos', which holds no integers" in report.sites[0].reason
 
 
 def test_two_inputs_that_may_be_positions_are_not_guessed(look):
@@ -239,8 +250,8 @@ def test_two_inputs_that_may_be_positions_are_not_guessed(look):
     del made.graph.initializer[2]
     made.graph.input.append(info("shift", TensorProto.INT64))
     report = look(made, "halves")
-    assert not report.equal and {site.verdict for site in report.sites} == {"not read"}
-    assert "it depends on the inputs 'positions', 'shift': which of them are positions?" in report.sites[0].says
+    assert not report.equal and {site.verdict for site in report.sites} == {"not shown"}
+    assert "it depends on the inputs 'positions', 'shift': which of them are positions?" in report.sites[0].reason
 
 
 def test_one_first_position_for_all_tokens(look):
@@ -269,8 +280,8 @@ def test_a_graph_of_fixed_length_is_asked_as_often_as_it_takes(look, tokens):
 
 def test_position_0_alone_proves_nothing(look):
     report = look(fixed(grouped(*tables("halves", base=1e6)), 1), "halves")
-    assert {site.verdict for site in report.sites} == {"not read"}
-    assert "it can be looked at in position 0 only, where nothing turns" in report.sites[0].says
+    assert {site.verdict for site in report.sites} == {"not shown"}
+    assert "it can be looked at in position 0 only, where nothing rotates" in report.sites[0].reason
 
 
 def test_tables_that_would_fill_the_memory_are_not_formed(look):
@@ -281,7 +292,7 @@ def test_tables_that_would_fill_the_memory_are_not_formed(look):
     made.graph.initializer.extend(numpy_helper.from_array(np.array(v), n) for n, v in constants.items())
     made.graph.node[2].input[1] = "narrow"
     report = look(made, "halves")
-    assert "'wide' is too large for a table" in report.sites[0].says and report.sites[1].verdict == "right"
+    assert "'wide' is too large for a table" in report.sites[0].reason and report.sites[1].verdict == "right"
 
 
 def test_cos_and_sin_that_belong_to_nothing_are_said(look):
@@ -350,7 +361,7 @@ def test_tables_that_a_length_chooses_are_looked_at_for_both_lengths(look, by):
     ):
         report = look(wrong, STRETCHED)
         assert {site.verdict for site in report.sites} == {"wrong"}, report.describe()
-        assert all(says in site.says for site in report.sites), report.describe()
+        assert all(says in site.reason for site in report.sites), report.describe()
 
 
 def test_tables_that_a_length_chooses_where_the_config_knows_one_kind(look):
@@ -379,7 +390,7 @@ def test_positions_of_the_first_sequence_for_all_of_a_batch(look, made):
     sound.graph.node.extend(first + nodes)
     report = look(sound, "halves")
     assert causes(report) == {"positions"} and not report.equal, report.describe()
-    assert "the second sequence of a batch is not turned by its own positions" in report.sites[0].says
+    assert "the second sequence of a batch is not rotated by its own positions" in report.sites[0].reason
 
 
 def test_what_stands_in_a_branch_is_said(look):
@@ -389,7 +400,7 @@ def test_what_stands_in_a_branch_is_said(look):
     made.graph.initializer.append(numpy_helper.from_array(np.array(True), "yes"))
     made.graph.node.append(helper.make_node("If", ["yes"], ["z"], "if", then_branch=body, else_branch=body))
     report = look(made, "halves")
-    assert not report.equal and [s.says for s in report.sites if s.node == "hidden"] == ["it stands in a branch"] * 2
+    assert not report.equal and [s.reason for s in report.sites if s.where == "hidden"] == ["it stands in a branch"] * 2
 
 
 def test_an_operator_that_the_opset_of_the_file_has_not(look):
@@ -397,7 +408,7 @@ def test_an_operator_that_the_opset_of_the_file_has_not(look):
     made = operators("halves", *tables("halves"))
     made.opset_import[0].version = 18
     report = look(made, "halves")
-    assert not report.equal and "opset 18 has no such operator (it came with 23)" in report.sites[0].says
+    assert not report.equal and "opset 18 has no such operator (it came with 23)" in report.sites[0].reason
 
 
 def test_local_functions_are_looked_into(look):
@@ -422,8 +433,8 @@ def test_an_operator_without_inputs_is_not_read(look):
     made = operators("halves", *tables("halves"))
     del made.graph.node[0].input[:]
     report = look(made, "halves")
-    assert [site.verdict for site in report.sites] == ["not read", "right"]
-    assert report.sites[0].says == "it has no input that it could turn"
+    assert [site.verdict for site in report.sites] == ["not shown", "right"]
+    assert report.sites[0].reason == "it has no input that it could rotate"
 
 
 def test_a_model_with_temperatures_and_no_rotating_layer(look):
@@ -439,11 +450,11 @@ def test_exit_codes(phasor, tmp_path, config):
     path = tmp_path / "model.onnx"
     onnx.save(operators("halves", *tables("halves")), path)
     code, said, _ = phasor("check", path, "--config", config)
-    assert code == 0 and "right    layer 0, turn_q: RotaryEmbedding of ai.onnx, interleaved=0" in said
+    assert code == 0 and "\nright: layer 0, turn_q: RotaryEmbedding of ai.onnx, interleaved=0" in said
     onnx.save(operators("halves", *tables("halves"), shift=1), path)
     code, said, _ = phasor("check", path, "--config", config, "--json")
     found = json.loads(said)
-    assert code == 1 and found["equal"] is False and {s["cause"] for s in found["sites"]} == {"positions"}
+    assert code == 1 and found["equal"] is False and {s["cause"] for s in found["findings"]} == {"positions"}
     for wrong in (("check", path), ("check", path, "--config", config, "--against", path)):
         code, _, err = phasor(*wrong)
         assert code == 2 and "name one" in err and len(err.splitlines()) == 1
@@ -551,6 +562,12 @@ def cyclic(path):
     onnx.save(made, path)
 
 
+def reads_itself(path):
+    made = operators("halves", *tables("halves"), shift=1)
+    made.graph.node[0].input[0] = "shifted"
+    onnx.save(made, path)
+
+
 @pytest.mark.parametrize(
     "make, says",
     [
@@ -561,6 +578,7 @@ def cyclic(path):
         (lambda path: path.write_bytes(bytes(range(256)) * 50), "is not an ONNX file, or is damaged"),
         (truncated, "is damaged"),
         (cyclic, "is read before it is made"),
+        (reads_itself, "'shifted' is read before it is made"),
         (huge, "longer than 2 GiB"),
         (absent, "keeps 'cos' in 'weights.bin', which is absent; put that file beside it"),
         (cut, "beyond the end of 'weights.bin'"),

@@ -109,7 +109,7 @@ def test_the_frequencies_that_half_rounds(tmp_path):
     config, path = of_transformers("Llama", tmp_path, half=True)
     report = check(path, config)
     assert {site.verdict for site in report.sites} == {"wrong"}
-    assert all("inv_freq was rounded to float16" in site.says for site in report.sites)
+    assert all("inv_freq was rounded to float16" in site.reason for site in report.sites)
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_a_model_that_counts_its_own_positions(tmp_path):
 def test_a_patched_model_with_the_operator(tmp_path):
     config, path = of_transformers("Glm", tmp_path, opset=23, kernel="onnx")
     report = check(path, config)
-    assert report.equal and all("RotaryEmbedding of ai.onnx, interleaved=1" in s.words for s in report.sites)
+    assert report.equal and all("RotaryEmbedding of ai.onnx, interleaved=1" in s.what for s in report.sites)
 
 
 @pytest.mark.slow

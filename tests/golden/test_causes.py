@@ -4,8 +4,9 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from phasor.tools.golden import check
+from phasor.tools.golden import check, write
 
 from .conftest import load
 from .plain import ladder, llama3, tables, turn_halves, turn_interleaved, yarn
@@ -55,12 +56,13 @@ def test_layout_swapped(found, given):
     p, q, _k = given("llama")
     c, s = tables(p, ladder(*LLAMA))
     result = found("llama", exact__cos=c, exact__float32__q_out=turn_interleaved(q, c, s))
-    assert result.cause == "layout" and "must be halves (i, i + 32)" in result.says
-    assert (result.tensor, result.position, result.head, result.channel) == ("exact.float32.q_out", (1,), 0, 0)
+    assert result.cause == "layout" and "must be halves (i, i + 32)" in result.reason
+    at = result.difference
+    assert (result.what, at.position, at.head, at.channel) == ("exact.float32.q_out", (1,), 0, 0)
     first = q[0, 0, 1]  # channel 0 is paired with 1 there, and must be with 32
     angle = torch.tensor(1.0, dtype=torch.float64)
-    assert result.expected == pytest.approx(float(first[0] * angle.cos() - first[32] * angle.sin()), rel=1e-6)
-    assert result.got == pytest.approx(float(first[0] * angle.cos() - first[1] * angle.sin()), rel=1e-6)
+    assert at.expected == pytest.approx(float(first[0] * angle.cos() - first[32] * angle.sin()), rel=1e-6)
+    assert at.got == pytest.approx(float(first[0] * angle.cos() - first[1] * angle.sin()), rel=1e-6)
     assert result.right == ("exact.cos",)
 
 
@@ -80,7 +82,7 @@ def test_output_permuted(found, given):
     right = torch.cat((q[..., :32], rotated[..., 0::2], rotated[..., 1::2]), dim=-1)
     assert found("deepseek", exact__float32__q_out=right) is None
     result = found("deepseek", exact__float32__q_out=torch.cat((q[..., :32], rotated), dim=-1))
-    assert result.cause == "permuted" or (result.cause == "layout" and "interleaved" in result.says)
+    assert result.cause == "permuted" or (result.cause == "layout" and "interleaved" in result.reason)
 
 
 @pytest.mark.parametrize("base", [10_000.0, 1_000_000.0, 123_456.0])
@@ -95,13 +97,13 @@ def test_base_wrong(base, what, found, given):
     result = found("llama", **tensors[what])
     if what == "bfloat16" and base == 123_456.0:
         return  # 8 bits do not show more than two digits of an odd base
-    assert result.cause == "base" and f"the base is {base:.10g}, and must be 500000" in result.says
+    assert result.cause == "base" and f"the base is {base:.10g}, and must be 500000" in result.reason
 
 
 def test_base_wrong_below_a_scaling(found, given):
     p, _q, _ = given("llama3")
     result = found("llama3", exact__cos=tables(p, llama3(250_000.0, 64))[0])
-    assert result.cause == "base" and "250000" in result.says
+    assert result.cause == "base" and "250000" in result.reason
 
 
 @pytest.mark.parametrize(
@@ -119,8 +121,8 @@ def test_attention_factor(cos_factor, sin_factor, says, found, given):
     c, s = c * cos_factor, s * sin_factor
     for tensors in ({"exact__float32__q_out": turn_halves(q, c, s)}, {"exact__cos": c, "exact__sin": s}):
         result = found("yarn", **tensors)
-        assert result.cause == "attention_factor" and says.split()[0] in result.says
-    assert says in found("yarn", exact__float32__q_out=turn_halves(q, c, s)).says
+        assert result.cause == "attention_factor" and says.split()[0] in result.reason
+    assert says in found("yarn", exact__float32__q_out=turn_halves(q, c, s)).reason
 
 
 def test_attention_factor_on_the_queries_only(found, given):
@@ -129,7 +131,7 @@ def test_attention_factor_on_the_queries_only(found, given):
     y = {"exact__float32__q_out": turn_halves(q, c, s), "exact__float32__k_out": turn_halves(k, plain_c, plain_s)}
     result = found("yarn", **y)
     assert result.cause == "attention_factor" and result.right == ("exact.float32.q_out",)
-    assert "missing" in result.says and "only in exact.float32.k_out" in result.says
+    assert "missing" in result.reason and "only in exact.float32.k_out" in result.reason
 
 
 @pytest.mark.parametrize("by", [1, -1])
@@ -137,7 +139,7 @@ def test_positions_off_by_one(by, found, given):
     p, q, _ = given("llama")
     c, s = tables(p + by, ladder(*LLAMA))
     result = found("llama", exact__sin=s, exact__float32__q_out=turn_halves(q, c, s))
-    assert result.cause == "positions" and f"too {'high' if by > 0 else 'low'} by 1" in result.says
+    assert result.cause == "positions" and f"too {'high' if by > 0 else 'low'} by 1" in result.reason
     assert result.explained == ("exact.sin", "exact.float32.q_out")
 
 
@@ -145,7 +147,7 @@ def test_direction_reversed(found, given):
     p, q, _ = given("llama")
     c, s = tables(p, ladder(*LLAMA))
     result = found("llama", exact__float32__q_out=turn_halves(q, c, -s), exact__sin=-s)
-    assert result.cause == "direction" and "backwards" in result.says
+    assert result.cause == "direction" and "backwards" in result.reason
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -154,7 +156,7 @@ def test_tables_rounded(dtype, found, given):
     c, s = (t.to(dtype).float() for t in tables(p, ladder(*LLAMA)))
     for tensors in ({"exact__cos": c}, {"exact__float32__q_out": turn_halves(q.float(), c, s)}):
         result = found("llama", **tensors)
-        assert result.cause == "low_precision" and f"cos and sin were rounded to {str(dtype)[6:]}" in result.says
+        assert result.cause == "low_precision" and f"cos and sin were rounded to {str(dtype)[6:]}" in result.reason
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -168,7 +170,7 @@ def test_results_rounded(dtype, mode, found, given):
         c, s = angles.cos(), angles.sin()
     y = turn_halves(q.to(c.dtype), c, s).to(dtype)
     result = found("llama", **{f"{mode}__float32__q_out": y})
-    assert result.cause == "low_precision" and f"only the results were rounded to {str(dtype)[6:]}" in result.says
+    assert result.cause == "low_precision" and f"only the results were rounded to {str(dtype)[6:]}" in result.reason
     assert found("llama", **{f"{mode}__bfloat16__q_out": y}) is None
 
 
@@ -177,23 +179,23 @@ def test_frequencies_rounded(found, given):
     p, q, _ = given("llama")
     angles = p.float()[:, None] * ladder(*LLAMA).bfloat16().float()
     result = found("llama", exact__cos=angles.cos(), exact__float32__q_out=turn_halves(q, angles.cos(), angles.sin()))
-    assert result.cause == "low_precision" and "inv_freq was rounded to bfloat16" in result.says
+    assert result.cause == "low_precision" and "inv_freq was rounded to bfloat16" in result.reason
     result = found("llama", exact__inv_freq=ladder(*LLAMA).bfloat16())
-    assert result.cause == "low_precision" and "inv_freq" in result.says
+    assert result.cause == "low_precision" and "inv_freq" in result.reason
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_positions_rounded(dtype, found, given):
     p, _, _ = given("llama")
     result = found("llama", exact__cos=tables(p.to(dtype), ladder(*LLAMA))[0])
-    assert result.cause == "low_precision" and f"positions were rounded to {str(dtype)[6:]}" in result.says
+    assert result.cause == "low_precision" and f"positions were rounded to {str(dtype)[6:]}" in result.reason
 
 
 def test_angles_formed_in_half_precision(found, given):
     p, _, _ = given("llama")
     angles = p.bfloat16()[:, None] * ladder(*LLAMA).bfloat16()
     result = found("llama", exact__cos=angles.double().cos(), exact__sin=angles.double().sin())
-    assert result.cause == "low_precision" and "formed in bfloat16" in result.says
+    assert result.cause == "low_precision" and "formed in bfloat16" in result.reason
 
 
 @pytest.mark.parametrize("config", ["yarn", "llama3"])
@@ -204,7 +206,7 @@ def test_scaling_ignored_or_linear(config, instead, says, found, given):
     f = ladder(base, 64) / (1.0 if instead == "none" else factor)
     c, s = tables(p, f)
     result = found(config, exact__inv_freq=f, exact__cos=c, exact__float32__q_out=turn_halves(q, c, s))
-    assert result.cause == "scaling" and says in result.says and not result.unexplained
+    assert result.cause == "scaling" and says in result.reason and not result.unexplained
 
 
 @pytest.mark.parametrize(
@@ -224,8 +226,8 @@ def test_neither_base_nor_scaling_was_read(config, factor, what, found, given):
     c, s = tables(p, f, factor)
     tensors = {"inv_freq": {"exact__inv_freq": f}, "q_out": {"exact__float32__q_out": turn_halves(q, c, s)}}
     result = found(config, **tensors[what])
-    assert result.cause == "scaling+base" and "the base is 40000, and must be" in result.says
-    assert ("is ignored" if factor == 1.0 or what == "inv_freq" else "attention factor is applied") in result.says
+    assert result.cause == "scaling+base" and "the base is 40000, and must be" in result.reason
+    assert ("is ignored" if factor == 1.0 or what == "inv_freq" else "attention factor is applied") in result.reason
 
 
 def test_yarn_truncate(found, given):
@@ -233,7 +235,7 @@ def test_yarn_truncate(found, given):
     f = yarn(*SMALL, truncate=False)
     c, s = tables(p, f, FACTOR)
     result = found("yarn", exact__inv_freq=f, exact__float32__q_out=turn_halves(q, c, s))
-    assert result.cause == "yarn_truncate" and "must be True" in result.says
+    assert result.cause == "yarn_truncate" and "must be True" in result.reason
 
 
 def test_all_channels_turned(found, given):
@@ -241,14 +243,14 @@ def test_all_channels_turned(found, given):
     p, q, _ = given("neox")
     c, s = tables(p, ladder(10_000.0, 64))
     result = found("neox", exact__float32__q_out=turn_halves(q, c, s))
-    assert result.cause == "rotary_dim" and "all 64 channels" in result.says and "only 16" in result.says
+    assert result.cause == "rotary_dim" and "all 64 channels" in result.reason and "only 16" in result.reason
 
 
 def test_exponents_over_the_whole_head(found, given):
     p, _q, _ = given("neox")
     f = ladder(10_000.0, 64)[:8]
     result = found("neox", exact__inv_freq=f, exact__cos=tables(p, f)[0])
-    assert result.cause == "rotary_dim" and "divided by head_dim = 64" in result.says
+    assert result.cause == "rotary_dim" and "divided by head_dim = 64" in result.reason
 
 
 def test_leading_instead_of_trailing_channels(found, given):
@@ -256,7 +258,7 @@ def test_leading_instead_of_trailing_channels(found, given):
     rotated = turn_interleaved(q[..., :32], *tables(p, ladder(10_000.0, 32)))
     y = torch.cat((rotated[..., 0::2], rotated[..., 1::2], q[..., 32:]), dim=-1)
     result = found("deepseek", exact__float32__q_out=y)
-    assert result.cause == "trailing" and "must be the last" in result.says
+    assert result.cause == "trailing" and "must be the last" in result.reason
 
 
 @pytest.mark.parametrize("mistake, says", [("time", "follow axis 0"), ("reverse", "reverse order"), ("turns", "turns")])
@@ -272,14 +274,14 @@ def test_axes(mistake, says, found, given):
     assert found("mrope", exact__float32__q_out=rotated(owner)) is None
     wrong = {"time": 0 * owner, "reverse": 2 - owner, "turns": torch.arange(32) % 3}[mistake]
     result = found("mrope", exact__float32__q_out=rotated(wrong))
-    assert result.cause == "axes" and says in result.says
+    assert result.cause == "axes" and says in result.reason
 
 
 def test_tensor_format_swapped(found, given):
     p, q, _ = given("llama")
     y = turn_halves(q, *tables(p, ladder(*LLAMA)))
     result = found("llama", exact__float32__q_out=y.transpose(1, 2))
-    assert result.cause == "tensor_format" and result.expected is None and result.error
+    assert result.cause == "tensor_format" and result.difference is None and result.verdict == "wrong"
 
 
 def test_nothing_rotated(found, given):
@@ -290,7 +292,7 @@ def test_a_constant_factor(found, given):
     p, q, _ = given("llama")
     c, s = tables(p, ladder(*LLAMA))
     result = found("llama", exact__float32__q_out=turn_halves(q, c, s) / 8)  # 1 / sqrt(64), the softmax scale
-    assert result.cause == "factor" and "multiplied by 0.125" in result.says
+    assert result.cause == "factor" and "multiplied by 0.125" in result.reason
 
 
 def test_two_mistakes_at_once(found, given):
@@ -306,17 +308,17 @@ def test_angles_of_the_other_kind_are_no_error(found, given):
     angles = p.float()[:, None] * ladder(*LLAMA).float()
     y = turn_halves(q.float(), angles.cos(), angles.sin())
     result = found("llama", exact__cos=angles.cos(), exact__float32__q_out=y)
-    assert result.cause == "angles" and not result.error and "float32 angles" in result.says
+    assert result.cause == "angles" and result.verdict == "right" and "float32 angles" in result.reason
     assert result.explained == ("exact.cos", "exact.float32.q_out")
     c, s = tables(p, ladder(*LLAMA))
     result = found("llama", model__float32__q_out=turn_halves(q, c, s))
-    assert result.cause == "angles" and not result.error and "exact angles" in result.says
+    assert result.cause == "angles" and result.verdict == "right" and "exact angles" in result.reason
 
 
 def test_what_nobody_knows(found, given):
     _p, q, _ = given("llama")
     result = found("llama", exact__float32__q_out=torch.randn(q.shape))
-    assert result.cause == "unknown" and result.error and result.position == (0,)
+    assert result.cause == "unknown" and result.verdict == "wrong" and result.difference.position == (0,)
 
 
 VALUES = [torch.nan, torch.inf, -torch.inf, 0.0, 1e38]
@@ -338,8 +340,9 @@ def test_one_wrong_number_is_found(found, given):
     y = turn_halves(q, *tables(p, ladder(*LLAMA)))
     y[0, 1, 5, 40] += 0.01
     result = found("llama", exact__float32__q_out=y)
-    assert (result.position, result.head, result.channel) == ((5,), 1, 40) and result.cause == "value"
-    assert result.got - result.expected == pytest.approx(0.01, rel=1e-4)
+    at = result.difference
+    assert (at.position, at.head, at.channel) == ((5,), 1, 40) and result.cause == "value"
+    assert at.got - at.expected == pytest.approx(0.01, rel=1e-4)
 
 
 def test_a_cause_of_its_own_for_the_first(found, given):
@@ -347,4 +350,21 @@ def test_a_cause_of_its_own_for_the_first(found, given):
     result = found("llama", exact__inv_freq=ladder(1e6, 64), exact__float32__q_out=torch.randn(given("llama")[1].shape))
     assert result.cause == "base" and result.explained == ("exact.inv_freq",)
     assert result.unexplained == ("exact.float32.q_out",)
-    assert result.describe().endswith("other cause: exact.float32.q_out")
+    assert str(result).endswith("other cause: exact.float32.q_out")
+
+
+@pytest.mark.parametrize("asked, instead", [("long", "short"), ("short", "long")])
+def test_frequencies_of_sequences_of_another_length(asked, instead, tmp_path):
+    """LongRoPE has one list for sequences of the trained length and one for longer ones."""
+    stretch = {"rope_type": "longrope", "short_factor": [1.0 + i / 4 for i in range(32)], "long_factor": [2.0] * 32}
+    config = {
+        "model_type": "phi3", "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 1, "pad_token_id": 0,
+        "original_max_position_embeddings": 4096, "max_position_embeddings": 16_384, "rope_scaling": stretch,
+    }  # fmt: skip
+    folder = write(config, tmp_path / "golden")
+    vectors = load_file(folder / "vectors.safetensors")
+    given = {f"attention_{asked}.exact.{x}": vectors[f"attention_{instead}.exact.{x}"] for x in ("inv_freq", "cos")}
+    (finding,) = check(folder, given).findings
+    lengths = {"long": "16,384", "short": "4,096"}
+    assert finding.where == f"attention_{asked}" and finding.cause == "seq_len", str(finding)
+    assert f"those of sequences of {lengths[instead]} tokens, and must be those of {lengths[asked]}" in finding.reason

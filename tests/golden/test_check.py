@@ -24,13 +24,14 @@ def test_commands(phasor, tmp_path):
     assert described["kinds"][0]["positions"] == [0, 1, 2, 3, 100, -5] and described["seed"] == 3
 
     code, said, _ = phasor("check", out, "--against", out / "vectors.safetensors")
-    assert code == 0 and said.startswith("equal: 20 tensors compared")
+    assert code == 0 and said.startswith("golden vectors: right: 20 tensors compared, 0 not given")
 
     wrong = tables(torch.tensor([0, 1, 2, 3, 100, -5]) + 1, ladder(500_000.0, 64))[0]
     save_file({"attention.exact.cos": wrong}, tmp_path / "mine.safetensors")
     code, said, _ = phasor("check", out, "--against", tmp_path / "mine.safetensors")
-    assert code == 1 and "exact.cos differs first at position 0, pair 0" in said
-    assert "expected 1, got 0.540302306" in said and "likely cause: positions are too high by 1" in said
+    assert code == 1 and said.startswith("golden vectors: wrong: 1 tensors compared, 19 not given: positions\n")
+    assert "exact.cos: positions\n  first at position 0, pair 0: expected 1, got 0.540302306" in said
+    assert "\n  positions are too high by 1" in said
     code, said, _ = phasor("check", out, "--against", tmp_path / "mine.safetensors", "--json")
     data = json.loads(said)
     assert code == 1 and not data["equal"] and data["findings"][0]["cause"] == "positions"
@@ -135,5 +136,5 @@ def test_the_first_of_two_kinds_is_named_each(folder_of, tmp_path):
     right, wrong = v["full_attention.exact.inv_freq"], ladder(1_000_000.0, 64)
     report = check(folder, {"full_attention.exact.inv_freq": right, "sliding_attention.exact.inv_freq": wrong})
     (finding,) = report.findings
-    assert finding.kind == "sliding_attention" and finding.cause == "base" and finding.layers == (0, 1, 2, 3, 4)
+    assert finding.where == "sliding_attention" and finding.cause == "base" and finding.layers == (0, 1, 2, 3, 4)
     assert "the base is 1000000, and must be 10000" in report.describe()

@@ -27,7 +27,7 @@ def test_positions_of_several_axes(says, folder_of):
     cos, sin = torch.from_numpy(np.cos(angles)), torch.from_numpy(np.sin(angles))
     y = torch.cat((a * cos - b * sin, b * cos + a * sin), -1).float()
     (found,) = check(folder_of("mrope"), {"attention.exact.float32.q_out": y}).findings
-    assert found.cause == "positions" and says in found.says
+    assert found.cause == "positions" and says in found.reason
 
 
 LONGROPE = {"rope_type": "longrope", "short_factor": [1.0] * 32, "long_factor": [2.0] * 32,
@@ -76,4 +76,4 @@ def test_a_mistake_shows_through_rounded_results(folder_of):
     a, b = x.chunk(2, -1)
     y = torch.cat((a * cos - b * sin, b * cos + a * sin), -1).half()
     (found,) = check(folder_of("llama"), {"attention.exact.float32.q_out": y}).findings
-    assert found.cause == "base" and "10000" in found.says
+    assert found.cause == "base" and "10000" in found.reason

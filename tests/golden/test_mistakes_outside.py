@@ -173,10 +173,10 @@ WRONG = {
                         "must be halves"),
     "layout, inside blocks": ("blocks", gemma4(halves), "layout", "halves inside each of"),
     "partial width": ("neox", both(lambda p, x: partial(p, x, halves, ladder(1e4, 32), width=32)), "rotary_dim",
-                      "32 channels are turned, and 16 must be"),
+                      "32 channels are rotated, and 16 must be"),
     "all channels": ("neox", plain(ladder(1e4, 64)), "rotary_dim", "all 64 channels"),
     "trailing for leading": ("neox", both(lambda p, x: partial(p, x, halves, ladder(1e4, 16), 48)), "trailing",
-                             "the last 16 channels are turned, and must be the first"),
+                             "the last 16 channels are rotated, and must be the first"),
     "positions + 1": ("llama", at(lambda p: p + 1), "positions", "too high by 1"),
     "positions + 3": ("llama", at(lambda p: p + 3), "positions", "too high by 3"),
     "positions + 257": ("llama", at(lambda p: p + 257), "positions", "too high by 257"),
@@ -231,18 +231,18 @@ def test_the_mistake_is_named(mistake, judged):
     config, rotate, cause, words = WRONG[mistake]
     report = judged(config, rotate)
     (finding,) = report.findings
-    assert finding.error and finding.cause == cause and words in finding.says, report.describe()
+    assert finding.verdict == "wrong" and finding.cause == cause and words in finding.reason, report.describe()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_mistake_in_one_tensor_is_named_before_the_rounding_of_all(judged, dtype):
     _, rotate, _, _ = WRONG["q only"]
     (finding,) = judged("llama", rotate, "exact.float32", dtype).findings
-    assert (finding.cause, finding.tensor) == ("not_rotated", "exact.float32.k_out")
+    assert (finding.cause, finding.what) == ("not_rotated", "exact.float32.k_out")
     assert finding.unexplained == ("exact.float32.q_out",)
-    assert finding.says.endswith("(only in exact.float32.k_out)")
+    assert finding.reason.endswith("(only in exact.float32.k_out)")
     (sound,) = judged("llama", RIGHT["llama"], "exact.float32", dtype).findings
-    assert sound.cause == "low_precision" and "only the results were rounded" in sound.says
+    assert sound.cause == "low_precision" and "only the results were rounded" in sound.reason
 
 
 @pytest.mark.slow
@@ -253,6 +253,6 @@ def test_a_mistake_in_one_tensor_is_named_before_the_rounding_of_all(judged, dty
 @pytest.mark.parametrize("mistake", WRONG)
 def test_the_mistake_is_named_in_other_dtypes_and_under_other_names(mistake, mode, dtype, judged):
     config, rotate, cause, _ = WRONG[mistake]
-    found = [finding for finding in judged(config, rotate, mode, dtype).findings if finding.error]
+    found = [finding for finding in judged(config, rotate, mode, dtype).findings if finding.verdict == "wrong"]
     sound = mode == "model.bfloat16" and mistake == "rounded tables"  # the model's own code rounds them there
     assert [finding.cause for finding in found] == ([] if sound else [cause])

@@ -28,9 +28,10 @@ def found_everywhere(folder, draw, whole):
             wrong[at] = moved[at]
             report = check(folder, (vectors if whole else {}) | {name: wrong.reshape(tensor.shape)})
             assert not report.equal, (name, at, float(flat[at]))
-            (finding,) = (f for f in report.findings if f.error)
-            assert f"attention.{finding.tensor}" == name and finding.cause == "value", (name, at, report.describe())
-            assert finding.expected == flat[at].double() and finding.got == moved[at].double()
+            (finding,) = (f for f in report.findings if f.verdict == "wrong")
+            assert f"attention.{finding.what}" == name and finding.cause == "value", (name, at, report.describe())
+            first = finding.difference
+            assert first.expected == flat[at].double() and first.got == moved[at].double()
 
 
 @pytest.mark.parametrize("config", ["llama", "mrope"])
@@ -68,7 +69,7 @@ def test_float32_angles_of_others_are_named_as_such(config, seed, folder_of):
         given = dict(zip(("exact.cos", "exact.sin", "exact.float32.q_out"), (cos, sin, y), strict=True))
         report = check(folder_of(config), {f"attention.{n}": given[n] for n in names})
         (note,) = report.findings
-        assert report.equal and note.cause == "angles" and "float32 angles" in note.says, report.describe()
+        assert report.equal and note.cause == "angles" and "float32 angles" in note.reason, report.describe()
     given = {"model.float32.cos": cos, "model.float32.sin": sin, "model.float32.q_out": y}
     c, s, p, q = (t.bfloat16() for t in (cos, sin, a, b))
     every = torch.cat((p * c - q * s, q * c + p * s), -1)  # each product rounded, as most models do
@@ -97,7 +98,7 @@ def test_tables_of_transformers_are_named_as_what_they_are(config, dtype, folder
     assert report.equal and not report.findings
     report = check(folder_of(config), {f"attention.exact.{n}": t for n, t in outs.items()})
     (note,) = report.findings
-    assert report.equal and "as the model's own code forms them" in note.says, report.describe()
+    assert report.equal and "as the model's own code forms them" in note.reason, report.describe()
     report = check(folder_of(config), {"attention.exact.cos": cos, "attention.exact.sin": sin})
     if dtype == "float32":
         assert report.equal and report.findings[0].cause == "angles"
@@ -113,8 +114,9 @@ def test_one_value_among_float32_angles(times, folder_of):
     given[0, 1, -1, 3] *= times  # at position two thousand million
     report = check(folder_of("llama"), {"attention.exact.float32.q_out": given})
     wrong, note = report.findings
-    assert wrong.error and (wrong.position, wrong.head, wrong.channel) == ((2_000_000_000,), 1, 3)
-    assert not note.error and note.cause == "angles"
+    at = wrong.difference
+    assert wrong.verdict == "wrong" and (at.position, at.head, at.channel) == ((2_000_000_000,), 1, 3)
+    assert note.verdict == "right" and note.cause == "angles"
 
 
 def test_half_precision_that_was_rounded_once_is_sound(folder_of):

@@ -80,7 +80,7 @@ def test_diff_names_the_width_of_heads(config, tmp_path, phasor):
     config.write_text(json.dumps(LLAMA | {"model_type": "glm", "head_dim": 128}))
     other.write_text(json.dumps(LLAMA | {"model_type": "glm", "head_dim": 128, "partial_rotary_factor": 0.25}))
     said = phasor("inspect", "--diff", config, other)[1]
-    assert "64 and 32 channels of a head turn: they disagree at every position but 0" in said and "paired" not in said
+    assert "64 and 32 channels of a head rotate: they disagree at every position but 0" in said and "paired" not in said
 
 
 def test_a_terminal_without_unicode(config, python):

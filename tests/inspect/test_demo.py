@@ -6,7 +6,7 @@ from base64 import b64decode
 
 import pytest
 
-from phasor.apps.demo.law import relative_law
+from phasor.apps.demo.measurements import relative_law
 from phasor.apps.demo.run import bundled_models, run
 from phasor.rotary.spec import RotarySpec
 from phasor.tools.inspect.figures import caption, save_figures

@@ -33,9 +33,16 @@ SAMPLE = {
     "dinov3_vit": ["positions times 6.283185307", "not the first token", "(in float64)", "1/64 to 1,024"],
     "sapiens2": ["not the first 9 tokens"],
     # 768 / 12 = 64 channels in two blocks of 32
-    "gemma4_vision": ["halves in 2 blocks: channel 0 pairs with 16", "2 coordinates, by pair: 0 turns 16, 1 turns 16"],
-    "vjepa2": ["not orthogonal", "of each pair's second member: t turns 10, h turns 10, w turns 10", "  predictor"],
-    "hunyuan_vl": ["of each pair's second member: 0 turns 0, 1 turns 0, 2 turns 32, 3 turns 32"],
+    "gemma4_vision": [
+        "halves in 2 blocks: channel 0 pairs with 16",
+        "2 coordinates, by pair: 0 rotates 16, 1 rotates 16",
+    ],
+    "vjepa2": [
+        "not orthogonal",
+        "of each pair's second member: t rotates 10, h rotates 10, w rotates 10",
+        "  predictor",
+    ],
+    "hunyuan_vl": ["of each pair's second member: 0 rotates 0, 1 rotates 0, 2 rotates 32, 3 rotates 32"],
     "pixtral": ["0 alone", "1 alone"],
     "qwen2_5_omni_dit": ["only the first 1 of 16 heads"],
     "clvp": ["rotates      q, k, v"],
@@ -62,7 +69,7 @@ def check_page(config: dict) -> str:
     shown = {model.part: model for model in whole.shown}
     for model in whole.shown:
         for spec in model.distinct:
-            assert f"  turns      {spec.describe()}\n" in text
+            assert f"  rotates    {spec.describe()}\n" in text
         assert all(f"{key} → {became}" in text for key, became in model.sources.items())
     found = read_parts(config)
     assert list(whole.others) == [path for path in found if path not in shown]

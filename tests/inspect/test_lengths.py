@@ -8,7 +8,7 @@ import torch
 from phasor import ModelRotary, RotarySpec, read_config
 from phasor.rotary.scaling import Llama3, YaRN
 from phasor.tools.inspect import decay, model_facts, page, spec_facts
-from phasor.tools.inspect.envelope import envelope
+from phasor.tools.inspect.numbers import envelope
 
 
 def read(**keys):

@@ -135,4 +135,4 @@ def test_seq_len_is_not_the_trained_length():
 def test_a_spec_in_which_nothing_turns_has_a_page():
     spec = RotarySpec(head_dim=4, frequencies=(0.0, 0.0))
     model = ModelRotary(model_type="still", layers=(spec,), layer_types=("attention",), num_heads=1)
-    assert "none turns" in page(model, model_facts(model))
+    assert "none rotates" in page(model, model_facts(model))

@@ -104,7 +104,7 @@ def test_diff_names_other_parts_and_what_stands_beside_the_layers(inspected):
 def test_compare_sees_the_factors_that_have_no_frequency():
     plain = RotarySpec(head_dim=8, interleaved=True)
     back = compare(plain, plain.replace(reverse=True))  # 1 and -1 rad per token: 2 apart after one
-    assert (back.pair, back.position) == (0, 1) and "turn the other way" in back.describe()
+    assert (back.pair, back.position) == (0, 1) and "rotate the other way" in back.describe()
     assert compare(plain, plain.replace(permuted=True)).permuted
     assert compare(plain, plain.replace(learned=True)).learned
     halves = RotarySpec(head_dim=8)

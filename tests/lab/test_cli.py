@@ -82,7 +82,7 @@ def test_tasks_need_no_text(tmp_path):
     [
         (["train", "nowhere.txt"], "text path must exist, got 'nowhere.txt'"),
         (["train", "--text", "nowhere.txt"], "text path must exist, got 'nowhere.txt'"),
-        (["train", "--encoding", "rope"], "encoding must be one of"),
+        (["train", "--encoding", "rope"], "encoding must be 'rotary', 'alibi'"),
         (["train", "--layers", "1000000000"], "layers must be at most 1,024, got 1,000,000,000; make it smaller"),
         (["train", "--dim", "16384", "--layers", "1000"], "the number of weights must be at most 2,147,483,648, got"),
         (

@@ -5,7 +5,7 @@ import torch
 
 from phasor import read_config
 from phasor.apps.lab import Decoder, ModelConfig, export
-from phasor.apps.lab.extend import SCHEMES
+from phasor.apps.lab.evaluate import SCHEMES
 
 
 def model(**changes: object) -> Decoder:

@@ -52,7 +52,7 @@ def test_the_number_of_weights_is_that_of_llama():
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"encoding": "rope"}, "encoding must be one of rotary, alibi, t5, .*, got 'rope'"),
+        ({"encoding": "rope"}, "encoding must be 'rotary', 'alibi', 't5', .*, got 'rope'"),
         ({"dim": 20, "heads": 4}, "dim must be a multiple of 2 heads = 8 .*, got 20"),
         ({"heads": 2, "kv_heads": 3}, "kv_heads must divide heads = 2, got 3"),
         ({"layers": 0}, "layers must be an integer of at least 1, got 0"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from phasor.apps.lab.evaluate import BLOCKS, summary
-from phasor.apps.lab.paired import against, paired, protocol
+from phasor.apps.lab.results import against, paired, protocol_of
 
 
 def row(blocks):
@@ -46,8 +46,10 @@ def test_seeds_that_differ_widen_the_interval():
     alike = paired({s: row(blocks) for s in range(3)}, {s: row(0 * blocks) for s in range(3)})
     apart = paired({s: row(blocks + s) for s in range(3)}, {s: row(0 * blocks) for s in range(3)})
     assert apart.high - apart.low > 5 * (alike.high - alike.low)
-    assert "one seed, so it says nothing about another one" in protocol("rotary", {"a": [(1, alike._replace(seeds=1))]})
-    assert "seeds drawn again; from few seeds" in protocol("rotary", {"a": [(1, alike)]})
+    assert "one seed, so it says nothing about another one" in protocol_of(
+        "rotary", {"a": [(1, alike._replace(seeds=1))]}
+    )
+    assert "seeds drawn again; from few seeds" in protocol_of("rotary", {"a": [(1, alike)]})
 
 
 def test_all_are_compared_with_the_reference_where_it_has_a_number():

@@ -1,7 +1,10 @@
+import itertools
 import json
 import math
 import socket
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -223,7 +226,7 @@ def test_tasks_train_too(tmp_path):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"task": "sort"}, "task must be one of text, copy, passkey, got 'sort'"),
+        ({"task": "sort"}, "task must be 'text', 'copy' or 'passkey', got 'sort'"),
         ({"lr": 0.0}, "lr must be a finite number above 0, got 0.0"),
         ({"warmup": 2.0}, "warmup must be at most 1 .*, got 2.0"),
         ({"task": "passkey", "model": ModelConfig(length=8)}, "length must be at least 10 for the task passkey, got 8"),
@@ -239,3 +242,13 @@ def test_a_diverging_run_stops(text, tmp_path):
     config = RunConfig(model=model, tokens=30 * 128, batch=8, lr=1e30, source=text.sha256)
     with pytest.raises(ValueError, match="lr must let the training converge, got lr=1e\\+30"):
         train(config, tmp_path, text)
+
+
+def test_the_speed_is_of_the_steps_of_this_call(config, text, tmp_path, monkeypatch):
+    ticks = itertools.count(0, 2)  # each look at the clock is two seconds after the last
+    clock = SimpleNamespace(perf_counter=lambda: next(ticks))
+    monkeypatch.setattr(import_module("phasor.apps.lab.train"), "time", clock)
+    result = train(config, tmp_path, text)
+    speeds = [json.loads(line)["tokens_per_second"] for line in (tmp_path / METRICS).read_text().splitlines()]
+    assert speeds == [config.batch * config.model.length // 2] * config.steps
+    assert result.tokens_per_second == speeds[-1]

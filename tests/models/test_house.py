@@ -8,11 +8,10 @@ import pytest
 
 from phasor.models.configs import read_config
 from phasor.models.families import FILES, ROWS
-from phasor.models.reading.composite import Composite
-from phasor.models.reading.model_row import Row
-from phasor.models.reading.non_rotary import Without
+from phasor.models.reading.composite import ConfigTree
+from phasor.models.reading.row import NonRotary, Row
 from phasor.models.reading.schemes import SCHEMES
-from phasor.models.reading.text import Text
+from phasor.models.reading.text import TextModel
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "phasor"
 
@@ -65,7 +64,7 @@ def test_the_walk_over_strings_finds_one() -> None:
 
 def test_a_model_type_stands_in_one_file() -> None:
     assert sum(len(file.ROWS) for file in FILES) == len(ROWS)
-    gemma = {name for name, row in ROWS.items() if name.startswith("gemma") and isinstance(row, Text)}
+    gemma = {name for name, row in ROWS.items() if name.startswith("gemma") and isinstance(row, TextModel)}
     (file,) = (file for file in FILES if "gemma" in file.ROWS)
     assert len(gemma) >= 6 and gemma <= set(file.ROWS)
 
@@ -77,22 +76,23 @@ def test_rows_that_do_not_rotate_are_those_of_transformers() -> None:
     from conformance.walk import NEVER_ROTATE, rotating_configs
 
     named = {
-        n: CONFIG_MAPPING_NAMES[n] for n, row in ROWS.items() if isinstance(row, Without) and n in CONFIG_MAPPING_NAMES
+        name: CONFIG_MAPPING_NAMES[name]
+        for name, row in ROWS.items()
+        if isinstance(row, NonRotary) and name in CONFIG_MAPPING_NAMES
     }
     assert len(named) > 150
     wrong = {name for name, config in named.items() if config in rotating_configs() and config not in NEVER_ROTATE}
     assert wrong == set()
 
 
+SMALL = {"hidden": 2048, "heads": 16, "layers": 24, "length": 8192}
+
+
 @pytest.mark.parametrize(
     ("name", "row", "interleaved"),
     [
-        ("newcomer", Text("NewcomerConfig", 500_000.0, (2048, 16, 4, 24, None, 8192)), False),
-        (
-            "stranger",
-            Text("StrangerConfig", 10_000.0, (1024, 8, None, 12, 64, 4096), partial=0.5, interleaved=True),
-            True,
-        ),
+        ("newcomer", TextModel("NewcomerConfig", base=500_000.0, kv_heads=4, **SMALL), False),
+        ("stranger", TextModel("StrangerConfig", base=10_000.0, partial=0.5, interleaved=True, **SMALL), True),
     ],
 )
 def test_a_model_type_with_a_known_layout_is_one_row(name: str, row: Row, interleaved: bool) -> None:
@@ -100,9 +100,9 @@ def test_a_model_type_with_a_known_layout_is_one_row(name: str, row: Row, interl
     source = {"model_type": name, "num_hidden_layers": 2}
     with pytest.raises(ValueError, match=f"model_type '{name}' is not known"):
         read_config(source)
-    config = Composite(source, {**ROWS, name: row})
-    model, _ = row.read(config.name(""), source, "", {})
+    config = ConfigTree(source, {**ROWS, name: row})
+    model, _ = row.read(config.name(""), source, "")
     assert len(model.layers) == 2 and {spec.interleaved for spec in model.distinct} == {interleaved}
     assert model.sources["rope_theta"].startswith(f"not in config: {row.config}'s default")  # type: ignore[attr-defined]
-    whole = Composite({"model_type": "frame", "text_config": source}, {**ROWS, name: row})
+    whole = ConfigTree({"model_type": "frame", "text_config": source}, {**ROWS, name: row})
     assert whole.choose(None) == "text_config"

@@ -7,7 +7,7 @@ import pytest
 
 from phasor.apps.ner import make_tokenizer
 from phasor.apps.ner.data import Entity, Example, Prediction, align, merge, read
-from phasor.apps.ner.data.align import _crossing
+from phasor.apps.ner.data.windows import _crossing
 from phasor.apps.ner.metrics import Score, evaluate
 from phasor.encodings.heads import Span
 from steps import counted_steps

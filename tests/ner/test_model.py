@@ -11,8 +11,7 @@ from phasor.apps.ner import load, make_tokenizer, predict, train
 from phasor.apps.ner.encoders import BiLSTM
 from phasor.apps.ner.model import SpanModel, save
 from phasor.apps.ner.pretrained import load_pretrained, make_pretrained
-from phasor.apps.ner.setup import tokenizer_and_limits
-from phasor.apps.ner.tokens import tokenizer_of_encoder
+from phasor.apps.ner.tokens import tokenizer_and_limits, tokenizer_of_encoder
 
 from .toy import DEV, RUN, TOKENIZER, TRAIN, model, model_config, train_config
 
@@ -120,8 +119,8 @@ def test_a_folder_without_a_file_or_with_a_damaged_one_is_named(tmp_path, name):
     "changes, message",
     [
         ({"labels": ()}, "labels must name at least one type, got none"),
-        ({"encoder": "cnn"}, "encoder must be one of bilstm, transformer, pretrained, got 'cnn'"),
-        ({"head": "crf"}, "head must be one of efficient, global-pointer, got 'crf'"),
+        ({"encoder": "cnn"}, "encoder must be 'bilstm', 'transformer' or 'pretrained', got 'cnn'"),
+        ({"head": "crf"}, "head must be 'efficient' or 'global-pointer', got 'crf'"),
         ({"dim": 30}, "dim must be a multiple of"),
         ({"dropout": 1.0}, "dropout must be below 1, got 1.0"),
         ({"overlap": 32}, "overlap must be below max_length = 32, got 32"),

@@ -7,11 +7,10 @@ import torch
 
 from phasor.apps.ner import Prediction, Score, load, predict
 from phasor.apps.ner.data import Example, align
-from phasor.apps.ner.metrics import Scores
+from phasor.apps.ner.display import colours_of, page, pieces, terminal
+from phasor.apps.ner.metrics import Scores, to_dict
+from phasor.apps.ner.metrics import page as score_page
 from phasor.apps.ner.predict import predict_windows
-from phasor.apps.ner.report import page as score_page
-from phasor.apps.ner.report import to_dict
-from phasor.apps.ner.view import colours_of, page, pieces, terminal
 from phasor.encodings.heads import decode
 
 from .toy import DEV, LABELS, TOKENIZER, model

@@ -6,11 +6,10 @@ import torch
 from safetensors.torch import load_file
 
 from phasor.apps.ner import SpanModel, evaluate, load, predict, train
-from phasor.apps.ner.batches import collate, shuffled
-from phasor.apps.ner.data.align import align
+from phasor.apps.ner.data.windows import align
 from phasor.apps.ner.metrics import Score
-from phasor.apps.ner.session import Session
-from phasor.apps.ner.train import LOG
+from phasor.apps.ner.model import collate
+from phasor.apps.ner.train import LOG, SpanTraining, shuffled
 from phasor.apps.run_folder import checkpoint
 
 from .toy import DEV, LABELS, TOKENIZER, TRAIN, examples, model, model_config, train_config
@@ -110,7 +109,7 @@ def test_checkpoints_are_written_when_it_is_said(tmp_path, monkeypatch, whole):
     assert steps_of_checkpoints(tmp_path / "b", monkeypatch, checkpoint_every=5) == [5, 10, 15, 20, 25, 30]
     assert steps_of_checkpoints(tmp_path / "a", monkeypatch, checkpoint_every=4) == []
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "advance", die_at(20, Session.advance))
+        patch.setattr(SpanTraining, "advance", die_at(20, SpanTraining.advance))
         with pytest.raises(Killed):
             run(tmp_path / "c", epochs=2, checkpoint_every=4)
     assert steps_of_checkpoints(tmp_path / "c", monkeypatch, checkpoint_every=7) == [21, 28, 30]
@@ -119,10 +118,10 @@ def test_checkpoints_are_written_when_it_is_said(tmp_path, monkeypatch, whole):
 
 
 def die_at(step, advance):
-    def dying(session, windows):
-        if session.step == step:
+    def dying(training, windows):
+        if training.step == step:
             raise Killed
-        return advance(session, windows)
+        return advance(training, windows)
 
     return dying
 
@@ -165,7 +164,7 @@ def test_a_log_that_was_damaged_is_whole_again_or_refused_before_the_first_step(
     (folder / LOG).write_text("no log")
     run(folder, epochs=1)
     assert (folder / LOG).read_bytes() == (one_epoch[1] / LOG).read_bytes()
-    monkeypatch.setattr(Session, "advance", die_at(0, Session.advance))
+    monkeypatch.setattr(SpanTraining, "advance", die_at(0, SpanTraining.advance))
     (tmp_path / "new" / LOG).mkdir(parents=True)
     with pytest.raises(OSError, match="cannot write") as refused:
         run(tmp_path / "new", epochs=1)
@@ -178,7 +177,7 @@ def one_epoch(tmp_path_factory):
     finished, killed = (tmp_path_factory.mktemp(name) for name in ("finished", "killed"))
     run(finished, epochs=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Session, "advance", die_at(15, Session.advance))
+        patch.setattr(SpanTraining, "advance", die_at(15, SpanTraining.advance))
         with pytest.raises(Killed):
             run(killed, epochs=2)
     return {1: finished, 2: killed}
@@ -209,10 +208,10 @@ def test_seeds_decide_the_weights(tmp_path):
 
 
 def finished(scores, patience, epochs=100):
-    session = Session(model(), train_config(epochs=epochs, patience=patience), per_epoch=1)
+    training = SpanTraining(model(), train_config(epochs=epochs, patience=patience), per_epoch=1)
     for f1 in scores:  # f1 of so many right out of 10 found and 10 true
-        session.record(Score(f1, 10, 10), 0.0)
-    return session.finished
+        training.record(Score(f1, 10, 10), 0.0)
+    return training.finished
 
 
 def test_early_stopping_counts_epochs_since_the_best_and_not_while_nothing_is_found():
@@ -225,16 +224,16 @@ def test_early_stopping_counts_epochs_since_the_best_and_not_while_nothing_is_fo
 
 
 def test_the_mean_of_the_weights_is_the_recursion_it_says():
-    session = Session(model(), train_config(average=0.5), per_epoch=15)
-    mean = [weight.detach().double() for weight in session.weights]
+    training = SpanTraining(model(), train_config(average=0.5), per_epoch=15)
+    mean = [weight.detach().double() for weight in training.weights]
     for step, batch in enumerate(shuffled(windows(), 8, 0, 0)[:12]):
-        session.advance(batch)
+        training.advance(batch)
         keep = min(0.5, (1 + step) / (10 + step))
-        now = [weight.detach().double() for weight in session.weights]
+        now = [weight.detach().double() for weight in training.weights]
         mean = [keep * old + (1 - keep) * new for old, new in zip(mean, now, strict=True)]
-    with session.averaged():
-        inside = [weight.detach().clone() for weight in session.weights]
-    for ours, theirs, after, live in zip(inside, mean, session.weights, now, strict=True):
+    with training.averaged():
+        inside = [weight.detach().clone() for weight in training.weights]
+    for ours, theirs, after, live in zip(inside, mean, training.weights, now, strict=True):
         torch.testing.assert_close(ours.double(), theirs, rtol=1e-5, atol=1e-6)
         assert torch.equal(after.double(), live)
 
@@ -258,7 +257,7 @@ def test_bfloat16_trains(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_said_before_the_first_step(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("mine")
-    monkeypatch.setattr(Session, "advance", lambda *_: pytest.fail("it trained"))
+    monkeypatch.setattr(SpanTraining, "advance", lambda *_: pytest.fail("it trained"))
     with pytest.raises(FileExistsError):
         run(tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
@@ -285,7 +284,7 @@ def test_every_window_is_in_one_batch_of_like_lengths():
         ({"lr": 0.0}, "lr must be a finite number above 0"),
         ({"average": 1.0}, "average must be below 1"),
         ({"threshold": 1.5}, "threshold must be at most 1"),
-        ({"mode": "some"}, "mode must be one of all, nested, flat, got 'some'"),
+        ({"mode": "some"}, "mode must be .all., .nested. or .flat., got 'some'"),
         ({"seed": 2**31}, "seed must be below"),
     ],
 )
@@ -298,9 +297,9 @@ def test_a_new_head_on_pretrained_weights_has_a_rate_of_its_own():
     def peaks(encoder, **changes):
         spans = model()
         spans.config = model_config(encoder=encoder)
-        session = Session(spans, train_config(lr=1e-4, warmup=0, **changes), 2)
-        session.advance(windows()[:2])
-        return [group["lr"] for group in session.optimizer.param_groups]
+        training = SpanTraining(spans, train_config(lr=1e-4, warmup=0, **changes), 2)
+        training.advance(windows()[:2])
+        return [group["lr"] for group in training.optimizer.param_groups]
 
     assert peaks("bilstm") == [1e-4, 1e-4]
     assert peaks("pretrained") == [1e-4, 1e-3]

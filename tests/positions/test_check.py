@@ -190,6 +190,8 @@ MISTAKES = {
     "bounds without the first token of each": (
         positions.packed(torch.tensor([0, 4, 8])), None, {"cu_seqlens": PACKED}, "boundary moved", 0, 3),
     "cu_seqlens without the last document": (RIGHT, None, {"cu_seqlens": torch.tensor([0, 3])}, "cu_seqlens", 0, 3),
+    "cu_seqlens of more tokens than there are": (
+        RIGHT, None, {"cu_seqlens": torch.tensor([0, 3, 12])}, "cu_seqlens", 0, 7),
     "cu_seqlens of lengths": (RIGHT, None, {"cu_seqlens": torch.tensor([3, 5])}, "cu_seqlens", None, None),
     "a document over the end of a row": (
         ARANGE.expand(2, -1), None, {"cu_seqlens": torch.tensor([0, 9, 16])}, "cu_seqlens", 1, 0),
@@ -211,17 +213,27 @@ def test_every_mistake_is_named_with_its_row_and_token(name):
     rows = len(mask) if mask is not None else 1 if kind == "planes missing" else rows
     length = 8 if kind == "not padded with their ids" else ids.shape[-1]
     found = check(torch.ones(rows, length).long(), ids, mask, **more)
-    assert [(one.kind, one.row, one.token) for one in found][:1] == [(kind, row, token)], str(found)
-    assert set(found.kinds) == {kind}
+    assert [(one.cause, one.row, one.token) for one in found][:1] == [(kind, row, token)], str(found)
+    assert set(found.causes) == {kind}
     with pytest.raises(ValueError, match="position_ids must be right for their batch") as error:
         found.raise_if_any()
     assert str(found) in str(error.value) and (token is None or f"token {token}: {kind}" in str(found))
 
 
+def test_leading_padding_is_no_document_of_its_own():
+    """What follows it is then no document that goes on from the one before."""
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1]])
+    text, image = torch.tensor([[0, 0, 0, 1, 2, 3]]), torch.tensor([[5, 5, 6, 7, 8, 9]])
+    planes = torch.stack([text, image, image, image])
+    (finding,) = check(ids_like(mask), planes, mask, axes=3, text_plane=True)
+    assert (finding.cause, finding.row, finding.token) == ("shifted", 0, 2)
+    assert "position 6 where 0 is needed: the whole document by +6" in finding.reason
+
+
 def test_padding_that_no_mask_hides():
     tokens = torch.tensor([[0, 0, 5, 6, 7], [5, 6, 7, 0, 0], [5, 6, 7, 8, 0]])
     (found,) = check(tokens, torch.arange(5), pad=0)
-    assert (found.kind, found.row, found.token) == ("padding is not masked", 0, 0)
+    assert (found.cause, found.row, found.token) == ("padding is not masked", 0, 0)
     both = check(tokens, torch.arange(5), torch.ones(3, 5), pad=0)
     assert [(one.row, one.token) for one in both] == [(0, 0), (1, 3)]
 
@@ -229,7 +241,9 @@ def test_padding_that_no_mask_hides():
 def test_many_findings_print_shortly_and_are_all_there():
     found = check(torch.ones(20, 3).long(), torch.arange(3) + 1)
     assert len(found) == 20 and str(found).count("\n") == 8 and "12 more" in str(found)
-    assert found.to_dict()[3] == {"kind": "off by one", "row": 3, "token": 0, "why": found[3].why, "out": found[3].out}
+    data = found.to_dict()[3]
+    assert (data["cause"], data["verdict"], data["reason"]) == ("off by one", "wrong", found[3].reason)
+    assert (data["difference"]["row"], data["difference"]["token"]) == (3, 0)
     check(torch.ones(20, 3).long(), torch.arange(3)).raise_if_any()
 
 
@@ -292,7 +306,7 @@ def test_ids_are_integers(kind):
 def test_a_number_of_cached_tokens_in_any_form(cached):
     ids, new = torch.zeros(2, 2).long(), torch.tensor([[3, 4], [3, 4]])
     assert check(ids, new, cached=cached) == ()
-    assert check(ids, new - 3, cached=cached).kinds == ("starts again beside the cache",)
+    assert check(ids, new - 3, cached=cached).causes == ("starts again beside the cache",)
     assert check(ids, new, torch.tensor([[1, 1], [0, 0]]), cached=cached) == ()
 
 
@@ -312,7 +326,7 @@ def test_a_row_of_padding_alone_hides_no_mistake():
     """No document goes on behind it, and its row is nobody's: zeros are constant, not those of the row of padding."""
     ids, at = torch.zeros(3, 4).long(), torch.arange(4)
     found = check(ids, torch.stack([at, at, at + 4]), ALONE, cu_seqlens=torch.tensor([0, 8]))
-    assert [(f.kind, f.row, f.token) for f in found] == [("cu_seqlens", 2, 0)]
-    assert "document 0 goes over the end of row 0" in found[0].why
+    assert [(f.cause, f.row, f.token) for f in found] == [("cu_seqlens", 2, 0)]
+    assert "document 0 goes over the end of row 0" in found[0].reason
     found = check(ids, torch.stack([at, at, at * 0]), ALONE)
-    assert [(f.kind, f.row, f.token) for f in found] == [("constant", 2, 1)]
+    assert [(f.cause, f.row, f.token) for f in found] == [("constant", 2, 1)]

@@ -84,6 +84,7 @@ def test_vjepa2_counts_frames_rows_and_columns():
         (lambda: patches(GRIDS, [1, 2]), ["merge must be one number, or one per grid: 3 grids, got 2"]),
         (lambda: patches(GRIDS, "2"), ["merge must be a list or tuple, got '2'"]),
         (lambda: patches(GRIDS, 0), ["merge[0] must be an integer of at least 1, got 0"]),
+        (lambda: grid(2, start=-(2**62) - 1), ["start must be an integer of at least -4611686018427387904"]),
         (lambda: centres(0, 2), ["height must be an integer of at least 1, got 0"]),
         (lambda: centres(2, 0.5), ["width must be an integer of at least 1, got 0.5"]),
     ],

@@ -18,7 +18,7 @@ from ner.toy import DEV, TRAIN, write_spans
 from phasor.apps.lab import read_text, report
 from phasor.apps.ner import read
 from phasor.apps.ner.model import CONFIG, WEIGHTS
-from phasor.apps.ner.session import Session
+from phasor.apps.ner.train import SpanTraining
 from phasor.apps.run_folder import checkpoint
 from phasor.apps.run_folder.tensors import read_tensors, write_tensors
 from phasor.cli.lab import app as lab
@@ -81,10 +81,10 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         from phasor.apps.lab import train
 
-        patch.setattr(train.__globals__["_Session"], "step", half(train.__globals__["_Session"].step))
+        patch.setattr(train.__globals__["DecoderTraining"], "step", half(train.__globals__["DecoderTraining"].step))
         with pytest.raises(Killed):
             call(lab, "train", "--text", folder / "text", "--out", folder / "lab-half", *LAB)
-        patch.setattr(Session, "advance", half(Session.advance))
+        patch.setattr(SpanTraining, "advance", half(SpanTraining.advance))
         with pytest.raises(Killed):
             call(ner, *ner_train(folder), "--out", folder / "ner-half")
     return folder

@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from phasor.apps.run_folder import checkpoint
 from phasor.apps.run_folder.files import conform, read_json, write_json
 from phasor.apps.run_folder.tensors import check_like, fill, read_tensors, tensors_of, write_tensors
+from phasor.apps.run_folder.training import adamw
 
 TENSORS = {"b": torch.arange(3.0), "a": torch.tensor(7, dtype=torch.int64), "c": torch.empty(0, dtype=torch.bfloat16)}
 
@@ -86,7 +87,7 @@ def test_moments_that_are_there_from_the_start_are_those_of_torch():
     """Bit for bit, and a weight without a gradient keeps them."""
     weights = [[torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(2))] for _ in range(2)]
     options = {"lr": 0.1, "betas": (0.9, 0.95), "weight_decay": 0.01}
-    ours, theirs = checkpoint.adamw(weights[0], **options), torch.optim.AdamW(weights[1], fused=True, **options)
+    ours, theirs = adamw(weights[0], **options), torch.optim.AdamW(weights[1], fused=True, **options)
     for step in range(5):
         for (weight, _), optimizer in zip(weights, (ours, theirs), strict=True):
             weight.grad = torch.arange(3.0) - step

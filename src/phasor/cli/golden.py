@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..support.findings import Report
+
 
 def golden(
     config: Annotated[str, typer.Argument(metavar="CONFIG", help="A config.json or a folder that holds one.")],
@@ -44,8 +46,8 @@ def check(
 ) -> None:
     """Compare another implementation with golden vectors, or the rotations of an ONNX file with a config.
 
-    Says the first difference and its likely cause; of an ONNX file node by node, and what could not be read.
-    Exit code 0: equal, 1: different or not read, 2: bad input.
+    Says the first difference and its likely cause; of an ONNX file node by node, and what could not be shown.
+    Exit code 0: right, 1: wrong or not shown, 2: bad input.
     """
     if (against is None) == (config is None):
         raise ValueError(
@@ -53,35 +55,35 @@ def check(
         )
     if part is not None and config is None:
         raise ValueError("--part names a part of a --config, and there is none")
-    report: Any
+    report: Report[Any]
     if config is not None:
-        from ..tools.onnx import check as look
+        from ..tools.onnx import check as check_onnx
 
-        report = look(what, config, part=part)
+        report = check_onnx(what, config, part=part)
     else:
-        from ..tools.golden import check as compare
+        from ..tools.golden import check as check_vectors
 
         assert against is not None
-        report = compare(what, against)
-    print(json.dumps(report.to_dict(), indent=2) if as_json else report.describe())
-    if not report.equal:
-        raise typer.Exit(1)
+        report = check_vectors(what, against)
+    print(json.dumps(report.to_dict(), indent=2) if as_json else report)
+    if report.exit_code:
+        raise typer.Exit(report.exit_code)
 
 
 def _numbers(text: str) -> list[int | float]:
     """``"0..3,8"`` -> [0, 1, 2, 3, 8]."""
-    found: list[int | float] = []
+    numbers: list[int | float] = []
     for word in text.split(","):
         first, dots, last = word.strip().partition("..")
         try:
             if not dots:
-                found.append(float(first) if "." in first else int(first))
+                numbers.append(float(first) if "." in first else int(first))
             elif int(last) - int(first) > 4096:
                 raise ValueError
             else:
-                found += range(int(first), int(last) + 1)
+                numbers += range(int(first), int(last) + 1)
         except ValueError:
             raise ValueError(
                 f"--positions must be numbers and ranges as in 0..7,100, at most 4096, got {word.strip()!r}"
             ) from None
-    return found
+    return numbers

@@ -2,25 +2,34 @@
 
 import copy
 import os
-from dataclasses import replace
 from typing import Any
 
 from ..positions import Rule
 from .families import ROWS
-from .reading.composite import Composite
-from .reading.keys import OTHER_POSITIONS, ROPE_WORDS, Keys, is_neutral, near
-from .reading.leftovers import SETTINGS, account_for, refuse_inside
+from .reading.composite import ConfigTree, read_part
 from .reading.load import load
 from .reading.model import ModelRotary
-from .reading.model_row import Row
-from .reading.non_rotary import Frame, NoRotary
 from .reading.numbering import read_numbering
-from .reading.unknown import read_by_keys, row_by_keys
+from .reading.row import Alias, NoRotary, RotaryFlag, Row
+from .reading.text import TextModel
+from .reading.text_row import Names, Rope
+from .reading.unknown import row_by_keys
 from .reading.write import first_difference, repeat_above, write_part
 
-__all__ = ["ModelRotary", "NoRotary", "read_config", "read_parts", "read_rule", "write_config"]
+__all__ = [
+    "ModelRotary",
+    "Names",
+    "NoRotary",
+    "Rope",
+    "RotaryFlag",
+    "TextModel",
+    "read_config",
+    "read_parts",
+    "read_rule",
+    "register_model",
+    "write_config",
+]
 
-FLAT = "its text keys stand at the top, where transformers may not look for them: it has a text_config"
 Source = str | os.PathLike[str] | dict[str, Any] | Any
 
 
@@ -45,12 +54,12 @@ def read_config(source: Source, part: str | None = None) -> ModelRotary:
     >>> model.sources["rope_theta"], model.sources["head_dim"]
     ('base 500000', 'not in config: hidden_size / num_attention_heads = 16')
     """
-    config = _load(source)
-    path = config.choose(part)
+    tree = _load(source)
+    path = tree.choose(part)
     try:
-        return _read(config, path)
+        return read_part(tree, path)
     except NoRotary as error:
-        raise NoRotary(f"{error}{config.others_that_rotate(path)}") from None
+        raise NoRotary(f"{error}{tree.others_that_rotate(path)}") from None
 
 
 def read_parts(source: Source) -> dict[str, ModelRotary | str]:
@@ -60,13 +69,13 @@ def read_parts(source: Source) -> dict[str, ModelRotary | str]:
     understood. ``source`` as in `read_config`; raises ``ValueError`` if it is no config at all.
 
     >>> toy = {"model_type": "llava", "text_config": {"model_type": "llama"}, "vision_config": {"model_type": "bert"}}
-    >>> {path: type(found).__name__ for path, found in read_parts(toy).items()}
+    >>> {path: type(part).__name__ for path, part in read_parts(toy).items()}
     {'': 'str', 'text_config': 'ModelRotary', 'vision_config': 'str'}
     >>> read_parts(toy)[""]
     'no rotary: this config only holds text_config, vision_config'
     """
-    config = _load(source)
-    return {path: _read_or_say_why(config, path) for path in ("", *config.paths)}
+    tree = _load(source)
+    return {path: _read_or_say_why(tree, path) for path in ("", *tree.paths)}
 
 
 def read_rule(source: Source) -> Rule:
@@ -82,8 +91,29 @@ def read_rule(source: Source) -> Rule:
     return read_numbering(_load(source))
 
 
-def _load(source: Source) -> Composite:
-    return Composite(load(source), ROWS)
+def register_model(name: str, row: Row) -> None:
+    """Add the row of a model type (`docs/first_row.md`): `read_config` and all that uses it then knows the type.
+
+    It holds for this process. Raises ``ValueError`` if the name has a row already, and for what is no row.
+
+    >>> register_model("llama", TextModel("MyConfig", base=10_000.0))
+    Traceback (most recent call last):
+    ValueError: name must be without a row, but 'llama' is that of LlamaConfig; got one of MyConfig: choose another name
+    """
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise ValueError(f"name must be a model_type, a plain word, got {name!r}")
+    if not isinstance(row, Row | Alias):
+        raise ValueError(f"row must be a row such as phasor.configs.TextModel, got {type(row).__name__}")
+    if name in ROWS:
+        taken, other = (getattr(each, "config", type(each).__name__) for each in (ROWS[name], row))
+        raise ValueError(
+            f"name must be without a row, but {name!r} is that of {taken}; got one of {other}: choose another name"
+        )
+    ROWS[name] = row
+
+
+def _load(source: Source) -> ConfigTree:
+    return ConfigTree(load(source), ROWS)
 
 
 def write_config(model: ModelRotary, like: Source, part: str | None = None) -> dict[str, Any]:
@@ -107,118 +137,38 @@ def write_config(model: ModelRotary, like: Source, part: str | None = None) -> d
     """
     if not isinstance(model, ModelRotary):
         raise ValueError(f"model must be a ModelRotary, as read_config returns it, got {type(model).__name__}")
-    config = _load(copy.deepcopy(load(like)))
-    path = config.choose(part if part is not None else model.part if model.part in config.paths else None)
-    old, new = _read(config, path).with_angles("exact"), model.with_angles("exact")
+    tree = _load(copy.deepcopy(load(like)))
+    path = tree.choose(part if part is not None else model.part if model.part in tree.paths else None)
+    old, new = read_part(tree, path).with_angles("exact"), model.with_angles("exact")
     differs, why = first_difference(old, new), ""
-    if differs and path in config.inner:
+    if differs and path in tree.sub_models:
         raise ValueError(
             f"part {path!r} has no keys of its own: {differs.what}; it follows the attention beside it, so write "
-            f"part={config.inner[path]!r}"
+            f"part={tree.sub_models[path]!r}"
         )
     if differs and len(old.layers) == len(new.layers) and new.distinct:
         try:
-            _write(config, path, old, new)
-            differs = first_difference(read_config(config.data, path).with_angles("exact"), new)
+            _write(tree, path, old, new)
+            differs = first_difference(read_config(tree.data, path).with_angles("exact"), new)
         except ValueError as error:
             why = f" ({error})"
     if differs:
         raise ValueError(f"like cannot say this model: {differs.what}{why}; {differs.out}")
-    return config.data
+    return tree.data
 
 
-def _write(config: Composite, path: str, old: ModelRotary, new: ModelRotary) -> None:
-    data, around = config.config(path), config.part_of(path)
-    row, before = config.row(path) or row_by_keys(config.name(path), data), copy.deepcopy(data)
+def _write(tree: ConfigTree, path: str, old: ModelRotary, new: ModelRotary) -> None:
+    data, around = tree.config(path), tree.part_of(path)
+    row, before = tree.row(path) or row_by_keys(tree.name(path), data), copy.deepcopy(data)
     write_part(row, data, dict(around.defaults) if around else {}, old, new)
     if row.text:
-        repeat_above(config.repeating(path), before, data)
+        repeat_above(tree.repeating(path), before, data)
 
 
-def _read_or_say_why(config: Composite, path: str) -> ModelRotary | str:
+def _read_or_say_why(tree: ConfigTree, path: str) -> ModelRotary | str:
     try:
-        return _read(config, path)
+        return read_part(tree, path)
     except NoRotary as error:
         return f"no rotary: {error}"
     except ValueError as error:
         return f"not read: {error}"
-
-
-def _read(config: Composite, path: str) -> ModelRotary:
-    if path in config.inner:
-        return _read_inner(config, path)
-    if held := config.held_by_frame(path):
-        raise NoRotary(f"{path or 'this config'} only holds {', '.join(held)}")
-    model, _ = _read_part(config, path)
-    return replace(model, part=path, parts=config.paths)
-
-
-def _read_inner(config: Composite, path: str) -> ModelRotary:
-    owner, what = config.inner[path], path.rpartition(".")[2]
-    row = config.row(owner)
-    assert row is not None
-    prefix, data, name = f"{owner}." if owner else "", config.config(owner), config.name(owner)
-    outer, _ = _read_part(config, owner)
-    model, _ = row.inner[what].read_inside(name, data, prefix, outer)
-    return replace(model, part=path, parts=config.paths, model_type=outer.model_type)
-
-
-def _read_part(config: Composite, path: str) -> tuple[ModelRotary, Keys]:
-    name, data, prefix = config.name(path), config.config(path), f"{path}." if path else ""
-    row, part = config.rows.get(name), config.part_of(path)
-    defaults = {key: value for key, value in (part.defaults if part else {}).items() if data.get(key) is None}
-    ropes = (data.get("rope_parameters"), data.get("rope_scaling"))
-    if any(isinstance(rope, dict) and "rope_theta" in rope for rope in ropes):
-        defaults.pop("rope_theta", None)
-    if isinstance(row, Row):
-        model, keys = row.read(name, {**defaults, **data}, prefix, config.above(path))
-    else:
-        if error := _refused(config, path, name):
-            raise error
-        model, keys = read_by_keys(name, data, path, config.rows)
-    account_for(model, name, keys, [id(one) for one in config.parts.values()])
-    if path and isinstance(row, Row) and row.text:
-        _refuse_above(config, path, keys)
-    if not path and isinstance(config.rows.get(str(data.get("model_type"))), Frame):
-        model = replace(model, notes=(*model.notes, FLAT))
-    for key, value in defaults.items():
-        keys.sources[prefix + key] = f"not in config: what the class around it sets, {value!r}"
-    return replace(model, model_type=str(data.get("model_type") or name), sources=keys.sources), keys
-
-
-def _refused(config: Composite, path: str, name: str) -> ValueError | None:
-    """Why a part of a name that is not known is not read, whatever its keys say."""
-    where = f" of {path}" if path else ""
-    if not name:
-        return ValueError(
-            f"model_type{where} is missing, and architectures {config.config(path).get('architectures')!r} is not "
-            "known: pair layout and defaults cannot be guessed; add model_type, or describe the encoding with "
-            "RotarySpec yourself"
-        )
-    if config.is_tower_key(path):
-        return ValueError(
-            f"model_type{where} {name!r} is not known: pair layout and axes cannot be guessed"
-            f"{near(name, config.rows)}; describe the encoding with RotarySpec yourself"
-        )
-    return None
-
-
-def _refuse_above(config: Composite, path: str, keys: Keys) -> None:
-    """Keys above the text part must repeat what the part says, unless what stands above rotates itself."""
-    inner, above, models = config.config(path), "", [id(one) for one in config.parts.values()]
-    for step in path.split("."):
-        level = config.data if not above else config.parts.get(above.rstrip("."), {})
-        for key, value in level.items() if config.repeats(above.rstrip(".")) else ():
-            if isinstance(value, dict) and key not in SETTINGS and id(value) not in models:
-                refuse_inside(f"{above}{key}.", value, models)
-            if not isinstance(key, str) or not ROPE_WORDS.search(key) or key in OTHER_POSITIONS or is_neutral(value):
-                continue
-            Keys([(above, {key: value})], {})  # is a plain word
-            if key in inner and inner[key] != value:
-                raise ValueError(
-                    f"{above}{key} and {path}.{key} contradict each other: {value!r} and {inner[key]!r}; keep one"
-                )
-            if key not in inner:
-                raise ValueError(f"{above}{key} stands outside {path}, which has no such key; move or remove it")
-            keys.sources[f"{above}{key}"] = f"repeats {path}.{key}"
-        above += f"{step}."

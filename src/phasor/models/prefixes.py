@@ -25,11 +25,11 @@ def prefixes(names: Iterable[str], weights: Weights) -> dict[str, dict[str, int]
     """
     known = dict.fromkeys(names)
     patterns = [_pattern(at, name) for at in weights.attention for rows in weights.rows for name in named(rows, at)]
-    found: dict[str, dict[str, int]] = {}
+    modules: dict[str, dict[str, int]] = {}
     for match in (m for name in known for pattern in patterns if (m := pattern.fullmatch(name))):
         if not missing(weights, known, match["attention"]):
-            found.setdefault(match["prefix"], {})[match["attention"]] = int(match["number"])
-    return found
+            modules.setdefault(match["prefix"], {})[match["attention"]] = int(match["number"])
+    return modules
 
 
 def _pattern(attention: str, name: str) -> re.Pattern[str]:
@@ -67,34 +67,34 @@ def find_prefix(shapes: Shapes, weights: Weights, layers: Layers, *, heads: int,
     raise ValueError(f"shapes must have q and k of all {len(layers)} layers that rotate, and {nearest[0]} is missing")
 
 
-def _lacking(names: Shapes, weights: Weights, layers: Layers, prefix: str, there: dict[str, int]) -> list[str]:
+def _lacking(names: Shapes, weights: Weights, layers: Layers, prefix: str, modules: dict[str, int]) -> list[str]:
     """The tensors that are missing under a prefix for its layers to be all that rotate."""
     if "q" in weights.may_lack:
         return []
     if weights.stacks == "each":
         rotating = [i for i, spec in enumerate(layers) if spec is not None]
-        wanted = [at for i in rotating for a in weights.attention if (at := f"{prefix}{a.format(i)}") not in there]
+        wanted = [at for i in rotating for a in weights.attention if (at := f"{prefix}{a.format(i)}") not in modules]
     else:
-        stacks = {attention: len(_stack(there, prefix, attention)) for attention in weights.attention}
+        stacks = {attention: len(_stack(modules, prefix, attention)) for attention in weights.attention}
         wanted = [f"{prefix}{attention.format(0)}" for attention, size in stacks.items() if not size]
-        if weights.stacks == "after" and len(there) < len(layers) and not wanted:
+        if weights.stacks == "after" and len(modules) < len(layers) and not wanted:
             wanted = [f"{prefix}{attention.format(size)}" for attention, size in stacks.items()][-1:]
     return [missing(weights, names, at) or at for at in wanted]
 
 
-def _stack(there: dict[str, int], prefix: str, attention: str) -> list[str]:
+def _stack(modules: dict[str, int], prefix: str, attention: str) -> list[str]:
     """The modules of one stack of layers."""
-    return [at for at, number in there.items() if at == f"{prefix}{attention.format(number)}"]
+    return [at for at, number in modules.items() if at == f"{prefix}{attention.format(number)}"]
 
 
 def _wide(weights: Weights, shapes: Shapes, at: str, layers: Layers, heads: int, kv_heads: int) -> bool:
     """Whether an attention has the heads of some layer."""
     for spec in {spec for spec in layers if spec is not None}:
         try:
-            found = pieces(weights, spec, shapes, at, heads=heads, kv_heads=kv_heads)
+            layout = pieces(weights, spec, shapes, at, heads=heads, kv_heads=kv_heads)
         except ValueError:
             continue
-        if any(len(piece.starts) == heads for piece in found if piece.kind == "q"):
+        if any(len(piece.starts) == heads for piece in layout if piece.kind == "q"):
             return True
     return False
 
@@ -102,17 +102,17 @@ def _wide(weights: Weights, shapes: Shapes, at: str, layers: Layers, heads: int,
 def attentions(names: Iterable[str], weights: Weights, layers: Layers, prefix: str) -> dict[str, RotarySpec]:
     """Every attention module under ``prefix`` that rotates -> its spec.
 
-    Layers beyond the model's own (those that predict further tokens) turn as the others do if these are all alike;
+    Layers beyond the model's own (those that predict further tokens) rotate as the others do if these are all alike;
     otherwise ``ValueError`` says that the config does not describe them.
 
     >>> names = [f"layers.{i}.self_attn.{x}_proj.weight" for i in range(2) for x in "qk"]
     >>> list(attentions(names, Weights(), [None, RotarySpec(head_dim=4)], ""))
     ['layers.1.self_attn']
     """
-    there = prefixes(names, weights).get(prefix, {})
-    first = _stack(there, prefix, weights.attention[0])
-    found: dict[str, RotarySpec] = {}
-    for at, number in sorted(there.items(), key=lambda pair: pair[1]):
+    modules = prefixes(names, weights).get(prefix, {})
+    first = _stack(modules, prefix, weights.attention[0])
+    specs: dict[str, RotarySpec] = {}
+    for at, number in sorted(modules.items(), key=lambda pair: pair[1]):
         layer = number + (len(first) if weights.stacks == "after" and at not in first else 0)
         if layer >= len(layers) and len(set(layers)) > 1:
             raise ValueError(
@@ -120,5 +120,5 @@ def attentions(names: Iterable[str], weights: Weights, layers: Layers, prefix: s
             )
         spec = layers[min(layer, len(layers) - 1)]
         if spec is not None:
-            found[at] = spec
-    return found
+            specs[at] = spec
+    return specs

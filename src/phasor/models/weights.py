@@ -21,9 +21,9 @@ class Rows:
 
     - ``"q"``, ``"k"``: whole heads, one after the other; ``"r"``: the rotated channels of the one key head that all
       query heads share (latent attention); ``"h"``: the channels of one head, the same for q and k of all heads.
-    - ``"w"``: heads of values that turn like keys; ``"o"``: heads of the output, which follow values that turn or that
-      are the keys themselves.
-    - ``"v"`` and any other letter: rows that do not turn (values, a gate, a latent): what the shape leaves over, in
+    - ``"w"``: heads of values that rotate like keys; ``"o"``: heads of the output, which follow values that rotate or
+      that are the keys themselves.
+    - ``"v"`` and any other letter: rows that do not rotate (values, a gate, a latent): what the shape leaves over, in
       equal parts.
 
     The order is repeated ``blocks`` times, with the heads divided among the blocks: once (stacked), ``"kv_heads"``
@@ -68,15 +68,15 @@ class Rows:
                 f"{self.name} must have rows of {', '.join(self.order)} for heads of {head_dim} channels ({heads} of "
                 f"q and {kv_heads} of k), {blocks} times, got {size} rows"
             )
-        found: dict[str, tuple[int, ...]] = {}
+        first_rows: dict[str, tuple[int, ...]] = {}
         at = 0
         for letter in self.order * blocks:
             width = widths[letter] if letter in widths else left // len(others)
             if letter in KINDS:
                 step = width if letter == "r" else head_dim
-                found[letter] = (*found.get(letter, ()), *range(at, at + width, step))
+                first_rows[letter] = (*first_rows.get(letter, ()), *range(at, at + width, step))
             at += width
-        return found
+        return first_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class Weights:
 
 
 class Gguf(NamedTuple):
-    """How llama.cpp knows a model: the name of its architecture, and whether its rope type turns interleaved pairs.
+    """How llama.cpp knows a model: the name of its architecture, and whether its rope type rotates interleaved pairs.
 
     Its source calls that type NORM, and the one of halves NEOX (``llama_model_rope_type``).
 
@@ -124,7 +124,7 @@ class Gguf(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Where one tensor holds the channels that turn: ``width`` indices along ``axis`` from each of ``starts``.
+    """Where one tensor holds the channels that rotate: ``width`` indices along ``axis`` from each of ``starts``.
 
     There is one start per head, and the indices from it are the channels of the head in their order. A norm (and
     kind ``"qk"``) with a single start is shared by all heads.
@@ -143,7 +143,7 @@ class Piece(NamedTuple):
 
 
 def pieces(weights: Weights, spec: RotarySpec, shapes: Shapes, at: str, *, heads: int, kv_heads: int) -> list[Piece]:
-    """Every place in a state dict that holds channels of q or k that ``spec`` turns, in the attention module ``at``.
+    """Every place in a state dict that holds channels of q or k that ``spec`` rotates, in the attention module ``at``.
 
     ``shapes``: name -> shape of all tensors. ``heads`` and ``kv_heads`` divide fused tensors; how many heads a tensor
     of q or k alone has, and the widths of values, latents and gates, follow from its shape. Nothing is read but names
@@ -160,11 +160,11 @@ def pieces(weights: Weights, spec: RotarySpec, shapes: Shapes, at: str, *, heads
     """
     if lacking := missing(weights, shapes, at):
         raise ValueError(f"shapes must have {lacking}, and does not; is {at} an attention that rotates?")
-    found = [piece for rows in weights.rows for piece in _of_rows(rows, spec, shapes, at, heads, kv_heads)]
+    projections = [piece for rows in weights.rows for piece in _of_rows(rows, spec, shapes, at, heads, kv_heads)]
     norms: list[tuple[Kind, str]] = [("q", name) for name in weights.q_norms] + [
         ("k", name) for name in weights.k_norms
     ]
-    return [*found, *(piece for kind, norm in norms for piece in _of_norm(kind, norm, spec, shapes, at))]
+    return [*projections, *(piece for kind, norm in norms for piece in _of_norm(kind, norm, spec, shapes, at))]
 
 
 def _of_rows(rows: Rows, spec: RotarySpec, shapes: Shapes, at: str, heads: int, kv_heads: int) -> Iterator[Piece]:
@@ -227,7 +227,7 @@ def _keys_serve(keys: str, values: str, shapes: Shapes, at: str) -> bool:
 
 
 def _offset(spec: RotarySpec) -> int:
-    """The first channel of a head that turns."""
+    """The first channel of a head that rotates."""
     return spec.head_dim - spec.rotary_dim if spec.trailing else 0
 
 

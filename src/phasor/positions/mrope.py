@@ -1,17 +1,47 @@
 """From segments to positions: the one builder behind all rules of M-RoPE."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-from ..support.checks import listed
+from ..support.checks import listed, number, whole
 from .grids import grid
 from .rows import text
 from .rules import PAPER, Rule
-from .segments import Segment, Video, as_segment
+
+
+@dataclass(frozen=True)
+class Video:
+    """A video in merged patches, one per token: ``frames x height x width`` tokens, frame by frame.
+
+    ``seconds`` lie between two frames (``second_per_grid_ts``); only rules that count time in seconds look at it.
+    ``audio`` tokens of its sound are mixed in, where a model reads video and sound as one (Qwen-Omni with
+    ``use_audio_in_video``); then the segment also holds the two marks before and the two after it.
+    An image is a video of one frame.
+
+    >>> Video(2, 3, 4)
+    Video(frames=2, height=3, width=4, seconds=1.0, audio=0)
+    """
+
+    frames: int
+    height: int
+    width: int
+    seconds: float = 1.0
+    audio: int = 0
+
+    def __post_init__(self) -> None:
+        whole("frames", self.frames)
+        whole("height", self.height)
+        whole("width", self.width)
+        number("seconds", self.seconds, at_least=0)
+        whole("audio", self.audio, at_least=0)
+
+
+Segment: TypeAlias = int | tuple[int, int] | tuple[int, int, int] | Video
 
 
 class Placed(NamedTuple):
@@ -45,7 +75,7 @@ def from_segments(segments: Sequence[Segment], rule: Rule) -> Placed:
     listed("segments", segments)
     if not segments:
         raise ValueError("segments must name at least one run of text or one grid, got none")
-    return place([as_segment(f"segments[{i}]", segment) for i, segment in enumerate(segments)], rule, count())
+    return place([_as_segment(f"segments[{i}]", segment) for i, segment in enumerate(segments)], rule, count())
 
 
 def mrope(segments: Sequence[int | tuple[int, int] | tuple[int, int, int]]) -> Tensor:
@@ -74,6 +104,25 @@ def place(segments: Sequence[int | Video], rule: Rule, images: Iterator[int]) ->
     positions = torch.cat(blocks, 1)
     length = positions.shape[1]
     return Placed(positions, (positions.amax() + 1 - length if length else start).reshape(1))
+
+
+def _as_segment(name: str, value: object) -> int | Video:
+    """A number of tokens, or the `Video` that ``(height, width)`` and ``(frames, height, width)`` stand for.
+
+    >>> _as_segment("segments[0]", (3, 4))
+    Video(frames=1, height=3, width=4, seconds=1.0, audio=0)
+    """
+    if isinstance(value, Video):
+        return value
+    if isinstance(value, tuple) and len(value) in (2, 3):
+        return Video(*value) if len(value) == 3 else Video(1, *value)
+    if isinstance(value, int):
+        whole(name, value)
+        return value
+    raise ValueError(
+        f"{name} must be an integer of at least 1 (tokens of text or sound), (height, width) of an image, "
+        f"(frames, height, width) of a video, or a Video, got {value!r}"
+    )
 
 
 def tokens(video: Video, rule: Rule) -> int:

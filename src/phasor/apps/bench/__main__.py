@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from .case import Case
-from .cases import named
 from .machine import cores
-from .measure import measure
+from .measure import Case, measure
+from .run import named
 
 
-def measured(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def rows_of(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     options = {name: plan[name] for name in ("memory", "rounds", "threads", "kernel", "quick")}
     for case in named(plan["cases"]):
-        if reason := _why_not(case):
+        if reason := _obstacle(case):
             yield {"case": case.name, "skipped": reason}
             continue
         for dtype in case.dtypes:
@@ -24,18 +23,18 @@ def measured(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield from ({"row": asdict(row)} for row in measure(case, dtype, layout, **options))
 
 
-def _why_not(case: Case) -> str:
+def _obstacle(case: Case) -> str:
     if case.threads > cores():
         return f"it needs {case.threads} cores, and there is {cores()} here"
-    return case.why_not()
+    return case.obstacle()
 
 
 def main() -> None:
     rows = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints goes to stderr, not between the rows
     try:
-        for found in measured(json.load(sys.stdin)):
-            print(json.dumps(found), file=rows, flush=True)
+        for result in rows_of(json.load(sys.stdin)):
+            print(json.dumps(result), file=rows, flush=True)
     except ValueError as error:
         print(json.dumps({"error": str(error)}), file=rows, flush=True)
 

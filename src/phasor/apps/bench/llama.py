@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from ...tools.patch import patch
-from .case import Case, Setting, compared
-from .race import Calls, Times, medians
-from .result import Finding, Goal
-from .transformers import missing
+from .libraries import no_transformers
+from .measure import Calls, Case, Times, Variant, compared, medians
+from .result import Goal, Ratio
 
 ABOUT = "a Llama of 8 layers, hidden 512, 8 heads of 64, "
 UNITS = (
@@ -27,7 +26,7 @@ SHARE = Goal("at least", 0.8)
 NO_LOSS = Goal("interval not above", 1.0)
 
 
-def _made(quick: bool, dtype: torch.dtype) -> Any:
+def _llama(quick: bool, dtype: torch.dtype) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     sizes: dict[str, Any] = (
@@ -41,16 +40,16 @@ def _made(quick: bool, dtype: torch.dtype) -> Any:
     return model.to(dtype).eval()
 
 
-def _three(run: Callable[[Any, Tensor], Any], tokens: tuple[int, int], setting: Setting) -> Calls:
-    model = _made(setting.quick, setting.dtype)
+def _three(run: Callable[[Any, Tensor], Any], tokens: tuple[int, int], variant: Variant) -> Calls:
+    model = _llama(variant.quick, variant.dtype)
     patched = copy.deepcopy(model, {id(p): p for p in model.parameters()})  # all but the weights, which are shared
-    patch(patched, kernel=setting.kernel)
-    length = tokens[1] if setting.quick else tokens[0]
+    patch(patched, kernel=variant.kernel)
+    length = tokens[1] if variant.quick else tokens[0]
     ids = torch.randint(2, 1024, (1, length), generator=torch.Generator().manual_seed(0))
     return {
         "patched": partial(run, patched, ids),
         "unpatched": partial(run, model, ids),
-        "none": partial(_without, run, model, ids),
+        "none": partial(_unrotated, run, model, ids),
     }
 
 
@@ -58,15 +57,15 @@ def _three(run: Callable[[Any, Tensor], Any], tokens: tuple[int, int], setting: 
 def _no_rotation() -> Iterator[None]:
     from transformers.models.llama import modeling_llama as module
 
-    kept = module.apply_rotary_pos_emb
+    original = module.apply_rotary_pos_emb
     module.apply_rotary_pos_emb = lambda q, k, cos, sin, unsqueeze_dim=1: (q, k)
     try:
         yield
     finally:
-        module.apply_rotary_pos_emb = kept
+        module.apply_rotary_pos_emb = original
 
 
-def _without(run: Callable[[Any, Tensor], Any], model: Any, ids: Tensor) -> Any:
+def _unrotated(run: Callable[[Any, Tensor], Any], model: Any, ids: Tensor) -> Any:
     with _no_rotation():
         return run(model, ids)
 
@@ -85,18 +84,18 @@ def _train(model: Any, ids: Tensor) -> tuple[Tensor, ...]:
     return loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))
 
 
-def _make_generation(setting: Setting) -> Calls:
-    return _three(partial(_generate, more=3 if setting.quick else 48), (16, 4), setting)
+def _make_generation(variant: Variant) -> Calls:
+    return _three(partial(_generate, more=3 if variant.quick else 48), (16, 4), variant)
 
 
 def interval(times: Times, value: Callable[[Sequence[int]], float], draws: int = 2000) -> tuple[float, float]:
     """The 95 % interval of ``value(rounds)`` over rounds that are drawn again with replacement (bootstrap)."""
     source, rounds = random.Random(0), range(len(next(iter(times.values()))))
-    found = sorted(value(source.choices(rounds, k=len(rounds))) for _ in range(draws))
-    return found[int(0.025 * draws)], found[int(0.975 * draws) - 1]
+    values = sorted(value(source.choices(rounds, k=len(rounds))) for _ in range(draws))
+    return values[int(0.025 * draws)], values[int(0.975 * draws) - 1]
 
 
-def judged(case: Case, dtype: str, times: Times) -> list[Finding]:
+def llama_ratios(case: Case, dtype: str, times: Times) -> list[Ratio]:
     """patched / unpatched with its interval; and how much of the rotation's cost is gone, where it is above noise."""
     ratios = [a / b for a, b in zip(times["patched"], times["unpatched"], strict=True)]
     spread = interval(times, lambda rounds: statistics.median(ratios[i] for i in rounds))
@@ -107,24 +106,16 @@ def judged(case: Case, dtype: str, times: Times) -> list[Finding]:
     if of["cost"] <= 0:
         return [whole]
     names = "unpatched - patched", "unpatched - none"
-    share = Finding(*names, of["saved"] * 1e6, of["cost"] * 1e6, of["saved"] / of["cost"], None, "", SHARE)
+    share = Ratio(*names, of["saved"] * 1e6, of["cost"] * 1e6, of["saved"] / of["cost"], None, "", SHARE)
     return [whole, share]
 
 
-def _case(name: str, about: str, make: Callable[[Setting], Calls], gradient: bool = False) -> Case:
+def _case(name: str, about: str, make: Callable[[Variant], Calls], gradient: bool = False) -> Case:
     return Case(
-        name,
-        ABOUT + about + UNITS,
-        make,
-        measured="patched",
-        unit="unpatched",
-        said=f"95 % {NO_LOSS}; saves {SHARE}",
-        dtypes=("float32", "bfloat16"),
-        layouts=("halves",),
-        gradient=gradient,
-        why_not=missing,
-        judge=judged,
-    )
+        name, ABOUT + about + UNITS, make, measured="patched", unit="unpatched",
+        goal_text=f"95 % {NO_LOSS}; saves {SHARE}", dtypes=("float32", "bfloat16"), layouts=("halves",),
+        gradient=gradient, obstacle=no_transformers, ratios=llama_ratios,
+    )  # fmt: skip
 
 
 LLAMA = (

@@ -26,11 +26,11 @@ def memories(large: bool, quick: bool) -> tuple[str, ...]:
 
 
 def environment(memory: str) -> dict[str, str]:
-    """The variables of a process whose memory is of that kind, and in which this phasor is found first."""
-    ours = str(Path(__file__).resolve().parents[3])
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    path = os.pathsep.join(filter(None, [ours, kept.get("PYTHONPATH")]))
-    return kept | {"PYTHONPATH": path} | GLIBC.get(memory, {})
+    """The variables of a process whose memory is of that kind, and which imports this phasor first."""
+    source = str(Path(__file__).resolve().parents[3])
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    path = os.pathsep.join(filter(None, [source, variables.get("PYTHONPATH")]))
+    return variables | {"PYTHONPATH": path} | GLIBC.get(memory, {})
 
 
 def processor() -> str:

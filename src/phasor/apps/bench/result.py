@@ -1,4 +1,4 @@
-"""What was measured, as data: a row per number, a record per run, and both as JSON."""
+"""What was measured: a row per number, a record per run, both as JSON, and rows as lines for a terminal."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -7,6 +7,7 @@ from typing import Any
 
 from ...support.checks import keys_once, one_of
 
+HEAD = f"{'case':<20}{'dtype':<10}{'layout':<13}{'memory':<10}{'measured':>10}  {'unit':<30}{'ratio':>7}  spread"
 RULES = ("at most", "at least", "interval not above")
 
 
@@ -36,7 +37,7 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Place:
+class Cell:
     """Where in the table a number stands."""
 
     case: str
@@ -47,7 +48,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Ratio:
     """What one race says: the time of ``measured`` as a multiple of that of ``unit``.
 
     ``ratio`` is the median over rounds of the two times' ratio in one round, ``spread`` the quartiles of those ratios
@@ -65,8 +66,8 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Row(Finding, Place):
-    """One number of the table: its place, then what was found."""
+class Row(Ratio, Cell):
+    """One number of the table: its cell, then its ratio."""
 
     @property
     def met(self) -> bool | None:
@@ -128,3 +129,28 @@ def read(path: Path) -> Record:
         return Record(**data | {"rows": tuple(Row.from_dict(row) for row in data["rows"])})
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise ValueError(f"{path} must be what phasor bench --json writes, and is not: {error}") from error
+
+
+def line(row: Row, goals: bool, quick: bool) -> str:
+    """One row; with ``goals`` what its ratio should be, and, unless it is of tiny sizes, whether it is."""
+    spread = f"{row.spread[0]:.2f}..{row.spread[1]:.2f}" if row.spread else ""
+    unit = f"{row.unit} {duration(row.unit_us)}"
+    text = (
+        f"{row.case:<20}{row.dtype:<10}{row.layout:<13}{row.memory:<10}{duration(row.us):>10}  {unit:<30}"
+        f"{row.ratio:>7.2f}  {spread:<13}"
+    )
+    if goals and row.goal:
+        text += f"  {row.goal}" + ("" if quick else ": met" if row.met else ": not met")
+    return text.rstrip()
+
+
+def duration(us: float) -> str:
+    """Three digits and a unit.
+
+    >>> duration(7.94), duration(25_400), duration(2_100_000), duration(-0.5)
+    ('7.94 us', '25.4 ms', '2.10 s', '-0.50 us')
+    """
+    size, unit = (1e6, "s") if abs(us) >= 1e6 else (1e3, "ms") if abs(us) >= 1e3 else (1.0, "us")
+    value = us / size
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return f"{value:.{digits}f} {unit}"

@@ -16,8 +16,7 @@ from ...tools.inspect import SpecFacts, model_facts, page, to_dict
 from ...tools.inspect.figures import caption, save_figures
 from ..lab import quick
 from .healing import MADE_SICK, healing
-from .law import FAR, NEAR, LawResult, relative_law
-from .speed import rotation_times
+from .measurements import FAR, NEAR, LawResult, relative_law, rotation_times
 
 COLUMNS = (f"{NEAR}", "its maximum", *(f"{place:,}" for place in FAR))
 _LAB_LINK = (
@@ -44,36 +43,24 @@ def run(out: Path, say: Callable[[str], None] = print, *, train: bool = True, pr
     results: dict[str, Any] = {"models": {}}
     sections, rows = [], []
     for name, entry in bundled_models().items():
-        model = read_config(entry["config"])
-        facts = model_facts(model)
-        maximum = max(fact.max_position for fact in facts)
-        worst = _worst([relative_law(f.spec, model.num_heads, model.num_kv_heads, maximum=maximum) for f in facts])
-        say(f"{name:<34}{entry['kind']:<34}" + "".join(f"{x:>15.0e}" for x in worst.exact) + "   exact")
-        say(" " * 68 + "".join(f"{x:>15.0e}" for x in worst.float32) + "   float32 angles")
-        folder = out / name.replace("/", "--")
-        figures = save_figures(model, facts, folder)
-        text = page(model, facts)
-        (folder / "page.txt").write_text(text + "\n", encoding="utf-8")
-        (folder / "facts.json").write_text(json.dumps(to_dict(model, facts), indent=1) + "\n", encoding="utf-8")
-        sections.append(_section(name, entry["kind"], text, figures))
-        rows.append(_row(name, f"{entry['kind']}; maximum {maximum:,}", worst))
-        results["models"][name] = {"kind": entry["kind"], "law": asdict(worst), "first": _first(model, facts)}
+        result, row, section = _model(name, entry, out / name.replace("/", "--"), say)
+        results["models"][name] = result
+        rows.append(row)
+        sections.append(section)
     results["rotation_seconds"] = rotation_times()
-    say("")
-    for line in _speed_lines(results["rotation_seconds"]):
-        say(line)
+    speeds = _speed_lines(results["rotation_seconds"])
+    say("\n" + "\n".join(speeds))
+    doctor = find_spec("transformers") is not None
     index = out / "index.html"
     template = Template((files(__package__) / "index.html").read_text(encoding="utf-8"))
-    speeds = "".join(f"<li>{html.escape(line)}</li>" for line in _speed_lines(results["rotation_seconds"]))
-    heads = "".join(f"<th>{place}</th>" for place in COLUMNS)
-    doctor = find_spec("transformers") is not None
-    links = (_LAB_LINK if train else "") + (_DOCTOR_LINK if doctor else "")
-    index.write_text(
-        template.substitute(
-            places=heads, rows="\n".join(rows), speeds=speeds, links=links, sections="\n".join(sections)
-        ),
-        encoding="utf-8",
+    content = template.substitute(
+        places="".join(f"<th>{place}</th>" for place in COLUMNS),
+        rows="\n".join(rows),
+        speeds="".join(f"<li>{html.escape(line)}</li>" for line in speeds),
+        links=(_LAB_LINK if train else "") + (_DOCTOR_LINK if doctor else ""),
+        sections="\n".join(sections),
     )
+    index.write_text(content, encoding="utf-8")
     if train:
         say("\nsmall models trained on 64 bytes at a time; loss at longer contexts, then the rotary one stretched")
         quick(out / "lab", say=say, progress=progress, command="phasor demo")
@@ -85,6 +72,28 @@ def run(out: Path, say: Callable[[str], None] = print, *, train: bool = True, pr
     (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     say(f"open {index.resolve()}")
     return results
+
+
+def _model(
+    name: str, entry: dict[str, Any], folder: Path, say: Callable[[str], None]
+) -> tuple[dict[str, Any], str, str]:
+    """The measurements of a model, its row of the index's table, and its section; page and figures into ``folder``."""
+    model = read_config(entry["config"])
+    facts = model_facts(model)
+    maximum = max(fact.max_position for fact in facts)
+    worst = _worst([relative_law(f.spec, model.num_heads, model.num_kv_heads, maximum=maximum) for f in facts])
+    say(f"{name:<34}{entry['kind']:<34}" + "".join(f"{x:>15.0e}" for x in worst.exact) + "   exact")
+    say(" " * 68 + "".join(f"{x:>15.0e}" for x in worst.float32) + "   float32 angles")
+    figures = save_figures(model, facts, folder)
+    text = page(model, facts)
+    (folder / "page.txt").write_text(text + "\n", encoding="utf-8")
+    (folder / "facts.json").write_text(json.dumps(to_dict(model, facts), indent=1) + "\n", encoding="utf-8")
+    result = {"kind": entry["kind"], "law": asdict(worst), "first": _first(model, facts)}
+    return (
+        result,
+        _row(name, f"{entry['kind']}; maximum {maximum:,}", worst),
+        _section(name, entry["kind"], text, figures),
+    )
 
 
 def bundled_models() -> dict[str, dict[str, Any]]:

@@ -4,9 +4,8 @@
 """
 
 from .data import Text, read_text
-from .evaluate import evaluate
+from .evaluate import SCHEMES, evaluate, extend
 from .export import export
-from .extend import SCHEMES, extend
 from .model import ENCODINGS, Decoder, ModelConfig
 from .quick import quick
 from .report import report

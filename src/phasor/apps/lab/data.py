@@ -102,15 +102,15 @@ def _files(path: Path, glob: str) -> list[Path]:
         named = sorted(path.rglob(glob))
     except (ValueError, NotImplementedError) as error:
         raise ValueError(f"glob must be a pattern of names, such as *.txt, got {glob!r}: {error}") from None
-    found = [  # a link that leads nowhere too: reading it says so
+    files = [  # a link that leads nowhere too: reading it says so
         file
         for file in named
         if (file.is_file() or not file.exists())
         and not any(part.startswith(".") for part in file.relative_to(path).parts)
     ]
-    if not found:
+    if not files:
         raise ValueError(f"text folder must hold files named like {glob!r}, got none in {str(path)!r}")
-    return found
+    return files
 
 
 def _read(file: Path) -> bytes:

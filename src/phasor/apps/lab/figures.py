@@ -5,8 +5,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...tools.inspect.figures import COLORS as ALL
-from .paired import Difference
+from .results import Difference
 
 # yellow lines vanish on white; the further two are for the nine schemes of an extension
 COLORS = [*(color for color in ALL if color != "#F0E442"), "#000000", "#7B3294"]
@@ -92,12 +94,9 @@ def smoothed(values: Sequence[float]) -> list[float]:
     >>> smoothed([1.0, 1.0, 1.0])
     [1.0, 1.0, 1.0]
     """
-    reach = range(-3 * SMOOTH, 3 * SMOOTH + 1)
-    out = []
-    for i in range(len(values)):
-        near = [(math.exp(-0.5 * (j / SMOOTH) ** 2), values[i + j]) for j in reach if 0 <= i + j < len(values)]
-        out.append(sum(w * v for w, v in near) / sum(w for w, _ in near))
-    return out
+    weights = np.exp(-0.5 * (np.arange(-3 * SMOOTH, 3 * SMOOTH + 1) / SMOOTH) ** 2)
+    sums, totals = (np.convolve(x, weights)[3 * SMOOTH : -3 * SMOOTH] for x in (values, np.ones(len(values))))
+    return (sums / totals).tolist()
 
 
 def apart(values: Sequence[float], step: float) -> list[float]:

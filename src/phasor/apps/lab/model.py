@@ -1,8 +1,7 @@
 """A small decoder of Llama's shape over bytes, with any encoding of the package."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +12,8 @@ from ...encodings.attention import attention
 from ...rotary.apply import apply_rotary_qk
 from ...rotary.rotation import Rotation
 from ...rotary.spec import RotarySpec
-from ...support.checks import flag, number, whole
-from ..run_folder.limits import MOST_WEIGHTS, at_most
+from ...support.checks import flag, number, one_of, whole
+from ..run_folder.config import MOST_WEIGHTS, Config, at_most
 
 VOCAB = 256  # one token per byte
 MOST = {"layers": 1024, "dim": 2**14, "heads": 2**13, "length": 2**20}
@@ -22,7 +21,7 @@ SHAW_REACH = 16  # farther distances share a vector (Shaw et al. 2018, section 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(Config):
     """The architecture. ``length`` is the training length: the size of the learned encoding's table, and what every
     evaluation is measured against. ``hidden`` is the width of SwiGLU, by default ``8/3 dim`` rounded up to a multiple
     of 8; ``kv_heads`` is by default ``heads``; ``tied`` shares the embedding with the output.
@@ -52,8 +51,7 @@ class ModelConfig:
         whole("kv_heads", self.kv_heads)
         whole("hidden", self.hidden)
         number("base", self.base, above=1)
-        if self.encoding not in list(ENCODINGS):  # a list: what is compared may be anything
-            raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, got {self.encoding!r}")
+        one_of("encoding", self.encoding, list(ENCODINGS))
         if self.dim % (2 * self.heads):
             raise ValueError(f"dim must be a multiple of 2 heads = {2 * self.heads} (pairs per head), got {self.dim}")
         if self.heads % self.kv_heads:
@@ -71,17 +69,10 @@ class ModelConfig:
         """The rotation of q and k; None for the other encodings."""
         return RotarySpec(head_dim=self.head_dim, base=self.base) if self.encoding == "rotary" else None
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def _rotary(c: ModelConfig) -> Encoding:
-    return Rotary(RotarySpec(head_dim=c.head_dim, base=c.base))
-
 
 # The encodings, and whether every layer has its own (as in the papers) or all share one.
 ENCODINGS: dict[str, tuple[Callable[[ModelConfig], Encoding], bool]] = {
-    "rotary": (_rotary, False),
+    "rotary": (lambda c: Rotary(RotarySpec(head_dim=c.head_dim, base=c.base)), False),
     "alibi": (lambda c: ALiBi(c.heads), False),
     "t5": (lambda c: T5Bias(c.heads, bidirectional=False), False),
     "sinusoidal": (lambda c: Sinusoidal(c.dim), False),

@@ -1,18 +1,19 @@
 """The whole lab in a minute and a half: three encodings trained, evaluated, the rotary one extended, one page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from ..run_folder.files import write_json
 from . import results
 from .data import Text, read_text
-from .evaluate import evaluate
-from .extend import extend
+from .evaluate import evaluate, extend
 from .model import ModelConfig
 from .report import report
 from .run import RunConfig
-from .threads import threads
 from .train import load_model, train
 
 
@@ -53,6 +54,21 @@ def quick(
             say(table_text(name, section["curves"]))
     say(f"open {(out / 'report.html').resolve()}")
     return numbers
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """torch's threads, for a while.
+
+    Small models are fastest with one unless the machine is idle: threads that wait for one that another program has
+    displaced spin (two of them, with two cores and three programs: a fifteenth of the speed of one).
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _measure(folder: Path, text: Text, schemes: Sequence[str], times: Sequence[float], scored: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...support.whole_files import write_whole
 from ..run_folder.files import write_json
-from . import paired, results
+from . import results
 from .figures import curves, intervals, png
 
 LOSS, LENGTH = "loss (nats per byte)", "context length (bytes)"
@@ -21,7 +21,7 @@ CAPTIONS = {
     "loss_by_length": "Up to the dotted line all have been trained. Beyond it a flat line is an encoding that reaches "
     "further, a rising one an encoding that does not.",
     "differences": "Each encoding against one of them, model by model: below zero it is better. An interval that "
-    "crosses zero has not told the two apart.",
+    "crosses zero does not separate the two.",
     "loss_by_position": "Loss of the byte at each position of the longest context, smoothed over its neighbours "
     "(faint: as measured): where a line turns upwards is how far that encoding reaches.",
     "extension_table": "Each scheme at the length that it was set up for, without fine-tuning: lower is better.",
@@ -62,13 +62,12 @@ def _numbers(runs: list[dict[str, Any]]) -> dict[str, Any]:
             seeds = results.seeds_of(some, bands=name not in (*DIFFERENCES, POSITIONS))
             data["sections"][name] = {"protocol": protocol, "seeds": seeds, "curves": points}
 
-    def add_differences(name: str, reference: str, of: str, some: list[dict[str, Any]]) -> None:
-        table = results.measured(some, of)
+    def add_differences(name: str, reference: str, part: str, some: list[dict[str, Any]]) -> None:
+        table = results.measured(some, part)
         if table:
             reference = reference if reference in table else next(iter(table))
-            found = paired.against(reference, table)
-            if found:
-                add(name, paired.protocol(reference, found), found, some)
+            if points := results.against(reference, table):
+                add(name, results.protocol_of(reference, points), points, some)
 
     measured = results.one_value(text, "protocol", lambda r: r["evaluation"]["protocol"])
     add("loss_by_length", measured, results.by_length(runs, "text", "loss"), text)
@@ -80,8 +79,8 @@ def _numbers(runs: list[dict[str, Any]]) -> dict[str, Any]:
     add("extension_curves", stretched, results.extensions(runs, "curves", "length"), extended)
     for task in ("copy", "passkey"):
         some = results.of_task(runs, task)
-        asked = results.one_value(some, "protocol", lambda r: r["evaluation"]["protocol"])
-        add(task, asked, results.by_length(runs, task, "accuracy"), some)
+        protocol = results.one_value(some, "protocol", lambda r: r["evaluation"]["protocol"])
+        add(task, protocol, results.by_length(runs, task, "accuracy"), some)
     data["runs"] = [{"name": run["name"], **run["run"]} for run in runs]
     data["commands"] = sorted({run["about"]["command"] for run in runs if run["about"].get("command")})
     data["texts"] = sorted({run["about"]["text"] for run in runs if run["about"].get("text")})
@@ -92,11 +91,11 @@ def _figures(data: dict[str, Any]) -> dict[str, Any]:
     trained = {"trained": data["trained_length"]}
     lengths = {"xlabel": LENGTH, "ylabel": LOSS, **trained}
     times = {"xlabel": "times the trained length"}
-    place = {"xlabel": "position in the context (bytes)", "ylabel": LOSS, "log": False, "smooth": True, **trained}
+    positions = {"xlabel": "position in the context (bytes)", "ylabel": LOSS, "log": False, "smooth": True, **trained}
     looks: dict[str, dict[str, Any]] = {
         "loss_by_length": {"title": "Loss by context length", **lengths},
         "differences": {"title": "Differences between encodings", "xlabel": LENGTH, "ylabel": DIFFERENCE, **trained},
-        "loss_by_position": {"title": "Loss by position", **place},
+        "loss_by_position": {"title": "Loss by position", **positions},
         "extension_table": {"title": "Extension without fine-tuning", **times, "ylabel": LOSS},
         "extension_differences": {"title": "Differences to no scaling", **times, "ylabel": DIFFERENCE},
         "extension_curves": {"title": "Set up for the largest factor, at all lengths", **lengths},

@@ -1,11 +1,10 @@
 """RunConfig: everything that decides the weights a run ends with."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...support.checks import number, whole
-from ..run_folder.files import shown
-from ..run_folder.limits import at_most
+from ...support.checks import number, one_of, whole
+from ..run_folder.config import Config, at_most, check_seed, check_share
 from .data import Text
 from .model import ModelConfig
 from .tasks import SHORTEST, TASKS, copy_symbols
@@ -15,7 +14,7 @@ MOST_TOKENS = 2**22  # of one step
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class RunConfig(Config):
     """One training run. Two runs with equal configs end with equal weights, to the bit on one machine.
 
     ``tokens`` is the budget, rounded up to whole steps of ``batch * model.length`` tokens; ``source`` is the SHA-256 of
@@ -38,11 +37,8 @@ class RunConfig:
     source: str = ""
 
     def __post_init__(self) -> None:
-        if self.task not in KINDS:
-            raise ValueError(f"task must be one of {', '.join(KINDS)}, got {self.task!r}")
-        whole("seed", self.seed, at_least=0)
-        if self.seed >= 2**31:
-            raise ValueError(f"seed must be below 2**31, got {self.seed}")
+        one_of("task", self.task, KINDS)
+        check_seed(self.seed)
         whole("tokens", self.tokens)
         whole("batch", self.batch)
         at_most("batch * length", self.batch * self.model.length, MOST_TOKENS, "make the batch smaller")
@@ -50,9 +46,7 @@ class RunConfig:
             raise ValueError(f"source must be a SHA-256 in hexadecimal, got {self.source!r}")
         number("lr", self.lr, above=0)
         number("weight_decay", self.weight_decay, at_least=0)
-        number("warmup", self.warmup, at_least=0)
-        if self.warmup > 1:
-            raise ValueError(f"warmup must be at most 1 (a share of the steps), got {self.warmup}")
+        check_share("warmup", self.warmup)
         if self.task != "text" and self.model.length < SHORTEST[self.task]:
             least = SHORTEST[self.task]
             raise ValueError(f"length must be at least {least} for the task {self.task}, got {self.model.length}")
@@ -68,27 +62,16 @@ class RunConfig:
         """The name of the run's folder."""
         return f"{self.task}-{self.model.encoding}-seed{self.seed}"
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "RunConfig":
+    def from_dict(cls, data: Any) -> "RunConfig":
         """Inverse of `to_dict`. Raises ``ValueError`` if the keys are not those of this version."""
-        flat = {**data, "model": data.get("model", {})}
-        for kind, keys in ((cls, flat), (ModelConfig, flat["model"])):
-            known = {f.name for f in fields(kind)}
-            if not isinstance(keys, dict) or set(keys) != known:
-                raise ValueError(f"run must have the keys {sorted(known)}, got {shown(keys)}: another version's?")
-        return cls(**{**flat, "model": ModelConfig(**flat["model"])})
+        if isinstance(data, dict) and "model" in data:
+            data = data | {"model": ModelConfig.from_dict(data["model"])}
+        return super().from_dict(data)
 
-    def differences(self, other: "RunConfig") -> dict[str, tuple[Any, Any]]:
-        """``{field: (mine, other's)}`` of all that differs.
-
-        >>> RunConfig(model=ModelConfig()).differences(RunConfig(model=ModelConfig(encoding="alibi"), seed=1))
-        {'encoding': ('rotary', 'alibi'), 'seed': (0, 1)}
-        """
-        mine, theirs = ({**c.to_dict()["model"], **c.to_dict()} for c in (self, other))
-        return {key: (mine[key], theirs[key]) for key in mine if key != "model" and mine[key] != theirs[key]}
+    def flat(self) -> dict[str, Any]:
+        """All settings of run and model by name, so that an error can name what differs."""
+        return {key: value for key, value in (asdict(self.model) | asdict(self)).items() if key != "model"}
 
 
 def check_text(config: RunConfig, text: Text | None) -> None:

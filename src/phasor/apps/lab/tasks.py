@@ -1,6 +1,6 @@
 """Two tasks that small models can learn and whose length can grow: copy a string, find a passkey.
 
-Answers alone are scored. A batch is tokens and targets, targets ``IGNORE`` where nothing is asked.
+Answers alone are scored. A batch is tokens and targets, targets ``IGNORE`` where nothing is scored.
 """
 
 from collections.abc import Callable
@@ -40,13 +40,13 @@ def copy_symbols(size: int) -> int:
 
 def passkey_rows(rng: np.random.Generator, batch: int, size: int, depth: float | None = None) -> Rows:
     """Random letters with ``KEY dddd`` somewhere among them (``depth`` 0: first, 1: last), then ``ASK dddd``."""
-    room = size - 2 * KEY_LENGTH - 2
-    if room < 0:
+    filler_size = size - 2 * KEY_LENGTH - 2
+    if filler_size < 0:
         raise ValueError(f"passkey needs at least {2 * KEY_LENGTH + 2} tokens, got {size}")
     rows = []
     for _ in range(batch):
-        filler, key = rng.choice(FILLER, room), rng.choice(DIGITS, KEY_LENGTH)
-        at = int(rng.integers(0, room + 1)) if depth is None else round(depth * room)
+        filler, key = rng.choice(FILLER, filler_size), rng.choice(DIGITS, KEY_LENGTH)
+        at = int(rng.integers(0, filler_size + 1)) if depth is None else round(depth * filler_size)
         rows.append(np.concatenate([[START], filler[:at], [KEY], key, filler[at:], [ASK], key]))
     return _rows(np.stack(rows), answer=KEY_LENGTH)
 
@@ -70,6 +70,6 @@ def task_batch(task: str, seed: int, step: int, batch: int, length: int) -> Rows
 
 def accuracy(logits: Tensor, targets: Tensor) -> tuple[float, float]:
     """Share of answer tokens right (each with the true tokens before it), and of rows right from end to end."""
-    asked = targets != IGNORE
+    scored = targets != IGNORE
     right = logits.argmax(-1) == targets
-    return float(right[asked].double().mean()), float((right | ~asked).all(-1).double().mean())
+    return float(right[scored].double().mean()), float((right | ~scored).all(-1).double().mean())

@@ -1,10 +1,14 @@
 """Training: batches are a function of (seed, step), so a run that was killed goes on as if nothing had happened."""
 
+import hashlib
+import json
 import math
+import os
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -14,13 +18,12 @@ from torch import Tensor
 from ...support.checks import whole
 from ...support.lock import alone
 from ...support.processes import Group, process_group
-from ...support.whole_files import remove_partial
+from ...support.whole_files import remove_partial, write_whole
 from ..run_folder import checkpoint
 from ..run_folder.files import read_json, write_json
-from ..run_folder.progress import Progress
 from ..run_folder.tensors import filled
+from ..run_folder.training import adamw, check_loss, progress_bar
 from .data import Text
-from .log import Log
 from .model import Decoder
 from .run import RunConfig, check_text
 from .tasks import IGNORE, task_batch
@@ -65,38 +68,38 @@ def train(
     with process_group() as group, alone(folder) if group.first else nullcontext():
         if config.batch % group.size:
             raise ValueError(f"batch must be a multiple of the {group.size} processes, got {config.batch}")
-        session = _Session(config, text, group)
-        first, past = session.resume(folder / CHECKPOINT)
+        training = DecoderTraining(config, text, group)
+        first, past = training.resume(folder / CHECKPOINT)
         group.barrier()  # nobody writes before everybody has read
         speed, start = 0.0, time.perf_counter()
         with (
             Log(folder / METRICS, first, past, group.first) as log,
-            Progress(config.name, first, config.steps, progress and group.first) as bar,
+            progress_bar(config.name, first, config.steps, progress and group.first) as advance,
         ):
-            if group.first and (first < config.steps or not _is_told(folder / RUN, config)):
+            if group.first and (first < config.steps or not _has_config(folder / RUN, config)):
                 remove_partial(folder, CHECKPOINT, METRICS, RUN)
                 write_json(folder / RUN, {"run": config.to_dict(), "about": about or {}})
             for step in range(first, config.steps):
-                loss = session.step(step)
+                loss = training.step(step)
                 speed = (step + 1 - first) * config.batch * config.model.length / (time.perf_counter() - start)
-                bar.advance(loss, speed)
+                advance(loss, speed)
                 log.add(step, loss, speed)
                 if group.first and ((step + 1) % checkpoint_every == 0 or step + 1 == config.steps):
                     log.sync()
                     state = {"run": config.to_dict(), "step": step + 1, "log": log.sha256}
-                    checkpoint.save(folder / CHECKPOINT, session.tensors, state)
+                    checkpoint.save(folder / CHECKPOINT, training.tensors, state)
         return Trained(folder, config, first, log.last_loss, speed)
 
 
-def _is_told(path: Path, config: RunConfig) -> bool:
-    """Whether the file is there, sound and of this run."""
+def _has_config(path: Path, config: RunConfig) -> bool:
+    """Whether the file is there, whole and of this run."""
     try:
         return bool(read_json(path, {"run": dict, "about": dict})["run"] == config.to_dict())
     except (ValueError, OSError):
         return False
 
 
-class _Session:
+class DecoderTraining:
     """The model and its optimizer between two steps."""
 
     def __init__(self, config: RunConfig, text: Text | None, group: Group) -> None:
@@ -104,7 +107,7 @@ class _Session:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             self.model = Decoder(config.model)
-        self.optimizer = checkpoint.adamw(
+        self.optimizer = adamw(
             self.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=config.weight_decay
         )
         self.tensors = checkpoint.tensors_of(self.model, self.optimizer)
@@ -114,8 +117,8 @@ class _Session:
         config, group = self.config, self.group
         tokens, targets = batch(config, self.text, step)
         scored = int((targets != IGNORE).sum())
-        for options in self.optimizer.param_groups:
-            options["lr"] = learning_rate(config, step)
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = learning_rate(config, step)
         logits = self.model(group.share(tokens))
         # Gradients are summed over processes, so each divides the sum of its rows by all scored tokens.
         loss = summed_loss(logits, group.share(targets)) / scored
@@ -125,10 +128,7 @@ class _Session:
         self.optimizer.step()
         self.optimizer.zero_grad()
         value = float(group.total(loss.detach()))
-        if not math.isfinite(value):
-            raise ValueError(
-                f"lr must let the training converge, got lr={config.lr:g} and a loss of {value} at {step=}"
-            )
+        check_loss(value, config.lr, step)
         return value
 
     def resume(self, path: Path) -> tuple[int, str | None]:
@@ -136,9 +136,69 @@ class _Session:
         if not checkpoint.is_there(path):
             return 0, None
         tensors, state = checkpoint.load(path, STATE)
-        checkpoint.check_same(path, self.config.differences(_run_of(path, state)))
+        checkpoint.check_same(path, self.config.flat(), _run_of(path, state).flat())
         checkpoint.fill(path, self.tensors, tensors)
         return state["step"], state["log"]
+
+
+class Log:
+    """Lines of ``path`` from step ``first`` on; what a killed run wrote beyond its checkpoint is cut off.
+
+    ``sha256`` is that of all steps and losses so far, for the checkpoint: a log with another past is refused. Processes
+    that do not write (``writes=False``) keep quiet. Raises ``OSError`` naming the file if the disk is full.
+    """
+
+    def __init__(self, path: Path, first: int, past: str | None, writes: bool) -> None:
+        self.path = path
+        lines = path.read_bytes().splitlines(keepends=True)[:first] if path.exists() else []
+        self.last_loss, self._sha256 = math.nan, hashlib.sha256()
+        try:
+            for line in lines:
+                entry = json.loads(line)
+                self._count(entry["step"], entry["loss"])
+            if past is not None and past != self.sha256:
+                raise ValueError("another log")
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ValueError(
+                f"{path} must hold the {first} steps before the checkpoint as they were written, got another log; "
+                "put it back, or delete the checkpoint to start over"
+            ) from None
+        self._file = None
+        if writes:
+            write_whole(path, b"".join(lines))
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
+
+    @property
+    def sha256(self) -> str:
+        return self._sha256.hexdigest()
+
+    def _count(self, step: int, loss: float) -> None:
+        self.last_loss = loss
+        self._sha256.update(json.dumps([step, loss]).encode())
+
+    def add(self, step: int, loss: float, tokens_per_second: float) -> None:
+        self._count(step, loss)
+        if self._file is not None:
+            line = {"step": step, "loss": loss, "tokens_per_second": round(tokens_per_second)}
+            try:
+                self._file.write((json.dumps(line) + "\n").encode())
+            except OSError as error:
+                reason = f"cannot write ({error.strerror}); the last checkpoint is untouched"
+                raise OSError(error.errno, reason, str(self.path)) from error
+
+    def sync(self) -> None:
+        """All lines are on the disk: to be called before a checkpoint that counts on them."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+
+    def __enter__(self) -> "Log":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
 
 
 def _run_of(path: Path, state: dict[str, Any]) -> RunConfig:

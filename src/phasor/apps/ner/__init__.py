@@ -5,9 +5,9 @@
 
 from .config import ModelConfig, TrainConfig
 from .data import Entity, Example, labels_of, read
-from .data.merge import Prediction
+from .data.windows import Prediction
 from .metrics import Score, Scores, evaluate
-from .model import Saved, SpanModel, load, new_model
+from .model import SavedModel, SpanModel, load, new_model
 from .predict import predict
 from .tokens import make_tokenizer
 from .train import Trained, train
@@ -17,7 +17,7 @@ __all__ = [
     "Example",
     "ModelConfig",
     "Prediction",
-    "Saved",
+    "SavedModel",
     "Score",
     "Scores",
     "SpanModel",

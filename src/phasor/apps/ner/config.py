@@ -1,13 +1,13 @@
 """What decides a span model, and what decides its training."""
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 from ...encodings.heads import EfficientGlobalPointer, GlobalPointer
-from ...support.checks import flag, number, whole
+from ...encodings.heads.decode import MODES, Mode
+from ...support.checks import flag, number, one_of, whole
+from ..run_folder.config import MOST_WEIGHTS, Config, at_most, check_seed, check_share
 from ..run_folder.files import shown
-from ..run_folder.limits import MOST_WEIGHTS, at_most
-from .data.merge import Mode
 
 HEADS = {"efficient": EfficientGlobalPointer, "global-pointer": GlobalPointer}
 ENCODERS = ("bilstm", "transformer", "pretrained")
@@ -15,21 +15,12 @@ POSITIONS = ("rotary", "none")
 MOST = {"vocab": 2**24, "dim": 2**14, "layers": 1024, "heads": 2**13, "head_dim": 2**12, "max_length": 2**16}
 
 
-class _Settings:
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)  # type: ignore[call-overload]
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Inverse of `to_dict`. Raises ``ValueError`` if the keys are not those of this version."""
-        known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
-        if set(data) != known:
-            raise ValueError(f"settings must have the keys {sorted(known)}, got {sorted(data)}: another version's?")
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in data.items()})
+# Dropout and peak learning rate where none are given.
+RECIPES = {"bilstm": (0.2, 3e-3), "transformer": (0.3, 1e-3), "pretrained": (0.1, 5e-5)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(_Settings):
+class ModelConfig(Config):
     """The architecture. ``labels`` in the order of the head's types; ``vocab`` tokens.
 
     ``encoder`` is ``"bilstm"`` or ``"transformer"``, ``layers`` layers of width ``dim`` (``heads`` of them attend), on
@@ -59,13 +50,9 @@ class ModelConfig(_Settings):
         if not self.labels:
             raise ValueError("labels must name at least one type, got none: are there entities in the training data?")
         _check_labels(self.labels)
-        for name, value, known in (
-            ("encoder", self.encoder, ENCODERS),
-            ("encoder_positions", self.encoder_positions, POSITIONS),
-            ("head", self.head, tuple(HEADS)),
-        ):
-            if value not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        one_of("encoder", self.encoder, ENCODERS)
+        one_of("encoder_positions", self.encoder_positions, POSITIONS)
+        one_of("head", self.head, list(HEADS))
         for name, most in MOST.items():
             at_most(name, getattr(self, name), most)
         flag("rotary", self.rotary)
@@ -92,7 +79,7 @@ def _check_labels(labels: Any) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(_Settings):
+class TrainConfig(Config):
     """The training. Two runs with equal configs on equal data end with equal weights, to the bit on one machine.
 
     The learning rate rises over ``warmup`` (a share of the steps) to ``lr`` and falls to 0 along a cosine; that of the
@@ -116,9 +103,7 @@ class TrainConfig(_Settings):
     bfloat16: bool = False
 
     def __post_init__(self) -> None:
-        whole("seed", self.seed, at_least=0)
-        if self.seed >= 2**31:
-            raise ValueError(f"seed must be below 2**31, got {self.seed}")
+        check_seed(self.seed)
         at_most("epochs", self.epochs, 2**20)
         at_most("batch", self.batch, 2**16)
         whole("patience", self.patience, at_least=0)
@@ -129,10 +114,7 @@ class TrainConfig(_Settings):
         number("weight_decay", self.weight_decay, at_least=0)
         flag("bfloat16", self.bfloat16)
         for name in ("warmup", "threshold", "average"):
-            number(name, getattr(self, name), at_least=0)
-            if getattr(self, name) > 1:
-                raise ValueError(f"{name} must be at most 1, got {getattr(self, name)}")
+            check_share(name, getattr(self, name))
         if self.average == 1:
             raise ValueError("average must be below 1, or the mean stays at the random start, got 1")
-        if self.mode not in ("all", "nested", "flat"):
-            raise ValueError(f"mode must be one of all, nested, flat, got {self.mode!r}")
+        one_of("mode", self.mode, MODES)

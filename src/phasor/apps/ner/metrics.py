@@ -1,10 +1,19 @@
-"""How well predicted entities agree with the true ones: precision, recall, F1 and confusion."""
+"""How well predicted entities agree with the true ones: precision, recall, F1 and confusion, as numbers and as a page.
+
+Not those of nervaluate or seqeval, with which the tests compare: neither counts spans that nest.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Protocol
+from typing import Any, Protocol
+
+from .data.windows import overlapping
+
+NESTED = (
+    "nested: spans inside or around others; found: the nested true ones, and wrong ones nested in or around a found one"
+)
 
 
 class Labelled(Protocol):
@@ -83,14 +92,16 @@ def evaluate(gold: Sequence[Iterable[Labelled]], predicted: Sequence[Iterable[La
         raise ValueError(
             f"predicted must have one list of entities a text, {len(gold)} as gold has, got {len(predicted)}"
         )
-    true, found = _keys(gold), _keys(predicted)
-    nested_true, nested_found = _nested(true), _nested(found)
-    names = sorted({key[3] for key in true | found})
+    true, proposed = _keys(gold), _keys(predicted)
+    nested_true, nested_proposed = _nested(true), _nested(proposed)
+    names = sorted({key[3] for key in true | proposed})
     return Scores(
-        overall=Score(len(true & found), len(found), len(true)),
-        labels={name: _score_of(name, true, found) for name in names},
-        nested=Score(len(nested_true & found), len(nested_true & found) + len(nested_found - true), len(nested_true)),
-        confusion=_confusion(true, found),
+        overall=Score(len(true & proposed), len(proposed), len(true)),
+        labels={name: _score_of(name, true, proposed) for name in names},
+        nested=Score(
+            len(nested_true & proposed), len(nested_true & proposed) + len(nested_proposed - true), len(nested_true)
+        ),
+        confusion=_confusion(true, proposed),
     )
 
 
@@ -98,32 +109,28 @@ def _keys(texts: Sequence[Iterable[Labelled]]) -> set[Key]:
     return {(i, e.start, e.end, e.label) for i, entities in enumerate(texts) for e in entities}
 
 
-def _score_of(label: str, true: set[Key], found: set[Key]) -> Score:
-    true, found = ({key for key in keys if key[3] == label} for keys in (true, found))
-    return Score(len(true & found), len(found), len(true))
+def _score_of(label: str, true: set[Key], proposed: set[Key]) -> Score:
+    true, proposed = ({key for key in keys if key[3] == label} for keys in (true, proposed))
+    return Score(len(true & proposed), len(proposed), len(true))
 
 
 def _nested(keys: set[Key]) -> set[Key]:
     texts: dict[int, list[Key]] = {}
-    for key in keys:
+    for key in sorted(keys):
         texts.setdefault(key[0], []).append(key)
     nested = set()
     for text in texts.values():
-        text.sort(key=lambda key: key[1:3])
-        for i, a in enumerate(text):
-            for j in range(i + 1, len(text)):
-                b = text[j]
-                if b[1] >= a[2]:  # begins where a ends, and so do all that follow
-                    break
-                if a[1] == b[1] or b[2] <= a[2]:
-                    nested |= {a, b}
+        spans = [key[1:3] for key in text]
+        for i, j in overlapping(spans):
+            if spans[i][0] == spans[j][0] or spans[j][1] <= spans[i][1]:
+                nested |= {text[i], text[j]}
     return nested
 
 
-def _confusion(true: set[Key], found: set[Key]) -> dict[tuple[str | None, str | None], int]:
+def _confusion(true: set[Key], proposed: set[Key]) -> dict[tuple[str | None, str | None], int]:
     """Pairs of one span: equal labels first, then the others in alphabetical order; what is left has no partner."""
-    counts = Counter[tuple[str | None, str | None]]((key[3], key[3]) for key in true & found)
-    missed, spurious = _labels_by_span(true - found), _labels_by_span(found - true)
+    counts = Counter[tuple[str | None, str | None]]((key[3], key[3]) for key in true & proposed)
+    missed, spurious = _labels_by_span(true - proposed), _labels_by_span(proposed - true)
     for span in sorted(missed.keys() | spurious.keys()):
         counts.update(zip_longest(missed.get(span, ()), spurious.get(span, ())))
     return dict(sorted(counts.items(), key=lambda item: [label or "" for label in item[0]]))
@@ -134,3 +141,56 @@ def _labels_by_span(keys: set[Key]) -> dict[tuple[int, int, int], list[str]]:
     for text, start, end, label in sorted(keys):
         spans.setdefault((text, start, end), []).append(label)
     return spans
+
+
+def page(scores: Scores) -> str:
+    """The page that `phasor ner evaluate` prints.
+
+    >>> print(page(Scores(Score(1, 1, 2), {"name": Score(1, 1, 2)}, Score(0, 0, 0), {("name", "name"): 1})))
+                P      R     F1   right   found    true
+    all    1.0000 0.5000 0.6667       1       1       2
+    name   1.0000 0.5000 0.6667       1       1       2
+    nested 0.0000 0.0000 0.0000       0       0       0
+    nested: spans inside or around others; found: the nested true ones, and wrong ones nested in or around a found one
+    <BLANKLINE>
+    rows: true label; columns: found label; missed: span not found; extra: found where there is no such span
+           (1) missed
+    name 1   1      .
+    extra    .
+    """
+    rows = [("all", scores.overall), *scores.labels.items(), ("nested", scores.nested)]
+    width = max(len(name) for name, _ in rows)
+    head = f"{'':{width}} {'P':>6} {'R':>6} {'F1':>6} {'right':>7} {'found':>7} {'true':>7}"
+    return "\n".join([head, *(_row(name, score, width) for name, score in rows), NESTED, "", *_confusion_lines(scores)])
+
+
+def _row(name: str, score: Score, width: int) -> str:
+    shares = f"{score.precision:6.4f} {score.recall:6.4f} {score.f1:6.4f}"
+    return f"{name:{width}} {shares} {score.correct:>7} {score.predicted:>7} {score.gold:>7}"
+
+
+def _confusion_lines(scores: Scores) -> list[str]:
+    labels = list(scores.labels)
+    width = max([5, *(len(f"{label} {i}") for i, label in enumerate(labels, 1))])
+    lines = ["rows: true label; columns: found label; missed: span not found; extra: found where there is no such span"]
+    lines.append(" " * width + "".join(f"{f'({i})':>5}" for i in range(1, len(labels) + 1)) + " missed")
+    for i, true in enumerate([*labels, None], 1):
+        counts = [scores.confusion.get((true, label), 0) for label in labels]
+        name = "extra" if true is None else f"{true:{width - len(str(i)) - 1}} {i}"
+        missed = "" if true is None else f"{scores.confusion.get((true, None), 0) or '.':>7}"
+        lines.append(f"{name:{width}}" + "".join(f"{count or '.':>5}" for count in counts) + missed)
+    return lines
+
+
+def to_dict(scores: Scores) -> dict[str, Any]:
+    """The same as plain data for JSON; the confusion as ``[true, predicted, count]``, null where there is none."""
+    return {
+        "overall": _numbers(scores.overall),
+        "labels": {label: _numbers(score) for label, score in scores.labels.items()},
+        "nested": _numbers(scores.nested),
+        "confusion": [[true, predicted, count] for (true, predicted), count in scores.confusion.items()],
+    }
+
+
+def _numbers(score: Score) -> dict[str, float]:
+    return {"f1": score.f1, "precision": score.precision, "recall": score.recall, **vars(score)}

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +13,46 @@ from torch import Tensor, nn
 from ...support.whole_files import write_whole
 from ..run_folder.files import conform, read_json
 from ..run_folder.tensors import filled, read_tensors, tensors_of, write_tensors
-from .batches import Batch
 from .config import HEADS, ModelConfig, TrainConfig
+from .data.windows import Encoded
 from .encoders import make_encoder
 from .pretrained import load_pretrained, make_pretrained
 
 WEIGHTS, CONFIG, TOKENIZER, ENCODER = "model.safetensors", "config.json", "tokenizer.json", "encoder"
 WAY_OUT = "put back what was there, or train again"
+
+
+class Batch(NamedTuple):
+    """``ids``, ``mask`` (tokens) and ``content`` (tokens that are not special) ``[B, S]``, padding last; ``spans``
+    int64 ``[N, 4]`` rows (batch, type, start, end)."""
+
+    ids: Tensor
+    mask: Tensor
+    content: Tensor
+    spans: Tensor
+
+    def to(self, device: torch.device | str) -> "Batch":
+        return Batch(*(tensor.to(device) for tensor in self))
+
+
+def collate(windows: Sequence[Encoded]) -> Batch:
+    """The windows, padded to the longest.
+
+    >>> first = Encoded([5, 6], [(0, 1), (1, 2)], [False, False], 0, [(3, 0, 1)])
+    >>> batch = collate([first, Encoded([7], [(0, 1)], [False], 1, [])])
+    >>> batch.ids.tolist(), batch.mask.tolist(), batch.spans.tolist()
+    ([[5, 6], [7, 0]], [[True, True], [True, False]], [[0, 3, 0, 1]])
+    """
+    length = max(len(window.ids) for window in windows)
+    ids = torch.zeros(len(windows), length, dtype=torch.int64)
+    mask, content = (torch.zeros(len(windows), length, dtype=torch.bool) for _ in range(2))
+    for row, window in enumerate(windows):
+        size = len(window.ids)
+        ids[row, :size] = torch.tensor(window.ids)
+        mask[row, :size] = True
+        content[row, :size] = ~torch.tensor(window.special)
+    spans = [(row, *span) for row, window in enumerate(windows) for span in window.spans]
+    return Batch(ids, mask, content, torch.tensor(spans, dtype=torch.int64).reshape(-1, 4))
 
 
 class SpanModel(nn.Module):
@@ -49,7 +83,7 @@ class SpanModel(nn.Module):
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedModel:
     """A model in evaluation mode with its tokenizer, its settings and what its training was."""
 
     model: SpanModel
@@ -74,10 +108,10 @@ def save(folder: Path, model: SpanModel, tokenizer: Any, about: dict[str, Any]) 
     write_tensors(folder / WEIGHTS, tensors_of(model), {"files": sealed})
 
 
-def load(folder: str | Path) -> Saved:
+def load(folder: str | Path) -> SavedModel:
     """The model that `save` wrote. Raises ``ValueError`` if the folder is not one, or one of its files is damaged."""
     folder = Path(folder)
-    tensors = sound_tensors(folder)
+    tensors = check_folder(folder)
     try:
         about = read_json(folder / CONFIG, {"model": dict, "train": dict})
         config = ModelConfig.from_dict(about["model"])
@@ -86,10 +120,10 @@ def load(folder: str | Path) -> Saved:
         model = filled(lambda: SpanModel(config, _encoder(folder, config)), tensors)
     except (ValueError, TypeError, RuntimeError, RecursionError) as error:
         raise _fault(folder, error, WAY_OUT) from None
-    return Saved(model.eval(), tokenizer, about)
+    return SavedModel(model.eval(), tokenizer, about)
 
 
-def sound_tensors(folder: Path, way_out: str = WAY_OUT) -> dict[str, Tensor]:
+def check_folder(folder: Path, way_out: str = WAY_OUT) -> dict[str, Tensor]:
     """The weights in a model's folder. Raises ``ValueError`` if a file is absent or not as it was written."""
     if missing := [name for name in (CONFIG, TOKENIZER, WEIGHTS) if not (folder / name).is_file()]:
         raise ValueError(

@@ -6,15 +6,18 @@ import torch
 from torch import Tensor
 
 from ...encodings.heads import Span, decode
-from .batches import by_length, collate
 from .data import Example
-from .data.align import Encoded, align
-from .data.merge import Mode, Prediction, merge
-from .model import Saved, SpanModel
+from .data.windows import Encoded, Mode, Prediction, align, merge
+from .model import SavedModel, SpanModel, collate
 
 
 def predict(
-    saved: Saved, texts: Sequence[str], *, threshold: float | None = None, mode: Mode | None = None, batch: int = 32
+    saved: SavedModel,
+    texts: Sequence[str],
+    *,
+    threshold: float | None = None,
+    mode: Mode | None = None,
+    batch: int = 32,
 ) -> list[list[Prediction]]:
     """The entities of each text as half-open character spans with probabilities, in the order of the text.
 
@@ -52,14 +55,14 @@ def predict_windows(
     """
     device = next(model.parameters()).device
     model.eval()
-    found: list[list[Span]] = [[] for _ in windows]
+    spans: list[list[Span]] = [[] for _ in windows]
     for indices in by_length(windows, batch):
         inputs = collate([windows[i] for i in indices]).to(device)
         scores = model(inputs.ids, inputs.mask, inputs.content)
         scores = (scores if most is None else _best(scores, most * scores.shape[-1])).cpu()
-        for i, spans in zip(indices, decode(scores, threshold=threshold, mode="all"), strict=True):
-            found[i] = spans
-    return merge(windows, found, model.config.labels, examples=examples, mode=mode)
+        for i, of_window in zip(indices, decode(scores, threshold=threshold, mode="all"), strict=True):
+            spans[i] = of_window
+    return merge(windows, spans, model.config.labels, examples=examples, mode=mode)
 
 
 def _best(scores: Tensor, count: int) -> Tensor:
@@ -71,3 +74,13 @@ def _best(scores: Tensor, count: int) -> Tensor:
     flat = scores.flatten(1)
     least = flat.topk(min(count, flat.shape[1])).values[:, -1]
     return scores.masked_fill(scores < least[:, None, None, None], float("-inf"))
+
+
+def by_length(windows: Sequence[Encoded], batch: int) -> list[list[int]]:
+    """Indices of all windows in batches of about equal length, for prediction.
+
+    >>> by_length([Encoded([0] * n, [], [], 0, []) for n in (3, 1, 2)], 2)
+    [[1, 2], [0]]
+    """
+    order = sorted(range(len(windows)), key=lambda i: len(windows[i].ids))
+    return [order[i : i + batch] for i in range(0, len(order), batch)]

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ...support.quiet import quiet
+from ..run_folder.config import MOST_WEIGHTS, at_most
 from ..run_folder.files import shown
-from ..run_folder.limits import MOST_WEIGHTS, at_most
 
 MOST_LAYERS = 1024
 TORCH_ATTENTION = (None, "eager", "sdpa", "flex_attention")  # any other name may make transformers fetch a kernel

@@ -2,30 +2,39 @@
 
 import hashlib
 import json
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...support.checks import whole
 from ...support.lock import alone
 from ...support.whole_files import remove_partial, write_whole
 from ..run_folder import checkpoint
-from ..run_folder.progress import Progress
-from .batches import shuffled
+from ..run_folder.training import adamw, check_loss, progress_bar
 from .config import TrainConfig
 from .data import Example
-from .data.align import align
+from .data.windows import Encoded, align
 from .metrics import Score, evaluate
-from .model import CONFIG, ENCODER, TOKENIZER, WEIGHTS, SpanModel, save, sound_tensors
+from .model import CONFIG, ENCODER, TOKENIZER, WEIGHTS, SpanModel, check_folder, collate, save
 from .predict import predict_windows
-from .session import Session
 
 CHECKPOINT, LOG = checkpoint.FILE, "log.jsonl"
 MOST = 8  # spans per token: no text has as many entities
+POOL = 50  # batches sorted by length together: less padding, still another mixture every epoch
+HEAD_LR = 1e-3  # on a pretrained encoder
+NUMBER = (int, float)
+EPOCH = {
+    "epoch": int, "step": int, "loss": NUMBER, "f1": NUMBER, "precision": NUMBER, "recall": NUMBER,
+    "counts": [int], "seconds": NUMBER,
+}  # fmt: skip
+STATE = {"run": {"model": dict, "train": dict, "data": dict}, "step": int, "loss": NUMBER, "history": [EPOCH]}
 
 
 @dataclass(frozen=True)
@@ -72,50 +81,181 @@ def train(
     say(f"dev:   {len(dev)} texts, {dev_report}")
     if not report.kept:
         raise ValueError(f"data must hold an entity that lies on the tokens of a window, got {report}")
-    run = {
-        "model": model.config.to_dict(),
-        "train": config.to_dict(),
-        "data": {"train": digest(data), "dev": digest(dev)},
-    }
-    run = json.loads(json.dumps(run))
-    session = Session(model.to(device), config, -(-len(windows) // config.batch))
+    digests = {"train": digest(data), "dev": digest(dev)}
+    run = json.loads(json.dumps({"model": model.config.to_dict(), "train": config.to_dict(), "data": digests}))
+    training = SpanTraining(model.to(device), config, -(-len(windows) // config.batch))
     with (
         alone(folder),  # makes it: what cannot be written is said now, not after an epoch
         torch.random.fork_rng(devices=[]),
     ):
-        session.resume(folder / CHECKPOINT, run)
-        if session.history:  # its best epoch lies in these files alone
-            sound_tensors(folder, f"put back what was there, or delete {CHECKPOINT} to train again from the start")
-        write_log(folder / LOG, session.history)  # what cannot be written is said now, and what was damaged is whole
+        training.resume(folder / CHECKPOINT, run)
+        if training.history:  # its best epoch lies in these files alone
+            check_folder(folder, f"put back what was there, or delete {CHECKPOINT} to train again from the start")
+        write_log(folder / LOG, training.history)  # what cannot be written is said now, and what was damaged is whole
         remove_partial(folder, CHECKPOINT, LOG, CONFIG, TOKENIZER, WEIGHTS, f"{ENCODER}/{CONFIG}")
-        with Progress("training", session.step, session.steps, progress) as bar:
-            while not session.finished:
-                started = time.perf_counter()
-                batches = shuffled(windows, config.batch, config.seed, session.epoch)
-                for batch in batches[session.step % session.per_epoch :]:
-                    bar.advance(session.advance(batch))
-                    if session.step % checkpoint_every == 0 and session.step % session.per_epoch:
-                        session.save(folder / CHECKPOINT, run)
-                with session.averaged():
-                    found = predict_windows(
-                        model,
-                        dev_windows,
-                        len(dev),
-                        threshold=config.threshold,
-                        mode=config.mode,
-                        batch=config.batch,
-                        most=MOST,
-                    )
-                    score = evaluate([example.entities for example in dev], found).overall
-                    if session.record(score, time.perf_counter() - started):
+        with progress_bar("training", training.step, training.steps, progress) as advance:
+            while not training.finished:
+                start = time.perf_counter()
+                batches = shuffled(windows, config.batch, config.seed, training.epoch)
+                for batch in batches[training.step % training.per_epoch :]:
+                    advance(training.advance(batch))
+                    if training.step % checkpoint_every == 0 and training.step % training.per_epoch:
+                        training.save(folder / CHECKPOINT, run)
+                with training.averaged():
+                    predictions = predict_windows(
+                        model, dev_windows, len(dev), threshold=config.threshold, mode=config.mode,
+                        batch=config.batch, most=MOST,
+                    )  # fmt: skip
+                    score = evaluate([example.entities for example in dev], predictions).overall
+                    if training.record(score, time.perf_counter() - start):
                         save(folder, model, tokenizer, run)
-                write_log(folder / LOG, session.history)
+                write_log(folder / LOG, training.history)
                 # last: a run that is killed before it does the epoch again, to the same end
-                session.save(folder / CHECKPOINT, run)
-                say(line(session.history[-1], config.epochs))
-    best = max(session.history, key=lambda entry: (entry["f1"], entry["epoch"]))
-    seconds = sum(entry["seconds"] for entry in session.history)
-    return Trained(folder, len(session.history), best["epoch"], Score(*best["counts"]), seconds)
+                training.save(folder / CHECKPOINT, run)
+                say(line(training.history[-1], config.epochs))
+    best = max(training.history, key=lambda entry: (entry["f1"], entry["epoch"]))
+    seconds = sum(entry["seconds"] for entry in training.history)
+    return Trained(folder, len(training.history), best["epoch"], Score(*best["counts"]), seconds)
+
+
+class SpanTraining:
+    """A model between two steps of its training, with optimizer, running mean of the weights and history.
+
+    ``step`` steps are done, ``per_epoch`` make an epoch. ``history`` has what is logged of every epoch.
+    """
+
+    def __init__(self, model: SpanModel, config: TrainConfig, per_epoch: int) -> None:
+        self.model, self.config, self.per_epoch = model, config, per_epoch
+        self.steps = config.epochs * per_epoch
+        self.step, self.loss = 0, 0.0
+        self.history: list[dict[str, Any]] = []
+        self.weights = [p for p in model.parameters() if p.requires_grad]
+        self.mean = [p.detach().clone() for p in self.weights]
+        groups = [
+            {"params": list(model.encoder.parameters()), "peak": config.lr},
+            {"params": list(model.head.parameters()), "peak": head_lr(model, config)},
+        ]
+        self.optimizer = adamw(groups, weight_decay=config.weight_decay)
+        self.tensors = checkpoint.tensors_of(model, self.optimizer, self.mean)
+
+    @property
+    def epoch(self) -> int:
+        return self.step // self.per_epoch
+
+    @property
+    def finished(self) -> bool:
+        """All epochs are done, or dev F1, once above 0, has not improved for ``patience`` epochs."""
+        scores = [entry["f1"] for entry in self.history]
+        patience = self.config.patience
+        waited = scores[::-1].index(max(scores)) if scores else 0
+        return len(scores) == self.config.epochs or bool(patience and waited >= patience and max(scores) > 0)
+
+    def advance(self, windows: Sequence[Encoded]) -> float:
+        """One update; returns the loss."""
+        config = self.config
+        torch.manual_seed(config.seed * 1_000_003 + self.step)  # dropout is a function of (seed, step)
+        self.model.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(group["peak"], config.warmup, self.step, self.steps)
+        batch = collate(windows).to(self.weights[0].device)
+        with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=config.bfloat16):
+            loss = self.model.loss(batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.weights, config.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        # early on the mean must not remember the random start
+        keep = min(config.average, (1 + self.step) / (10 + self.step))
+        torch._foreach_lerp_(self.mean, [p.detach() for p in self.weights], 1 - keep)
+        value = float(loss.detach())
+        check_loss(value, config.lr, self.step)
+        self.step += 1
+        self.loss += value
+        return value
+
+    def record(self, score: Score, seconds: float) -> bool:
+        """An epoch is over with this score on the development data. Returns whether none before was better."""
+        best = score.f1 >= max((past["f1"] for past in self.history), default=0.0)
+        self.history.append(
+            {
+                "epoch": self.epoch, "step": self.step, "loss": self.loss / self.per_epoch,
+                "f1": score.f1, "precision": score.precision, "recall": score.recall,
+                "counts": [score.correct, score.predicted, score.gold], "seconds": round(seconds, 1),
+            }
+        )  # fmt: skip
+        self.loss = 0.0
+        return best
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The model has the running mean of its weights inside the block, and its own again after it."""
+        if not self.config.average:
+            yield
+            return
+        weights = [p.detach().clone() for p in self.weights]
+        self._set(self.mean)
+        try:
+            yield
+        finally:
+            self._set(weights)
+
+    @torch.no_grad()
+    def _set(self, values: Sequence[Tensor]) -> None:
+        for weight, value in zip(self.weights, values, strict=True):
+            weight.copy_(value)
+
+    def save(self, path: Path, run: dict[str, Any]) -> None:
+        about = {"run": run, "step": self.step, "loss": self.loss, "history": self.history}
+        checkpoint.save(path, self.tensors, about)
+
+    def resume(self, path: Path, run: dict[str, Any]) -> None:
+        """Go on from ``path``, if it exists. Raises ``ValueError`` if it is of another run, naming what differs."""
+        if not checkpoint.is_there(path):
+            return
+        tensors, state = checkpoint.load(path, STATE)
+        checkpoint.check_same(path, _flat(run), _flat(state["run"]))
+        step, history = state["step"], state["history"]
+        epochs = [(entry["epoch"], entry["step"], len(entry["counts"])) for entry in history]
+        expected = [(i, i * self.per_epoch, 3) for i in range(1, step // self.per_epoch + 1)]
+        if not 0 < step <= self.steps or epochs != expected:
+            raise checkpoint.fault(path, f"step {step} of {self.steps} and a history of {len(history)} epochs")
+        checkpoint.fill(path, self.tensors, tensors)
+        self.step, self.loss, self.history = step, state["loss"], history
+
+
+def _flat(run: dict[str, Any]) -> dict[str, Any]:
+    """``{"seed": 0, ..., "data.dev": "…"}``, so that an error can name what differs."""
+    return run["model"] | run["train"] | {f"data.{name}": sha256 for name, sha256 in run["data"].items()}
+
+
+def shuffled(windows: Sequence[Encoded], batch: int, seed: int, epoch: int) -> list[list[Encoded]]:
+    """All windows once, in a random order of batches of about equal length: a function of (seed, epoch) alone."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    order = torch.randperm(len(windows), generator=generator).tolist()
+    batches = []
+    for first in range(0, len(order), POOL * batch):
+        pool = sorted((windows[i] for i in order[first : first + POOL * batch]), key=lambda window: len(window.ids))
+        batches += [pool[i : i + batch] for i in range(0, len(pool), batch)]
+    return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+
+def head_lr(model: SpanModel, config: TrainConfig) -> float:
+    """The head's peak: a new layer on pretrained weights needs more than what these bear."""
+    if config.head_lr is not None:
+        return config.head_lr
+    return HEAD_LR if model.config.encoder == "pretrained" else config.lr
+
+
+def learning_rate(peak: float, warmup: float, step: int, steps: int) -> float:
+    """Linear warmup to ``peak``, then a cosine down to 0.
+
+    >>> [round(learning_rate(1.0, 0.1, step, 100), 3) for step in (0, 9, 54)]
+    [0.1, 1.0, 0.5]
+    """
+    warm = max(1, round(warmup * steps))
+    if step < warm:
+        return peak * (step + 1) / warm
+    return peak * 0.5 * (1 + math.cos(math.pi * (step + 1 - warm) / max(1, steps - warm)))
 
 
 def line(entry: dict[str, Any], epochs: int) -> str:

@@ -16,24 +16,14 @@ WHAT, WAY_OUT = "a checkpoint of this training", "delete it to start over"
 MODEL = "model."
 
 
-def adamw(groups: Any, **options: Any) -> torch.optim.AdamW:
-    """AdamW whose moments are there before the first step, as it would make them itself."""
-    optimizer = torch.optim.AdamW(groups, fused=True, **options)
-    for group in optimizer.param_groups:
-        for weight in group["params"]:
-            moments = {"exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
-            optimizer.state[weight] = {"step": torch.zeros((), device=weight.device), **moments}
-    return optimizer
-
-
 def tensors_of(
     model: nn.Module, optimizer: torch.optim.Optimizer, mean: list[Tensor] | None = None
 ) -> dict[str, Tensor]:
     """All tensors of a training by name: to be saved, or to be filled."""
-    found = {MODEL + name: tensor for name, tensor in one_file.tensors_of(model).items()}
+    tensors = {MODEL + name: tensor for name, tensor in one_file.tensors_of(model).items()}
     for i, moments in enumerate(optimizer.state.values()):
-        found |= {f"optimizer.{i}.{name}": tensor for name, tensor in moments.items()}
-    return found | {f"mean.{i}": tensor for i, tensor in enumerate(mean or [])}
+        tensors |= {f"optimizer.{i}.{name}": tensor for name, tensor in moments.items()}
+    return tensors | {f"mean.{i}": tensor for i, tensor in enumerate(mean or [])}
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], about: dict[str, Any]) -> None:
@@ -55,20 +45,21 @@ def load(path: Path, pattern: dict[str, Any]) -> tuple[dict[str, Tensor], dict[s
         raise fault(path, error) from None
 
 
-def fill(path: Path, mine: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
+def fill(path: Path, tensors: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
     """Copy the saved tensors into those of a training. Raises ``ValueError``, before any change, if they do not fit."""
     try:
-        one_file.fill(mine, saved)
+        one_file.fill(tensors, saved)
     except ValueError as error:
         raise fault(path, error) from None
 
 
-def check_same(path: Path, differences: Mapping[str, tuple[Any, Any]]) -> None:
-    """Raise ``ValueError`` for a checkpoint of another run; ``differences``: setting -> this run's, and its own."""
-    if differences:
-        told = "; ".join(f"{key} {theirs!r}, now {mine!r}" for key, (mine, theirs) in differences.items())
+def check_same(path: Path, ours: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` if the settings of this run are not those that a checkpoint was saved with."""
+    pairs = ((key, saved.get(key), ours.get(key)) for key in sorted(ours.keys() | saved.keys()))
+    if differences := "; ".join(f"{key} {old!r}, now {new!r}" for key, old, new in pairs if old != new):
         raise ValueError(
-            f"{path} must be of the same run, got one with {told}; choose another folder, or delete it to start over"
+            f"{path} must be of the same run, got one with {differences}; "
+            "choose another folder, or delete it to start over"
         )
 
 

@@ -21,9 +21,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Any) -> None
     """Write the tensors, which may not share memory, and ``about``, which JSON can hold: equal content, equal bytes."""
     from safetensors.torch import save
 
-    own = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(about)
-    write_whole(path, save(own, metadata={KEY: json.dumps({"sha256": digest(own, text), "about": text})}))
+    write_whole(path, save(stored, metadata={KEY: json.dumps({"sha256": digest(stored, text), "about": text})}))
 
 
 def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor], Any]:
@@ -60,22 +60,22 @@ def damaged(path: Path, what: str, reason: object, way_out: str) -> ValueError:
 
 def digest(tensors: Mapping[str, Tensor], text: str) -> str:
     """SHA-256 over names, types, shapes and bytes of tensors in memory, in the order of their names, and a text."""
-    found = hashlib.sha256(text.encode())
+    sha256 = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
-        found.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        found.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        sha256.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        sha256.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return sha256.hexdigest()
 
 
-def check_like(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Raise ``ValueError`` unless the names, shapes and dtypes are those of ``wanted``."""
-    if missing := wanted.keys() - found.keys():
+def check_like(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """Raise ``ValueError`` unless the names, shapes and dtypes are those of ``expected``."""
+    if missing := expected.keys() - tensors.keys():
         raise ValueError(f"no tensor {min(missing)}, one of {len(missing)} that are missing")
-    if unknown := found.keys() - wanted.keys():
+    if unknown := tensors.keys() - expected.keys():
         raise ValueError(f"the tensor {shown(min(unknown))}, which the model does not have")
-    for name, want in wanted.items():
-        ours, theirs = ((tuple(t.shape), t.dtype) for t in (want, found[name]))
+    for name, tensor in expected.items():
+        ours, theirs = ((tuple(t.shape), t.dtype) for t in (tensor, tensors[name]))
         if ours != theirs:
             raise ValueError(
                 f"{name} of shape {theirs[0]} and {theirs[1]}, where the model has {ours[0]} and {ours[1]}"
@@ -90,10 +90,10 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def fill(mine: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
+def fill(tensors: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
     """Copy tensors of the same names. Raises ``ValueError``, before the first copy, if they do not fit."""
-    check_like(saved, mine)
-    for name, tensor in mine.items():
+    check_like(saved, tensors)
+    for name, tensor in tensors.items():
         tensor.copy_(saved[name])
 
 

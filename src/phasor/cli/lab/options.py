@@ -13,7 +13,9 @@ TextFiles = Annotated[
     list[Path] | None, typer.Option("--text", metavar="PATH", help="Files or folders (default: those of the training).")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
-Threads = Annotated[int, typer.Option(min=1, help="Of each process; more pays for wide models on an idle machine.")]
+Threads = Annotated[
+    int, typer.Option(min=1, help="Threads of each process; more pays for wide models on an idle machine.")
+]
 Scored = Annotated[int, typer.Option(min=1, help="Held-out bytes to score at every length.")]
 
 
@@ -25,7 +27,7 @@ def prepare(threads: int, *libraries: str) -> None:
     torch.set_num_threads(threads)
 
 
-def text_of(folder: Path, given: list[Path] | None) -> Any:
+def text_of(folder: Path, named: list[Path] | None) -> Any:
     """The text that was named, or the one the run was trained on."""
     from ...apps.lab import read_text
     from ...apps.lab.results import read_run
@@ -33,19 +35,19 @@ def text_of(folder: Path, given: list[Path] | None) -> Any:
 
     about = read_run(folder)["about"]
     try:
-        return read_text(given or about.get("paths", ()), glob=about.get("glob", "*"))
+        return read_text(named or about.get("paths", ()), glob=about.get("glob", "*"))
     except (ValueError, OSError) as error:
-        if given:
+        if named:
             raise
         raise ValueError(f"{error}; so {folder / RUN} says of its text: name another place with --text") from None
 
 
 def numbers(name: str, words: str) -> list[float]:
     try:
-        found = [float(word) for word in words.split(",")]
-        if not all(map(math.isfinite, found)):
+        values = [float(word) for word in words.split(",")]
+        if not all(map(math.isfinite, values)):
             raise ValueError
-        return found
+        return values
     except ValueError:
         raise ValueError(f"{name} must be numbers with commas, got {words!r}") from None
 

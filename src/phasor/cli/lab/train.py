@@ -9,31 +9,48 @@ import typer
 
 from .options import Json, Threads, prepare
 
-OwnText = Annotated[
+TrainingText = Annotated[
     list[Path] | None, typer.Option("--text", metavar="PATH", help="Files or folders (default: Python's own modules).")
 ]
 Bare = Annotated[list[Path] | None, typer.Argument(metavar="[PATH…]", hidden=True)]  # --text without its name
 
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Each run gets a folder in here.")]
+Encodings = Annotated[list[str] | None, typer.Option(help="Repeat for several (default: rotary).")]
+Task = Annotated[str, typer.Option(help="text, copy or passkey.")]
+Seeds = Annotated[list[int] | None, typer.Option(min=0, help="Repeat for several (default: 0).")]
+Tokens = Annotated[int, typer.Option(min=1, help="Token budget of each run.")]
+Length = Annotated[int, typer.Option(min=1, help="Training length.")]
+Batch = Annotated[int, typer.Option(min=1, help="Sequences per step, over all processes.")]
+Layers = Annotated[int, typer.Option(min=1, help="Layers of the model.")]
+Dim = Annotated[int, typer.Option(min=1, help="Width of the model.")]
+Heads = Annotated[int, typer.Option(min=1, help="Attention heads.")]
+KvHeads = Annotated[int | None, typer.Option(min=1, help="Heads of keys and values (default: as many as heads).")]
+Base = Annotated[float, typer.Option(help="Base of the rotary frequencies.")]
+Untied = Annotated[bool, typer.Option("--untied", help="Give the output a matrix of its own.")]
+Lr = Annotated[float, typer.Option(help="Peak learning rate.")]
+CheckpointEvery = Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")]
+Glob = Annotated[str, typer.Option(help="Which files of a folder, by name.")]
+
 
 def train(
     paths: Bare = None,
-    text: OwnText = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Each run gets a folder in here.")] = Path("phasor-runs"),
-    encoding: Annotated[list[str] | None, typer.Option(help="Repeat for several (default: rotary).")] = None,
-    task: Annotated[str, typer.Option(help="text, copy or passkey.")] = "text",
-    seed: Annotated[list[int] | None, typer.Option(min=0, help="Repeat for several (default: 0).")] = None,
-    tokens: Annotated[int, typer.Option(min=1, help="Token budget of each run.")] = 1_433_600,
-    length: Annotated[int, typer.Option(min=1, help="Training length.")] = 64,
-    batch: Annotated[int, typer.Option(min=1, help="Sequences per step, over all processes.")] = 32,
-    layers: Annotated[int, typer.Option(min=1)] = 2,
-    dim: Annotated[int, typer.Option(min=1, help="Width of the model.")] = 96,
-    heads: Annotated[int, typer.Option(min=1)] = 4,
-    kv_heads: Annotated[int | None, typer.Option(min=1, help="Key heads (default: as many as heads).")] = None,
-    base: Annotated[float, typer.Option(help="Base of the rotary frequencies.")] = 10_000.0,
-    untied: Annotated[bool, typer.Option("--untied", help="An output matrix of its own.")] = False,
-    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 3e-3,
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 100,
-    glob: Annotated[str, typer.Option(help="Which files of a folder, by name.")] = "*",
+    text: TrainingText = None,
+    out: Out = Path("phasor-runs"),
+    encoding: Encodings = None,
+    task: Task = "text",
+    seed: Seeds = None,
+    tokens: Tokens = 1_433_600,
+    length: Length = 64,
+    batch: Batch = 32,
+    layers: Layers = 2,
+    dim: Dim = 96,
+    heads: Heads = 4,
+    kv_heads: KvHeads = None,
+    base: Base = 10_000.0,
+    untied: Untied = False,
+    lr: Lr = 3e-3,
+    checkpoint_every: CheckpointEvery = 100,
+    glob: Glob = "*",
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
@@ -63,15 +80,10 @@ def train(
             result = train_one(
                 config, folder, source, checkpoint_every=checkpoint_every, about=about, progress=first and not as_json
             )
-            finished.append(
-                {
-                    "folder": str(folder),
-                    "steps": config.steps,
-                    "resumed_at": result.resumed_at,
-                    "loss": result.loss,
-                    "tokens_per_second": result.tokens_per_second,
-                }
-            )
+            finished.append({
+                "folder": str(folder), "steps": config.steps, "resumed_at": result.resumed_at, "loss": result.loss,
+                "tokens_per_second": result.tokens_per_second,
+            })  # fmt: skip
             if first and not as_json:
                 how = "already finished" if result.resumed_at == config.steps else f"{config.steps} steps"
                 print(f"{folder}  {how}, last loss {result.loss:.3f}")

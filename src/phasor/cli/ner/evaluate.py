@@ -24,7 +24,7 @@ def evaluate(
     """Precision, recall and F1: overall, by label, nested spans apart; and which label is taken for which."""
     from ...apps.ner import evaluate as compare
     from ...apps.ner import labels_of, load, predict
-    from ...apps.ner.report import page, to_dict
+    from ...apps.ner.metrics import page, to_dict
 
     prepare(threads, device)
     examples = reader(format, column, tag_names)(data)
@@ -33,6 +33,6 @@ def evaluate(
         print(f"{data} has labels that {model} was not trained on and misses: {', '.join(unknown)}", file=sys.stderr)
     saved.model.to(device)
     texts = [example.text for example in examples]
-    found = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
-    scores = compare([example.entities for example in examples], found)
+    predictions = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
+    scores = compare([example.entities for example in examples], predictions)
     print(json.dumps(to_dict(scores), indent=2, ensure_ascii=False) if as_json else page(scores))

@@ -9,12 +9,15 @@ import torch
 import typer
 
 Format = Annotated[
-    str | None, typer.Option(help="cluener, cmeee, conll, spans or tokens (default: told from the content).")
+    str | None, typer.Option(help="cluener, cmeee, conll, spans or tokens (default: recognized by the content).")
 ]
 Columns = Annotated[
-    list[int] | None, typer.Option("--column", help="Of conll: a column of tags, from 0; repeat it (default: all).")
+    list[int] | None,
+    typer.Option("--column", help="For conll: a column of tags, counted from 0; repeat it for several (default: all)."),
 ]
-TagNames = Annotated[str | None, typer.Option(help="Of tokens with tags that are numbers: O,B-name,I-name,…")]
+TagNames = Annotated[
+    str | None, typer.Option(help="For tokens with tags that are numbers, their names in order: O,B-name,I-name,…")
+]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: as many as there are cores).")]
 Choice = Literal["all", "nested", "flat"]
 Mode = Annotated[

@@ -22,7 +22,7 @@ def predict_texts(
     """Find spans: JSON lines {"text", "spans": [{"start", "end", "label", "score"}]}, which `evaluate` reads too."""
     from ...apps.ner import load, predict
     from ...apps.ner.data.lines import split_lines
-    from ...apps.ner.view import page, terminal
+    from ...apps.ner.display import page, terminal
     from ...support.whole_files import write_whole
 
     if html is not None and html.is_dir():
@@ -32,17 +32,17 @@ def predict_texts(
     saved = load(model)
     saved.model.to(device)
     labels = saved.model.config.labels
-    found = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
+    predictions = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
     if html is not None:
-        write_whole(html, page(texts, found, labels).encode())
+        write_whole(html, page(texts, predictions, labels).encode())
         print(html)
         return
     if view:
         from rich.console import Console
 
         console = Console(soft_wrap=True, highlight=False)
-        for text, spans in zip(texts, found, strict=True):
+        for text, spans in zip(texts, predictions, strict=True):
             console.print(terminal(text, spans, labels))
         return
-    for text, spans in zip(texts, found, strict=True):
+    for text, spans in zip(texts, predictions, strict=True):
         print(json.dumps({"text": text, "spans": [vars(span) for span in spans]}, ensure_ascii=False))

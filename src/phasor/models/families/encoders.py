@@ -6,11 +6,10 @@ from ..reading.axes import alternating
 from ..reading.keys import Keys
 from ..reading.layers import BY_NAME, Layers, every, every_from_first, with_last_full
 from ..reading.model import ModelRotary
-from ..reading.model_row import PartOf, Row
-from ..reading.non_rotary import LEARNED, Frame, Switch
 from ..reading.rope import refuse_gaps
-from ..reading.text import Text
-from ..reading.text_row import ANY_NAMES, Facts, Names, Rope
+from ..reading.row import LEARNED, CompositeModel, PartOf, RotaryFlag, Row, with_text
+from ..reading.text import TextModel
+from ..reading.text_row import ANY_NAMES, Names, Rope, TextRow
 from ..weights import Rows, Weights
 from .weight_names import BERT, NEW
 
@@ -22,23 +21,20 @@ NEOMME = {
     "sliding_attention": Rope(10_000.0, {"partial_rotary_factor": 1.0}),
     "full_attention": Rope(1_000_000.0, {"partial_rotary_factor": 0.25}),
 }
-ULTRABERT = {
-    "sliding_attention": Rope(10_000.0, top=()),
-    "full_attention": Rope(2_560_000.0, top=(), bare=10_000.0),
-}
+ULTRABERT = {"sliding_attention": Rope(10_000.0, top=()), "full_attention": Rope(2_560_000.0, top=(), bare=10_000.0)}
 
 
 def rotary_value(model: ModelRotary, keys: Keys) -> ModelRotary:
-    """RoFormer may rotate v like q and k."""
+    """RoFormer forms its angles in float64, and may rotate v like q and k."""
     value = keys.flag("rotary_value")
     keys.explain("v is rotated like q and k" if value else "off", "rotary_value")
-    return replace(model, targets=("q", "k", "v")) if value else model
+    return replace(model, own_angles="float64", targets=("q", "k", "v") if value else model.targets)
 
 
-def says_all(facts: Facts, keys: Keys) -> Facts:
+def says_all(row: TextRow, keys: Keys) -> TextRow:
     """NeoMME's class fills in a share for each kind, and a scheme unless it is called ``rope_type``."""
-    refuse_gaps(facts, keys, "rope_type", "partial_rotary_factor")
-    return facts
+    refuse_gaps(row, keys, "rope_type", "partial_rotary_factor")
+    return row
 
 
 BY_CODE = Rope(10_000.0, top=())  # the base stands in the code, and no key states another
@@ -46,48 +42,49 @@ BY_HEADS = Names(head_dim=())  # the width of heads is hidden_size / num_attenti
 
 # fmt: off
 ROWS: dict[str, Row] = {
-    "esm": Text("EsmConfig", 10_000.0, (768, 12, None, 12, None, 1026), dicts=(), scaled=False, tables="rounded",
-        switches=(Switch("position_embedding_type", ("rotary",), None, LEARNED),),
+    **with_text("modernbert", "modernvbert"),
+    **with_text("ultrabert", "ultravbert"),
+    "esm": TextModel("EsmConfig", base=10_000.0, hidden=768, heads=12, layers=12, length=1026, dicts=(), scaled=False,
+        tables="rounded", rotary_flags=(RotaryFlag("position_embedding_type", ("rotary",), None, LEARNED),),
         notes=("queries are scaled by head_dim ** -0.5 before the rotation",), weights=BERT),
-    "esmc": Text("EsmcConfig", 10_000.0, (2560, 40, None, 80, None, 2048)),
-    "esmfold2": Frame(parts={"esmc_config": PartOf("esmc"), "atom_encoder": PartOf("esmfold2_atom")}),
-    "eurobert": Text("EuroBertConfig", 10_000.0, (768, 12, None, 12, None, 8192)),
-    "evolla": Text("EvollaConfig", 500_000.0, (4096, 32, 8, 32, None, 8192), tables="rounded",
-        parts={"protein_encoder_config": PartOf("evolla_saprot")}),
-    "gte": Text("GteConfig", 160_000.0, (768, 12, None, 12, None, 8192), published=NEW),
-    "jina_embeddings_v3": Text("JinaEmbeddingsV3Config", 20_000.0, (1024, 16, None, 24, None, 8194),
-        published=Weights(attention=("encoder.layers.{}.mixer",), rows=(Rows("Wqkv", "qkv"),), source="read")),
-    "modernbert": Text("ModernBertConfig", MODERNBERT, (768, 12, None, 22, None, 8192), fills=True,
-        layers=Layers(every_from_first(3, "global_attn_every_n_layers"), BY_NAME, two_sided="local_attention"),
-        tables="rounded",
-            weights=Weights(attention=("layers.{}.attn",), rows=(Rows("Wqkv", "qkv"),))),
-    "modernbert-decoder": Text("ModernBertDecoderConfig", MODERNBERT, (768, 12, None, 22, None, 8192),
-        fills=True,
-        layers=Layers(every_from_first(3, "global_attn_every_n_layers"), BY_NAME, two_sided="local_attention"),
-        tables="rounded",
-            weights=Weights(attention=("layers.{}.attn",))),
-    "modernvbert": Frame(parts={"text_config": PartOf("modernbert")}),
-    "neobert": Text("NeoBERTConfig", 10_000.0, names=replace(ANY_NAMES, length=("max_length",)), interleaved=True,
-        tables="float32", weights=Weights(attention=("transformer_encoder.{}",), rows=(Rows("qkv", "qkv",
-            blocks="kv_heads"),), source="read")),
-    "neomme": Text("NeoMMEConfig", NEOMME, (1024, 16, 4, 17, 64, 16_384), shares=(), dicts=("rope_parameters",),
-        layers=Layers(with_last_full(every(6)), BY_NAME), partial=1.0, axes=alternating, before=says_all),
-    "new": Text("NewConfig", 10_000.0, names=ANY_NAMES, spelled={"ntk": "ntk"},
-        switches=(Switch("position_embedding_type", ("rope", "rotary"), None, LEARNED),), weights=NEW),
-    "nomic_bert": Text("NomicBertConfig", 1_000.0, (768, 12, None, 12, None, 2048),
+    "esmc": TextModel("EsmcConfig", base=10_000.0, hidden=2560, heads=40, layers=80, length=2048),
+    "esmfold2": CompositeModel(parts={"esmc_config": PartOf("esmc"), "atom_encoder": PartOf("esmfold2_atom")}),
+    "eurobert": TextModel("EuroBertConfig", base=10_000.0, hidden=768, heads=12, layers=12, length=8192),
+    "evolla": TextModel("EvollaConfig", base=500_000.0, hidden=4096, heads=32, kv_heads=8, layers=32, length=8192,
+        tables="rounded", parts={"protein_encoder_config": PartOf("evolla_saprot")}),
+    "gte": TextModel("GteConfig", base=160_000.0, hidden=768, heads=12, layers=12, length=8192, published=NEW),
+    "jina_embeddings_v3": TextModel("JinaEmbeddingsV3Config", base=20_000.0, hidden=1024, heads=16, layers=24,
+        length=8194, published=Weights(attention=("encoder.layers.{}.mixer",), rows=(Rows("Wqkv", "qkv"),),
+        source="read")),
+    "modernbert": TextModel("ModernBertConfig", rope=MODERNBERT, hidden=768, heads=12, layers=22, length=8192,
+        fills_defaults=True, layer_types=Layers(every_from_first(3, "global_attn_every_n_layers"), BY_NAME,
+        two_sided="local_attention"), tables="rounded", weights=Weights(attention=("layers.{}.attn",),
+        rows=(Rows("Wqkv", "qkv"),))),
+    "modernbert-decoder": TextModel("ModernBertDecoderConfig", rope=MODERNBERT, hidden=768, heads=12, layers=22,
+        length=8192, fills_defaults=True, layer_types=Layers(every_from_first(3, "global_attn_every_n_layers"),
+        BY_NAME, two_sided="local_attention"), tables="rounded", weights=Weights(attention=("layers.{}.attn",))),
+    "neobert": TextModel("NeoBERTConfig", in_transformers=False, base=10_000.0, names=replace(ANY_NAMES,
+        length=("max_length",)), interleaved=True, tables="float32",
+        weights=Weights(attention=("transformer_encoder.{}",), rows=(Rows("qkv", "qkv", blocks="kv_heads"),),
+        source="read")),
+    "neomme": TextModel("NeoMMEConfig", rope=NEOMME, hidden=1024, heads=16, kv_heads=4, layers=17, head_dim=64,
+        length=16_384, shares=(), dicts=("rope_parameters",), layer_types=Layers(with_last_full(every(6)), BY_NAME),
+        partial=1.0, axes=alternating, before=says_all),
+    "new": TextModel("NewConfig", in_transformers=False, base=10_000.0, names=ANY_NAMES, scheme_names={"ntk": "ntk"},
+        rotary_flags=(RotaryFlag("position_embedding_type", ("rope", "rotary"), None, LEARNED),), weights=NEW),
+    "nomic_bert": TextModel("NomicBertConfig", base=1_000.0, hidden=768, heads=12, layers=12, length=2048,
         published=Weights(attention=("encoder.layers.{}.attn",), rows=(Rows("Wqkv", "qkv"),), source="read")),
-    "pe_audio": Frame(parts={"text_config": PartOf("modernbert", {"hidden_size": 1024, "num_attention_heads": 16})}),
-    "pe_audio_video": Frame(
-        parts={"text_config": PartOf("modernbert", {"hidden_size": 1024, "num_attention_heads": 16})}),
-    "pe_video": Frame(parts={"text_config": PartOf("modernbert", {"hidden_size": 1024, "num_attention_heads": 16})}),
-    "roformer": Text("RoFormerConfig", BY_CODE, (768, 12, None, 12, None, 1536), dicts=(), scaled=False,
-        names=BY_HEADS, interleaved=True, angles="float64",
-        after=rotary_value, weights=BERT),
-    "roformer_v2": Text("RoFormerConfig", BY_CODE, (768, 12, None, 12, None, 1536), dicts=(), scaled=False,
-        names=BY_HEADS, interleaved=True,
-        angles="float64", after=rotary_value, weights=Weights(attention=BERT.attention, rows=BERT.rows, source="read")),
-    "ultrabert": Text("UltrabertConfig", ULTRABERT, (4096, 32, None, 32, None, 32_768), bases="rope_theta",
-        layers=Layers(every(3), BY_NAME)),
-    "ultravbert": Frame(parts={"text_config": PartOf("ultrabert")}),
+    "pe_audio": CompositeModel(parts={"text_config": PartOf("modernbert", {"hidden_size": 1024,
+        "num_attention_heads": 16})}),
+    "pe_audio_video": CompositeModel(parts={"text_config": PartOf("modernbert", {"hidden_size": 1024,
+        "num_attention_heads": 16})}),
+    "pe_video": CompositeModel(parts={"text_config": PartOf("modernbert", {"hidden_size": 1024,
+        "num_attention_heads": 16})}),
+    "roformer": TextModel("RoFormerConfig", rope=BY_CODE, hidden=768, heads=12, layers=12, length=1536, dicts=(),
+        scaled=False, names=BY_HEADS, interleaved=True, after=rotary_value, weights=BERT),
+    "ultrabert": TextModel("UltrabertConfig", rope=ULTRABERT, hidden=4096, heads=32, layers=32, length=32_768,
+        bases="rope_theta", layer_types=Layers(every(3), BY_NAME)),
 }
 # fmt: on
+# another name of the same code
+ROWS |= {"roformer_v2": replace(ROWS["roformer"], in_transformers=False, weights=replace(BERT, source="read"))}

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 from ..reading.keys import Keys, agreed
 from ..reading.layers import BY_NAME, Layers, alike, listed_as, must_say
-from ..reading.model_row import PartOf, Row
-from ..reading.non_rotary import Frame
 from ..reading.rope import refuse_gaps
-from ..reading.text import Text
-from ..reading.text_row import Facts, Names, Rope
+from ..reading.row import PartOf, Row, with_text
+from ..reading.text import TextModel
+from ..reading.text_row import Names, Rope, TextRow
 from ..weights import Weights
 from .weight_names import LAYERNORM
 
@@ -21,10 +20,7 @@ MIMO_V2_FLASH = {
     "sliding_attention": Rope(10_000.0, {"partial_rotary_factor": 0.334}, top=()),
 }
 MIMO_SAYS = {"rope_theta": 5_000_000, "swa_rope_theta": 10_000, "partial_rotary_factor": 0.334}
-STEP3P5 = {
-    "full_attention": Rope(None, flat=("rope_scaling",)),
-    "sliding_attention": Rope(None),
-}
+STEP3P5 = {"full_attention": Rope(None, flat=("rope_scaling",)), "sliding_attention": Rope(None)}
 
 
 def by_fours(keys: Keys, count: int) -> list[str]:
@@ -38,52 +34,52 @@ def first_and_every_sixth(keys: Keys, count: int) -> list[str]:
     return ["sliding_attention" if i and (i + 1) % 6 else "full_attention" for i in range(count)]
 
 
-def full_only(facts: Facts, keys: Keys) -> Facts:
+def full_only(row: TextRow, keys: Keys) -> TextRow:
     """Step 3.7 scales its layers with full attention only, and says so."""
-    agreed([("the code of this family", ["full_attention"]), *keys.found("yarn_only_types")])
-    for path, data in keys.found("rope_scaling"):
-        if isinstance(data, dict) and data.keys() & facts.kinds.keys():
+    agreed([("the code of this family", ["full_attention"]), *keys.entries("yarn_only_types")])
+    for path, data in keys.entries("rope_scaling"):
+        if isinstance(data, dict) and data.keys() & row.kinds.keys():
             raise ValueError(
-                f"{path} must not name types of layers: the code of {facts.config} puts its keys into the parameters "
+                f"{path} must not name types of layers: the code of {row.config} puts its keys into the parameters "
                 "of full_attention; move the types to rope_parameters"
             )
-    return facts
+    return row
 
 
-def mimo(facts: Facts, keys: Keys) -> Facts:
+def mimo(row: TextRow, keys: Keys) -> TextRow:
     """MiMo's checkpoints state bases, share and width at the top, where its class reads none of them."""
-    widths = [keys.found(name) or [(f"{name} (by default)", 192)] for name in ("head_dim", "swa_head_dim")]
+    widths = [keys.entries(name) or [(f"{name} (by default)", 192)] for name in ("head_dim", "swa_head_dim")]
     agreed([pair for pairs in widths for pair in pairs])
     for name, value in MIMO_SAYS.items():
-        agreed([(f"the default of {facts.config}", value), *keys.found(name)])
+        agreed([(f"the default of {row.config}", value), *keys.entries(name)])
         keys.explain("no effect: its class does not read it, and has the same by default", name)
     keys.explain("the width of all heads", "swa_head_dim")
-    refuse_gaps(facts, keys, "rope_theta", "partial_rotary_factor")
-    return facts
+    refuse_gaps(row, keys, "rope_theta", "partial_rotary_factor")
+    return row
 
 
 STEP_PARTS = {"vision_config": PartOf("step3p5_vision"), "text_config": PartOf("step3p5")}
 
 # fmt: off
 ROWS: dict[str, Row] = {
-    "lfm2": Text("Lfm2Config", 1_000_000.0, (2560, 32, 8, 32, None, 128_000),
-        reads={"full_attn_idxs": "the layers with attention"},
-        layers=Layers(listed_as("full_attn_idxs", "conv"), BY_NAME, kinds=("conv",)), weights=LAYERNORM),
-    "lfm2_moe": Text("Lfm2MoeConfig", 1_000_000.0, (2048, 32, 8, 32, None, 128_000),
-        layers=Layers(must_say, BY_NAME, kinds=("conv",)), weights=LAYERNORM),
-    "lfm2_vl": Frame(parts={"text_config": PartOf("lfm2")}),
-    "lfm3": Text("Lfm3Config", LFM3, (2048, 16, 4, 24, 128, 128_000),
-        layers=Layers(by_fours, BY_NAME, kinds=("conv",)), tables="float32"),
-    "lfm3_vl": Frame(parts={"text_config": PartOf("lfm3")}),
-    "mimo_v2_flash": Text("MiMoV2FlashConfig", MIMO_V2_FLASH, (4096, 64, 4, 48, 192, 131_072),
-        layers=Layers(first_and_every_sixth, {**BY_NAME, "hybrid_layer_pattern": {0: "full_attention",
-            1: "sliding_attention"}}),
-        partial=1.0, shares=(), before=mimo, weights=Weights(uneven=True)),
-    "step3p5": Text("Step3p7TextConfig", STEP3P5, (4096, 64, 8, 45, 128, 128_000),
-        names=Names(kv_heads=("num_key_value_heads", "num_attention_groups")), bases="rope_theta",
+    **with_text("lfm2", "lfm2_vl"),
+    **with_text("lfm3", "lfm3_vl"),
+    "lfm2": TextModel("Lfm2Config", base=1_000_000.0, hidden=2560, heads=32, kv_heads=8, layers=32, length=128_000,
+        reads={"full_attn_idxs": "the layers with attention"}, layer_types=Layers(listed_as("full_attn_idxs", "conv"),
+        BY_NAME, kinds=("conv",)), weights=LAYERNORM),
+    "lfm2_moe": TextModel("Lfm2MoeConfig", base=1_000_000.0, hidden=2048, heads=32, kv_heads=8, layers=32,
+        length=128_000, layer_types=Layers(must_say, BY_NAME, kinds=("conv",)), weights=LAYERNORM),
+    "lfm3": TextModel("Lfm3Config", rope=LFM3, hidden=2048, heads=16, kv_heads=4, layers=24, head_dim=128,
+        length=128_000, layer_types=Layers(by_fours, BY_NAME, kinds=("conv",)), tables="float32"),
+    "mimo_v2_flash": TextModel("MiMoV2FlashConfig", rope=MIMO_V2_FLASH, hidden=4096, heads=64, kv_heads=4, layers=48,
+        head_dim=192, length=131_072, layer_types=Layers(first_and_every_sixth, {**BY_NAME,
+        "hybrid_layer_pattern": {0: "full_attention", 1: "sliding_attention"}}), partial=1.0, shares=(), before=mimo,
+        weights=Weights(uneven=True)),
+    "step3p5": TextModel("Step3p7TextConfig", rope=STEP3P5, hidden=4096, heads=64, kv_heads=8, layers=45, head_dim=128,
+        length=128_000, names=Names(kv_heads=("num_key_value_heads", "num_attention_groups")), bases="rope_theta",
         reads={"yarn_only_types": "rope_scaling holds for full attention only"},
-        layers=Layers(alike("full_attention"), BY_NAME), partial=1.0, before=full_only),
+        layer_types=Layers(alike("full_attention"), BY_NAME), partial=1.0, before=full_only),
 }
 # fmt: on
 # flat configs, whose text keys stand at the top beside their parts
-ROWS |= {"step3p7": replace(ROWS["step3p5"], frame=True, parts=STEP_PARTS)}
+ROWS |= {"step3p7": replace(ROWS["step3p5"], composite=True, parts=STEP_PARTS)}

@@ -15,12 +15,11 @@ from ..reading.layers import (
     full_does_not,
     into_no_rope_layers,
     listed,
-)  # fmt: skip
+)
 from ..reading.model import ModelRotary
-from ..reading.model_row import PartOf, Row
-from ..reading.non_rotary import ALIBI, Frame, no_rotary
-from ..reading.text import Text
-from ..reading.text_row import ANY_NAMES, Facts, Rope
+from ..reading.row import ALIBI, CompositeModel, PartOf, Row, no_rotary, with_text
+from ..reading.text import TextModel
+from ..reading.text_row import ANY_NAMES, Rope, TextRow
 from ..weights import Gguf, Rows, Weights
 from .products import COMPLEX, POLAR
 
@@ -83,57 +82,57 @@ def by_blocks(keys: Keys, count: int) -> list[str]:
     return words
 
 
-def only_7b(facts: Facts, keys: Keys) -> Facts:
+def only_7b(row: TextRow, keys: Keys) -> TextRow:
     """Baichuan 13B has ALiBi, under the same model type."""
     if keys.get(*ANY_NAMES.hidden) != 4096:
         raise no_rotary("baichuan 13B", ALIBI)
-    return facts
+    return row
 
 
 # fmt: off
 ROWS: dict[str, Row] = {
-    "afmoe": Text("AfmoeConfig", 10_000.0, (2048, 16, None, 32, 128, 16_384),
-        layers=Layers(every(4, "global_attn_every_n_layers"), BY_NAME), turns=full_does_not),
-    "apertus": Text("ApertusConfig", APERTUS, (4096, 32, None, 32, None, 65_536)),
-    "arcee": Text("ArceeConfig", 10_000.0, (2560, 32, None, 32, None, 4096)),
-    "baichuan": Text("BaichuanConfig", Rope(10_000.0, top=()), names=ANY_NAMES, dicts=(), scaled=False,
-        before=only_7b, weights=Weights(rows=(Rows("W_pack",
-        "qkv"),), source="read")),
-    "bitnet": Text("BitNetConfig", 500_000.0, (2560, 20, 5, 30, None, 2048)),
-    "cwm": Text("CwmConfig", CWM, (6144, 48, 8, 64, 128, 131_072), layers=Layers(every_from_first(4), BY_NAME)),
-    "hyperclovax": Text("HyperCLOVAXConfig", 10_000.0, (4096, 32, None, 32, None, 2048)),
-    "hyperclovax_vision_v2": Frame(
-        parts={"vision_config": PartOf("qwen2_5_vl_vision"), "text_config": PartOf("hyperclovax")}),
-    "idefics3": Frame(parts={"text_config": PartOf("llama")}),
-    "internlm2": Text("InternLM2Config", 10_000.0, names=ANY_NAMES, dicts=("rope_scaling",),
-        weights=Weights(attention=("layers.{}.attention",), rows=(Rows("wqkv", "qkv", blocks="kv_heads"),),
-        source="read")),
-    "internlm3": Text("InternLM3Config", 10_000.0, (4096, 32, 2, 48, 128, 32_768)),
-    "iquestcoder": Text("IQuestCoderConfig", 10_000.0, (5120, 40, 8, 80, 128, 131_072)),
-    "jais2": Text("Jais2Config", 10_000.0, (3328, 26, None, 32, None, 8192)),
-    "janus": Frame(parts={"text_config": PartOf("llama")}),
-    LLAMA: Text("LlamaConfig", 10_000.0, (4096, 32, None, 32, None, 2048), spelled={"mrope": "default"},
-        axes=sections(), gguf=Gguf("llama", interleaved=True)),
-    "llama4_text": Text("Llama4TextConfig", 500_000.0, (5120, 40, 8, 48, 128, 131_072),
-        layers=Layers(chunks, BY_NAME, kinds=("chunked_attention",)), turns=by_no_rope_layers, interleaved=True,
-        tables="float32", after=temperatures,
-        write=into_no_rope_layers,
+    **with_text("llama", "idefics3", "janus", "llava_next", "llava_next_video", "perception_lm", "smolvlm"),
+    **with_text("qwen2", "llava_onevision"),
+    "afmoe": TextModel("AfmoeConfig", base=10_000.0, hidden=2048, heads=16, layers=32, head_dim=128, length=16_384,
+        layer_types=Layers(every(4, "global_attn_every_n_layers"), BY_NAME), rotates=full_does_not),
+    "apertus": TextModel("ApertusConfig", rope=APERTUS, hidden=4096, heads=32, layers=32, length=65_536),
+    "arcee": TextModel("ArceeConfig", base=10_000.0, hidden=2560, heads=32, layers=32, length=4096),
+    "baichuan": TextModel("BaichuanConfig", in_transformers=False, rope=Rope(10_000.0, top=()), names=ANY_NAMES,
+        dicts=(), scaled=False, before=only_7b, weights=Weights(rows=(Rows("W_pack", "qkv"),), source="read")),
+    "bitnet": TextModel("BitNetConfig", base=500_000.0, hidden=2560, heads=20, kv_heads=5, layers=30, length=2048),
+    "cwm": TextModel("CwmConfig", rope=CWM, hidden=6144, heads=48, kv_heads=8, layers=64, head_dim=128, length=131_072,
+        layer_types=Layers(every_from_first(4), BY_NAME)),
+    "hyperclovax": TextModel("HyperCLOVAXConfig", base=10_000.0, hidden=4096, heads=32, layers=32, length=2048),
+    "hyperclovax_vision_v2": CompositeModel(parts={"vision_config": PartOf("qwen2_5_vl_vision"),
+        "text_config": PartOf("hyperclovax")}),
+    "internlm2": TextModel("InternLM2Config", in_transformers=False, base=10_000.0, names=ANY_NAMES,
+        dicts=("rope_scaling",), weights=Weights(attention=("layers.{}.attention",), rows=(Rows("wqkv", "qkv",
+        blocks="kv_heads"),), source="read")),
+    "internlm3": TextModel("InternLM3Config", base=10_000.0, hidden=4096, heads=32, kv_heads=2, layers=48,
+        head_dim=128, length=32_768),
+    "iquestcoder": TextModel("IQuestCoderConfig", base=10_000.0, hidden=5120, heads=40, kv_heads=8, layers=80,
+        head_dim=128, length=131_072),
+    "jais2": TextModel("Jais2Config", base=10_000.0, hidden=3328, heads=26, layers=32, length=8192),
+    LLAMA: TextModel("LlamaConfig", base=10_000.0, hidden=4096, heads=32, layers=32, length=2048,
+        scheme_names={"mrope": "default"}, axes=sections(), gguf=Gguf("llama", interleaved=True)),
+    "llama4_text": TextModel("Llama4TextConfig", base=500_000.0, hidden=5120, heads=40, kv_heads=8, layers=48,
+        head_dim=128, length=131_072, layer_types=Layers(chunks, BY_NAME, kinds=("chunked_attention",)),
+        rotates=by_no_rope_layers, interleaved=True, tables="float32", after=temperatures, write=into_no_rope_layers,
         notes=("q and k are L2-normalised after the rotation where use_qk_norm is set", POLAR, COMPLEX)),
-    "llava_next": Frame(parts={"text_config": PartOf("llama")}),
-    "llava_next_video": Frame(parts={"text_config": PartOf("llama")}),
-    "llava_onevision": Frame(parts={"text_config": PartOf("qwen2")}),
-    "mllama_text_model": Text("MllamaTextConfig", 500_000.0, (4096, 32, 8, 40, None, 131_072),
-        layers=Layers(between_cross, kinds=("cross_attention",))),
-    "nemotron-nas": Text("DeciLMConfig", 10_000.0, names=ANY_NAMES,
-        layers=Layers(by_blocks, kinds=("linear", "no_op")), weights=Weights(source="read", uneven=True)),
-    "perception_lm": Frame(parts={"text_config": PartOf("llama")}),
-    "seed_oss": Text("SeedOssConfig", 10_000.0, (4096, 80, 8, 64, 128, 524_288)),
-    "smollm3": Text("SmolLM3Config", 2_000_000.0, (2048, 16, 4, 36, None, 32_768), layers=LISTED,
-        turns=by_no_rope_layers, write=into_no_rope_layers),
-    "smolvlm": Frame(parts={"text_config": PartOf("llama")}),
-    "solar_open": Text("SolarOpenConfig", 1_000_000.0, (4096, 64, 8, 48, 128, 131_072), partial=1.0),
+    "mllama_text_model": TextModel("MllamaTextConfig", base=500_000.0, hidden=4096, heads=32, kv_heads=8, layers=40,
+        length=131_072, layer_types=Layers(between_cross, kinds=("cross_attention",))),
+    "nemotron-nas": TextModel("DeciLMConfig", in_transformers=False, base=10_000.0, names=ANY_NAMES,
+        layer_types=Layers(by_blocks, kinds=("linear", "no_op")), weights=Weights(source="read", uneven=True)),
+    "seed_oss": TextModel("SeedOssConfig", base=10_000.0, hidden=4096, heads=80, kv_heads=8, layers=64, head_dim=128,
+        length=524_288),
+    "smollm3": TextModel("SmolLM3Config", base=2_000_000.0, hidden=2048, heads=16, kv_heads=4, layers=36,
+        length=32_768, layer_types=LISTED, rotates=by_no_rope_layers, write=into_no_rope_layers),
+    "solar_open": TextModel("SolarOpenConfig", base=1_000_000.0, hidden=4096, heads=64, kv_heads=8, layers=48,
+        head_dim=128, length=131_072, partial=1.0),
 }
 # fmt: on
 # flat configs, whose text keys stand at the top beside their parts
-ROWS |= {"llava": replace(ROWS["llama"], frame=True, parts={"text_config": PartOf("llama")})}
-ROWS |= {"mllama": replace(ROWS["mllama_text_model"], frame=True, parts={"text_config": PartOf("mllama_text_model")})}
+ROWS |= {"llava": replace(ROWS["llama"], composite=True, parts={"text_config": PartOf("llama")})}
+ROWS |= {
+    "mllama": replace(ROWS["mllama_text_model"], composite=True, parts={"text_config": PartOf("mllama_text_model")})
+}

@@ -8,23 +8,17 @@ from ...support.checks import number
 from ..reading.keys import Keys, is_list
 from ..reading.layers import BY_NAME, Layers, alike, every, with_last_full
 from ..reading.model import ModelRotary
-from ..reading.model_row import Row
-from ..reading.text import Text
+from ..reading.row import Row
+from ..reading.text import TextModel
 from ..reading.text_row import Rope
 from ..weights import Weights
 
-BEAM = {
-    "sliding_attention": Rope(10_000.0, top=()),
-    "full_attention": None,
-}
+BEAM = {"sliding_attention": Rope(10_000.0, top=()), "full_attention": None}
 LAGUNA = {
     "full_attention": Rope(500_000.0, {"partial_rotary_factor": 0.5}, top=()),
     "sliding_attention": Rope(10_000.0, {"partial_rotary_factor": 1.0}, top=()),
 }
-MELLUM = {
-    "full_attention": Rope(500_000.0, top=()),
-    "sliding_attention": Rope(10_000.0, top=()),
-}
+MELLUM = {"full_attention": Rope(500_000.0, top=()), "sliding_attention": Rope(10_000.0, top=())}
 
 
 def from_the_last(keys: Keys, count: int) -> list[str]:
@@ -69,19 +63,23 @@ def power(model: ModelRotary, keys: Keys) -> ModelRotary:
 
 # fmt: off
 ROWS: dict[str, Row] = {
-    "beam": Text("BeamConfig", BEAM, (5120, 48, 8, 52, 128, 8192), dicts=("rope_parameters",),
-        layers=Layers(with_last_full(every(6)), BY_NAME), tables="float32", after=power),
-    "laguna": Text("LagunaConfig", LAGUNA, (2048, 48, 8, 40, 128, 131_072), dicts=("rope_parameters",),
-        layers=Layers(alike("full_attention"), BY_NAME), partial=1.0, weights=Weights(uneven=True)),
-    "mellum": Text("MellumConfig", MELLUM, (2304, 32, 4, 28, 128, 131_072), shares=(), dicts=("rope_parameters",),
-        layers=Layers(alike("full_attention"), BY_NAME), partial=1.0),
-    "muse_glimmer_assistant": Text("MuseGlimmerAssistantConfig", 500_000.0, (6656, 32, 8, 5, 128, 131_072),
-        layers=Layers(alike("sliding_attention"), BY_NAME),
+    "beam": TextModel("BeamConfig", rope=BEAM, hidden=5120, heads=48, kv_heads=8, layers=52, head_dim=128, length=8192,
+        dicts=("rope_parameters",), layer_types=Layers(with_last_full(every(6)), BY_NAME), tables="float32",
+        after=power),
+    "laguna": TextModel("LagunaConfig", rope=LAGUNA, hidden=2048, heads=48, kv_heads=8, layers=40, head_dim=128,
+        length=131_072, dicts=("rope_parameters",), layer_types=Layers(alike("full_attention"), BY_NAME), partial=1.0,
+        weights=Weights(uneven=True)),
+    "mellum": TextModel("MellumConfig", rope=MELLUM, hidden=2304, heads=32, kv_heads=4, layers=28, head_dim=128,
+        length=131_072, shares=(), dicts=("rope_parameters",), layer_types=Layers(alike("full_attention"), BY_NAME),
+        partial=1.0),
+    "muse_glimmer_assistant": TextModel("MuseGlimmerAssistantConfig", base=500_000.0, hidden=6656, heads=32,
+        kv_heads=8, layers=5, head_dim=128, length=131_072, layer_types=Layers(alike("sliding_attention"), BY_NAME),
         notes=("queries stand at the last positions of the keys",)),
-    "muse_glimmer_text": Text("MuseGlimmerTextConfig", 10_000.0, (6656, 32, 2, 52, 128, 131_072),
-        layers=Layers(from_the_last, BY_NAME), after=by_zeros, write=zeros),
-    "muse_spark_text": Text("MuseSparkTextConfig", Rope(500_000.0, top=(), bare=10_000.0),
-        (8192, 128, 16, 62, 64, 1_048_576),
-        layers=Layers(from_the_last, BY_NAME), after=by_zeros, write=zeros),
+    "muse_glimmer_text": TextModel("MuseGlimmerTextConfig", base=10_000.0, hidden=6656, heads=32, kv_heads=2,
+        layers=52, head_dim=128, length=131_072, layer_types=Layers(from_the_last, BY_NAME), after=by_zeros,
+        write=zeros),
+    "muse_spark_text": TextModel("MuseSparkTextConfig", rope=Rope(500_000.0, top=(), bare=10_000.0), hidden=8192,
+        heads=128, kv_heads=16, layers=62, head_dim=64, length=1_048_576, layer_types=Layers(from_the_last, BY_NAME),
+        after=by_zeros, write=zeros),
 }
 # fmt: on

@@ -1,7 +1,6 @@
 """Models and parts without rotary, by what they use instead; and those whose rotation no config describes."""
 
-from ..reading.model_row import Row
-from ..reading.non_rotary import ALIBI, LEARNED, NOPE, SINUSOIDAL, T5, Unreadable, Without
+from ..reading.row import ALIBI, LEARNED, NOPE, SINUSOIDAL, T5, NonRotary, Row, Unreadable
 
 _BY_ENCODING = {
     **dict.fromkeys(("bloom", "jina_bert", "jina_bert_v2"), ALIBI),
@@ -63,10 +62,10 @@ PLAIN = {
 UNNAMED = ("adaptor_config", "ffn_config", "flow_head_config", "head_config")  # parts told by their key only
 _NO_CALL = "has no rotary function in its code"
 ROWS: dict[str, Row] = {
-    **{name: Without(encoding) for name, encoding in _BY_ENCODING.items()},
-    **{name: Without(_NO_CALL) for name in (*PLAIN, *UNNAMED)},
-    "mpt": Without(ALIBI, unless="attn_config.rope"),
-    "kimi_linear": Without(NOPE),
+    **{name: NonRotary(encoding) for name, encoding in _BY_ENCODING.items()},
+    **{name: NonRotary(_NO_CALL) for name in (*PLAIN, *UNNAMED)},
+    "mpt": NonRotary(ALIBI, unless="attn_config.rope"),
+    "kimi_linear": NonRotary(NOPE),
     "falcon_perception": Unreadable(
         "half of each head follows 2-D directions, one set per head, stored in the checkpoint"
     ),

@@ -5,8 +5,8 @@ from dataclasses import replace
 from ..reading.keys import Keys
 from ..reading.layers import BY_NAME, Layers, every
 from ..reading.model import ModelRotary
-from ..reading.model_row import Row
-from ..reading.text import Text
+from ..reading.row import Row
+from ..reading.text import TextModel
 from ..reading.text_row import ANY_NAMES, Rope
 from ..weights import Gguf, Rows, Weights
 
@@ -29,19 +29,21 @@ def some_unscaled(model: ModelRotary, keys: Keys) -> ModelRotary:
 
 # fmt: off
 ROWS: dict[str, Row] = {
-    "flex_olmo": Text("FlexOlmoConfig", 500_000.0, (4096, 32, None, 32, None, 4096), tables="float32"),
-    "molmo": Text("MolmoConfig", 10_000.0, names=ANY_NAMES, tables="float32",
-        weights=Weights(attention=("blocks.{}",), rows=(Rows("att_proj", "qkv"),), source="read")),
-    "molmo2_text": Text("Molmo2TextConfig", 10_000.0, (4096, 32, 8, 36, 128, 36_864), after=some_unscaled,
-        published=Weights(attention=("blocks.{}.self_attn",), rows=(Rows("att_proj", "qkv"),), source="read")),
-    "olmo": Text("OlmoConfig", 10_000.0, (4096, 32, None, 32, None, 2048), tables="float32"),
-    "olmo2": Text("Olmo2Config", 10_000.0, (4096, 32, None, 32, None, 2048), tables="float32",
-        gguf=Gguf("olmo2", interleaved=False)),
-    "olmo3": Text("Olmo3Config", OLMO3, (4096, 32, None, 32, None, 2048), fills=True,
-        layers=Layers(every(4), BY_NAME),
+    "flex_olmo": TextModel("FlexOlmoConfig", base=500_000.0, hidden=4096, heads=32, layers=32, length=4096,
         tables="float32"),
-    "olmo_hybrid": Text("OlmoHybridConfig", 10_000.0, (3840, 30, None, 32, None, 65_536),
-        layers=Layers(every(4, others="linear_attention"), BY_NAME, kinds=("linear_attention",)), tables="float32"),
-    "olmoe": Text("OlmoeConfig", 10_000.0, (2048, 16, None, 16, None, 4096)),
+    "molmo": TextModel("MolmoConfig", in_transformers=False, base=10_000.0, names=ANY_NAMES, tables="float32",
+        weights=Weights(attention=("blocks.{}",), rows=(Rows("att_proj", "qkv"),), source="read")),
+    "molmo2_text": TextModel("Molmo2TextConfig", base=10_000.0, hidden=4096, heads=32, kv_heads=8, layers=36,
+        head_dim=128, length=36_864, after=some_unscaled, published=Weights(attention=("blocks.{}.self_attn",),
+        rows=(Rows("att_proj", "qkv"),), source="read")),
+    "olmo": TextModel("OlmoConfig", base=10_000.0, hidden=4096, heads=32, layers=32, length=2048, tables="float32"),
+    "olmo2": TextModel("Olmo2Config", base=10_000.0, hidden=4096, heads=32, layers=32, length=2048, tables="float32",
+        gguf=Gguf("olmo2", interleaved=False)),
+    "olmo3": TextModel("Olmo3Config", rope=OLMO3, hidden=4096, heads=32, layers=32, length=2048, fills_defaults=True,
+        layer_types=Layers(every(4), BY_NAME), tables="float32"),
+    "olmo_hybrid": TextModel("OlmoHybridConfig", base=10_000.0, hidden=3840, heads=30, layers=32, length=65_536,
+        layer_types=Layers(every(4, others="linear_attention"), BY_NAME, kinds=("linear_attention",)),
+        tables="float32"),
+    "olmoe": TextModel("OlmoeConfig", base=10_000.0, hidden=2048, heads=16, layers=16, length=4096),
 }
 # fmt: on

@@ -1,18 +1,17 @@
 """Speech and protein towers whose configs have keys of their own."""
 
 from dataclasses import replace
+from functools import partial
 
 from ...rotary.axes import Axial, Listed
 from ...rotary.frequencies import inverse_frequencies_float32
 from ...rotary.spec import RotarySpec
-from ..reading.custom_parser import Line, Odd, of_one_spec
-from ..reading.grid import PLAIN, GridNames
 from ..reading.keys import Keys, agreed, is_dict
 from ..reading.model import ModelRotary
-from ..reading.model_row import PartOf, Row
-from ..reading.non_rotary import NoRotary
-from ..reading.part import Part
-from ..reading.text_row import Facts, Names, Rope
+from ..reading.rope import even_width
+from ..reading.row import NoRotary, PartOf, Row
+from ..reading.text_row import Names, Rope, TextRow
+from ..reading.tower import PLAIN, CustomParser, GridNames, SequenceTower, TowerConfig, of_one_spec
 from ..weights import Rows, Weights
 from .weight_names import BERT, KEY
 
@@ -20,15 +19,15 @@ ESM_SCALE = ("queries are scaled by head_dim ** -0.5 before the rotation",)
 SPEECH: GridNames = (("hidden_size",), ("speech_encoder_attention_heads",), ("speech_encoder_layers",))
 
 
-def same_heads(facts: Facts, keys: Keys) -> Facts:
+def same_heads(row: TextRow, keys: Keys) -> TextRow:
     """Moonshine's encoder and decoder have heads of one width."""
-    heads, others = keys.size(*facts.names.heads) or 8, keys.size("encoder_num_attention_heads") or 8
+    heads, others = keys.size(*row.names.heads) or 8, keys.size("encoder_num_attention_heads") or 8
     if others != heads:
         raise ValueError(
             f"{keys.places[0][0]}encoder_num_attention_heads must be that of the decoder, {heads}, got {others}: which "
             "of the two its code takes for the rotation depends on the order in which it builds its layers"
         )
-    return facts
+    return row
 
 
 def both_stacks(model: ModelRotary, keys: Keys) -> ModelRotary:
@@ -51,8 +50,8 @@ MOONSHINE = Names(
 )  # fmt: skip
 
 
-def clvp(part: Part) -> ModelRotary:
-    """CLVP's encoders: the width comes from ``projection_dim``, the base from the code, and v turns too."""
+def clvp(part: TowerConfig) -> ModelRotary:
+    """CLVP's encoders: the width comes from ``projection_dim``, the base from the code, and v rotates too."""
     if part.keys.flag("use_rotary_embedding") is False:
         raise NoRotary(f"{part.path}use_rotary_embedding is false; it has no rotary embedding to read")
     part.keys.explain("on", "use_rotary_embedding")
@@ -65,7 +64,7 @@ def clvp(part: Part) -> ModelRotary:
     return of_one_spec(part, spec, ("attention",) * layers, heads, targets=("q", "k", "v"), notes=notes)
 
 
-def _conformer(part: Part, names: GridNames, sizes: tuple[int, int, int]) -> ModelRotary:
+def conformer(part: TowerConfig, names: GridNames, sizes: tuple[int, int, int]) -> ModelRotary:
     """The conformers of wav2vec2 and of its heirs, which rotate only if ``position_embeddings_type`` says so.
 
     Their code has no rope parameters.
@@ -82,19 +81,7 @@ def _conformer(part: Part, names: GridNames, sizes: tuple[int, int, int]) -> Mod
     return of_one_spec(part, spec, ("attention",) * layers, heads, notes=notes)
 
 
-def wav2vec2_conformer(part: Part) -> ModelRotary:
-    return _conformer(part, PLAIN, (768, 12, 12))
-
-
-def wav2vec2_bert(part: Part) -> ModelRotary:
-    return _conformer(part, PLAIN, (1024, 16, 24))
-
-
-def seamless_m4t(part: Part) -> ModelRotary:
-    return _conformer(part, SPEECH, (1024, 16, 24))
-
-
-def saprot(part: Part) -> ModelRotary:
+def saprot(part: TowerConfig) -> ModelRotary:
     """Evolla's protein encoder: an ESM that rotates by default, and whose code has no rope parameters."""
     kind = part.keys.word("position_embedding_type")
     if kind not in (None, "rotary"):
@@ -106,7 +93,7 @@ def saprot(part: Part) -> ModelRotary:
     return of_one_spec(part, spec, ("attention",) * layers, heads, notes=ESM_SCALE)
 
 
-def esmfold2_atom(part: Part) -> ModelRotary:
+def esmfold2_atom(part: TowerConfig) -> ModelRotary:
     """ESMFold2's atoms: x, y and z on a short ladder each, the number of the residue on another, the rest at rest."""
     hidden, heads, layers = part.sizes(PLAIN, (128, 4, 3))
     head_dim = part.keys.size("head_dim") or part.head_dim("hidden_size", hidden, heads)
@@ -128,13 +115,13 @@ def esmfold2_atom(part: Part) -> ModelRotary:
     return of_one_spec(part, spec, ("attention",) * layers, heads, notes=notes)
 
 
-def musicflamingo(part: Part) -> ModelRotary:
-    """Music Flamingo turns audio features by their time, once, between the encoder and the projector."""
+def musicflamingo(part: TowerConfig) -> ModelRotary:
+    """Music Flamingo rotates audio features by their time, once, between the encoder and the projector."""
     data = part.keys.get("audio_config", check=is_dict) or {}
     path = f"{part.path}audio_config."
-    audio = Part(part.model_type, "AudioFlamingo3EncoderConfig", Keys([(path, data)], part.keys.sources), path)
+    audio = TowerConfig(part.model_type, "AudioFlamingo3EncoderConfig", Keys([(path, data)], part.keys.sources), path)
     hidden = audio.size(("hidden_size", "d_model"), 1280)
-    agreed([(f"{path}hidden_size", hidden), *part.keys.found("head_dim")])
+    agreed([(f"{path}hidden_size", hidden), *part.keys.entries("head_dim")])
     part.keys.explain(f"head_dim {hidden}", "head_dim")
     pairs, base = int(hidden * part.share(0.2)) // 2, part.base(1200.0)
     spec = RotarySpec(
@@ -148,53 +135,25 @@ def musicflamingo(part: Part) -> ModelRotary:
     return of_one_spec(part, spec, ("audio_features",), 1, targets=(), notes=notes)
 
 
-FEATURES = "it turns the features of the audio tower by their times, before any projection"
-HIDDEN_STATES = "it turns the hidden states before q and k are projected from them"
+FEATURES = "it rotates the features of the audio tower by their times, before any projection"
+HIDDEN_STATES = "it rotates the hidden states before q and k are projected from them"
+# fmt: off
 ROWS: dict[str, Row] = {
-    "clvp_encoder": Odd(
-        "ClvpEncoderConfig",
-        "ClvpRotaryPositionalEmbedding",
-        clvp,
-        weights=Weights(rows=(Rows("q_proj", "q"), KEY, Rows("v_proj", "w"), Rows("out_proj", "o", axis=1))),
-    ),
-    "esmfold2_atom": Odd("EsmFold2AtomEncoderConfig", "EsmFold2RotaryEmbedding", esmfold2_atom),
-    "evolla_saprot": Odd("SaProtConfig", "EvollaSaProtRotaryEmbedding", saprot, weights=BERT),
-    "moonshine": Line(
-        "MoonshineConfig",
-        Rope(10_000.0, {"partial_rotary_factor": 0.9}),
-        (288, 8, None, 6, None, 512),
-        code="MoonshineRotaryEmbedding",
-        names=MOONSHINE,
-        partial=0.9,
-        odd=True,
-        interleaved=True,
-        before=same_heads,
-        after=both_stacks,
-        weights=Weights(attention=("encoder.layers.{}.self_attn", "decoder.layers.{}.self_attn"), stacks="after"),
-    ),
-    "musicflamingo": Odd(
-        "MusicFlamingoConfig",
-        "MusicFlamingoRotaryEmbedding",
-        musicflamingo,
-        parts={"text_config": PartOf("qwen2")},
-        weights=FEATURES,
-    ),
-    "seamless_m4t": Odd(
-        "SeamlessM4TConfig",
-        "SeamlessM4TConformerRotaryPositionalEmbedding",
-        seamless_m4t,
-        weights=HIDDEN_STATES,
-    ),
-    "wav2vec2-bert": Odd(
-        "Wav2Vec2BertConfig",
-        "Wav2Vec2BertRotaryPositionalEmbedding",
-        wav2vec2_bert,
-        weights=HIDDEN_STATES,
-    ),
-    "wav2vec2-conformer": Odd(
-        "Wav2Vec2ConformerConfig",
-        "Wav2Vec2ConformerRotaryPositionalEmbedding",
-        wav2vec2_conformer,
-        weights=HIDDEN_STATES,
-    ),
+    "clvp_encoder": CustomParser("ClvpEncoderConfig", "ClvpRotaryPositionalEmbedding", clvp,
+        weights=Weights(rows=(Rows("q_proj", "q"), KEY, Rows("v_proj", "w"), Rows("out_proj", "o", axis=1)))),
+    "esmfold2_atom": CustomParser("EsmFold2AtomEncoderConfig", "EsmFold2RotaryEmbedding", esmfold2_atom),
+    "evolla_saprot": CustomParser("SaProtConfig", "EvollaSaProtRotaryEmbedding", saprot, weights=BERT),
+    "moonshine": SequenceTower("MoonshineConfig", code="MoonshineRotaryEmbedding", rope=Rope(10_000.0,
+        {"partial_rotary_factor": 0.9}), hidden=288, heads=8, layers=6, length=512, names=MOONSHINE, partial=0.9,
+        adjust=even_width, interleaved=True, before=same_heads, after=both_stacks,
+        weights=Weights(attention=("encoder.layers.{}.self_attn", "decoder.layers.{}.self_attn"), stacks="after")),
+    "musicflamingo": CustomParser("MusicFlamingoConfig", "MusicFlamingoRotaryEmbedding", musicflamingo,
+        parts={"text_config": PartOf("qwen2")}, weights=FEATURES),
+    "seamless_m4t": CustomParser("SeamlessM4TConfig", "SeamlessM4TConformerRotaryPositionalEmbedding",
+        partial(conformer, names=SPEECH, sizes=(1024, 16, 24)), weights=HIDDEN_STATES),
+    "wav2vec2-bert": CustomParser("Wav2Vec2BertConfig", "Wav2Vec2BertRotaryPositionalEmbedding", partial(conformer,
+        names=PLAIN, sizes=(1024, 16, 24)), weights=HIDDEN_STATES),
+    "wav2vec2-conformer": CustomParser("Wav2Vec2ConformerConfig", "Wav2Vec2ConformerRotaryPositionalEmbedding",
+        partial(conformer, names=PLAIN, sizes=(768, 12, 12)), weights=HIDDEN_STATES),
 }
+# fmt: on

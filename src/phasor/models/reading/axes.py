@@ -1,54 +1,49 @@
-"""Which position axis turns which pair: one axis, or M-RoPE sections in the order of the family's code."""
+"""Which position axis rotates which pair: one axis, or M-RoPE sections in the order of the family's code."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from ...rotary.axes import Alternating, Axes, Axial, InterleavedSections, Listed, OneAxis, Sections
-from .keys import Keys
-
-if TYPE_CHECKING:
-    from .spec_fields import Reader
+from ...rotary.axes import Alternating, Axes, InterleavedSections, Listed, OneAxis, Sections
+from .keys import Keys, Reading
 
 Pair = tuple[Axes, Axes | None]  # the second: those of the second member of each pair, where the code differs
-AxesRule = Callable[["Reader", Keys, int], Pair]
+AxesRule = Callable[[Reading, Keys, int], Pair]
 
 
-def one_axis(reader: "Reader", rope: Keys, pairs: int) -> Pair:
-    """Positions are plain numbers; blocks, if there are any, each follow a number of their own."""
-    _check_order(reader, rope, "one axis", striped=False, several=False)
-    blocks = reader.facts.blocks
-    return (Axial((pairs // blocks,) * blocks) if blocks > 1 else OneAxis()), None
+def one_axis(reading: Reading, rope: Keys, pairs: int) -> Pair:
+    """Positions are plain numbers."""
+    _check_order(reading, rope, "one axis", striped=False, several=False)
+    return OneAxis(), None
 
 
 def sections(*default: int) -> AxesRule:
     """M-RoPE in contiguous sections (Qwen2-VL); without ``default`` the config must state them to have several."""
 
-    def rule(reader: "Reader", rope: Keys, pairs: int) -> Pair:
-        sizes = _stated(reader, rope, default)
-        _check_order(reader, rope, "contiguous sections", striped=False, several=sizes is not None)
+    def rule(reading: Reading, rope: Keys, pairs: int) -> Pair:
+        sizes = _stated(reading, rope, default)
+        _check_order(reading, rope, "contiguous sections", striped=False, several=sizes is not None)
         return (Sections(sizes) if sizes else OneAxis()), None
 
     return rule
 
 
 def striped(*default: int) -> AxesRule:
-    """Sections whose pairs take turns (Qwen3-VL)."""
+    """Sections whose pairs alternate (Qwen3-VL)."""
 
-    def rule(reader: "Reader", rope: Keys, pairs: int) -> Pair:
-        _check_order(reader, rope, "interleaved sections", striped=True, several=True)
+    def rule(reading: Reading, rope: Keys, pairs: int) -> Pair:
+        _check_order(reading, rope, "interleaved sections", striped=True, several=True)
         stated = rope.wholes("mrope_section")
-        sizes = _stated(reader, rope, default)
+        sizes = _stated(reading, rope, default)
         return InterleavedSections(sizes or () if stated else _left_by(default, pairs)), None
 
     return rule
 
 
 def paired(*default: int) -> AxesRule:
-    """Height and width take turns, then time; sections are (height, width, time) (ERNIE 4.5 VL)."""
+    """Height and width alternate, then time; sections are (height, width, time) (ERNIE 4.5 VL)."""
 
-    def rule(reader: "Reader", rope: Keys, pairs: int) -> Pair:
-        _check_order(reader, rope, "one order", striped=False, several=True)
-        sizes = _stated(reader, rope, default) or ()
+    def rule(reading: Reading, rope: Keys, pairs: int) -> Pair:
+        _check_order(reading, rope, "one order", striped=False, several=True)
+        sizes = _stated(reading, rope, default) or ()
         if len(sizes) != 3 or sizes[0] != sizes[1]:
             raise ValueError(
                 f"mrope_section must be (height, width, time) with as many pairs for height as for width, got {sizes}"
@@ -61,14 +56,14 @@ def paired(*default: int) -> AxesRule:
 def over_channels(*names: str) -> AxesRule:
     """Each section, doubled, spans channels, not pairs: the members of a pair follow different axes (HunyuanVL)."""
 
-    def rule(reader: "Reader", rope: Keys, pairs: int) -> Pair:
-        _check_order(reader, rope, "sections over channels", striped=False, several=True)
+    def rule(reading: Reading, rope: Keys, pairs: int) -> Pair:
+        _check_order(reading, rope, "sections over channels", striped=False, several=True)
         sizes = tuple(rope.wholes(names[0]) or rope.wholes(names[1]) or ())
         rope.explain(f"M-RoPE sections {list(sizes)}", names[0])
         rope.explain(f"the same as {names[0]}", names[1])
         if not sizes:
-            where = rope.places[0][0] if rope.places else f"{reader.path}rope_parameters."
-            raise ValueError(f"{where}{names[0]} is missing: the code of {reader.model_type} needs it; add it")
+            where = rope.places[0][0] if rope.places else f"{reading.path}rope_parameters."
+            raise ValueError(f"{where}{names[0]} is missing: the code of {reading.model_type} needs it; add it")
         if sum(sizes) != pairs:
             raise ValueError(
                 f"{names[0]} must add up to rotary_dim / 2 = {pairs} pairs, got {sizes} with sum {sum(sizes)}"
@@ -80,30 +75,31 @@ def over_channels(*names: str) -> AxesRule:
     return rule
 
 
-def alternating(reader: "Reader", rope: Keys, pairs: int) -> Pair:
-    """Rows and columns take turns, pair by pair."""
-    _check_order(reader, rope, "rows and columns", striped=False, several=False)
+def alternating(reading: Reading, rope: Keys, pairs: int) -> Pair:
+    """Rows and columns alternate, pair by pair."""
+    _check_order(reading, rope, "rows and columns", striped=False, several=False)
     return Alternating((0, 1)), None
 
 
-def _stated(reader: "Reader", rope: Keys, default: tuple[int, ...]) -> tuple[int, ...] | None:
+def _stated(reading: Reading, rope: Keys, default: tuple[int, ...]) -> tuple[int, ...] | None:
     stated = rope.wholes("mrope_section")
     rope.explain(f"M-RoPE sections {stated}", "mrope_section")
     if stated is None and default:
-        text = f"not in config: the code of {reader.model_type} uses {list(default)}"
-        reader.sources[f"{reader.path}mrope_section"] = text
+        text = f"not in config: the code of {reading.model_type} uses {list(default)}"
+        reading.sources[f"{reading.path}mrope_section"] = text
     return tuple(stated or default) or None
 
 
-def _check_order(reader: "Reader", rope: Keys, has: str, *, striped: bool, several: bool) -> None:
+def _check_order(reading: Reading, rope: Keys, has: str, *, striped: bool, several: bool) -> None:
     """A stated order of the sections must be the code's."""
     order = ("mrope_interleaved", "interleaved")
-    said = rope.flag(*order)
-    if said is not None and said != striped and (said or several):
+    interleaved = rope.flag(*order)
+    if interleaved is not None and interleaved != striped and (interleaved or several):
         raise ValueError(
-            f"{rope.found(*order)[0][0]} is {said}, but the code of {reader.model_type} has {has} only; remove the key"
+            f"{rope.entries(*order)[0][0]} is {interleaved}, but the code of {reading.model_type} has {has} "
+            "only; remove the key"
         )
-    text = "sections take turns" if said else "contiguous sections" if several else "no effect: one axis"
+    text = "sections alternate" if interleaved else "contiguous sections" if several else "no effect: one axis"
     rope.explain(text, *order)
 
 

@@ -1,13 +1,14 @@
-"""Composite configs: which models are inside, what each of them is, and which one is the text model."""
+"""A config as a tree of models: which ones are inside, which row reads each, and what no row may leave unread."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping
+from dataclasses import replace
 from typing import Any
 
-from .keys import near
-from .leftovers import SETTINGS
-from .model_row import Chosen, PartOf, Row
-from .non_rotary import Frame, Without
+from .keys import OTHER_POSITIONS, ROPE_WORDS, Keys, about_positions, is_neutral, is_slip, near
+from .model import ModelRotary
+from .row import Alias, CompositeModel, NonRotary, NoRotary, PartOf, Row
+from .unknown import read_by_keys
 
 SHORT = ("text_config", "llm_config", "language_config")  # a text model whatever its config says of itself
 TEXT_PARTS = (
@@ -20,28 +21,41 @@ ENDINGS = ("_vision", "_vision_encoder", "_vision_model", "_vit_model", "_audio"
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 SIZE_WORDS = re.compile(r"hidden_(size|layers)|(^|_)depth$|^num_layers$|^embed_dim$|^d_model$|^n_layers?$")
 MOST_PARTS = 64
-Rows = Mapping[str, Row | Chosen]
+SETTINGS = (
+    "quantization_config", "compression_config", "generation_config", "auto_map", "task_specific_params",
+    "per_layer_config", "slice_config",
+)  # fmt: skip
+HEAD_DIMS = ("head_dim", "kv_channels", "attention_head_dim", "qk_head_dim", "global_head_dim")
+BASES, WIDTHS, SHARES = (
+    ("rope_theta", "rotary_emb_base", "rope_base"),
+    ("rotary_dim",),
+    ("partial_rotary_factor", "rotary_pct"),
+)
+ROTARY_KINDS = ("rope", "rotary", "absolute")  # the last is what BERT's configs say where nobody asks
+ROTATES = ("use_rope", "rope", "use_rotary_pos_emb", "rotary", "use_rotary_embedding", "use_pos_enc")
+TEXT_KEYS_AT_TOP = "its text keys stand at the top, where transformers may not look for them: it has a text_config"
+RowTable = MutableMapping[str, Row | Alias]
 
 
-class Composite:
+class ConfigTree:
     """A config with the models inside it, as far as the rows know them.
 
-    ``parts``: dotted path -> config of every model inside; ``inner``: dotted path -> path of the config that describes
-    it, for parts that have no config of their own.
+    ``parts``: dotted path -> config of every model inside; ``sub_models``: dotted path -> path of the config that
+    describes it, for parts that have no config of their own.
     """
 
-    def __init__(self, data: dict[str, Any], rows: Rows) -> None:
+    def __init__(self, data: dict[str, Any], rows: RowTable) -> None:
         self.data, self.rows = data, rows
         self.parts = dict(_parts(data, self._is_named))
         if len(self.parts) > MOST_PARTS:
             raise ValueError(f"config holds {len(self.parts)} models; a composite config has at most {MOST_PARTS}")
-        self.inner: dict[str, str] = {}
+        self.sub_models: dict[str, str] = {}
         for path in ("", *self.parts):
-            if self.is_readable(path) and not self.held_by_frame(path):
+            if self.is_readable(path) and not self.only_holds(path):
                 row = self.row(path)
-                for name, one in row.inner.items() if row is not None else ():
-                    if one.stands_in(self.config(path)):
-                        self.inner[f"{path}.{name}".lstrip(".")] = path
+                for name, model in row.sub_models.items() if row is not None else ():
+                    if model.is_present(self.config(path)):
+                        self.sub_models[f"{path}.{name}".lstrip(".")] = path
 
     def _is_named(self, key: str) -> bool:
         """Whether some row knows a part under this key."""
@@ -49,7 +63,7 @@ class Composite:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return (*self.parts, *self.inner)
+        return (*self.parts, *self.sub_models)
 
     def config(self, path: str) -> dict[str, Any]:
         return self.parts[path] if path else self.data
@@ -69,9 +83,13 @@ class Composite:
         return [self.config(each) for each in above if (not each or each in self.parts) and self.repeats(each)]
 
     def row(self, path: str) -> Row | None:
-        found = self.rows.get(self.name(path))
-        assert not isinstance(found, Chosen)
-        return found
+        row = self.rows.get(self.name(path))
+        assert not isinstance(row, Alias)
+        return row
+
+    def _stated_row(self, path: str) -> Row | Alias | None:
+        """The row that a config names as its own model_type."""
+        return self.rows.get(str(self.config(path).get("model_type"))) if path in self.parts or not path else None
 
     def name(self, path: str) -> str:
         """The row of a part: its model_type, else its architecture, else what its parent makes of it."""
@@ -87,14 +105,14 @@ class Composite:
             return part.row
         if key in SHORT[:2]:
             return f"{self.stated_name(self.above(path))}_text"
-        return key if isinstance(self.rows.get(key), Without) else ""
+        return key if isinstance(self.rows.get(key), NonRotary) else ""
 
     def part_of(self, path: str) -> PartOf | None:
         """What a config around this part says of it."""
         around, _, key = path.rpartition(".")
         while path:
             path = around
-            row = self.rows.get(str(self.config(path).get("model_type"))) if path in self.parts or not path else None
+            row = self._stated_row(path)
             if isinstance(row, Row) and key in row.parts:
                 return row.parts[key]
             around = path.rpartition(".")[0]
@@ -115,9 +133,9 @@ class Composite:
 
     def _text_name(self, name: str, data: dict[str, Any]) -> str:
         row = self.rows.get(name)
-        if isinstance(row, Chosen):
-            return row.by(data)
-        flat = row is None or isinstance(row, Frame)  # a composite model whose text keys stand at the top
+        if isinstance(row, Alias):
+            return row.row_of(data)
+        flat = row is None or isinstance(row, CompositeModel)  # a composite model whose text keys stand at the top
         return f"{name}_text" if flat and f"{name}_text" in self.rows else name
 
     def _tower(self, path: str) -> str | None:
@@ -141,11 +159,11 @@ class Composite:
 
     def _is_text(self, name: str) -> bool:
         row = self.rows.get(name)
-        return isinstance(row, Chosen) or (row is not None and row.text and not getattr(row, "tower", False))
+        return isinstance(row, Alias) or (row is not None and row.text and not getattr(row, "tower", False))
 
     def _is_tower(self, name: str) -> bool:
         row = self.rows.get(name)
-        return isinstance(row, Row) and not isinstance(row, Frame) and not self._is_text(name)
+        return isinstance(row, Row) and not isinstance(row, CompositeModel) and not self._is_text(name)
 
     def is_readable(self, path: str) -> bool:
         """Whether the part is of a family that rotates."""
@@ -155,23 +173,23 @@ class Composite:
             return False
         return row is not None and row.readable
 
-    def has_own(self, path: str) -> bool:
+    def says_something(self, path: str) -> bool:
         """Whether a config is by its own name one that has something to say, whatever parts it holds."""
-        row = self.rows.get(str(self.config(path).get("model_type"))) if path in self.parts or not path else None
-        return isinstance(row, Row) and not row.frame
+        row = self._stated_row(path)
+        return isinstance(row, Row) and not row.composite
 
     def repeats(self, path: str) -> bool:
         """Whether keys about positions beside the parts of a config can only repeat what the parts say."""
-        row = self.rows.get(str(self.config(path).get("model_type"))) if path in self.parts or not path else None
-        return not self.has_own(path) and not (isinstance(row, Frame) and row.deaf)
+        row = self._stated_row(path)
+        return not self.says_something(path) and not (isinstance(row, CompositeModel) and row.ignores_rope_keys)
 
     def is_tower_key(self, path: str) -> bool:
         """Whether a part stands under a key of vision or sound."""
         return any(word in path.rpartition(".")[2] for word in NOT_TEXT)
 
-    def held_by_frame(self, path: str) -> list[str]:
+    def only_holds(self, path: str) -> list[str]:
         """The parts inside a config that says nothing of its own; empty for any other."""
-        if self.has_own(path):
+        if self.says_something(path):
             return []
         data = self.config(path)
         inside = [p for p in self.parts if not path or p.startswith(f"{path}.")]
@@ -191,7 +209,7 @@ class Composite:
 
     def _text_part(self) -> str:
         """The text model; without one the config itself, or the first part that can be read."""
-        readable = [p for p in self.parts if self.is_readable(p) and not self.held_by_frame(p)]
+        readable = [p for p in self.parts if self.is_readable(p) and not self.only_holds(p)]
         texts = [path for path in TEXT_PARTS if path in self.parts]
         for path in (*(p for p in texts if p in readable), *texts):
             return path
@@ -201,7 +219,7 @@ class Composite:
 
     def others_that_rotate(self, path: str) -> str:
         """For an error: what else could be read."""
-        others = [p for p in ("", *self.parts) if p != path and self.is_readable(p) and not self.held_by_frame(p)]
+        others = [p for p in ("", *self.parts) if p != path and self.is_readable(p) and not self.only_holds(p)]
         return f"; other parts may rotate: part={', part='.join(map(repr, others))}" if others else ""
 
 
@@ -227,3 +245,144 @@ def _parts(
 def _is_model(key: str, value: dict[str, Any]) -> bool:
     named = key in SHORT or (key not in MODELS and any(word in key for word in NOT_TEXT))
     return named or bool(value.get("model_type")) or any(SIZE_WORDS.search(str(name)) for name in value)
+
+
+def read_part(tree: ConfigTree, path: str) -> ModelRotary:
+    if path in tree.sub_models:
+        return _read_inner(tree, path)
+    if parts := tree.only_holds(path):
+        raise NoRotary(f"{path or 'this config'} only holds {', '.join(parts)}")
+    model, _ = _read_part(tree, path)
+    return replace(model, part=path, parts=tree.paths)
+
+
+def _read_inner(tree: ConfigTree, path: str) -> ModelRotary:
+    owner, what = tree.sub_models[path], path.rpartition(".")[2]
+    row = tree.row(owner)
+    assert row is not None
+    prefix, data, name = f"{owner}." if owner else "", tree.config(owner), tree.name(owner)
+    outer, _ = _read_part(tree, owner)
+    model, _ = row.sub_models[what].read_inside(name, data, prefix, outer)
+    return replace(model, part=path, parts=tree.paths, model_type=outer.model_type)
+
+
+def _read_part(tree: ConfigTree, path: str) -> tuple[ModelRotary, Keys]:
+    name, data, prefix = tree.name(path), tree.config(path), f"{path}." if path else ""
+    row, part = tree.rows.get(name), tree.part_of(path)
+    defaults = {key: value for key, value in (part.defaults if part else {}).items() if data.get(key) is None}
+    ropes = (data.get("rope_parameters"), data.get("rope_scaling"))
+    if any(isinstance(rope, dict) and "rope_theta" in rope for rope in ropes):
+        defaults.pop("rope_theta", None)
+    if isinstance(row, Row):
+        model, keys = row.read(name, {**defaults, **data}, prefix)
+    else:
+        if error := _refused(tree, path, name):
+            raise error
+        model, keys = read_by_keys(name, data, path, tree.rows)
+    account_for(model, name, keys, {id(config) for config in tree.parts.values()})
+    if path and isinstance(row, Row) and row.text:
+        _refuse_above(tree, path, keys)
+    if not path and isinstance(tree.rows.get(str(data.get("model_type"))), CompositeModel):
+        model = replace(model, notes=(*model.notes, TEXT_KEYS_AT_TOP))
+    for key, value in defaults.items():
+        keys.sources[prefix + key] = f"not in config: what the class around it sets, {value!r}"
+    return replace(model, model_type=str(data.get("model_type") or name), sources=keys.sources), keys
+
+
+def _refused(tree: ConfigTree, path: str, name: str) -> ValueError | None:
+    """Why a part of a name that is not known is not read, whatever its keys say."""
+    where = f" of {path}" if path else ""
+    if not name:
+        return ValueError(
+            f"model_type{where} is missing, and architectures {tree.config(path).get('architectures')!r} is not "
+            "known: pair layout and defaults cannot be guessed; add model_type, or describe the encoding with "
+            "RotarySpec yourself"
+        )
+    if tree.is_tower_key(path):
+        return ValueError(
+            f"model_type{where} {name!r} is not known: pair layout and axes cannot be guessed"
+            f"{near(name, tree.rows)}; describe the encoding with RotarySpec yourself"
+        )
+    return None
+
+
+def _refuse_above(tree: ConfigTree, path: str, keys: Keys) -> None:
+    """Keys above the text part must repeat what the part says, unless what stands above rotates itself."""
+    inner, above, models = tree.config(path), "", {id(config) for config in tree.parts.values()}
+    for step in path.split("."):
+        level = tree.data if not above else tree.parts.get(above.rstrip("."), {})
+        for key, value in level.items() if tree.repeats(above.rstrip(".")) else ():
+            if isinstance(value, dict) and key not in SETTINGS and id(value) not in models:
+                refuse_inside(f"{above}{key}.", value, models)
+            if not isinstance(key, str) or not ROPE_WORDS.search(key) or key in OTHER_POSITIONS or is_neutral(value):
+                continue
+            Keys([(above, {key: value})], {})  # is a plain word
+            if key in inner and inner[key] != value:
+                raise ValueError(
+                    f"{above}{key} and {path}.{key} contradict each other: {value!r} and {inner[key]!r}; keep one"
+                )
+            if key not in inner:
+                raise ValueError(f"{above}{key} stands outside {path}, which has no such key; move or remove it")
+            keys.sources[f"{above}{key}"] = f"repeats {path}.{key}"
+        above += f"{step}."
+
+
+def account_for(model: ModelRotary, name: str, keys: Keys, models: Collection[int]) -> None:
+    """Every key about positions, in the config and in its settings, was read, or has no effect; else it is refused.
+
+    ``models``: ids of the dictionaries that are parts of their own.
+    """
+    known = sorted(keys.used)
+    for place, key in keys.unused():
+        value = next(data[key] for path, data in keys.places if path == place and key in data)
+        if isinstance(value, dict) and key not in SETTINGS and id(value) not in models:
+            refuse_inside(f"{place}{key}.", value, models)
+        if not about_positions(key) or id(value) in models:
+            continue
+        claim = _claim(key, value, model)
+        if claim:
+            keys.sources[place + key] = f"no effect: the code of {name} does not read it, and does that anyway"
+        elif claim is False or not is_neutral(value) or (value and is_slip(key)):
+            hint = near(key, known) if is_slip(key) else ""
+            raise ValueError(
+                f"{place}{key} is {value!r:.80}, but the code of {name} does not read it{hint}; remove the "
+                "key if it has no effect, or describe the encoding with RotarySpec yourself"
+            )
+        else:
+            keys.sources[place + key] = f"no effect: the code of {name} does not read it"
+
+
+def _claim(key: str, value: Any, model: ModelRotary) -> bool | None:
+    """Whether what a key claims of the model is so; None: it claims nothing that can be told."""
+    specs = list(model.distinct)
+    if key in ROTATES and isinstance(value, bool):
+        return value
+    if key == "position_embedding_type" and value in ROTARY_KINDS:
+        return True
+    if key == "layer_types" and isinstance(value, list):
+        return all(word in ("full_attention", "attention") for word in value) or None
+    for names, values in (
+        (BASES, {spec.base for spec in specs}),
+        (HEAD_DIMS, {spec.head_dim for spec in specs}),
+        (WIDTHS, {spec.rotary_dim for spec in specs}),
+        (SHARES, {spec.rotary_dim / spec.head_dim for spec in specs}),
+        (("rope_interleave", "rotary_interleaved", "rope_interleaved"), {spec.interleaved for spec in specs}),
+        (("rope_is_neox_style", "is_neox_style"), {not spec.interleaved for spec in specs}),
+    ):
+        if key in names and isinstance(value, int | float):
+            return values == {value}
+    return None
+
+
+def refuse_inside(path: str, data: dict[str, Any], models: Collection[int]) -> None:
+    """Raise ``ValueError`` for a key about positions anywhere inside a dictionary that is no model of its own."""
+    for key, value in data.items():
+        if is_neutral(value) or id(value) in models:
+            continue
+        if isinstance(key, str) and ROPE_WORDS.search(key) and about_positions(key):
+            name = key if key.isprintable() else repr(key)
+            raise ValueError(
+                f"{path}{name} is not understood, got {value!r:.80}; remove it if it has no effect on positions"
+            )
+        if isinstance(value, dict):
+            refuse_inside(f"{path}{key}.", value, models)

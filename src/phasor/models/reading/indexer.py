@@ -1,4 +1,4 @@
-"""Indexers of sparse attention: small attentions beside the main one that choose its keys, with rotations of their own.
+"""Indexers of sparse attention: small attentions that choose the keys of the main one, with rotations of their own.
 
 They use the main attention's frequencies on heads of another width, and often in another layout.
 """
@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...rotary.spec import RotarySpec
-from .heads import LARGEST
 from .keys import Keys, agreed, is_dict, is_size
+from .layers import LARGEST_HEAD
 from .model import ModelRotary
-from .model_row import Inner
-from .non_rotary import no_rotary
+from .row import SubModel, no_rotary
 
 
 @dataclass(frozen=True)
-class Indexer(Inner):
+class Indexer(SubModel):
     """The indexer of one family: default width and number of heads, layout, and the kind of layers that have one.
 
     ``names``: the keys of its width and heads; ``nested``: an object that may hold them, under the names ``inside``.
@@ -34,16 +33,16 @@ class Indexer(Inner):
     inside: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def stands_in(self, data: dict[str, Any]) -> bool:
+    def is_present(self, data: dict[str, Any]) -> bool:
         return self.head_dim is not None or data.get(self.names[0]) is not None
 
     def read_inside(self, name: str, data: dict[str, Any], path: str, outer: ModelRotary) -> tuple[ModelRotary, Keys]:
-        """The indexer beside the attention ``outer``, which was read from the same config."""
+        """The indexer of the attention ``outer``, which was read from the same config."""
         keys = Keys([(path, data)], {})
         head_dim, heads = self._sizes(name, keys, path)
-        said = keys.flag("indexer_rope_interleave")
-        agreed([(f"the code of {name}", self.interleaved), *keys.found("indexer_rope_interleave")])
-        keys.explain("interleaved pairs" if said else "halves", "indexer_rope_interleave")
+        flag = keys.flag("indexer_rope_interleave")
+        agreed([(f"the code of {name}", self.interleaved), *keys.entries("indexer_rope_interleave")])
+        keys.explain("interleaved pairs" if flag else "halves", "indexer_rope_interleave")
         kinds = keys.get("indexer_types") or ["full"] * len(outer.layers)
         if not isinstance(kinds, list | tuple) or len(kinds) < len(outer.layers):
             raise ValueError(
@@ -69,8 +68,8 @@ class Indexer(Inner):
         sizes: list[int] = []
         for i, default in enumerate((self.head_dim, self.heads)):
             key = self.names[i]
-            stated = [*keys.found(key), *(nested.found(self.inside[i]) if self.nested else [])]
-            size: int | None = agreed(stated, lambda p, v: is_size(p, v, LARGEST))
+            stated = [*keys.entries(key), *(nested.entries(self.inside[i]) if self.nested else [])]
+            size: int | None = agreed(stated, lambda p, v: is_size(p, v, LARGEST_HEAD))
             if size is None and default is None:
                 raise ValueError(f"{path}{key} is missing: the indexer of {name} needs it; add it")
             keys.sources[path + key] = f"{key} {size}" if size else f"not in config: its class's default, {default}"

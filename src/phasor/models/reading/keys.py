@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from ...support.checks import number, whole
 
@@ -19,7 +19,7 @@ ROPE_NAMES = (
     "local_rope_theta", "no_rope_layers", "no_rope_layer_interval", "rope_interleave", "qk_rope_head_dim",
     "position_embedding_type", "rope_ratio", "use_dynamic_ntk", "mrope_section", "layer_types", "kv_channels",
 )  # fmt: skip
-LAYER_NAMES = {  # keys without such a word that say which layers or channels turn
+LAYER_NAMES = {  # keys without such a word that say which layers or channels rotate
     "attention_head_dim", "attn_layer_indices", "attn_type_list", "compress_ratios", "full_attn_idxs",
     "global_head_dim", "head_dim", "hybrid_layer_pattern", "kv_channels", "layer_types", "layers_block_type",
     "is_neox_style", "qk_head_dim", "swa_head_dim",
@@ -48,14 +48,14 @@ class Keys:
         self.sources = sources
         self.used: set[str] = set()
 
-    def found(self, *names: str) -> list[tuple[str, Any]]:
+    def entries(self, *names: str) -> list[tuple[str, Any]]:
         """All places where one of the names has a value other than null, as ``(path, value)``; marks them as used."""
         self.used.update(names)
         return [(p + n, d[n]) for n in names for p, d in self.places if d.get(n) is not None]
 
     def get(self, *names: str, check: Callable[[str, Any], None] | None = None) -> Any:
         """The value under these names (synonyms), or None; all that are present must agree."""
-        return agreed(self.found(*names), check)
+        return agreed(self.entries(*names), check)
 
     def number(self, *names: str, above: float | None = None, at_least: float | None = None) -> float | None:
         value: float | None = self.get(*names, check=lambda p, v: number(p, v, above=above, at_least=at_least))
@@ -96,7 +96,7 @@ class Keys:
 
     def explain(self, text: str, *names: str) -> None:
         """Record what these keys mean for the encoding, wherever they stand."""
-        for path, _ in self.found(*names):
+        for path, _ in self.entries(*names):
             self.sources[path] = text
 
     def unused(self) -> Iterator[tuple[str, str]]:
@@ -118,18 +118,45 @@ class Keys:
             )
 
 
-def agreed(found: list[tuple[str, Any]], check: Callable[[str, Any], None] | None = None) -> Any:
+class Reading(Protocol):
+    """A config while it is being read, as the rules and hooks of a row see it.
+
+    ``path``: prefix of its keys; ``length_key``: the key that says ``max_position``, or would; ``sources``: what each
+    key became.
+    """
+
+    @property
+    def model_type(self) -> str: ...
+    @property
+    def keys(self) -> Keys: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def max_position(self) -> int | None: ...
+    @property
+    def length_key(self) -> str: ...
+    @property
+    def sources(self) -> dict[str, str]: ...
+
+    def default(self, key: str, meaning: str) -> None:
+        """Record that the config leaves this to its class."""
+
+    def note(self, text: str) -> None:
+        """Add a note to the model."""
+
+
+def agreed(entries: list[tuple[str, Any]], check: Callable[[str, Any], None] | None = None) -> Any:
     """The one value that all places hold, or None for no place; raises if two places disagree."""
-    for path, value in found:
+    for path, value in entries:
         if check is not None:
             check(path, value)
-    for path, value in found[1:]:
-        if value != found[0][1]:
+    for path, value in entries[1:]:
+        if value != entries[0][1]:
             raise ValueError(
-                f"{found[0][0]} and {path} contradict each other: {found[0][1]!r} and {value!r}; keep the one that "
+                f"{entries[0][0]} and {path} contradict each other: {entries[0][1]!r} and {value!r}; keep the one that "
                 "the checkpoint was trained with"
             )
-    return found[0][1] if found else None
+    return entries[0][1] if entries else None
 
 
 def is_size(path: str, value: Any, most: int = LARGEST_SIZE) -> None:
@@ -194,6 +221,16 @@ def is_dict(path: str, value: Any) -> None:
 def is_list(path: str, value: Any) -> None:
     if not isinstance(value, list | tuple):
         raise ValueError(f"{path} must be a list, got {value!r}")
+
+
+def is_base(path: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 < value < float("inf"):
+        raise ValueError(f"{path} must be a finite number above 1 (the base of the frequencies), got {value!r}")
+
+
+def is_share(path: str, value: Any, most: float = 1.0) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
+        raise ValueError(f"{path} must be a share of the head above 0 and at most {most:g}, got {value!r}")
 
 
 def _bool(path: str, value: Any) -> None:

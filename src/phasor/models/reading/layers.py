@@ -1,13 +1,14 @@
-"""Which kind of layer stands where, and which layers rotate: what a config lists, and the rules of a family's code."""
+"""What differs from layer to layer: its kind, whether it rotates, the width of its heads, and its window.
+
+Each is listed in the config, or follows a rule of the family's code.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .keys import Keys, agreed, is_list
-
-if TYPE_CHECKING:
-    from .model import ModelRotary
+from .keys import ROPE_WORDS, Keys, agreed, is_dict, is_list, is_size
+from .model import ModelRotary
 
 ATTENTION = {
     "attention", "full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "hybrid",
@@ -17,7 +18,7 @@ ATTENTION = {
 SPELLINGS = {"LLLG": 4, "full": "full_attention", "sliding": "sliding_attention", "global": "full_attention"}
 
 Usual = Callable[[Keys, int], list[str]]
-Turns = Callable[[Keys, tuple[str, ...]], list[bool]]
+Rotates = Callable[[Keys, tuple[str, ...]], list[bool]]
 
 
 def alike(kind: str = "attention") -> Usual:
@@ -69,11 +70,13 @@ class Layers:
 
     def _stated(self, keys: Keys, count: int) -> list[str] | None:
         extra = keys.whole("num_nextn_predict_layers", "num_mtp_layers", at_least=0) or 0
-        found = [(path, self._meant(path, values, name)) for name in self.listed for path, values in keys.found(name)]
-        for i, (path, words) in enumerate(found):
+        entries = [
+            (path, self._meant(path, values, name)) for name in self.listed for path, values in keys.entries(name)
+        ]
+        for i, (path, words) in enumerate(entries):
             if len(words) == count + extra:
-                found[i] = path, words[:count]  # the rest belongs to the layers that predict further tokens
-        words = agreed(found)
+                entries[i] = path, words[:count]  # the rest belongs to the layers that predict further tokens
+        words = agreed(entries)
         keys.explain("the types of the layers", *self.listed)
         return words
 
@@ -122,13 +125,13 @@ def every_from_first(n: int, *names: str) -> Usual:
 
 
 def _period(keys: Keys, n: int, names: tuple[str, ...]) -> int:
-    found = keys.found(*names)
-    said = agreed([(p, SPELLINGS.get(v, v) if isinstance(v, str) else v) for p, v in found])
-    if said is None:
+    entries = keys.entries(*names)
+    period = agreed([(p, SPELLINGS.get(v, v) if isinstance(v, str) else v) for p, v in entries])
+    if period is None:
         return n
-    if isinstance(said, bool) or not isinstance(said, int) or said < 0:
-        raise ValueError(f"{found[0][0]} must be a number of layers, got {found[0][1]!r}")
-    return said
+    if isinstance(period, bool) or not isinstance(period, int) or period < 0:
+        raise ValueError(f"{entries[0][0]} must be a number of layers, got {entries[0][1]!r}")
+    return period
 
 
 def with_last_full(usual: Usual) -> Usual:
@@ -164,7 +167,7 @@ def full_does_not(keys: Keys, words: tuple[str, ...]) -> list[bool]:
 
 def full_does_not_beside_windows(keys: Keys, words: tuple[str, ...]) -> list[bool]:
     """The same, unless ``sliding_window: null`` says that there are no windows; then all rotate."""
-    no_window = "sliding_window" in keys.places[0][1] and not keys.found("sliding_window")
+    no_window = "sliding_window" in keys.places[0][1] and not keys.entries("sliding_window")
     return attends(keys, words) if no_window else full_does_not(keys, words)
 
 
@@ -177,7 +180,7 @@ def listed(keys: Keys, count: int) -> list[bool]:
     """Which layers rotate by ``no_rope_layers``, or by the interval of those that do not."""
     interval, flags = keys.whole("no_rope_layer_interval") or 4, keys.wholes("no_rope_layers")
     other = "nope_layer_interval"  # which published configs carry, and no code reads
-    agreed([("no_rope_layer_interval", interval), *keys.found(other)])
+    agreed([("no_rope_layer_interval", interval), *keys.entries(other)])
     keys.explain("no effect: repeats what the code does", other)
     keys.explain("which layers rotate (1) and which do not (0)", "no_rope_layers")
     keys.explain(f"every {interval}-th layer does not rotate", "no_rope_layer_interval")
@@ -188,8 +191,120 @@ def listed(keys: Keys, count: int) -> list[bool]:
     return [bool(f) for f in flags[:count]]
 
 
-def into_no_rope_layers(model: "ModelRotary", data: dict[str, Any]) -> None:
+def into_no_rope_layers(model: ModelRotary, data: dict[str, Any]) -> None:
     """What `by_no_rope_layers` reads: a 1 for each layer that rotates."""
-    turns = [spec is not None for spec in model.layers]
-    if turns != listed(Keys([("", data)], {}), len(turns)):
-        data["no_rope_layers"] = [int(turn) for turn in turns]
+    rotates = [spec is not None for spec in model.layers]
+    if rotates != listed(Keys([("", data)], {}), len(rotates)):
+        data["no_rope_layers"] = [int(one) for one in rotates]
+
+
+LATENT_KEYS = ("qk_nope_head_dim", "qk_rope_head_dim")
+LARGEST_HEAD = 2**12  # channels of a head
+
+
+@dataclass(frozen=True)
+class Head:
+    """The channels of a layer's heads; ``rotated``: how many of them rotate, where latent attention says so."""
+
+    channels: int
+    rotated: int | None = None
+
+
+HeadsRule = Callable[[Keys, tuple[str, ...], list[Head]], list[Head]]
+
+
+def read_heads(keys: Keys, words: tuple[str, ...], head: Head, rule: HeadsRule | None) -> list[Head]:
+    """The heads of each layer: ``head``, unless ``per_layer_config`` or the ``rule`` of the family says otherwise."""
+    single = _single_layers(keys, len(words))
+    heads = [head] * len(words)
+    if single is None:
+        return heads if rule is None else rule(keys, words, heads)
+    for i, settings in single.items():
+        heads[i] = _of_single_layer(i, settings, heads[i])
+    return heads
+
+
+def wider_full(default: int) -> HeadsRule:
+    """Layers with full attention have ``global_head_dim`` channels."""
+
+    def rule(keys: Keys, words: tuple[str, ...], heads: list[Head]) -> list[Head]:
+        wide = keys.size("global_head_dim", most=LARGEST_HEAD)
+        keys.explain(f"head_dim {wide} of full_attention layers", "global_head_dim")
+        if wide is None:
+            keys.sources[keys.places[0][0] + "global_head_dim"] = f"not in config: its class's default, {default}"
+        return [Head(wide or default) if word == "full_attention" else h for word, h in zip(words, heads, strict=True)]
+
+    return rule
+
+
+def read_latent_head(keys: Keys, defaults: tuple[int, int], config: str, *, strict: bool) -> Head:
+    """Latent attention: unrotated channels, then rotated ones.
+
+    ``defaults`` of the class ``config``; ``strict``: a stated ``head_dim`` must be one of these widths.
+    """
+    sizes = []
+    for name, default in zip(LATENT_KEYS, defaults, strict=True):
+        size = keys.size(name, most=LARGEST_HEAD)
+        if size is None:
+            keys.sources[keys.places[0][0] + name] = f"not in config: {config}'s default, {default}"
+        sizes.append(default if size is None else size)
+    keys.explain(f"head_dim {sum(sizes)}, the last {sizes[1]} channels rotate", *LATENT_KEYS)
+    agreed([("qk_nope_head_dim + qk_rope_head_dim", sum(sizes)), *keys.entries("qk_head_dim")])
+    keys.explain(f"head_dim {sum(sizes)}", "qk_head_dim")
+    if strict and (stated := keys.size("head_dim")) not in (None, sizes[1], sum(sizes)):
+        raise ValueError(f"head_dim is {stated}, but qk_rope_head_dim says that {sizes[1]} channels rotate; remove it")
+    keys.explain("no effect: latent attention has its own widths", "head_dim")
+    return Head(sum(sizes), sizes[1])
+
+
+def _single_layers(keys: Keys, count: int) -> dict[int, dict[str, Any]] | None:
+    """``per_layer_config``: what single layers have otherwise, by their number."""
+    stated = keys.get("per_layer_config", check=is_dict)
+    keys.explain("head_dim of single layers", "per_layer_config")
+    single = {}
+    for index, settings in (stated or {}).items():
+        if not str(index).isdecimal() or int(index) >= count:
+            raise ValueError(f"per_layer_config has the key {index!r}; it must be the number of a layer")
+        is_dict(f"per_layer_config.{index}", settings)
+        for name, value in settings.items():
+            if value is not None and name not in LATENT_KEYS and ROPE_WORDS.search(str(name)):
+                shown = name if str(name).isprintable() else repr(name)
+                raise ValueError(f"per_layer_config.{index}.{shown} is not understood; remove it if it has no effect")
+        single[int(index)] = settings
+    return None if stated is None else single
+
+
+def _of_single_layer(layer: int, settings: dict[str, Any], head: Head) -> Head:
+    def size(name: str, default: int) -> int:
+        value = settings.get(name)
+        if value is not None:
+            is_size(f"per_layer_config.{layer}.{name}", value, LARGEST_HEAD)
+        return int(default if value is None else value)
+
+    if head.rotated is None:
+        return Head(size("head_dim", head.channels))
+    rotated = size(LATENT_KEYS[1], head.rotated)
+    return Head(size(LATENT_KEYS[0], head.channels - head.rotated) + rotated, rotated)
+
+
+WINDOW_KEYS = {
+    "sliding": ("sliding_window", "sliding_window_size", "attention_window_size"),
+    "chunked": ("attention_chunk_size",),
+}
+
+
+def read_windows(kinds: Layers, keys: Keys, words: tuple[str, ...]) -> tuple[int | None, ...]:
+    """Per layer the number of positions it sees, its own among them, or None; nothing where all see all."""
+    windows = {word: _window(kinds, keys, word) for word in set(words)}
+    return tuple(windows[word] for word in words) if any(windows.values()) else ()
+
+
+def _window(kinds: Layers, keys: Keys, word: str) -> int | None:
+    names = next((names for part, names in WINDOW_KEYS.items() if part in word), ())
+    if kinds.windowed and word in ("attention", "full_attention"):
+        names = WINDOW_KEYS["sliding"]
+    for name in (kinds.two_sided, *names) if names else ():
+        size = keys.places[0][1].get(name)
+        if isinstance(size, int) and not isinstance(size, bool) and size > 0:
+            return size // 2 + 1 if name == kinds.two_sided else size
+    return None

@@ -7,8 +7,10 @@ from typing import Any
 from ...rotary.spec import Angles, RotarySpec
 from ...rotary.temperature import TEMPERATURES, Temperature
 from ...support.checks import number, whole
+from ...support.number_text import counted, ranges
 from ...support.schemes import from_data, to_data
 
+MOST_LINES = 10  # of a model in print
 _LISTS = dict.fromkeys(("layer_types", "parts", "targets", "notes"), str)
 
 
@@ -27,10 +29,10 @@ class ModelRotary:
     - ``softmax_factor``: a factor the model puts on the softmax scale (DeepSeek's squared ``mscale``), else 1.
     - ``temperatures``: per layer, the factor on its queries that grows with the position (`phasor.temperature`), or
       ``None``; empty where no layer has one.
-    - ``targets``: what is rotated: ``"q"``, ``"k"``, ``"v"``, or ``"output"``, which is turned back after attention.
+    - ``targets``: what is rotated: ``"q"``, ``"k"``, ``"v"``, or ``"output"``, which is rotated back after attention.
     - ``prefix_tokens``, ``suffix_tokens``: tokens before and after the others that pass unrotated (class and register
       tokens; `Rotation.padded`).
-    - ``heads``: only the first so many heads turn; ``None``: all.
+    - ``heads``: only the first so many heads rotate; ``None``: all.
     - ``own_angles``: how the model's own code forms its angles: in float32, RoFormer in float64.
     - ``notes``: what the model does beyond the rotation, in words.
     - ``windows``: per layer, the number of positions that attention sees (a sliding window, a chunk), ``None`` for all;
@@ -82,17 +84,58 @@ class ModelRotary:
         if self.own_angles not in ("float32", "float64"):
             raise ValueError(f"own_angles must be 'float32' or 'float64', got {self.own_angles!r}")
         number("softmax_factor", self.softmax_factor, above=0)
-        told = self.sources.items() if isinstance(self.sources, dict) else [(None, None)]
-        if not all(isinstance(word, str) for pair in told for word in pair):
+        entries = self.sources.items() if isinstance(self.sources, dict) else [(None, None)]
+        if not all(isinstance(word, str) for pair in entries for word in pair):
             raise ValueError(f"sources must be a dictionary of words, got {self.sources!r:.80}")
         for name, what in (("layer_types", "word"), ("temperatures", "scheme or None"), ("windows", "number or None")):
-            found = len(getattr(self, name))
-            if found != len(self.layers) and (found or name == "layer_types"):
-                raise ValueError(f"{name} must have one {what} per layer, {len(self.layers)} here, got {found}")
+            count = len(getattr(self, name))
+            if count != len(self.layers) and (count or name == "layer_types"):
+                raise ValueError(f"{name} must have one {what} per layer, {len(self.layers)} here, got {count}")
         equal: dict[RotarySpec, RotarySpec] = {}
         objects = {id(spec): spec for spec in self.layers if spec is not None}  # few, and a spec takes long to hash
         one = {at: equal.setdefault(spec, spec) for at, spec in objects.items()}
         object.__setattr__(self, "layers", tuple(one.get(id(spec)) for spec in self.layers))
+
+    def __str__(self) -> str:
+        """The model in at most ten lines: what rotates where, and how; ``repr`` says every field.
+
+        >>> spec = RotarySpec(head_dim=8)
+        >>> print(ModelRotary(model_type="toy", layers=(spec, spec, None), layer_types=("a", "a", "b"), num_heads=2))
+        toy: 2 of 3 layers rotate q, k; 2 query heads, 2 key heads
+        layers 0-1 (a): all 8 channels, halves, base 10000, no scaling, one axis, exact angles
+        layer 2 (b): no rotation
+        own code: float32 angles, tables: activation
+        """
+        rotating = sum(spec is not None for spec in self.layers)
+        targets = ", ".join(self.targets) or "features"
+        lines = [f"{self.model_type}: {rotating} of {len(self.layers)} layers rotate {targets}; {self._sizes()}"]
+        lines += [self._group(spec, layers) for spec, layers in self.distinct.items()]
+        if unrotated := tuple(i for i, spec in enumerate(self.layers) if spec is None):
+            lines.append(self._group(None, unrotated))
+        tables = ", ".join(dict.fromkeys(spec.tables for spec in self.distinct))
+        code = [f"own code: {self.own_angles} angles, tables: {tables}"]
+        if self.softmax_factor != 1:
+            code.append(f"softmax scale times {self.softmax_factor:.6g}")
+        if scaled := [scheme for scheme in self.temperatures if scheme is not None]:
+            code.append(f"queries of {len(scaled)} layers scaled by {scaled[0]}")
+        if self.prefix_tokens or self.suffix_tokens:
+            code.append(f"{self.prefix_tokens} tokens before and {self.suffix_tokens} after pass unrotated")
+        lines += ["; ".join(code), *(f"note: {note}" for note in self.notes)]
+        more = len(lines) - MOST_LINES
+        return "\n".join(lines if more <= 0 else [*lines[: MOST_LINES - 1], f"… ({more + 1} more lines)"])
+
+    def _sizes(self) -> str:
+        """For `__str__`: heads, length and part."""
+        sizes = [f"{self.num_heads} query heads", f"{self.num_kv_heads} key heads"]
+        sizes += [f"the first {self.heads} rotate"] if self.heads is not None else []
+        sizes += [f"{self.max_position:,} positions"] if self.max_position is not None else []
+        return ", ".join(sizes + ([f"part {self.part} of {counted(self.parts, 'part')}"] if self.part else []))
+
+    def _group(self, spec: RotarySpec | None, layers: tuple[int, ...]) -> str:
+        """One line: the layers that share a spec, and what it does."""
+        types = ", ".join(dict.fromkeys(self.layer_types[i] for i in layers))
+        rotation = "no rotation" if spec is None else spec.describe()
+        return f"layer{'s' * (len(layers) > 1)} {ranges(layers)} ({types}): {rotation}"
 
     @property
     def distinct(self) -> dict[RotarySpec, tuple[int, ...]]:
@@ -128,17 +171,17 @@ class ModelRotary:
         """
         if not isinstance(other, ModelRotary):
             raise ValueError(f"other must be a ModelRotary, got {type(other).__name__}")
-        found: dict[int | str, tuple[Any, Any]] = {}
+        differences: dict[int | str, tuple[Any, Any]] = {}
         for f in dataclasses.fields(self):
             mine, theirs = getattr(self, f.name), getattr(other, f.name)
             if f.name == "layers":
                 if len(mine) != len(theirs):
-                    found["layers"] = (len(mine), len(theirs))
+                    differences["layers"] = (len(mine), len(theirs))
                 pairs = enumerate(zip(mine, theirs, strict=False))
-                found.update({i: pair for i, pair in pairs if pair[0] != pair[1]})
+                differences.update({i: pair for i, pair in pairs if pair[0] != pair[1]})
             elif f.compare and mine != theirs:
-                found[f.name] = (mine, theirs)
-        return found
+                differences[f.name] = (mine, theirs)
+        return differences
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data from which `from_dict` makes an equal model, sources included; shares nothing with it.

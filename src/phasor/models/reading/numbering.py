@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...positions import Rule
-from .composite import Composite
+from .composite import ConfigTree
 from .keys import Keys, is_dict, near
-from .model_row import Row
+from .row import Row
 
 VISION, OWN = "vision_config", ""
 SIZES = {  # key of the config -> where it stands, field of the rule
@@ -21,7 +21,7 @@ PLACES = (VISION, "text_config", "thinker_config")
 STAGES = ("_thinker", "_talker")
 
 
-def read_numbering(config: Composite) -> Rule:
+def read_numbering(config: ConfigTree) -> Rule:
     """The rule of a whole model, or of its thinker or talker; raises ``ValueError`` for a model without one."""
     name = str(config.data.get("model_type"))
     for stage in STAGES:
@@ -32,7 +32,7 @@ def read_numbering(config: Composite) -> Rule:
             f"model_type must be one that numbers images or sound by a rule ({', '.join(sorted(known))}), got "
             f"{name!r}; say another rule with phasor.positions.Rule"
         )
-    found: dict[str, Any] = {}
+    sizes: dict[str, Any] = {}
     elsewhere: list[tuple[str, str, Any]] = []
     for path, part in _parts(config.data):
         keys = Keys([(path, part)], {})
@@ -42,15 +42,15 @@ def read_numbering(config: Composite) -> Rule:
                 continue
             value = keys.number(key, above=0)
             if value is not None and place == (VISION if path.endswith(f"{VISION}.") else OWN):
-                found[field] = value
+                sizes[field] = value
             elif value is not None:
                 elsewhere.append((path + key, field, value))
         for key in part:
             if isinstance(key, str) and key not in SIZES and near(key, SIZES) and part[key] is not None:
                 raise ValueError(f"{path}{key} is not understood{near(key, SIZES)}")
         if row.positions.after == "tokens" and (sections := _sections(path, part)):
-            found["axes"] = len(sections)
-    rule = replace(row.positions, **found)
+            sizes["axes"] = len(sections)
+    rule = replace(row.positions, **sizes)
     for path, field, value in elsewhere:
         if getattr(rule, field) != value:
             raise ValueError(f"{path} is {value!r}, where the code of {name} does not look for it; move or remove it")

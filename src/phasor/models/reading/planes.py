@@ -70,7 +70,7 @@ def space(head_dim: int) -> dict[str, Any]:
 def space_tiled(head_dim: int) -> dict[str, Any]:
     """V-JEPA 2: ``(t, h, w)`` own a segment of ``n`` neighbouring pairs each, but its code tiles the cosines.
 
-    Channel ``c`` of a segment therefore turns by rung ``c mod n``, the two members of a pair by different angles.
+    Channel ``c`` of a segment therefore rotates by rung ``c mod n``, the two members of a pair by different angles.
     """
     n = head_dim // 3 // 2
     axis = tuple(a for a in range(3) for _ in range(n))

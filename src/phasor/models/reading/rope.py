@@ -1,102 +1,106 @@
-"""Where the rope parameters stand: one dictionary for all layers, or one per kind of layer; in old names and new."""
+"""Rope parameters: one dictionary for all layers or one per kind of layer; the base and width that they state."""
 
+from dataclasses import dataclass
 from typing import Any
 
+from ...rotary.scaling import YaRN
 from ...support.checks import whole
-from .keys import Keys, is_dict
+from .keys import Keys, Reading, agreed, is_base, is_dict, is_share
+from .layers import Head
 from .schemes import ORIGINAL, TYPES
-from .spec_fields import Reader
-from .text_row import Facts
+from .text_row import Rope, SpecFields, TextReading, TextRow
+
+EXCHANGED = "rope_theta"  # how rope parameters call the base, in all families
 
 
-def rope_levels(reader: Reader, needed: set[str]) -> dict[str, Keys | None]:
+def rope_levels(reading: TextReading, needed: set[str]) -> dict[str, Keys | None]:
     """The rope parameters of each kind of layer, under ``""`` where all share them; None: the config says null.
 
     ``needed``: the kinds of the layers that rotate, each of which a dictionary that names kinds must name.
 
     Two dictionaries are merged only where they say the same: the code of most families takes one of them whole.
     """
-    keys, kinds = reader.keys, reader.facts.kinds
-    found = keys.found(*reader.facts.dicts)
-    for path, value in found:
+    keys, kinds = reading.keys, reading.row.kinds
+    entries = keys.entries(*reading.row.dicts)
+    for path, value in entries:
         is_dict(path, value)
         Keys([(f"{path}.", value)], {})  # its keys are words
-    places = [(f"{path}.", value) for path, value in found if value]
+    places = [(f"{path}.", value) for path, value in entries if value]
     if not kinds:
-        _must_agree(reader, "", places)
+        _must_agree(reading, "", places)
         return {"": Keys(places, keys.sources)}
     nested = [(path, data) for path, data in places if any(kind in data for kind in kinds)]
     flat = [(path, data) for path, data in places if not any(kind in data for kind in kinds)]
     for path, data in nested:
-        if reader.facts.fills and path.removeprefix(reader.path) != "rope_parameters.":
+        if reading.row.fills_defaults and path.removeprefix(reading.path) != "rope_parameters.":
             raise ValueError(
-                f"{path.rstrip('.')} must not name types of layers: the code of {reader.model_type} looks for them in "
+                f"{path.rstrip('.')} must not name types of layers: the code of {reading.model_type} looks for them in "
                 "rope_parameters; move them there"
             )
-        if missing := sorted(needed - data.keys()) if not reader.facts.fills else []:
+        if missing := sorted(needed - data.keys()) if not reading.row.fills_defaults else []:
             raise ValueError(
                 f"{path}{missing[0]} is missing: the dictionary names other kinds of layers, and what the code of "
-                f"{reader.model_type} makes of these is not its default; add their parameters"
+                f"{reading.model_type} makes of these is not its default; add their parameters"
             )
-        _refuse_beside(reader, path, data)
-    levels = {kind: _level(reader, nested, kind) for kind in kinds}
+        _refuse_next_to_kinds(reading, path, data)
+    levels = {kind: _level(reading, nested, kind) for kind in kinds}
     for path, data in flat:
-        for kind in _held_by(reader, path, data):
+        for kind in _kinds_held_by(reading, path, data):
             level, inside = Keys([(path, data)], keys.sources), levels[kind]
             both = [*(inside.places if inside is not None else ()), *level.places]
-            _must_agree(reader, kind, both)
+            _must_agree(reading, kind, both)
             levels[kind] = Keys(both, keys.sources)
     return levels
 
 
-def _level(reader: Reader, places: list[tuple[str, Any]], kind: str) -> Keys | None:
-    keys = reader.keys
+def _level(reading: TextReading, places: list[tuple[str, Any]], kind: str) -> Keys | None:
+    keys = reading.keys
     inside = [(path, data[kind]) for path, data in places if kind in data]
     for path, value in inside:
         if value is not None:
             is_dict(path + kind, value)
-    if inside and all(value is None for _, value in inside) and not reader.facts.fills:
+    if inside and all(value is None for _, value in inside) and not reading.row.fills_defaults:
         keys.sources[inside[0][0] + kind] = "no rotation in these layers"
         return None
     return Keys([(f"{path}{kind}.", value) for path, value in inside if value is not None], keys.sources)
 
 
-def _held_by(reader: Reader, path: str, data: dict[str, Any]) -> list[str]:
+def _kinds_held_by(reading: TextReading, path: str, data: dict[str, Any]) -> list[str]:
     """The kinds of layers for which a dictionary that names none holds."""
-    name, kinds = path.removeprefix(reader.path).rstrip("."), reader.facts.kinds
-    if reader.facts.fills and data.get("type") not in (None, "default", data.get("rope_type")):
+    name, kinds = path.removeprefix(reading.path).rstrip("."), reading.row.kinds
+    if reading.row.fills_defaults and data.get("type") not in (None, "default", data.get("rope_type")):
         raise ValueError(
-            f"{path}type is {data['type']!r}, but the code of {reader.model_type} reads rope_type there; rename it"
+            f"{path}type is {data['type']!r}, but the code of {reading.model_type} reads rope_type there; rename it"
         )
-    held = [kind for kind, rope in kinds.items() if rope is not None and name in rope.flat]
-    if not held:
+    kinds_held = [kind for kind, rope in kinds.items() if rope is not None and name in rope.flat]
+    if not kinds_held:
         raise ValueError(
-            f"{path.rstrip('.')} must have parameters per layer type ({', '.join(kinds)}) for {reader.model_type}, "
+            f"{path.rstrip('.')} must have parameters per layer type ({', '.join(kinds)}) for {reading.model_type}, "
             f"got {sorted(data)}"
         )
-    return held
+    return kinds_held
 
 
-def _refuse_beside(reader: Reader, path: str, data: dict[str, Any]) -> None:
-    """Keys beside those of the layer types have no effect; transformers leaves a copy of some there."""
-    kinds = reader.facts.kinds
+def _refuse_next_to_kinds(reading: TextReading, path: str, data: dict[str, Any]) -> None:
+    """Keys next to the layer types have no effect; transformers leaves a copy of some there."""
+    kinds = reading.row.kinds
     inside = [value for kind, value in data.items() if kind in kinds and isinstance(value, dict)]
-    beside = Keys([(path, {k: v for k, v in data.items() if k not in kinds})], reader.sources)
+    others = Keys([(path, {k: v for k, v in data.items() if k not in kinds})], reading.sources)
     for name in (*TYPES, "rope_theta"):
-        for where, value in beside.found(name):
-            said = ["default", *(level.get(name) for level in inside)]
-            if name not in reader.facts.beside and value not in said:
+        for where, value in others.entries(name):
+            copies = ["default", *(level.get(name) for level in inside)]
+            if where.removeprefix(reading.path) not in reading.row.reads and value not in copies:
                 raise ValueError(
                     f"{where} is {value!r}, but no layer type has it: parameters stand under {', '.join(kinds)}"
                 )
-            reader.sources[where] = "no effect: beside the parameters of the layer types"
-    beside.refuse_unused(f"{reader.model_type}, whose parameters stand under {' and '.join(kinds)},")
+            reading.sources[where] = "no effect: next to the parameters of the layer types"
+    others.refuse_unused(f"{reading.model_type}, whose parameters stand under {' and '.join(kinds)},")
 
 
-def _must_agree(reader: Reader, kind: str, places: list[tuple[str, Any]]) -> None:
+def _must_agree(reading: TextReading, kind: str, places: list[tuple[str, Any]]) -> None:
     """Two dictionaries about the same layers must say the same, each of them all of it."""
-    parameters = reader.facts.defaults(kind)
-    stated = [value for _, value in reader.keys.found(*(parameters.top if parameters is not None else ()))]
+    parameters = reading.row.defaults(kind)
+    stated = [value for _, value in reading.keys.entries(*(parameters.top if parameters is not None else ()))]
     outside = {"rope_theta": stated[0] if stated else parameters and parameters.base}
     (first, one), *others = places or [("", {})]
     for path, other in others:
@@ -107,42 +111,146 @@ def _must_agree(reader: Reader, kind: str, places: list[tuple[str, Any]]) -> Non
             if values[0] != values[1]:
                 raise ValueError(
                     f"{first}{name} and {path}{name} contradict each other: {values[0]!r} and {values[1]!r} (None: not "
-                    f"there); the code of {reader.model_type} may take either dictionary alone: keep one"
+                    f"there); the code of {reading.model_type} may take either dictionary alone: keep one"
                 )
 
 
-def refuse_gaps(facts: Facts, keys: Keys, *names: str, yarn: tuple[str, ...] = ()) -> None:
+def refuse_gaps(row: TextRow, keys: Keys, *names: str, yarn: tuple[str, ...] = ()) -> None:
     """Raise ``ValueError`` where a dictionary under a kind of layer leaves out what its class fills in elsewhere.
 
     ``yarn``: what it must say beside that, if its scheme is YaRN.
     """
-    for path, data in keys.found(*facts.dicts):
-        for kind in facts.kinds:
+    for path, data in keys.entries(*row.dicts):
+        for kind in row.kinds:
             rope = data.get(kind) if isinstance(data, dict) else None
             scaled = isinstance(rope, dict) and "yarn" in (rope.get("rope_type"), rope.get("type"))
             for name in (*names, *(yarn if scaled else ())):
                 if isinstance(rope, dict) and rope.get(name) is None:
                     raise ValueError(
-                        f"{path}.{kind}.{name} is missing: under a kind of layer the code of {facts.config} takes "
+                        f"{path}.{kind}.{name} is missing: under a kind of layer the code of {row.config} takes "
                         "another default there than without a dictionary; add the value of the checkpoint"
                     )
 
 
-def class_default(reader: Reader, more: dict[str, Any]) -> Keys:
+def class_default(reading: TextReading, more: dict[str, Any]) -> Keys:
     """The config class's own parameters, where the config has none."""
     rest = dict(more)
-    if reader.facts.partial is not None and reader.keys.found(*reader.facts.shares, *reader.facts.widths):
+    if reading.row.partial is not None and reading.keys.entries(*reading.row.shares, *reading.row.widths):
         rest.pop("partial_rotary_factor", None)
     if rest:
-        reader.default("rope_parameters", str(rest))
-    return Keys([(f"{reader.facts.config}'s default ", rest)], {})
+        reading.default("rope_parameters", str(rest))
+    return Keys([(f"{reading.row.config}'s default ", rest)], {})
 
 
-def account_for_rest(reader: Reader, used: set[str]) -> None:
+def account_for_rest(reading: TextReading, used: set[str]) -> None:
     """Account for keys that speak of kinds of layers, or of scalings, that this model does not have."""
-    for kind in set(reader.facts.kinds) - used:
-        rope = reader.facts.defaults(kind)
-        reader.keys.explain(f"no effect: no layer is of type {kind}", *(rope.top if rope is not None else ()))
-    for path, value in reader.keys.found(ORIGINAL):
+    for kind in set(reading.row.kinds) - used:
+        rope = reading.row.defaults(kind)
+        reading.keys.explain(f"no effect: no layer is of type {kind}", *(rope.top if rope is not None else ()))
+    for path, value in reading.keys.entries(ORIGINAL):
         whole(path, int(value) if isinstance(value, float) and value.is_integer() else value)
-        reader.sources.setdefault(path, "no effect without a scaling that needs it")
+        reading.sources.setdefault(path, "no effect without a scaling that needs it")
+
+
+@dataclass(frozen=True)
+class ListedBase:
+    """What a config lists for one single layer: its base (0: it does not rotate) and its share of channels."""
+
+    base: float
+    share: float = 1.0
+
+
+def read_base(reading: TextReading, parameters: Rope, rope: Keys, listed: ListedBase | None) -> float:
+    """The base, inside the rope parameters or at the top under one of its names."""
+    top = reading.keys
+    if listed is not None:
+        for keys in (rope, top):
+            if isinstance(keys.get(EXCHANGED), int | float):
+                keys.explain("no effect: every layer has its own base", EXCHANGED)
+        return listed.base
+    first = rope.places[0][0].removeprefix(reading.path).partition(".")[0] if rope.places else ""
+    stated = first in reading.row.dicts  # and not the class's default
+    default = parameters.base if parameters.bare is None or not stated else parameters.bare
+    entries = [*rope.entries(EXCHANGED), *top.entries(*parameters.top)]
+    if parameters.more and not stated and not reading.row.kinds:  # which come with a base of their own
+        entries += [(f"{reading.row.config}'s default rope_theta", parameters.base)]
+    base = agreed(entries, is_base)
+    if base is None and default is None:
+        raise ValueError(
+            f"{reading.path}rope_theta is missing, and {reading.model_type} has no base of its own; add it"
+        )
+    if base is None:
+        base = default
+        assert base is not None
+        reading.default((parameters.top or (EXCHANGED,))[0], f"base {base:.10g}")
+        if stated:
+            where = rope.places[0][0].rstrip(".")
+            reading.note(f"{where} states no rope_theta: base {base:.10g} is assumed, {reading.row.config}'s default")
+    for path, _ in entries:
+        reading.sources[path] = f"base {base:.10g}"
+    return float(base)
+
+
+def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed: ListedBase | None) -> SpecFields:
+    """Which channels rotate: a share or a number of channels, under the names that the family's code reads."""
+    row, keys, head_dim = reading.row, reading.keys, head.channels
+    if head.rotated is not None:
+        return _latent_width(reading, scheme, rope, head_dim, head.rotated)
+    shares = keys.entries(*row.shares) if row.partial is not None else []
+    if scheme != "proportional":  # there it is the share of pairs that rotate, inside the full width
+        shares = [*rope.entries("partial_rotary_factor"), *shares]
+    for path, value in shares:
+        is_share(path, value)
+    stated = [(path, int(head_dim * share)) for path, share in shares]
+    if listed is not None and listed.share != 1:
+        stated.append(("partial_rotary_factors", int(head_dim * listed.share)))
+    if keys.whole(*row.widths, at_least=2) is not None:
+        stated += keys.entries(*row.widths)
+    width = agreed(stated)
+    if width is None:
+        width = head_dim if scheme == "proportional" or listed is not None else _default_width(reading, head_dim)
+    if row.partial is None and width != head_dim:
+        raise ValueError(
+            f"{stated[0][0]} makes {width} of {head_dim} channels rotate, but the code of {reading.model_type} "
+            "rotates all of them; remove the key, or describe the encoding with RotarySpec yourself"
+        )
+    for path, _ in stated:
+        reading.sources[path] = f"rotary_dim {width}"
+    return {"head_dim": head_dim, "rotary_dim": width, "interleaved": row.interleaved, "permuted": row.permuted}
+
+
+def _default_width(reading: TextReading, head_dim: int) -> int:
+    row, share = reading.row, reading.row.partial
+    if share not in (None, 1.0):
+        reading.default((row.shares or ("partial_rotary_factor",))[0], f"{share}")
+    return int(head_dim * (1.0 if share is None else share))
+
+
+def _latent_width(reading: TextReading, scheme: str, rope: Keys, head_dim: int, width: int) -> SpecFields:
+    """Latent attention: the last ``qk_rope_head_dim`` channels of ``qk_nope_head_dim + qk_rope_head_dim`` rotate."""
+    row, keys = reading.row, reading.keys
+    for level in (rope, keys) if scheme != "proportional" else (keys,):
+        for path, share in level.entries("partial_rotary_factor"):
+            # the functions of the scalings take a share of these channels, which the attention does not expect
+            allowed = (1, width / head_dim) if row.interleave_key else (share,) if scheme == "default" else (1,)
+            if isinstance(share, bool) or share not in allowed:
+                raise ValueError(f"{path} is {share!r}, but qk_rope_head_dim says {width} channels rotate; remove it")
+        level.explain(f"no effect: qk_rope_head_dim says {width}", "partial_rotary_factor")
+    interleaved = row.interleaved
+    if row.interleave_key and (flag := keys.flag("rope_interleave")) is not None:
+        interleaved = flag
+        keys.explain("interleaved pairs" if flag else "halves", "rope_interleave")
+    return {
+        "head_dim": head_dim, "rotary_dim": width, "trailing": True, "interleaved": interleaved,
+        "permuted": interleaved and row.permuted,
+    }  # fmt: skip
+
+
+def even_width(reading: Reading, rope: Keys, fields: SpecFields) -> SpecFields:
+    """A hook ``adjust``: an odd number of channels is made even after the exponents are divided by it.
+
+    Not with YaRN, whose ramp has a value too few, in the models' code as well.
+    """
+    width = fields["rotary_dim"]
+    odd = width % 2 and not isinstance(fields["scaling"], YaRN)
+    return {**fields, "rotary_dim": width + 1, "exponent_dim": width} if odd else fields

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, NTKFixed, Proportional, Scaling, YaRN
 from ...support.checks import number, whole
 from .keys import Keys, agreed, is_list, near
-
-if TYPE_CHECKING:
-    from .spec_fields import Reader
+from .text_row import TextReading
 
 ORIGINAL = "original_max_position_embeddings"
 TYPES = ("rope_type", "type")
-Form = Callable[[Keys, str, "Reader", str], Any]
+Form = Callable[[Keys, str, TextReading, str], Any]
 
 
 @dataclass(frozen=True)
@@ -27,24 +25,24 @@ class Entry:
 
 @dataclass(frozen=True)
 class Scheme:
-    """A scheme under the name it has in configs; ``made``: its class, None for no scaling.
+    """A scheme under the name it has in configs; ``scaling``: its class, None for no scaling.
 
     ``check`` and ``say`` are for keys that state more than one field: one reads them, the other writes them.
     """
 
-    made: type[Scaling] | None
+    scaling: type[Scaling] | None
     entries: tuple[Entry, ...] = ()
-    check: Callable[[Keys, "Reader", dict[str, Any]], None] | None = None
-    say: Callable[[Any, dict[str, Any]], None] | None = None
+    check: Callable[[Keys, TextReading, dict[str, Any]], None] | None = None
+    write_more: Callable[[Any, dict[str, Any]], None] | None = None
 
-    def read(self, name: str, rope: Keys, reader: "Reader") -> Scaling | None:
-        given = {}
+    def read(self, name: str, rope: Keys, reading: TextReading) -> Scaling | None:
+        values: dict[str, Any] = {}
         for entry in self.entries:
-            if (value := entry.form(rope, entry.key, reader, name)) is not None:
-                given[entry.field] = value
+            if (value := entry.form(rope, entry.key, reading, name)) is not None:
+                values[entry.field] = value
         if self.check is not None:
-            self.check(rope, reader, given)
-        return None if self.made is None else self.made(**given)
+            self.check(rope, reading, values)
+        return None if self.scaling is None else self.scaling(**values)
 
     def write(self, scaling: Scaling | None) -> dict[str, Any]:
         """What the dictionary must say for ``scaling`` to be read from it; defaults of the scheme are left out."""
@@ -52,36 +50,36 @@ class Scheme:
             return {}
         defaults = {f.name: f.default for f in fields(scaling) if f.default is not MISSING}  # type: ignore[arg-type]
         values = {entry.key: getattr(scaling, entry.field) for entry in self.entries}
-        said = {e.key: values[e.key] for e in self.entries if values[e.key] != defaults.get(e.field, MISSING)}
-        if self.say is not None:
-            self.say(scaling, said)
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in said.items()}
+        data = {e.key: values[e.key] for e in self.entries if values[e.key] != defaults.get(e.field, MISSING)}
+        if self.write_more is not None:
+            self.write_more(scaling, data)
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}
 
 
-def scheme_of(rope: Keys, reader: "Reader") -> str:
+def scheme_of(rope: Keys, reading: TextReading) -> str:
     """The scheme's name in `SCHEMES`; ``type`` and ``rope_type`` must mean the same."""
-    spelled = {**dict.fromkeys(SCHEMES), **reader.facts.spelled}
-    found = []
-    for path, word in rope.found(*TYPES):
+    names = {**dict.fromkeys(SCHEMES), **reading.row.scheme_names}
+    entries = []
+    for path, word in rope.entries(*TYPES):
         if not isinstance(word, str):
             raise ValueError(f"{path} must be the name of a scaling, got {word!r}")
-        if word not in spelled or (word in OWN_SPELLING and word not in reader.facts.spelled):
-            known = sorted(w for w in spelled if w not in OWN_SPELLING or w in reader.facts.spelled)
+        if word not in names or (word in FAMILY_SCHEMES and word not in reading.row.scheme_names):
+            known = sorted(w for w in names if w not in FAMILY_SCHEMES or w in reading.row.scheme_names)
             raise ValueError(
-                f"{path} is {word!r}, which is none of those that the code of {reader.model_type} knows: "
+                f"{path} is {word!r}, which is none of those that the code of {reading.model_type} knows: "
                 f"{', '.join(known)}{near(word, known)}"
             )
-        meant = spelled[word] or word
+        meant = names[word] or word
         name = meant if isinstance(meant, str) else meant(rope)
-        found.append((path, name))
+        entries.append((path, name))
         rope.sources[path] = f"scaling {word}" if name != "default" else "no scaling"
-    return agreed(found) or "default"
+    return agreed(entries) or "default"
 
 
-def read_scaling(name: str, rope: Keys, reader: "Reader") -> Scaling | None:
+def read_scaling(name: str, rope: Keys, reading: TextReading) -> Scaling | None:
     """The scheme ``name`` with its parameters out of ``rope``."""
     rope.explain("no effect on frequencies", "finetuned")
-    return SCHEMES[name].read(name, rope, reader)
+    return SCHEMES[name].read(name, rope, reading)
 
 
 def scheme_for(scaling: Scaling | None) -> tuple[str, Scheme]:
@@ -91,13 +89,13 @@ def scheme_for(scaling: Scaling | None) -> tuple[str, Scheme]:
     'linear'
     """
     for name, scheme in SCHEMES.items():
-        if scheme.made is (None if scaling is None else type(scaling)):
+        if scheme.scaling is (None if scaling is None else type(scaling)):
             return name, scheme
     raise ValueError(f"{type(scaling).__name__} has no name in configs")
 
 
 def _optional(**bound: float) -> Form:
-    def form(rope: Keys, key: str, reader: "Reader", scheme: str) -> float | None:
+    def form(rope: Keys, key: str, reading: TextReading, scheme: str) -> float | None:
         value = rope.number(key, **bound)
         if value is not None:
             rope.explain(f"{scheme} {key} {value:.10g}", key)
@@ -106,36 +104,36 @@ def _optional(**bound: float) -> Form:
     return form
 
 
-def _required(rope: Keys, key: str, reader: "Reader", scheme: str) -> float:
-    value = _optional(above=0)(rope, key, reader, scheme)
+def _required(rope: Keys, key: str, reading: TextReading, scheme: str) -> float:
+    value = _optional(above=0)(rope, key, reading, scheme)
     if value is None:
         where = rope.places[0][0] or "config "
         raise ValueError(f"{where}{key} is missing: {scheme} scaling needs it; add the value of the checkpoint")
     return float(value)
 
 
-def _original(rope: Keys, key: str, reader: "Reader", scheme: str) -> int:
+def _original(rope: Keys, key: str, reading: TextReading, scheme: str) -> int:
     """``original_max_position_embeddings``, inside the dictionary or beside it."""
-    beside = [] if reader.facts.kinds else reader.keys.found(key)  # which no code reads beside kinds of layers
-    found = [*rope.found(key), *beside]
-    value: Any = agreed(found, lambda p, v: number(p, v, above=0))
+    beside = [] if reading.row.kinds else reading.keys.entries(key)  # which no code reads beside kinds of layers
+    entries = [*rope.entries(key), *beside]
+    value: Any = agreed(entries, lambda p, v: number(p, v, above=0))
     if value is None:
         raise ValueError(
             f"{rope.places[0][0]}{key} is missing: {scheme} scaling needs the length the model was first trained with, "
             "and max_position_embeddings may mean either length; add it"
         )
     if value != int(value):
-        raise ValueError(f"{found[0][0]} must be a whole number of positions, got {value!r}")
-    whole(found[0][0], int(value))
-    for keys in (rope, reader.keys):
+        raise ValueError(f"{entries[0][0]} must be a whole number of positions, got {value!r}")
+    whole(entries[0][0], int(value))
+    for keys in (rope, reading.keys):
         keys.explain(f"original_max_position {int(value)}", key)
     return int(value)
 
 
-def _implicit_factor(rope: Keys, key: str, reader: "Reader", scheme: str) -> float:
+def _implicit_factor(rope: Keys, key: str, reading: TextReading, scheme: str) -> float:
     """``factor``, else the declared length over the original one; says so where the three do not go together."""
-    original, declared = _original(rope, ORIGINAL, reader, scheme), reader.max_position
-    factor: float | None = _optional(above=0)(rope, key, reader, scheme)
+    original, declared = _original(rope, ORIGINAL, reading, scheme), reading.max_position
+    factor: float | None = _optional(above=0)(rope, key, reading, scheme)
     if factor is None:
         if declared is None:
             raise ValueError(
@@ -143,23 +141,23 @@ def _implicit_factor(rope: Keys, key: str, reader: "Reader", scheme: str) -> flo
             )
         rope.sources[f"{rope.places[0][0]}factor"] = f"not in config: max_position_embeddings / {original}"
         return declared / original
-    stated = reader.keys.found(reader.length_key.removeprefix(reader.path)) if declared is not None else []
+    stated = reading.keys.entries(reading.length_key.removeprefix(reading.path)) if declared is not None else []
     if stated and not original <= (declared or 0) <= original * max(factor, 1) * 1.01:
-        reader.note(
-            f"{reader.length_key} is {declared}, which lies outside {original} to {factor:.10g} x {original}: "
+        reading.note(
+            f"{reading.length_key} is {declared}, which lies outside {original} to {factor:.10g} x {original}: "
             f"{scheme} goes by factor and {ORIGINAL}"
         )
     return factor
 
 
-def _truncate(rope: Keys, key: str, reader: "Reader", scheme: str) -> bool | None:
+def _truncate(rope: Keys, key: str, reading: TextReading, scheme: str) -> bool | None:
     truncate = rope.flag(key)
     if truncate is None and (null := [path for path, data in rope.places if key in data]):
         rope.sources[null[0] + key] = "yarn truncate False, as the code takes null"
         truncate = False
     if truncate is None:
         return None
-    if not truncate and reader.facts.kinds:
+    if not truncate and reading.row.kinds:
         raise ValueError(
             f"{rope.places[0][0]}{key} is false: transformers does not look for truncate under a layer type and rounds "
             "the ends of the ramp. Remove the key to do the same, or describe the layers with RotarySpec"
@@ -168,7 +166,7 @@ def _truncate(rope: Keys, key: str, reader: "Reader", scheme: str) -> bool | Non
     return truncate
 
 
-def _list(rope: Keys, key: str, reader: "Reader", scheme: str) -> tuple[float, ...]:
+def _list(rope: Keys, key: str, reading: TextReading, scheme: str) -> tuple[float, ...]:
     values = rope.get(key, check=is_list)
     if values is None:
         raise ValueError(f"{rope.places[0][0]}{key} is missing: {scheme} scaling needs one divisor per pair; add it")
@@ -176,51 +174,53 @@ def _list(rope: Keys, key: str, reader: "Reader", scheme: str) -> tuple[float, .
     return tuple(values)
 
 
-def _declared(rope: Keys, key: str, reader: "Reader", scheme: str) -> int:
+def _declared(rope: Keys, key: str, reading: TextReading, scheme: str) -> int:
     """The length that dynamic scaling grows from, which is the declared one."""
-    length, top = reader.max_position, reader.keys
+    length, top = reading.max_position, reading.keys
     if length is None:
         raise ValueError(f"{rope.places[0][0]}rope_type 'dynamic' needs max_position_embeddings; add it")
-    agreed([(reader.length_key, length), *rope.found(key), *top.found(key)])
+    agreed([(reading.length_key, length), *rope.entries(key), *top.entries(key)])
     rope.explain("equal to max_position_embeddings, which dynamic scaling uses", key)
-    told, use = top.sources.get(reader.length_key, ""), f"original_max_position {length} of dynamic scaling"
-    if use not in told:  # a class default is already told
-        top.sources[reader.length_key] = f"{told}; {use}" if told else use
+    meaning, use = top.sources.get(reading.length_key, ""), f"original_max_position {length} of dynamic scaling"
+    if use not in meaning:  # a class default is already told
+        top.sources[reading.length_key] = f"{meaning}; {use}" if meaning else use
     return length
 
 
-def _no_factor(rope: Keys, reader: "Reader", given: dict[str, Any]) -> None:
+def _no_factor(rope: Keys, reading: TextReading, values: dict[str, Any]) -> None:
     factor = rope.number("factor")
     if factor not in (None, 1):
-        raise ValueError(f"{rope.found('factor')[0][0]} is {factor!r} without a scaling; name the scheme in rope_type")
+        raise ValueError(
+            f"{rope.entries('factor')[0][0]} is {factor!r} without a scaling; name the scheme in rope_type"
+        )
     rope.explain("no effect without a scaling", "factor")
 
 
-def _one_mscale(rope: Keys, reader: "Reader", given: dict[str, Any]) -> None:
-    if given.get("mscale", 1) not in (0, 1) and not given.get("mscale_all_dim") and "attention" not in given:
+def _one_mscale(rope: Keys, reading: TextReading, values: dict[str, Any]) -> None:
+    if values.get("mscale", 1) not in (0, 1) and not values.get("mscale_all_dim") and "attention" not in values:
         raise ValueError(
-            f"{rope.found('mscale')[0][0]} is {given['mscale']!r} without mscale_all_dim: the model's own code and "
+            f"{rope.entries('mscale')[0][0]} is {values['mscale']!r} without mscale_all_dim: the model's own code and "
             "transformers read that differently; state attention_factor instead"
         )
 
 
-def _both_mscales(rope: Keys, reader: "Reader", given: dict[str, Any]) -> None:
+def _both_mscales(rope: Keys, reading: TextReading, values: dict[str, Any]) -> None:
     """``long_mscale`` and ``short_mscale``: an attention factor on either side of the original length."""
     long, short = rope.number("long_mscale", above=0), rope.number("short_mscale", above=0)
-    if (long is None) != (short is None) or (long is not None and "attention" in given):
+    if (long is None) != (short is None) or (long is not None and "attention" in values):
         raise ValueError(f"{rope.places[0][0]}long_mscale and short_mscale go together, without attention_factor")
     if long is not None:
         rope.explain("longrope attention factor beyond the original length", "long_mscale")
         rope.explain("longrope attention factor inside the original length", "short_mscale")
-        given.update(attention=long, attention_short=short)
+        values.update(attention=long, attention_short=short)
 
 
-def _say_both_mscales(scaling: LongRoPE, said: dict[str, Any]) -> None:
+def _write_both_mscales(scaling: LongRoPE, data: dict[str, Any]) -> None:
     if scaling.attention_short is not None:
-        said.update(long_mscale=said.pop("attention_factor"), short_mscale=scaling.attention_short)
+        data.update(long_mscale=data.pop("attention_factor"), short_mscale=scaling.attention_short)
 
 
-def _alpha_alone(rope: Keys, reader: "Reader", given: dict[str, Any]) -> None:
+def _alpha_alone(rope: Keys, reading: TextReading, values: dict[str, Any]) -> None:
     for name in ("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"):
         if rope.number(name) is not None:
             rope.explain("no effect: alpha fixes the base", name)
@@ -250,7 +250,7 @@ SCHEMES: dict[str, Scheme] = {
         LongRoPE,
         (*STRETCH, Entry("short_factor", "short_factor", _list), Entry("long_factor", "long_factor", _list), ATTENTION),
         _both_mscales,
-        _say_both_mscales,
+        _write_both_mscales,
     ),
     "llama3": Scheme(
         Llama3,
@@ -271,4 +271,4 @@ SCHEMES: dict[str, Scheme] = {
     "alpha": Scheme(NTK, (Entry("alpha", "factor", _required),), _alpha_alone),
     "ntk": Scheme(NTKFixed, (FACTOR,)),
 }
-OWN_SPELLING = {"alpha", "ntk"}  # read only where a row says how its family spells them
+FAMILY_SCHEMES = {"alpha", "ntk"}  # read only where a row says how its family spells them

@@ -1,29 +1,26 @@
-"""What a row of `phasor.models.families` says about the code of one model type, as far as its configs do not say it."""
+"""The row of a text model: what its code does, as far as its configs do not say it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...rotary.scaling import Scaling
-from ...rotary.spec import Angles, Tables
-from ...rotary.temperature import Temperature
+from ...rotary.spec import Tables
 from .axes import AxesRule, one_axis
-from .heads import HeadsRule
-from .keys import Keys
-from .layers import Layers, Turns, attends
-from .model_row import Row
-from .non_rotary import Switch
+from .keys import Keys, Reading
+from .layers import HeadsRule, Layers, Rotates, attends
+from .model import ModelRotary
+from .row import RotaryFlag, Row
 
-if TYPE_CHECKING:
-    from .model import ModelRotary
-    from .spec_fields import Reader
-
-Sizes = tuple[int | None, int | None, int | None, int | None, int | None, int | None]
+SpecFields = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Names:
-    """The keys under which a family's configs hold their sizes; several are synonyms that must agree."""
+    """The keys under which a family's configs hold their sizes; several are synonyms that must agree.
+
+    >>> Names(heads=("n_heads", "num_heads")).layers
+    ('num_hidden_layers',)
+    """
 
     hidden: tuple[str, ...] = ("hidden_size",)
     heads: tuple[str, ...] = ("num_attention_heads",)
@@ -50,6 +47,10 @@ class Rope:
     - ``bare``: the base of a dictionary that states none, where it is another.
     - ``top``: keys beside the dictionary that may hold the base.
     - ``flat``: names of dictionaries that hold for these layers though they do not name them.
+    - ``layer_types``: the layers it holds for, where its name in the dictionary is not their type.
+
+    >>> Rope(10_000.0, top=("rotary_emb_base",)).top
+    ('rotary_emb_base',)
     """
 
     base: float | None
@@ -57,96 +58,47 @@ class Rope:
     top: tuple[str, ...] = ("rope_theta",)
     flat: tuple[str, ...] = ()
     bare: float | None = None
+    layer_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Facts(Row):
-    """The code of one model type: its config class with its defaults, the keys that it reads, and what it does.
-
-    The config
-      - ``config``: the class's name; ``sizes``: its defaults ``(hidden_size, num_attention_heads,
-        num_key_value_heads, num_hidden_layers, head_dim, max_position_embeddings)``, which matter because nested
-        configs leave out what equals the default; ``names``: the keys of these sizes.
-      - ``rope``: the default base, or `Rope`, or one `Rope` per kind of layer where parameters stand under the kind
-        (None: these layers do not rotate by default); ``dicts``: the names of the dictionary; ``rope_key``: the kind
-        of a layer as the dictionary names it; ``beside``: keys that its code drops beside those kinds.
-        ``fills``: kinds stand in ``rope_parameters`` alone, one that is null is filled with defaults, and a flat
-        ``rope_scaling`` says ``rope_type``.
-      - ``shares``, ``widths``: keys beside the dictionary with the share, or the number, of channels that turn;
-        ``base_factor``: a key with a factor on the base; ``bases``: a key that lists one base per layer.
-      - ``spelled``: names of schemes that only this family has -> the scheme, or how its keys tell it;
-        ``scaled``: False where its code has none.
-      - ``reads``: further keys of the code -> what they do, where that is nothing to the rotation.
-
-    The layers
-      - ``layers``: which kinds there are, and where; ``turns``: which of them rotate.
-
-    The rotation
-      - ``partial``: default share of the channels that turn; None: all turn, whatever the config says. ``width``: a
-        default number instead; ``odd``: an odd number is made even after the exponents are divided by it.
-      - ``mla``: default (unrotated, rotated) channels of latent attention; the rotated ones come last.
-        ``interleave_key``: its code reads ``rope_interleave``.
-      - ``interleaved``, ``trailing``, ``permuted``, ``blocks``, ``reverse``, ``learned``, ``tables``, ``angles``: as in
-        `RotarySpec`, where ``angles`` are the model's own.
-      - ``axes``: how the axes of a position lie on the pairs; ``targets``: what is rotated.
-      - ``kv_heads``: the number of key heads, where it is found otherwise; ``heads``: the width of the heads of each
-        layer, where layers differ; ``wide``: attention works on so many hidden states side by side; ``rounded_down``:
-        hidden_size / num_attention_heads need not come out even.
-
-    Odd functions
-      - ``switches``: keys that turn the rotation off. ``before``: sees the keys first;
-        may refuse the config, or change the row.
-      - ``scale``: changes the scaling; ``temperature``: reads what the rope parameters say about the queries.
-      - ``after``: changes what was read.
-      - ``write``: puts what ``before``, ``scale``, ``temperature`` and ``after`` read into a config.
-
-    What else is known
-      - ``notes``: what the model does beyond the rotation.
-    """
+class TextRow(Row):
+    """The fields of a `TextModel`, which describes them, without its reader."""
 
     config: str
-    rope: float | Rope | Mapping[str, Rope | None]
-    sizes: Sizes = (None,) * 6
     _: KW_ONLY
+    base: float | None = None
+    rope: Rope | Mapping[str, Rope | None] | None = None
+    hidden: int | None = None
+    heads: int | None = None
+    kv_heads: int | Callable[[Keys, int], int] | None = None
+    layers: int | None = None
+    head_dim: int | Callable[[int, int], float] | None = None
+    length: int | None = None
     names: Names = Names()
     dicts: tuple[str, ...] = ("rope_scaling", "rope_parameters")
-    rope_key: Callable[[str], str] | None = None
-    beside: tuple[str, ...] = ()
-    fills: bool = False
+    fills_defaults: bool = False
     shares: tuple[str, ...] = ("partial_rotary_factor",)
     widths: tuple[str, ...] = ()
-    base_factor: str = ""
     bases: str = ""
-    spelled: Mapping[str, str | Callable[[Keys], str]] = field(default_factory=dict)
+    scheme_names: Mapping[str, str | Callable[[Keys], str]] = field(default_factory=dict)
     scaled: bool = True
     reads: Mapping[str, str] = field(default_factory=dict)
-    layers: Layers = Layers()  # noqa: RUF009 (frozen)
-    turns: Turns = attends
+    layer_types: Layers = Layers()  # noqa: RUF009 (frozen)
+    rotates: Rotates = attends
+    head_widths: HeadsRule | None = None
     partial: float | None = None
-    width: int | None = None
-    odd: bool = False
     mla: tuple[int, int] | None = None
     interleave_key: bool = False
     interleaved: bool = False
-    trailing: bool = False
     permuted: bool = False
-    blocks: int = 1
-    reverse: bool = False
-    learned: bool = False
     tables: Tables = "activation"
-    angles: Angles = "float32"
     axes: AxesRule = one_axis
-    targets: tuple[str, ...] = ("q", "k")
-    kv_heads: Callable[[Keys, int], int] | None = None
-    wide: int = 1
-    rounded_down: bool = False
-    heads: HeadsRule | None = None
-    switches: tuple[Switch, ...] = ()
-    before: Callable[["Facts", Keys], "Facts"] | None = None
-    scale: Callable[["Reader", Scaling | None], Scaling | None] | None = None
-    temperature: Callable[[Keys], Temperature | None] | None = None
-    after: Callable[["ModelRotary", Keys], "ModelRotary"] | None = None
-    write: Callable[["ModelRotary", dict[str, Any]], None] | None = None
+    rotary_flags: tuple[RotaryFlag, ...] = ()
+    before: Callable[["TextRow", Keys], "TextRow"] | None = None
+    adjust: Callable[[Reading, Keys, SpecFields], SpecFields] | None = None
+    after: Callable[[ModelRotary, Keys], ModelRotary] | None = None
+    write: Callable[[ModelRotary, dict[str, Any]], None] | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -154,7 +106,41 @@ class Facts(Row):
         """The kinds of layers that have parameters of their own; empty if all share one dictionary."""
         return self.rope if isinstance(self.rope, Mapping) else {}
 
+    def kind_of(self, layer_type: str) -> str:
+        """The kind under which the rope parameters of a layer stand; ``""`` where all share them."""
+        names = [kind for kind, rope in self.kinds.items() if rope is not None and layer_type in rope.layer_types]
+        return (names or [layer_type if self.kinds else ""])[0]
+
     def defaults(self, kind: str) -> Rope | None:
         """The class's default parameters of one kind of layer; None: those layers do not rotate by default."""
-        rope = self.rope.get(kind) if isinstance(self.rope, Mapping) else self.rope
-        return rope if rope is None or isinstance(rope, Rope) else Rope(rope)
+        if isinstance(self.rope, Mapping):
+            return self.rope.get(kind)
+        return Rope(self.base) if self.rope is None else self.rope
+
+
+@dataclass(frozen=True)
+class TextReading:
+    """What is known while one text config is being read by its row (`Reading`); ``notes``: what its reader should hear.
+
+    ``length_key``: the key that says ``max_position``, or would.
+    """
+
+    model_type: str
+    row: TextRow
+    keys: Keys
+    path: str
+    max_position: int | None
+    length_key: str
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def sources(self) -> dict[str, str]:
+        return self.keys.sources
+
+    def default(self, key: str, meaning: str) -> None:
+        """Record that the config leaves this to its class."""
+        self.sources[f"{self.path}{key}"] = f"not in config: {self.row.config}'s default, {meaning}"
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)

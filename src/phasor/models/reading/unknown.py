@@ -8,7 +8,7 @@ from .axes import one_axis
 from .keys import Keys, agreed, near
 from .layers import BY_NAME, Layers
 from .model import ModelRotary
-from .text import Text, read_text
+from .text import TextModel, read_text
 from .text_row import ANY_NAMES, Rope
 
 BASES = ("rope_theta", "rotary_emb_base")
@@ -16,7 +16,7 @@ LAYOUT = ("rope_is_neox_style", "rope_interleave")
 WANTED = {
     "the pair layout": LAYOUT,
     "the width of a head": ANY_NAMES.head_dim,
-    "how much of it turns": ("partial_rotary_factor", "rotary_dim"),
+    "how much of it rotates": ("partial_rotary_factor", "rotary_dim"),
     "the base": BASES,
     "the number of heads": ANY_NAMES.heads,
     "the number of layers": ANY_NAMES.layers,
@@ -34,7 +34,7 @@ def read_by_keys(name: str, data: dict[str, Any], path: str, known: Iterable[str
     missing = [f"{what} ({' or '.join(names)})" for what, names in WANTED.items() if not stated.intersection(names)]
     kinds = data.get("layer_types")
     if isinstance(kinds, list | tuple) and any(kind != kinds[0] for kind in kinds):
-        missing.append("which of its kinds of layers turn, and how (no key can)")
+        missing.append("which of its kinds of layers rotate, and how (no key can)")
     if missing:
         raise ValueError(
             f"model_type{f' of {path}' if path else ''} {name!r} is not known: pair layout and defaults cannot be "
@@ -45,17 +45,17 @@ def read_by_keys(name: str, data: dict[str, Any], path: str, known: Iterable[str
     row = row_by_keys(name, data, prefix)
     rest = {key: value for key, value in data.items() if key not in LAYOUT}
     model, left = read_text(name, row, rest, prefix)
-    said = [prefix + key for key in LAYOUT if data.get(key) is not None]
-    left.sources |= dict.fromkeys(said, "interleaved pairs" if row.interleaved else "halves")
+    paths = [prefix + key for key in LAYOUT if data.get(key) is not None]
+    left.sources |= dict.fromkeys(paths, "interleaved pairs" if row.interleaved else "halves")
     return replace(model, notes=(NOTE, *model.notes)), left
 
 
-def row_by_keys(name: str, data: dict[str, Any], prefix: str = "") -> Text:
+def row_by_keys(name: str, data: dict[str, Any], prefix: str = "") -> TextModel:
     """The row that the keys of a text model say."""
     keys = Keys([(prefix, data)], {})
-    said = {key: flag for key in LAYOUT if (flag := keys.flag(key)) is not None}
-    interleaved = agreed([(prefix + key, flag == (key == "rope_interleave")) for key, flag in said.items()])
-    return Text(
+    flags = {key: flag for key in LAYOUT if (flag := keys.flag(key)) is not None}
+    interleaved = agreed([(prefix + key, flag == (key == "rope_interleave")) for key, flag in flags.items()])
+    return TextModel(
         config=name, rope=Rope(10_000.0, top=BASES), names=ANY_NAMES, widths=("rotary_dim",), partial=1.0,
-        interleaved=interleaved, layers=Layers(listed=BY_NAME), axes=one_axis,
+        interleaved=interleaved, layer_types=Layers(listed=BY_NAME), axes=one_axis,
     )  # fmt: skip

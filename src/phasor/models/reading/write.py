@@ -5,20 +5,16 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from ...rotary.spec import RotarySpec
-from .custom_parser import Odd
-from .grid import Grid
 from .keys import ROPE_WORDS
 from .model import ModelRotary
-from .model_row import Row
-from .spec_fields import EXCHANGED
-from .text import Text
-from .write_places import alike
-from .write_rope import share_of
-from .write_scaling import FRACTION
-from .write_text import write_text
+from .rope import EXCHANGED
+from .row import Row
+from .text import TextModel
+from .tower import CustomParser, GridTower
+from .write_text import FRACTION, alike, share_of, write_text
 
-ASIDE = ("sources", "part", "parts", "notes")  # of the reading, not of the rotation
-STATED = ("base", "scaling", "rotary_dim", "exponent_dim", "axes", "second")  # the others are the code's own
+NOT_COMPARED = ("sources", "part", "parts", "notes")  # of the reading, not of the rotation
+IN_CONFIGS = ("base", "scaling", "rotary_dim", "exponent_dim", "axes", "second")  # the others are the code's own
 FOLLOW = ("softmax_factor", "temperatures", "max_position")
 
 
@@ -27,9 +23,9 @@ def write_part(row: Row, data: dict[str, Any], defaults: dict[str, Any], old: Mo
 
     ``defaults``: what a composite config sets where ``data`` says nothing.
     """
-    if isinstance(row, Text):
+    if isinstance(row, TextModel):
         write_text(row, data, defaults, old, new)
-    elif isinstance(row, Grid | Odd):
+    elif isinstance(row, GridTower | CustomParser):
         _write_tower(data, old, new)
 
 
@@ -73,34 +69,34 @@ class Difference(NamedTuple):
     out: str
 
 
-def first_difference(found: ModelRotary, wanted: ModelRotary) -> Difference | None:
+def first_difference(read: ModelRotary, wanted: ModelRotary) -> Difference | None:
     """The first thing in which a reading differs from what was wanted; None where nothing does."""
-    differs = {key: pair for key, pair in found.diff(wanted).items() if key not in ASIDE}
+    differs = {key: pair for key, pair in read.diff(wanted).items() if key not in NOT_COMPARED}
     if not differs:
         return None
     key, (can, want) = next(iter(differs.items()))
     if not isinstance(key, int):
         out = "change it in the model, too (dataclasses.replace), if it follows from what you changed"
         return Difference(
-            f"{key} of the model is {want!r:.80}, but what {found.model_type} makes of it is {can!r:.80}",
+            f"{key} of the model is {want!r:.80}, but what {read.model_type} makes of it is {can!r:.80}",
             out if key in FOLLOW else "take a config of that model as like",
         )
     if can is None or want is None:
-        turns = "does not rotate" if want is None else "rotates"
+        rotates = "does not rotate" if want is None else "rotates"
         return Difference(
-            f"layer {key} of the model {turns}, which this config of {found.model_type} does not say",
+            f"layer {key} of the model {rotates}, which this config of {read.model_type} does not say",
             "take one that does as like",
         )
-    return _of_layer(key, can, want, found, wanted)
+    return _of_layer(key, can, want, read, wanted)
 
 
-def _of_layer(layer: int, can: RotarySpec, want: RotarySpec, found: ModelRotary, wanted: ModelRotary) -> Difference:
+def _of_layer(layer: int, can: RotarySpec, want: RotarySpec, read: ModelRotary, wanted: ModelRotary) -> Difference:
     name, (mine, theirs) = next(iter(can.diff(want).items()))
-    of, code = f"layer {layer} of the model has", f"the code of {found.model_type}"
+    of, code = f"layer {layer} of the model has", f"the code of {read.model_type}"
     out = "take a config that can say it as like, or keep the spec as data (RotarySpec.to_dict)"
-    if name not in STATED:
+    if name not in IN_CONFIGS:
         return Difference(f"{of} {name} {theirs!r:.80}, but {code} has {mine!r:.80} in any config", out)
-    pairs = enumerate(zip(found.layers, wanted.layers, strict=True))
+    pairs = enumerate(zip(read.layers, wanted.layers, strict=True))
     others = [i for i, (a, b) in pairs if a and b and getattr(a, name) == mine and getattr(b, name) != theirs]
     shared = f", in one place for layers {others[0]} and {layer}" if others else ""
     if name == "scaling" and type(mine) is type(theirs):

@@ -1,6 +1,6 @@
 """The positions of a batch, checked against what the batch says of itself, and each mistake named."""
 
 from .check import check
-from .findings import Finding, Findings
+from .findings import Findings, PositionFinding
 
-__all__ = ["Finding", "Findings", "check"]
+__all__ = ["Findings", "PositionFinding", "check"]

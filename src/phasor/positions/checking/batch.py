@@ -1,15 +1,17 @@
-"""What a batch says of its own rows: which tokens are real, where documents start, which columns are at hand."""
+"""What a batch says of its rows (real tokens, documents, columns at hand), and the positions that follow from it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from ...support.checks import whole
+from ..multimodal import from_kinds
+from ..rules import Rule
 from ..tensor_checks import integers
-from .findings import Finding
+from .findings import PositionFinding, mistake
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,10 @@ class Batch:
         """Whether something came before the tokens at hand."""
         return not self.sharded and (len(self.columns) < self.real.shape[1] or bool(self.cached.any()))
 
+    def at_hand(self, wide: Tensor) -> Tensor:
+        """The columns at hand of ``[..., W]``."""
+        return wide[..., self.columns]
+
     def starts(self) -> Tensor:
         """``[B, W]``: the first column of each document."""
         first = torch.ones_like(self.real)
@@ -58,7 +64,7 @@ def batch_of(
     cu_seqlens: Tensor | None,
     places: Tensor | None,
     cached: Tensor | Sequence[int] | int | None,
-) -> tuple[Batch | None, list[Finding]]:
+) -> tuple[Batch | None, list[PositionFinding]]:
     """The batch, or what contradicts itself in it. ``ids`` ``[B, S]``. Raises ``ValueError`` for other forms."""
     rows, length = ids.shape
     columns = torch.arange(length) if places is None else integers("places", places, 1, "[seq]").cpu()
@@ -69,18 +75,17 @@ def batch_of(
         whole = max(whole, int(cu_seqlens.reshape(-1)[-1]) // rows)
     marks = torch.ones(rows, whole, dtype=torch.int64)
     if mask is not None:
-        given = _marks(mask, rows)
-        if given.shape[1] < length:
-            why = f"the mask has {given.shape[1]} columns for {length} tokens"
-            return None, [
-                Finding("mask of another length", 0, given.shape[1], why, "pad it in the same step as input_ids")
-            ]
+        wide = _marks(mask, rows)
+        if wide.shape[1] < length:
+            why = f"the mask has {wide.shape[1]} columns for {length} tokens"
+            out = "pad it in the same step as input_ids"
+            return None, [mistake(0, wide.shape[1], "mask of another length", why, out)]
         if places is None:
-            marks, columns = given, columns + given.shape[1] - length
-        elif given.shape[1] > columns.max():
-            marks = given
+            marks, columns = wide, columns + wide.shape[1] - length
+        elif wide.shape[1] > columns.max():
+            marks = wide
         else:
-            marks[:, columns] = given
+            marks[:, columns] = wide
     before = _cached(0 if cached is None else cached, rows)
     if cached is not None and marks.shape[1] != length:
         raise ValueError(
@@ -94,7 +99,7 @@ def batch_of(
             return None, [wrong]
         if segments and (moved := _first(_changes(marks, real) != _changes(documents, real))):
             why = "here a document starts by one of attention_mask and cu_seqlens, and not by the other"
-            return None, [Finding("mask and cu_seqlens differ", *moved, why, "make both from the same lengths")]
+            return None, [mistake(*moved, "mask and cu_seqlens differ", why, "make both from the same lengths")]
     else:
         documents = _filled(marks, real) + torch.arange(rows)[:, None] * (int(marks.max()) + 1)
     stated = cu_seqlens is not None or segments
@@ -116,8 +121,10 @@ def _cached(cached: Tensor | Sequence[int] | int, rows: int) -> Tensor:
 
 def _marks(mask: Tensor, rows: int) -> Tensor:
     """0 at padding, 1 or the number of a document elsewhere, int64 ``[B, W]``."""
-    given = mask.long() if isinstance(mask, Tensor) and mask.dtype in (torch.bool, torch.float32) else mask
-    marks = integers("attention_mask", given[None] if isinstance(given, Tensor) and given.ndim == 1 else given, 2)
+    numbers = mask.long() if isinstance(mask, Tensor) and mask.dtype in (torch.bool, torch.float32) else mask
+    marks = integers(
+        "attention_mask", numbers[None] if isinstance(numbers, Tensor) and numbers.ndim == 1 else numbers, 2
+    )
     if len(marks) != rows or (marks < 0).any():
         raise ValueError(
             f"attention_mask must be [batch, seq] with the batch {rows} of input_ids, 0 at padding, and 1 or the "
@@ -126,20 +133,20 @@ def _marks(mask: Tensor, rows: int) -> Tensor:
     return marks.cpu()
 
 
-def _from_bounds(bounds: Tensor, real: Tensor) -> tuple[Tensor, Finding | None]:
+def _from_bounds(bounds: Tensor, real: Tensor) -> tuple[Tensor, PositionFinding | None]:
     """The document of each token, by lengths that count all tokens of the batch, or the real ones only."""
     bounds, out = bounds.cpu(), "cumulative lengths of all documents, [0, 3, 5] for 3 and 2 tokens"
     rows, width = real.shape
     if bounds.numel() < 2 or bounds[0] != 0 or (bounds.diff() < 0).any():
         why = f"they must start at 0 and never fall, and are {bounds.tolist()[:8]}"
-        return real, Finding("cu_seqlens", None, None, why, out)
+        return real, mistake(None, None, "cu_seqlens", why, out)
     total, size, count = int(bounds[-1]), real.numel(), int(real.sum())
     if total not in (size, count):
         at = min(total, size - 1)
         why = f"they end at {total}, and the batch has {size} tokens" + (
             f", {count} of them real" if count < size else ""
         )
-        return real, Finding("cu_seqlens", at // width, at % width, why, out)
+        return real, mistake(at // width, at % width, "cu_seqlens", why, out)
     documents = torch.zeros_like(real, dtype=torch.int64)
     counted = torch.searchsorted(bounds[1:], torch.arange(total), right=True)
     if total == count:
@@ -151,7 +158,7 @@ def _from_bounds(bounds: Tensor, real: Tensor) -> tuple[Tensor, Finding | None]:
     for before, row in pairwise(filled):
         if documents[row, 0] == documents[before, -1]:
             why = f"document {int(documents[row, 0])} goes over the end of row {before}"
-            return real, Finding("cu_seqlens", row, 0, why, "rows are sequences of their own: give each its documents")
+            return real, mistake(row, 0, "cu_seqlens", why, "rows are sequences of their own: give each its documents")
     return documents, None
 
 
@@ -171,3 +178,53 @@ def _changes(documents: Tensor, real: Tensor) -> Tensor:
 def _first(wrong: Tensor) -> tuple[int, int] | None:
     """Row and column of the first True."""
     return (int(wrong.nonzero()[0, 0]), int(wrong.nonzero()[0, 1])) if bool(wrong.any()) else None
+
+
+def with_documents(batch: Batch, planes: Tensor, first: int) -> Batch:
+    """Where nothing says it, a document starts at every real token that stands at ``first``, as libraries take it."""
+    if batch.stated or batch.decoding or batch.sharded:
+        return batch
+    starts = (planes == first).all(0) & batch.real
+    starts &= (starts != batch.real).any(-1, keepdim=True)  # a row of zeros is no row of documents
+    starts[:, 0] = True
+    before = batch.real.long().cumsum(-1) - batch.real.long()
+    starts &= (before > 0) | (torch.arange(starts.shape[1]) == 0)  # leading padding belongs to the first document
+    return replace(batch, documents=starts.flatten().long().cumsum(0).view(starts.shape))
+
+
+def vision(
+    batch: Batch, kinds: Tensor, rule: Rule, image_grids: Tensor | None, video_grids: Tensor | None, seconds: object
+) -> Tensor:
+    """``[axes, B, W]`` by `from_kinds`, which numbers every document as a row of its own."""
+    token_kinds = integers("kinds", kinds[None] if kinds.ndim == 1 else kinds, 2, "[batch, seq]").cpu()
+    if token_kinds.shape != batch.real.shape:
+        raise ValueError(
+            f"kinds must have one value for each token of the whole row, {list(batch.real.shape)} here, got "
+            f"{list(token_kinds.shape)}"
+        )
+    documents = batch.documents[batch.real].unique_consecutive()
+    rows = [((batch.documents == d) & batch.real).nonzero() for d in documents]
+    width = max(map(len, rows), default=0)
+    alone, there = torch.zeros(len(rows), width, dtype=torch.int64), torch.zeros(len(rows), width, dtype=torch.int64)
+    for i, at in enumerate(rows):
+        alone[i, : len(at)], there[i, : len(at)] = token_kinds[at[:, 0], at[:, 1]], 1
+    placed = from_kinds(
+        alone, rule, image_grids=image_grids, video_grids=video_grids, seconds=seconds, mask=there  # type: ignore[arg-type]
+    ).positions  # fmt: skip
+    wide = torch.zeros(placed.shape[0], *batch.real.shape, dtype=placed.dtype)
+    for i, at in enumerate(rows):
+        wide[:, at[:, 0], at[:, 1]] = placed[:, i, : len(at)]
+    return wide
+
+
+def shifted_to_start(batch: Batch, planes: Tensor, text: Tensor) -> Tensor:
+    """Planes ``[axes, B, S]`` of a model whose images are not known: text where all planes agree in a document, and
+    else the planes themselves, brought to where the document has to start."""
+    wanted = batch.at_hand(text).expand_as(planes).clone().to(planes.dtype)
+    documents, real = batch.at_hand(batch.documents), batch.at_hand(batch.real)
+    for document in documents[real].unique_consecutive():
+        here = (documents == document) & real
+        own = planes[:, here]
+        if not bool((own == own[:1]).all()):
+            wanted[:, here] = own - own[:, 0].min() + wanted[0, here][0]
+    return wanted

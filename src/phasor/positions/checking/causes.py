@@ -7,116 +7,98 @@ import torch
 from torch import Tensor
 
 from .batch import Batch
-from .expected import seen
-from .findings import Finding
+from .findings import PositionFinding, mistake
 
+Mistake = tuple[str, str, str]  # cause, reason, way out
 NEAR = 8  # tokens between a document's start and where its positions start, to be called moved
 
 
-def mistakes(batch: Batch, got: Tensor, wanted: Tensor, first: int) -> Iterator[Finding]:
-    """The findings of planes ``[P, B, S]`` beside what they have to be: one for each document that is wrong."""
-    real, documents = seen(batch, batch.real), seen(batch, batch.documents)
+def mistakes(batch: Batch, got: Tensor, wanted: Tensor, first: int) -> Iterator[PositionFinding]:
+    """The findings of planes ``[P, B, S]`` that should be ``wanted``: one for each document that is wrong."""
+    real, documents = batch.at_hand(batch.real), batch.at_hand(batch.documents)
     wrong = (got != wanted).any(0) & real
     for row in wrong.any(-1).nonzero()[:, 0].tolist():
-        if whole := _of_row(batch, got, wanted, row, int(wrong[row].nonzero()[0, 0])):
-            yield whole
+        token = int(wrong[row].nonzero()[0, 0])
+        if (whole := _of_row(batch, got, wanted, row, token)) is not None:
+            yield mistake(row, token, *whole)
             continue
         for document in documents[row][wrong[row]].unique_consecutive():
             here = ((documents[row] == document) & real[row]).nonzero()[:, 0]
-            yield _of_document(batch, got[:, row], wanted[:, row], row, here, first)
+            apart = (got[:, row, here] != wanted[:, row, here]).any(0).nonzero()
+            cause, why, out = _of_document(batch, got[:, row], wanted[:, row], row, here, first)
+            at = here[int(apart[0, 0])]
+            reason = f"position {_plain(got[:, row, at])} where {_plain(wanted[:, row, at])} is needed"
+            yield mistake(row, int(at), cause, f"{reason}: {why}" if why else reason, out)
 
 
-def _of_row(batch: Batch, got: Tensor, wanted: Tensor, row: int, token: int) -> Finding | None:
+def _of_row(batch: Batch, got: Tensor, wanted: Tensor, row: int, token: int) -> Mistake | None:
     """A recipe that gives the whole row."""
-    here = seen(batch, batch.real)[row].nonzero()[:, 0]
-    mine, columns, length = got[:, row, here], batch.columns[here], got.shape[-1]
-    several = len(seen(batch, batch.documents)[row, here].unique()) > 1
-    if batch.sharded and (bool((mine == here).all()) or _each_run_from_zero(mine, columns)):
-        return Finding(
-            "shard numbered locally", row, token,
-            f"position {_plain(mine[:, here == token])} for column {int(batch.columns[token])} of the whole row",
-            "shard position_ids together with input_ids, by the same call",
-        )  # fmt: skip
-    if row and bool((mine - row * length == columns).all()):
-        return Finding(
-            "counted on through the batch", row, token, f"the row starts at {_plain(mine[:, :1])}", "count in each row"
-        )
-    if not batch.real[row].all() and not several and bool((mine == columns).all()):
-        return Finding(
-            "padding is counted", row, token,
-            f"arange over the columns: the first real token stands at {_plain(mine[:, :1])}, not "
-            f"{_plain(wanted[:, row, here[:1]])}",
-            "positions.from_mask(attention_mask)",
-        )  # fmt: skip
-    if (
-        several
-        and bool((mine == columns - columns[0] + mine[:, :1]).all())
-        and bool((mine[:, 0] == wanted[:, row, here[0]]).all())
-    ):
+    here = batch.at_hand(batch.real)[row].nonzero()[:, 0]
+    numbers, columns, length = got[:, row, here], batch.columns[here], got.shape[-1]
+    several = len(batch.at_hand(batch.documents)[row, here].unique()) > 1
+    if batch.sharded and (bool((numbers == here).all()) or _each_run_from_zero(numbers, columns)):
+        why = f"position {_plain(numbers[:, here == token])} for column {int(batch.columns[token])} of the whole row"
+        return "shard numbered locally", why, "shard position_ids together with input_ids, by the same call"
+    if row and bool((numbers - row * length == columns).all()):
+        return "counted on through the batch", f"the row starts at {_plain(numbers[:, :1])}", "count in each row"
+    if not batch.real[row].all() and not several and bool((numbers == columns).all()):
+        start = f"{_plain(numbers[:, :1])}, not {_plain(wanted[:, row, here[:1]])}"
+        why = f"arange over the columns: the first real token stands at {start}"
+        return "padding is counted", why, "positions.from_mask(attention_mask)"
+    goes_on = bool((numbers == columns - columns[0] + numbers[:, :1]).all())
+    if several and goes_on and bool((numbers[:, 0] == wanted[:, row, here[0]]).all()):
         return None  # not restarted: said at each document
     for other in range(got.shape[1]):
         if other == row or not bool(batch.real[other].any()):  # padding alone stands nowhere
             continue
-        if len(here) > 2 and bool((mine == wanted[:, other, here]).all()):
-            return Finding(
-                "positions of another row", row, token, f"they are those of row {other}",
-                "move position_ids together with input_ids when rows are sorted, repeated or sampled",
-            )  # fmt: skip
+        if len(here) > 2 and bool((numbers == wanted[:, other, here]).all()):
+            out = "move position_ids together with input_ids when rows are sorted, repeated or sampled"
+            return "positions of another row", f"they are those of row {other}", out
     return None
 
 
-def _each_run_from_zero(mine: Tensor, columns: Tensor) -> bool:
+def _each_run_from_zero(numbers: Tensor, columns: Tensor) -> bool:
     """Whether every run of neighbouring columns is numbered from 0."""
     breaks = torch.cat([columns.new_ones(1, dtype=torch.bool), columns.diff() != 1])
     at = torch.arange(len(columns))
-    return bool((mine == at - torch.where(breaks, at, 0).cummax(0).values).all())
+    return bool((numbers == at - torch.where(breaks, at, 0).cummax(0).values).all())
 
 
-def _of_document(batch: Batch, got: Tensor, wanted: Tensor, row: int, here: Tensor, first: int) -> Finding:
+def _of_document(batch: Batch, got: Tensor, wanted: Tensor, row: int, here: Tensor, first: int) -> Mistake:
     """A recipe that gives one document; ``here`` are its tokens."""
     o, e = got[:, here].double(), wanted[:, here].double()
-    i = int((o != e).any(0).nonzero()[0, 0])
-    token = int(here[i])
     apart = o - e
-    saying = f"position {_plain(o[:, i])} where {_plain(e[:, i])} is needed"
-
-    def found(kind: str, why: str, out: str) -> Finding:
-        return Finding(kind, row, token, f"{saying}: {why}" if why else saying, out)
-
+    i = int(apart.any(0).nonzero()[0, 0])
     if i == 0 and bool((apart == apart[0, 0]).all()):
-        return found(*_shifted(batch, got, row, here, float(apart[0, 0]), first))
+        return _shifted(batch, got, row, here, float(apart[0, 0]), first)
     if bool((o == o[:, :1]).all()) and o.shape[1] > 2:
-        return found("constant", f"all {o.shape[1]} tokens stand at the same", "number every token")
+        return "constant", f"all {o.shape[1]} tokens stand at the same", "number every token"
     if o.shape[0] > 1:
         if bool((o == o[:1]).all()):
-            return found(
-                "images numbered as text", "all planes are equal, in a document with images", "positions.from_kinds"
-            )
+            why = "all planes are equal, in a document with images"
+            return "images numbered as text", why, "positions.from_kinds"
         for order in permutations(range(o.shape[0])):
             if bool((o[list(order)] == e).all()):
-                return found("planes in another order", "", f"position_ids[{list(order)}]: time, height, width")
+                return "planes in another order", "", f"position_ids[{list(order)}]: time, height, width"
     if bool((o == e.clamp(max=float(o.max()))).all()):
-        return found("clamped", f"they stop at {_plain(o.max())}", "do not clamp positions; a rotation has no last one")
+        return "clamped", f"they stop at {_plain(o.max())}", "do not clamp positions; a rotation has no last one"
     for dtype in (torch.bfloat16, torch.float16):
         if bool((o == e.to(dtype).double()).all()):
-            return found("rounded", f"they went through {dtype}", "keep positions as int64")
+            return "rounded", f"they went through {dtype}", "keep positions as int64"
     if o.shape[1] > 2 and bool((o == o[0, 1] * e).all()):
-        return found("stretched", f"they go up by {_plain(o[0, 1])}", "count tokens once")
-    return found(*_from_token(batch, o, apart, row, here, i, first))
+        return "stretched", f"they go up by {_plain(o[0, 1])}", "count tokens once"
+    return _from_token(batch, o, apart, row, here, i, first)
 
 
-def _shifted(batch: Batch, got: Tensor, row: int, here: Tensor, by: float, first: int) -> tuple[str, str, str]:
+def _shifted(batch: Batch, got: Tensor, row: int, here: Tensor, by: float, first: int) -> Mistake:
     """A document that is right but for a constant."""
     start = int(here[0])
     if batch.decoding and bool((got[:, here[0]] == first).all()):
         return "starts again beside the cache", "the cache holds tokens before these", "positions.decode(cached)"
     if batch.decoding and abs(by) == 1:
-        return (
-            "off by one after the prompt",
-            "the first new token follows the last cached one",
-            "positions.decode(cached)",
-        )
-    opens = bool((seen(batch, batch.documents)[row, :start] != batch.documents[row, batch.columns[start]]).any())
+        why = "the first new token follows the last cached one"
+        return "off by one after the prompt", why, "positions.decode(cached)"
+    opens = bool((batch.at_hand(batch.documents)[row, :start] != batch.documents[row, batch.columns[start]]).any())
     if opens and start and bool((got[:, start] == got[:, :start].max() + 1).all()):
         why = "its document starts here, and goes on from the one before"
         return "not restarted", why, "positions.packed(cu_seqlens)"
@@ -128,37 +110,26 @@ def _shifted(batch: Batch, got: Tensor, row: int, here: Tensor, by: float, first
     return "shifted", f"the whole document by {by:+g}", "start each document at 0, or say cached="
 
 
-def _from_token(
-    batch: Batch, o: Tensor, apart: Tensor, row: int, here: Tensor, i: int, first: int
-) -> tuple[str, str, str]:
+def _from_token(batch: Batch, o: Tensor, apart: Tensor, row: int, here: Tensor, i: int, first: int) -> Mistake:
     """A document that is right up to token ``i``, or wrong in a way of its own."""
+    same_lengths = "make positions and boundaries from the same lengths"
     again = (o == first).all(0).nonzero()[:, 0]
     late = int(again[0]) if len(again) else 0
-    if (
-        i == 0 < late <= NEAR
-        and late < o.shape[1] - 1
-        and bool((o[:, late:] == torch.arange(o.shape[1] - late) + first).all())
-    ):
-        return "boundary moved", f"positions restart {late} late", "make positions and boundaries from the same lengths"
+    counted = torch.arange(o.shape[1] - late) + first
+    if i == 0 < late <= NEAR and late < o.shape[1] - 1 and bool((o[:, late:] == counted).all()):
+        return "boundary moved", f"positions restart {late} late", same_lengths
     if i and bool((o[:, i] == first).all()):
         left = o.shape[1] - i
-        follows = int(here[-1]) + 1 < seen(batch, batch.real).shape[1]
+        follows = int(here[-1]) + 1 < batch.at_hand(batch.real).shape[1]
         if batch.stated and follows and left <= NEAR:
-            return (
-                "boundary moved",
-                f"positions restart {left} early",
-                "make positions and boundaries from the same lengths",
-            )
+            return "boundary moved", f"positions restart {left} early", same_lengths
         return "restarted inside a document", "no document starts here", "count to the end of the document"
     if i and bool((apart[:, i:] == apart[0, i]).all()):
         by = float(apart[0, i])
+        out = "continue with the number of tokens so far"
         if abs(by) == 1:
-            return "off by one", "and so on to the end of the document", "continue with the number of tokens so far"
-        return (
-            "jump",
-            f"from here on by {by:+g}, to the end of the document",
-            "continue with the number of tokens so far",
-        )
+            return "off by one", "and so on to the end of the document", out
+        return "jump", f"from here on by {by:+g}, to the end of the document", out
     return "wrong", "by no recipe that is known here", "the builders of phasor.positions give the right ones"
 
 

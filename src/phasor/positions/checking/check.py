@@ -1,6 +1,7 @@
 """`check`: the positions of a batch, as a collator made them, against what the batch says of itself."""
 
 from collections.abc import Sequence
+from itertools import permutations
 
 import torch
 from torch import Tensor
@@ -8,11 +9,11 @@ from torch import Tensor
 from ...support.checks import flag, whole
 from ..rules import Rule
 from ..tensor_checks import described, integers
-from .batch import Batch, batch_of
+from .batch import Batch, batch_of, shifted_to_start, vision, with_documents
 from .causes import mistakes
-from .expected import seen, shifted_to_start, vision, with_documents
-from .findings import Finding, Findings
-from .shapes import planes_of
+from .findings import Findings, PositionFinding, mistake
+
+HALF = {torch.bfloat16: 256, torch.float16: 2048}  # the integers up to here are exact
 
 
 def check(
@@ -64,9 +65,9 @@ def check(
     Two documents of 3 and 2 tokens in a row, whose positions go on:
 
     >>> found = check(torch.zeros(1, 5).long(), torch.tensor([[0, 1, 2, 3, 4]]), cu_seqlens=torch.tensor([0, 3, 5]))
-    >>> [(finding.kind, finding.row, finding.token) for finding in found]
+    >>> [(finding.cause, finding.row, finding.token) for finding in found]
     [('not restarted', 0, 3)]
-    >>> check(torch.zeros(1, 5).long(), torch.tensor([[0, 1, 2, 0, 1]]), cu_seqlens=torch.tensor([0, 3, 5])).kinds
+    >>> check(torch.zeros(1, 5).long(), torch.tensor([[0, 1, 2, 0, 1]]), cu_seqlens=torch.tensor([0, 3, 5])).causes
     ()
     """
     for name, value in {
@@ -90,23 +91,23 @@ def check(
         raise ValueError(f"kinds must be a tensor with 2 dimensions [batch, seq], got {described(kinds)}")
     if (kinds is None) != (rule is None) or (rule is not None and rule.axes != axes):
         raise ValueError(f"kinds and rule must be given together, and the rule must have {axes} axes, got {rule}")
-    planes, found = planes_of(ids, position_ids.detach().cpu(), axes + text_plane, text_plane)
+    planes, findings = planes_of(ids, position_ids.detach().cpu(), axes + text_plane, text_plane)
     batch, wrong = batch_of(ids, attention_mask, cu_seqlens, places, cached)
-    found += wrong
+    findings += wrong
     if pad is not None:
-        found += _padding(ids, pad, attention_mask, batch)
+        findings += _padding(ids, pad, attention_mask, batch)
     if planes is None or batch is None:
-        return Findings(found)
+        return Findings(findings)
     batch = with_documents(batch, planes[:1] if text_plane else planes, first)
     text = batch.text(first)
-    parts = [(planes[:1], seen(batch, text)[None])] if axes == 1 or text_plane else []
+    parts = [(planes[:1], batch.at_hand(text)[None])] if axes == 1 or text_plane else []
     if kinds is not None and rule is not None:
-        parts.append((planes[-axes:], seen(batch, vision(batch, kinds, rule, image_grids, video_grids, seconds))))
+        parts.append((planes[-axes:], batch.at_hand(vision(batch, kinds, rule, image_grids, video_grids, seconds))))
     elif axes > 1:
         parts.append((planes[-axes:], shifted_to_start(batch, planes[-axes:], text)))
     for got, wanted in parts:
-        found += mistakes(batch, got, wanted, first)
-    return Findings(sorted(dict.fromkeys(found), key=lambda finding: (finding.row or 0, finding.token or 0)))
+        findings += mistakes(batch, got, wanted, first)
+    return Findings(sorted(dict.fromkeys(findings), key=lambda finding: (finding.row or 0, finding.token or 0)))
 
 
 def _rows(ids: Tensor) -> Tensor:
@@ -116,11 +117,11 @@ def _rows(ids: Tensor) -> Tensor:
     return rows.cpu()
 
 
-def _padding(ids: Tensor, pad: int, mask: Tensor | None, batch: Batch | None) -> list[Finding]:
+def _padding(ids: Tensor, pad: int, mask: Tensor | None, batch: Batch | None) -> list[PositionFinding]:
     """Two or more ids of padding at an end of a row, real by its mask. One may be the end of a text."""
     if batch is None:
         return []
-    real, found = seen(batch, batch.real), []
+    real, findings = batch.at_hand(batch.real), []
     for row, same in enumerate(torch.eq(ids, pad).tolist()):
         left = same.index(False) if False in same else len(same)
         right = same[::-1].index(False) if False in same else 0
@@ -128,5 +129,60 @@ def _padding(ids: Tensor, pad: int, mask: Tensor | None, batch: Batch | None) ->
         for start, count in ends:
             if count > 1 and bool(real[row, start : start + count].all()):
                 why = f"{count} tokens {pad} from here are padding, and nothing hides them"
-                found.append(Finding("padding is not masked", row, start, why, "attention_mask = 0 there"))
-    return found
+                findings.append(mistake(row, start, "padding is not masked", why, "attention_mask = 0 there"))
+    return findings
+
+
+def planes_of(
+    ids: Tensor, positions: Tensor, count: int, text_plane: bool
+) -> tuple[Tensor | None, list[PositionFinding]]:
+    """``[count, B, S]``, a view, and what is wrong with the shape or the dtype; None where nothing can be compared."""
+    rows, length = ids.shape
+    if positions.dtype in HALF:
+        why = f"{positions.dtype} holds integers up to {HALF[positions.dtype]} only, so later positions fall together"
+    elif positions.dtype in (torch.bool, torch.uint8, torch.int8):
+        why = f"{positions.dtype} ends at {1 if positions.dtype == torch.bool else torch.iinfo(positions.dtype).max}"
+    else:
+        why = ""
+    findings = [mistake(None, None, "dtype", why, "keep positions as int64 until they become angles")] if why else []
+    if positions.dtype == torch.bool:
+        return None, findings
+    if positions.shape in _right(count, rows, length):
+        planes = positions.reshape(count, -1, length) if positions.ndim != 2 or count > 1 else positions[None]
+        return planes.expand(count, rows, length), findings
+    shape = tuple(positions.shape)
+    planes_mistake = _planes_mistake(shape, count, rows, length, text_plane)
+    if planes_mistake is None and shape and shape[-1] != length:
+        why = f"{shape[-1]} positions for {length} tokens in a row"
+        out = "pad or cut position_ids in the same step as input_ids"
+        return None, [*findings, mistake(0, min(shape[-1], length), "not padded with their ids", why, out)]
+    cause, more, out = planes_mistake or ("shape", "", "give one position for each token")
+    wanted = [rows, length] if count == 1 else [count, rows, length]
+    return None, [*findings, mistake(None, None, cause, f"{list(shape)} where {wanted} is needed{more}", out)]
+
+
+def _right(count: int, rows: int, length: int) -> list[tuple[int, ...]]:
+    """The shapes that are right: one row may stand for all of them."""
+    bare = [(rows, length), (1, length), (length,)]
+    return bare if count == 1 else [(count, *shape) for shape in (bare if rows == 1 else bare[:2])]
+
+
+def _planes_mistake(
+    shape: tuple[int, ...], count: int, rows: int, length: int, text_plane: bool
+) -> tuple[str, str, str] | None:
+    """What is wrong with the planes of this shape, more about it, and the way out."""
+    if text_plane and shape in _right(count - 1, rows, length):
+        more = ": without the first plane, which numbers the text of each document, the mask between packed documents "
+        out = "put the plain positions before the others, torch.cat([positions.packed(...).view(1, 1, -1), ids])"
+        return "plane of the text missing", more + "is off without a word", out
+    if count > 1 and shape in _right(1, rows, length):
+        out = f"for text positions.text(position_ids, {count}), with images positions.from_kinds"
+        return "planes missing", f": the model takes {count} planes of positions", out
+    if count == 1 and len(shape) == 3 and shape[1:] in ((rows, length), (1, length)):
+        more = f": the model takes one plane, and reads {shape[0]} of them as more rows"
+        return "too many planes", more, "give the first plane, or say axes= if the model has several"
+    for order in permutations(range(3)) if len(shape) == 3 else ():
+        if tuple(shape[i] for i in order) == (count, rows, length):
+            stack = ", or stack the samples along dim=1" if order == (1, 0, 2) else ""
+            return "planes in another place", ": planes come first", f"position_ids.permute{order}{stack}"
+    return None

@@ -1,31 +1,45 @@
 """What is wrong with the positions of a batch: one finding for each mistake, with its place and the way out."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-SHOWN = 8  # of one kind, in print
+from ...support.findings import Difference, Finding, Verdict
+
+SHOWN = 8  # of one cause, in print
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One mistake. ``row`` and ``token`` say where it begins (``None``: everywhere), ``kind`` what it is in few words.
+@dataclass(frozen=True, kw_only=True)
+class PositionFinding(Finding):
+    """One mistake: ``cause`` says in few words what it is, ``reason`` in a sentence, ``way_out`` what to do.
 
-    >>> print(Finding("not restarted", 0, 3, "its document starts here, and goes on from the one before", "packed()"))
-    row 0, token 3: not restarted: its document starts here, and goes on from the one before; packed()
+    >>> print(mistake(0, 3, "not restarted", "its document starts here", "positions.packed()"))
+    row 0, token 3: not restarted: its document starts here; positions.packed()
     """
 
-    kind: str
-    row: int | None
-    token: int | None
-    why: str
-    out: str
+    what: str = "position_ids"
+    verdict: Verdict = "wrong"
+    difference: Difference
+
+    @property
+    def row(self) -> int | None:
+        """The row of the batch in which it begins; None: in all."""
+        return self.difference.row
+
+    @property
+    def token(self) -> int | None:
+        """The column at which it begins; None: at all."""
+        return self.difference.token
 
     def __str__(self) -> str:
-        place = [f"{name} {at}" for name, at in (("row", self.row), ("token", self.token)) if at is not None]
-        return ": ".join([*([", ".join(place)] if place else []), self.kind, f"{self.why}; {self.out}"])
+        return ": ".join(filter(None, (self.difference.where(), self.cause, f"{self.reason}; {self.way_out}")))
 
 
-class Findings(tuple[Finding, ...]):
+def mistake(row: int | None, token: int | None, cause: str, reason: str, way_out: str) -> PositionFinding:
+    """The finding of a mistake that begins at this row and token (None: everywhere)."""
+    return PositionFinding(cause=cause, reason=reason, way_out=way_out, difference=Difference(row=row, token=token))
+
+
+class Findings(tuple[PositionFinding, ...]):
     """The findings of `check`, in the order of the rows; empty, and false, where nothing is wrong.
 
     >>> print(Findings())
@@ -33,24 +47,22 @@ class Findings(tuple[Finding, ...]):
     """
 
     def __str__(self) -> str:
-        if not self:
-            return "nothing is wrong with these positions"
         lines = []
-        for kind in dict.fromkeys(finding.kind for finding in self):
-            same = [finding for finding in self if finding.kind == kind]
+        for cause in self.causes:
+            same = [finding for finding in self if finding.cause == cause]
             lines += [str(finding) for finding in same[:SHOWN]]
-            if more := len(same) - SHOWN:
-                lines += [f"... and {more} more of this kind"] * (more > 0)
-        return "\n".join(lines)
+            if len(same) > SHOWN:
+                lines.append(f"... and {len(same) - SHOWN} more of this kind")
+        return "\n".join(lines) or "nothing is wrong with these positions"
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """Each kind once, in order."""
-        return tuple(dict.fromkeys(finding.kind for finding in self))
+    def causes(self) -> tuple[str, ...]:
+        """Each cause once, in order."""
+        return tuple(dict.fromkeys(finding.cause for finding in self))
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data, one dictionary for each finding."""
-        return [asdict(finding) for finding in self]
+        return [finding.to_dict() for finding in self]
 
     def raise_if_any(self) -> None:
         """Raise ``ValueError`` that says them all, if there are any: for a collator or the start of a training run."""

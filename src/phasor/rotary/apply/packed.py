@@ -43,14 +43,14 @@ def apply_rotary_qkv(
             )
         rotating, heads = 2 * qkv.shape[-2], qkv.flatten(-3, -2)
         if out is None:
-            return torch.unflatten(_rotateed(heads, rotation, rotating, kernel, None), -2, qkv.shape[-3:-1])
-        _rotateed(heads, rotation, rotating, kernel, _flat(out))
+            return torch.unflatten(_rotated(heads, rotation, rotating, kernel, None), -2, qkv.shape[-3:-1])
+        _rotated(heads, rotation, rotating, kernel, _flat(out))
         return out
     if qkv.ndim < 3 or qkv.shape[-2] <= num_heads or (qkv.shape[-2] - num_heads) % 2:
         raise ValueError(
             f"qkv must have num_heads={num_heads} heads of q and as many of k as of v, got shape {tuple(qkv.shape)}"
         )
-    return _rotateed(qkv, rotation, (qkv.shape[-2] + num_heads) // 2, kernel, out)
+    return _rotated(qkv, rotation, (qkv.shape[-2] + num_heads) // 2, kernel, out)
 
 
 def _flat(out: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ def _flat(out: Tensor) -> Tensor:
     return out.flatten(-3, -2)
 
 
-def _rotateed(qkv: Tensor, rotation: Rotation, rotating: int, kernel: str, out: Tensor | None) -> Tensor:
+def _rotated(qkv: Tensor, rotation: Rotation, rotating: int, kernel: str, out: Tensor | None) -> Tensor:
     qk, v = qkv[..., :rotating, :], qkv[..., rotating:, :]
     if out is None:
         return torch.cat((apply_rotary(qk, rotation, tensor_format="bshd", kernel=kernel), v), dim=-2)

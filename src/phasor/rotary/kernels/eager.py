@@ -42,7 +42,7 @@ class Eager(Kernel):
             dtype, apart = result_dtype(q, rotation), torch.contiguous_format  # writing into q must not reach k
             return y.to(dtype, copy=True, memory_format=apart), z.to(dtype, copy=True, memory_format=apart)
         y, z = out or (None, None)  # type: ignore[assignment]
-        return _rotateed(q, rotation, order, y), None if k is None else _rotateed(k, rotation, order, z)
+        return _rotated(q, rotation, order, y), None if k is None else _rotated(k, rotation, order, z)
 
 
 def _learns(q: Tensor, k: Tensor | None) -> bool:
@@ -64,7 +64,7 @@ def _together(q: Tensor, k: Tensor, rotation: Rotation, order: Order) -> tuple[T
     return y, z
 
 
-def _rotateed(x: Tensor, rotation: Rotation, order: Order, out: Tensor | None) -> Tensor:
+def _rotated(x: Tensor, rotation: Rotation, order: Order, out: Tensor | None) -> Tensor:
     """x rotated; autograd keeps cos and sin, which must not need a gradient themselves."""
     learns, layout = _learns(x, None), rotation.layout
     if not learns and (x.numel() <= 2 * BLOCK or not x.is_cpu):
@@ -108,8 +108,8 @@ class _Blocks(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         cos, sin = ctx.saved_tensors
-        rotateed_back = _Blocks.apply(grad, cos, -sin, ctx.tokens, ctx.layout.transposed(), ctx.promoted)
-        return rotateed_back.to(ctx.dtype), None, None, None, None, None
+        rotated_back = _Blocks.apply(grad, cos, -sin, ctx.tokens, ctx.layout.transposed(), ctx.promoted)
+        return rotated_back.to(ctx.dtype), None, None, None, None, None
 
 
 def _in_blocks(

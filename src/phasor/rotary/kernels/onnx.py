@@ -36,8 +36,8 @@ class Onnx(Kernel):
 
     def rotate(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         rotation = tables_of(angles)
-        y = _rotateed(q, rotation, order)
-        z = None if k is None else _rotateed(k, rotation, order)
+        y = _rotated(q, rotation, order)
+        z = None if k is None else _rotated(k, rotation, order)
         return into(out, y, z)
 
 
@@ -49,7 +49,7 @@ def _dtype(angles: Angles) -> torch.dtype:
     return torch.float64 if double else torch.float32
 
 
-def _rotateed(x: Tensor, rotation: Rotation, order: Order) -> Tensor:
+def _rotated(x: Tensor, rotation: Rotation, order: Order) -> Tensor:
     from torch.onnx.ops import rotary_embedding
 
     layout, alone = rotation.layout, x.ndim == 3

@@ -32,19 +32,19 @@ class Proportional(Scaling):
             raise ValueError(f"fraction must be at most 1 (the share of pairs that turn), got {self.fraction!r}")
         number("factor", self.factor, above=0)
 
-    def _rotateing(self, dim: int) -> int:
+    def _rotating(self, dim: int) -> int:
         kept = int(self.fraction * dim // 2)
         if kept < 1:
             raise ValueError(f"fraction must keep at least one of {dim // 2} pairs, got {self.fraction!r}")
         return kept
 
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:
-        kept = self._rotateing(dim)
+        kept = self._rotating(dim)
         with exact():
             turning = [f / Decimal(self.factor) for f in inverse_frequencies(base, dim)[:kept]]
         return turning + [Decimal(0)] * (dim // 2 - kept)
 
     def inv_freq_float32(self, base: float, dim: int, seq_len: int | None = None) -> Tensor:
-        kept = self._rotateing(dim)
+        kept = self._rotating(dim)
         turning = 1.0 / powers_float32(base, dim, kept)
         return torch.cat((turning, turning.new_zeros(dim // 2 - kept))) / self.factor

@@ -5,12 +5,12 @@ from typing import Any
 
 from ...models.configs import ModelRotary, read_config
 from ...models.families import ROWS
-from ...models.reading.composite import Composite
+from ...models.reading.composite import ConfigTree
 from ...models.reading.load import load
-from ...models.reading.non_rotary import Frame
+from ...models.reading.row import CompositeModel
 from ...models.reading.schemes import ORIGINAL, TYPES, scheme_for
-from ...models.reading.text import Text, kind_of
-from ...models.reading.write_rope import share_of
+from ...models.reading.text import TextModel
+from ...models.reading.write_text import share_of
 from ...rotary.axes import InterleavedSections, Sections
 from ...rotary.spec import RotarySpec
 
@@ -48,7 +48,8 @@ class Seen:
     @property
     def inside(self) -> str:
         """Where the text model stands in the config object of transformers, which nests what some files hold flat."""
-        return self.path or ("text_config" if isinstance(ROWS.get(str(self.data.get("model_type"))), Frame) else "")
+        row = ROWS.get(str(self.data.get("model_type")))
+        return self.path or ("text_config" if isinstance(row, CompositeModel) else "")
 
     @property
     def rope(self) -> dict[str, Any]:
@@ -101,10 +102,10 @@ def look(source: Any) -> Seen:
     """The text model of a config; ``source`` and errors as in `phasor.read_config`."""
     data = load(source)
     model = read_config(data)
-    composite = Composite(data, ROWS)
+    composite = ConfigTree(data, ROWS)
     row = composite.row(model.part)
     words = model.layer_types
-    kinds = tuple(kind_of(row, word) for word in words) if isinstance(row, Text) else ("",) * len(words)
+    kinds = tuple(row.kind_of(word) for word in words) if isinstance(row, TextModel) else ("",) * len(words)
     return Seen(data, model.part, model, kinds)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ...models.families import ROWS
 from ...models.reading.load import load
-from ...models.reading.text import Text
+from ...models.reading.text import TextModel
 from ..engines import CannotSayError, Reading, Seen, engine_of, look, parse
 from ..engines.engine_config import ORIGINAL, ROPES, renamed
 from .case import Case, Trap, windowed
@@ -173,7 +173,7 @@ def by_kind(case: Case) -> Iterator[Trap]:
         if rope.get("truncate") is False:
             yield Trap(20, f"{kind}: transformers does not look for truncate there", "modeling_rope_utils.py 5.23")
     flat, row = case.text.get("rope_parameters"), ROWS.get(str(case.text.get("model_type")))
-    kinds = row.kinds if isinstance(row, Text) else {}
+    kinds = row.kinds if isinstance(row, TextModel) else {}
     if kinds and isinstance(flat, dict) and flat and not nested:
         yield Trap(20, "rope_parameters without kinds of layers: this class ignores it", "transformers 5.23")
     for kind in kinds if nested else ():

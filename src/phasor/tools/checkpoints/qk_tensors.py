@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ...models.configs import ModelRotary, read_config
 from ...models.families import ROWS
 from ...models.prefixes import attentions, find_prefix
-from ...models.reading.composite import Composite
-from ...models.reading.text_row import Facts
+from ...models.reading.composite import ConfigTree
+from ...models.reading.text_row import TextRow
 from ...models.weights import Piece, Weights, pieces
 from ...rotary.layout import Layout
 from ...rotary.spec import RotarySpec
@@ -52,7 +52,7 @@ class Following:
     @property
     def says_itself(self) -> bool:
         """Whether the model's config says its layout, so that both are native (``rope_interleave``)."""
-        return isinstance(self.row, Facts) and self.row.interleave_key
+        return isinstance(self.row, TextRow) and self.row.interleave_key
 
 
 def following(folder: Path, config: dict[str, Any], tensors: Mapping[str, Tensor], part: str | None) -> Following:
@@ -86,16 +86,16 @@ def following(folder: Path, config: dict[str, Any], tensors: Mapping[str, Tensor
 
 def _weights(config: dict[str, Any], part: str) -> tuple[Any, list[Weights]]:
     """The row of a part, and the names that its tensors may have: those of published files, those of transformers."""
-    composite = Composite(config, ROWS)
-    row = composite.row(composite.inner.get(part, part))
+    composite = ConfigTree(config, ROWS)
+    row = composite.row(composite.sub_models.get(part, part))
     if row is None:
         name = composite.name(part)
         raise ValueError(
             f"model_type {name!r} is not known: which tensors hold q and k cannot be guessed; add its row to "
             "phasor.models, or permute the tensors yourself with phasor.checkpoints.order_of"
         )
-    if part in composite.inner:
-        return row, [row.inner[part.rpartition(".")[2]].weights]
+    if part in composite.sub_models:
+        return row, [row.sub_models[part.rpartition(".")[2]].weights]
     if isinstance(row.weights, str):
         raise ValueError(
             f"the q and k of model_type {composite.name(part)!r} have no weights to permute: {row.weights}"

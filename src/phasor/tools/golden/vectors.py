@@ -1,5 +1,6 @@
 """The folder of golden vectors: its files, their seal, and how it is read."""
 
+import difflib
 import hashlib
 import json
 import os
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .kinds import Kind
+from .layer_kinds import Kind
 
 FORMAT = "phasor golden vectors 2"
 VECTORS = "vectors.safetensors"
@@ -62,8 +63,8 @@ def sealed(data: dict[str, Any], vectors: bytes) -> dict[str, Any]:
 
 
 def _digest(data: dict[str, Any]) -> str:
-    said = json.dumps({key: value for key, value in data.items() if key != "sha256"}, sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()
+    text = json.dumps({key: value for key, value in data.items() if key != "sha256"}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_vectors(source: str | os.PathLike[str]) -> Vectors:
@@ -78,8 +79,8 @@ def read_vectors(source: str | os.PathLike[str]) -> Vectors:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"vectors: {description} is not JSON ({error}); {AGAIN}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        found = data.get("format") if isinstance(data, dict) else type(data).__name__
-        raise ValueError(f"vectors: {description} must have the format {FORMAT!r}, got {_cut(found)}; {AGAIN}")
+        written = data.get("format") if isinstance(data, dict) else type(data).__name__
+        raise ValueError(f"vectors: {description} must have the format {FORMAT!r}, got {_cut(written)}; {AGAIN}")
     seal = data.get("sha256")
     if not isinstance(seal, dict) or seal.get(DESCRIPTION) != _digest(data):
         raise ValueError(f"vectors: {description} is not as it was written (its sha256 differs); {AGAIN}")
@@ -90,6 +91,43 @@ def read_vectors(source: str | os.PathLike[str]) -> Vectors:
     kinds = [Kind.from_dict(kind) for kind in data["kinds"]]
     stored = {name: tensors[name].to(getattr(torch, entry["dtype"])) for name, entry in data["tensors"].items()}
     return Vectors({kind.name: kind for kind in kinds}, stored, data)
+
+
+def read_other(source: str | os.PathLike[str] | dict[str, Tensor], golden: Vectors) -> dict[str, Tensor]:
+    """A safetensors file, all of a folder, or the tensors themselves; ``ValueError`` for what cannot be compared."""
+    tensors = dict(source) if isinstance(source, dict) else _read_files(source)
+    if not tensors:
+        raise ValueError("other must hold at least one tensor by the name it has in the vectors, got none")
+    for name, tensor in tensors.items():
+        _check(name, tensor, golden)
+    return tensors
+
+
+def _read_files(source: str | os.PathLike[str]) -> dict[str, Tensor]:
+    path = Path(source)
+    if not path.exists():
+        raise ValueError(f"other must be a safetensors file or a folder of them, got {str(source)!r}, which is absent")
+    files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        more = tensors_of(read_bytes(file, "other"), file, "other")
+        if twice := sorted(set(tensors) & set(more)):
+            raise ValueError(f"other: {twice[0]} stands in two files of {str(source)!r}; keep one")
+        tensors |= more
+    if not tensors:
+        raise ValueError(f"other must hold tensors, got {str(source)!r} with none")
+    return tensors
+
+
+def _check(name: Any, tensor: Any, golden: Vectors) -> None:
+    if not isinstance(tensor, Tensor) or tensor.is_complex() or tensor.dtype == torch.bool:
+        got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise ValueError(f"other: {name} must be a tensor of real numbers, got {got}")
+    if name not in golden.tensors:
+        near = difflib.get_close_matches(str(name), golden.tensors, 1, 0.3)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        shown = repr(name if len(str(name)) <= 200 else str(name)[:200] + "…")
+        raise ValueError(f"other: {shown} must be the name of a tensor of the vectors{hint}")
 
 
 def read_bytes(path: Path, what: str) -> bytes:
@@ -109,9 +147,9 @@ def tensors_of(content: bytes, path: Path, what: str) -> dict[str, Tensor]:
     return tensors
 
 
-def _cut(found: Any) -> str:
+def _cut(value: Any) -> str:
     """What stands in somebody's file, short enough for one line."""
-    text = str(found) if isinstance(found, Exception) else repr(found)
+    text = str(value) if isinstance(value, Exception) else repr(value)
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 

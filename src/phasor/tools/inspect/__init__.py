@@ -1,8 +1,7 @@
 """Numbers, text and pictures about rotary encodings."""
 
-from .compare import Disagreement, compare, compare_lengths
+from .compare import Disagreement, compare, compare_lengths, diff, diff_lines
 from .curves import decay, decay_bound
-from .diff import diff, diff_lines
 from .numbers import SpecFacts, spec_facts
 from .page import model_facts, page, to_dict
 from .view import ConfigView, read_view, view_dict, view_page

@@ -13,7 +13,7 @@ def decay(spec: RotarySpec, distances: Tensor, seq_len: int | None = None, axis:
     It is the expected score of two equal random vectors at that distance, as a share of that at distance 0. It falls
     at first and is no bound. (RoFormer, section 3.4.3; "Base of RoPE bounds context length", arXiv:2405.14591.)
     With several coordinates they are apart by ``d`` in all of them, or in ``axis`` alone, where the pairs of the other
-    axes stand still. Where the members of a pair turn by angles of their own, the mean is over both.
+    axes stand still. Where the members of a pair rotate by angles of their own, the mean is over both.
 
     >>> decay(RotarySpec(head_dim=4), torch.tensor([0])).tolist()
     [1.0]

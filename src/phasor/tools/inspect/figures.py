@@ -11,8 +11,7 @@ import torch
 
 from ...models.configs import ModelRotary
 from ...rotary.rotation import Rotation
-from .envelope import bound, envelope
-from .numbers import SpecFacts
+from .numbers import SpecFacts, bound, envelope
 from .rows import axis_names, unit
 
 # Okabe-Ito: told apart with any colour vision. Regimes also differ in their marker.
@@ -78,7 +77,7 @@ def caption(name: str) -> str:
         "decay": "Expected score of equal vectors by distance, between the lowest and the highest value near it: it "
         "falls, then wavers; below, an upper bound.",
         "angles": "Angle of every pair at every position: fast pairs stripe, slow pairs barely move.",
-        "axes": "Which coordinate of a position turns which pair.",
+        "axes": "Which coordinate of a position rotates which pair.",
         "layers": "Which rotation each layer uses; layers without one see no positions.",
     }[name.split("_")[0]]
 
@@ -122,7 +121,7 @@ def decay_curve(facts: SpecFacts) -> Any:
     """Mean cosine by distance, along all axes together and along each alone; below it RoFormer's bound in its own unit.
 
     It wavers faster than a curve could show, so it is drawn as the band between its lowest and its highest values.
-    The bound is one of rotations: it is left out where the two members of a pair turn apart.
+    The bound is one of rotations: it is left out where the two members of a pair rotate apart.
     """
     spec = facts.spec
     figure, panels = _figure(height=5.0, rows=1 if spec.second else 2)
@@ -148,8 +147,8 @@ def decay_curve(facts: SpecFacts) -> Any:
     return figure
 
 
-def _band(ax: Any, found: tuple[Any, Any, Any], color: str, label: str) -> None:
-    starts, low, high = (t.numpy() for t in found)
+def _band(ax: Any, band: tuple[Any, Any, Any], color: str, label: str) -> None:
+    starts, low, high = (t.numpy() for t in band)
     ax.fill_between(starts, low, high, step="post", color=color, alpha=0.35, linewidth=0, label=label)
     ax.plot(starts, low, drawstyle="steps-post", color=color, linewidth=1)
     ax.plot(starts, high, drawstyle="steps-post", color=color, linewidth=1)
@@ -176,7 +175,7 @@ def angle_map(facts: SpecFacts, columns: int = 512) -> Any:
 
 
 def axis_strip(facts: SpecFacts) -> Any:
-    """The axis that turns each pair, as a coloured strip."""
+    """The axis that rotates each pair, as a coloured strip."""
     names = ("time", "height", "width") if facts.spec.axes.count == 3 else None
     owner = facts.spec.axes.axis_of_pair(facts.spec.pairs)
     labels = [names[a] if names else f"axis {a}" for a in range(facts.spec.axes.count)]

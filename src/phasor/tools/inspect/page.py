@@ -1,4 +1,4 @@
-"""One screen about a model: where each config key went, what turns, how far it reaches, how exact it is."""
+"""One screen about a model: where each config key went, what rotates, how far it reaches, how exact it is."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,8 +11,7 @@ from ...rotary.temperature import LearnedLog
 from ...support.number_text import ranges
 from ...support.schemes import brief, to_data
 from .numbers import SpecFacts, spec_facts
-from .rows import fact_lines, picture_width, row
-from .text import strip, wrapped
+from .rows import fact_lines, picture_width, row, strip, wrapped
 
 FARTHEST_EXACT = 2**31  # beyond, exact angles are still right, but to less than 2.5e-7
 
@@ -120,7 +119,7 @@ def _model_lines(model: ModelRotary, width: int) -> list[str]:
     lines += _labelled("rotates", _targets(model))
     if model.softmax_factor != 1.0:
         lines.append(row("softmax", f"scale times {model.softmax_factor:.6g}, in the model's attention"))
-    lines += _labelled("queries", [_temperature(model, *found) for found in temperatures(model).items()])
+    lines += _labelled("queries", [_temperature(model, *group) for group in temperatures(model).items()])
     return lines + _labelled("note", model.notes)
 
 
@@ -144,11 +143,11 @@ def _targets(model: ModelRotary) -> list[str]:
 
 def temperatures(model: ModelRotary) -> dict[Any, tuple[int, ...]]:
     """Each different temperature (`phasor.temperature`) -> the layers that use it."""
-    found: dict[Any, tuple[int, ...]] = {}
+    groups: dict[Any, tuple[int, ...]] = {}
     for i, scheme in enumerate(model.temperatures):
         if scheme is not None:
-            found[scheme] = (*found.get(scheme, ()), i)
-    return found
+            groups[scheme] = (*groups.get(scheme, ()), i)
+    return groups
 
 
 def _temperature(model: ModelRotary, scheme: Any, layers: tuple[int, ...]) -> str:

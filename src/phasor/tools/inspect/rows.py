@@ -1,9 +1,14 @@
-"""The rows of the page about one rotation: what turns, how far it reaches, how exact it is."""
+"""The rows of the page about one rotation: what rotates, how far it reaches, how exact it is; pictures in signs."""
+
+import math
+from collections.abc import Sequence
 
 from ...rotary.spec import RotarySpec
 from ...support.number_text import size_text
-from .numbers import FARTHEST, SpecFacts
-from .text import REGIME_SIGNS, decay_lines, regime_line, strip, wavelength_line, wrapped
+from .numbers import FARTHEST, SpecFacts, envelope
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+REGIME_SIGNS = {"kept": "█", "blended": "▒", "slowed": "░", "stopped": "·"}
 
 # Where the model's own code rounds cos and sin, by the spec's ``tables``.
 TABLES = {
@@ -36,7 +41,7 @@ def picture_width(columns: int) -> int:
 def fact_lines(fact: SpecFacts, own_angles: str, width: int = 64) -> list[str]:
     """Everything about one rotation, in a model whose own code forms its angles in ``own_angles``."""
     return [
-        row("  turns", fact.spec.describe()),
+        row("  rotates", fact.spec.describe()),
         row("  layout", _layout(fact.spec)),
         *_speed_lines(fact, width),
         *_axes_lines(fact.spec, width),
@@ -57,17 +62,17 @@ def unit(spec: RotarySpec) -> str:
 def _speed_lines(fact: SpecFacts, width: int) -> list[str]:
     spec = fact.spec
     finite = [w for w in fact.wavelengths if w != float("inf")]
-    span = f"wavelengths {min(finite):.4g} … {max(finite):.4g} {unit(spec)}" if finite else "none turns"
+    span = f"wavelengths {min(finite):.4g} … {max(finite):.4g} {unit(spec)}" if finite else "none rotates"
     lines = [row("  pairs", f"{spec.pairs}; {span}"), row("", wavelength_line(fact, width) + "  log wavelength")]
     if spec.learned:
         lines.append(row("", "a trained log-scale multiplies the frequencies; all numbers here are without it"))
     if fact.trained_length is not None:
         seen = min(fact.trained_length, fact.window or fact.trained_length)
         fast, some = sum(t >= 32 for t in fact.turns), sum(1 <= t < 32 for t in fact.turns)
-        said = f"{fast} pairs turn 32 times or more, {some} once or more, {fact.never_turn} never"
+        counts = f"{fast} pairs turn 32 times or more, {some} once or more, {fact.never_turn} never"
         before = ", before scaling" if spec.scaling and spec.scaling.trained_length else ""
         what = f"{seen:,} tokens" if seen == fact.trained_length else f"{seen:,} tokens, the window"
-        lines.append(row("  trained", f"{what}{before}: {said}"))
+        lines.append(row("  trained", f"{what}{before}: {counts}"))
     if spec.scaling is not None:
         kinds = ", ".join(f"{fact.count(r)} {r} {sign}" for r, sign in REGIME_SIGNS.items() if fact.count(r))
         at_length = f", for sequences of {fact.seq_len:,} tokens" if fact.seq_len else ""
@@ -84,7 +89,7 @@ def _axes_lines(spec: RotarySpec, width: int) -> list[str]:
     for label, axes in (("axes", spec.axes), ("second", spec.second)):
         if axes is not None:
             owner = axes.axis_of_pair(spec.pairs)
-            shares = ", ".join(f"{axis_names(count)[a]} turns {owner.count(a)}" for a in range(count))
+            shares = ", ".join(f"{axis_names(count)[a]} rotates {owner.count(a)}" for a in range(count))
             whose = "of each pair's second member" if label == "second" else "by pair"
             lines.append(row(f"  {label}", f"{count} coordinates, {whose}: {shares}"))
             lines += [row("", piece) for piece in wrapped(strip(owner, axis_names(count)), width)]
@@ -99,11 +104,11 @@ def _decay_lines(fact: SpecFacts, width: int) -> list[str]:
     spec = fact.spec
     first = "1/64 to " if spec.coordinates == "real" else "up to "
     inside = ", the window" if fact.window is not None and fact.window <= fact.max_position else ""
-    said = f"lowest mean cosine by distance {first}{fact.farthest:,}{inside}, log scale"
+    text = f"lowest mean cosine by distance {first}{fact.farthest:,}{inside}, log scale"
     if spec.coordinates == "integer":
         searched = f"never negative below {min(fact.farthest + 1, FARTHEST):,}"
-        said += f"; first negative at {fact.first_negative:,}" if fact.first_negative else f"; {searched}"
-    lines = [row("  decay", said)]
+        text += f"; first negative at {fact.first_negative:,}" if fact.first_negative else f"; {searched}"
+    lines = [row("  decay", text)]
     for line, moved in decay_lines(fact, width).items():
         who = ["together" if a is None else f"{axis_names(spec.axes.count)[a]} alone" for a in moved]
         lines.append(row("", line if spec.axes.count == 1 else f"{line}  {', '.join(who)}"))
@@ -126,13 +131,13 @@ def _exactness_lines(fact: SpecFacts, own_angles: str) -> list[str]:
 def _table(fact: SpecFacts) -> str:
     spec = fact.spec
     if spec.axes.count == 1 and spec.coordinates == "integer" and not spec.learned:
-        held = f"{size_text(fact.table_bytes)} of cos and sin for {fact.max_position:,} positions"
-        return f"{held}; {size_text(8 * spec.pairs)} of steps replace it"
+        text = f"{size_text(fact.table_bytes)} of cos and sin for {fact.max_position:,} positions"
+        return f"{text}; {size_text(8 * spec.pairs)} of steps replace it"
     members = 1 if spec.second is None else 2
-    held = f"{size_text(2 * 4 * spec.pairs * members)} of cos and sin per token"
+    text = f"{size_text(2 * 4 * spec.pairs * members)} of cos and sin per token"
     if spec.coordinates == "real" or spec.learned:
-        return held
-    return f"{held}; {size_text(8 * spec.pairs * spec.axes.count * members)} of steps replace any table"
+        return text
+    return f"{text}; {size_text(8 * spec.pairs * spec.axes.count * members)} of steps replace any table"
 
 
 def _layout(spec: RotarySpec) -> str:
@@ -140,8 +145,72 @@ def _layout(spec: RotarySpec) -> str:
     step = 1 if spec.interleaved else spec.pairs // spec.blocks
     second = start + (2 if step == 1 else 1)
     kind = "interleaved" if spec.interleaved else "halves" if spec.blocks == 1 else f"halves in {spec.blocks} blocks"
-    said = f"{kind}: channel {start} pairs with {start + step}, {second} with {second + step}, …"
+    text = f"{kind}: channel {start} pairs with {start + step}, {second} with {second + step}, …"
     if spec.permuted:
         half = spec.pairs
-        said += f"; written to {start} and {start + half}, …"
-    return said
+        text += f"; written to {start} and {start + half}, …"
+    return text
+
+
+def sparkline(values: Sequence[float], low: float | None = None, high: float | None = None) -> str:
+    """Values as blocks between ``low`` and ``high``, by default their smallest and largest.
+
+    >>> sparkline([0, 1, 2, 3])
+    '▁▃▅█'
+    """
+    if not values:
+        return ""
+    low, high = min(values) if low is None else low, max(values) if high is None else high
+    span = (high - low) or 1.0
+    return "".join(_BLOCKS[int((v - low) / span * (len(_BLOCKS) - 1))] for v in values)
+
+
+def wavelength_line(facts: SpecFacts, width: int = 64) -> str:
+    """log wavelength per pair; stopped pairs as dots."""
+    chosen = _thin(facts.wavelengths, width)
+    finite = [math.log(w) for w in chosen if math.isfinite(w)]
+    blocks = iter(sparkline(finite))
+    return "".join(next(blocks) if math.isfinite(w) else "·" for w in chosen)
+
+
+def regime_line(facts: SpecFacts, width: int = 64) -> str:
+    """What the scaling does to each pair: kept █, blended ▒, slowed ░, stopped ·"""
+    return "".join(REGIME_SIGNS[r] for r in _thin(facts.regimes, width))
+
+
+def decay_lines(facts: SpecFacts, width: int = 64) -> dict[str, list[int | None]]:
+    """The lowest mean cosine in each stretch of distances, on one scale.
+
+    A line -> the axes along which it holds alone, None for all together.
+    """
+    moved = [None, *range(facts.spec.axes.count)] if facts.spec.axes.count > 1 else [None]
+    curves = [envelope(facts, width, axis)[1].tolist() for axis in moved]
+    low = min(map(min, curves))
+    lines: dict[str, list[int | None]] = {}
+    for axis, curve in zip(moved, curves, strict=True):
+        lines.setdefault(sparkline(curve, low, 1.0), []).append(axis)
+    return lines
+
+
+def strip(owner: Sequence[int | None], signs: str = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") -> str:
+    """One sign per element, a dot for None.
+
+    >>> strip([0, 0, 1, None])
+    '112·'
+    """
+    return "".join("·" if o is None else signs[o % len(signs)] for o in owner)
+
+
+def wrapped(line: str, width: int = 64) -> list[str]:
+    """A long line of signs in pieces, none left out.
+
+    >>> wrapped("aabbc", 2)
+    ['aa', 'bb', 'c']
+    """
+    return [line[i : i + width] for i in range(0, len(line), width)]
+
+
+def _thin(values: Sequence, width: int) -> list:  # type: ignore[type-arg]
+    if len(values) <= width:
+        return list(values)
+    return [values[i * len(values) // width] for i in range(width)]

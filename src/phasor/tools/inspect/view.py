@@ -47,8 +47,8 @@ def read_view(source: str | os.PathLike[str] | dict[str, Any] | Any, part: str |
     >>> [model.part for model in view.shown], view.faulty
     (['vision_config'], False)
     """
-    found = read_parts(source)
-    shown = [model for model in found.values() if isinstance(model, ModelRotary)]
+    parts = read_parts(source)
+    shown = [model for model in parts.values() if isinstance(model, ModelRotary)]
     refused = None
     if part != EVERY_PART or not shown:
         try:
@@ -58,7 +58,7 @@ def read_view(source: str | os.PathLike[str] | dict[str, Any] | Any, part: str |
                 raise
             refused = error
     paths = [model.part for model in shown]
-    return ConfigView(tuple(shown), {path: what for path, what in found.items() if path not in paths}, refused)
+    return ConfigView(tuple(shown), {path: what for path, what in parts.items() if path not in paths}, refused)
 
 
 def view_page(view: ConfigView, facts: Sequence[Sequence[SpecFacts]], columns: int = 100) -> str:
@@ -100,7 +100,7 @@ def view_dict(view: ConfigView, facts: Sequence[Sequence[SpecFacts]]) -> dict[st
 
 
 def _kernels() -> list[tuple[str, str]]:
-    """What turns plain tensors on a CPU and on a GPU of this machine, or why the kernel for it does not."""
+    """What rotates plain tensors on a CPU and on a GPU of this machine, or why the kernel for it does not."""
     shown = ("native", "eager", "triton") if MISSING else ("native", "triton")
     return [entry for entry in available().items() if entry[0] in shown]
 

@@ -1,7 +1,6 @@
 """ONNX: programs written so that they say what they are, and files checked against a model's config."""
 
-from .check import check
+from .check import OnnxReport, Site, check
 from .export import export
-from .report import OnnxReport, Site
 
 __all__ = ["OnnxReport", "Site", "check", "export"]

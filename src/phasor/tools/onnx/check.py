@@ -1,19 +1,90 @@
 """An ONNX file against a model's config: every rotation in it, node by node."""
 
 import os
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
 from ...models.configs import ModelRotary, read_config
-from ..golden.kinds import Kind, kinds_of
-from .find import Place, places
+from ...support.findings import Finding, Report, Verdict
+from ..golden.layer_kinds import Kind, kinds_of
 from .graph import Graph
 from .judge import Judge, Judged
 from .read import read_graph
-from .report import OnnxReport, Site
-from .run import Unread, part_of
-from .sizes import Sizes
+from .rotations import RotationNode, rotation_nodes
+from .run import NotShown, part_of
+from .shapes import Sizes
 
 TRIGONOMETRIC = ("Cos", "Sin")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site(Finding):
+    """One rotation of the graph: ``where`` is the node it begins with, ``what`` the nodes it is made of.
+
+    ``layer`` is None where it cannot be told; ``cause`` a word as in `phasor.golden.Finding`; ``notes`` what is worth
+    knowing and no error.
+    """
+
+    layer: int | None
+    notes: tuple[str, ...] = ()
+
+    def place(self) -> str:
+        """Layer, node, and what it is made of."""
+        return f"layer {self.layer}, {super().place()}" if self.layer is not None else super().place()
+
+    def __str__(self) -> str:
+        return "\n  ".join((super().__str__(), *self.notes))
+
+
+@dataclass(frozen=True)
+class OnnxReport(Report[Site]):
+    """The rotations in the order of the graph; ``expected``: how many the config asks for; ``stray``: nodes that form
+    cos or sin and belong to none of them."""
+
+    expected: int
+    stray: tuple[str, ...] = ()
+    unit: ClassVar[str] = "rotation"
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The findings: every rotation of the graph."""
+        return self.findings
+
+    @property
+    def verdict(self) -> Verdict:
+        """Right only if each rotation that the config asks for was found and is right, and nothing else rotates."""
+        if self.wrong:
+            return "wrong"
+        right = all(site.verdict == "right" for site in self.findings)
+        return "right" if right and len(self.findings) == self.expected and not self.stray else "not shown"
+
+    @property
+    def equal(self) -> bool:
+        """Whether the file is shown to be right."""
+        return self.verdict == "right"
+
+    @property
+    def exit_code(self) -> int:
+        """0 if the file is shown to be right, else 1."""
+        return 0 if self.equal else 1
+
+    def describe(self) -> str:
+        """The report as printed."""
+        return str(self)
+
+    def __str__(self) -> str:
+        lines = [super().__str__()]
+        if len(self.findings) != self.expected:
+            lines.append(f"the config has {self.expected} rotations, and {len(self.findings)} were found in the graph")
+        if self.stray:
+            some = ", ".join(self.stray[:3]) + (", …" if len(self.stray) > 3 else "")
+            lines.append(f"{len(self.stray)} nodes that form cos or sin belong to no rotation that was found: {some}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {**super().to_dict(), "equal": self.equal, "expected": self.expected, "stray": list(self.stray)}
 
 
 def check(
@@ -30,80 +101,73 @@ def check(
     trained and far, and compared with the spec of its layer; where it differs, the known mistake that gives the same is
     named. Weights are not read, and nothing of the file is run but the nodes of its tables and rotations.
 
-    What cannot be read is counted and makes the file not right. Layers are told by the order of the graph: each has one
-    rotation for q and one for k. Raises ``ValueError`` for a file that is no ONNX file, that is damaged, or whose
+    What cannot be run is not shown, and makes the file not right. Layers are told by the order of the graph: each has
+    one rotation for q and one for k. Raises ``ValueError`` for a file that is no ONNX file, that is damaged, or whose
     external data is absent or outside of its folder, and for a config that cannot be read. Needs onnx.
 
     Example::
 
-        print(phasor.onnx.check("model.onnx", "config.json").describe())
+        print(phasor.onnx.check("model.onnx", "config.json"))
     """
     model = config if isinstance(config, ModelRotary) else read_config(config, part=part)
-    turning = [i for i, spec in enumerate(model.layers) if spec is not None]
-    if not turning:
+    rotating = [i for i, spec in enumerate(model.layers) if spec is not None]
+    if not rotating:
         raise ValueError(f"config must have a layer that rotates, got {model.model_type} with none")
     graph = read_graph(file)
     kinds = [kind for kind in kinds_of(model) if kind.spec is not None]
-    found, per = places(graph), len(model.targets)
-    layers = [i for i in turning for _ in range(per)] if len(found) == per * len(turning) else [None] * len(found)
+    nodes, per_layer = rotation_nodes(graph), len(model.targets)
+    expected = [i for i in rotating for _ in range(per_layer)]
+    layers = expected if len(nodes) == len(expected) else [None] * len(nodes)
     judge = Judge(graph, model)
-    sites = [_site(judge, place, layer, kinds) for place, layer in zip(found, layers, strict=True)]
-    return OnnxReport(tuple(sites), per * len(turning), _stray(graph, found))
+    sites = [_site(judge, node, layer, kinds) for node, layer in zip(nodes, layers, strict=True)]
+    return OnnxReport(Path(file).name, tuple(sites), len(expected), _stray(graph, nodes))
 
 
-def _site(judge: Judge, place: Place, layer: int | None, kinds: list[Kind]) -> Site:
-    about = {"node": place.node, "words": place.words, "layer": layer}
-    mine = [kind for kind in kinds if layer is None or layer in kind.layers]
+def _site(judge: Judge, node: RotationNode, layer: int | None, kinds: list[Kind]) -> Site:
+    about: dict[str, Any] = {"where": node.name, "what": node.what, "layer": layer}
+    possible = [kind for kind in kinds if layer is None or layer in kind.layers]
     try:
-        tried = [(kind, judge.judge(place, kind)) for kind in mine]
-    except Unread as error:
-        return Site(**about, verdict="not read", says=str(error))  # type: ignore[arg-type]
-    kind, judged, right = _one_of(tried)
-    same = [other for k, other in tried if k.layers == kind.layers] if judged.by_length else [judged]
-    notes = (*dict.fromkeys(note for other in same for note in other.notes), *_which(kind, mine, right))
-    if judged.finding is None:
-        return Site(**about, verdict="right", notes=notes)  # type: ignore[arg-type]
-    return Site(**about, verdict="wrong", cause=judged.finding.cause, says=_says(judged), notes=notes)  # type: ignore[arg-type]
+        judged = [(kind, judge.judge(node, kind)) for kind in possible]
+    except NotShown as error:
+        return Site(**about, verdict="not shown", reason=str(error))
+    kind, best, matches = _best(judged)
+    same = [other for k, other in judged if k.layers == kind.layers] if best.by_length else [best]
+    notes = (*dict.fromkeys(note for other in same for note in other.notes), *_which(kind, possible, matches))
+    if (wrong := best.finding) is None:
+        return Site(**about, verdict="right", notes=notes)
+    return Site(
+        **about, verdict="wrong", cause=wrong.cause, reason=wrong.reason, difference=wrong.difference, notes=notes
+    )
 
 
-def _one_of(tried: list[tuple[Kind, Judged]]) -> tuple[Kind, Judged, int]:
-    """The kind that a place is of, or the first that it fails to be, and of how many it is.
+def _best(judged: list[tuple[Kind, Judged]]) -> tuple[Kind, Judged, int]:
+    """The kind of layer that a rotation is of, or the first that it fails to be, and how many kinds it matches.
 
     Where the graph chooses tables by length, it must be of the layer's kind for every length.
     """
-    wrong = [(kind, judged) for kind, judged in tried if judged.finding is not None]
-    failed = {kind.layers for kind, judged in wrong if judged.by_length}
-    right = [(kind, judged) for kind, judged in tried if judged.finding is None and kind.layers not in failed]
+    wrong = [(kind, one) for kind, one in judged if one.finding is not None]
+    failed = {kind.layers for kind, one in wrong if one.by_length}
+    right = [(kind, one) for kind, one in judged if one.finding is None and kind.layers not in failed]
     return (*(right or wrong)[0], len(right))
 
 
-def _which(kind: Kind, mine: list[Kind], right: int) -> tuple[str, ...]:
+def _which(kind: Kind, possible: list[Kind], matches: int) -> tuple[str, ...]:
     """Of which kind it is, where a layer has one for short and one for long sequences, or no layer could be told."""
-    if right in (0, len(mine)):
+    if matches in (0, len(possible)):
         return ()
     if kind.seq_len is not None:
         return (f"as for sequences of {kind.seq_len:,} tokens, and not for others",)
     return (f"as in layers of the kind {kind.name}",)
 
 
-def _says(judged: Judged) -> str:
-    found = judged.finding
-    assert found is not None
-    at = "" if found.position is None else f" at position {', '.join(f'{p:.9g}' for p in found.position)}"
-    values = (
-        "" if found.expected is None else f" (channel {found.channel}{at}: {found.got:.6g} for {found.expected:.6g})"
-    )
-    return found.says + values
-
-
-def _stray(graph: Graph, found: list[Place]) -> tuple[str, ...]:
+def _stray(graph: Graph, rotations: list[RotationNode]) -> tuple[str, ...]:
     """Nodes that form cos or sin for something that was not found."""
     sizes, used = Sizes(graph, 8), set()
-    for place in found:
-        if place.after:
+    for rotation in rotations:
+        if rotation.after:
             try:
-                used |= set(part_of(graph, place.after, {place.before}, sizes)[0])
-            except Unread:
+                used |= set(part_of(graph, rotation.after, {rotation.before}, sizes)[0])
+            except NotShown:
                 continue
-    named = [(i, node) for i, node in enumerate(graph.nodes) if node.op_type in TRIGONOMETRIC and i not in used]
-    return tuple(node.name or node.output[0] for _, node in named)
+    stray = (node for i, node in enumerate(graph.nodes) if node.op_type in TRIGONOMETRIC and i not in used)
+    return tuple(node.name or node.output[0] for node in stray)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ...support.checks import whole
-from .library import library
+from .graph import library
 
 FIRST = 18  # the first opset in which torch's exporter writes
 
@@ -52,7 +52,7 @@ def export(
         raise ValueError(f"path must be a file in a folder that exists, got {str(path)!r}; make the folder first")
     onnx = library("onnxscript")
     with _quiet(), tempfile.TemporaryDirectory(dir=path.parent, prefix=".onnx-") as folder:
-        made = Path(folder) / path.name
+        file = Path(folder) / path.name
         try:
             program = torch.onnx.export(
                 module,
@@ -74,30 +74,30 @@ def export(
         for value in (*program.model.graph.inputs, *program.model.graph.outputs):
             value.doc_string = (documentation or {}).get(value.name or "", value.doc_string)
         program.model.metadata_props.update(metadata or {})
-        program.save(made)
-        if said := _fault(onnx, made, opset_version):
-            raise ValueError(_wrong(opset_version, said))
+        program.save(file)
+        if fault := _fault(onnx, file, opset_version):
+            raise ValueError(_wrong(opset_version, fault))
         for part in sorted(Path(folder).iterdir(), key=lambda part: part.name == path.name):  # the file itself is last
             part.replace(path.with_name(part.name))
     return path
 
 
-def _wrong(asked: int, said: str) -> str:
+def _wrong(opset: int, fault: str) -> str:
     return (
-        f"opset_version must be one that torch can write for these nodes, got {asked}: {said}; take 23 to 25 for "
+        f"opset_version must be one that torch can write for these nodes, got {opset}: {fault}; take 23 to 25 for "
         "RotaryEmbedding (kernel='onnx'), and 18 or newer for plain nodes"
     )
 
 
-def _fault(onnx: Any, made: Path, asked: int) -> str:
+def _fault(onnx: Any, file: Path, opset: int) -> str:
     """What is wrong with a file: another opset than asked for, or nodes that its opset has not."""
     try:
-        onnx.checker.check_model(made)
+        onnx.checker.check_model(file)
     except onnx.checker.ValidationError as error:
         return str(error).splitlines()[0]
-    model = onnx.load(made, load_external_data=False)
+    model = onnx.load(file, load_external_data=False)
     written = next(entry.version for entry in model.opset_import if entry.domain == "")
-    return "" if written == asked else f"the file came out as opset {written}"
+    return "" if written == opset else f"the file came out as opset {written}"
 
 
 @contextmanager

@@ -1,12 +1,11 @@
 """A graph as read: who makes each value, what is constant, what follows from positions alone, what only moves."""
 
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from .library import library
 
 # Nodes that put the elements of their first input (of all, for Concat) elsewhere, or turn their signs.
 MOVING = {
@@ -60,8 +59,8 @@ class Graph:
 
     def array(self, name: str) -> np.ndarray:
         """The values of a constant."""
-        found: np.ndarray = library().numpy_helper.to_array(self.tensors[name], str(self.folder))
-        return found
+        values: np.ndarray = library().numpy_helper.to_array(self.tensors[name], str(self.folder))
+        return values
 
     def positional(self, name: str) -> bool:
         """Whether a value follows from constants, shapes and integer inputs alone."""
@@ -102,14 +101,14 @@ class Graph:
         return self._reached(name, self._moved_from)
 
     def _reached(self, name: str, further: Callable[[str], Iterable[str]]) -> dict[str, int]:
-        found: dict[str, int] = {}
+        reached: dict[str, int] = {}
         waiting = [name]
         while waiting:
             value = waiting.pop()
-            if value not in found:
-                found[value] = self.makers.get(value, -1)
+            if value not in reached:
+                reached[value] = self.makers.get(value, -1)
                 waiting += further(value)
-        return found
+        return reached
 
     def _moved_into(self, value: str) -> list[str]:
         """What its node moved to make it."""
@@ -138,9 +137,9 @@ def inputs_of(node: Any) -> list[str]:
     """What a node reads, what its branches read from outside included."""
     own = [name for name in node.input if name]
     for body in _bodies(node):
-        made = {n for inner in body.node for n in inner.output} | {t.name for t in body.initializer}
-        made |= {v.name for v in body.input}
-        own += [name for inner in body.node for name in inputs_of(inner) if name not in made]
+        inner_names = {n for inner in body.node for n in inner.output} | {t.name for t in body.initializer}
+        inner_names |= {v.name for v in body.input}
+        own += [name for inner in body.node for name in inputs_of(inner) if name not in inner_names]
     return own
 
 
@@ -170,3 +169,20 @@ def inside(node: Any) -> Iterator[Any]:
 
 def _size(dim: Any) -> int | str | None:
     return dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+
+
+def library(*more: str) -> Any:
+    """The module ``onnx`` with all that is used of it; ``ValueError`` if it, or one of ``more``, is not installed."""
+    try:
+        import onnx
+        import onnx.checker
+        import onnx.inliner
+        import onnx.numpy_helper
+        import onnx.reference
+        import onnx.shape_inference
+
+        for name in more:
+            import_module(name)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"ONNX needs {error.name}; install it with: pip install 'phasor[onnx]'") from None
+    return onnx

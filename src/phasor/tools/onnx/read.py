@@ -5,9 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .graph import Graph, inside, tensors_of
-from .library import library
-from .microsoft import apart
+from .graph import Graph, inside, library, tensors_of
+from .operators import rotations_of
 
 LARGEST = 2**31  # bytes: no protobuf message can be longer
 INLINE = 2**16  # elements of a constant that shape inference may want to look at
@@ -38,7 +37,7 @@ def read_graph(source: str | os.PathLike[str]) -> Graph:
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
         _check_outputs(model.graph)
-        _take_apart(model)
+        _split_off_rotations(model)
         return Graph(model, path.resolve().parent, _with_shapes(onnx, model))
     except (RuntimeError, ValueError) as error:  # the inliner's and the graph's; names that are no UTF-8
         raise ValueError(f"{path} is damaged ({_brief(error)})") from None
@@ -51,13 +50,13 @@ def _check_outputs(graph: Any) -> None:
                 raise ValueError(f"{one.op_type} {one.name!r} has no output")
 
 
-def _take_apart(model: Any) -> None:
+def _split_off_rotations(model: Any) -> None:
     """The rotations inside of attention operators as nodes of their own, in front of them."""
     nodes = list(model.graph.node)
     del model.graph.node[:]
     for node in nodes:
         if node.op_type == "GroupQueryAttention" and any(a.name == "do_rotary" and a.i for a in node.attribute):
-            model.graph.node.extend(apart(node))
+            model.graph.node.extend(rotations_of(node))
             node.attribute.remove(next(a for a in node.attribute if a.name == "do_rotary"))
         model.graph.node.append(node)
     if "com.microsoft" not in {entry.domain for entry in model.opset_import}:

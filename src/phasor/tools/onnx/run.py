@@ -5,21 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Graph, inputs_of, tensors_of
-from .library import library
+from .graph import Graph, inputs_of, library, tensors_of
 from .operators import operators
-from .sizes import Sizes, cut
+from .shapes import Sizes, cut
 
 MOST = 5000  # nodes of one part: the tables of a model take some fifty
 BIGGEST = 2**27  # elements that one value of such a part may have
 
 
-class Unread(Exception):
+class NotShown(Exception):
     """Why a part of a graph could not be read, as a clause."""
 
 
-def part_of(graph: Graph, wanted: str, given: set[str], sizes: Sizes) -> tuple[list[int], set[str], dict[str, Any]]:
-    """What ``wanted`` needs, beginning from ``given``: nodes, inputs of the graph, and shapes that are known anyway."""
+def part_of(graph: Graph, wanted: str, feeds: set[str], sizes: Sizes) -> tuple[list[int], set[str], dict[str, Any]]:
+    """What ``wanted`` needs, beginning from ``feeds``: nodes, inputs of the graph, and shapes that are known anyway."""
     nodes: set[int] = set()
     needed: set[str] = set()
     known: dict[str, Any] = {}
@@ -27,38 +26,38 @@ def part_of(graph: Graph, wanted: str, given: set[str], sizes: Sizes) -> tuple[l
     while waiting:
         name = waiting.pop()
         maker = graph.makers.get(name)
-        if name in given or name in graph.tensors or name in known or maker in nodes:
+        if name in feeds or name in graph.tensors or name in known or maker in nodes:
             continue
         if maker is None:
             needed.add(name)
             continue
         node = graph.nodes[maker]
         shape = sizes.of(node.input[0]) if node.op_type == "Shape" else None
-        if shape is not None and node.input[0] not in given:  # so that the data behind it is not needed
+        if shape is not None and node.input[0] not in feeds:  # so that the data behind it is not needed
             known[name] = cut(shape, node)
             continue
         nodes.add(maker)
         waiting += inputs_of(node)
         if len(nodes) > MOST:
-            raise Unread(f"more than {MOST:,} nodes stand behind it")
+            raise NotShown(f"more than {MOST:,} nodes stand behind it")
     return sorted(nodes), needed, known
 
 
-def run(graph: Graph, wanted: str, given: dict[str, np.ndarray], sizes: Sizes) -> np.ndarray:
-    """The value ``wanted``, from those that are given; `Unread` where it needs more, or does not run."""
-    nodes, needed, known = part_of(graph, wanted, set(given), sizes)
+def run(graph: Graph, wanted: str, feeds: dict[str, np.ndarray], sizes: Sizes) -> np.ndarray:
+    """The value ``wanted``, from those that are given; `NotShown` where it needs more, or does not run."""
+    nodes, needed, known = part_of(graph, wanted, set(feeds), sizes)
     if needed:
-        raise Unread(f"it depends on the input {sorted(needed)[0]!r}")
+        raise NotShown(f"it depends on the input {sorted(needed)[0]!r}")
     onnx = library()
-    values = {**known, **given}
+    values = {**known, **feeds}
     read = {name for i in nodes for name in inputs_of(graph.nodes[i])} | {wanted}
     large = [n for n in read if n in graph.tensors and np.prod(graph.tensors[n].dims, dtype=float) > BIGGEST]
-    made = [(name, sizes.of(name)) for i in nodes for name in graph.nodes[i].output]
-    large += [name for name, shape in made if np.prod(shape or (), dtype=float) > BIGGEST]
+    shapes = [(name, sizes.of(name)) for i in nodes for name in graph.nodes[i].output]
+    large += [name for name, shape in shapes if np.prod(shape or (), dtype=float) > BIGGEST]
     if large:
-        raise Unread(f"{large[0]!r} is too large for a table")
+        raise NotShown(f"{large[0]!r} is too large for a table")
     if loops := [graph.nodes[i].op_type for i in nodes if graph.nodes[i].op_type in ("Loop", "Scan")]:
-        raise Unread(f"a {loops[0]} stands behind it, which nobody knows the end of")
+        raise NotShown(f"a {loops[0]} stands behind it, which nobody knows the end of")
     try:
         constants = {name: graph.array(name) for name in read if name in graph.tensors}
         if wanted in constants:
@@ -74,11 +73,11 @@ def run(graph: Graph, wanted: str, given: dict[str, np.ndarray], sizes: Sizes) -
         whole = helper.make_graph(body, "part", inputs, outputs)
         model = helper.make_model(whole, opset_imports=graph.opsets, ir_version=graph.ir_version)
         with np.errstate(all="ignore"):
-            found = onnx.reference.ReferenceEvaluator(model, new_ops=operators()).run(None, {**values, **constants})
+            results = onnx.reference.ReferenceEvaluator(model, new_ops=operators()).run(None, {**values, **constants})
     except Exception as error:  # whatever a damaged or odd part does, it says nothing about the others
         words = " ".join(f"{type(error).__name__}: {error}".split())
-        raise Unread(f"it does not run ({words[:160]})") from None
-    return np.asarray(found[0])
+        raise NotShown(f"it does not run ({words[:160]})") from None
+    return np.asarray(results[0])
 
 
 def _whole(graph: Graph, node: Any) -> Any:

@@ -1,34 +1,13 @@
-"""The clock of a device: all that a measurement needs of it, so that the rest runs on any machine."""
+"""The clock of a GPU: CUDA events on the current stream."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from ..measure import Clock
+
 LEAD = 6_000_000  # cycles the device waits before a timed run, some milliseconds: time to queue all of its launches
-
-
-class Clock(ABC):
-    """``now()`` gives instants whose difference is in seconds of the device's own time."""
-
-    device: str
-
-    @abstractmethod
-    def about(self) -> dict[str, Any]:
-        """What the device is: name, memory, versions."""
-
-    @abstractmethod
-    def now(self) -> Any:
-        """This moment in the order of the device's work."""
-
-    @abstractmethod
-    def before(self) -> None:
-        """Ahead of every timed run: keep the device waiting until the host has queued what is timed."""
-
-    @abstractmethod
-    def captured(self, call: Callable[[], Any], times: int) -> Callable[[], Any]:
-        """``call``, ``times`` in a row, as one CUDA graph: no host is in it, and its launch is paid once."""
 
 
 class CudaClock(Clock):
@@ -46,12 +25,12 @@ class CudaClock(Clock):
         self.device = f"cuda:{index}"
 
     def about(self) -> dict[str, Any]:
-        found = torch.cuda.get_device_properties(self.device)
+        device = torch.cuda.get_device_properties(self.device)
         return {
-            "name": found.name,
-            "memory_gib": round(found.total_memory / 2**30, 1),
-            "multiprocessors": found.multi_processor_count,
-            "capability": f"{found.major}.{found.minor}",
+            "name": device.name,
+            "memory_gib": round(device.total_memory / 2**30, 1),
+            "multiprocessors": device.multi_processor_count,
+            "capability": f"{device.major}.{device.minor}",
             "cuda": torch.version.cuda or f"hip {torch.version.hip}",
         }
 

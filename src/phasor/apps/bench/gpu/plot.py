@@ -10,14 +10,14 @@ COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#99
 
 def shares(record: Record) -> dict[str, dict[str, float]]:
     """Case, dtype and layout -> library -> the time of the copy as a share of its own time."""
-    found: dict[str, dict[str, float]] = {}
+    shares: dict[str, dict[str, float]] = {}
     for row in record.rows:
-        bars = found.setdefault(f"{row.case}, {row.dtype}, {row.layout}", {})
+        bars = shares.setdefault(f"{row.case}, {row.dtype}, {row.layout}", {})
         if row.unit == "copy_":
             bars[row.measured] = 1 / row.ratio
         elif row.unit == "phasor" and "phasor" in bars:
             bars[row.measured] = bars["phasor"] / row.ratio
-    return found
+    return shares
 
 
 def plot(record: Record, path: Path) -> None:

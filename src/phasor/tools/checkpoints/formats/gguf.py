@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....models.families import ROWS
-from ....models.reading.model_row import Row
+from ....models.reading.row import Row
 from ....models.weights import Gguf
 from ..opening import opened, read_at
 from ..output import Output, Segment, merged, segment

@@ -1,6 +1,6 @@
 """The doctor's words for what golden's judging finds, and where a module got it from."""
 
-from ...golden.judging.report import Finding
+from ...golden.report import TensorFinding
 
 WORDS = {
     "base": "base",
@@ -34,9 +34,9 @@ WAYS = {
 }
 
 
-def worded(finding: Finding) -> tuple[str, str]:
+def worded(finding: TensorFinding) -> tuple[str, str]:
     """Cause and sentence; two mistakes at once are two words."""
-    return " + ".join(WORDS.get(word, word) for word in finding.cause.split("+")), finding.says
+    return " + ".join(WORDS.get(word, word) for word in finding.cause.split("+")), finding.reason
 
 
 def way_out(cause: str) -> str:

@@ -4,12 +4,12 @@ from torch import Tensor
 
 from ....models.reading.model import ModelRotary
 from ....rotary.spec import RotarySpec
-from ...golden.judging.check import findings_of
-from ...golden.judging.report import Finding
-from ...golden.kinds import Kind
+from ...golden.check import findings_of
+from ...golden.folder import describe
+from ...golden.layer_kinds import Kind
+from ...golden.report import TensorFinding
+from ...golden.tensors import tensors_of
 from ...golden.vectors import Vectors
-from ...golden.writing.folder import describe
-from ...golden.writing.tensors import tensors_of
 
 NAME = "layer"
 TARGETS = ("q", "k")
@@ -24,7 +24,7 @@ def golden(model: ModelRotary, spec: RotarySpec, positions: Tensor, heads: dict[
     return Vectors({NAME: kind}, {name: g.tensor for name, g in made.items()}, data)
 
 
-def judged(vectors: Vectors, given: dict[str, Tensor]) -> Finding | None:
+def judged(vectors: Vectors, given: dict[str, Tensor]) -> TensorFinding | None:
     """The fault that golden's judging finds in tensors by their short names; None where all are right."""
     found = findings_of(vectors, vectors.kinds[NAME], {f"{NAME}.{name}": tensor for name, tensor in given.items()})
-    return next((f for f in found if f.error), None)
+    return next((f for f in found if f.verdict == "wrong"), None)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from ....rotary.spec import RotarySpec
-from ...golden.writing.tensors import PER_RADIAN, TABLE
+from ...golden.tensors import PER_RADIAN, TABLE
 from .module_tables import Made, expected, made
 
 BLOCK = 4096  # positions that are looked at together

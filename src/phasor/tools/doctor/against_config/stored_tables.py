@@ -48,6 +48,8 @@ def checks_of_held(plan: Reading, path: str, module: nn.Module, name: str) -> It
         yield replace(check, says="but for the rounding of angles")
         return
     cause, says = worded(finding)
-    first = None if finding.position is None else finding.position[0]
-    check = replace(check, verdict="fault", cause=cause, says=says, position=first, pair=finding.channel)
+    first = finding.difference
+    position = first.position[0] if first is not None and isinstance(first.position, tuple) else None
+    pair = None if first is None else first.pair
+    check = replace(check, verdict="fault", cause=cause, says=says, position=position, pair=pair)
     yield replace(check, way_out=way_out(cause))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ....rotary.axes import OneAxis
 from ....rotary.spec import RotarySpec
-from ...golden.judging.report import Finding
+from ...golden.report import TensorFinding
 from ...patch.compare import NEAR_AND_FAR, compare_tables, difference_of, positions_for
 from ...patch.reading import Reading, forward_specs
 from ...patch.rebuilt import rebuilt_module
@@ -70,7 +70,7 @@ def _by_golden(one: Module, plan: Reading, spec: RotarySpec, theirs: Made, posit
     return _placed(check, one, spec, theirs, positions)
 
 
-def _of_text(one: Module, spec: RotarySpec) -> Finding | None:
+def _of_text(one: Module, spec: RotarySpec) -> TensorFinding | None:
     """What is wrong where all axes of a position agree, as in text: there more is known about positions."""
     if any(rung != (i, spec.pairs) for i, rung in enumerate(spec.axes.rung_of_pair(spec.pairs))):
         return None

@@ -1,0 +1,274 @@
+"""Towers of vision and sound: on a grid of patches, as a sequence, or read by a function of their own."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...rotary.spec import RotarySpec, Tables
+from .keys import Keys, agreed, is_base, is_dict, is_list, is_share, is_size
+from .layers import LARGEST_HEAD
+from .model import ModelRotary
+from .planes import Plane, plane
+from .row import Row, SubModel
+from .text import TextModel
+
+GridNames = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]  # hidden size, heads, layers
+PLAIN: GridNames = (("hidden_size",), ("num_attention_heads",), ("num_hidden_layers",))
+SHORT: GridNames = (("hidden_size",), ("num_heads", "num_attention_heads"), ("depth", "num_hidden_layers"))
+_LEARNED = "learned absolute positions beside the rotation"
+_OTHERS = "no effect on the rotation: other positions use it"
+_TRAINING = "no effect at inference: moves the coordinates in training"
+HARMLESS = {  # keys of towers whose names speak of positions, with what they do
+    **dict.fromkeys(("apply_vit_abs_pos_embed", "pos_emb_height", "pos_emb_time", "pos_emb_width"), _LEARNED),
+    **dict.fromkeys(("posemb_grid_size", "use_absolute_position_embeddings"), _LEARNED),
+    **dict.fromkeys(("left_max_position_embeddings", "right_max_position_embeddings"), _OTHERS),
+    **dict.fromkeys(("max_source_positions", "t2u_max_position_embeddings"), _OTHERS),
+    **dict.fromkeys(("num_conv_pos_embeddings", "num_conv_pos_embedding_groups"), _OTHERS),
+    **dict.fromkeys(("pos_embed_jitter", "pos_embed_rescale", "pos_embed_shift"), _TRAINING),
+    "enable_temporal_pos_encoding_for_object_pointers": _OTHERS,
+    "memory_attention_rope_dropout": "no effect on the rotation: dropout of the attention",
+    "memory_attention_rope_feat_sizes": "the grid of the positions",
+    "memory_attention_rope_k_sizes": "the grid of the positions of memory keys",
+}
+PLAIN_TYPES = ("default", "axial", "mrope")
+
+
+@dataclass(frozen=True)
+class TowerConfig:
+    """The config of one tower while it is being read; ``config``: the class whose defaults fill what it leaves out."""
+
+    model_type: str
+    config: str
+    keys: Keys
+    path: str
+    dicts: tuple[str, ...] = ("rope_parameters", "rope_scaling")
+
+    def default(self, key: str, meaning: str) -> None:
+        """Record that the config leaves this to its class."""
+        self.keys.sources[f"{self.path}{key}"] = f"not in config: {self.config}'s default, {meaning}"
+
+    def size(self, names: tuple[str, ...], default: int, at_least: int = 1) -> int:
+        """A number of heads, layers, channels or tokens under its names, else the class's default."""
+        value = self.keys.size(*names) if at_least else self.keys.whole(*names, at_least=0)
+        if value is None:
+            self.default(names[0], str(default))
+        return default if value is None else value
+
+    def sizes(self, names: tuple[tuple[str, ...], ...], defaults: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(self.size(n, d) for n, d in zip(names, defaults, strict=True))
+
+    def head_dim(self, name: str, hidden: int, heads: int) -> int:
+        """Channels per head where the code divides ``hidden`` by ``heads``; a stated ``head_dim`` must agree."""
+        if hidden % heads:
+            raise ValueError(f"{self.path}{name} must be a multiple of the number of heads, {heads}, got {hidden}")
+        stated = self.keys.entries("head_dim")
+        width: int = agreed([(f"{self.path}{name} / number of heads", hidden // heads), *stated])
+        is_size(f"{self.path}{name} / number of heads", width, LARGEST_HEAD)
+        self.keys.explain(f"head_dim {width}", "head_dim")
+        return width
+
+    def base(self, default: float, names: tuple[str, ...] = ("rope_theta",)) -> float:
+        """The base, in the rope parameters or under one of ``names`` at the top; no names: the code has it."""
+        entries = self.keys.entries(*names)
+        for rope in self._ropes():
+            entries += rope.entries("rope_theta")
+            for path, word in rope.entries("rope_type", "type"):
+                if word not in PLAIN_TYPES:
+                    raise ValueError(
+                        f"{path} is {word!r}, but the code of {self.model_type} has no scaling; known: "
+                        f"{', '.join(PLAIN_TYPES)}. Remove it, or describe the encoding with RotarySpec yourself"
+                    )
+                self.keys.sources[path] = "no scaling"
+            rope.entries("partial_rotary_factor")  # refused or read by `share`
+            rope.refuse_unused(self.model_type)
+        for path, value in entries:
+            is_base(path, value)
+            self.keys.sources[path] = f"base {value:.10g}"
+        if not entries:
+            self.default((names or ("rope_theta",))[0], f"base {default:.10g}")
+        return float(agreed(entries) if entries else default)
+
+    def share(self, default: float, most: float = 1.0) -> float:
+        """``partial_rotary_factor``, in the rope parameters or at the top."""
+        name = "partial_rotary_factor"
+        entries = [*self.keys.entries(name), *(pair for rope in self._ropes() for pair in rope.entries(name))]
+        for path, value in entries:
+            is_share(path, value, most)
+            self.keys.sources[path] = f"{value:g} of the channels of a head rotate"
+        if not entries:
+            self.default(name, f"{default:g}")
+        return float(agreed(entries) if entries else default)
+
+    def whole_head(self) -> None:
+        """Refuse a share of the head where the code rotates all of it."""
+        if (share := self.share(1.0)) != 1.0:
+            raise ValueError(
+                f"{self.path}partial_rotary_factor must be 1 or left out, because the code of {self.model_type} does "
+                f"not read it, got {share}"
+            )
+        self.keys.sources.pop(f"{self.path}partial_rotary_factor", None)
+
+    def _ropes(self) -> list[Keys]:
+        places = self.keys.entries(*self.dicts)
+        for path, data in places:
+            is_dict(path, data)
+        return [Keys([(f"{path}.", data)], self.keys.sources) for path, data in places]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridTower(Row):
+    """A vision tower whose tokens lie on a grid of patches.
+
+    - ``config``, ``code``: the config class, and the class that holds the rotation, in transformers 5.23.
+    - ``hidden``, ``heads``, ``layers``: default sizes, which the config has under ``names``.
+    - ``layout``: how the coordinates lie on the pairs; ``tables``: where the code rounds cos and sin.
+    - ``base``, and the ``base_names`` under which it may stand at the top of the config; none: it stands in the code.
+      ``dicts``: the dictionaries that may hold it.
+    - ``kv_heads``: default number of key heads (None: one per query head); ``head_dim``: a default of its own.
+    - ``prefix``, ``suffix``: tokens before and after the patches that are not rotated; ``registers``: the default of
+      ``num_register_tokens``, which come before the patches too.
+    - ``downsample``: a key by whose value the hidden size is divided first.
+    - ``kinds``: number of layers -> the words of these layers, where they differ; ``"conv"`` does not rotate.
+    """
+
+    config: str
+    code: str
+    hidden: int
+    heads: int
+    layers: int
+    names: GridNames = PLAIN
+    layout: Plane = plane
+    base: float = 10_000.0
+    base_names: tuple[str, ...] = ("rope_theta",)
+    dicts: tuple[str, ...] = ("rope_parameters", "rope_scaling")
+    tables: Tables = "float32"
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    prefix: int = 0
+    suffix: int = 0
+    registers: int | None = None
+    downsample: str = ""
+    kinds: Callable[[int], list[str]] | None = None
+    notes: tuple[str, ...] = ()
+
+    def read(self, name: str, data: dict[str, Any], path: str) -> tuple[ModelRotary, Keys]:
+        """The encoding of every layer, and the keys of the config."""
+        keys = Keys([(path, data)], {})
+        return self.of(TowerConfig(name, self.config, keys, path, self.dicts)), keys
+
+    def of(self, part: TowerConfig) -> ModelRotary:
+        """The encoding of a part whose keys may be used otherwise, too."""
+        hidden, heads, layers = part.sizes(self.names, (self.hidden, self.heads, self.layers))
+        kv_heads = heads if self.kv_heads is None else part.size(("num_key_value_heads",), self.kv_heads)
+        head_dim = self._head_dim(part, hidden, heads)
+        part.whole_head()
+        base = part.base(self.base, self.base_names)
+        spec = RotarySpec(head_dim=head_dim, base=base, tables=self.tables, **self.layout(head_dim))
+        words = _words(part, layers, self.kinds)
+        registers = 0 if self.registers is None else part.size(("num_register_tokens",), self.registers, at_least=0)
+        part.keys.explain("tokens before the patches that are not rotated", "num_register_tokens")
+        for key, meaning in HARMLESS.items():
+            part.keys.explain(meaning, key)
+        return ModelRotary(
+            model_type=part.model_type, layers=tuple(None if w == "conv" else spec for w in words), layer_types=words,
+            num_heads=heads, num_kv_heads=kv_heads, part=part.path.rstrip("."), sources=part.keys.sources,
+            notes=self.notes, prefix_tokens=self.prefix + registers, suffix_tokens=self.suffix,
+        )  # fmt: skip
+
+    def _head_dim(self, part: TowerConfig, hidden: int, heads: int) -> int:
+        if self.downsample:
+            hidden //= part.size((self.downsample,), 1)
+        if self.head_dim is None:
+            return part.head_dim(self.names[0][0], hidden, heads)
+        width = part.size(("head_dim",), self.head_dim)
+        part.keys.explain(f"head_dim {width}", "head_dim")
+        return width
+
+
+def of_one_spec(
+    part: TowerConfig, spec: RotarySpec, words: tuple[str, ...], heads: int, *, kv_heads: int | None = None, **more: Any
+) -> ModelRotary:
+    """A tower whose layers all rotate by one spec; ``words``: the type of each layer."""
+    for key, meaning in HARMLESS.items():
+        part.keys.explain(meaning, key)
+    return ModelRotary(
+        model_type=part.model_type, layers=(spec,) * len(words), layer_types=words, num_heads=heads,
+        num_kv_heads=heads if kv_heads is None else kv_heads, part=part.path.rstrip("."), sources=part.keys.sources,
+        **more,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CustomParser(Row):
+    """A model whose config a function reads.
+
+    ``config``, ``code``: the config class, and the class that holds the rotation, in transformers 5.23.
+    """
+
+    config: str
+    code: str
+    reader: Callable[[TowerConfig], ModelRotary]
+
+    def read(self, name: str, data: dict[str, Any], path: str) -> tuple[ModelRotary, Keys]:
+        keys = Keys([(path, data)], {})
+        return self.reader(TowerConfig(name, self.config, keys, path)), keys
+
+
+@dataclass(frozen=True)
+class NestedModel(SubModel):
+    """A model with sizes of its own in the config of another, read by a row of its own."""
+
+    row: Row
+
+    def read_inside(self, name: str, data: dict[str, Any], path: str, outer: ModelRotary) -> tuple[ModelRotary, Keys]:
+        return self.row.read(name, data, path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceTower(TextModel):
+    """A tower whose tokens are a sequence, with the keys of a text model, perhaps under other names.
+
+    - ``code``: the class that rotates; ``renamed``: keys of this config -> the name they have in text models;
+      ``nested``: an object inside it that may hold them.
+    - ``rotated_heads``: only the first so many heads rotate.
+    """
+
+    code: str
+    tower: bool = True
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    nested: str = ""
+    rotated_heads: int | None = None
+
+    def read(self, name: str, data: dict[str, Any], path: str) -> tuple[ModelRotary, Keys]:
+        model, keys = super().read(name, self.canonical(data, path), path)
+        for key, meaning in HARMLESS.items():
+            keys.explain(meaning, key)
+        return replace(model, heads=self.rotated_heads), keys
+
+    def canonical(self, data: dict[str, Any], path: str) -> dict[str, Any]:
+        """The config under the names of text models; two spellings of one size must agree."""
+        inner = data.get(self.nested) or {}
+        is_dict(path + self.nested, inner)
+        places = {key: [(path + key, value)] for key, value in data.items() if key not in (self.nested, *self.renamed)}
+        for level, where in ((data, path), (inner, f"{path}{self.nested}.")):
+            for key, name in self.renamed.items():
+                if level.get(key) is not None:
+                    places.setdefault(name, []).append((where + key, level[key]))
+        return {name: agreed([pair for pair in pairs if pair[1] is not None]) for name, pairs in places.items()}
+
+
+def _words(part: TowerConfig, count: int, kinds: Callable[[int], list[str]] | None) -> tuple[str, ...]:
+    """One word per layer: what the config says, else what its class makes of it."""
+    usual = ["attention"] * count if kinds is None else kinds(count)
+    words = part.keys.get("layer_types", check=is_list)
+    part.keys.explain("the types of the layers", "layer_types")
+    if words is None and kinds is not None:
+        part.default("layer_types", f"{usual}")
+    words = usual if words is None else words
+    known = sorted({"full_attention", *usual})
+    for i, word in enumerate(words):
+        if word not in known:
+            raise ValueError(f"{part.path}layer_types[{i}] must be one of {', '.join(known)}, got {word!r}")
+    if len(words) != count:
+        raise ValueError(f"{part.path}layer_types must have one word per layer, {count} here, got {len(words)}")
+    return tuple(words)

@@ -1,0 +1,180 @@
+"""Another implementation against the golden vectors: equal, or the first difference and its likely cause."""
+
+import dataclasses
+import os
+
+from torch import Tensor
+
+from ...support.findings import Difference
+from .comparison import Comparison, compare, ulps
+from .diagnose import diagnose
+from .layer_kinds import Kind
+from .report import GoldenReport, TensorFinding
+from .rounding import FEW, SINGLE, agrees, unexplained
+from .vectors import Vectors, read_other, read_vectors
+
+MOST = 0.97  # of all values must be right for a tensor to be taken for one of the other arithmetic
+
+
+def check(vectors: str | os.PathLike[str], other: str | os.PathLike[str] | dict[str, Tensor]) -> GoldenReport:
+    """Compare another implementation with golden vectors.
+
+    ``vectors`` is the folder that `phasor.golden.write` wrote; ``other`` a safetensors file, a folder of them, or the
+    tensors themselves, by the names of the vectors, any subset of them, in any floating-point dtype. Raises
+    ``ValueError`` for files that cannot be read or were changed, for a name that the vectors do not have, and for
+    another shape.
+
+    >>> import torch
+    >>> from tempfile import TemporaryDirectory
+    >>> from phasor.golden import write
+    >>> config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    >>> with TemporaryDirectory() as folder:
+    ...     vectors = write(config, f"{folder}/golden", positions=[0, 1, 2])
+    ...     report = check(vectors, {"attention.exact.inv_freq": torch.tensor([1.0, 0.1])})  # base 100, not 10000
+    >>> report.equal, report.findings[0].reason
+    (False, 'the base is 100, and must be 10000')
+    """
+    golden = read_vectors(vectors)
+    tensors = read_other(other, golden)
+    findings = [finding for kind in golden.kinds.values() for finding in findings_of(golden, kind, tensors)]
+    return GoldenReport("golden vectors", tuple(findings), tuple(tensors), len(golden.tensors) - len(tensors))
+
+
+def findings_of(golden: Vectors, kind: Kind, other: dict[str, Tensor]) -> list[TensorFinding]:
+    """What differs in the tensors of one kind, and what is worth knowing about those that do not."""
+    names = [name for name in golden.tensors if name in other and golden.kind_of(name) == kind]
+    tensors: list[Comparison] = []
+    in_other_angles: dict[str, list[str]] = {}  # what to say -> the tensors of which it is to be said
+    for name in names:
+        named = _judged(golden, kind, name, golden.short(name), other)
+        if (swapped := _in_other_angles(golden, kind, named, other)) is not None:
+            in_other_angles.setdefault(_angles_text(kind, named.short), []).append(named.short)
+        tensors.append(swapped or named)
+    noted = {short for shorts in in_other_angles.values() for short in shorts}
+    about = {"where": kind.name, "layers": kind.layers}
+    notes = [
+        TensorFinding(**about, what=shorts[0], verdict="right", cause="angles", reason=text, explained=tuple(shorts))  # type: ignore[arg-type]
+        for text, shorts in in_other_angles.items()
+    ]
+    wrong = [c for c in tensors if not c.right]
+    fine = tuple(c.short for c in tensors if c.right and c.short not in noted)
+    return [_difference(golden, kind, wrong, fine), *notes] if wrong else notes
+
+
+def _judged(golden: Vectors, kind: Kind, name: str, short: str, other: dict[str, Tensor]) -> Comparison:
+    comparison = compare(golden, kind, name, short, other)
+    return dataclasses.replace(comparison, unexplained=unexplained(comparison))
+
+
+def _in_other_angles(golden: Vectors, kind: Kind, c: Comparison, other: dict[str, Tensor]) -> Comparison | None:
+    """The comparison with the other arithmetic (exact angles, or the model's own), if that is what the tensor holds."""
+    short = _counterpart(c.short)
+    if c.swapped or short is None or f"{kind.name}.{short}" not in golden.tensors:
+        return None
+    counterpart = _judged(golden, kind, c.name, short, other)
+    telling = (
+        dataclasses.replace(c, got=counterpart.expected).beyond
+        | dataclasses.replace(counterpart, got=c.expected).beyond
+    )
+    if not telling.any():
+        return None
+    closer = int(agrees(counterpart).sum()) > int(agrees(c).sum())
+    closer = closer and float(counterpart.wrong.double().mean()) <= 1 - MOST
+    # of what tells the two apart, what is wrong as named
+    share = float(c.wrong[telling].double().mean())
+    if (closer and (c.wrong.any() or (c.short.startswith("model.") and counterpart.right))) or (
+        counterpart.right and (share >= 0.5 or int(c.wrong.sum()) > SINGLE)
+    ):
+        return dataclasses.replace(counterpart, short=c.short)
+    return None
+
+
+def _counterpart(short: str) -> str | None:
+    """The name of the same tensor in the other arithmetic."""
+    mode, _, rest = short.partition(".")
+    if mode not in ("exact", "model") or rest == "inv_freq":
+        return None
+    if mode == "model":
+        return f"exact.{rest if rest.endswith('_out') else rest.partition('.')[2]}"
+    return f"model.{rest}" if rest.endswith("_out") else f"model.float32.{rest}"
+
+
+def _angles_text(kind: Kind, short: str) -> str:
+    own = f"{kind.own_angles} angles"
+    if short.startswith("exact."):
+        return f"these are {own}, as the model's own code forms them, and not exact ones"
+    return f"these are exact angles, and not {own} as the model's own code forms them"
+
+
+def _difference(golden: Vectors, kind: Kind, wrong: list[Comparison], fine: tuple[str, ...]) -> TensorFinding:
+    swapped, off = [c for c in wrong if c.swapped], [c for c in wrong if c.wrong.any()]
+    mistakes, explained = diagnose(golden, kind, off) if off and not _one_of_many(off) else ((), [])
+    causes = [(mistake.cause, mistake.text) for mistake in mistakes]
+    if swapped:
+        text = "heads and tokens are in the other order; they must be [batch, heads, seq, head_dim]"
+        causes.insert(0, ("tensor_format", text))
+    if off and not mistakes:
+        causes.append(_unnamed(off[0]))
+    reason = "; and ".join(text for _, text in causes)
+    others = (*fine, *(c.short for c in off if c not in explained))
+    if any(_sibling(c.short, other) for c in explained for other in others):
+        reason += f" (only in {', '.join(c.short for c in explained)})"
+    first = (explained or off or swapped)[0]
+    names = tuple(c.short for c in wrong if c in explained or (c.swapped and not off))
+    return TensorFinding(
+        where=kind.name,
+        layers=kind.layers,
+        what=first.short,
+        verdict="wrong",
+        cause="+".join(cause for cause, _ in causes),
+        reason=reason,
+        difference=_first_difference(golden, kind, first),
+        explained=names,
+        unexplained=tuple(c.short for c in wrong if c.short not in names and c is not first),
+        right=fine,
+    )
+
+
+def _one_of_many(off: list[Comparison]) -> bool:
+    """Whether a single value is off: some base or scaling always gives it, which is no evidence of a mistake in all."""
+    return len(off) == 1 and int(off[0].wrong.sum()) == 1 and off[0].wrong.numel() >= 4
+
+
+def _unnamed(c: Comparison) -> tuple[str, str]:
+    """What can be said where no known mistake gives the values: how many are off."""
+    count, total = int(c.wrong.sum()), c.wrong.numel()
+    if total == 1:
+        return "value", "this value is off"
+    if count > max(1.0, FEW * total) or total < 4:
+        return "unknown", "none of the known mistakes gives these values"
+    which = "this one value is" if count == 1 else f"{count} values are"
+    return "value", f"{which} off, and the other {total - count:,} of the tensor are right"
+
+
+def _first_difference(golden: Vectors, kind: Kind, c: Comparison) -> Difference | None:
+    """Where the first wrong value is, and how far it is off."""
+    index = c.first()
+    if index is None:
+        return None
+    expected, got = float(c.expected[index]), float(c.got[index])
+    place: dict[str, int | tuple[float, ...]] = {}
+    what = c.short.rpartition(".")[2]
+    if what in ("inv_freq", "log_scale"):
+        place["pair"] = index[0]
+    elif what == "positions":
+        place["token"] = index[-1]
+    elif index:
+        positions = golden.tensors[f"{kind.name}.positions"]
+        token = index[-2] if len(index) > 1 and what != "temperature" else index[-1]
+        place["position"] = tuple(positions.reshape(-1, positions.shape[-1])[:, token].tolist())
+    if len(index) == 4:
+        place |= {"head": index[1], "channel": index[3]}
+    elif what.split("_")[0] in ("cos", "sin"):
+        place["pair"] = index[-1]
+    steps = ulps(expected, got, c.dtype)
+    return Difference(size=abs(got - expected), steps=steps, expected=expected, got=got, **place)  # type: ignore[arg-type]
+
+
+def _sibling(a: str, b: str) -> bool:
+    """Whether two tensors should share a fault: q_out and k_out, cos and sin of one kind of arithmetic."""
+    return a != b and a.rpartition(".")[0] == b.rpartition(".")[0] and ("_out" in a) == ("_out" in b)

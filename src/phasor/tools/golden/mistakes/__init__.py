@@ -1,0 +1,26 @@
+"""The known mistakes of rotary code, each as a change to the right way of rotating, the simplest first."""
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from ..case import Case, Mistake, with_fields
+from .channels import of_axes, of_heads, of_layout, of_width
+from .factors import of_magnitude, of_precision, of_scaling
+from .numbers import fits
+from .positions import of_positions
+
+__all__ = ["fits", "mistakes"]
+
+
+def mistakes(case: Case, softmax_factor: float, temperature: Tensor | None) -> Iterator[Mistake]:
+    """Every known mistake that would show in this case, but for those whose number has to be read off first: `fits`."""
+    yield Mistake("not_rotated", "nothing was rotated: the result is the input", with_fields(rotated=False))
+    yield from of_positions(case)
+    yield from of_layout(case.spec)
+    yield from of_magnitude(case, softmax_factor, temperature)
+    yield from of_scaling(case)
+    yield from of_width(case)
+    yield from of_axes(case.spec)
+    yield from of_heads(case.spec)
+    yield from of_precision()

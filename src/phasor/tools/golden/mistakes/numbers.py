@@ -1,0 +1,210 @@
+"""Mistakes with a number in them, which is read off first: positions, a base, the factor of a scaling, a gain.
+
+The tensors of the other implementation show its angles, and these its frequencies and positions.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....rotary.axes import Mixed
+from ....rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, Scaling, SteppedNTK, YaRN
+from ..case import Case, Mistake, with_fields, with_spec
+from ..comparison import TELLING, Comparison
+from .positions import of_seen
+
+USUAL = (10_000.0, 500_000.0, 1_000_000.0, 100.0, 1_000.0, 50_000.0, 100_000.0, 150_000.0, 160_000.0, 5_000_000.0, 1e7)
+LARGEST = 35.0  # the logarithm of any base worth a thought
+SAME = 0.05  # between the logarithms of one base as two pairs show it
+FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0)  # where half precision does not let it be read off
+LENGTHS = (4096, 8192, 2048, 32_768, 16_384)  # that models were trained at before they were stretched
+SURE = 0.02  # radians that all pairs of a token may be off from one whole position
+
+
+def fits(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Iterator[Mistake]:
+    """Mistakes whose number has to be found first; whoever asks must verify them."""
+    where = _read_positions(case, wrong, inputs)
+    if where is not None:
+        yield from of_seen(case, where)
+    seen = _read_frequencies(case, wrong, inputs)
+    bases = _bases(case, seen)
+    round_ones = [base for base in bases if base == float(f"{base:.2g}")]  # NTK is another base, but no round one
+    yield from _of_bases(case, round_ones)
+    if seen is not None and case.spec.frequencies is None:
+        yield from _scalings(case, seen)
+    yield from _of_bases(case, [base for base in bases if base not in round_ones])
+    gain = _gain(wrong)
+    if gain is not None:
+        yield Mistake("factor", f"all values are multiplied by {gain:.6g}", with_fields(gain=gain))
+
+
+def _of_bases(case: Case, bases: list[float]) -> Iterator[Mistake]:
+    for base in bases:
+        yield Mistake("base", f"the base is {base:.10g}, and must be {case.spec.base:.10g}", with_spec(base=base))
+
+
+def _gain(wrong: list[Comparison]) -> float | None:
+    """The ratio of what came to what was expected, if there is one worth the name."""
+    big = [(c.expected.abs() > 0.1 * c.expected.abs().max()) & c.telling for c in wrong]
+    ratios = torch.cat([(c.got / c.expected)[where].flatten() for c, where in zip(wrong, big, strict=True)])
+    gain = float(ratios.median()) if len(ratios) else math.nan
+    return gain if math.isfinite(gain) and gain != 0 else None
+
+
+def _bases(case: Case, seen: Tensor | None) -> list[float]:
+    """Candidates for the base, round numbers first; none where a list of frequencies takes its place."""
+    spec = case.spec
+    if spec.frequencies is not None:
+        return []
+    expected = spec.inv_freq(case.seq_len)
+    logs: list[float] = []
+    rungs = spec.axes.rung_of_pair(spec.pairs)
+    for pair in sorted({1, 2, 3, spec.pairs // 8, spec.pairs // 4, spec.pairs // 2, spec.pairs - 1}):
+        if seen is None or pair >= spec.pairs or not (seen[pair] > 0 and expected[pair] > 0):
+            continue
+        i, n = rungs[pair]
+        exponent = 2 * i / (spec.exponent_dim or 2 * n)
+        log = math.log(spec.base) + (math.log(expected[pair]) - math.log(seen[pair])) / exponent if exponent else 0.0
+        if 0 < log < LARGEST:
+            logs.append(log)
+    # one pair alone shows any base: two must show the same one
+    shared = [log for log in logs if sum(abs(log - other) < SAME for other in logs) > 1]
+    rounded = [base for log in shared for base in _rounded(math.exp(log))]
+    return [base for base in dict.fromkeys((*USUAL, *rounded)) if base > 1 and base != spec.base]
+
+
+def _rounded(number: float) -> list[float]:
+    """What somebody may have meant who wrote it down: few digits first."""
+    return [float(f"{number:.{digits}g}") for digits in (1, 2, 3, 5)] + [number]
+
+
+def _scalings(case: Case, seen: Tensor) -> Iterator[Mistake]:
+    """Another factor of the same scaling, or a scaling where none must be."""
+    spec = case.spec
+    plain = spec.replace(scaling=None).inv_freq()
+    turning = [p for p in range(spec.pairs) if plain[p] > 0 and seen[p] > 0]
+    if not turning:
+        return
+    slowest = min(turning, key=lambda p: float(plain[p]))
+    by = float(plain[slowest] / seen[slowest])
+    read = _rounded(by) if 1e-3 < by < 1e6 else []
+    scaling = spec.scaling
+    for factor in dict.fromkeys((*read, *FACTORS)):
+        if scaling is None:
+            yield from _added(factor)
+        elif getattr(scaling, "factor", None) not in (None, factor) and not isinstance(
+            scaling, LongRoPE | DynamicNTK | SteppedNTK | Proportional
+        ):
+            text = f"the factor of the {scaling.name} scaling is {factor:.6g}, and must be {scaling.factor:.6g}"  # type: ignore[attr-defined]
+            yield Mistake("scaling", text, _factor(scaling, factor), alone=factor not in read)
+
+
+def _factor(scaling: Any, factor: float) -> Callable[[Case], Case]:
+    """Built when it is tried: a factor that was read off may be one that the scaling cannot have."""
+    return lambda case: with_spec(scaling=dataclasses.replace(scaling, factor=factor))(case)
+
+
+def _added(factor: float) -> Iterator[Mistake]:
+    if factor <= 1:
+        return
+    schemes: list[Scaling] = [Linear(factor)]
+    if factor.is_integer():  # any other is better told as another base, which it is
+        schemes.append(NTK(factor))
+    for length in LENGTHS:
+        schemes += [YaRN(factor, length), Llama3(factor, 1.0, 4.0, length)]
+    for scheme in schemes:
+        trained = f", trained length {scheme.trained_length:,}" if scheme.trained_length else ""
+        text = f"there is a {scheme.name} scaling with factor {factor:.6g}{trained}, and there must be none"
+        yield Mistake("scaling", text, with_spec(scaling=scheme), alone=True)
+        if isinstance(scheme, YaRN):
+            text += " (its frequencies only, without its attention factor)"
+            yield Mistake("scaling", text, with_spec(scaling=dataclasses.replace(scheme, attention=1.0)), alone=True)
+
+
+def _read_frequencies(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Tensor | None:
+    """``[P]`` radians per position, read at the smallest position and refined at ever farther ones."""
+    by_name = {c.short.rpartition(".")[2]: c.got for c in wrong}
+    if "inv_freq" in by_name:
+        return by_name["inv_freq"] if len(by_name["inv_freq"]) == case.spec.pairs else None
+    angles = _read_angles(case, by_name, inputs)
+    if angles is None:
+        return None
+    at = _positions_of_pairs(case)
+    noise = (
+        1e-2 if any(torch.finfo(c.other_dtype).bits < 32 for c in wrong if c.other_dtype.is_floating_point) else 1e-4
+    )
+    frequencies = torch.zeros(at.shape[-1], dtype=torch.float64)
+    error = torch.full_like(frequencies, math.inf)
+    for token in at.abs().max(-1).values.argsort().tolist():
+        here = at[token]
+        usable = (here > 0) & (here * frequencies < TELLING) & ((error * here < 1) | error.isinf())
+        guess = _nearest(angles[:, token], torch.where(error.isinf(), math.pi / 2, frequencies * here)) / here
+        frequencies = torch.where(usable, guess, frequencies)
+        error = torch.where(usable, noise / here, error)
+    return None if error.isinf().all() else frequencies
+
+
+def _read_positions(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Tensor | None:
+    """``[A, S]``: the whole position at which each token was rotated, nan where none fits; None if none can be read."""
+    by_name = {c.short.rpartition(".")[2]: c.got for c in wrong if not c.short.endswith("inv_freq")}
+    angles = _read_angles(case, by_name, inputs)
+    if angles is None or case.spec.coordinates == "real" or isinstance(case.spec.axes, Mixed):
+        return None
+    speeds = case.spec.inv_freq(case.seq_len) if case.frequencies is None else case.frequencies
+    speeds = speeds * case.spec.position_scale
+    turning = [p for p in speeds.argsort().tolist() if speeds[p] > 0]
+    owner = case.spec.axes.axis_of_pair(case.spec.pairs)
+    rows = [_of_axis(angles, speeds, [p for p in turning if owner[p] == a]) for a in range(case.spec.axes.count)]
+    return torch.stack(rows)
+
+
+def _of_axis(angles: Tensor, speeds: Tensor, turning: list[int]) -> Tensor:
+    """``[S]``, as these pairs show it, the slowest first."""
+    positions = torch.zeros(angles.shape[1], dtype=torch.float64)
+    if not turning:
+        return positions * math.nan
+    for n, pair in enumerate(turning):
+        guess = positions * speeds[pair] if n else torch.full_like(positions, 1e-9)
+        positions = _nearest(angles[:, :, pair], guess) / speeds[pair]
+    positions = positions.round()
+    off = torch.stack(
+        [(_nearest(angles[:, :, p], positions * speeds[p]) - positions * speeds[p]).abs() for p in turning]
+    )
+    return torch.where(off.max(0).values < SURE, positions, math.nan)
+
+
+def _nearest(angles: Tensor, guess: Tensor) -> Tensor:
+    """Of the angles that would look alike, ``[ways, …]`` and whole turns apart, the one nearest to a guess."""
+    apart = torch.remainder(angles - guess + math.pi, 2 * math.pi) - math.pi
+    return guess + apart.gather(0, apart.abs().nan_to_num(99.0).argmin(0, keepdim=True)).squeeze(0)
+
+
+def _positions_of_pairs(case: Case) -> Tensor:
+    shares = torch.tensor(case.spec.axes.weights(case.spec.pairs), dtype=torch.float64)
+    return (case.positions.double().T @ shares) * case.spec.position_scale  # [S, P]
+
+
+def _read_angles(case: Case, by_name: dict[str, Tensor], inputs: dict[str, Tensor]) -> Tensor | None:
+    """``[ways, S, P]``: the angles that give what is seen, one where it tells cos and sin, else two."""
+    sign = -1.0 if case.spec.reverse else 1.0
+    cos, sin = (t if t is None or t.shape[-1] == case.spec.pairs else None for t in map(by_name.get, ("cos", "sin")))
+    if cos is not None and sin is not None:
+        return torch.atan2(sign * sin, cos).unsqueeze(0)
+    if cos is not None:
+        one = (cos / case.cos_factor).clamp(-1, 1).acos()
+        return torch.stack((one, -one))
+    if sin is not None:
+        one = (sign * sin / case.sin_factor).clamp(-1, 1).asin()
+        return torch.stack((one, math.pi - one))
+    for name, y in by_name.items():
+        if name.endswith("_out"):
+            target, spec = name.removesuffix("_out"), case.spec
+            back = -sign if target == "output" else sign
+            a, b = spec.layout.split(inputs[target].double()[0, 0])
+            c, d = spec.layout.written().split(y[0, 0])
+            return torch.atan2(back * (a * d - b * c), a * c + b * d).unsqueeze(0)
+    return None

@@ -1,0 +1,39 @@
+"""The tutorial about right and wrong runs as a reader runs it: its Python in a process with no other imports."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from test_readme import CONFIGS, ROOT, blocks
+
+pytest.importorskip("transformers")
+
+RUN = """
+import doctest, sys
+page = doctest.DocTestParser().get_doctest(sys.stdin.read(), {"__name__": "page"}, "page", "page", 0)
+sys.exit(doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).run(page).failed)
+"""
+
+
+def test_the_page_runs_in_a_fresh_process(tmp_path):
+    for name, config in {**CONFIGS, "other.json": CONFIGS["b.json"]}.items():
+        (tmp_path / name).write_text(json.dumps(config), encoding="utf-8")
+    page = blocks((ROOT / "docs/tutorials/right_or_wrong.md").read_text(encoding="utf-8"))
+    script = []
+    for block in page:
+        if block.language == "python":
+            script.append(block.body)
+        commands = [line for line in block.body.splitlines() if line.startswith("$ phasor golden ")]
+        if block.language == "console" and commands:
+            call = ["-m", "phasor", *commands[0].split()[2:]]  # as a process of its own: it must import nothing here
+            script.append(
+                f">>> import subprocess; _ = subprocess.run([{sys.executable!r}, *{call!r}], capture_output=True)\n"
+            )
+    done = subprocess.run(
+        [sys.executable, "-c", RUN], input="\n".join(script), cwd=tmp_path, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+    assert done.returncode == 0 and "phasor.golden.check" in "".join(script), done.stdout + done.stderr
