@@ -1,9 +1,11 @@
 # Every target installs what it needs into $(VENV) first; a second call finds it there.
 #   make test PYTHON=python3.13 VENV=.venv-313    another interpreter, another environment
 #   make test ARGS="tests/test_floors.py -x"      arguments for pytest
+#   make test ROOM=tools/doctor                   the tests of one folder of src/phasor, by tests/rooms.py
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+ROOM ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
@@ -22,7 +24,7 @@ demo: $(STAMP)
 	@$(BIN)/phasor demo --out demo-output
 
 test: $(STAMP)
-	@$(PYTEST) $(WORKERS) $(ARGS)
+	@$(if $(ROOM),room=$$($(BIN)/python tests/rooms.py $(ROOM)) && )$(PYTEST) $(WORKERS) $(if $(ROOM),$$room) $(ARGS)
 
 slow: $(STAMP)
 	@$(PYTEST) $(WORKERS) -m slow $(ARGS)
@@ -58,8 +60,9 @@ fuzz: $(STAMP)
 leaks: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/native/leaks.py $(ARGS)
 
+# Edits drawn at random from a room, one at a time: do its tests notice? ARGS="--seed 3 --count 50"
 mutants: $(STAMP)
-	@$(BIN)/python tests/mutants.py $(ARGS)
+	@$(BIN)/python tests/mutants.py $(ROOM) $(ARGS)
 
 # The API reference, from the docstrings.
 docs: $(STAMP)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import limited
@@ -207,3 +208,8 @@ def test_a_clock_is_seen():
     assert list(clocks(ast.parse("import time\nstart = time.process_time()")))
     assert list(clocks(ast.parse("from time import perf_counter")))
     assert not list(clocks(ast.parse("import time\ntime.sleep(1)")))
+
+
+def test_no_example_of_hypothesis_has_a_deadline():
+    settings = hypothesis.settings()
+    assert settings.deadline is None and hypothesis.HealthCheck.too_slow in settings.suppress_health_check

@@ -1,0 +1,54 @@
+"""tests/rooms.py knows every folder of the sources and of the tests."""
+
+from pathlib import Path
+
+import pytest
+
+from rooms import OF_NO_ROOM, ROOT, TESTS, main, room_named
+
+PACKAGE = ROOT / "src" / "phasor"
+
+
+def folders(below: Path) -> list[Path]:
+    return [path.parent for path in below.rglob("*.py")]
+
+
+def test_every_source_folder_has_tests():
+    names = {path.relative_to(PACKAGE).as_posix() for path in [*folders(PACKAGE), *PACKAGE.glob("*.py")]} - {"."}
+    for name in names - {"__init__.py"}:
+        room = room_named(name.removesuffix(".py"))
+        assert len(room.tests) > 1 and (ROOT / room.source).exists(), name
+        assert room.source == room.tests[0] == f"src/phasor/{name}"
+
+
+def test_every_folder_of_tests_is_named_and_every_pattern_is_of_something():
+    named = {pattern for patterns in TESTS.values() for pattern in patterns.split()}
+    there = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("**/*.py"))}
+    assert there == {name for name in named if (ROOT / "tests" / name).is_dir()} | OF_NO_ROOM
+    assert [pattern for pattern in named if not any((ROOT / "tests").glob(pattern))] == []
+    assert [room for room in TESTS if not (PACKAGE / room).exists() and not (PACKAGE / f"{room}.py").exists()] == []
+
+
+def test_a_room_has_the_tests_of_its_own_of_those_below_and_of_the_next_above(tmp_path):
+    for name in ("src/phasor/wing/room/corner.py", "src/phasor/other.py", "tests/a/x.py", "tests/test_b.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "tests/c").mkdir()
+    table = {"wing": "a", "wing/room": "test_b.py", "wing/room/corner": "c"}
+
+    def tests(name):
+        return room_named(name, tmp_path, table).tests
+
+    assert tests("wing/") == ("src/phasor/wing", "tests/a", "tests/test_b.py", "tests/c")
+    assert tests("wing/room") == ("src/phasor/wing/room", "tests/test_b.py", "tests/c", "tests/a")
+    assert tests("wing/room/corner") == ("src/phasor/wing/room/corner.py", "tests/c", "tests/test_b.py")
+    for name in ("", "/", "other", "wing/absent", "winged"):
+        with pytest.raises(ValueError, match="a room must be a folder or file of src/phasor, such as wing"):
+            room_named(name, tmp_path, table)
+
+
+def test_paths_for_pytest(capsys):
+    assert main(["encodings"]) == 0
+    assert capsys.readouterr().out == "src/phasor/encodings tests/encodings tests/heads\n"
+    assert main(["nowhere"]) == 2
+    assert "not 'nowhere'" in capsys.readouterr().err
