@@ -36,7 +36,7 @@ class Layers:
 
     - ``usual``: the kinds where the config lists none.
     - ``listed``: keys that may list them -> what their entries mean (None: they are the kinds themselves).
-    - ``kinds``: those that there may be, beside full and sliding attention.
+    - ``kinds``: those that there may be, besides full and sliding attention.
     - ``last``: the kind of the last layer, whatever is listed.
     - ``windowed``: every layer has the window of ``sliding_window``, if there is one; ``two_sided``: a key with the
       width of a window to both sides.
@@ -165,7 +165,7 @@ def full_does_not(keys: Keys, words: tuple[str, ...]) -> list[bool]:
     return [word in ATTENTION and word != "full_attention" for word in words]
 
 
-def full_does_not_beside_windows(keys: Keys, words: tuple[str, ...]) -> list[bool]:
+def full_does_not_with_windows(keys: Keys, words: tuple[str, ...]) -> list[bool]:
     """The same, unless ``sliding_window: null`` says that there are no windows; then all rotate."""
     no_window = "sliding_window" in keys.places[0][1] and not keys.entries("sliding_window")
     return attends(keys, words) if no_window else full_does_not(keys, words)

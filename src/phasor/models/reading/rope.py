@@ -118,7 +118,7 @@ def _must_agree(reading: TextReading, kind: str, places: list[tuple[str, Any]]) 
 def refuse_gaps(row: TextRow, keys: Keys, *names: str, yarn: tuple[str, ...] = ()) -> None:
     """Raise ``ValueError`` where a dictionary under a kind of layer leaves out what its class fills in elsewhere.
 
-    ``yarn``: what it must say beside that, if its scheme is YaRN.
+    ``yarn``: what else it must say, if its scheme is YaRN.
     """
     for path, data in keys.entries(*row.dicts):
         for kind in row.kinds:

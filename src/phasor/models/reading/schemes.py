@@ -113,9 +113,9 @@ def _required(rope: Keys, key: str, reading: TextReading, scheme: str) -> float:
 
 
 def _original(rope: Keys, key: str, reading: TextReading, scheme: str) -> int:
-    """``original_max_position_embeddings``, inside the dictionary or beside it."""
-    beside = [] if reading.row.kinds else reading.keys.entries(key)  # which no code reads beside kinds of layers
-    entries = [*rope.entries(key), *beside]
+    """``original_max_position_embeddings``, inside the dictionary or at the top."""
+    at_top = [] if reading.row.kinds else reading.keys.entries(key)  # where no code looks if there are kinds of layers
+    entries = [*rope.entries(key), *at_top]
     value: Any = agreed(entries, lambda p, v: number(p, v, above=0))
     if value is None:
         raise ValueError(

@@ -15,7 +15,7 @@ from .text import TextModel
 GridNames = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]  # hidden size, heads, layers
 PLAIN: GridNames = (("hidden_size",), ("num_attention_heads",), ("num_hidden_layers",))
 SHORT: GridNames = (("hidden_size",), ("num_heads", "num_attention_heads"), ("depth", "num_hidden_layers"))
-_LEARNED = "learned absolute positions beside the rotation"
+_LEARNED = "learned absolute positions next to the rotation"
 _OTHERS = "no effect on the rotation: other positions use it"
 _TRAINING = "no effect at inference: moves the coordinates in training"
 HARMLESS = {  # keys of towers whose names speak of positions, with what they do
