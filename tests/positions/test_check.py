@@ -202,7 +202,8 @@ MISTAKES = {
     "height and width swapped": (SEEN[[0, 2, 1]], None, VISION, "planes in another order", 0, 3),
     "text that counts the patches of an image": (edited(SEEN, 6, 2), None, VISION, "jump", 0, 6),
     "a gap": (edited(ARANGE, 4, 3), None, {}, "jump", 0, 4),
-    "a gap on three axes that agree": (positions.text(edited(ARANGE, 4, 3)), None, {"axes": 3}, "jump", 0, 4),
+    "a gap on three axes that agree": (
+        positions.text(edited(ARANGE, 4, 3)), None, {"axes": 3}, "images numbered as text", 0, 4),
     "backwards": (ARANGE.flip(0), None, {"cu_seqlens": torch.tensor([0, 8])}, "wrong", 0, 0),
 }  # fmt: skip
 
