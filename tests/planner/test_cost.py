@@ -8,7 +8,7 @@ import pytest
 from phasor import read_config
 from phasor.serving.engines import read_as
 from phasor.serving.planner.cost import costs
-from phasor.serving.planner.proof import difference
+from phasor.serving.planner.proof import differences
 
 DEEPSEEK = {
     "model_type": "deepseek_v3", "num_hidden_layers": 1, "num_attention_heads": 2, "qk_rope_head_dim": 64,
@@ -26,12 +26,11 @@ def test_the_factor_on_the_softmax_is_part_of_the_proof():
     config = {**DEEPSEEK, "max_position_embeddings": 163_840, "rope_scaling": {**rope, "mscale_all_dim": 1.0}}
     for engine in ("transformers", "vllm", "sglang", "llama.cpp", "exllamav3", "mlx-lm", "tensorrt-llm"):
         reading = read_as(config, engine)
-        assert difference(read_config(config), reading, 163_840) == ""
+        assert differences(read_config(config), reading, 163_840) == []
         assert reading.model.softmax_factor == pytest.approx((0.1 * math.log(40) + 1) ** 2, rel=1e-9)
         other = replace(reading, model=replace(reading.model, softmax_factor=1.0))
-        assert "the factor on the softmax would be 1, and 1.87385 is wanted" in difference(
-            reading.model, other, 163_840
-        )
+        (finding,) = differences(reading.model, other, 163_840)
+        assert finding.reason == "the factor on the softmax would be 1, and 1.87385 is wanted"
 
 
 def test_the_factor_on_the_softmax_counts():

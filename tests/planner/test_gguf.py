@@ -9,11 +9,10 @@ import torch
 
 from phasor.serving.engines import CannotSayError, Seen, look
 from phasor.serving.engines.gguf import Metadata, converted
-from phasor.serving.engines.gguf_file import keys_of, rekey
-from phasor.serving.engines.gguf_write import written
-from phasor.serving.engines.llama_cpp import LlamaCpp
+from phasor.serving.engines.llama_cpp import LlamaCpp, written
 from phasor.serving.planner.choose import choose
-from phasor.serving.planner.proof import difference, prove
+from phasor.serving.planner.proof import differences, prove
+from phasor.tools.checkpoints.formats.gguf_file import keys_of, rekey
 
 from .test_table import CELLS, STRETCH, length_of
 from .test_traps import CLEAN
@@ -65,14 +64,14 @@ def test_through_a_file(shared_data: Path, tmp_path: Path, name: str) -> None:
     if settings is None:
         assert len(refused) > 20
         reading = LlamaCpp().read_file(seen, read(tmp_path / "old.gguf", meta), {}, [])
-        assert difference(LlamaCpp().read(seen, {}).model, reading, seen.model.max_position or 1) == ""
+        assert differences(LlamaCpp().read(seen, {}).model, reading, seen.model.max_position or 1) == []
         return
     path = tmp_path / "old.gguf"
     if settings.gguf:
         path = tmp_path / "new.gguf"
         rekey(tmp_path / "old.gguf", path, settings.gguf)
     reading = LlamaCpp().read_file(seen, read(path, meta), settings.flags, [])
-    assert difference(wanted, reading, length) == ""
+    assert differences(wanted, reading, length) == []
 
 
 @pytest.mark.parametrize("name", ["Qwen__Qwen3-8B", "google__gemma-3-27b-it", "mistralai__Mixtral-8x7B-v0.1"])
@@ -88,7 +87,7 @@ def test_keys_alone(shared_data: Path, tmp_path: Path, name: str) -> None:
     rekey(tmp_path / "old.gguf", tmp_path / "new.gguf", keys)
     assert (tmp_path / "old.gguf").read_bytes() == before
     reading = LlamaCpp().read_file(seen, read(tmp_path / "new.gguf", meta), {"-c": length}, [])
-    assert difference(wanted, reading, length) == ""
+    assert differences(wanted, reading, length) == []
 
 
 def test_one_of_thirty_is_unknown(shared_data: Path) -> None:

@@ -31,7 +31,7 @@ def plan(
     """
     from ..serving.engines import ENGINES
     from ..serving.planner import plan as make
-    from ..serving.planner.write import write as put
+    from ..serving.planner.result import write as put
 
     if gguf is not None and write is None:
         raise ValueError("--gguf names the file to change, which --write DIR writes changed; add --write")

@@ -7,7 +7,6 @@ has no tokenizer.
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from ..output import Output, Segment, merged, segment
 from ..qk_tensors import Move
 from ..source import METADATA, Source, others
 from .gguf_config import config_of, factors_of, metadata_of
-from .gguf_file import File, read_header, write_header
+from .gguf_file import File, check_package, read_header, write_header
 from .names import TIED
 from .plain import check_fixed, is_llama3, rope_of
 
@@ -50,7 +49,6 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     """Raises ``ValueError`` for architectures without a row, and for tensors and keys that are not known."""
     at = _file(path)
     assert at is not None
-    _check_package()
     file = read_header(at)
     arch = file.metadata.get("general.architecture")
     rows = {name: row.gguf for name, row in ROWS.items() if isinstance(row, Row) and row.gguf}
@@ -84,13 +82,8 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     return Source(
         format="gguf", path=path, tensors=tensors, config=config, layout=layout,
         why=f"llama.cpp turns architecture {arch} so", files=(at,), beside=copied, left_out=left,
-        keep={"file": file, "arch": row}, along={METADATA: write_header(file.pairs, file.count, [], file.alignment)},
+        keep={"file": file, "arch": row}, along={METADATA: write_header(file.pairs, [], file.alignment)},
     )  # fmt: skip
-
-
-def _check_package() -> None:
-    if find_spec("gguf") is None:
-        raise ValueError("GGUF files need the package gguf; install it with: pip install 'phasor[gguf]'")
 
 
 def _factors(file: File) -> Any:
@@ -132,7 +125,7 @@ def layout_for(found: Any) -> str:
 
 def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str) -> list[Output]:
     """One file. Raises ``ValueError`` for tensors and scalings that it has no place for."""
-    _check_package()
+    check_package()
     name = source.config["model_type"]
     made = ROWS[name]
     row: Gguf | None = source.keep.get("arch") or (made.gguf if isinstance(made, Row) else None)
@@ -142,7 +135,7 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
     if unknown := sorted(source.tensors.keys() - names.keys()):
         raise ValueError(f"{source.path}: {unknown[0]}: has no place in GGUF's {row.arch}")
     file = source.keep.get("file") or _beside(source)
-    pairs, count, alignment = _pairs(source, config, row, file)
+    pairs, alignment = _pairs(source, config, row, file)
     tensors = {names[ours]: tensor for ours, tensor in source.tensors.items()}
     segments: dict[str, Segment] = {
         n: segment(source.tensors[o], moves.get(o)) for o in source.tensors for n in [names[o]]
@@ -152,7 +145,7 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
         first = list(file.tensors).index(FACTORS) if file is not None and FACTORS in file.tensors else 0
         abouts.insert(first, (FACTORS, "F32", (len(factors) // 4,), len(factors)))
         segments[FACTORS] = factors
-    body: list[Segment] = [write_header(pairs, count, abouts, alignment)]
+    body: list[Segment] = [write_header(pairs, abouts, alignment)]
     for theirs, _, _, size in abouts:
         body += [segments[theirs], b"\0" * (-size % alignment)]
     return [Output(FILE, merged(body))]
@@ -164,10 +157,9 @@ def _beside(source: Source) -> File | None:
     return read_header(path) if path.exists() else None
 
 
-def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: File | None) -> tuple[bytes, int, int]:
+def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: File | None) -> tuple[Mapping[str, bytes], int]:
     if file is None:
-        pairs, count = metadata_of(source.path, config, row, source.tensors["model.embed_tokens.weight"].shape[0])
-        return pairs, count, 32
+        return metadata_of(source.path, config, row, source.tensors["model.embed_tokens.weight"].shape[0]), 32
     said = config_of(file.path, file.metadata, row, source.config["model_type"], _factors(file))
     ropes = rope_of(source.path, config), rope_of(file.path, said)
     if is_llama3(ropes[0]):  # a tensor says it, not the metadata
@@ -176,4 +168,4 @@ def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: File | None)
     for key in sorted(theirs.keys() & ours.keys() - {"rope_theta", "rope_scaling", "bos_token_id", "eos_token_id"}):
         if ours[key] != theirs[key]:
             raise ValueError(f"{file.path}: {key} must be what config.json says, {ours[key]!r}, got {theirs[key]!r}")
-    return file.pairs, file.count, file.alignment
+    return file.pairs, file.alignment

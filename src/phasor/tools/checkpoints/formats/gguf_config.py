@@ -85,8 +85,8 @@ def llama3_factors(base: float, head_dim: int, factor: float) -> np.ndarray[Any,
     return found
 
 
-def metadata_of(path: Path, config: Mapping[str, Any], row: Gguf, vocab: int) -> tuple[bytes, int]:
-    """The same the other way: the bytes of the metadata, and the number of values. No tokenizer."""
+def metadata_of(path: Path, config: Mapping[str, Any], row: Gguf, vocab: int) -> dict[str, bytes]:
+    """The same the other way: key -> its bytes, with those of its value. No tokenizer."""
     rope = rope_of(path, config)
     said = {
         "max_position_embeddings": LENGTH, **config, "rope_theta": float(rope["rope_theta"]),
@@ -104,7 +104,7 @@ def metadata_of(path: Path, config: Mapping[str, Any], row: Gguf, vocab: int) ->
         raise ValueError(
             f"{path}: {rope['rope_type']} scaling is not written to GGUF here; use llama.cpp's own converter"
         )
-    return b"".join(pair(key, value) for key, value in values.items()), len(values)
+    return {key: pair(key, value) for key, value in values.items()}
 
 
 def factors_of(path: Path, config: Mapping[str, Any]) -> bytes:
