@@ -94,3 +94,42 @@ def test_one_of_thirty_is_unknown(shared_data: Path) -> None:
     for name in UNKNOWN:
         with pytest.raises(CannotSayError, match="how it converts"):
             converted(known(shared_data, name))
+
+
+def test_every_key_is_written_and_the_others_stay(tmp_path: Path) -> None:
+    """Texts, whole numbers and numbers, as the gguf package reads them; arrays, tensors and alignment too."""
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "old.gguf", "llama")
+    writer.add_custom_alignment(64)
+    writer.add_uint32("llama.context_length", 9)
+    writer.add_array("tokenizer.ggml.tokens", ["a", "bc"])
+    writer.add_tensor("kept", torch.arange(6, dtype=torch.float32).reshape(2, 3).numpy())
+    writer.add_tensor("half", torch.arange(10, dtype=torch.float16).reshape(2, 5).numpy())
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+        step()
+    rekey(tmp_path / "old.gguf", tmp_path / "new.gguf", {"context_length": 77, "rope.scaling.type": "yarn", "x": 4.5})
+    reader = gguf.GGUFReader(tmp_path / "new.gguf")
+    values = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("GGUF.")}
+    assert values == {
+        "general.architecture": "llama", "general.alignment": 64, "tokenizer.ggml.tokens": ["a", "bc"],
+        "llama.context_length": 77, "llama.rope.scaling.type": "yarn", "llama.x": 4.5,
+    }  # fmt: skip
+    assert {one.name: one.data.tolist() for one in reader.tensors} == {
+        "kept": [[0, 1, 2], [3, 4, 5]], "half": [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]],
+    }  # fmt: skip
+    assert all(one.data_offset % 64 == 0 for one in reader.tensors)
+    with pytest.raises(ValueError, match="never written over"):
+        rekey(tmp_path / "old.gguf", tmp_path / "new.gguf", {"x": 1})
+
+
+@pytest.mark.parametrize("cut", [3, 20, 60])
+def test_a_damaged_file_is_refused(cut: int, tmp_path: Path) -> None:
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "whole.gguf", "llama")
+    writer.add_tensor("kept", torch.ones(2, 3).numpy())
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+        step()
+    (tmp_path / "cut.gguf").write_bytes((tmp_path / "whole.gguf").read_bytes()[:cut])
+    with pytest.raises(ValueError, match=r"cut\.gguf"):
+        rekey(tmp_path / "cut.gguf", tmp_path / "new.gguf", {"x": 1})
+    assert not (tmp_path / "new.gguf").exists()

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ..opening import opened, read_at
-from ..output import Range
+from ..output import Range, write_all, write_segment
 from ..stored import BLOCKS, Stored
-from ..stream import write_all, write_segment
 
 MAGIC, VERSIONS = b"GGUF", (2, 3)
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
