@@ -4,8 +4,10 @@ import math
 from dataclasses import replace
 
 import pytest
+from phasor.configs import ModelRotary
+from phasor.scaling import Linear, YaRN
 
-from phasor import read_config
+from phasor import RotarySpec, plan, read_config
 from phasor.serving.engines import read_as
 from phasor.serving.planner.cost import costs
 from phasor.serving.planner.proof import differences, in_one_line
@@ -61,3 +63,38 @@ def test_a_difference_names_layers_pair_and_values():
     narrow = replace(model, layers=(None, *rest))
     (finding,) = differences(narrow, replace(reading, model=model), 1000)
     assert finding.reason == "only one of both rotates"
+
+
+def test_pairs_that_leave_the_angles_of_training():
+    """Channels 8, base 1e4: pairs 2 and 3 (0.01 and 0.001 rad a position) never turn fully in 100 positions."""
+    spec = RotarySpec(head_dim=8)
+    model = ModelRotary(model_type="toy", layers=(spec,), layer_types=("a",), num_heads=1)
+    slowed = replace(model, layers=(spec.replace(scaling=Linear(4.0)),))
+    for after, length, leaving in ((model, 100, 0), (model, 200, 2), (slowed, 200, 0), (slowed, 400, 2)):
+        (cost,) = costs(model, after, 100, length)
+        assert (cost.unturned, cost.leaving) == (2, leaving)
+        assert (cost.changed, cost.layers) == (4 if after is slowed else 0, (0,))
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp", "exllamav3", "mlx-lm", "tensorrt-llm"])
+def test_the_ends_of_yarns_ramp_where_the_config_states_none(engine):
+    """32 and 1 turns over the original length, as in the paper; DeepSeek, which every engine reads."""
+    rope = {"type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096}
+    (spec,) = read_as({**DEEPSEEK, "rope_scaling": rope}, engine).model.distinct
+    assert isinstance(spec.scaling, YaRN)
+    assert (spec.scaling.beta_fast, spec.scaling.beta_slow) == (32.0, 1.0)
+    assert (spec.scaling.factor, spec.scaling.original_max_position) == (40.0, 4096)
+
+
+def test_the_scaling_that_a_model_has_is_stretched_and_not_replaced():
+    rope = {"rope_type": "linear", "factor": 2.0}
+    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
+              "max_position_embeddings": 4096, "rope_theta": 1e4, "rope_scaling": rope}  # fmt: skip
+    for method in ("auto", "linear"):
+        assert plan(config, length=8192, method=method).spec.scaling == Linear(4.0)
+    with pytest.raises(ValueError, match="method 'yarn' would replace the linear scaling"):
+        plan(config, length=8192, method="yarn")
+    del config["rope_scaling"]
+    assert plan(config, length=8192, method="linear").spec.scaling == Linear(2.0)
+    assert isinstance(plan(config, length=8192).spec.scaling, YaRN)
+    assert plan(config, length=8192, method="none").spec.scaling is None

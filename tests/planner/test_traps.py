@@ -141,3 +141,13 @@ def test_a_trap_is_a_finding_with_a_way_out() -> None:
 
 
 CAUSE_OF_18 = ("wrong", "flags on top of a file's factors", "leave the scaling flags out")
+
+
+@pytest.mark.parametrize(
+    "stated, found",
+    [({"mscale": 0.7}, True), ({"mscale": 1.0}, False), ({"mscale": 0.7, "mscale_all_dim": 0.7}, False),
+     ({"mscale_all_dim": 0.7}, False)],
+)  # fmt: skip
+def test_one_mscale_without_the_other(stated: dict[str, float], found: bool) -> None:
+    config = {**configs()[QWEN], "rope_scaling": {**YARN, **stated}}
+    assert (6 in [trap.number for trap in traps(config)]) == found

@@ -105,12 +105,12 @@ class TrapInputs:
         return walk(given, self.config.inside if self.config else "")
 
     @property
-    def given(self) -> dict[str, Any]:
+    def override_rope(self) -> dict[str, Any]:
         """The rope parameters of the override."""
         text, _ = self.override
         return next((found for name in ROPES if isinstance(found := text.get(name), dict)), {})
 
-    def says(self, *words: str) -> str:
+    def rule_with(self, *words: str) -> str:
         """The first rule of the reading in which all the words stand."""
         rules = [rule.text for rule in self.reading.rules] if self.reading else []
         return next((text for text in rules if all(word in text for word in words)), "")
@@ -128,30 +128,30 @@ def traps(source: Any, engine: str = "", flags: str | dict[str, Any] = "") -> li
     [1]
     """
     data = load(source)
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if engine:
         known = engine_of(engine)
-        given = parse(flags, known.flags, known.gone, known.name) if isinstance(flags, str) else dict(flags)
+        values = parse(flags, known.flags, known.gone, known.name) if isinstance(flags, str) else dict(flags)
     try:
         config = load_config(data)
     except ValueError as refusal:
-        if not (found := find_traps(TrapInputs(data, None, engine, given, None))):
+        if not (found := find_traps(TrapInputs(data, None, engine, values, None))):
             raise refusal
         return found
-    return find_traps(TrapInputs(data, config, engine, given, _reading(config, engine, given)))
+    return find_traps(TrapInputs(data, config, engine, values, _reading(config, engine, values)))
 
 
-def _reading(config: EngineConfig, engine: str, given: dict[str, Any]) -> EngineReading | None:
+def _reading(config: EngineConfig, engine: str, values: dict[str, Any]) -> EngineReading | None:
     """None where there is no engine, or one that does not know the model, so that only the config speaks."""
     try:
-        return engine_of(engine).read(config, given) if engine else None
+        return engine_of(engine).read(config, values) if engine else None
     except CannotSayError:
         return None
 
 
 def find_traps(inputs: TrapInputs) -> list[Trap]:
     """The traps that a inputs shows."""
-    return [trap for find in FOUND for trap in find(inputs)]
+    return [trap for check in CHECKS for trap in check(inputs)]
 
 
 def no_base(inputs: TrapInputs) -> Iterator[Trap]:
@@ -159,7 +159,7 @@ def no_base(inputs: TrapInputs) -> Iterator[Trap]:
     flat = rope if isinstance(rope, dict) and not any(isinstance(v, dict) for v in rope.values()) else {}
     if flat and "rope_theta" not in flat and inputs.text.get("rope_theta") is None:
         yield _trap(1, "rope_parameters has no rope_theta: the base is the class's default", "vllm-project/recipes#856")
-    if text := inputs.says("no rope_theta in the override"):
+    if text := inputs.rule_with("no rope_theta in the override"):
         yield _trap(1, text, "vllm-project/recipes#856")
 
 
@@ -182,17 +182,17 @@ def factor_ignored(inputs: TrapInputs) -> Iterator[Trap]:
 
 def twice(inputs: TrapInputs) -> Iterator[Trap]:
     text, _ = inputs.override
-    if (rule := inputs.says("lengthen", "factor")) and "max_position_embeddings" in text:
+    if (rule := inputs.rule_with("lengthen", "factor")) and "max_position_embeddings" in text:
         yield _trap(4, f"{rule}: the override names the longer length already", "vllm-project/vllm#56446")
 
 
 def overwritten(inputs: TrapInputs) -> Iterator[Trap]:
-    if text := inputs.says("--yarn-attn-factor", "overwritten"):
+    if text := inputs.rule_with("--yarn-attn-factor", "overwritten"):
         yield _trap(5, text, "ikawrakow/ik_llama.cpp#1298; src/llama-context.cpp")
 
 
 def one_mscale(inputs: TrapInputs) -> Iterator[Trap]:
-    for rope in (inputs.rope, inputs.given):
+    for rope in (inputs.rope, inputs.override_rope):
         stated = [rope.get(name) for name in ("mscale", "mscale_all_dim")]
         if renamed(rope)["rope_type"] == "yarn" and stated[0] and not stated[1] and stated[0] != 1:
             text = f"mscale {stated[0]} without mscale_all_dim: engines take 0.1 ln(factor) + 1 with it or without"
@@ -206,18 +206,18 @@ def moot(inputs: TrapInputs) -> Iterator[Trap]:
     far = [spec for word, spec in pairs if not windowed(word)]
     if any(spec is not None for spec in far) or not far:
         return
-    yarn = renamed(inputs.rope)["rope_type"] == "yarn" or renamed(inputs.given)["rope_type"] == "yarn"
+    yarn = renamed(inputs.rope)["rope_type"] == "yarn" or renamed(inputs.override_rope)["rope_type"] == "yarn"
     if yarn or inputs.flags.get("--rope-scaling") == "yarn":
         yield _trap(7, "only windowed layers rotate: YaRN moves the length and nothing else", "meta-oss-cookbook#37")
 
 
 def capped(inputs: TrapInputs) -> Iterator[Trap]:
-    if text := inputs.says("caps -c") or inputs.says("is cut to"):
+    if text := inputs.rule_with("caps -c") or inputs.rule_with("is cut to"):
         yield _trap(8, text, "ggml-org/llama.cpp#17459")
 
 
 def wrong_layers(inputs: TrapInputs) -> Iterator[Trap]:
-    for kind, rope in {**inputs.rope, **inputs.given}.items():
+    for kind, rope in {**inputs.rope, **inputs.override_rope}.items():
         near = isinstance(rope, dict) and windowed(kind)
         if near and renamed(rope)["rope_type"] != "default":
             yield _trap(9, f"{kind}: layers with a window are scaled", "Blaizzy/mlx-vlm#1709")
@@ -234,30 +234,30 @@ def wrong_layers(inputs: TrapInputs) -> Iterator[Trap]:
 
 
 def not_built(inputs: TrapInputs) -> Iterator[Trap]:
-    if text := inputs.says("not read"):
+    if text := inputs.rule_with("not read"):
         yield _trap(10, text, "Blaizzy/mlx-vlm#1710, sgl-project/sglang#26187")
 
 
 def by_length(inputs: TrapInputs) -> Iterator[Trap]:
     if inputs.flags and renamed(inputs.rope)["rope_type"] in ("longrope", "su"):
-        text = inputs.says("LongRoPE") or "LongRoPE: -c chooses the long or the short factors for every prompt"
+        text = inputs.rule_with("LongRoPE") or "LongRoPE: -c chooses the long or the short factors for every prompt"
         yield _trap(12, text, "vllm: phi3_long_rope_scaled_rope.py")
 
 
 def two_meanings(inputs: TrapInputs) -> Iterator[Trap]:
-    for rope in (inputs.rope, inputs.given):
+    for rope in (inputs.rope, inputs.override_rope):
         stretched = renamed(rope)["rope_type"] in ("yarn", "llama3") and set(rope) > {"factor", "rope_type"}
         if stretched and ORIGINAL not in rope and ORIGINAL not in inputs.text:
             yield _trap(13, f"no {ORIGINAL}: max_position_embeddings would be taken for it", "NVIDIA/Megatron-LM#1418")
 
 
 def lost_keys(inputs: TrapInputs) -> Iterator[Trap]:
-    if inputs.config is None or not inputs.given or any(inputs.config.kinds):
+    if inputs.config is None or not inputs.override_rope or any(inputs.config.kinds):
         return
     replaces = bool(inputs.config.inside) == (inputs.engine == "sglang")
     own = next(iter(inputs.config.parameters().values()), {})
     lost = [key for key in ("mrope_section", "mrope_interleaved", "partial_rotary_factor") if key in own]
-    for key in (key for key in lost if key not in inputs.given) if replaces else ():
+    for key in (key for key in lost if key not in inputs.override_rope) if replaces else ():
         yield _trap(14, f"the override replaces the dictionary and lacks {key}", "vllm-project/vllm-ascend#14297")
 
 
@@ -268,7 +268,7 @@ def composed(inputs: TrapInputs) -> Iterator[Trap]:
 
 
 def four_times(inputs: TrapInputs) -> Iterator[Trap]:
-    if text := inputs.says("M-RoPE takes YaRN's correction range"):
+    if text := inputs.rule_with("M-RoPE takes YaRN's correction range"):
         yield _trap(19, text, "vllm: rotary_embedding/mrope.py")
 
 
@@ -286,7 +286,7 @@ def by_kind(inputs: TrapInputs) -> Iterator[Trap]:
             yield _trap(20, f"rope_parameters lacks {kind}: the class's default base is taken", "transformers 5.23")
 
 
-FOUND = (
+CHECKS = (
     no_base, outside, factor_ignored, twice, overwritten, one_mscale, moot, capped, wrong_layers, not_built, by_length,
     two_meanings, lost_keys, composed, four_times, by_kind,
 )  # fmt: skip
