@@ -98,3 +98,18 @@ def test_the_scaling_that_a_model_has_is_stretched_and_not_replaced():
     assert plan(config, length=8192, method="linear").spec.scaling == Linear(2.0)
     assert isinstance(plan(config, length=8192).spec.scaling, YaRN)
     assert plan(config, length=8192, method="none").spec.scaling is None
+
+
+@pytest.mark.parametrize(
+    "rope, flags, length",
+    [({"type": "linear", "factor": 2.0}, "", 8192), (None, "", 4096), (None, "--max_seq_len 9000", 4096),
+     ({"type": "linear", "factor": 2.0}, "--max_seq_len 9000", 8192), (None, "--max_seq_len 1000", 1000),
+     ({"type": "llama3", "factor": 8.0}, "", 4096)],
+)  # fmt: skip
+def test_the_longest_sequence_of_tensorrt_llm(rope, flags, length):
+    """A factor lengthens the declared length, except those of Llama 3, YaRN and LongRoPE; a longer one is cut."""
+    if rope and rope["type"] == "llama3":
+        rope |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 1024}
+    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
+              "max_position_embeddings": 4096, "rope_theta": 1e4, "rope_scaling": rope}  # fmt: skip
+    assert read_as(config, "tensorrt-llm", flags).length == length
