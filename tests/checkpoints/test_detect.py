@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from phasor.tools.checkpoints import convert, detect
-from phasor.tools.checkpoints.layout_statistics import together, verdict
+from phasor.tools.checkpoints.detect import together, verdict
 
 from . import synthetic
 from .models import tensors_of, use_other_pairs, write_folder
@@ -98,13 +98,13 @@ def test_a_text_decides(shared_data, tmp_path):
 
     from phasor.tools.checkpoints.formats import read
     from phasor.tools.checkpoints.logits import losses_on
-    from phasor.tools.checkpoints.qk_tensors import following
+    from phasor.tools.checkpoints.qk_tensors import find_qk_tensors
 
     source = read(shared_data / "checkpoints/stories260K/stories260K.bin")
     convert(source.path, tmp_path / "hf", to="transformers")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "hf", attn_implementation="eager").eval()
     story = model.generate(torch.tensor([[1]]), max_new_tokens=60, do_sample=False, pad_token_id=0)
-    told = losses_on(source, following(source.folder, source.config, source.tensors, None), story)
+    told = losses_on(source, find_qk_tensors(source.folder, source.config, source.tensors, None), story)
     assert told["layout"] == "interleaved" and told["loss"]["halves"] > told["loss"]["interleaved"] + 1
 
 

@@ -189,16 +189,16 @@ def test_a_small_file_that_does_not_fit_leaves_what_was_there(disk):
 
 def test_a_file_that_cannot_be_synced_leaves_no_descriptor_open(tmp_path, monkeypatch):
     """The second file is open already when the first one fails."""
-    from phasor.tools.checkpoints import disk
+    from phasor.tools.checkpoints import output
 
     def full(fd):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     fds = [os.open(tmp_path / name, os.O_WRONLY | os.O_CREAT) for name in "abc"]
-    monkeypatch.setattr(disk.os, "fsync", full)
+    monkeypatch.setattr(output.os, "fsync", full)
     given = iter(fds)
     with pytest.raises(OSError, match="No space left"):
-        disk.settle((fd, None) for fd in given)
+        output.settle((fd, None) for fd in given)
     left = list(given)
     for fd in set(fds) - set(left):
         with pytest.raises(OSError, match="Bad file descriptor"):

@@ -186,4 +186,4 @@ def test_headers_of_published_files(shared_data):
         for key, field in theirs.fields.items():
             if not key.startswith("GGUF.") and field.types[0] != gguf.GGUFValueType.ARRAY:
                 assert ours.metadata[key] == field.contents()
-        assert ours.count == theirs.fields["GGUF.kv_count"].contents() and not ours.tensors
+        assert len(ours.pairs) == theirs.fields["GGUF.kv_count"].contents() and not ours.tensors

@@ -89,7 +89,7 @@ def write_and_die(name: str) -> Any:
     return write
 
 
-@pytest.mark.parametrize("module, name", [("staging", "journal.json"), ("run", "phasor-proof.json")])
+@pytest.mark.parametrize("module, name", [("run", "journal.json"), ("run", "phasor-proof.json")])
 def test_half_of_a_small_file_is_not_in_the_way_and_not_in_the_target(module, name, source, tmp_path, monkeypatch):
     """Whether the next run writes that file or not."""
     monkeypatch.setattr(f"phasor.checkpoints.{module}.write_whole", write_and_die(name))

@@ -70,9 +70,9 @@ def test_errors_of_transformers_in_one_line(error, said, source, tmp_path, monke
 
 
 def logits_following(found):
-    from phasor.tools.checkpoints.qk_tensors import following
+    from phasor.tools.checkpoints.qk_tensors import find_qk_tensors
 
-    return following(found.folder, found.config, found.tensors, None)
+    return find_qk_tensors(found.folder, found.config, found.tensors, None)
 
 
 def test_in_place_compares_logits_too(source, tmp_path, phasor):

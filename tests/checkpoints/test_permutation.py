@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from phasor.models.weights import Piece
 from phasor.rotary.layout import Layout
 from phasor.tools.checkpoints import in_words, inverse, order_of, reorder
-from phasor.tools.checkpoints.stream import groups
+from phasor.tools.checkpoints.output import groups
 
 
 @st.composite
@@ -67,7 +67,7 @@ def test_done_twice_is_a_third_layout():
 
 @pytest.mark.parametrize("starts, width", [((0, 6), 8), ((-1,), 8), ((0,), 6)])
 def test_pieces_that_do_not_fit(starts, width):
-    with pytest.raises(ValueError, match="w must have heads of 8 channels that turn among 12"):
+    with pytest.raises(ValueError, match="w must have heads of 8 channels that rotate among 12"):
         order_of(
             [Piece("w", "q", "weight", starts, width)], 12, Layout(head_dim=8), Layout(head_dim=8, interleaved=True)
         )

@@ -55,3 +55,27 @@ def test_every_engine_was_run() -> None:
 
 def test_every_case_says_something() -> None:
     assert [case for _, case in CASES if not ("error" in case or any(case["layers"].values()))] == []
+
+
+# Of the sources of rules: those whose code was only read. All others were run; docs/planner.md has the table.
+ONLY_READ = {
+    "exllamav3": {"exllamav3/cache/cache.py: Cache"},
+    "llama.cpp": {"llama.cpp conversion/base.py: TextModel.set_gguf_parameters", "src/models/deepseek2.cpp",
+                  "tools/server/server-context.cpp"},
+    "mlx-lm": {"mlx_lm/generate.py", "mlx_lm/models/deepseek_v3.py"},
+    "sglang": {"sglang/srt/models/deepseek_common/utils.py: compute_mla_mscale_scaling"},
+    "tensorrt-llm": {"tensorrt_llm/_torch/models", "tensorrt_llm/_torch/modules/attention.py: MLA"},
+    "vllm": {"vllm/model_executor/models/deepseek_v2.py"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", list(RUNS))
+def test_a_rule_says_whether_the_engines_code_was_run(engine: str) -> None:
+    rules = set()
+    for case in (case for name, case in CASES if name == engine and "error" not in case):
+        config = {**configs()[case["config"]], **case.get("changes", {})}
+        config = {key: value for key, value in config.items() if value is not None}
+        rules |= set(read_as(config, engine, case["flags"]).rules)
+    assert {rule.source for rule in rules if not rule.run} == ONLY_READ[engine]
+    assert not {rule.source for rule in rules if rule.run} & ONLY_READ[engine]
+    assert all(rule.describe().endswith("; read, not run]") != rule.run for rule in rules)

@@ -4,11 +4,13 @@ import math
 from dataclasses import replace
 
 import pytest
+from phasor.configs import ModelRotary
+from phasor.scaling import Linear, YaRN
 
-from phasor import read_config
+from phasor import RotarySpec, plan, read_config
 from phasor.serving.engines import read_as
 from phasor.serving.planner.cost import costs
-from phasor.serving.planner.proof import difference
+from phasor.serving.planner.proof import differences, in_one_line
 
 DEEPSEEK = {
     "model_type": "deepseek_v3", "num_hidden_layers": 1, "num_attention_heads": 2, "qk_rope_head_dim": 64,
@@ -26,12 +28,11 @@ def test_the_factor_on_the_softmax_is_part_of_the_proof():
     config = {**DEEPSEEK, "max_position_embeddings": 163_840, "rope_scaling": {**rope, "mscale_all_dim": 1.0}}
     for engine in ("transformers", "vllm", "sglang", "llama.cpp", "exllamav3", "mlx-lm", "tensorrt-llm"):
         reading = read_as(config, engine)
-        assert difference(read_config(config), reading, 163_840) == ""
+        assert differences(read_config(config), reading, 163_840) == []
         assert reading.model.softmax_factor == pytest.approx((0.1 * math.log(40) + 1) ** 2, rel=1e-9)
         other = replace(reading, model=replace(reading.model, softmax_factor=1.0))
-        assert "the factor on the softmax would be 1, and 1.87385 is wanted" in difference(
-            reading.model, other, 163_840
-        )
+        (finding,) = differences(reading.model, other, 163_840)
+        assert finding.reason == "the factor on the softmax would be 1, and 1.87385 is wanted"
 
 
 def test_the_factor_on_the_softmax_counts():
@@ -39,3 +40,76 @@ def test_the_factor_on_the_softmax_counts():
     before, after = (stretched(factor, mscale=1.0, mscale_all_dim=1.0) for factor in (40.0, 80.0))
     (cost,) = costs(before, after, 163_840, 327_680)
     assert cost.score == pytest.approx(((0.1 * math.log(80) + 1) / (0.1 * math.log(40) + 1)) ** 2, rel=1e-6)
+
+
+def test_a_difference_names_layers_pair_and_values():
+    """Which layers differ, in what, and by how much, in the words that a refusal shows."""
+    model = read_config({**DEEPSEEK, "num_hidden_layers": 3})
+    reading = read_as({**DEEPSEEK, "num_hidden_layers": 3}, "transformers")
+    first, *rest = model.layers
+    assert first is not None
+    other = replace(reading, model=replace(model, layers=(first.replace(base=20_000.0), *rest)))
+    (finding,) = differences(model, other, 1000)
+    apart = finding.difference
+    assert apart is not None
+    assert (finding.where, finding.cause, finding.verdict, apart.pair) == ("layers 0", "frequencies", "wrong", 31)
+    assert apart.got == pytest.approx(20_000.0 ** (-62 / 64), rel=1e-9)
+    assert apart.expected == pytest.approx(10_000.0 ** (-62 / 64), rel=1e-9)
+    assert finding.reason == "pair 31 would rotate 0.5109 times as fast as wanted"
+    assert in_one_line(finding) == f"layers 0: {finding.reason}"
+    (finding,) = differences(model, replace(reading, length=999), 1000)
+    assert finding.reason == "transformers would take 999 positions, and 1,000 are wanted"
+    assert differences(model, replace(reading, length=1000), 1000) == []
+    narrow = replace(model, layers=(None, *rest))
+    (finding,) = differences(narrow, replace(reading, model=model), 1000)
+    assert finding.reason == "only one of both rotates"
+
+
+def test_pairs_that_leave_the_angles_of_training():
+    """Channels 8, base 1e4: pairs 2 and 3 (0.01 and 0.001 rad a position) never turn fully in 100 positions."""
+    spec = RotarySpec(head_dim=8)
+    model = ModelRotary(model_type="toy", layers=(spec,), layer_types=("a",), num_heads=1)
+    slowed = replace(model, layers=(spec.replace(scaling=Linear(4.0)),))
+    for after, length, leaving in ((model, 100, 0), (model, 200, 2), (slowed, 200, 0), (slowed, 400, 2)):
+        (cost,) = costs(model, after, 100, length)
+        assert (cost.unturned, cost.leaving) == (2, leaving)
+        assert (cost.changed, cost.layers) == (4 if after is slowed else 0, (0,))
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp", "exllamav3", "mlx-lm", "tensorrt-llm"])
+def test_the_ends_of_yarns_ramp_where_the_config_states_none(engine):
+    """32 and 1 turns over the original length, as in the paper; DeepSeek, which every engine reads."""
+    rope = {"type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096}
+    (spec,) = read_as({**DEEPSEEK, "rope_scaling": rope}, engine).model.distinct
+    assert isinstance(spec.scaling, YaRN)
+    assert (spec.scaling.beta_fast, spec.scaling.beta_slow) == (32.0, 1.0)
+    assert (spec.scaling.factor, spec.scaling.original_max_position) == (40.0, 4096)
+
+
+def test_the_scaling_that_a_model_has_is_stretched_and_not_replaced():
+    rope = {"rope_type": "linear", "factor": 2.0}
+    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
+              "max_position_embeddings": 4096, "rope_theta": 1e4, "rope_scaling": rope}  # fmt: skip
+    for method in ("auto", "linear"):
+        assert plan(config, length=8192, method=method).spec.scaling == Linear(4.0)
+    with pytest.raises(ValueError, match="method 'yarn' would replace the linear scaling"):
+        plan(config, length=8192, method="yarn")
+    del config["rope_scaling"]
+    assert plan(config, length=8192, method="linear").spec.scaling == Linear(2.0)
+    assert isinstance(plan(config, length=8192).spec.scaling, YaRN)
+    assert plan(config, length=8192, method="none").spec.scaling is None
+
+
+@pytest.mark.parametrize(
+    "rope, flags, length",
+    [({"type": "linear", "factor": 2.0}, "", 8192), (None, "", 4096), (None, "--max_seq_len 9000", 4096),
+     ({"type": "linear", "factor": 2.0}, "--max_seq_len 9000", 8192), (None, "--max_seq_len 1000", 1000),
+     ({"type": "llama3", "factor": 8.0}, "", 4096)],
+)  # fmt: skip
+def test_the_longest_sequence_of_tensorrt_llm(rope, flags, length):
+    """A factor lengthens the declared length, except those of Llama 3, YaRN and LongRoPE; a longer one is cut."""
+    if rope and rope["type"] == "llama3":
+        rope |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 1024}
+    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
+              "max_position_embeddings": 4096, "rope_theta": 1e4, "rope_scaling": rope}  # fmt: skip
+    assert read_as(config, "tensorrt-llm", flags).length == length

@@ -1,38 +1,58 @@
-"""`phasor inspect --as`: what is said of layers in which both rotate, one of them, or neither."""
+"""`phasor inspect --as`: what an engine rotates and what the model's own code does, in groups of equal layers."""
+
+import json
+from typing import Any
 
 import pytest
 
-from phasor import RotarySpec
-from phasor.serving.planner.engine_diff import _group, beside, beside_lines
+from engines.cases import configs
+from phasor.rotary.spec import RotarySpec
+from phasor.serving.planner.engine_diff import _group, compare_engine, comparison_lines
 
-LLAMA = {
-    "model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
-    "max_position_embeddings": 128, "rope_theta": 1e4,
-}  # fmt: skip
-SPEC, OTHER = RotarySpec(head_dim=8), RotarySpec(head_dim=8, base=500.0)
+QWEN = configs()["Qwen/Qwen3-8B"]
 
 
-def test_equal_readings_rotate_alike() -> None:
-    found = beside(LLAMA, "vllm")
-    (group,) = found["layers"]
-    assert (
-        group["layers"] == [0, 1] and group["same"] and group["own"].startswith("all 16 channels, halves, base 10000")
-    )
-    assert group["says"] == ["both rotate alike at every position"]
-    assert "neither rotates" not in "\n".join(beside_lines(found))
+def test_equal_rotations() -> None:
+    (group,) = compare_engine(QWEN, "vllm")["layers"]
+    assert group["same"] is True
+    assert group["own"] == group["engine"]
+    assert "neither rotates" not in group["says"]
+    assert group["layers"] == list(range(QWEN["num_hidden_layers"]))
+
+
+def test_other_frequencies() -> None:
+    flags = "--hf-overrides " + repr(json.dumps({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}))
+    comparison = compare_engine(QWEN, "vllm", flags)
+    (group,) = comparison["layers"]
+    assert group["same"] is False
+    assert "10000" in group["engine"]
+    text = "\n".join(comparison_lines(comparison))
+    assert f"own code  {group['own']}" in text
+    assert f"engine    {group['engine']}" in text
+    assert "40,960" in text
+
+
+SPEC = RotarySpec(head_dim=8)
 
 
 @pytest.mark.parametrize(
-    "own, theirs, says, same",
+    "model, engine, says, same",
     [
         (None, None, "neither rotates", True),
-        (SPEC, None, "only the model's own code rotates here", False),
-        (None, SPEC, "only the engine rotates here", False),
-        (SPEC, SPEC, "both rotate alike at every position", True),
-        (SPEC, OTHER, "pairs rotate at other speeds", False),
+        (SPEC, None, "only one of both rotates", False),
+        (None, SPEC, "only one of both rotates", False),
     ],
 )
-def test_what_is_said_of_two_readings(own, theirs, says, same) -> None:
-    group = _group(own, theirs, 64)
-    assert group["same"] is same and len(group["says"]) == 1
-    assert says.replace("rotate at other", "turn at other") in group["says"][0] or says in group["says"][0]
+def test_layers_that_do_not_rotate(model: Any, engine: Any, says: str, same: bool) -> None:
+    group = _group(model, engine, 100)
+    assert (group["says"], group["same"]) == ([says], same)
+    assert [group[side] == "no rotation" for side in ("own", "engine")] == [model is None, engine is None]
+
+
+def test_a_softmax_factor_is_shown_where_it_differs() -> None:
+    comparison = compare_engine(QWEN, "vllm")
+    assert not [line for line in comparison_lines(comparison) if "softmax" in line]
+    lines = comparison_lines({**comparison, "softmax": [1.0, 1.5], "rules": ["a", "b"], "warnings": ["c"]})
+    (line,) = [line for line in lines if "softmax" in line]
+    assert "times 1 by the model's own code  |  times 1.5 by the engine" in line
+    assert [line.split() for line in lines[-3:]] == [["rule", "a"], ["b"], ["beware", "c"]]

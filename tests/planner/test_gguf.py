@@ -9,11 +9,10 @@ import torch
 
 from phasor.serving.engines import CannotSayError, Seen, look
 from phasor.serving.engines.gguf import Metadata, converted
-from phasor.serving.engines.gguf_file import keys_of, rekey
-from phasor.serving.engines.gguf_write import written
-from phasor.serving.engines.llama_cpp import LlamaCpp
+from phasor.serving.engines.llama_cpp import LlamaCpp, written
 from phasor.serving.planner.choose import choose
-from phasor.serving.planner.proof import difference, prove
+from phasor.serving.planner.proof import differences, prove
+from phasor.tools.checkpoints.formats.gguf_file import keys_of, rekey
 
 from .test_table import CELLS, STRETCH, length_of
 from .test_traps import CLEAN
@@ -81,14 +80,14 @@ def test_through_a_file(shared_data: Path, tmp_path: Path, name: str) -> None:
     if settings is None:
         assert len(refused) > 20
         reading = LlamaCpp().read_file(seen, read(tmp_path / "old.gguf", meta), {}, [])
-        assert difference(LlamaCpp().read(seen, {}).model, reading, seen.model.max_position or 1) == ""
+        assert differences(LlamaCpp().read(seen, {}).model, reading, seen.model.max_position or 1) == []
         return
     path = tmp_path / "old.gguf"
     if settings.gguf:
         path = tmp_path / "new.gguf"
         rekey(tmp_path / "old.gguf", path, settings.gguf)
     reading = LlamaCpp().read_file(seen, read(path, meta), settings.flags, [])
-    assert difference(wanted, reading, length) == ""
+    assert differences(wanted, reading, length) == []
 
 
 @pytest.mark.parametrize("name", ["Qwen__Qwen3-8B", "google__gemma-3-27b-it", "mistralai__Mixtral-8x7B-v0.1"])
@@ -104,10 +103,49 @@ def test_keys_alone(shared_data: Path, tmp_path: Path, name: str) -> None:
     rekey(tmp_path / "old.gguf", tmp_path / "new.gguf", keys)
     assert (tmp_path / "old.gguf").read_bytes() == before
     reading = LlamaCpp().read_file(seen, read(tmp_path / "new.gguf", meta), {"-c": length}, [])
-    assert difference(wanted, reading, length) == ""
+    assert differences(wanted, reading, length) == []
 
 
 def test_one_of_thirty_is_unknown(shared_data: Path) -> None:
     for name in UNKNOWN:
         with pytest.raises(CannotSayError, match="how it converts"):
             converted(known(shared_data, name))
+
+
+def test_every_key_is_written_and_the_others_stay(tmp_path: Path) -> None:
+    """Texts, whole numbers and numbers, as the gguf package reads them; arrays, tensors and alignment too."""
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "old.gguf", "llama")
+    writer.add_custom_alignment(64)
+    writer.add_uint32("llama.context_length", 9)
+    writer.add_array("tokenizer.ggml.tokens", ["a", "bc"])
+    writer.add_tensor("kept", torch.arange(6, dtype=torch.float32).reshape(2, 3).numpy())
+    writer.add_tensor("half", torch.arange(10, dtype=torch.float16).reshape(2, 5).numpy())
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+        step()
+    rekey(tmp_path / "old.gguf", tmp_path / "new.gguf", {"context_length": 77, "rope.scaling.type": "yarn", "x": 4.5})
+    reader = gguf.GGUFReader(tmp_path / "new.gguf")
+    values = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("GGUF.")}
+    assert values == {
+        "general.architecture": "llama", "general.alignment": 64, "tokenizer.ggml.tokens": ["a", "bc"],
+        "llama.context_length": 77, "llama.rope.scaling.type": "yarn", "llama.x": 4.5,
+    }  # fmt: skip
+    assert {one.name: one.data.tolist() for one in reader.tensors} == {
+        "kept": [[0, 1, 2], [3, 4, 5]], "half": [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]],
+    }  # fmt: skip
+    assert all(one.data_offset % 64 == 0 for one in reader.tensors)
+    with pytest.raises(ValueError, match="never written over"):
+        rekey(tmp_path / "old.gguf", tmp_path / "new.gguf", {"x": 1})
+
+
+@pytest.mark.parametrize("cut", [3, 20, 60])
+def test_a_damaged_file_is_refused(cut: int, tmp_path: Path) -> None:
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "whole.gguf", "llama")
+    writer.add_tensor("kept", torch.ones(2, 3).numpy())
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+        step()
+    (tmp_path / "cut.gguf").write_bytes((tmp_path / "whole.gguf").read_bytes()[:cut])
+    with pytest.raises(ValueError, match=r"cut\.gguf"):
+        rekey(tmp_path / "cut.gguf", tmp_path / "new.gguf", {"x": 1})
+    assert not (tmp_path / "new.gguf").exists()

@@ -124,7 +124,7 @@ def test_an_engine_that_would_not_start_is_refused() -> None:
 
 
 def test_nothing_is_half_written(tmp_path: Path) -> None:
-    from phasor.serving.planner.write import write
+    from phasor.serving.planner.result import write
 
     made = plan(configs()["openai/gpt-oss-120b"], length=262144, engine="llama.cpp")
     with pytest.raises(ValueError, match=r"nothing to write for llama\.cpp"):

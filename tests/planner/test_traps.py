@@ -128,3 +128,26 @@ def test_two_runtimes_that_part() -> None:
     config = configs()[OSS]
     assert [t.number for t in runtime_traps(read_as(config, "transformers"), read_as(config, "llama.cpp"))] == [17]
     assert runtime_traps(read_as(config, "transformers"), read_as(config, "vllm")) == []
+
+
+def test_a_trap_is_a_finding_with_a_way_out() -> None:
+    (trap,) = traps(configs()[LLAMA], "llama.cpp", {"--rope-scale": 2.0})[-1:]
+    assert (trap.verdict, trap.cause, trap.way_out) == CAUSE_OF_18
+    assert (
+        str(trap)
+        == "--rope-scale comes on top of the file's Llama 3 factors [trap 18; ggml-cpu/ops.cpp; tests/engines]"
+    )
+    assert trap.to_dict()["reason"] == trap.text
+
+
+CAUSE_OF_18 = ("wrong", "flags on top of a file's factors", "leave the scaling flags out")
+
+
+@pytest.mark.parametrize(
+    "stated, found",
+    [({"mscale": 0.7}, True), ({"mscale": 1.0}, False), ({"mscale": 0.7, "mscale_all_dim": 0.7}, False),
+     ({"mscale_all_dim": 0.7}, False)],
+)  # fmt: skip
+def test_one_mscale_without_the_other(stated: dict[str, float], found: bool) -> None:
+    config = {**configs()[QWEN], "rope_scaling": {**YARN, **stated}}
+    assert (6 in [trap.number for trap in traps(config)]) == found

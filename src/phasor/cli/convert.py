@@ -60,7 +60,7 @@ def convert(
                 "(to see the plan first: --dry-run alone)"
             )
         report = convert_in_place(source, to=to, source_layout=source_layout, part=part, proof=proof, token_ids=tokens)
-        print(_said(report, source))
+        print(_summary(report, source))
         return
     if files is not None and to != "meta":
         raise ValueError(f"--files is for --to meta, got --to {to}; leave it out")
@@ -73,7 +73,7 @@ def convert(
         raise ValueError("DST is missing; name a new folder")
     with _bar(plan.size) as tell:
         report = run(source, target, to=to, force=force, proof=proof, token_ids=tokens, plan=plan, tell=tell)
-    print(_said(report, target))
+    print(_summary(report, target))
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def _bar(total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: bar.update(task, advance=done)
 
 
-def _said(report: dict[str, Any], target: Path) -> str:
+def _summary(report: dict[str, Any], target: Path) -> str:
     """The proof in a few lines."""
     lines = []
     if scores := report.get("scores"):
@@ -108,8 +108,8 @@ def _said(report: dict[str, Any], target: Path) -> str:
             lines.append(f"  not finite: {sum(wild.values())} values, kept as they were")
         if scores["left_out"]:
             lines.append(f"  no scores: {', '.join(scores['left_out'][:4])} (without keys of its own, or not finite)")
-    if found := report.get("logits"):
-        lines.append("  logits equal" if found["compared"] else f"  logits not compared: {found['why']}")
+    if logits := report.get("logits"):
+        lines.append("  logits equal" if logits["compared"] else f"  logits not compared: {logits['why']}")
     return "\n".join([*lines, f"written  {target}"])
 
 

@@ -21,10 +21,10 @@ def detect(
 
     Exit code 0: nothing speaks against what the format says, 1: the weights do, 2: bad input.
     """
-    from ..tools.checkpoints import detect as find
+    from ..tools.checkpoints import detect as find_layout
 
     words = None if text is None else text.read_text(encoding="utf-8", errors="replace")
-    found = find(path, part=part, allow_pickle=allow_pickle, text=words)
-    print(json.dumps(found.to_dict(), indent=2) if as_json else found.describe())
-    if found.contradicts:
+    detection = find_layout(path, part=part, allow_pickle=allow_pickle, text=words)
+    print(json.dumps(detection.to_dict(), indent=2) if as_json else detection.describe())
+    if detection.contradicts:
         raise typer.Exit(1)

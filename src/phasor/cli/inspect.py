@@ -69,17 +69,17 @@ def inspect(
 
 def _as(configs: list[str], engine: str | None, flags: str, as_json: bool) -> None:
     """What an engine makes of one config, beside the model's own code."""
-    from ..serving.planner.engine_diff import beside, beside_lines
+    from ..serving.planner.engine_diff import compare_engine, comparison_lines
 
     if engine is None:
         raise ValueError("--flags are those of an engine; name it with --as")
     if len(configs) != 1:
         raise ValueError(f"--as shows one config, got {len(configs)}")
-    found = beside(configs[0], engine, flags)
+    comparison = compare_engine(configs[0], engine, flags)
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(comparison, indent=2))
     else:
-        show("\n".join(beside_lines(found)))
+        show("\n".join(comparison_lines(comparison)))
 
 
 def _refuse(*views: ConfigView) -> None:

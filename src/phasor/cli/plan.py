@@ -30,17 +30,17 @@ def plan(
     Exit code 0: every engine can, 1: at least one cannot say it, 2: bad input.
     """
     from ..serving.engines import ENGINES
-    from ..serving.planner import plan as make
-    from ..serving.planner.write import write as put
+    from ..serving.planner import plan as make_plan
+    from ..serving.planner.result import write as write_plans
 
     if gguf is not None and write is None:
         raise ValueError("--gguf names the file to change, which --write DIR writes changed; add --write")
-    made = [make(config, length=length, engine=e, method=method, original=original) for e in engine or ENGINES]
+    plans = [make_plan(config, length=length, engine=e, method=method, original=original) for e in engine or ENGINES]
     if as_json:
-        print(json.dumps([one.to_dict(dtype, tensor_parallel) for one in made], indent=2))
+        print(json.dumps([one.to_dict(dtype, tensor_parallel) for one in plans], indent=2))
     else:
-        print("\n\n".join(one.explain(dtype, tensor_parallel) for one in made))
-    for path in put(made, write, gguf) if write is not None else ():
+        print("\n\n".join(one.explain(dtype, tensor_parallel) for one in plans))
+    for path in write_plans(plans, write, gguf) if write is not None else ():
         print(f"wrote {path}")
-    if any(one.settings is None for one in made):
+    if any(one.settings is None for one in plans):
         raise typer.Exit(1)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from .base import CannotSayError, Engine, Reading, Rule, Settings
-from .engine_config import Seen, look
+from .base import CannotSayError, Engine, EngineReading, Rule, Settings
+from .engine_config import EngineConfig, load_config
 from .exllamav3 import ExLlamaV3
 from .flags import parse, typed
 from .llama_cpp import LlamaCpp
@@ -13,15 +13,29 @@ from .tensorrt_llm import TensorRTLLM
 from .transformers import Transformers
 from .vllm import Vllm
 
-ENGINES: dict[str, Engine] = {
-    engine.name: engine
-    for engine in (Transformers(), Vllm(), SGLang(), LlamaCpp(), ExLlamaV3(), MlxLm(), TensorRTLLM())
-}
+Reading, Seen, look = EngineReading, EngineConfig, load_config  # earlier names
+ENGINES: dict[str, Engine] = {}
 
 __all__ = [
-    "CannotSayError", "ENGINES", "Engine", "Reading", "Rule", "Seen", "Settings", "engine_of", "look", "parse",
-    "read_as", "typed",
+    "CannotSayError", "ENGINES", "Engine", "EngineConfig", "EngineReading", "Rule", "Settings", "engine_of",
+    "load_config", "parse", "read_as", "register_engine", "typed",
 ]  # fmt: skip
+
+
+def register_engine(engine: Engine) -> None:
+    """Make an engine known by its name to `read_as`, to `phasor.plan` and to the command line.
+
+    Raises ``TypeError`` for what is no `Engine`, and ``ValueError`` for a name that is taken.
+    """
+    if not isinstance(engine, Engine):
+        raise TypeError(f"engine must be an instance of phasor.engines.Engine, got {engine!r:.80}")
+    if engine.name in ENGINES:
+        raise ValueError(f"engine {engine.name!r} is registered already; choose another name")
+    ENGINES[engine.name] = engine
+
+
+for _engine in (Transformers(), Vllm(), SGLang(), LlamaCpp(), ExLlamaV3(), MlxLm(), TensorRTLLM()):
+    register_engine(_engine)
 
 
 def engine_of(name: str) -> Engine:
@@ -31,7 +45,7 @@ def engine_of(name: str) -> Engine:
     return ENGINES[name]
 
 
-def read_as(source: Any, engine: str, flags: str | dict[str, Any] = "") -> Reading:
+def read_as(source: Any, engine: str, flags: str | dict[str, Any] = "") -> EngineReading:
     """What ``engine`` rotates, given a config and its flags (a command line, or a dictionary of parsed ones).
 
     ``source`` as in `phasor.read_config`. Raises ``ValueError`` for flags with which the engine would not start.
@@ -40,6 +54,6 @@ def read_as(source: Any, engine: str, flags: str | dict[str, Any] = "") -> Readi
     >>> read_as(config, "vllm", "--max-model-len 1024").length
     1024
     """
-    found = engine_of(engine)
-    given = parse(flags, found.flags, found.gone, found.name) if isinstance(flags, str) else flags
-    return found.read(look(source), given)
+    reader = engine_of(engine)
+    values = parse(flags, reader.flags, reader.gone, reader.name) if isinstance(flags, str) else flags
+    return reader.read(load_config(source), values)

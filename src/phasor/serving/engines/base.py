@@ -1,12 +1,15 @@
 """What an engine makes of a model: its rotation layer by layer, the length it takes, and the rules that led there."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import cache
+from importlib.resources import files
+from typing import Any, ClassVar, TypeVar
 
 from ...models.configs import ModelRotary
-from .engine_config import Seen, look
+from .engine_config import EngineConfig, load_config
 
 Flags = Mapping[str, Any]  # as they are typed: {"--max-model-len": 131072, "--hf-overrides": {...}, "VARIABLE": "1"}
 
@@ -27,8 +30,11 @@ class Rule:
         return f"{self.text} [{self.source}{'' if self.run else '; read, not run'}]"
 
 
+Rules = list[Rule]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class EngineReading:
     """A config as one engine rotates it.
 
     - ``model``: one spec per layer, as in `ModelRotary`; frequencies and factors are this engine's.
@@ -66,16 +72,33 @@ class Engine(ABC):
     gone: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
-    def read(self, seen: Seen, flags: Flags) -> Reading:
+    def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         """What it rotates; raises ``ValueError`` for settings with which it would not start."""
 
     @abstractmethod
-    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
+    def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         """Settings that may give the rotation ``wanted`` in sequences of ``length``, the handiest first.
 
         Whoever calls reads them back and takes the first that does. Raises `CannotSayError` where there are none.
         """
 
-    def read_back(self, seen: Seen, settings: Settings) -> Reading:
+    def read_back(self, config: EngineConfig, settings: Settings) -> EngineReading:
         """What the engine rotates with these settings."""
-        return self.read(seen if settings.config is None else look(settings.config), settings.flags)
+        return self.read(config if settings.config is None else load_config(settings.config), settings.flags)
+
+
+Fact = TypeVar("Fact")
+
+
+@cache
+def _tables() -> dict[str, dict[str, dict[str, Any]]]:
+    text = (files(__package__) / "models.json").read_text(encoding="utf-8")
+    return json.loads(text)  # type: ignore[no-any-return]
+
+
+def facts_of(engine: str, make: Callable[..., Fact]) -> dict[str, Fact]:
+    """Model type -> what the engine's code does with it, each made by ``make`` from its fields."""
+    tables = _tables()[engine].items()
+    return {
+        name: make(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}) for name, fields in tables
+    }

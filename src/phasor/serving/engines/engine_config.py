@@ -15,11 +15,11 @@ from ...rotary.axes import InterleavedSections, Sections
 from ...rotary.spec import RotarySpec
 
 ROPES = ("rope_parameters", "rope_scaling")
-__all__ = ["ORIGINAL", "ROPES", "Seen", "look", "parameters_of", "renamed", "walk"]
+__all__ = ["ORIGINAL", "ROPES", "EngineConfig", "load_config", "parameters_of", "renamed", "walk"]
 
 
 @dataclass(frozen=True)
-class Seen:
+class EngineConfig:
     """A config and its text model.
 
     - ``data``: the whole config; ``path``: where its text model stands (``""``: at the top).
@@ -98,7 +98,7 @@ def parameters_of(spec: RotarySpec) -> dict[str, Any]:
     return rope
 
 
-def look(source: Any) -> Seen:
+def load_config(source: Any) -> EngineConfig:
     """The text model of a config; ``source`` and errors as in `phasor.read_config`."""
     data = load(source)
     model = read_config(data)
@@ -106,7 +106,7 @@ def look(source: Any) -> Seen:
     row = composite.row(model.part)
     words = model.layer_types
     kinds = tuple(row.kind_of(word) for word in words) if isinstance(row, TextModel) else ("",) * len(words)
-    return Seen(data, model.part, model, kinds)
+    return EngineConfig(data, model.part, model, kinds)
 
 
 def renamed(rope: dict[str, Any]) -> dict[str, Any]:

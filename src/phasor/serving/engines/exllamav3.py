@@ -5,12 +5,10 @@ from typing import ClassVar
 
 from ...models.configs import ModelRotary
 from ...rotary.scaling import Linear, Llama3, Proportional, Scaling, YaRN
-from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
-from .engine_config import ORIGINAL, Seen
-from .engine_rotation import softmax_rules, turned
-from .facts import facts
+from .base import CannotSayError, Engine, EngineReading, Flags, Rule, Rules, Settings, facts_of
+from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
-from .rope import Rope, always, need
+from .rope import BaseAndScaling, Rope, always, need, rotated, softmax_rules
 from .transformers import rewritten
 
 ROPES = "exllamav3/util/rope.py: RoPE"
@@ -18,7 +16,7 @@ PAGE = 256  # tokens
 
 
 @dataclass(frozen=True)
-class Own:
+class ExLlamaV3Model:
     """What ExLlamaV3's class for a model type does.
 
     ``theta``: the base without rope_theta; ``local``: the base of windowed layers, whatever the config says (None: that
@@ -33,7 +31,7 @@ class Own:
     rings: bool = False
 
 
-MODELS = facts("exllamav3", Own)
+MODELS = facts_of("exllamav3", ExLlamaV3Model)
 
 
 class ExLlamaV3(Engine):
@@ -41,55 +39,55 @@ class ExLlamaV3(Engine):
     version = "1.6.5"
     flags: ClassVar = {"-cs": length, "--cache_size": length}
 
-    def read(self, seen: Seen, flags: Flags) -> Reading:
-        if seen.name not in MODELS:
-            raise CannotSayError(f"exllamav3: it has no class for {seen.name}, or none that is known here")
-        groups = [seen.text.get(key) for key in ("n_group", "topk_group")]
+    def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
+        if config.name not in MODELS:
+            raise CannotSayError(f"exllamav3: it has no class for {config.name}, or none that is known here")
+        groups = [config.text.get(key) for key in ("n_group", "topk_group")]
         if any(count not in (None, 1) for count in groups):
             raise CannotSayError(f"exllamav3 does not load it: experts are chosen in {groups[0]} groups")
-        rules: list[Rule] = [Rule("no length is refused; the cache bounds it", "exllamav3/cache/cache.py: Cache")]
-        model = turned(seen, lambda kind: rotation(seen, MODELS[seen.name], kind, rules))
+        rules: Rules = [Rule("no length is refused; the cache bounds it", "exllamav3/cache/cache.py: Cache")]
+        model = rotated(config, lambda kind: rotation(config, MODELS[config.name], kind, rules))
         taken = flags.get("--cache_size", flags.get("-cs"))
         if taken is not None and taken % PAGE:
             raise ValueError(f"--cache_size must be a multiple of {PAGE}, its page, got {taken}")
-        model = replace(model, softmax_factor=softmax(seen, model))
-        return Reading(
+        model = replace(model, softmax_factor=softmax(config, model))
+        return EngineReading(
             engine=self.name, version=self.version, length=taken, model=model,
             rules=(*dict.fromkeys(rules), *softmax_rules(model, "exllamav3/architecture/deepseek_v3.py", True)),
         )  # fmt: skip
 
-    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
+    def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         flags = {"--cache_size": -(-length // PAGE) * PAGE}
-        stretched = wanted.layers != seen.model.layers
-        return [Settings(flags=flags, config=rewritten(seen, wanted, length) if stretched else None)]
+        stretched = wanted.layers != config.model.layers
+        return [Settings(flags=flags, config=rewritten(config, wanted, length) if stretched else None)]
 
 
-def dictionary(seen: Seen, kind: str) -> Rope:
+def dictionary(config: EngineConfig, kind: str) -> Rope:
     """rope_scaling, else rope_parameters: the first that is a dictionary, even an empty one."""
-    found = [seen.text.get(name) for name in ("rope_scaling", "rope_parameters")]
+    found = [config.text.get(name) for name in ("rope_scaling", "rope_parameters")]
     rope: Rope = dict(next((one for one in found if isinstance(one, dict)), {}))
-    return dict(rope.get(kind) or {}) if MODELS[seen.name].kinds else rope
+    return dict(rope.get(kind) or {}) if MODELS[config.name].kinds else rope
 
 
-def rotation(seen: Seen, own: Own, kind: str, rules: list[Rule]) -> tuple[float, Scaling | None]:
+def rotation(config: EngineConfig, facts: ExLlamaV3Model, kind: str, rules: Rules) -> BaseAndScaling:
     """Base and scaling of one kind of layer."""
-    rope = dictionary(seen, kind)
-    if "sliding" in kind and own.local is not None and not own.kinds:
-        stated = seen.text.get("rope_local_base_freq")
-        if stated not in (None, own.local):
-            rules.append(Rule(f"rope_local_base_freq is not read: {own.local:g}", "exllamav3/architecture", True))
-        return own.local, None
-    default = own.local if "sliding" in kind and own.local is not None else own.theta
-    base = (None if own.kinds else seen.text.get("rope_theta")) or rope.get("rope_theta")
+    rope = dictionary(config, kind)
+    if "sliding" in kind and facts.local is not None and not facts.kinds:
+        stated = config.text.get("rope_local_base_freq")
+        if stated not in (None, facts.local):
+            rules.append(Rule(f"rope_local_base_freq is not read: {facts.local:g}", "exllamav3/architecture", True))
+        return facts.local, None
+    default = facts.local if "sliding" in kind and facts.local is not None else facts.theta
+    base = (None if facts.kinds else config.text.get("rope_theta")) or rope.get("rope_theta")
     if base is None:
         rules.append(Rule(f"no rope_theta: base {default:g}", "exllamav3/architecture", True))
         base = default
     scheme = rope.get("rope_type") or rope.get("type") or "default"
-    return float(base), scaling_of(seen, scheme, rope, rules)
+    return float(base), scaling_of(config, scheme, rope, rules)
 
 
-def scaling_of(seen: Seen, scheme: str, rope: Rope, rules: list[Rule]) -> Scaling | None:
-    declared = seen.text.get("max_position_embeddings")
+def scaling_of(config: EngineConfig, scheme: str, rope: Rope, rules: Rules) -> Scaling | None:
+    declared = config.text.get("max_position_embeddings")
     if scheme in ("default", "mrope"):
         return None
     if scheme == "linear":
@@ -105,16 +103,16 @@ def scaling_of(seen: Seen, scheme: str, rope: Rope, rules: list[Rule]) -> Scalin
             rules.append(Rule("proportional: factor is not read", "exllamav3/architecture/gemma4.py", True))
         return Proportional(float(rope.get("partial_rotary_factor", 1.0)))
     if scheme == "yarn":
-        return yarn(seen, rope, declared, rules)
+        return yarn(config, rope, declared, rules)
     if scheme in ("longrope", "su"):
-        original = int(rope.get(ORIGINAL) or seen.text[ORIGINAL])
+        original = int(rope.get(ORIGINAL) or config.text[ORIGINAL])
         side = "long" if (declared or 0) > original else "short"
         rules.append(Rule(f"LongRoPE: the {side} factors at every length", ROPES, True))
         return always(side == "long", {**rope, ORIGINAL: original}, declared)
     raise ValueError(f"rope_type {scheme!r} is none that ExLlamaV3 {ExLlamaV3.version} knows")
 
 
-def yarn(seen: Seen, rope: Rope, declared: int | None, rules: list[Rule]) -> YaRN:
+def yarn(config: EngineConfig, rope: Rope, declared: int | None, rules: Rules) -> YaRN:
     """YaRN by the ratio of the two lengths, with the factor on cos and sin that it makes of it."""
     if declared is None:
         raise ValueError("max_position_embeddings is missing, and ExLlamaV3's YaRN needs it; add it")
@@ -131,17 +129,17 @@ def yarn(seen: Seen, rope: Rope, declared: int | None, rules: list[Rule]) -> YaR
         mscale=rope.get("mscale"), mscale_all_dim=rope.get("mscale_all_dim"), attention=rope.get("attention_factor"),
     )  # fmt: skip
     both = made.mscale and made.mscale_all_dim
-    if MODELS[seen.name].folds and both:
+    if MODELS[config.name].folds and both:
         return made
     if both and made.attention is None:
         rules.append(Rule("mscale and mscale_all_dim are not read", ROPES, True))
     return replace(made, mscale=None, mscale_all_dim=None)
 
 
-def softmax(seen: Seen, model: ModelRotary) -> float:
+def softmax(config: EngineConfig, model: ModelRotary) -> float:
     """DeepSeek's factor on the softmax: by the factor that the config states, not by the ratio of the lengths."""
-    scaling, rope = next(iter(model.distinct)).scaling, dictionary(seen, "")
-    if not MODELS[seen.name].folds or not isinstance(scaling, YaRN) or not rope.get("mscale_all_dim"):
+    scaling, rope = next(iter(model.distinct)).scaling, dictionary(config, "")
+    if not MODELS[config.name].folds or not isinstance(scaling, YaRN) or not rope.get("mscale_all_dim"):
         return 1.0
     stated = max(float(need(rope, "factor")), 1.0)
     return replace(scaling, factor=stated, mscale_all_dim=rope["mscale_all_dim"]).softmax_factor()

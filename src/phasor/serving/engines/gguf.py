@@ -5,9 +5,8 @@ from typing import Any
 
 from ...rotary.scaling import Linear, Llama3, LongRoPE, Proportional, YaRN
 from ...rotary.spec import RotarySpec
-from .base import CannotSayError
-from .engine_config import Seen
-from .facts import facts
+from .base import CannotSayError, facts_of
+from .engine_config import EngineConfig
 
 CONVERTER = "llama.cpp conversion/base.py: TextModel.set_gguf_parameters"
 BASE, BASE_SWA, WIDTH = "rope.freq_base", "rope.freq_base_swa", "rope.dimension_count"
@@ -32,7 +31,7 @@ class Arch:
     sliding: str = ""
 
 
-ARCHS = facts("llama.cpp", Arch)
+ARCHS = facts_of("llama.cpp", Arch)
 
 
 @dataclass(frozen=True)
@@ -49,34 +48,36 @@ class Metadata:
     short: tuple[float, ...] = ()
 
 
-def arch_of(seen: Seen) -> Arch:
-    found = ARCHS.get(seen.name) or ARCHS.get(seen.model.model_type)
+def arch_of(config: EngineConfig) -> Arch:
+    found = ARCHS.get(config.name) or ARCHS.get(config.model.model_type)
     if found is None:
-        raise CannotSayError(f"llama.cpp: how it converts {seen.model.model_type} is not known here")
+        raise CannotSayError(f"llama.cpp: how it converts {config.model.model_type} is not known here")
     return found
 
 
-def global_spec(seen: Seen) -> RotarySpec:
+def global_spec(config: EngineConfig) -> RotarySpec:
     """The rotation that the file's own keys speak of: that of the layers with full attention, else of the first."""
-    pairs = zip(seen.model.layer_types, seen.model.layers, strict=True)
+    pairs = zip(config.model.layer_types, config.model.layers, strict=True)
     full = [spec for word, spec in pairs if spec is not None and "sliding" not in word]
-    return (full or list(seen.model.distinct))[0]
+    return (full or list(config.model.distinct))[0]
 
 
-def converted(seen: Seen) -> Metadata:
+def converted(config: EngineConfig) -> Metadata:
     """What the converter writes about positions, in the version named by `llama_cpp`."""
-    arch, spec = arch_of(seen), global_spec(seen)
+    arch, spec = arch_of(config), global_spec(config)
     scaling = spec.scaling
-    keys: dict[str, Any] = {LENGTH: seen.model.max_position or 0, BASE: float(spec.base), WIDTH: spec.rotary_dim}
+    keys: dict[str, Any] = {LENGTH: config.model.max_position or 0, BASE: float(spec.base), WIDTH: spec.rotary_dim}
     keys = {key: value for key, value in keys.items() if value}
-    sliding = [s for word, s in zip(seen.model.layer_types, seen.model.layers, strict=True) if "sliding" in word and s]
+    sliding = [
+        s for word, s in zip(config.model.layer_types, config.model.layers, strict=True) if "sliding" in word and s
+    ]
     if arch.sliding == "own" and sliding:
         keys[BASE_SWA] = float(sliding[0].base)
     if isinstance(scaling, Linear):
         keys |= {TYPE: "linear", FACTOR: float(scaling.factor)}
     elif isinstance(scaling, YaRN):
         keys |= {TYPE: "yarn", FACTOR: float(scaling.factor), ORIGINAL: scaling.original_max_position}
-        keys |= {name: float(seen.rope[key]) for key, name in UNREAD.items() if seen.rope.get(key) is not None}
+        keys |= {name: float(config.rope[key]) for key, name in UNREAD.items() if config.rope.get(key) is not None}
         if arch.name == "deepseek2" and scaling.mscale_all_dim:
             keys[LOG] = 0.1 * scaling.mscale_all_dim
     elif isinstance(scaling, LongRoPE):

@@ -1,77 +1,60 @@
-"""llama.cpp b11549: the file's keys, then flags, then one formula for all architectures."""
+"""llama.cpp b11549: what it rotates for a file's keys and flags, and the flags or keys for a wanted rotation."""
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...models.configs import ModelRotary
 from ...rotary.scaling import Linear, LongRoPE, Scaling, YaRN
 from ...rotary.spec import RotarySpec
-from .base import Engine, Flags, Reading, Rule, Settings
-from .engine_config import Seen
-from .engine_rotation import softmax_rules
+from .base import CannotSayError, Engine, EngineReading, Flags, Rule, Rules, Settings
+from .engine_config import EngineConfig
 from .flags import length, real
-from .gguf import BASE, BASE_SWA, CONVERTER, FACTOR, Metadata, converted
-from .gguf_write import betas, written
-from .llama_cpp_context import Context, context_of, softmax_factor
+from .gguf import (
+    ATTENTION,
+    BASE,
+    BASE_SWA,
+    CONVERTER,
+    FACTOR,
+    LENGTH,
+    LOG,
+    ORIGINAL,
+    TYPE,
+    Metadata,
+    arch_of,
+    converted,
+    global_spec,
+)
+from .rope import softmax_rules
+
+DEEPSEEK = "deepseek2"
+CONTEXT = "src/llama-context.cpp: llama_context"
 
 
-class LlamaCpp(Engine):
-    name = "llama.cpp"
-    version = "b11549"
-    flags: ClassVar = {
-        "-c": length, "--ctx-size": length, "--rope-scaling": str, "--rope-scale": real, "--rope-freq-base": real,
-        "--rope-freq-scale": real, "--yarn-orig-ctx": length, "--yarn-ext-factor": real, "--yarn-attn-factor": real,
-        "--yarn-beta-slow": real, "--yarn-beta-fast": real, "--override-kv": str,
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Context:
+    """What llama.cpp's context holds: the names of its own ``cparams``."""
 
-    def read(self, seen: Seen, flags: Flags) -> Reading:
-        return self.read_file(seen, converted(seen), flags, of_file(seen, flags))
-
-    def read_file(self, seen: Seen, meta: Metadata, flags: Flags, rules: list[Rule]) -> Reading:
-        """The rotation of a GGUF file with these keys; ``seen`` gives the geometry of the model."""
-        flags = {"--ctx-size" if key == "-c" else key: value for key, value in flags.items()}
-        meta = replace(meta, keys={**meta.keys, **overridden(meta, flags)})
-        context = context_of(meta, flags, rules)
-        asked = flags.get("--ctx-size") or context.trained
-        if asked > context.trained:
-            text = f"llama-server caps -c {asked} at {context.trained}, the training length"
-            rules.append(Rule(text, "tools/server/server-context.cpp"))
-        model = seen.model
-        made: dict[tuple[RotarySpec, bool], RotarySpec] = {}
-        layers = []
-        for word, spec in zip(model.layer_types, model.layers, strict=True):
-            sliding = "sliding" in word
-            if spec is not None and (spec, sliding) not in made:
-                base, scaling = rotation(spec, meta, context, sliding, asked)
-                made[spec, sliding] = spec.replace(base=base, scaling=scaling, frequencies=None)
-            layers.append(None if spec is None else made[spec, sliding])
-        softmax = softmax_factor(meta, context)
-        model = replace(model, layers=tuple(layers), max_position=context.trained, softmax_factor=softmax)
-        return Reading(
-            engine=self.name, version=self.version, length=min(asked, context.trained), model=model,
-            rules=(*rules, *softmax_rules(model, "src/models/deepseek2.cpp")),
-        )  # fmt: skip
-
-    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
-        return written(seen, wanted, length)
-
-    def read_back(self, seen: Seen, settings: Settings) -> Reading:
-        meta = converted(seen)
-        meta = replace(meta, keys={**meta.keys, **(settings.gguf or {})})
-        return self.read_file(seen, meta, settings.flags, of_file(seen, settings.flags))
+    base: float
+    scale: float
+    ext: float
+    attn: float
+    fast: float
+    slow: float
+    orig: int
+    trained: int
 
 
-def of_file(seen: Seen, flags: Flags) -> list[Rule]:
+def of_file(config: EngineConfig, flags: Flags) -> list[Rule]:
     """What the converter leaves out of config.json, and what is not read of what it writes."""
     rules = [Rule("what the converter writes of config.json", CONVERTER)]
-    if any(isinstance(spec.scaling, YaRN) and not spec.scaling.truncate for spec in seen.model.distinct):
+    if any(isinstance(spec.scaling, YaRN) and not spec.scaling.truncate for spec in config.model.distinct):
         rules.append(Rule("truncate is not read: the ends of YaRN's ramp are rounded", "ggml-cpu/ops.cpp", True))
-    if betas(seen).keys() - flags.keys():
+    if betas(config).keys() - flags.keys():
         text = "beta_fast and beta_slow are not read from the file, only from --yarn-beta-fast and --yarn-beta-slow"
         rules.append(Rule(text, "src/llama-context.cpp", True))
-    if seen.rope.get("attention_factor") is not None:
+    if config.rope.get("attention_factor") is not None:
         rules.append(Rule("attention_factor is not read from the file", "src/llama-context.cpp", True))
     return rules
 
@@ -143,3 +126,164 @@ def by_pair(
         short_factor=both, long_factor=both, original_max_position=max(context.orig, 2), factor=1.0,
         attention=attention, attention_short=attention,
     )  # fmt: skip
+
+
+def context_of(meta: Metadata, flags: Flags, rules: Rules) -> Context:
+    keys = meta.keys
+    trained = int(keys.get(LENGTH) or 0)
+    if "--rope-scale" in flags and "--rope-freq-scale" in flags:
+        raise ValueError("--rope-scale and --rope-freq-scale say the same thing, one as 1/N of the other; keep one")
+    factor = float(keys.get(FACTOR) or 0.0)
+    given = 1 / flags["--rope-scale"] if "--rope-scale" in flags else flags.get("--rope-freq-scale")
+    scale = float(given if given else 1 / factor if factor else 1.0)
+    kind = flags.get("--rope-scaling") or keys.get(TYPE) or "linear"
+    if kind not in ("none", "linear", "yarn", "longrope"):
+        raise ValueError(f"--rope-scaling must be none, linear or yarn, got {kind!r}")
+    if kind == "none":
+        scale = 1.0
+    orig = int(flags.get("--yarn-orig-ctx") or keys.get(ORIGINAL) or trained)
+    asked = flags.get("--yarn-ext-factor", -1.0)
+    ext = asked if asked >= 0 else 1.0 if kind == "yarn" else 0.0
+    attn = flags.get("--yarn-attn-factor", -1.0)
+    attn = attn if attn >= 0 else 1.0
+    stretch = 1 / scale
+    if ext:
+        if "--yarn-attn-factor" in flags:
+            rules.append(
+                Rule(f"--yarn-attn-factor {attn:g} is overwritten: the factor follows from the stretch", CONTEXT, True)
+            )
+        attn = own_factor(meta, stretch) / (1 + 0.1 * math.log(stretch))
+    if given and kind == "yarn" and scale < 1:
+        trained = int(orig / scale)
+        rules.append(Rule(f"YaRN flags raise the training length to {orig} x {stretch:g} = {trained}", CONTEXT, True))
+    return Context(
+        base=float(flags.get("--rope-freq-base") or keys.get(BASE) or 10_000.0), scale=scale, ext=ext,
+        attn=attn * float(keys.get(ATTENTION) or 1.0), fast=positive(flags, "--yarn-beta-fast", 32.0),
+        slow=positive(flags, "--yarn-beta-slow", 1.0), orig=orig, trained=trained,
+    )  # fmt: skip
+
+
+def positive(flags: Flags, name: str, default: float) -> float:
+    return float(flags[name]) if flags.get(name, -1.0) >= 0 else default
+
+
+def own_factor(meta: Metadata, stretch: float) -> float:
+    """YaRN's factor on cos and sin; with a log multiplier the ratio of two, as DeepSeek states them."""
+
+    def mscale(m: float) -> float:
+        return 1.0 if stretch <= 1 else 0.1 * m * math.log(stretch) + 1
+
+    log = multiplier(meta)
+    if not log:
+        return mscale(1.0)
+    return mscale(log if meta.arch.name == DEEPSEEK and log != 1 else 1.0) / mscale(log)
+
+
+def softmax_factor(meta: Metadata, context: Context) -> float:
+    """DeepSeek's factor on the softmax, from the stretch, whatever its kind; 1 for other architectures."""
+    if meta.arch.name != DEEPSEEK:
+        return 1.0
+    grown = math.log(1 / context.scale)
+    return (context.attn * (1 + 0.1 * grown) * (1 + 0.1 * multiplier(meta) * grown)) ** 2
+
+
+def multiplier(meta: Metadata) -> float:
+    """The log multiplier of the keys; DeepSeek's converter writes a tenth of it."""
+    return float(meta.keys.get(LOG) or 0.0) / (0.1 if meta.arch.name == DEEPSEEK else 1.0)
+
+
+def written(config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
+    """Flags, then keys; whether they give what is wanted is for the reader to say."""
+    arch = arch_of(config)
+    own, spec = global_spec(config), global_spec(EngineConfig(config.data, config.path, wanted, config.kinds))
+    lengthened = {"--override-kv": f"{arch.name}.{LENGTH}=int:{length}"} if length > (wanted_length(config)) else {}
+    if spec == own:
+        ends = betas(config)
+        keys_only = Settings(flags={"-c": length, **ends}, gguf={LENGTH: length})
+        return [Settings(flags={"-c": length, **lengthened, **ends}), keys_only]
+    scaling, ends = spec.scaling, betas(EngineConfig(config.data, config.path, wanted, config.kinds))
+    flags: dict[str, object] = {"-c": length}
+    keys: dict[str, object] = {LENGTH: length}
+    if spec.base != own.base:
+        flags["--rope-freq-base"] = spec.base
+        keys[BASE] = spec.base
+    if isinstance(scaling, YaRN):
+        if not scaling.truncate:
+            raise CannotSayError("llama.cpp rounds the ends of YaRN's ramp: truncate false is lost, at any length")
+        factor = float(scaling.factor)
+        flags |= {"--rope-scaling": "yarn", "--rope-scale": factor, "--yarn-orig-ctx": scaling.original_max_position}
+        keys |= {TYPE: "yarn", FACTOR: factor, ORIGINAL: scaling.original_max_position}
+        flags |= ends
+        implied = 1.0 if factor <= 1 else 0.1 * math.log(factor) + 1
+        if not math.isclose(scaling.attention_factor(), implied, rel_tol=1e-9):
+            keys[ATTENTION] = scaling.attention_factor() / implied
+    elif isinstance(scaling, Linear):
+        flags |= {"--rope-scaling": "linear", "--rope-scale": float(scaling.factor), **lengthened}
+        keys |= {TYPE: "linear", FACTOR: float(scaling.factor)}
+    elif scaling is None:
+        flags |= lengthened
+    elif type(scaling) is not type(own.scaling) or scaling != own.scaling:
+        rest = (
+            "its factors are tensors of the GGUF file" if isinstance(scaling, LongRoPE) else "convert the model again"
+        )
+        raise CannotSayError(f"llama.cpp has no flag and no key for {scaling.name} scaling: {rest}")
+    return [Settings(flags=flags), Settings(flags={"-c": length, **ends}, gguf=keys)]
+
+
+def betas(config: EngineConfig) -> dict[str, float]:
+    """The flags for the ends of YaRN's ramp where they are not the usual ones: no key of the file says them."""
+    scaling = global_spec(config).scaling
+    if not isinstance(scaling, YaRN):
+        return {}
+    ends = {"--yarn-beta-fast": (scaling.beta_fast, 32.0), "--yarn-beta-slow": (scaling.beta_slow, 1.0)}
+    return {name: float(value) for name, (value, usual) in ends.items() if value != usual}
+
+
+def wanted_length(config: EngineConfig) -> int:
+    return config.model.max_position or 0
+
+
+class LlamaCpp(Engine):
+    name = "llama.cpp"
+    version = "b11549"
+    flags: ClassVar = {
+        "-c": length, "--ctx-size": length, "--rope-scaling": str, "--rope-scale": real, "--rope-freq-base": real,
+        "--rope-freq-scale": real, "--yarn-orig-ctx": length, "--yarn-ext-factor": real, "--yarn-attn-factor": real,
+        "--yarn-beta-slow": real, "--yarn-beta-fast": real, "--override-kv": str,
+    }  # fmt: skip
+
+    def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
+        return self.read_file(config, converted(config), flags, of_file(config, flags))
+
+    def read_file(self, config: EngineConfig, meta: Metadata, flags: Flags, rules: Rules) -> EngineReading:
+        """The rotation of a GGUF file with these keys; ``config`` gives the geometry of the model."""
+        flags = {"--ctx-size" if key == "-c" else key: value for key, value in flags.items()}
+        meta = replace(meta, keys={**meta.keys, **overridden(meta, flags)})
+        context = context_of(meta, flags, rules)
+        asked = flags.get("--ctx-size") or context.trained
+        if asked > context.trained:
+            text = f"llama-server caps -c {asked} at {context.trained}, the training length"
+            rules.append(Rule(text, "tools/server/server-context.cpp"))
+        model = config.model
+        made: dict[tuple[RotarySpec, bool], RotarySpec] = {}
+        layers = []
+        for word, spec in zip(model.layer_types, model.layers, strict=True):
+            sliding = "sliding" in word
+            if spec is not None and (spec, sliding) not in made:
+                base, scaling = rotation(spec, meta, context, sliding, asked)
+                made[spec, sliding] = spec.replace(base=base, scaling=scaling, frequencies=None)
+            layers.append(None if spec is None else made[spec, sliding])
+        softmax = softmax_factor(meta, context)
+        model = replace(model, layers=tuple(layers), max_position=context.trained, softmax_factor=softmax)
+        return EngineReading(
+            engine=self.name, version=self.version, length=min(asked, context.trained), model=model,
+            rules=(*rules, *softmax_rules(model, "src/models/deepseek2.cpp")),
+        )  # fmt: skip
+
+    def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
+        return written(config, wanted, length)
+
+    def read_back(self, config: EngineConfig, settings: Settings) -> EngineReading:
+        meta = converted(config)
+        meta = replace(meta, keys={**meta.keys, **(settings.gguf or {})})
+        return self.read_file(config, meta, settings.flags, of_file(config, settings.flags))

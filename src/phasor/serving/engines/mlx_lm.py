@@ -5,18 +5,16 @@ from dataclasses import dataclass, replace
 
 from ...models.configs import ModelRotary
 from ...rotary.scaling import DynamicNTK, Scaling
-from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
-from .engine_config import ORIGINAL, Seen
-from .engine_rotation import softmax_rules, turned
-from .facts import facts
-from .rope import PLAIN, Rope, always, need, yarn
+from .base import CannotSayError, Engine, EngineReading, Flags, Rule, Rules, Settings, facts_of
+from .engine_config import ORIGINAL, EngineConfig
+from .rope import PLAIN, BaseAndScaling, Rope, always, need, rotated, softmax_rules, yarn
 from .transformers import rewritten
 
 ROPES = "mlx_lm/models/rope_utils.py: initialize_rope"
 
 
 @dataclass(frozen=True)
-class Own:
+class MlxModel:
     """What the arguments of a model type hold: the base without rope_theta, and which dictionaries are read.
 
     ``scaling``: rope_scaling is passed on; ``parameters``: rope_parameters are read as well.
@@ -27,36 +25,36 @@ class Own:
     parameters: bool = False
 
 
-MODELS = facts("mlx-lm", Own)
+MODELS = facts_of("mlx-lm", MlxModel)
 
 
 class MlxLm(Engine):
     name = "mlx-lm"
     version = "0.32.2"
 
-    def read(self, seen: Seen, flags: Flags) -> Reading:
-        if seen.name not in MODELS:
-            raise CannotSayError(f"mlx-lm: what its code for {seen.name} reads is not known here")
-        rules: list[Rule] = []
-        model = turned(seen, lambda kind: rotation(seen, MODELS[seen.name], kind, rules))
-        length = seen.model.max_position
-        return Reading(
+    def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
+        if config.name not in MODELS:
+            raise CannotSayError(f"mlx-lm: what its code for {config.name} reads is not known here")
+        rules: Rules = []
+        model = rotated(config, lambda kind: rotation(config, MODELS[config.name], kind, rules))
+        length = config.model.max_position
+        return EngineReading(
             engine=self.name, version=self.version, model=model, length=None, seq_len=length,
             rules=(*dict.fromkeys(rules), *softmax_rules(model, "mlx_lm/models/deepseek_v3.py"),
                    Rule("no length is refused", "mlx_lm/generate.py")),
         )  # fmt: skip
 
-    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
-        return [Settings(config=rewritten(seen, wanted, length))]
+    def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
+        return [Settings(config=rewritten(config, wanted, length))]
 
 
-def rotation(seen: Seen, own: Own, kind: str, rules: list[Rule]) -> tuple[float, Scaling | None]:
+def rotation(config: EngineConfig, facts: MlxModel, kind: str, rules: Rules) -> BaseAndScaling:
     """Base and scaling of one kind of layer."""
-    text = seen.text
+    text = config.text
     rope: Rope = dict(text.get("rope_scaling") or {})
     held = text.get("rope_parameters") or {}
-    base = text.get("rope_theta") or (held.get("rope_theta") if own.parameters else None)
-    if own.parameters and not rope:
+    base = text.get("rope_theta") or (held.get("rope_theta") if facts.parameters else None)
+    if facts.parameters and not rope:
         rope = dict(held)
     elif held:
         rules.append(
@@ -64,18 +62,18 @@ def rotation(seen: Seen, own: Own, kind: str, rules: list[Rule]) -> tuple[float,
         )
     if "sliding" in kind:
         return float(text.get("rope_local_base_freq") or 10_000.0), None
-    base = own.theta if base is None else base
+    base = facts.theta if base is None else base
     if base is None:
         raise ValueError("rope_theta is missing, and mlx-lm's class has no default for it; add it")
     scheme = rope.get("type") or rope.get("rope_type") or "default"
-    if scheme not in ("default", "mrope") and not own.scaling:
+    if scheme not in ("default", "mrope") and not facts.scaling:
         rules.append(Rule("rope_scaling is not read for this model", "mlx_lm/models", True))
         return float(base), None
-    return float(base), scaling_of(seen, scheme, rope, rules)
+    return float(base), scaling_of(config, scheme, rope, rules)
 
 
-def scaling_of(seen: Seen, scheme: str, rope: Rope, rules: list[Rule]) -> Scaling | None:
-    declared = seen.model.max_position
+def scaling_of(config: EngineConfig, scheme: str, rope: Rope, rules: Rules) -> Scaling | None:
+    declared = config.model.max_position
     if scheme in ("default", "mrope"):
         return None
     if scheme in ("yarn", "deepseek_yarn"):

@@ -1,10 +1,15 @@
-"""A dictionary of rope parameters as engines take it: without a check, some keys read and others dropped."""
+"""Rope parameters as engines read them, and the model with the base and scaling that follow from them."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from ...models.configs import ModelRotary
 from ...models.reading.schemes import ORIGINAL
 from ...rotary.scaling import Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
+from ...rotary.spec import RotarySpec
+from .base import Rule
+from .engine_config import EngineConfig
 
 Rope = dict[str, Any]
 YARN_KEYS = {
@@ -57,3 +62,37 @@ PLAIN: Forms = {
         float(rope.get("partial_rotary_factor") or 1.0), float(rope.get("factor") or 1.0)
     ),
 }
+
+
+BaseAndScaling = tuple[float, Scaling | None]
+Rotation = Callable[[str], BaseAndScaling]  # of one kind of layer
+
+
+def rotated(config: EngineConfig, rotation: Rotation, ropes: Mapping[str, Rope] | None = None) -> ModelRotary:
+    """The model with base and scaling of each kind of layer replaced by those of ``rotation``.
+
+    ``ropes``: the rope parameters of each kind, for engines that turn whole heads where these state no share.
+    """
+    made: dict[tuple[str, RotarySpec], RotarySpec] = {}
+    for kind, spec in zip(config.kinds, config.model.layers, strict=True):
+        if spec is not None and (kind, spec) not in made:
+            base, scaling = rotation(kind)
+            made[kind, spec] = spec.replace(base=base, scaling=scaling)
+            if ropes is not None and not spec.trailing and "partial_rotary_factor" not in ropes[kind]:
+                made[kind, spec] = made[kind, spec].replace(rotary_dim=spec.head_dim, exponent_dim=None)
+    pairs = zip(config.kinds, config.model.layers, strict=True)
+    layers = tuple(None if spec is None else made[kind, spec] for kind, spec in pairs)
+    return replace(config.model, layers=layers, softmax_factor=softmax_of(layers, config.model.softmax_factor))
+
+
+def softmax_rules(model: ModelRotary, source: str, run: bool = False) -> tuple[Rule, ...]:
+    """What is told of a factor on the softmax; nothing without one."""
+    if model.softmax_factor == 1:
+        return ()
+    return (Rule(f"the softmax scale is multiplied by {model.softmax_factor:.6g}", source, run),)
+
+
+def softmax_of(layers: Iterable[RotarySpec | None], otherwise: float) -> float:
+    """The factor on the softmax: latent attention takes the square of YaRN's ``mscale_all_dim`` there."""
+    latent = [spec.scaling for spec in layers if spec is not None and spec.trailing and spec.scaling is not None]
+    return latent[0].softmax_factor() if latent else otherwise

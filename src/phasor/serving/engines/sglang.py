@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...models.configs import ModelRotary
-from ...rotary.scaling import NTK, LongRoPE, Scaling
-from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
-from .engine_config import ORIGINAL, ROPES, Seen, walk
-from .engine_rotation import softmax_rules, turned
-from .facts import facts
+from ...rotary.scaling import NTK, LongRoPE
+from .base import CannotSayError, Engine, EngineReading, Flags, Rule, Rules, Settings, facts_of
+from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
-from .rope import PLAIN, Rope, need, yarn
+from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, softmax_rules, yarn
 
 FACTORY = "sglang/srt/layers/rotary_embedding/factory.py: get_rope"
 CONFIG = "sglang/srt/utils/hf_transformers/config.py: get_config"
@@ -21,7 +19,7 @@ YARN = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate")
 
 
 @dataclass(frozen=True)
-class Own:
+class SGLangModel:
     """What SGLang's code for a model type does otherwise; read in ``sglang/srt/models``, not run.
 
     ``theta``: the base without rope_theta; ``reads``: keys of YaRN; ``whole``: the base is made a whole number;
@@ -34,7 +32,7 @@ class Own:
     scaled: bool = True
 
 
-MODELS = facts("sglang", Own)
+MODELS = facts_of("sglang", SGLangModel)
 
 
 class SGLang(Engine):
@@ -45,43 +43,43 @@ class SGLang(Engine):
         "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": str,
     }  # fmt: skip
 
-    def read(self, seen: Seen, flags: Flags) -> Reading:
-        rules: list[Rule] = []
-        ropes, declared = overridden(seen, flags.get("--json-model-override-args") or {}, rules)
+    def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
+        rules: Rules = []
+        ropes, declared = overridden(config, flags.get("--json-model-override-args") or {}, rules)
         taken = longest(ropes, declared, flags, rules)
-        own = MODELS.get(seen.name, Own())
-        model = turned(seen, lambda kind: rotation(seen, own, ropes[kind], declared, rules))
-        return Reading(
+        facts = MODELS.get(config.name, SGLangModel())
+        model = rotated(config, lambda kind: rotation(config, facts, ropes[kind], declared, rules))
+        return EngineReading(
             engine=self.name, version=self.version, length=taken,
             rules=(*dict.fromkeys(rules), *softmax_rules(model, SOFTMAX)),
             model=replace(model, max_position=declared),
         )  # fmt: skip
 
-    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
-        ropes = {kind: written(rope, seen, length) for kind, rope in seen.parameters(wanted).items()}
-        if any("truncate" in rope and "mscale" in rope and seen.inside for rope in ropes.values()):
+    def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
+        ropes = {kind: written(rope, config, length) for kind, rope in config.parameters(wanted).items()}
+        if any("truncate" in rope and "mscale" in rope and config.inside for rope in ropes.values()):
             raise CannotSayError("SGLang's YaRN with M-RoPE takes no mscale")
         text: dict[str, Any] = {}
-        if wanted.layers != seen.model.layers:
-            text["rope_parameters"] = ropes if any(seen.kinds) else ropes[""]
-        if (seen.model.max_position or 0) < length:
+        if wanted.layers != config.model.layers:
+            text["rope_parameters"] = ropes if any(config.kinds) else ropes[""]
+        if (config.model.max_position or 0) < length:
             text["max_position_embeddings"] = length
-        given = {"--json-model-override-args": seen.nested(text)} if text else {}
+        given = {"--json-model-override-args": config.nested(text)} if text else {}
         return [Settings(flags={**given, "--context-length": length})]
 
 
-def overridden(seen: Seen, override: dict[str, Any], rules: list[Rule]) -> tuple[dict[str, Rope], int | None]:
+def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> tuple[dict[str, Rope], int | None]:
     """Rope parameters per kind and the declared length, after the override."""
-    ropes = seen.parameters()
-    text, outside = walk(override, seen.inside)
+    ropes = config.parameters()
+    text, outside = walk(override, config.inside)
     for name in outside:
         if name in ROPES or name in ("rope_theta", "max_position_embeddings"):
-            rules.append(Rule(f"{name} has no effect: the text model reads {seen.inside}.{name}", CONFIG, True))
-    declared = text.get("max_position_embeddings", seen.model.max_position)
+            rules.append(Rule(f"{name} has no effect: the text model reads {config.inside}.{name}", CONFIG, True))
+    declared = text.get("max_position_embeddings", config.model.max_position)
     given = next((text[name] for name in ROPES if isinstance(text.get(name), dict)), None)
     if given is None:
         return ropes, declared
-    nested, inside = any(seen.kinds), bool(seen.inside)
+    nested, inside = any(config.kinds), bool(config.inside)
     text_of = "replaces the whole dictionary" if inside else "is merged into the dictionary"
     rules.append(Rule(f"the override of rope_parameters {text_of}", CONFIG, True))
     if nested:
@@ -91,7 +89,7 @@ def overridden(seen: Seen, override: dict[str, Any], rules: list[Rule]) -> tuple
     return {kind: dict(given) if inside else {**rope, **given} for kind, rope in ropes.items()}, declared
 
 
-def longest(ropes: dict[str, Rope], declared: int | None, flags: Flags, rules: list[Rule]) -> int | None:
+def longest(ropes: dict[str, Rope], declared: int | None, flags: Flags, rules: Rules) -> int | None:
     """The longest sequence; raises where SGLang would not start."""
     derived = declared
     for kind, rope in ropes.items():
@@ -111,23 +109,25 @@ def longest(ropes: dict[str, Rope], declared: int | None, flags: Flags, rules: l
     return derived if asked is None else int(asked)
 
 
-def rotation(seen: Seen, own: Own, rope: Rope, declared: int | None, rules: list[Rule]) -> tuple[float, Scaling | None]:
+def rotation(
+    config: EngineConfig, facts: SGLangModel, rope: Rope, declared: int | None, rules: Rules
+) -> BaseAndScaling:
     """Base and scaling of one kind of layer."""
     base = rope.get("rope_theta")
     if base is None:
-        base = own.theta
+        base = facts.theta
         rules.append(Rule(f"no rope_theta in the override: base {base:g}", "sglang/srt/models"))
-    base = float(int(base)) if own.whole else float(base)
+    base = float(int(base)) if facts.whole else float(base)
     scheme = rope.get("rope_type") or rope.get("type") or "default"
-    if scheme != "default" and not own.scaled:
+    if scheme != "default" and not facts.scaled:
         rules.append(Rule(f"{scheme} is not read for this model: only the base is", "sglang/srt/models"))
         return base, None
     if scheme == "yarn":
         if rope.get("attention_factor") is not None:
             rules.append(Rule("attention_factor is not read (attn_factor multiplies instead)", FACTORY, True))
-        made = yarn(rope, own.reads)
+        made = yarn(rope, facts.reads)
         both = rope.get("mscale") is not None and rope.get("mscale_all_dim") is not None
-        if not both and own.reads == YARN:
+        if not both and facts.reads == YARN:
             made = replace(made, mscale=None, mscale_all_dim=None)
         if extra := rope.get("attn_factor"):
             made = replace(made, attention=made.attention_factor() * float(extra))
@@ -149,9 +149,9 @@ def rotation(seen: Seen, own: Own, rope: Rope, declared: int | None, rules: list
     return base, PLAIN[scheme](rope)
 
 
-def written(rope: Rope, seen: Seen, length: int) -> Rope:
+def written(rope: Rope, config: EngineConfig, length: int) -> Rope:
     """The dictionary for SGLang: dynamic NTK by the factor whose static stretch is that of ``length``."""
     if rope["rope_type"] != "dynamic":
         return rope
-    stretch = float(rope["factor"]) * length / (seen.model.max_position or length) - (float(rope["factor"]) - 1)
+    stretch = float(rope["factor"]) * length / (config.model.max_position or length) - (float(rope["factor"]) - 1)
     return {**rope, "factor": (1 + math.sqrt(4 * stretch - 3)) / 2}

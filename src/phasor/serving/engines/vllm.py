@@ -1,77 +1,72 @@
 """vLLM 0.33.0: transformers' config classes, --hf-overrides on top of them, and rotations of its own."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...models.configs import ModelRotary
-from .base import CannotSayError, Engine, Flags, Reading, Rule, Settings
-from .engine_config import ORIGINAL, ROPES, Seen, walk
-from .engine_rotation import softmax_rules, turned
+from ...rotary.scaling import NTK, Scaling
+from .base import CannotSayError, Engine, EngineReading, Flags, Rule, Rules, Settings, facts_of
+from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
-from .rope import Rope
-from .vllm_rope import FILES, VERSION, model_of, rotation
+from .rope import PLAIN, YARN_KEYS, BaseAndScaling, Rope, always, need, rotated, softmax_rules, yarn
 
 LENGTHENED = ("default", "linear", "ntk", "dynamic", "proportional")  # types whose factor lengthens the model
+VERSION = "0.33.0"
+FILES = "vllm/model_executor/layers/rotary_embedding"
 
 
-class Vllm(Engine):
-    name = "vllm"
-    version = VERSION
-    flags: ClassVar = {"--hf-overrides": json_object, "--max-model-len": length, "VLLM_ALLOW_LONG_MAX_MODEL_LEN": str}
-    gone: ClassVar = {
-        "--rope-scaling": "--hf-overrides '{\"rope_parameters\": {…}}'",
-        "--rope-theta": "--hf-overrides '{\"rope_parameters\": {…}}'",
-    }
+@dataclass(frozen=True)
+class VllmModel:
+    """What vLLM's code for one model type does with rope parameters otherwise than by default.
 
-    def read(self, seen: Seen, flags: Flags) -> Reading:
-        rules: list[Rule] = []
-        override = flags.get("--hf-overrides") or {}
-        ropes, declared = overridden(seen, override, rules)
-        taken = longest(seen, ropes, declared, flags, rules)
-        own = model_of(seen)
-        model = turned(seen, lambda kind: rotation(seen, own, kind, ropes, declared, taken, rules), ropes)
-        return Reading(
-            engine=self.name, version=self.version, length=taken,
-            rules=(*dict.fromkeys(rules), *softmax_rules(model, "vllm/model_executor/models/deepseek_v2.py")),
-            model=replace(model, max_position=declared),
-        )  # fmt: skip
+    - ``theta``: the base of an override that states none (None: it stops with an error).
+    - ``needs``: keys without which it stops; ``reads``: the keys of YaRN that it passes on.
+    - ``grown``: a factor of its scaling lengthens the declared length (not of Gemma 3).
+    - ``far``: M-RoPE's correction range is taken at so many times the original length.
+    """
 
-    def write(self, seen: Seen, wanted: ModelRotary, length: int) -> list[Settings]:
-        ropes = {kind: written(seen, rope) for kind, rope in seen.parameters(wanted).items()}
-        text: dict[str, Any] = {}
-        if wanted.layers != seen.model.layers:
-            text["rope_parameters"] = ropes if any(seen.kinds) else ropes[""]
-        kinds = {rope["rope_type"] for rope in ropes.values()}
-        stretch = max([float(r.get("factor", 1.0)) for r in ropes.values() if r["rope_type"] in LENGTHENED], default=1)
-        stretch = stretch if model_of(seen).grown else 1.0
-        if (seen.model.max_position or length) * stretch < length or "dynamic" in kinds:
-            text["max_position_embeddings"] = length
-        return [Settings(flags={**({"--hf-overrides": seen.nested(text)} if text else {}), "--max-model-len": length})]
+    theta: float | None = 10_000.0
+    needs: tuple[str, ...] = ()
+    reads: tuple[str, ...] = tuple(YARN_KEYS)
+    far: int = 4
+    grown: bool = True
+    note: str = ""
 
 
-def written(seen: Seen, rope: Rope) -> Rope:
+LATENT = VllmModel(reads=("beta_fast", "beta_slow", "mscale", "mscale_all_dim"))
+
+
+MODELS = facts_of("vllm", VllmModel)
+
+
+def model_of(config: EngineConfig) -> VllmModel:
+    latent = any(spec.trailing for spec in config.model.distinct)
+    return LATENT if latent else MODELS.get(config.name, VllmModel())
+
+
+def written(config: EngineConfig, rope: Rope) -> Rope:
     """The dictionary for vLLM: everything that its code needs, dynamic NTK and M-RoPE's YaRN as it can say them."""
-    own = model_of(seen)
+    facts = model_of(config)
     if rope["rope_type"] == "dynamic":
-        rope = {**rope, "max_trained_positions": seen.model.max_position}
-    if rope["rope_type"] == "yarn" and "mrope_section" in rope and own.far != 1:
-        if rope[ORIGINAL] % own.far:
+        rope = {**rope, "max_trained_positions": config.model.max_position}
+    if rope["rope_type"] == "yarn" and "mrope_section" in rope and facts.far != 1:
+        if rope[ORIGINAL] % facts.far:
             raise CannotSayError(
-                f"vLLM takes YaRN's range at {own.far} x a whole original length, not {rope[ORIGINAL]}"
+                f"vLLM takes YaRN's range at {facts.far} x a whole original length, not {rope[ORIGINAL]}"
             )
-        rope = {**rope, ORIGINAL: rope[ORIGINAL] // own.far}
+        rope = {**rope, ORIGINAL: rope[ORIGINAL] // facts.far}
     defaults = {"beta_fast": 32.0, "beta_slow": 1.0}
-    return {**{key: defaults[key] for key in own.needs if key in defaults}, **rope}
+    return {**{key: defaults[key] for key in facts.needs if key in defaults}, **rope}
 
 
-def overridden(seen: Seen, override: dict[str, Any], rules: list[Rule]) -> tuple[dict[str, Rope], int | None]:
+def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> tuple[dict[str, Rope], int | None]:
     """Rope parameters per kind and the declared length, after --hf-overrides."""
     source = "vllm/config/model.py: _apply_dict_overrides, _update_nested"
-    ropes, declared = seen.parameters(), seen.model.max_position
-    text, outside = walk(override, seen.inside)
+    ropes, declared = config.parameters(), config.model.max_position
+    text, outside = walk(override, config.inside)
     for name in outside:
         if name in ROPES or name in ("rope_theta", "max_position_embeddings"):
-            where = ".".join(seen.inside.split("."))
+            where = ".".join(config.inside.split("."))
             rules.append(
                 Rule(f"--hf-overrides {name} has no effect: the text model reads {where}.{name}", source, True)
             )
@@ -82,8 +77,8 @@ def overridden(seen: Seen, override: dict[str, Any], rules: list[Rule]) -> tuple
     given = next((text[name] for name in ROPES if isinstance(text.get(name), dict)), None)
     if given is None:
         return ropes, declared
-    nested = any(seen.kinds)
-    if seen.inside:
+    nested = any(config.kinds)
+    if config.inside:
         if nested:
             if flat := [key for key in given if key not in ropes]:
                 rules.append(Rule(f"rope_parameters.{flat[0]} has no effect beside the kinds of layers", source, True))
@@ -97,14 +92,16 @@ def overridden(seen: Seen, override: dict[str, Any], rules: list[Rule]) -> tuple
     return {kind: dict(given) for kind in ropes}, declared
 
 
-def longest(seen: Seen, ropes: dict[str, Rope], declared: int | None, flags: Flags, rules: list[Rule]) -> int | None:
+def longest(
+    config: EngineConfig, ropes: dict[str, Rope], declared: int | None, flags: Flags, rules: Rules
+) -> int | None:
     """The longest sequence: --max-model-len, else what it derives; raises where vLLM would not start."""
     source = "vllm/config/model.py: _get_and_verify_max_len"
     derived = declared
     for rope in ropes.values():
         if "rope_type" not in rope:
             raise ValueError("rope_parameters.rope_type is missing: vLLM stops with a KeyError (type is not read here)")
-        if rope["rope_type"] in LENGTHENED and model_of(seen).grown and derived is not None:
+        if rope["rope_type"] in LENGTHENED and model_of(config).grown and derived is not None:
             factor = float(rope.get("factor") or 1.0)
             derived = int((declared or 0) * factor)
             if factor != 1:
@@ -114,7 +111,7 @@ def longest(seen: Seen, ropes: dict[str, Rope], declared: int | None, flags: Fla
                 rules.append(Rule(text, source, True))
     asked = flags.get("--max-model-len")
     if asked is None:
-        original = seen.text.get(ORIGINAL)
+        original = config.text.get(ORIGINAL)
         if any(rope["rope_type"] == "longrope" for rope in ropes.values()) and original:
             rules.append(Rule(f"LongRoPE without --max-model-len: {original} positions", source, True))
             return int(original)
@@ -128,3 +125,108 @@ def longest(seen: Seen, ropes: dict[str, Rope], declared: int | None, flags: Fla
         text = f"positions from {declared} on lie outside its tables of cos and sin"
         rules.append(Rule(text, f"{FILES}/base.py: _compute_cos_sin_cache"))
     return int(asked)
+
+
+def rotation(
+    config: EngineConfig,
+    facts: VllmModel,
+    kind: str,
+    ropes: dict[str, Rope],
+    declared: int | None,
+    taken: int | None,
+    rules: Rules,
+) -> BaseAndScaling:
+    """Base and scaling of one kind of layer."""
+    rope = ropes[kind]
+    for key in facts.needs:
+        need(rope, key)
+    base = rope.get("rope_theta")
+    if base is None:
+        base = facts.theta
+        source = f"vllm/model_executor/models ({config.name})"
+        rules.append(Rule(f"no rope_theta in the override: base {base:g}", source, True))
+    spec = config.spec_of(kind)
+    assert spec is not None and base is not None
+    scheme = "yarn" if facts.note else rope["rope_type"]
+    if scheme == "yarn":
+        scaling = yarn(rope, facts.reads)
+        if "mrope_section" in rope and facts.far != 1:
+            far = scaling.original_max_position * facts.far
+            rules.append(
+                Rule(f"M-RoPE takes YaRN's correction range at {far}, {facts.far} times the original length",
+                     f"{FILES}/mrope.py: MRotaryEmbedding.__init__", True)
+            )  # fmt: skip
+            scaling = replace(scaling, original_max_position=far)
+        if facts is LATENT and scaling.attention is None and scaling.mscale is not None:
+            scaling = replace(scaling, mscale_all_dim=scaling.mscale_all_dim or 1e-300)
+        return float(base), scaling
+    if scheme == "longrope":
+        return float(base), longrope(rope, declared, taken, rules)
+    if scheme == "dynamic":
+        return float(base), dynamic(rope, declared, rules)
+    if scheme == "proportional":
+        if rope.get("factor") not in (None, 1):
+            rules.append(Rule("proportional: factor is not read", f"{FILES}/gemma4_rope.py", True))
+        return float(base), PLAIN["proportional"]({**rope, "factor": 1.0})
+    if scheme == "linear" and not isinstance(rope.get("factor"), float):
+        raise ValueError(
+            f"rope_parameters.factor must be written as {float(need(rope, 'factor'))}: vLLM cannot read a whole number"
+        )
+    if scheme not in PLAIN:
+        raise ValueError(f"rope_type {scheme!r} is none that vLLM {VERSION} knows")
+    return float(base), PLAIN[scheme](rope)
+
+
+def longrope(rope: Rope, declared: int | None, taken: int | None, rules: Rules) -> Scaling:
+    original = int(need(rope, ORIGINAL))
+    long = (taken or 0) > original
+    text = f"LongRoPE: --max-model-len {taken} chooses the {'long' if long else 'short'} factors for every prompt"
+    rules.append(Rule(text, f"{FILES}/phi3_long_rope_scaled_rope.py: __init__", True))
+    return always(long, rope, declared, rope.get("long_mscale" if long else "short_mscale"))
+
+
+def dynamic(rope: Rope, declared: int | None, rules: Rules) -> Scaling:
+    source = f"{FILES}/dynamic_ntk_scaling_rope.py"
+    if "alpha" in rope:
+        return NTK(float(rope["alpha"]))
+    factor, trained = float(need(rope, "factor")), rope.get("max_trained_positions") or declared
+    stretch = factor * (declared or 1) / (trained or 1) - (factor - 1)
+    rules.append(Rule(f"dynamic is static: NTK factor {stretch:g} at every length", source, True))
+    return NTK(stretch)
+
+
+class Vllm(Engine):
+    name = "vllm"
+    version = VERSION
+    flags: ClassVar = {"--hf-overrides": json_object, "--max-model-len": length, "VLLM_ALLOW_LONG_MAX_MODEL_LEN": str}
+    gone: ClassVar = {
+        "--rope-scaling": "--hf-overrides '{\"rope_parameters\": {…}}'",
+        "--rope-theta": "--hf-overrides '{\"rope_parameters\": {…}}'",
+    }
+
+    def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
+        rules: Rules = []
+        override = flags.get("--hf-overrides") or {}
+        ropes, declared = overridden(config, override, rules)
+        taken = longest(config, ropes, declared, flags, rules)
+        facts = model_of(config)
+        model = rotated(config, lambda kind: rotation(config, facts, kind, ropes, declared, taken, rules), ropes)
+        return EngineReading(
+            engine=self.name, version=self.version, length=taken,
+            rules=(*dict.fromkeys(rules), *softmax_rules(model, "vllm/model_executor/models/deepseek_v2.py")),
+            model=replace(model, max_position=declared),
+        )  # fmt: skip
+
+    def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
+        ropes = {kind: written(config, rope) for kind, rope in config.parameters(wanted).items()}
+        text: dict[str, Any] = {}
+        if wanted.layers != config.model.layers:
+            text["rope_parameters"] = ropes if any(config.kinds) else ropes[""]
+        kinds = {rope["rope_type"] for rope in ropes.values()}
+        stretch = max([float(r.get("factor", 1.0)) for r in ropes.values() if r["rope_type"] in LENGTHENED], default=1)
+        stretch = stretch if model_of(config).grown else 1.0
+        if (config.model.max_position or length) * stretch < length or "dynamic" in kinds:
+            text["max_position_embeddings"] = length
+        return [
+            Settings(flags={**({"--hf-overrides": config.nested(text)} if text else {}), "--max-model-len": length})
+        ]

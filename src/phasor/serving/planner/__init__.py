@@ -2,15 +2,13 @@
 
 from typing import Any
 
-from ..engines import engine_of, look
-from .case import Case, Trap
+from ..engines import engine_of, load_config
 from .choose import METHODS, choose
 from .cost import Cost, costs
 from .kv import Memory, Store, memory
 from .proof import prove
 from .result import Plan
-from .traps import shown, traps
-from .traps_beside import draft_traps, file_traps, loaded_traps, runtime_traps
+from .traps import Trap, TrapInputs, draft_traps, file_traps, find_traps, loaded_traps, runtime_traps, traps
 
 __all__ = [
     "METHODS", "Cost", "Memory", "Plan", "Store", "Trap", "draft_traps", "file_traps", "loaded_traps", "memory", "plan",
@@ -27,7 +25,7 @@ def plan(
     ``"none"``; by default the scaling that the model has is stretched further, and YaRN taken where it has none.
     ``original``: the length it was trained with, where the config declares more (Qwen3: 32768 of 40960).
 
-    The settings are read back by the engine's reader (`phasor.engines`), and given only if every layer turns as
+    The settings are read back by the engine's reader (`phasor.engines`), and given only if every layer rotates as
     planned to 1e-6; else ``settings`` is None and ``refused`` says why. Raises ``ValueError`` for a length below the
     trained one, an unknown engine or method, a config that is not understood, and rope parameters without a base.
 
@@ -39,13 +37,13 @@ def plan(
     >>> round(made.spec.attention_factor(), 4)
     1.1386
     """
-    chosen, seen = engine_of(engine), look(config)
-    choice = choose(seen, length, method, original)
-    settings, reading, refused = prove(chosen, seen, choice.wanted, length)
+    chosen, loaded = engine_of(engine), load_config(config)
+    choice = choose(loaded, length, method, original)
+    settings, reading, refused = prove(chosen, loaded, choice.wanted, length)
     flags = dict(settings.flags) if settings else {}
     return Plan(
-        engine=engine, version=chosen.version, length=length, trained=choice.trained, factor=choice.factor, seen=seen,
-        wanted=choice.wanted, settings=settings, refused=refused, reading=reading, why=choice.why,
-        costs=tuple(costs(seen.model, choice.wanted, choice.trained, length)),
-        warnings=tuple(str(trap) for trap in shown(Case(seen.data, seen, engine, flags, reading))),
+        engine=engine, version=chosen.version, length=length, trained=choice.trained, factor=choice.factor,
+        config=loaded, wanted=choice.wanted, settings=settings, refused=refused, reading=reading, why=choice.why,
+        costs=tuple(costs(loaded.model, choice.wanted, choice.trained, length)),
+        warnings=tuple(find_traps(TrapInputs(loaded.data, loaded, engine, flags, reading))),
     )  # fmt: skip

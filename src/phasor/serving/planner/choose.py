@@ -8,9 +8,9 @@ from ...rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proport
 from ...rotary.scaling.ntk import stretched_base
 from ...rotary.spec import RotarySpec
 from ...support.checks import one_of, whole
-from ..engines import Seen
-from ..engines.engine_rotation import softmax_of
-from .case import windowed
+from ..engines import EngineConfig
+from ..engines.rope import softmax_of
+from .traps import windowed
 
 METHODS = ("auto", "yarn", "linear", "ntk", "dynamic", "none")
 
@@ -25,14 +25,14 @@ class Choice:
     why: tuple[str, ...]
 
 
-def choose(seen: Seen, length: int, method: str = "auto", original: int | None = None) -> Choice:
+def choose(config: EngineConfig, length: int, method: str = "auto", original: int | None = None) -> Choice:
     """The rotation of a config for sequences of ``length``; raises ``ValueError`` where none is known to be right.
 
     ``original``: the length that the model was trained with, where the config declares more.
     """
     one_of("method", method, METHODS)
     whole("length", length)
-    model = seen.model
+    model = config.model
     if original is not None:
         whole("original", original)
     if any(
@@ -58,16 +58,16 @@ def choose(seen: Seen, length: int, method: str = "auto", original: int | None =
         if method in ("auto", "none"):
             return Choice(replace(model, max_position=max(length, declared)), trained, 1.0, (why,))
         raise ValueError(f"method {method!r} on a model in which {why}; leave the method out")
-    return _stretched(seen, length, method, trained)
+    return _stretched(config, length, method, trained)
 
 
-def _stretched(seen: Seen, length: int, method: str, trained: int) -> Choice:
-    model = seen.model
-    far = {kind for kind, word in zip(seen.kinds, model.layer_types, strict=True) if not windowed(word)}
+def _stretched(config: EngineConfig, length: int, method: str, trained: int) -> Choice:
+    model = config.model
+    far = {kind for kind, word in zip(config.kinds, model.layer_types, strict=True) if not windowed(word)}
     made: dict[RotarySpec, RotarySpec] = {}
     factor, why = length / trained, []
     layers = []
-    for kind, spec in zip(seen.kinds, model.layers, strict=True):
+    for kind, spec in zip(config.kinds, model.layers, strict=True):
         if spec is None or kind not in far:
             layers.append(spec)
             continue
@@ -76,7 +76,7 @@ def _stretched(seen: Seen, length: int, method: str, trained: int) -> Choice:
             why.append(text)
         layers.append(made[spec])
     if any(word for word in model.layer_types if windowed(word)):
-        near = [s for k, s in zip(seen.kinds, model.layers, strict=True) if s is not None and k not in far]
+        near = [s for k, s in zip(config.kinds, model.layers, strict=True) if s is not None and k not in far]
         why.append(
             "windowed layers keep their rotation" if near else "windowed layers share it: one dictionary for all"
         )

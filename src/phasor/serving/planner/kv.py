@@ -5,7 +5,7 @@ from typing import Any
 
 from ...support.checks import one_of, whole
 from ...support.number_text import size_text
-from ..engines import Seen
+from ..engines import EngineConfig
 from ..engines.exllamav3 import MODELS
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "int8": 1}
@@ -75,7 +75,7 @@ class Memory:
 
 
 def memory(
-    seen: Seen, engine: str, length: int, *, dtype: str = "bfloat16", tensor_parallel: int = 1, batch: int = 1
+    config: EngineConfig, engine: str, length: int, *, dtype: str = "bfloat16", tensor_parallel: int = 1, batch: int = 1
 ) -> Memory:
     """Bytes of keys and values of ``batch`` sequences of ``length`` tokens, on each of ``tensor_parallel`` devices.
 
@@ -86,49 +86,49 @@ def memory(
     whole("batch", batch)
     whole("length", length)
     width, found, notes = BYTES[dtype], [], []
-    for store in stores(seen, engine, tensor_parallel):
+    for store in stores(config, engine, tensor_parallel):
         kept = min(length, store.window) if store.window else length
         found.append((store, batch * (store.layers - store.shared) * width * (store.per_token * kept + store.state)))
     growing = [s for s, _ in found if s.window is None or s.window > length]
-    if unwindowed(seen, engine) and any(word in WINDOWS for word in seen.model.layer_types):
+    if unwindowed(config, engine) and any(word in WINDOWS for word in config.model.layer_types):
         notes.append(IN_FULL.get(engine, "windowed layers are kept in full"))
     if any(store.state for store, _ in found):
         notes.append("states are counted in the cache's dtype; engines may keep them in float32")
-    draft = _draft(seen, engine, tensor_parallel)
+    draft = _draft(config, engine, tensor_parallel)
     return Memory(
         stores=tuple(found), draft=batch * width * draft * length, length=length, notes=tuple(notes),
         per_token=batch * width * sum((s.layers - s.shared) * s.per_token for s in growing),
     )  # fmt: skip
 
 
-def stores(seen: Seen, engine: str, tensor_parallel: int = 1) -> list[Store]:
+def stores(config: EngineConfig, engine: str, tensor_parallel: int = 1) -> list[Store]:
     """What each kind of layer keeps, in the order in which the kinds first stand."""
-    text, words = seen.text, seen.model.layer_types
+    text, words = config.text, config.model.layer_types
     shared = int(text.get("num_kv_shared_layers") or 0)
     found: dict[tuple[Any, ...], list[int]] = {}
     for i, word in enumerate(words):
-        found.setdefault((word, *_layer(seen, engine, i, tensor_parallel)), []).append(i)
+        found.setdefault((word, *_layer(config, engine, i, tensor_parallel)), []).append(i)
     return [
         Store(word, len(layers), values, window, state, sum(i >= len(words) - shared for i in layers))
         for (word, values, window, state), layers in found.items()
     ]
 
 
-def unwindowed(seen: Seen, engine: str) -> bool:
+def unwindowed(config: EngineConfig, engine: str) -> bool:
     """Whether layers with a window keep every token; ExLlamaV3 has rings for some models, and pages for the others."""
-    return engine in UNWINDOWED or (engine == "exllamav3" and not (seen.name in MODELS and MODELS[seen.name].rings))
+    return engine in UNWINDOWED or (engine == "exllamav3" and not (config.name in MODELS and MODELS[config.name].rings))
 
 
-def _layer(seen: Seen, engine: str, index: int, tensor_parallel: int) -> tuple[int, int | None, int]:
+def _layer(config: EngineConfig, engine: str, index: int, tensor_parallel: int) -> tuple[int, int | None, int]:
     """Values per token, the window, and the values of a state that no length changes."""
-    text, word = seen.text, seen.model.layer_types[index]
+    text, word = config.text, config.model.layer_types[index]
     if word in FIXED:
         return 0, None, _state(text, word) // tensor_parallel
-    window = None if unwindowed(seen, engine) else _window(text, word)
+    window = None if unwindowed(config, engine) else _window(text, word)
     latent = text.get("kv_lora_rank")
     if latent:
         return int(latent) + int(text.get("qk_rope_head_dim") or 64), window, 0
-    keys, values = _heads(seen, index)
+    keys, values = _heads(config, index)
     if keys[0] % tensor_parallel and tensor_parallel % keys[0]:
         raise ValueError(
             f"tensor_parallel must divide the {keys[0]} heads of keys, or be a multiple of them, got {tensor_parallel}"
@@ -145,11 +145,11 @@ def _window(text: dict[str, Any], word: str) -> int | None:
     return found if isinstance(found, int) and found > 0 else None
 
 
-def _heads(seen: Seen, index: int) -> tuple[tuple[int, int], int]:
+def _heads(config: EngineConfig, index: int) -> tuple[tuple[int, int], int]:
     """Key heads and their width, and the width of a value head."""
-    text, model = seen.text, seen.model
+    text, model = config.text, config.model
     word, spec = model.layer_types[index], model.layers[index]
-    heads, width = model.num_kv_heads, spec.head_dim if spec is not None else _plain_width(seen)
+    heads, width = model.num_kv_heads, spec.head_dim if spec is not None else _plain_width(config)
     if "sliding" in word:
         heads = int(text.get("swa_num_key_value_heads") or heads)
     if word == "full_attention" and text.get("attention_k_eq_v"):
@@ -158,10 +158,10 @@ def _heads(seen: Seen, index: int) -> tuple[tuple[int, int], int]:
     return (heads, width), int(values or width)
 
 
-def _plain_width(seen: Seen) -> int:
-    text = seen.text
-    others = [spec.head_dim for spec in seen.model.distinct]
-    return int(text.get("head_dim") or (others[0] if others else text["hidden_size"] // seen.model.num_heads))
+def _plain_width(config: EngineConfig) -> int:
+    text = config.text
+    others = [spec.head_dim for spec in config.model.distinct]
+    return int(text.get("head_dim") or (others[0] if others else text["hidden_size"] // config.model.num_heads))
 
 
 def _state(text: dict[str, Any], word: str) -> int:
@@ -180,9 +180,9 @@ def _state(text: dict[str, Any], word: str) -> int:
     return 0
 
 
-def _draft(seen: Seen, engine: str, tensor_parallel: int) -> int:
+def _draft(config: EngineConfig, engine: str, tensor_parallel: int) -> int:
     """Values per token of the layers that predict further tokens, which attend as the last full layer does."""
-    text = seen.text
+    text = config.text
     count = int(text.get("num_nextn_predict_layers") or text.get("mtp_num_hidden_layers") or 0)
-    full = [i for i, word in enumerate(seen.model.layer_types) if word not in FIXED and word not in WINDOWS]
-    return count * _layer(seen, engine, full[-1], tensor_parallel)[0] if full else 0
+    full = [i for i, word in enumerate(config.model.layer_types) if word not in FIXED and word not in WINDOWS]
+    return count * _layer(config, engine, full[-1], tensor_parallel)[0] if full else 0

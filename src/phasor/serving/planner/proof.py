@@ -1,60 +1,95 @@
-"""Settings read back as the engine would, and compared with what was wanted."""
+"""Settings read back as the engine would, and compared with the wanted rotation."""
+
+import math
 
 from ...models.configs import ModelRotary
 from ...rotary.spec import RotarySpec
+from ...support.findings import Difference, Finding
 from ...support.number_text import ranges
-from ..engines import CannotSayError, Engine, Reading, Seen, Settings
+from ..engines import CannotSayError, Engine, EngineConfig, EngineReading, Settings
 
 CLOSE = 1e-6  # of frequencies and factors, relative: ten times the rounding of float32
 
 
-def prove(engine: Engine, seen: Seen, wanted: ModelRotary, length: int) -> tuple[Settings | None, Reading | None, str]:
+def prove(
+    engine: Engine, config: EngineConfig, wanted: ModelRotary, length: int
+) -> tuple[Settings | None, EngineReading | None, str]:
     """The first settings whose reading is the wanted rotation, that reading, and else why there are none."""
     try:
-        candidates = engine.write(seen, wanted, length)
+        candidates = engine.write(config, wanted, length)
     except CannotSayError as error:
         return None, None, str(error)
     why = ""
     for settings in candidates:
         try:
-            reading = engine.read_back(seen, settings)
+            reading = engine.read_back(config, settings)
         except ValueError as error:
             why = str(error)
             continue
-        apart = difference(wanted, reading, length)
-        if not apart:
+        findings = differences(wanted, reading, length)
+        if not findings:
             return settings, reading, ""
         unread = dict.fromkeys(rule.text for rule in reading.rules if "not read" in rule.text)
-        why = "; ".join([apart, *unread])
+        why = "; ".join([*map(in_one_line, findings), *unread])
     return None, None, why
 
 
-def difference(wanted: ModelRotary, reading: Reading, length: int) -> str:
-    """Where a reading parts from what was wanted, in words; empty where it does not."""
+def in_one_line(finding: Finding) -> str:
+    """``"layers 0-3: pair 7 would rotate 0.25 times as fast as wanted"``."""
+    return ": ".join(filter(None, (finding.where, finding.reason)))
+
+
+def differences(wanted: ModelRotary, reading: EngineReading, length: int) -> list[Finding]:
+    """Where a reading differs from the wanted rotation; empty where it does not."""
     if reading.length is not None and reading.length < length:
-        return f"{reading.engine} would take {reading.length:,} positions, and {length:,} are wanted"
+        reason = f"{reading.engine} would take {reading.length:,} positions, and {length:,} are wanted"
+        return [_wrong("length", reason, length, reading.length)]
     softmax = reading.model.softmax_factor
     if abs(softmax / wanted.softmax_factor - 1) > CLOSE:
-        return f"the factor on the softmax would be {softmax:.6g}, and {wanted.softmax_factor:.6g} is wanted"
-    apart: dict[str, list[int]] = {}
-    for i, (mine, theirs) in enumerate(zip(wanted.layers, reading.model.layers, strict=True)):
-        if text := unlike(mine, theirs, length):
-            apart.setdefault(text, []).append(i)
-    return "; ".join(f"layers {ranges(layers)}: {text}" for text, layers in apart.items())
+        reason = f"the factor on the softmax would be {softmax:.6g}, and {wanted.softmax_factor:.6g} is wanted"
+        return [_wrong("softmax factor", reason, wanted.softmax_factor, softmax)]
+    layers: dict[tuple[RotarySpec | None, RotarySpec | None], list[int]] = {}
+    for i, pair in enumerate(zip(wanted.layers, reading.model.layers, strict=True)):
+        layers.setdefault(pair, []).append(i)
+    return [
+        finding
+        for (expected, got), numbers in layers.items()
+        if (finding := spec_difference(expected, got, length, f"layers {ranges(numbers)}"))
+    ]
 
 
-def unlike(mine: RotarySpec | None, theirs: RotarySpec | None, length: int) -> str:
-    if mine is None or theirs is None:
-        return "" if mine is theirs else "only one of both rotates"
-    ours, other = mine.inv_freq(length), theirs.inv_freq(length)
-    if ours.shape != other.shape:
-        return f"{len(ours)} pairs are wanted, {len(other)} turn"
-    gaps = ((other - ours).abs() / ours.abs().clamp(min=1e-30)).tolist()
-    worst = max(range(len(gaps)), key=gaps.__getitem__)
-    if gaps[worst] > CLOSE:
-        ratio = float(other[worst] / ours[worst]) if ours[worst] else float("inf")
-        return f"pair {worst} would turn {ratio:.4g} times as fast as wanted"
-    wanted, factor = mine.attention_factor(length), theirs.attention_factor(length)
-    if abs(factor / wanted - 1) > CLOSE:
-        return f"the factor on cos and sin would be {factor:.6g}, and {wanted:.6g} is wanted"
-    return ""
+def spec_difference(
+    expected: RotarySpec | None, got: RotarySpec | None, length: int, where: str = ""
+) -> Finding | None:
+    """The first thing in which two rotations differ at ``length``; None if they are equal to `CLOSE`."""
+    if expected is None or got is None:
+        return None if expected is got else _wrong("rotation", "only one of both rotates", where=where)
+    frequencies, other = expected.inv_freq(length), got.inv_freq(length)
+    if frequencies.shape != other.shape:
+        reason = f"{len(frequencies)} pairs are wanted, {len(other)} rotate"
+        return _wrong("pairs", reason, len(frequencies), len(other), where=where)
+    gaps = ((other - frequencies).abs() / frequencies.abs().clamp(min=1e-30)).tolist()
+    pair = max(range(len(gaps)), key=gaps.__getitem__)
+    if gaps[pair] > CLOSE:
+        ratio = float(other[pair] / frequencies[pair]) if frequencies[pair] else math.inf
+        reason = f"pair {pair} would rotate {ratio:.4g} times as fast as wanted"
+        return _wrong("frequencies", reason, float(frequencies[pair]), float(other[pair]), pair=pair, where=where)
+    factors = expected.attention_factor(length), got.attention_factor(length)
+    if abs(factors[1] / factors[0] - 1) > CLOSE:
+        reason = f"the factor on cos and sin would be {factors[1]:.6g}, and {factors[0]:.6g} is wanted"
+        return _wrong("factor on cos and sin", reason, *factors, where=where)
+    return None
+
+
+def _wrong(
+    what: str,
+    reason: str,
+    expected: float | None = None,
+    got: float | None = None,
+    *,
+    pair: int | None = None,
+    where: str = "",
+) -> Finding:
+    size = None if expected is None or got is None else abs(got - expected)
+    apart = Difference(size=size, of=what, pair=pair, expected=expected, got=got)
+    return Finding(where=where, what=what, verdict="wrong", cause=what, reason=reason, difference=apart)

@@ -1,21 +1,28 @@
-"""A plan: the settings of one engine, proven or refused, and what they cost."""
+"""A plan: the settings of one engine, proven or refused, what they cost, and the files that hold them."""
 
+import json
+import os
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ...models.configs import ModelRotary
 from ...rotary.spec import RotarySpec
-from ..engines import Reading, Seen, Settings, typed
+from ..engines import EngineConfig, EngineReading, Settings, typed
 from .cost import Cost
 from .kv import Memory, memory
+from .traps import Trap
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """How one engine runs a model at a longer context.
 
-    - ``wanted``: the rotation of every layer; ``spec``: that of the layers that reach farthest.
+    - ``config``: what was planned for. ``wanted``: the rotation of every layer; ``spec``: that of the layers that reach
+      farthest.
     - ``settings``: what to give the engine (`phasor.engines.Settings`); None where it cannot say the rotation, and
       ``refused`` says why. ``reading``: what the engine makes of the settings, equal to ``wanted`` to 1e-6.
     - ``why``: how the rotation was chosen; ``costs``: short prompts; ``warnings``: the traps that apply.
@@ -26,24 +33,24 @@ class Plan:
     length: int
     trained: int
     factor: float
-    seen: Seen
+    config: EngineConfig
     wanted: ModelRotary
     settings: Settings | None
     refused: str
-    reading: Reading | None
+    reading: EngineReading | None
     why: tuple[str, ...]
     costs: tuple[Cost, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[Trap, ...]
 
     @property
     def spec(self) -> RotarySpec:
         """The rotation of the layers that were stretched, else of the first that rotate."""
-        pairs = zip(self.seen.model.layers, self.wanted.layers, strict=True)
+        pairs = zip(self.config.model.layers, self.wanted.layers, strict=True)
         return next((new for old, new in pairs if new is not None and new != old), next(iter(self.wanted.distinct)))
 
     def kv_bytes(self, dtype: str = "bfloat16", tensor_parallel: int = 1, batch: int = 1) -> Memory:
         """The memory of keys and values at this length on each of ``tensor_parallel`` devices, by kind of layer."""
-        return memory(self.seen, self.engine, self.length, dtype=dtype, tensor_parallel=tensor_parallel, batch=batch)
+        return memory(self.config, self.engine, self.length, dtype=dtype, tensor_parallel=tensor_parallel, batch=batch)
 
     def explain(self, dtype: str = "bfloat16", tensor_parallel: int = 1) -> str:
         """Everything as text."""
@@ -51,11 +58,11 @@ class Plan:
         lines += _labelled("rotation", self.why)
         lines += _labelled("settings", self._settings() if self.settings else [f"not expressible: {self.refused}"])
         if self.reading is not None:
-            lines += _labelled("read back", ["every layer turns as planned, to 1e-6 in frequency and factor"])
+            lines += _labelled("read back", ["every layer rotates as planned, to 1e-6 in frequency and factor"])
             lines += _labelled("rules", [rule.describe() for rule in self.reading.rules])
         lines += _labelled("cost", [text for cost in self.costs for text in cost.describe()])
         lines += _labelled("memory", self.kv_bytes(dtype, tensor_parallel).describe())
-        return "\n".join([*lines, *_labelled("beware", self.warnings)])
+        return "\n".join([*lines, *_labelled("beware", list(map(str, self.warnings)))])
 
     def to_dict(self, dtype: str = "bfloat16", tensor_parallel: int = 1) -> dict[str, Any]:
         """Everything as plain JSON data."""
@@ -66,7 +73,8 @@ class Plan:
             "settings": settings and {"flags": settings.flags, "config": settings.config, "gguf": settings.gguf},
             "rules": [rule.describe() for rule in self.reading.rules] if self.reading else [],
             "costs": [text for cost in self.costs for text in cost.describe()],
-            "memory": self.kv_bytes(dtype, tensor_parallel).to_dict(), "warnings": list(self.warnings),
+            "memory": self.kv_bytes(dtype, tensor_parallel).to_dict(),
+            "warnings": [str(trap) for trap in self.warnings],
         }  # fmt: skip
 
     def _settings(self) -> list[str]:
@@ -76,8 +84,8 @@ class Plan:
         if settings.gguf:
             said += [f"GGUF key {{arch}}.{key} = {value}" for key, value in settings.gguf.items()]
         if settings.config is not None:
-            changed = {k: v for k, v in settings.config.items() if self.seen.data.get(k) != v}
-            gone = [key for key in self.seen.data if key not in settings.config]
+            changed = {k: v for k, v in settings.config.items() if self.config.data.get(k) != v}
+            gone = [key for key in self.config.data if key not in settings.config]
             said += [f"config.json: {key} = {value}" for key, value in changed.items()]
             said += [f"config.json: without {key}" for key in gone]
         return said or ["none: the config says it"]
@@ -85,3 +93,50 @@ class Plan:
 
 def _labelled(label: str, texts: Sequence[str]) -> list[str]:
     return [f"  {label if i == 0 else '':<10}{text}" for i, text in enumerate(texts)]
+
+
+def write(plans: Sequence[Plan], folder: Path, gguf: Path | None = None) -> list[Path]:
+    """Write the settings of each plan into ``folder``, which must not exist yet; the paths of what was written.
+
+    ``config.json`` for engines that read it, ``flags.txt`` for the others; with ``gguf`` a copy of that file with
+    changed keys, for llama.cpp. Of several engines each has a folder of its own. Everything is made beside ``folder``
+    and then given its name, so there is either all of it or nothing. Raises ``ValueError`` where it exists, and where
+    an engine cannot say the plan.
+    """
+    if folder.exists():
+        raise ValueError(f"--write must be a new folder, and {str(folder)!r} is there already; name another")
+    if refused := [plan for plan in plans if plan.settings is None]:
+        raise ValueError(f"--write has nothing to write for {refused[0].engine}: {refused[0].refused}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        made = [name for plan in plans for name in _files(plan, scratch, plan.engine if len(plans) > 1 else "", gguf)]
+        os.chmod(scratch, 0o755)
+        os.replace(scratch, folder)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    return [folder / name for name in made]
+
+
+def _files(plan: Plan, scratch: Path, inner: str, gguf: Path | None) -> list[str]:
+    settings, place = plan.settings, scratch / inner
+    assert settings is not None
+    place.mkdir(exist_ok=True)
+    made = []
+    if settings.config is not None:
+        (place / "config.json").write_text(json.dumps(settings.config, indent=2) + "\n", encoding="utf-8")
+        made.append("config.json")
+    if settings.flags:
+        (place / "flags.txt").write_text(typed(settings.flags) + "\n", encoding="utf-8")
+        made.append("flags.txt")
+    if settings.gguf:
+        if gguf is None:
+            raise ValueError(
+                f"--write needs the GGUF file for {plan.engine}, whose keys are changed; name it with --gguf"
+            )
+        from ...tools.checkpoints.formats.gguf_file import rekey
+
+        rekey(gguf, place / gguf.name, settings.gguf)
+        made.append(gguf.name)
+    return [f"{inner}/{name}".lstrip("/") for name in made]

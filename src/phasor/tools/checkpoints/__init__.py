@@ -4,20 +4,29 @@
 """
 
 from .detect import Detection, detect
+from .formats import register_format
 from .in_place import convert_in_place
-from .permutation import in_words, inverse, order_of, reorder
-from .plan import Plan, make_plan
+from .output import Output
+from .permutation import inverse, order_of, reorder, with_pairs
+from .plan import ConversionPlan, make_plan
 from .run import convert
+from .source import Format, Source
+
+Plan, in_words = ConversionPlan, with_pairs  # earlier names
 
 __all__ = [
     "Detection",
-    "Plan",
+    "ConversionPlan",
+    "Format",
+    "Output",
+    "Source",
+    "register_format",
     "convert",
     "convert_in_place",
     "detect",
-    "in_words",
     "inverse",
     "make_plan",
     "order_of",
     "reorder",
+    "with_pairs",
 ]

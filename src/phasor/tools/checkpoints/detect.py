@@ -1,14 +1,19 @@
 """`detect`: in which layout the weights of a checkpoint are: by what its format says, by the weights, by running it."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .formats import read
-from .layout_statistics import energies, together, verdict, z_of
-from .plan import plain_word
-from .qk_tensors import Following, following
+from .permutation import PAIRS, rotated_channels, with_pairs
+from .plan import pair_word
+from .qk_tensors import Attention, QKTensors, find_qk_tensors
+from .scores import Floats, gains_of, heads_of
 from .source import Source
+from .stored import Tensor
 
 
 @dataclass(frozen=True)
@@ -71,25 +76,25 @@ def detect(
     beside the weights (a model of 256 tokens reads bytes). Raises ``ValueError`` for a checkpoint that is refused.
     """
     source = read(Path(path), allow_pickle=allow_pickle)
-    found = following(source.folder, source.config, source.tensors, part)
-    said = plain_word(found, source.layout)
-    z, odd = _by_weights(source, found)
+    qk = find_qk_tensors(source.folder, source.config, source.tensors, part)
+    said = pair_word(qk, source.layout)
+    z, odd = _by_weights(source, qk)
     losses: dict[str, Any] = {}
     if text is not None:
         from .logits import losses_of
 
-        losses = losses_of(source, found, text)
+        losses = losses_of(source, qk, text)
     told = "" if odd else verdict(z.get("q and k", {}))
     return Detection(
-        str(path), source.format, found.rotary.model_type, said, source.why, told, z, odd, losses
+        str(path), source.format, qk.rotary.model_type, said, source.why, told, z, odd, losses
     )  # fmt: skip
 
 
-def _by_weights(source: Source, found: Following) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
+def _by_weights(source: Source, qk: QKTensors) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
     """z over all layers, of q and k together and apart, and what differs from the rest."""
     layers: dict[str, list[dict[str, float]]] = {"q and k": [], "q": [], "k": []}
     single: dict[str, str] = {}
-    for attention in found.attentions:
+    for attention in qk.attentions:
         both = []
         for kind in ("q", "k"):
             channels = energies(attention, source.tensors, kind)
@@ -106,3 +111,65 @@ def _by_weights(source: Source, found: Following) -> tuple[dict[str, dict[str, f
         return z, tuple(f"{kind}: {told}" for kind, told in apart.items())
     usual = next(iter(apart.values()), "")
     return z, tuple(name for name, told in single.items() if usual and told != usual)
+
+
+SURE, AHEAD = 4.0, 2.0  # of z: to be believed, and before the other layout
+PAIRINGS = 200
+FEWEST = 4  # pairs; fewer have no course
+
+
+def energies(attention: Attention, tensors: Mapping[str, Tensor], kind: str) -> Floats | None:
+    """The weight of every channel that rotates, ``[heads, channels]``; None where there are no whole rows of it."""
+    found = [np.square(weight).sum(1) for weight in heads_of(attention, tensors, kind)]
+    if not found:
+        return None
+    x = np.stack(found)
+    if (gains := gains_of(attention, tensors, kind, len(x))) is not None:
+        x = x * np.square(gains)
+    return x if np.isfinite(x).all() and (x > 0).all() else None
+
+
+def roughness(pairs: Floats) -> Floats:
+    """``T`` of energies of pairs ``[..., heads, P]``."""
+    found: Floats = np.abs(np.diff(np.log(pairs), axis=-1)).mean((-1, -2))
+    return found
+
+
+def z_of(attention: Attention, channels: Floats) -> dict[str, float]:
+    """How much smoother than random pairings each layout is; nothing where there are too few pairs."""
+    count = channels.shape[1]
+    if count < 2 * FEWEST:
+        return {}
+    made = np.random.default_rng(0)
+    shuffled = np.stack([channels[:, made.permutation(count)] for _ in range(PAIRINGS)])
+    null = roughness(shuffled[..., 0::2] + shuffled[..., 1::2])
+    if null.std() == 0:
+        return {}
+    found = {}
+    for word in PAIRS:
+        order = rotated_channels(with_pairs(attention.spec.layout, word)).channels()
+        a, b = channels[:, order[: count // 2]], channels[:, order[count // 2 :]]
+        found[word] = float((null.mean() - roughness(a + b)) / null.std())
+    return found
+
+
+def together(zs: list[dict[str, float]]) -> dict[str, float]:
+    """Stouffer's sum over layers.
+
+    >>> together([{"halves": 3.0, "interleaved": 0.0}] * 4)
+    {'halves': 6.0, 'interleaved': 0.0}
+    """
+    held = [z for z in zs if z]
+    return {word: sum(z[word] for z in held) / len(held) ** 0.5 for word in PAIRS} if held else {}
+
+
+def verdict(z: Mapping[str, float]) -> str:
+    """The layout that is smooth and clearly smoother than the other; ``""``: cannot tell.
+
+    >>> verdict({"halves": 7.0, "interleaved": 4.5}), verdict({"halves": 7.0, "interleaved": 6.5})
+    ('halves', '')
+    """
+    if not z:
+        return ""
+    best, other = sorted(PAIRS, key=lambda word: -z[word])
+    return best if z[best] > SURE and z[best] - z[other] > AHEAD else ""

@@ -1,24 +1,112 @@
-"""`convert_in_place`: the few tensors that move are written where they are, behind a journal of their bytes."""
+"""`convert_in_place`: the few tensors that move are written where they are, behind a journal of their bytes.
 
+The journal is one file in the folder of the weights: eight bytes of length, a JSON object, the original bytes of every
+tensor that moves. It has its name only when it is whole. Until then nothing was touched; from then on the conversion is
+done again from it, however far it came.
+"""
+
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...support.lock import alone
 from ...support.whole_files import remove_partial, sync_folder, write_whole
-from .disk import check_room
 from .formats.safetensors_file import read_header
 from .formats.transformers import CONFIG, mark_file
-from .output import as_json
-from .plan import Plan, make_plan
+from .opening import opened, parse_json, read_at
+from .output import Reordered, Tell, as_json, blocks, check_room, copy, settle, write_all
+from .plan import ConversionPlan, make_plan
 from .proof import check_tokens, compared
-from .qk_tensors import following
-from .source import MARK, PROOF
+from .qk_tensors import Move, find_qk_tensors
+from .source import IN_PLACE_JOURNAL, MARK, PROOF
 from .stored import Stored, Tensor
-from .stream import Tell
-from .undo import JOURNAL, Change, apply, read_journal, write_journal
 
 ASIDE = f"{CONFIG}.phasor-in-place"  # without its config no program takes the folder for a whole model
+
+
+class Change(NamedTuple):
+    """A tensor in the weights, its original bytes in the journal, and how they are to lie."""
+
+    here: Stored
+    before: Stored
+    move: Move
+
+
+def write_journal(folder: Path, about: dict[str, Any], moved: Mapping[str, tuple[Stored, Move]], tell: Tell) -> None:
+    """Keep the original bytes of tensors and what a later run must know; on the disk when this returns."""
+    orders: dict[bytes, int] = {}
+    entries = [
+        {
+            "tensor": name, "file": tensor.file.name, "dtype": tensor.dtype, "shape": tensor.shape,
+            "offset": tensor.offset, "size": tensor.size, "axis": move.axis, "what": move.what,
+            "order": orders.setdefault(move.order.tobytes(), len(orders)),
+        }
+        for name, (tensor, move) in moved.items()
+    ]  # fmt: skip
+    listed = [np.frombuffer(order, np.int64).tolist() for order in orders]
+    head = json.dumps({**about, "entries": entries, "orders": listed}).encode()
+    partial = folder / f"{IN_PLACE_JOURNAL}.partial"
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        write_all(fd, len(head).to_bytes(8, "little") + head, lambda done: None)
+        for tensor, _ in moved.values():
+            with opened(tensor.file) as source:
+                copy(source, tensor.offset, fd, tensor.size, tensor.file, tell)
+        os.fsync(fd)
+    except BaseException:
+        partial.unlink()
+        raise
+    finally:
+        os.close(fd)
+    os.rename(partial, folder / IN_PLACE_JOURNAL)
+    sync_folder(folder)
+
+
+def read_journal(folder: Path) -> tuple[dict[str, Any], dict[str, Change]]:
+    """What `write_journal` kept."""
+    path = folder / IN_PLACE_JOURNAL
+    with opened(path) as fd:
+        size = int.from_bytes(read_at(fd, 0, 8, path), "little")
+        about = parse_json(read_at(fd, 8, min(size, os.fstat(fd).st_size), path), path)
+    at, changes = 8 + size, {}
+    orders = [np.array(order, np.int64) for order in about["orders"]]
+    for e in about["entries"]:
+        shape = tuple(e["shape"])
+        changes[e["tensor"]] = Change(
+            Stored(e["dtype"], shape, folder / e["file"], e["offset"], e["size"]),
+            Stored(e["dtype"], shape, path, at, e["size"]),
+            Move(e["axis"], orders[e["order"]], e["what"]),
+        )
+        at += e["size"]
+    return about, changes
+
+
+def apply(changes: Mapping[str, Change], tell: Tell, *, back: bool = False) -> None:
+    """Write every tensor from its original bytes, reordered, or as it was; on the disk when this returns."""
+    files = sorted({change.here.file for change in changes.values()})
+    settle((_written(changes, file, tell, back), None) for file in files)
+
+
+def _written(changes: Mapping[str, Change], file: Path, tell: Tell, back: bool) -> int:
+    """The file, open, with its tensors written and nothing synced."""
+    fd = os.open(file, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        for change in (c for c in changes.values() if c.here.file == file):
+            os.lseek(fd, change.here.offset, os.SEEK_SET)
+            if back:
+                with opened(change.before.file) as journal:
+                    copy(journal, change.before.offset, fd, change.before.size, file, tell)
+            else:
+                for block in blocks(Reordered(change.before, change.move)):
+                    write_all(fd, block.data, tell)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def convert_in_place(
@@ -45,7 +133,7 @@ def convert_in_place(
     if not folder.is_dir():
         raise ValueError(f"{folder}: must be a folder of transformers to be converted in place")
     with alone(folder):
-        if (folder / JOURNAL).exists():
+        if (folder / IN_PLACE_JOURNAL).exists():
             about, _ = read_journal(folder)
             if to != about["to"]:
                 raise ValueError(
@@ -61,7 +149,7 @@ def convert_in_place(
         return _finish(folder, proof, token_ids, tell)
 
 
-def _check(plan: Plan) -> None:
+def _check(plan: ConversionPlan) -> None:
     if plan.format != "transformers" or plan.source.format != "transformers" or not plan.source.keep["safe"]:
         raise ValueError(f"{plan.source.path}: only safetensors of transformers are converted in place; name a DST")
     for path in (*plan.source.files, plan.source.path / CONFIG):
@@ -72,13 +160,13 @@ def _check(plan: Plan) -> None:
     check_room(plan.source.path, sum(plan.source.tensors[name].size for name in plan.moves))
 
 
-def _keep(plan: Plan, to: str, tell: Tell) -> None:
+def _keep(plan: ConversionPlan, to: str, tell: Tell) -> None:
     """The journal of a plan."""
     moved = {name: (plan.source.tensors[name], move) for name, move in plan.moves.items()}
     config = next(output for output in plan.outputs if output.name == CONFIG).segments[0]
     before = (plan.source.path / CONFIG).read_bytes()
     about = {
-        "to": to, "part": plan.found.rotary.part, "layouts": plan.layouts, "mark": plan.mark,
+        "to": to, "part": plan.qk.rotary.part, "layouts": plan.layouts, "mark": plan.mark,
         "files": [path.name for path in plan.source.files], "source_config": plan.source.config,
         "config": (config if isinstance(config, bytes) else before).decode(),
     }  # fmt: skip
@@ -100,7 +188,7 @@ def _finish(folder: Path, proof: bool, token_ids: list[int] | None, tell: Tell) 
     except ValueError:
         apply(changes, tell, back=True)
         os.rename(folder / ASIDE, folder / CONFIG)
-        (folder / JOURNAL).unlink()
+        (folder / IN_PLACE_JOURNAL).unlink()
         raise
     if about["mark"]:
         write_whole(folder / MARK, mark_file(about["mark"]))
@@ -113,7 +201,7 @@ def _finish(folder: Path, proof: bool, token_ids: list[int] | None, tell: Tell) 
         (folder / PROOF).unlink(missing_ok=True)
     write_whole(folder / CONFIG, about["config"].encode())
     (folder / ASIDE).unlink(missing_ok=True)
-    (folder / JOURNAL).unlink()
+    (folder / IN_PLACE_JOURNAL).unlink()
     sync_folder(folder)
     return report
 
@@ -127,5 +215,5 @@ def _proved(
         after |= read_header(folder / name).tensors
     before = after | {name: change.before for name, change in changes.items()}
     config, layouts = about["source_config"], about["layouts"]
-    found = following(folder, config, after, about["part"])
-    return compared(found, config, layouts, before, after, folder, token_ids)
+    qk = find_qk_tensors(folder, config, after, about["part"])
+    return compared(qk, config, layouts, before, after, folder, token_ids)

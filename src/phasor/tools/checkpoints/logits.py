@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,19 +10,18 @@ import torch
 
 from ...support.errors import first_line
 from ...support.quiet import quiet
-from .layout_statistics import SURE
-from .permutation import PAIRS, in_words, order_of, reorder
-from .qk_tensors import Following
+from .detect import SURE
+from .output import load
+from .permutation import PAIRS, order_of, reorder, with_pairs
+from .qk_tensors import QKTensors
 from .source import Source
 from .stored import BLOCKS, TORCH, Tensor
-from .stream import load
-from .tokens import tokens_beside
 
 LONGEST, FEWEST = 1024, 3  # tokens of a text that are read, and that give a deviation
 
 
 def compare_logits(
-    found: Following,
+    qk: QKTensors,
     config: dict[str, Any],
     layouts: Sequence[str],
     source: Mapping[str, Tensor],
@@ -36,7 +36,7 @@ def compare_logits(
     tokens, logits = torch.tensor([token_ids]), []
     for tensors, word in zip((source, result), layouts, strict=True):
         try:
-            logits.append(logits_of(config, native_state(found, tensors, word), tokens))
+            logits.append(logits_of(config, native_state(qk, tensors, word), tokens))
         except ValueError as error:
             return {"compared": False, "why": str(error)}
     before, after = logits
@@ -79,24 +79,24 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
     return model.eval()
 
 
-def losses_of(source: Source, found: Following, text: str) -> dict[str, Any]:
+def losses_of(source: Source, qk: QKTensors, text: str) -> dict[str, Any]:
     """The mean loss of the model on a text in each layout, and the layout that decides, ``""`` if none does.
 
     Raises ``ValueError`` if transformers does not run the model, if there is no tokenizer for it, and where the text is
     too short or the losses are not finite.
     """
-    tokens = tokens_beside(source.folder, source.config, text, special=True)
-    return losses_on(source, found, tokens[None, :LONGEST])
+    tokens = tokenize(source.folder, source.config, text, special=True)
+    return losses_on(source, qk, tokens[None, :LONGEST])
 
 
-def losses_on(source: Source, found: Following, tokens: torch.Tensor) -> dict[str, Any]:
+def losses_on(source: Source, qk: QKTensors, tokens: torch.Tensor) -> dict[str, Any]:
     """`losses_of` of tokens ``[1, n]``. The layouts are compared token by token, so that few of them suffice."""
     if tokens.shape[1] < FEWEST:
         raise ValueError(f"text must have at least {FEWEST} tokens to decide a layout, got {tokens.shape[1]}")
     means, each = {}, []
     for word in PAIRS:
         try:
-            logits = logits_of(source.config, native_state(found, source.tensors, word), tokens)
+            logits = logits_of(source.config, native_state(qk, source.tensors, word), tokens)
         except ValueError as error:
             raise ValueError(f"{source.path}: {error}") from None
         each.append(torch.nn.functional.cross_entropy(logits[0, :-1], tokens[0, 1:], reduction="none"))
@@ -109,16 +109,16 @@ def losses_on(source: Source, found: Following, tokens: torch.Tensor) -> dict[st
     return {"tokens": tokens.shape[1], "loss": means, "z": z, "layout": layout}
 
 
-def native_state(found: Following, tensors: Mapping[str, Tensor], word: str) -> dict[str, torch.Tensor]:
+def native_state(qk: QKTensors, tensors: Mapping[str, Tensor], word: str) -> dict[str, torch.Tensor]:
     """All tensors of one side, in the layout that the model's own code reads."""
-    return relaid(found, {name: as_torch(tensor) for name, tensor in tensors.items()}, word)
+    return relaid(qk, {name: as_torch(tensor) for name, tensor in tensors.items()}, word)
 
 
-def relaid(found: Following, state: Mapping[str, torch.Tensor], word: str) -> dict[str, torch.Tensor]:
+def relaid(qk: QKTensors, state: Mapping[str, torch.Tensor], word: str) -> dict[str, torch.Tensor]:
     """Tensors whose pairs lie as ``word`` says, in the layout that the model's own code reads; what stays is shared."""
     changed = dict(state)
-    for attention in found.attentions:
-        layouts = in_words(attention.spec.layout, word), in_words(attention.spec.layout, "native")
+    for attention in qk.attentions:
+        layouts = with_pairs(attention.spec.layout, word), with_pairs(attention.spec.layout, "native")
         for name in {piece.tensor for piece in attention.pieces if layouts[0] != layouts[1]}:
             held = [piece for piece in attention.pieces if piece.tensor == name]
             axis = held[0].axis
@@ -132,3 +132,22 @@ def as_torch(tensor: Tensor) -> torch.Tensor:
         raise ValueError(f"{tensor.dtype.removeprefix(BLOCKS)} is no dtype of torch")
     data = np.array(load(tensor).reshape(-1))
     return torch.from_numpy(data).view(TORCH[tensor.dtype]).reshape(tensor.shape)
+
+
+def tokenize(folder: Path, config: dict[str, Any], text: str, *, special: bool) -> torch.Tensor:
+    """The tokens ``[n]`` by the tokenizer in the folder; by bytes for a model of 256 tokens that has none.
+
+    ``special``: with the tokens that the tokenizer puts around a text. No code of the folder is run. Raises
+    ``ValueError`` if there is no tokenizer that works.
+    """
+    if config.get("vocab_size") == 256 and not (folder / "tokenizer.json").exists():
+        return torch.tensor(list(text.encode()), dtype=torch.int64)
+    try:
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        return torch.tensor(tokenizer(text, add_special_tokens=special)["input_ids"], dtype=torch.int64)
+    except Exception as error:  # a file that is damaged may raise anything
+        raise ValueError(
+            f"{folder}: has no tokenizer that works ({first_line(error)}); put tokenizer.json there"
+        ) from None

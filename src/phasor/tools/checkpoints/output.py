@@ -1,12 +1,21 @@
-"""What is to be written: files as rows of segments: bytes at hand, a range to copy, or a tensor to reorder."""
+"""What is written: files as rows of segments (bytes, ranges to copy, tensors to reorder), written block by block."""
 
+import errno
 import json
-from collections.abc import Callable, Iterable
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .opening import size_of
+import numpy as np
+import numpy.typing as npt
+
+from ...support.number_text import size_text
+from .opening import opened, read_at, size_of
+from .permutation import Order
 from .qk_tensors import Move
 from .stored import Stored, Tensor
 
@@ -83,3 +92,152 @@ def whole_file(path: Path) -> Range:
 def as_json(data: Any) -> bytes:
     """A JSON file for people; ``ValueError`` for numbers that are not finite, which JSON has not."""
     return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+CHUNK = 8 * 2**20
+CANNOT = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}  # no copy inside the kernel between these files
+Bytes = npt.NDArray[np.uint8]
+Tell = Callable[[int], None]  # is told how many bytes were written
+
+
+def write_segment(fd: int, segment: Segment, tell: Tell) -> None:
+    """Append one segment to a file that is open for writing."""
+    if isinstance(segment, bytes):
+        write_all(fd, segment, tell)
+    elif isinstance(segment, Range):
+        with opened(segment.file) as source:
+            copy(source, segment.offset, fd, segment.size, segment.file, tell)
+    else:
+        for block in blocks(segment):
+            write_all(fd, block.data, tell)
+
+
+def write_all(fd: int, data: bytes | memoryview, tell: Tell) -> None:
+    """All of ``data``, however many calls that takes."""
+    left = memoryview(data).cast("B") if len(data) else memoryview(b"")
+    while left:
+        done = os.write(fd, left)
+        tell(done)
+        left = left[done:]
+
+
+def copy(source: int, offset: int, target: int, size: int, path: Path, tell: Tell) -> None:
+    """Bytes from one file to the end of another, without a copy in this process where the system can."""
+    inside = True
+    while size:
+        if inside:
+            try:
+                done = os.copy_file_range(source, target, min(size, 4 * CHUNK), offset)
+            except OSError as error:
+                if error.errno not in CANNOT:
+                    raise
+                inside = False
+                continue
+            tell(done)
+        else:
+            data = os.pread(source, min(size, CHUNK), offset)
+            write_all(target, data, tell)
+            done = len(data)
+        if not done:
+            raise ValueError(f"{path}: ends at byte {offset}, {size} bytes early; it was cut while it was read")
+        offset, size = offset + done, size - done
+
+
+def blocks(segment: Reordered) -> Iterator[Bytes]:
+    """The bytes of a reordered tensor, in blocks that hold whole groups of indices that change places."""
+    tensor, move, part = segment.tensor, segment.move, segment.part
+    if isinstance(tensor, Stored) and part is None and move is not None:
+        yield from _stored_blocks(tensor, move.axis, move.order)
+        return
+    whole = load(tensor)
+    if move is not None:
+        whole = np.take(whole, move.order, axis=move.axis)
+    if part is not None:
+        whole = np.split(whole, part[2], axis=part[0])[part[1]]
+    yield np.ascontiguousarray(whole).reshape(-1)
+
+
+def load(tensor: Tensor) -> Bytes:
+    """A whole tensor as bytes: its shape, and one more axis for the bytes of an element."""
+    loaded = []
+    for part in tensor.parts:
+        with opened(part.file) as fd:
+            data = np.frombuffer(read_at(fd, part.offset, part.size, part.file), dtype=np.uint8)
+        loaded.append(data.reshape(*part.shape, -1) if part.size else data.reshape(*part.shape, 0))
+    return loaded[0] if len(loaded) == 1 else np.concatenate(loaded, axis=tensor.axis)
+
+
+def _stored_blocks(tensor: Stored, axis: int, order: Order) -> Iterator[Bytes]:
+    """A few heads at a time along the first axis, a few rows at a time along the others."""
+    count = len(order)
+    outer = 1
+    for size in tensor.shape[:axis]:
+        outer *= size
+    row = tensor.size // (outer * count) if outer else 0
+    if tensor.size != outer * count * row or not row:
+        raise ValueError(f"{tensor.file}: elements of {tensor.dtype} that share bytes cannot change places")
+    cuts = groups(order, max(1, CHUNK // row))
+    with opened(tensor.file) as fd:
+        if outer == 1:
+            for first, last in cuts:
+                data = read_at(fd, tensor.offset + first * row, (last - first) * row, tensor.file)
+                yield np.frombuffer(data, np.uint8).reshape(last - first, row)[order[first:last] - first].reshape(-1)
+            return
+        step = max(1, CHUNK // (count * row))
+        for start in range(0, outer, step):
+            rows = min(step, outer - start)
+            data = read_at(fd, tensor.offset + start * count * row, rows * count * row, tensor.file)
+            yield np.frombuffer(data, np.uint8).reshape(rows, count, row)[:, order].reshape(-1)
+
+
+def groups(order: Order, most: int) -> list[tuple[int, int]]:
+    """Stretches of indices that only change places among themselves, joined up to about ``most`` of them.
+
+    >>> groups(np.array([1, 0, 2, 4, 3]), 2)
+    [(0, 2), (2, 3), (3, 5)]
+    """
+    ends = np.flatnonzero(np.maximum.accumulate(order) == np.arange(len(order))) + 1
+    found: list[tuple[int, int]] = []
+    first = 0
+    for i, end in enumerate(ends):
+        if i + 1 == len(ends) or ends[i + 1] - first > most:
+            found.append((first, int(end)))
+            first = int(end)
+    return found
+
+
+def settle(files: Iterable[tuple[int, Path | None]]) -> None:
+    """Sync and close files; while one goes to the disk, the next is written. With a path, it gets that name then,
+    instead of the same with ``.partial``."""
+    with ThreadPoolExecutor(1) as disk:
+        last: Future[None] | None = None
+        for fd, path in files:
+            try:
+                if last is not None:
+                    last.result()
+            except BaseException:
+                os.close(fd)
+                raise
+            last = disk.submit(_settle, fd, path)
+        if last is not None:
+            last.result()
+
+
+def _settle(fd: int, path: Path | None) -> None:
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    if path is not None:
+        os.rename(f"{path}.partial", path)
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Raises ``OSError`` if the file system of ``folder`` has less room than ``needed``."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise OSError(
+            errno.ENOSPC,
+            f"cannot hold {size_text(needed)} more, {size_text(free)} are free; make room first",
+            str(folder),
+        )

@@ -1,8 +1,8 @@
 """The permutation between two layouts: of one head, and of a whole axis of a tensor that holds many.
 
-``out[j] = in[order[j]]``. Channels that do not turn, values, gates and padding keep their places. The order from A to B
-and the order from B to A are inverses of each other, and not equal: halves to interleaved, done twice, is a third
-layout.
+``out[j] = in[order[j]]``. Channels that do not rotate, values, gates and padding keep their places.
+The order from A to B and the order from B to A are inverses of each other, and not equal: halves to interleaved, done
+twice, is a third layout.
 """
 
 from collections.abc import Iterable
@@ -20,10 +20,10 @@ PAIRS = ("halves", "interleaved")
 WORDS = (*PAIRS, "native")
 
 
-def in_words(layout: Layout, word: str) -> Layout:
+def with_pairs(layout: Layout, word: str) -> Layout:
     """The layout with its pairs as ``word`` says: ``"halves"``, ``"interleaved"``, or ``"native"``, as they are read.
 
-    >>> in_words(Layout(head_dim=8, rotary_dim=4), "interleaved").interleaved
+    >>> with_pairs(Layout(head_dim=8, rotary_dim=4), "interleaved").interleaved
     True
     """
     if word not in WORDS:
@@ -38,8 +38,8 @@ def word_of(layout: Layout) -> str:
     return "native" if layout.blocks > 1 else "interleaved" if layout.interleaved else "halves"
 
 
-def turned(layout: Layout) -> Layout:
-    """The layout of the channels that turn alone."""
+def rotated_channels(layout: Layout) -> Layout:
+    """The layout of the channels that rotate alone."""
     return replace(layout, head_dim=layout.rotary_dim, trailing=False, permuted=False)
 
 
@@ -53,12 +53,12 @@ def order_of(pieces: Iterable[Piece], size: int, source: Layout, target: Layout)
     >>> order_of([piece], 10, interleaved, halves).tolist()  # two heads, and two rows that stay
     [0, 2, 1, 3, 4, 6, 5, 7, 8, 9]
     """
-    inside = np.array(turned(source).permutation(turned(target)), dtype=np.int64)
+    inside = np.array(rotated_channels(source).permutation(rotated_channels(target)), dtype=np.int64)
     order = np.arange(size, dtype=np.int64)
     for piece in pieces:
         if piece.width != len(inside) or not all(0 <= s <= size - piece.width for s in piece.starts):
             raise ValueError(
-                f"{piece.tensor} must have heads of {len(inside)} channels that turn among {size}, "
+                f"{piece.tensor} must have heads of {len(inside)} channels that rotate among {size}, "
                 f"got {piece.width} from {list(piece.starts)[:8]}"
             )
         for start in piece.starts:

@@ -12,21 +12,21 @@ from ...support.number_text import counted, size_text
 from .formats import FORMATS, read
 from .opening import opened
 from .output import Output, Range, Reordered, whole_file
-from .permutation import WORDS, in_words, word_of
-from .qk_tensors import Following, Move, following, moves
+from .permutation import WORDS, with_pairs, word_of
+from .qk_tensors import Move, QKTensors, find_qk_tensors, moves
 from .source import MARK, Source
 from .stored import BITS, BLOCKS
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConversionPlan:
     """One conversion: what was understood of the source, which tensors move, and every file that will be written.
 
     ``layouts``: how the pairs lie in the source, and will lie in the result; ``format`` of the result.
     """
 
     source: Source
-    found: Following
+    qk: QKTensors
     format: str
     layouts: tuple[str, str]
     moves: Mapping[str, Move]
@@ -39,7 +39,7 @@ class Plan:
 
     def describe(self) -> str:
         """The plan for people: what is there and why that is believed, what moves, what stays, what is written."""
-        source, rotary = self.source, self.found.rotary
+        source, rotary = self.source, self.qk.rotary
         moved = sum(source.tensors[name].size for name in self.moves)
         total = sum(tensor.size for tensor in source.tensors.values())
         lines = [
@@ -47,7 +47,7 @@ class Plan:
             f"  format {source.format}: {counted(source.tensors, 'tensor')}, {size_text(total)} in "
             f"{counted(source.files, 'file')}",
             f"  model  {rotary.model_type}{f', {rotary.part}' if rotary.part else ''}: "
-            f"{counted(self.found.attentions, 'attention')} with {rotary.num_heads} heads of q and "
+            f"{counted(self.qk.attentions, 'attention')} with {rotary.num_heads} heads of q and "
             f"{rotary.num_kv_heads} of k; {next(iter(rotary.distinct)).describe()}",
             f"  layout {self.layouts[0]} ({source.why})",
             f"result   format {self.format}, layout {self.layouts[1]}: {size_text(self.size)} in "
@@ -58,13 +58,13 @@ class Plan:
         lines += [f"  {name}  {move.what}" for name, move in list(self.moves.items())[:8]]
         if len(self.moves) > 8:
             lines.append(f"  and {len(self.moves) - 8} more, the same in the other layers")
-        if self.found.weights.frequencies:
-            lines.append(f"stays    {self.found.weights.frequencies}: one frequency per pair, whatever the layout")
+        if self.qk.weights.frequencies:
+            lines.append(f"stays    {self.qk.weights.frequencies}: one frequency per pair, whatever the layout")
         if source.left_out:
             lines.append(f"left out {', '.join(source.left_out)}: weights in files that were not converted")
         if self.mark:
             lines.append(
-                f"caution  the code of {rotary.model_type} reads {word_of(self.found.native)}: it loads the result "
+                f"caution  the code of {rotary.model_type} reads {word_of(self.qk.native)}: it loads the result "
                 f"without an error and is wrong; for code that reads {self.layouts[1]} pairs ({MARK} says so)"
             )
         return "\n".join(lines)
@@ -72,7 +72,7 @@ class Plan:
     @property
     def mark(self) -> str:
         """The layout to mark the result with; empty where the format or the config says it."""
-        return marked(self.found, self.format, self.layouts[1])
+        return marked(self.qk, self.format, self.layouts[1])
 
     def fingerprint(self) -> str:
         """Equal for two plans that write the same bytes from the same, unchanged files."""
@@ -109,7 +109,7 @@ def make_plan(
     part: str | None = None,
     allow_pickle: bool = False,
     options: Mapping[str, Any] | None = None,
-) -> Plan:
+) -> ConversionPlan:
     """Read a checkpoint's headers and config, and lay out its conversion. Nothing is written, and no tensor read.
 
     ``to``: a layout (``"halves"``, ``"interleaved"``, ``"native"``), in the source's own format, or a format
@@ -122,26 +122,28 @@ def make_plan(
     source = read(Path(path), allow_pickle=allow_pickle)
     if source_layout is not None:
         source = _told(source, source_layout)
-    found = following(source.folder, source.config, source.tensors, part)
+    qk = find_qk_tensors(source.folder, source.config, source.tensors, part)
     form = source.format if to in WORDS else to
-    target = to if to in WORDS and form == "transformers" else FORMATS[form].layout_for(found)
+    target = to if to in WORDS and form == "transformers" else FORMATS[form].layout(qk)
     if to in WORDS and to not in ("native", target):
         raise ValueError(f"{source.path}: the format {form} is read in {target}, and has no place to say {to}")
-    before, after = (plain_word(found, word) for word in (source.layout, target))
+    before, after = (pair_word(qk, word) for word in (source.layout, target))
     if before == after and form == source.format and source.keep.get("safe", True):
         raise ValueError(f"{source.path}: is {form} in {before} already ({source.why}); there is nothing to convert")
     quantized = source.config.get("quantization_config")
     blocks = quantized.get("weight_block_size") if isinstance(quantized, dict) else None
-    moved = moves(source.folder, found, source.tensors, before, after, blocks)
-    config = _config_for(source.config, found, after) if form == "transformers" else _outright(source.config, found)
-    mark = marked(found, form, after)
+    moved = moves(source.folder, qk, source.tensors, before, after, blocks)
+    config = _config_for(source.config, qk, after) if form == "transformers" else _outright(source.config, qk)
+    mark = marked(qk, form, after)
     written = list(FORMATS[form].outputs(source, moved, config, mark, **(options or {})))
     if form != source.format:
         _check_types(source)
-        written += [Output(name, (data,)) for name, data in source.along.items()]
-    taken = {output.name for output in written} | {*getattr(FORMATS[form], "ABSORBED", ())}
-    beside = [Output(name, (whole_file(source.folder / name),)) for name in source.beside if name not in taken]
-    return Plan(source, found, form, (before, after), moved, (*written, *beside))
+        written += [Output(name, (data,)) for name, data in source.new_files.items()]
+    taken = {output.name for output in written} | {*FORMATS[form].absorbed}
+    other_files = [
+        Output(name, (whole_file(source.folder / name),)) for name in source.other_files if name not in taken
+    ]
+    return ConversionPlan(source, qk, form, (before, after), moved, (*written, *other_files))
 
 
 def _check_types(source: Source) -> None:
@@ -153,14 +155,14 @@ def _check_types(source: Source) -> None:
             )
 
 
-def plain_word(found: Following, word: str) -> str:
+def pair_word(qk: QKTensors, word: str) -> str:
     """A layout's word with ``"native"`` spelled out, where it is one of the two."""
-    return word_of(in_words(found.native, word))
+    return word_of(with_pairs(qk.native, word))
 
 
-def marked(found: Following, form: str, layout: str) -> str:
+def marked(qk: QKTensors, form: str, layout: str) -> str:
     """The word for the mark beside weights whose layout is not the one that the model's own code reads."""
-    if form != "transformers" or found.says_itself or in_words(found.native, layout) == found.native.read():
+    if form != "transformers" or qk.says_itself or with_pairs(qk.native, layout) == qk.native.read():
         return ""
     return layout
 
@@ -173,19 +175,19 @@ def _told(source: Source, layout: str) -> Source:
     return replace(source, layout=layout, why="as you said")
 
 
-def _outright(config: dict[str, Any], found: Following) -> dict[str, Any]:
+def _outright(config: dict[str, Any], qk: QKTensors) -> dict[str, Any]:
     """The config for formats without classes, with the sizes that it may leave to its class."""
-    width = next(iter(found.rotary.distinct)).head_dim
-    return {**config, "num_key_value_heads": found.rotary.num_kv_heads, "head_dim": width}
+    width = next(iter(qk.rotary.distinct)).head_dim
+    return {**config, "num_key_value_heads": qk.rotary.num_kv_heads, "head_dim": width}
 
 
-def _config_for(config: dict[str, Any], found: Following, layout: str) -> dict[str, Any]:
+def _config_for(config: dict[str, Any], qk: QKTensors, layout: str) -> dict[str, Any]:
     """The config with the layout, where its family's code reads it there."""
-    if not found.says_itself or layout == word_of(found.native):
+    if not qk.says_itself or layout == word_of(qk.native):
         return config
     changed = copy.deepcopy(config)
     inner = changed
-    for step in found.rotary.part.split(".") if found.rotary.part else ():
+    for step in qk.rotary.part.split(".") if qk.rotary.part else ():
         inner = inner[step]
     inner["rope_interleave"] = layout == "interleaved"
     return changed

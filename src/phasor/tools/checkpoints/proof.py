@@ -12,24 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from .finite import not_finite
 from .formats import read
 from .opening import opened, read_at
-from .output import Reordered
-from .permutation import in_words, inverse
-from .plan import Plan
-from .qk_tensors import Following, Move
+from .output import Bytes, Reordered, blocks, load
+from .permutation import inverse, with_pairs
+from .plan import ConversionPlan
+from .qk_tensors import Move, QKTensors
 from .scores import score_difference
 from .source import Source
 from .stored import Stored, Tensor
-from .stream import Bytes, blocks, load
 
 TOLERANCE = 1e-12  # of the largest score: sums of a few thousand products in float64
 STEP = 2**18  # both sides stay in cache while they are compared
 
 
-def prove(plan: Plan, folder: Path, *, token_ids: list[int] | None = None) -> dict[str, Any]:
+def prove(plan: ConversionPlan, folder: Path, *, token_ids: list[int] | None = None) -> dict[str, Any]:
     """Compare the converted files in ``folder`` with the source of ``plan``; ``ValueError`` says what is not equal."""
     source, result = plan.source, read(folder, allow_pickle=True)
     _check_names(source, result, folder)
@@ -39,7 +38,7 @@ def prove(plan: Plan, folder: Path, *, token_ids: list[int] | None = None) -> di
         if count:
             wild[name] = count
     report: dict[str, Any] = {
-        "model_type": plan.found.rotary.model_type,
+        "model_type": plan.qk.rotary.model_type,
         "from": {"format": source.format, "layout": plan.layouts[0], "why": source.why},
         "to": {"format": plan.format, "layout": plan.layouts[1]},
         "tensors": {"byte_identical": len(source.tensors) - len(plan.moves), "moved": len(plan.moves)},
@@ -47,7 +46,7 @@ def prove(plan: Plan, folder: Path, *, token_ids: list[int] | None = None) -> di
         "moved": {name: move.what for name, move in plan.moves.items()},
     }
     sides = source.tensors, result.tensors
-    return report | compared(plan.found, source.config, plan.layouts, *sides, folder, token_ids)
+    return report | compared(plan.qk, source.config, plan.layouts, *sides, folder, token_ids)
 
 
 def _check_names(source: Source, result: Source, folder: Path) -> None:
@@ -114,7 +113,7 @@ def check_tokens(config: Mapping[str, Any], token_ids: Sequence[int] | None, pro
 
 
 def compared(
-    found: Following,
+    qk: QKTensors,
     config: dict[str, Any],
     layouts: Sequence[str],
     source: Mapping[str, Tensor],
@@ -123,16 +122,16 @@ def compared(
     token_ids: list[int] | None,
 ) -> dict[str, Any]:
     """``scores``, and ``logits`` where tokens are given; ``ValueError`` says what is not equal."""
-    report = {"scores": check_scores(found, layouts, source, result, folder)}
+    report = {"scores": check_scores(qk, layouts, source, result, folder)}
     if token_ids is not None:
         from .logits import compare_logits
 
-        report["logits"] = compare_logits(found, config, layouts, source, result, token_ids)
+        report["logits"] = compare_logits(qk, config, layouts, source, result, token_ids)
     return report
 
 
 def check_scores(
-    following: Following,
+    qk: QKTensors,
     layouts: Sequence[str],
     source: Mapping[str, Tensor],
     result: Mapping[str, Tensor],
@@ -141,8 +140,8 @@ def check_scores(
     """The largest difference of scores in every attention, as a share of its largest score."""
     found: dict[str, float] = {}
     left_out: list[str] = []
-    for attention in following.attentions:
-        before, after = (in_words(attention.spec.layout, word) for word in layouts)
+    for attention in qk.attentions:
+        before, after = (with_pairs(attention.spec.layout, word) for word in layouts)
         difference = score_difference(attention, (source, before), (result, after))
         if difference is None:
             left_out.append(attention.name)
@@ -154,3 +153,24 @@ def check_scores(
         else:
             found[attention.name] = difference
     return {"largest_difference": max(found.values(), default=0.0), "attentions": found, "left_out": left_out}
+
+
+# dtype -> integer of its width, its bits without the sign, the least of them that is infinite or NaN
+SPECIAL = {
+    "BF16": (np.uint16, 0x7FFF, 0x7F80), "F16": (np.uint16, 0x7FFF, 0x7C00), "F32": (np.uint32, 2**31 - 1, 0x7F800000),
+    "F64": (np.uint64, 2**63 - 1, 0x7FF0000000000000), "F8_E5M2": (np.uint8, 0x7F, 0x7C),
+    "F8_E4M3": (np.uint8, 0x7F, 0x7F),
+}  # fmt: skip
+
+
+def not_finite(data: npt.NDArray[np.uint8], dtype: str) -> int:
+    """How many values in raw bytes are NaN or infinite.
+
+    >>> not_finite(np.array([1.0, np.inf, np.nan], dtype=np.float32).view(np.uint8), "F32")
+    2
+    """
+    if dtype not in SPECIAL or not data.size:
+        return 0
+    kind, mask, least = SPECIAL[dtype]
+    values = data.view(kind) & kind(mask)
+    return int(np.count_nonzero(values >= least)) if values.max() >= least else 0

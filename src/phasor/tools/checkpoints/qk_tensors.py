@@ -1,25 +1,24 @@
 """Which tensors follow the layout: every piece of q and k of one model in a checkpoint, and the order of each."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...models.configs import ModelRotary, read_config
 from ...models.families import ROWS
 from ...models.prefixes import attentions, find_prefix
-from ...models.reading.composite import ConfigTree
-from ...models.reading.text_row import TextRow
-from ...models.weights import Piece, Weights, pieces
+from ...models.weights import Piece, Shapes, Weights, pieces
 from ...rotary.layout import Layout
 from ...rotary.spec import RotarySpec
-from .permutation import Order, in_words, order_of
-from .quantized import SCALES, refuse_quantized, scales_of
+from .permutation import Order, order_of, with_pairs
 from .stored import BLOCKS, FLOATS, Tensor
 
 
 class Attention(NamedTuple):
-    """One attention module of a checkpoint: its name, what turns, and where."""
+    """One attention module of a checkpoint: its name, what rotates, and where."""
 
     name: str
     spec: RotarySpec
@@ -35,7 +34,7 @@ class Move(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Following:
+class QKTensors:
     """The attentions of one part of a model: what was read of its config, and all that holds q and k."""
 
     rotary: ModelRotary
@@ -46,7 +45,7 @@ class Following:
 
     @property
     def native(self) -> Layout:
-        """The layout that the model's own code reads, of the first layer that turns."""
+        """The layout that the model's own code reads, of the first layer that rotates."""
         return next(iter(self.rotary.distinct)).layout
 
     @property
@@ -55,7 +54,7 @@ class Following:
         return isinstance(self.row, TextRow) and self.row.interleave_key
 
 
-def following(folder: Path, config: dict[str, Any], tensors: Mapping[str, Tensor], part: str | None) -> Following:
+def find_qk_tensors(folder: Path, config: dict[str, Any], tensors: Mapping[str, Tensor], part: str | None) -> QKTensors:
     """All of a model that follows its layout, found by names and shapes. Raises ``ValueError`` naming what is missing.
 
     ``config`` and the names of ``tensors`` are those of transformers; ``folder`` is named in errors.
@@ -80,7 +79,7 @@ def following(folder: Path, config: dict[str, Any], tensors: Mapping[str, Tensor
         _check_dtypes(folder, found, tensors)
         if not weights.uneven:
             _check_heads(folder, found, rotary)
-        return Following(rotary, row, weights, prefix, tuple(found))
+        return QKTensors(rotary, row, weights, prefix, tuple(found))
     raise ValueError(f"{folder}: {errors[0]}") from None
 
 
@@ -131,21 +130,21 @@ def _check_heads(folder: Path, found: list[Attention], rotary: ModelRotary) -> N
 
 
 def moves(
-    folder: Path, found: Following, tensors: Mapping[str, Tensor], source: str, target: str, blocks: Any = None
+    folder: Path, qk: QKTensors, tensors: Mapping[str, Tensor], source: str, target: str, blocks: Any = None
 ) -> dict[str, Move]:
-    """Tensor -> the order that it takes from layout ``source`` to ``target`` (`in_words`); those that stay are absent.
+    """Tensor -> the order that it takes from layout ``source`` to ``target`` (`with_pairs`); no others.
 
     ``blocks``: the sides of the blocks of rows and columns that share a scale, as the config says them.
     """
     by_tensor: dict[str, list[tuple[RotarySpec, Piece]]] = {}
-    for attention in found.attentions:
+    for attention in qk.attentions:
         for piece in attention.pieces:
             by_tensor.setdefault(piece.tensor, []).append((attention.spec, piece))
     moved: dict[str, Move] = {}
     for name, held in by_tensor.items():
         spec, axis = held[0][0], held[0][1].axis
         size = tensors[name].shape[axis]
-        ways = in_words(spec.layout, source), in_words(spec.layout, target)
+        ways = with_pairs(spec.layout, source), with_pairs(spec.layout, target)
         if ways[0] == ways[1]:
             continue
         move = Move(axis, order_of([piece for _, piece in held], size, *ways), _words([p for _, p in held]))
@@ -160,5 +159,67 @@ def _words(held: list[Piece]) -> str:
     counts: dict[str, int] = {}
     for piece in held:
         counts[piece.kind] = counts.get(piece.kind, 0) + len(piece.starts)
-    word = {"q": "q", "k": "k", "v": "values that turn", "qk": "q and k", "output": "the output"}
+    word = {"q": "q", "k": "k", "v": "values that rotate", "qk": "q and k", "output": "the output"}
     return ", ".join(f"{n} head{'s' * (n > 1)} of {word[kind]}" for kind, n in counts.items())
+
+
+ROW_SCALES = (".weight_scale", ".weight_scale_inv")
+SCALES = (*ROW_SCALES, ".input_scale", ".k_scale", ".v_scale", ".q_scale")  # the last ones are single numbers
+PACKED = {
+    "qweight": "GPTQ or AWQ: several rows share one integer",
+    "qzeros": "GPTQ or AWQ: several rows share one integer",
+    "weight_packed": "compressed-tensors: packed integers",
+    "weight_scale_2": "NVFP4: two levels of scales",
+    "absmax": "bitsandbytes: blocks run across rows",
+    "SCB": "bitsandbytes: scales in a second tensor",
+}
+
+
+def refuse_quantized(folder: Path, shapes: Shapes, weights: Weights) -> None:
+    """Raises ``ValueError`` for a projection of q or k in a container whose rows are not rows of bytes."""
+    modules = {name.rstrip(".") for rows in weights.rows for name in rows.name.split("|")}
+    for tensor in shapes:
+        for word, why in PACKED.items():
+            before, found, _ = tensor.partition(f".{word}")
+            if found and any(before.removesuffix(".weight").endswith(f".{module}") for module in modules):
+                raise ValueError(
+                    f"{folder}: {tensor}: the rows of a quantized weight must be rows of bytes to be permuted exactly, "
+                    f"got {why}; convert the weights before they are quantized"
+                )
+
+
+def row_scales(name: str, tensors: Collection[str]) -> list[str]:
+    """The tensors that hold the scales of a weight's rows."""
+    return [scale for ending in ROW_SCALES if (scale := name.removesuffix(".weight") + ending) in tensors]
+
+
+def scales_of(
+    folder: Path, name: str, axis: int, order: Order, tensors: Mapping[str, Tensor], blocks: Any
+) -> dict[str, Order]:
+    """The scales beside a weight that change with the order of its rows: name -> order.
+
+    One scale per tensor stays; one per row follows its row; one per block of rows stays if no row leaves its block.
+    Raises ``ValueError`` where one does, and for scales of another shape.
+    """
+    moved = {}
+    for scale in row_scales(name, tensors):
+        shape, rows = tensors[scale].shape, tensors[name].shape[0]
+        if axis != 0:
+            raise ValueError(f"{folder}: {scale}: scales of a weight whose columns move are not known")
+        if shape in ((), (1,), (1, 1)):
+            continue
+        if shape in ((rows,), (rows, 1)):
+            moved[scale] = order
+            continue
+        side = blocks[0] if isinstance(blocks, list) and blocks and isinstance(blocks[0], int) else 0
+        if side < 1 or len(shape) != 2 or shape[0] != -(-rows // side):
+            raise ValueError(
+                f"{folder}: {scale}: must be one scale, one for each of {rows} rows, or one for each block of "
+                f"quantization_config.weight_block_size, got shape {list(shape)} and blocks {blocks!r:.40}"
+            )
+        if (np.arange(rows) // side != order // side).any():
+            raise ValueError(
+                f"{folder}: {scale}: every row must stay in its block of {side} rows that share a scale, and the "
+                "heads straddle them; convert the weights before they are quantized"
+            )
+    return moved

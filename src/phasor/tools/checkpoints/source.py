@@ -1,11 +1,13 @@
 """A checkpoint as it was found: in any format, its tensors by transformers' names and its config in their keys."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .output import Output
+from .qk_tensors import QKTensors
 from .stored import Tensor
 
 WEIGHTS = (".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".gguf", ".ggml", ".h5", ".msgpack", ".onnx", ".npz",
@@ -13,6 +15,7 @@ WEIGHTS = (".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".gguf", ".ggml", ".h
 METADATA = "metadata.gguf"  # of a GGUF file that was converted
 MARK, PROOF = "phasor.json", "phasor-proof.json"
 OURS = (MARK, PROOF)
+IN_PLACE_JOURNAL = "phasor-in-place.journal"  # of a conversion in place that has not ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +25,9 @@ class Source:
     - ``tensors``: transformers' name -> where its bytes are, in the order of the files.
     - ``config``: what transformers' ``config.json`` says, or would say.
     - ``layout``: how the pairs lie (`phasor.checkpoints.permutation.WORDS`), and ``why`` that is believed.
-    - ``files``: every file that holds weights; ``beside``: the others, which are copied; ``left_out``: weights in other
-      formats, which are not.
-    - ``along``: name -> bytes of a file that goes along into other formats.
+    - ``files``: every file that holds weights. ``other_files`` are copied; ``left_out``, weights in other formats, are
+      not.
+    - ``new_files``: name -> bytes of a file that goes along into other formats.
     - ``keep``: what its own format wrote that transformers' names and keys have no place for.
     """
 
@@ -35,14 +38,35 @@ class Source:
     layout: str
     why: str
     files: tuple[Path, ...]
-    beside: tuple[str, ...] = ()
+    other_files: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    along: Mapping[str, bytes] = field(default_factory=dict)
+    new_files: Mapping[str, bytes] = field(default_factory=dict)
     keep: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
         return self.path if self.path.is_dir() else self.path.parent
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format of checkpoints.
+
+    - ``recognised(path)``: whether a folder or file is of this format, by its files alone.
+    - ``read(path, allow_pickle=False)``: its `Source`; ``ValueError`` names the file and the rule that it breaks.
+    - ``outputs(source, moves, config, mark)``: the files to write; ``moves``: tensor -> the new order of its rows,
+      ``mark``: the layout, where it is not the one that the model's own code reads. ``ValueError`` for a model that
+      the format has no place for.
+    - ``layout(qk)``: the layout in which the format is read: ``"halves"``, ``"interleaved"`` or ``"native"``.
+    - ``absorbed``: files that what is written holds, so that they are not copied beside it.
+    """
+
+    name: str
+    recognised: Callable[[Path], bool]
+    read: Callable[..., Source]
+    outputs: Callable[..., list[Output]]
+    layout: Callable[[QKTensors], str]
+    absorbed: tuple[str, ...] = ()
 
 
 def others(folder: Path, own: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,17 +1,39 @@
 """One file per format: how it is recognised, read, and laid out to be written."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ....models.families.mistral import MISTRAL
-from ..source import Source
-from ..undo import JOURNAL
+from ..permutation import WORDS
+from ..source import IN_PLACE_JOURNAL, METADATA, Format, Source
 from . import gguf, llama2c, meta, mistral, transformers
 
-FORMATS: Mapping[str, Any] = {
-    "transformers": transformers, "meta": meta, MISTRAL: mistral, "llama2c": llama2c, "gguf": gguf,
-}  # fmt: skip
+FORMATS: dict[str, Format] = {}
+
+
+def register_format(form: Format) -> None:
+    """Make a format known by its name to `convert`, `detect` and the command line; it is asked after those before it.
+
+    Raises ``TypeError`` for what is no `Format`, and ``ValueError`` for a name that is taken.
+    """
+    if not isinstance(form, Format):
+        raise TypeError(f"form must be a phasor.checkpoints.Format, got {form!r:.80}")
+    if form.name in (*FORMATS, *WORDS):
+        raise ValueError(f"format {form.name!r} is registered already, or a layout; choose another name")
+    FORMATS[form.name] = form
+
+
+def _interleaved(qk: object) -> str:
+    return "interleaved"
+
+
+for _format in (
+    Format("transformers", transformers.recognised, transformers.read, transformers.outputs, lambda qk: "native"),
+    Format("meta", meta.recognised, meta.read, meta.outputs, _interleaved),
+    Format(MISTRAL, mistral.recognised, mistral.read, mistral.outputs, _interleaved),
+    Format("llama2c", llama2c.recognised, llama2c.read, llama2c.outputs, _interleaved),
+    Format("gguf", gguf.recognised, gguf.read, gguf.outputs, gguf.layout_for, absorbed=(METADATA,)),
+):
+    register_format(_format)
 
 
 def read(path: Path, *, allow_pickle: bool = False) -> Source:
@@ -21,12 +43,11 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     """
     if not path.exists():
         raise ValueError(f"{path}: there is no such file or folder")
-    if (path / JOURNAL).exists():
+    if (path / IN_PLACE_JOURNAL).exists():
         raise ValueError(f"{path}: a conversion in place was interrupted here; call it again to finish it: --in-place")
     for form in FORMATS.values():
         if form.recognised(path):
-            found: Source = form.read(path, allow_pickle=allow_pickle)
-            return found
+            return form.read(path, allow_pickle=allow_pickle)
     raise ValueError(
         f"{path}: must hold a checkpoint of {', '.join(FORMATS)}: model.safetensors or its index beside config.json, "
         "consolidated.00.pth or consolidated.safetensors beside params.json, a .bin of llama2.c, or a .gguf"

@@ -1,4 +1,4 @@
-"""GGUF files of models of Llama's shape. Which pairs an architecture turns stands in the model's row (`Gguf`).
+"""GGUF files of models of Llama's shape. Which pairs an architecture rotates stands in the model's row (`Gguf`).
 
 Tensors keep their types; rows of quantized blocks move whole. The metadata of a GGUF file goes along in
 ``metadata.gguf``, a file without tensors, and from there back into a GGUF file; without it what is written
@@ -7,7 +7,6 @@ has no tokenizer.
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,16 @@ import numpy as np
 from ....models.families import ROWS
 from ....models.reading.row import Row
 from ....models.weights import Gguf
+from ....rotary.scaling import Llama3
+from ....rotary.spec import RotarySpec
 from ..opening import opened, read_at
 from ..output import Output, Segment, merged, segment
 from ..qk_tensors import Move
 from ..source import METADATA, Source, others
-from .gguf_config import config_of, factors_of, metadata_of
-from .gguf_file import File, read_header, write_header
-from .names import TIED
-from .plain import check_fixed, is_llama3, rope_of
+from .gguf_file import File, check_package, pair, read_header, write_header
+from .plain import LENGTH, LLAMA3, TIED, check_fixed, is_llama3, needed, rope_of
 
 FILE, FACTORS = "model.gguf", "rope_freqs.weight"
-ABSORBED = (METADATA,)  # what is written holds it
 MODULES = (
     "model.embed_tokens", "model.norm", "lm_head",
     *(f"model.layers.{{}}.{name}" for name in ("input_layernorm", "post_attention_layernorm",
@@ -50,7 +48,6 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     """Raises ``ValueError`` for architectures without a row, and for tensors and keys that are not known."""
     at = _file(path)
     assert at is not None
-    _check_package()
     file = read_header(at)
     arch = file.metadata.get("general.architecture")
     rows = {name: row.gguf for name, row in ROWS.items() if isinstance(row, Row) and row.gguf}
@@ -83,14 +80,9 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     layout = layout_of(row)
     return Source(
         format="gguf", path=path, tensors=tensors, config=config, layout=layout,
-        why=f"llama.cpp turns architecture {arch} so", files=(at,), beside=copied, left_out=left,
-        keep={"file": file, "arch": row}, along={METADATA: write_header(file.pairs, file.count, [], file.alignment)},
+        why=f"llama.cpp rotates architecture {arch} so", files=(at,), other_files=copied, left_out=left,
+        keep={"file": file, "arch": row}, new_files={METADATA: write_header(file.pairs, [], file.alignment)},
     )  # fmt: skip
-
-
-def _check_package() -> None:
-    if find_spec("gguf") is None:
-        raise ValueError("GGUF files need the package gguf; install it with: pip install 'phasor[gguf]'")
 
 
 def _factors(file: File) -> Any:
@@ -120,19 +112,17 @@ def layout_of(row: Gguf) -> str:
     return "interleaved" if row.interleaved else "halves"
 
 
-def layout_for(found: Any) -> str:
+def layout_for(qk: Any) -> str:
     """The layout in which llama.cpp reads the model; ``ValueError`` for one whose row does not say."""
-    row: Gguf | None = found.row.gguf
+    row: Gguf | None = qk.row.gguf
     if row is None:
-        raise ValueError(
-            f"model_type {found.rotary.model_type!r} is not written to GGUF here; use llama.cpp's converter"
-        )
+        raise ValueError(f"model_type {qk.rotary.model_type!r} is not written to GGUF here; use llama.cpp's converter")
     return layout_of(row)
 
 
 def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str) -> list[Output]:
     """One file. Raises ``ValueError`` for tensors and scalings that it has no place for."""
-    _check_package()
+    check_package()
     name = source.config["model_type"]
     made = ROWS[name]
     row: Gguf | None = source.keep.get("arch") or (made.gguf if isinstance(made, Row) else None)
@@ -141,8 +131,8 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
     check_fixed(source.path, config, ("hidden_act", "mlp_bias"))
     if unknown := sorted(source.tensors.keys() - names.keys()):
         raise ValueError(f"{source.path}: {unknown[0]}: has no place in GGUF's {row.arch}")
-    file = source.keep.get("file") or _beside(source)
-    pairs, count, alignment = _pairs(source, config, row, file)
+    file = source.keep.get("file") or _metadata_file(source)
+    pairs, alignment = _pairs(source, config, row, file)
     tensors = {names[ours]: tensor for ours, tensor in source.tensors.items()}
     segments: dict[str, Segment] = {
         n: segment(source.tensors[o], moves.get(o)) for o in source.tensors for n in [names[o]]
@@ -152,22 +142,21 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
         first = list(file.tensors).index(FACTORS) if file is not None and FACTORS in file.tensors else 0
         abouts.insert(first, (FACTORS, "F32", (len(factors) // 4,), len(factors)))
         segments[FACTORS] = factors
-    body: list[Segment] = [write_header(pairs, count, abouts, alignment)]
+    body: list[Segment] = [write_header(pairs, abouts, alignment)]
     for theirs, _, _, size in abouts:
         body += [segments[theirs], b"\0" * (-size % alignment)]
     return [Output(FILE, merged(body))]
 
 
-def _beside(source: Source) -> File | None:
+def _metadata_file(source: Source) -> File | None:
     """The metadata that came along from a GGUF file."""
     path = source.folder / METADATA
     return read_header(path) if path.exists() else None
 
 
-def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: File | None) -> tuple[bytes, int, int]:
+def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: File | None) -> tuple[Mapping[str, bytes], int]:
     if file is None:
-        pairs, count = metadata_of(source.path, config, row, source.tensors["model.embed_tokens.weight"].shape[0])
-        return pairs, count, 32
+        return metadata_of(source.path, config, row, source.tensors["model.embed_tokens.weight"].shape[0]), 32
     said = config_of(file.path, file.metadata, row, source.config["model_type"], _factors(file))
     ropes = rope_of(source.path, config), rope_of(file.path, said)
     if is_llama3(ropes[0]):  # a tensor says it, not the metadata
@@ -176,4 +165,105 @@ def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: File | None)
     for key in sorted(theirs.keys() & ours.keys() - {"rope_theta", "rope_scaling", "bos_token_id", "eos_token_id"}):
         if ours[key] != theirs[key]:
             raise ValueError(f"{file.path}: {key} must be what config.json says, {ours[key]!r}, got {theirs[key]!r}")
-    return file.pairs, file.count, file.alignment
+    return file.pairs, file.alignment
+
+
+# key after the architecture's name -> transformers' key
+SIZES = {
+    "block_count": "num_hidden_layers", "context_length": "max_position_embeddings", "embedding_length": "hidden_size",
+    "feed_forward_length": "intermediate_size", "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads", "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "rope.freq_base": "rope_theta", "attention.key_length": "head_dim",
+}  # fmt: skip
+# further keys that are checked, or say nothing about the weights
+KNOWN = {"rope.dimension_count", "attention.value_length", "vocab_size", "rope.scaling.type", "rope.scaling.factor",
+    "rope.scaling.original_context_length", "rope.scaling.finetuned", "attention.causal"}  # fmt: skip
+
+
+def config_of(path: Path, metadata: Mapping[str, Any], row: Gguf, model_type: str, factors: Any) -> dict[str, Any]:
+    """transformers' config. Raises ``ValueError`` for keys of the architecture that are not known, or missing.
+
+    ``factors``: the tensor ``rope_freqs`` of Llama 3, or None.
+    """
+    said = {k.removeprefix(f"{row.arch}."): v for k, v in metadata.items() if k.startswith(f"{row.arch}.")}
+    if unknown := sorted(said.keys() - SIZES.keys() - KNOWN):
+        raise ValueError(
+            f"{path}: {row.arch}.{unknown[0]}: is not known, and may change the model: {said[unknown[0]]!r}"
+        )
+    for key in ("block_count", "embedding_length", "attention.head_count"):
+        if not isinstance(said.get(key), int) or isinstance(said[key], bool) or said[key] < 1:
+            raise ValueError(f"{path}: {row.arch}.{key} must be a number from 1, got {said.get(key)!r}")
+    config = {theirs: _shortest(said[ours]) for ours, theirs in SIZES.items() if said.get(ours) is not None}
+    heads, width = config["num_attention_heads"], config["hidden_size"]
+    head_dim = config.get("head_dim", width // heads)
+    for key in ("rope.dimension_count", "attention.value_length"):
+        if said.get(key, head_dim) != head_dim:
+            raise ValueError(f"{path}: {row.arch}.{key} must be the width of a head, {head_dim}, got {said[key]}")
+    config = {"model_type": model_type, "hidden_act": "silu", "rope_theta": 10_000.0, **config}
+    kind = said.get("rope.scaling.type", "none")
+    if kind == "linear":
+        config["rope_scaling"] = {"rope_type": "linear", "factor": _shortest(said.get("rope.scaling.factor"))}
+    elif kind != "none":
+        raise ValueError(f"{path}: {row.arch}.rope.scaling.type must be none or linear here, got {kind!r}")
+    if factors is not None:
+        config["rope_scaling"] = _llama3(path, factors, config["rope_theta"], head_dim)
+    for word in ("bos", "eos"):
+        if isinstance(token := metadata.get(f"tokenizer.ggml.{word}_token_id"), int):
+            config[f"{word}_token_id"] = token
+    return config
+
+
+def _shortest(value: Any) -> Any:
+    """A number in float32 as people write it: 1e-05, not 9.999999747378752e-06."""
+    return float(str(np.float32(value))) if isinstance(value, float) else value
+
+
+def _llama3(path: Path, factors: Any, base: float, head_dim: int) -> dict[str, Any]:
+    """The scaling whose factors these are."""
+    for factor in (8.0, 32.0):  # Llama 3.1, Llama 3.2
+        if np.allclose(factors, llama3_factors(base, head_dim, factor), rtol=1e-5):
+            return {**LLAMA3, "factor": factor}
+    raise ValueError(f"{path}: rope_freqs.weight: must be the factors of Llama 3.1 or 3.2, and is not")
+
+
+def llama3_factors(base: float, head_dim: int, factor: float) -> np.ndarray[Any, Any]:
+    """What llama.cpp divides the frequencies of Llama 3 by, float32."""
+    plain = RotarySpec(head_dim=head_dim, base=base)
+    scaling = Llama3(
+        factor, LLAMA3["low_freq_factor"], LLAMA3["high_freq_factor"], LLAMA3["original_max_position_embeddings"]
+    )
+    scaled = plain.replace(scaling=scaling)
+    found: np.ndarray[Any, Any] = (plain.inv_freq() / scaled.inv_freq()).numpy().astype(np.float32)
+    return found
+
+
+def metadata_of(path: Path, config: Mapping[str, Any], row: Gguf, vocab: int) -> dict[str, bytes]:
+    """The same the other way: key -> its bytes, with those of its value. No tokenizer."""
+    rope = rope_of(path, config)
+    said = {
+        "max_position_embeddings": LENGTH, **config, "rope_theta": float(rope["rope_theta"]),
+        "rms_norm_eps": float(needed(path, config, "rms_norm_eps")),
+    }  # fmt: skip
+    values = {
+        "general.architecture": row.arch,
+        **{f"{row.arch}.{ours}": said[theirs] for ours, theirs in SIZES.items()},
+    }
+    values |= {f"{row.arch}.{k}": config["head_dim"] for k in ("attention.value_length", "rope.dimension_count")}
+    values[f"{row.arch}.vocab_size"] = vocab
+    if rope["rope_type"] == "linear":
+        values |= {f"{row.arch}.rope.scaling.type": "linear", f"{row.arch}.rope.scaling.factor": float(rope["factor"])}
+    elif rope["rope_type"] not in ("default", "llama3"):
+        raise ValueError(
+            f"{path}: {rope['rope_type']} scaling is not written to GGUF here; use llama.cpp's own converter"
+        )
+    return {key: pair(key, value) for key, value in values.items()}
+
+
+def factors_of(path: Path, config: Mapping[str, Any]) -> bytes:
+    """The tensor ``rope_freqs`` that a config of Llama 3 needs; empty for others."""
+    rope = rope_of(path, config)
+    if rope["rope_type"] != "llama3":
+        return b""
+    if not is_llama3(rope):
+        raise ValueError(f"{path}: llama3 scaling must be that of Llama 3 for GGUF, {LLAMA3}; got {rope!r:.200}")
+    return llama3_factors(rope["rope_theta"], config["head_dim"], rope["factor"]).tobytes()

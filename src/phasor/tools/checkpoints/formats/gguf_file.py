@@ -1,4 +1,6 @@
-"""The header of one GGUF file, checked before anything is believed; arrays of metadata are passed over, not built.
+"""GGUF files: a header checked before anything is believed, and a copy with other keys and the same tensors.
+
+Arrays of metadata are passed over, not built.
 
 Source: github.com/ggml-org/ggml, ``docs/gguf.md``; codes of types and sizes of blocks: the ``gguf`` package.
 """
@@ -8,10 +10,12 @@ import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ..opening import opened, read_at
+from ..output import Range, write_all, write_segment
 from ..stored import BLOCKS, Stored
 
 MAGIC, VERSIONS = b"GGUF", (2, 3)
@@ -23,13 +27,12 @@ MAX_HEADER = 2**28
 
 @dataclass(frozen=True)
 class File:
-    """One GGUF file: ``metadata`` without arrays; ``pairs``: the bytes of all metadata, and their number."""
+    """One GGUF file: ``metadata``, where an array is None; ``pairs``: key -> its bytes, with those of its value."""
 
     path: Path
     metadata: Mapping[str, Any]
     tensors: Mapping[str, Stored]
-    pairs: bytes
-    count: int
+    pairs: Mapping[str, bytes]
     alignment: int
 
 
@@ -73,8 +76,14 @@ class _Cursor:
         return None
 
 
+def check_package() -> None:
+    if find_spec("gguf") is None:
+        raise ValueError("GGUF files need the package gguf; install it with: pip install 'phasor[gguf]'")
+
+
 def read_header(path: Path) -> File:
     """Raises ``ValueError`` naming file, tensor and rule for anything that the format does not allow."""
+    check_package()
     with opened(path) as fd:
         size = os.fstat(fd).st_size
         data = read_at(fd, 0, min(size, MAX_HEADER), path)
@@ -84,13 +93,15 @@ def read_header(path: Path) -> File:
     tensors, pairs = cursor.number("Q"), cursor.number("Q")
     if max(tensors, pairs) > len(data) // 12:
         raise ValueError(f"{path}: cannot hold {tensors} tensors and {pairs} values in {size} bytes")
-    start, metadata = cursor.at, {}
+    metadata: dict[str, Any] = {}
+    raw: dict[str, bytes] = {}
     for _ in range(pairs):
+        start = cursor.at
         key = cursor.text()
         if key in metadata:
             raise ValueError(f"{path}: {key:.80}: stands twice in the metadata")
         metadata[key] = cursor.value(cursor.number("I"))
-    kept = data[start : cursor.at]
+        raw[key] = data[start : cursor.at]
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1) or alignment > 2**20:
         raise ValueError(f"{path}: general.alignment must be a power of two, got {alignment!r:.40}")
@@ -108,7 +119,7 @@ def read_header(path: Path) -> File:
             )
         found[name] = Stored(dtype, shape, path, first + offset, length)
         end = offset + length
-    return File(path, metadata, found, kept, pairs, alignment)
+    return File(path, metadata, found, raw, alignment)
 
 
 def _about(cursor: _Cursor) -> tuple[str, str, tuple[int, ...], int, int]:
@@ -132,12 +143,12 @@ def _about(cursor: _Cursor) -> tuple[str, str, tuple[int, ...], int, int]:
 
 
 def write_header(
-    pairs: bytes, count: int, tensors: list[tuple[str, str, tuple[int, ...], int]], alignment: int
+    pairs: Mapping[str, bytes], tensors: list[tuple[str, str, tuple[int, ...], int]], alignment: int
 ) -> bytes:
     """The head of a file whose tensors ``(name, dtype, shape, bytes)`` follow one another, each at the alignment."""
     from gguf import GGMLQuantizationType
 
-    head = MAGIC + struct.pack("<IQQ", 3, len(tensors), count) + pairs
+    head = MAGIC + struct.pack("<IQQ", 3, len(tensors), len(pairs)) + b"".join(pairs.values())
     at = 0
     for name, dtype, shape, size in tensors:
         code = GGMLQuantizationType[dtype.removeprefix(BLOCKS)]
@@ -156,3 +167,31 @@ def pair(key: str, value: str | int | float) -> bytes:
     if isinstance(value, str):
         return string(key) + struct.pack("<I", STRING) + string(value)
     return string(key) + (struct.pack("<If", 6, value) if isinstance(value, float) else struct.pack("<II", 4, value))
+
+
+def keys_of(path: Path) -> tuple[str, dict[str, Any]]:
+    """The architecture of a file, and its keys about that architecture without the name before them."""
+    metadata = read_header(path).metadata
+    arch = str(metadata.get("general.architecture", ""))
+    return arch, {key.removeprefix(f"{arch}."): v for key, v in metadata.items() if key.startswith(f"{arch}.")}
+
+
+def rekey(source: Path, target: Path, changes: Mapping[str, str | int | float]) -> None:
+    """Copy ``source`` to ``target`` with the keys ``changes`` set; tensors and other keys stay as they are.
+
+    Keys stand without the name of the architecture. Raises ``ValueError`` where the target exists.
+    """
+    if target.exists():
+        raise ValueError(f"{str(target)!r} exists; a GGUF file is never written over")
+    file = read_header(source)
+    arch = file.metadata.get("general.architecture")
+    if not isinstance(arch, str):
+        raise ValueError(f"{source}: general.architecture must be the name of a model, got {arch!r:.60}")
+    changed = {f"{arch}.{key}": pair(f"{arch}.{key}", value) for key, value in changes.items()}
+    pairs = {key: data for key, data in file.pairs.items() if key not in changed} | changed
+    abouts = [(name, t.dtype, t.shape, t.size) for name, t in file.tensors.items()]
+    with open(target, "xb", buffering=0) as out:
+        write_all(out.fileno(), write_header(pairs, abouts, file.alignment), lambda done: None)
+        for tensor in file.tensors.values():
+            write_segment(out.fileno(), Range(tensor.file, tensor.offset, tensor.size), lambda done: None)
+            write_all(out.fileno(), b"\0" * (-tensor.size % file.alignment), lambda done: None)

@@ -20,8 +20,7 @@ from ..output import Output, merged, segment
 from ..qk_tensors import Move
 from ..source import Source
 from ..stored import Stored, Tensor
-from .names import META, TIED, of_layers
-from .plain import LENGTH, check_plain, needed, rope_of
+from .plain import LENGTH, META, TIED, check_plain, needed, of_layers, rope_of
 
 HEADER = struct.Struct("<7i")
 FILE = "model.bin"
@@ -82,13 +81,8 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     tokenizers = tuple(sorted(p.name for p in file.parent.glob("tok*.bin") if p.is_file() and p != file))
     return Source(
         format="llama2c", path=path, tensors=tensors, config=config, layout="interleaved",
-        why="llama2.c turns pairs (2i, 2i + 1)", files=(file,), beside=tokenizers,
+        why="llama2.c rotates pairs (2i, 2i + 1)", files=(file,), other_files=tokenizers,
     )  # fmt: skip
-
-
-def layout_for(found: Any) -> str:
-    """The layout in which the format is read."""
-    return "interleaved"
 
 
 def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str) -> list[Output]:

@@ -11,16 +11,12 @@ from typing import Any
 
 from ....models.families.llama import LLAMA
 from ..opening import read_json
-from ..output import Output, Reordered, Segment, as_json, segment
+from ..output import Output, Reordered, Segment, as_json, load, segment
 from ..qk_tensors import Move
 from ..source import Source, others
 from ..stored import Stored, Tensor, join
-from ..stream import load
-from .archive import archive
-from .names import META, of_layers, own_names
-from .params import config_of, params_of
-from .pickled import read_pickled
-from .plain import check_plain
+from .plain import META, check_plain, config_of, of_layers, own_names, params_of
+from .torch_file import archive, read_pickled
 
 PARAMS = "params.json"
 FILE = re.compile(r"consolidated\.(\d\d)\.pth")
@@ -63,7 +59,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     copied, left = others(path, (*(file.name for file in files), PARAMS))
     return Source(
         format="meta", path=path, tensors=tensors, config=config, layout="interleaved",
-        why="Meta's code turns pairs (2i, 2i + 1), as complex numbers", files=tuple(files), beside=copied,
+        why="Meta's code rotates pairs (2i, 2i + 1), as complex numbers", files=tuple(files), other_files=copied,
         left_out=left,
     )  # fmt: skip
 
@@ -85,11 +81,6 @@ def cut_of(name: str, shape: tuple[int, ...], dim: Any) -> int | None:
     if name.startswith("tok_embeddings"):  # by columns in Llama 2, by rows in Llama 3
         return 0 if shape[-1] == dim else 1
     return 1 if name.endswith(COLUMNS) else 0
-
-
-def layout_for(found: Any) -> str:
-    """The layout in which the format is read."""
-    return "interleaved"
 
 
 def outputs(

@@ -13,9 +13,7 @@ from ..opening import read_json
 from ..output import Output, as_json
 from ..qk_tensors import Move
 from ..source import Source, others
-from .names import META, of_layers, own_names
-from .params import config_of, params_of
-from .plain import check_plain
+from .plain import META, check_plain, config_of, of_layers, own_names, params_of
 from .safetensors_file import read_header
 from .transformers import safetensors_output
 
@@ -38,14 +36,9 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     copied, left = others(path, (FILE, PARAMS))
     return Source(
         format=MISTRAL, path=path, tensors=tensors, config=config, layout="interleaved",
-        why="Mistral's code turns pairs (2i, 2i + 1), as complex numbers", files=(path / FILE,), beside=copied,
+        why="Mistral's code rotates pairs (2i, 2i + 1), as complex numbers", files=(path / FILE,), other_files=copied,
         left_out=left,
     )  # fmt: skip
-
-
-def layout_for(found: Any) -> str:
-    """The layout in which the format is read."""
-    return "interleaved"
 
 
 def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str) -> list[Output]:

@@ -13,8 +13,8 @@ from ..permutation import PAIRS
 from ..qk_tensors import Move
 from ..source import MARK, Source, others
 from ..stored import Stored, Tensor
-from .pickled import read_pickled
 from .safetensors_file import read_header, write_header
+from .torch_file import read_pickled
 
 CONFIG = "config.json"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -53,7 +53,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     copied, left = others(path, own)
     return Source(
         format="transformers", path=path, tensors=tensors, config=config, layout=layout, why=why,
-        files=tuple(path / name for name in shards), beside=copied, left_out=left,
+        files=tuple(path / name for name in shards), other_files=copied, left_out=left,
         keep={"index": first if first.endswith(".json") else "", "safe": bool(safe)},
     )  # fmt: skip
 
@@ -89,11 +89,6 @@ def _sharded(folder: Path, index: str, load: Callable[[Path], Mapping[str, Store
     if missing := [tensor for tensor in listed if tensor not in held]:
         raise ValueError(f"{where}: {missing[0]}: must be in {listed[missing[0]]}, and is not")
     return shards
-
-
-def layout_for(found: Any) -> str:
-    """The layout in which the format is read: that of the model's own code."""
-    return "native"
 
 
 def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str) -> list[Output]:

@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from ....support.whole_files import sync_folder
-from ...checkpoints.disk import check_room
 from ...checkpoints.formats.safetensors_file import File, write_header
-from ...checkpoints.output import Output, Range, Segment, merged, whole_file
-from ...checkpoints.stream import write_segment
+from ...checkpoints.output import Output, Range, Segment, check_room, merged, whole_file, write_segment
 from .examine import Examined
 from .weights import headers
 

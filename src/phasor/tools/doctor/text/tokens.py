@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...checkpoints.logits import tokenize
 from ...checkpoints.opening import opened, read_at, size_of
-from ...checkpoints.tokens import tokens_beside
 
 SHORTEST = 64  # tokens of a window
 MOST = 24  # windows
@@ -34,7 +34,7 @@ def tokens_of(text: Path, folder: Path, config: dict[str, Any], tokenizer: Any =
         return torch.tensor(tokenizer(words)["input_ids"]).flatten()
     if folder.suffix == ".bin" and (found := sorted(folder.parent.glob("tok*.bin"))):
         return torch.tensor(llama2c_tokenizer(found[0]).encode(words).ids)
-    return tokens_beside(folder, config, words, special=False)
+    return tokenize(folder, config, words, special=False)
 
 
 def token_windows(tokens: Tensor, length: int, fewest: int) -> Tensor:

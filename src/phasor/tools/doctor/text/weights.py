@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from ....models.configs import read_config, write_config
 from ...checkpoints.logits import as_torch, build, relaid
-from ...checkpoints.plan import plain_word
-from ...checkpoints.qk_tensors import Following, following
+from ...checkpoints.plan import pair_word
+from ...checkpoints.qk_tensors import QKTensors, find_qk_tensors
 from ...checkpoints.source import Source
 from ...checkpoints.stored import Stored
 from .readings import Reading
@@ -28,8 +28,8 @@ class Weights:
     def __init__(self, config: dict[str, Any], state: dict[str, Tensor], source: Source | None = None) -> None:
         self.config, self.state = config, state
         self.found, self.why = self._following(source)
-        self.native = plain_word(self.found, "native") if self.found else "native"
-        word = plain_word(self.found, source.layout) if self.found and source else self.native
+        self.native = pair_word(self.found, "native") if self.found else "native"
+        word = pair_word(self.found, source.layout) if self.found and source else self.native
         self._laid = {"native": state}
         self.stated = Reading(self.found.rotary if self.found else read_config(config), word)
 
@@ -42,14 +42,14 @@ class Weights:
         config: Any = model.config
         return cls(config.to_dict(), {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()})
 
-    def _following(self, source: Source | None) -> tuple[Following | None, str]:
+    def _following(self, source: Source | None) -> tuple[QKTensors | None, str]:
         """Which tensors hold q and k; None, and why, where that is not known."""
         held: dict[str, Any] = source.tensors if source else {  # type: ignore[assignment]
             name: Stored(WORDS.get(tensor.dtype, "U8"), tuple(tensor.shape), Path(), 0, 0)
             for name, tensor in self.state.items()
         }  # fmt: skip
         try:
-            return following(source.folder if source else Path("model"), self.config, held, None), ""
+            return find_qk_tensors(source.folder if source else Path("model"), self.config, held, None), ""
         except ValueError as error:
             return None, str(error)
 

@@ -1,21 +1,23 @@
-"""An archive as ``torch.save`` writes it, laid out before its bytes are there: a zip of a pickle and plain storages.
-
-Every storage begins at a multiple of 64 bytes, uncompressed. The checksums are put in when the bytes are.
-"""
+"""Files of ``torch.save``: tensors found without loading them, archives laid out before their bytes are there."""
 
 import io
 import os
 import pickle
 import struct
+import zipfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from ....support.errors import first_line
+from ..opening import opened, size_of
 from ..output import Output, Segment
+from ..stored import TORCH, Stored
 
 STORAGE = {
     "F16": torch.HalfStorage, "BF16": torch.BFloat16Storage, "F32": torch.FloatStorage, "F64": torch.DoubleStorage,
@@ -59,6 +61,8 @@ class _Pickler(pickle.Pickler):
         return obj.id if isinstance(obj, _Storage) else None
 
 
+# torch.save under torch.serialization.skip_data lays out an archive as well. It is not used: it writes a file of full
+# size, also for a plan that is only printed; its checksums of storages are 0, and would be put in here all the same.
 def archive(name: str, tensors: Mapping[str, Segment], abouts: Mapping[str, tuple[str, tuple[int, ...]]]) -> Output:
     """One file that ``torch.load`` reads: name -> its bytes, its dtype and shape. ``ValueError`` for other dtypes."""
     held: dict[str, Any] = {}
@@ -79,25 +83,34 @@ def archive(name: str, tensors: Mapping[str, Segment], abouts: Mapping[str, tupl
     return Output(name, segments, partial(_sum, places))
 
 
+def zip64_extras(size: int, offset: int) -> tuple[bytes, bytes]:
+    """The extra fields of an entry, in front of it and in the directory; empty where 32 bits hold what they would say.
+
+    >>> [len(extra) for extra in zip64_extras(size=BIG, offset=0)], [len(extra) for extra in zip64_extras(5, BIG)]
+    ([20, 28], [0, 28])
+    """
+    local = struct.pack("<HHQQ", 1, 16, size, size) if size >= BIG else b""
+    central = struct.pack("<HHQQQ", 1, 24, size, size, offset) if size >= BIG or offset >= BIG else b""
+    return local, central
+
+
 def _zip(entries: list[tuple[str, Segment]]) -> tuple[tuple[Segment, ...], list[tuple[int, int, int, int]]]:
     """The segments of the archive, and for each entry: local header, first byte, size, entry of the directory."""
     segments: list[Segment] = []
     at, directory, places = 0, b"", []
     for name, body in entries:
         size = len(body) if isinstance(body, bytes) else body.size
-        wide = struct.pack("<HHQQ", 1, 16, size, size) if size >= BIG else b""
+        wide, far = zip64_extras(size, at)
         fixed = at + LOCAL.size + len(name) + len(wide) + 4
         padding = struct.pack("<2sH", b"FB", pad := -fixed % ALIGN) + b"Z" * pad
         said = BIG if wide else size
         head = LOCAL.pack(b"PK\3\4", 45, 0, 0, 0, 0x21, 0, said, said, len(name), len(wide) + len(padding))
         segments += [head + name.encode() + wide + padding, body]
-        far = struct.pack("<QQQ", size, size, at) if wide or at >= BIG else b""
-        extra = struct.pack("<HH", 1, len(far)) + far if far else b""
         said, start = (BIG, BIG) if far else (size, at)
         places.append((at, fixed + pad, size, len(directory)))
         directory += CENTRAL.pack(
-            b"PK\1\2", 45, 45, 0, 0, 0, 0x21, 0, said, said, len(name), len(extra), 0, 0, 0, 0, start
-        ) + name.encode() + extra  # fmt: skip
+            b"PK\1\2", 45, 45, 0, 0, 0, 0x21, 0, said, said, len(name), len(far), 0, 0, 0, 0, start
+        ) + name.encode() + far  # fmt: skip
         at = fixed + pad + size
     count = len(entries)
     end = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, len(directory), at)
@@ -118,3 +131,60 @@ def _sum(places: list[tuple[int, int, int, int]], fd: int) -> None:
             at += len(data)
         os.pwrite(fd, total.to_bytes(4, "little"), local + 14)
         os.pwrite(fd, total.to_bytes(4, "little"), entry + 16)
+
+
+DTYPES = {dtype: word for word, dtype in TORCH.items()}
+MAX_PICKLE = 100 * 2**20
+
+
+def read_pickled(path: Path) -> Mapping[str, Stored]:
+    """Name -> where its bytes are. Nothing is unpickled but what torch's ``weights_only`` allows.
+
+    Raises ``ValueError`` for a file in the format before torch 1.6, which has no offsets, for anything in it that is
+    not a dictionary of plain tensors, and for tensors that are not stored row by row.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    _check_archive(path)
+    try:
+        with FakeTensorMode():
+            data: Any = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:  # whatever torch's reader raises for damaged bytes
+        raise ValueError(f"{path}: cannot be read through torch's weights_only: {first_line(error)}") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{path}: must hold a dictionary of tensors, got {type(data).__name__}")
+    size = size_of(path)
+    return {name: _stored(path, name, tensor, size) for name, tensor in data.items()}
+
+
+def _check_archive(path: Path) -> None:
+    """The pickle inside must be small, and the archive not compressed: nothing is read that could grow."""
+    with opened(path) as fd, open(fd, "rb", closefd=False) as file:
+        try:
+            infos = zipfile.ZipFile(file).infolist()
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
+            raise ValueError(
+                f"{path}: must be an archive as torch.save has written since version 1.6, and is not ({error}); "
+                "load it and save it again"
+            ) from None
+    for info in infos:
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
+            raise ValueError(f"{path}: {info.filename:.80}: must be stored without compression or encryption")
+        if info.filename.endswith("data.pkl") and info.file_size > MAX_PICKLE:
+            raise ValueError(f"{path}: {info.filename:.80}: must have at most {MAX_PICKLE} bytes, got {info.file_size}")
+
+
+def _stored(path: Path, name: Any, tensor: Any, size: int) -> Stored:
+    where = f"{path}: {str(name)[:200]}"
+    if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"{where}: must be a tensor under a name, got {type(tensor).__name__}")
+    if tensor.dtype not in DTYPES or tensor.layout != torch.strided or not tensor.is_contiguous():
+        raise ValueError(f"{where}: must be a plain tensor stored row by row, got {tensor.dtype} {tensor.layout}")
+    start = getattr(tensor.untyped_storage(), "_checkpoint_offset", None)
+    if start is None:
+        raise ValueError(f"{where}: torch does not say where its bytes are")
+    offset = start + tensor.storage_offset() * tensor.element_size()
+    length = tensor.numel() * tensor.element_size()
+    if offset + length > size:
+        raise ValueError(f"{where}: its bytes must end inside the file, at {size}, got {offset + length}")
+    return Stored(DTYPES[tensor.dtype], tuple(tensor.shape), path, offset, length)
