@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from phasor.tools.checkpoints.formats.archive import _zip
+from phasor.tools.checkpoints.formats.torch_file import _zip
 
 GIB = 2**30
 

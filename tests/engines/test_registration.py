@@ -31,8 +31,8 @@ def test_the_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 
 def test_a_name_that_is_taken() -> None:
     before = dict(ENGINES)
-    with pytest.raises(ValueError, match="engine 'transformers' is registered already"):
+    with pytest.raises(ValueError, match="the name of this engine must be free, and 'transformers' is taken"):
         register_engine(Transformers())
     assert before == ENGINES
-    with pytest.raises(TypeError, match="must be an instance of"):
+    with pytest.raises(ValueError, match="must be an instance of"):
         register_engine(Transformers)  # type: ignore[arg-type]

@@ -93,9 +93,9 @@ def test_a_registered_model_is_patched() -> None:
 @pytest.mark.parametrize(
     ("name", "row", "words"),
     [
-        ("llama", WILLOW, "'llama' is that of LlamaConfig; got one of WillowConfig"),
-        ("", WILLOW, "name must be a model_type"),
-        ("wil\nlow", WILLOW, "name must be a model_type"),
+        ("llama", WILLOW, "the name of this model type must be free, and 'llama' is taken"),
+        ("", WILLOW, "the name of this model type must be a word, got ''"),
+        ("wil\nlow", WILLOW, "the name of this model type must be a word"),
         ("willow", {"hidden": 64}, r"row must be a row such as phasor.configs.TextModel, got dict"),
     ],
 )

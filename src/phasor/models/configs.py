@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 from ..positions import Rule
+from ..support.registry import register
 from .families import ROWS
 from .reading.composite import ConfigTree, read_part
 from .reading.load import load
@@ -98,18 +99,11 @@ def register_model(name: str, row: Row) -> None:
 
     >>> register_model("llama", TextModel("MyConfig", base=10_000.0))
     Traceback (most recent call last):
-    ValueError: name must be without a row, but 'llama' is that of LlamaConfig; got one of MyConfig: choose another name
+    ValueError: the name of this model type must be free, and 'llama' is taken; choose another name
     """
-    if not isinstance(name, str) or not name or not name.isprintable():
-        raise ValueError(f"name must be a model_type, a plain word, got {name!r}")
     if not isinstance(row, Row | Alias):
         raise ValueError(f"row must be a row such as phasor.configs.TextModel, got {type(row).__name__}")
-    if name in ROWS:
-        taken, other = (getattr(each, "config", type(each).__name__) for each in (ROWS[name], row))
-        raise ValueError(
-            f"name must be without a row, but {name!r} is that of {taken}; got one of {other}: choose another name"
-        )
-    ROWS[name] = row
+    register(ROWS, "model type", name, row)
 
 
 def _load(source: Source) -> ConfigTree:

@@ -15,12 +15,12 @@ def register(table: MutableMapping[str, T], kind: str, name: Any, entry: T) -> N
     >>> table = {"linear": float}
     >>> register(table, "scaling", "linear", int)
     Traceback (most recent call last):
-    ValueError: the name of a scaling must be free, and 'linear' is <class 'float'>; choose another name
+    ValueError: the name of this scaling must be free, and 'linear' is taken; choose another name
     """
     if not isinstance(name, str) or not name or not name.isprintable():
-        raise ValueError(f"the name of a {kind} must be a word, got {name!r}")
+        raise ValueError(f"the name of this {kind} must be a word, got {name!r}")
     if table.get(name, entry) is not entry:
-        raise ValueError(f"the name of a {kind} must be free, and {name!r} is {table[name]}; choose another name")
+        raise ValueError(f"the name of this {kind} must be free, and {name!r} is taken; choose another name")
     table[name] = entry
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ...support.registry import register
 from .base import CannotSayError, Engine, EngineReading, Rule, Settings
 from .engine_config import EngineConfig, load_config
 from .exllamav3 import ExLlamaV3
@@ -25,13 +26,11 @@ __all__ = [
 def register_engine(engine: Engine) -> None:
     """Make an engine known by its name to `read_as`, to `phasor.plan` and to the command line.
 
-    Raises ``TypeError`` for what is no `Engine`, and ``ValueError`` for a name that is taken.
+    Raises ``ValueError`` for what is no `Engine`, and for a name that is taken.
     """
     if not isinstance(engine, Engine):
-        raise TypeError(f"engine must be an instance of phasor.engines.Engine, got {engine!r:.80}")
-    if engine.name in ENGINES:
-        raise ValueError(f"engine {engine.name!r} is registered already; choose another name")
-    ENGINES[engine.name] = engine
+        raise ValueError(f"engine must be an instance of phasor.engines.Engine, got {engine!r:.80}")
+    register(ENGINES, "engine", engine.name, engine)
 
 
 for _engine in (Transformers(), Vllm(), SGLang(), LlamaCpp(), ExLlamaV3(), MlxLm(), TensorRTLLM()):

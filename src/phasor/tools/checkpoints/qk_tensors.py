@@ -10,6 +10,8 @@ import numpy as np
 from ...models.configs import ModelRotary, read_config
 from ...models.families import ROWS
 from ...models.prefixes import attentions, find_prefix
+from ...models.reading.composite import ConfigTree
+from ...models.reading.text_row import TextRow
 from ...models.weights import Piece, Shapes, Weights, pieces
 from ...rotary.layout import Layout
 from ...rotary.spec import RotarySpec

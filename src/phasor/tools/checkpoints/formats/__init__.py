@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ....models.families.mistral import MISTRAL
+from ....support.registry import register
 from ..permutation import WORDS
 from ..source import IN_PLACE_JOURNAL, METADATA, Format, Source
 from . import gguf, llama2c, meta, mistral, transformers
@@ -13,13 +14,13 @@ FORMATS: dict[str, Format] = {}
 def register_format(form: Format) -> None:
     """Make a format known by its name to `convert`, `detect` and the command line; it is asked after those before it.
 
-    Raises ``TypeError`` for what is no `Format`, and ``ValueError`` for a name that is taken.
+    Raises ``ValueError`` for what is no `Format`, and for a name that is taken, by a format or by a layout.
     """
     if not isinstance(form, Format):
-        raise TypeError(f"form must be a phasor.checkpoints.Format, got {form!r:.80}")
-    if form.name in (*FORMATS, *WORDS):
-        raise ValueError(f"format {form.name!r} is registered already, or a layout; choose another name")
-    FORMATS[form.name] = form
+        raise ValueError(f"form must be a phasor.checkpoints.Format, got {form!r:.80}")
+    if form.name in WORDS:
+        raise ValueError(f"the name of a format must not be that of a layout, got {form.name!r}; choose another name")
+    register(FORMATS, "format", form.name, form)
 
 
 def _interleaved(qk: object) -> str:
