@@ -57,9 +57,7 @@ def test_a_scaling_of_ones_own_rotates_compiles_and_is_read_back(tables):
 
 def test_what_is_no_scaling_is_refused(tables):
     taken = dataclass(frozen=True)(type("Taken", (Linear,), {"name": "linear"}))
-    assert_refused(
-        lambda: register_scaling(taken), ["the name of this scaling must be free", "'linear'", "another name"]
-    )
+    assert_refused(lambda: register_scaling(taken), ["the name of this scaling must be free", "'linear'"])
     assert_refused(lambda: register_scaling(int), ["a scaling must be a frozen dataclass that inherits from Scaling"])
     loose = dataclass(type("Loose", (Linear.__base__,), {"name": "mine"}))
     assert_refused(lambda: register_scaling(loose), ["a scaling must be a frozen dataclass"])

@@ -334,7 +334,7 @@ def test_they_differ_and_say_so():
     [
         ({"blocks": 2}, "halves in each of 2 blocks, base 10000"),
         ({"interleaved": True, "permuted": True}, "interleaved, written as halves, base 10000"),
-        ({"reverse": True}, "halves, turned backwards, base 10000"),
+        ({"reverse": True}, "halves, rotated backwards, base 10000"),
         ({"exponent_dim": 15}, "base 10000, exponents over 15, no scaling"),
         ({"learned": True}, "base 10000, learned log-scale, no scaling"),
         (

@@ -23,7 +23,7 @@ def test_every_spec_has_the_bits_of_the_reference():
         if not angles.of_steps:
             continue
         x = torch.randn(2, 3, 5, spec.head_dim).to(dtype).permute(FORMATS[tensor_format]).requires_grad_()
-        got = inlined.turned(x, angles, ORDERS[tensor_format])
+        got = inlined.rotated(x, angles, ORDERS[tensor_format])
         expected, _ = Reference().rotate(x, None, angles, ORDERS[tensor_format], None)
         assert torch.equal(got, expected) and got.is_contiguous(), (name, dtype, tensor_format)
         up = torch.randn_like(got)

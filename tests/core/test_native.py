@@ -430,7 +430,7 @@ def kernels_in(call, *given):
             [x for x in given[:2] if x is not None],
             [torch.ones_like(y) for y in got if y is not None],
         )
-    return got, [n for n in names if n == "phasor.turn.default"], names
+    return got, [n for n in names if n == "phasor.rotate.default"], names
 
 
 @needs_native

@@ -66,7 +66,7 @@ def test_operators_that_are_right(look, name, domain):
 def test_plain_nodes_that_are_right(look, name):
     report = look(plain(name, frequencies(name), factor_of(name)), name)
     assert report.equal, report.describe()
-    assert [site.what for site in report.sites] == ["plain nodes up to 'q_turned'", "plain nodes up to 'k_turned'"]
+    assert [site.what for site in report.sites] == ["plain nodes up to 'q_rotated'", "plain nodes up to 'k_rotated'"]
 
 
 def test_the_graphs_themselves_run_and_agree():
@@ -219,7 +219,7 @@ def test_sizes_that_the_graph_computes(look):
 def one_rotation():
     made = operators("halves", *tables("halves"))
     del made.graph.node[1]
-    made.graph.node.append(helper.make_node("Identity", ["k"], ["k_turned"]))
+    made.graph.node.append(helper.make_node("Identity", ["k"], ["k_rotated"]))
     return made
 
 
@@ -558,7 +558,7 @@ def truncated(path):
 
 def cyclic(path):
     made = operators("halves", *tables("halves"), shift=1)
-    made.graph.node[0].input[0] = "q_turned"
+    made.graph.node[0].input[0] = "q_rotated"
     onnx.save(made, path)
 
 

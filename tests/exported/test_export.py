@@ -124,7 +124,7 @@ def test_every_order_of_axes_by_torchs_own_meaning_of_the_operator(shape, more, 
 @pytest.mark.parametrize(
     "rotation, x, says",
     [
-        (Rotation.at(SPEC.replace(trailing=True), torch.arange(5)), torch.ones(1, 1, 5, 8), "the last 4 turn"),
+        (Rotation.at(SPEC.replace(trailing=True), torch.arange(5)), torch.ones(1, 1, 5, 8), "the last 4 rotate"),
         (Rotation.at(RotarySpec(head_dim=8, blocks=2), torch.arange(5)), torch.ones(1, 1, 5, 8), "in each of 2 blocks"),
         (
             Rotation.at(RotarySpec(head_dim=8, interleaved=True, permuted=True), torch.arange(5)),

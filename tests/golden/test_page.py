@@ -2,18 +2,18 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
+import limited
 from test_readme import CONFIGS, ROOT, blocks
 
 pytest.importorskip("transformers")
 
 RUN = """
 import doctest, sys
-page = doctest.DocTestParser().get_doctest(sys.stdin.read(), {"__name__": "page"}, "page", "page", 0)
+page = doctest.DocTestParser().get_doctest(open("page.txt").read(), {"__name__": "page"}, "page", "page", 0)
 sys.exit(doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).run(page).failed)
 """
 
@@ -32,8 +32,7 @@ def test_the_page_runs_in_a_fresh_process(tmp_path):
             script.append(
                 f">>> import subprocess; _ = subprocess.run([{sys.executable!r}, *{call!r}], capture_output=True)\n"
             )
-    done = subprocess.run(
-        [sys.executable, "-c", RUN], input="\n".join(script), cwd=tmp_path, capture_output=True, text=True, timeout=300,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-    )  # fmt: skip
+    (tmp_path / "page.txt").write_text("\n".join(script), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = limited.run([sys.executable, "-c", RUN], cwd=tmp_path, env=environment)
     assert done.returncode == 0 and "phasor.golden.check" in "".join(script), done.stdout + done.stderr

@@ -60,8 +60,8 @@ def test_queries_in_place_and_slots_that_are_none(permuted):
     assert y.data_ptr() == at and torch.equal(y, expected)
     assert torch.equal(caches[1].flatten(0, 1)[[5, 0, 3]], k[[0, 2, 3]])
 
-    from phasor.rotary.kernels.base import ORDERS
     from phasor.rotary.kernels.cache import Cache
+    from phasor.rotary.kernels.order import ORDERS
     from phasor.rotary.kernels.triton.cache_write import rotate_into_cache
 
     around = torch.zeros(4, 3, 2, 16, device=DEVICE)

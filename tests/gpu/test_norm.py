@@ -99,7 +99,7 @@ def launches_of(monkeypatch):
     from phasor.rotary.kernels.triton import norm_backward, rotate
 
     seen = []
-    for module, name in ((rotate, "turn"), (norm_backward, "rotate_back")):
+    for module, name in ((rotate, "rotate"), (norm_backward, "rotate_back")):
         own = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, own=own, name=name: (seen.append(name), own(*given))[1])
     return seen
@@ -124,7 +124,7 @@ def test_only_what_is_wanted_comes_back(wanted, monkeypatch):
         return torch.autograd.grad(sum(g.square().sum() for g in found), of) if twice else found
 
     first = back("triton")
-    assert seen == ["turn", "rotate_back"]
+    assert seen == ["rotate", "rotate_back"]
     assert all(torch.equal(a, b) for a, b in zip(first, back("triton"), strict=True))
     for twice in (False, True):
         for a, b in zip(back("triton", twice), back("reference", twice), strict=True):
@@ -159,8 +159,8 @@ def test_what_is_done_in_steps(settings):
 def test_one_launch(monkeypatch):
     from phasor.rotary.kernels.triton import rotate
 
-    launches, own = [], rotate.turn
-    monkeypatch.setattr(rotate, "turn", lambda *given: (launches.append(1), own(*given))[1])
+    launches, own = [], rotate.rotate
+    monkeypatch.setattr(rotate, "rotate", lambda *given: (launches.append(1), own(*given))[1])
     rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5, device=DEVICE))
     q = torch.randn(1, 3, 5, 16, device=DEVICE)
     apply_qk_norm_rotary(q, q, rotation, None, None, kernel="triton")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(INSTALLED != "5.23.0", reason="its model types a
 SAMPLE = {
     "llama": ["all 128 channels", "all 32 layers"],
     "glm4_moe": ["exponents over 21"],  # int(42 * 0.5): an odd rotary dim
-    "nanochat": ["turned backwards"],
+    "nanochat": ["rotated backwards"],
     "deepseek_v3": ["written as halves", "written to 128 and 160, …"],  # 128 + 64 channels, the last 64 turn
     "deepseek_v4": ["rotates      q, k, v, the output of attention, back", "  indexer"],
     "mistral_large4": ["learned log-scale", "all numbers here are without it", "scale ln(position + 1) + bias"],

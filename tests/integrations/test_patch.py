@@ -39,8 +39,8 @@ def test_logits_stay_bit_for_bit(family):
 def test_the_kernel_that_is_named_turns(monkeypatch):
     """In the comparison and in the model; an unknown name is refused before anything is compared."""
     model, names = causal("llama"), []
-    turn = Reference.turn
-    monkeypatch.setattr(Reference, "turn", lambda self, *given: (names.append(self.name), turn(self, *given))[1])
+    rotate = Reference.rotate
+    monkeypatch.setattr(Reference, "rotate", lambda self, *given: (names.append(self.name), rotate(self, *given))[1])
     before = logits(model)
     with pytest.raises(ValueError, match="kernel must be 'auto' or one of"):
         patch(model, kernel="fastest")

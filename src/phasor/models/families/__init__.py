@@ -5,15 +5,35 @@ layout is one more row (docs/first_row.md). The engine that reads configs by the
 no model.
 """
 
-from importlib import import_module
-
 from ..reading.composite import RowTable
+from . import (
+    audio,
+    cohere,
+    deepseek,
+    encoders,
+    gemma,
+    glm,
+    gpt,
+    hunyuan,
+    hybrids,
+    lfm,
+    llama,
+    minicpm,
+    minimax,
+    mistral,
+    muse,
+    non_rotary,
+    olmo,
+    others,
+    qwen,
+    speech,
+    vision,
+)
 
-FAMILIES = (
-    "llama", "qwen", "gemma", "glm", "deepseek", "mistral", "cohere", "olmo", "gpt", "minicpm", "minimax", "hunyuan",
-    "lfm", "muse", "hybrids", "encoders", "others", "vision", "audio", "speech", "non_rotary",
+FILES = (
+    llama, qwen, gemma, glm, deepseek, mistral, cohere, olmo, gpt, minicpm, minimax, hunyuan, lfm, muse, hybrids,
+    encoders, others, vision, audio, speech, non_rotary,
 )  # fmt: skip
-FILES = tuple(import_module(f".{family}", __name__) for family in FAMILIES)
 ROWS: RowTable = {}
 for _file in FILES:
     if _twice := ROWS.keys() & _file.ROWS.keys():
