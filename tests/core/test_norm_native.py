@@ -92,7 +92,7 @@ def test_the_bits_of_the_plain_expression(seed, instructions):
             for a, b in zip(got, expected, strict=True):
                 assert (a is None and b is None) or (torch.equal(a, b) and a.is_contiguous() and a.dtype == b.dtype)
         norm = Norm(*weights, *(settings[n] for n in ("eps", "unit_offset", "across_heads", "after", "rounding")))
-        assert NATIVE.norm_and_turn(q, k, rotation, tensor_format, False, None, None, norm) is not None
+        assert NATIVE.norm_and_rotate(q, k, rotation, tensor_format, False, None, None, norm) is not None
         here = q.clone(memory_format=torch.contiguous_format)
         apply_qk_norm_rotary(here, None, rotation, weights[0], None, out=(here, None), **settings)
         assert torch.equal(here, expected[0])

@@ -88,7 +88,7 @@ static void compare(Job *job, char *out[2], const int64_t *extents) {
     }
     for (int64_t end = tiles; end > 0;) { /* in any portions, as threads have them */
       const int64_t first = below(end);
-      turn_tiles(job, first, end);
+      rotate_tiles(job, first, end);
       end = first;
     }
     for (int m = 0; m < job->count; m++) {

@@ -2,6 +2,7 @@
 
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -132,3 +133,11 @@ def test_several_threads_at_once():
 
     with ThreadPoolExecutor(len(specs)) as threads:
         assert all(threads.map(turned, range(len(specs))))
+
+
+def test_no_line_of_c_is_longer_than_120() -> None:
+    folder = Path(__file__).resolve().parents[2] / "src/phasor/rotary/kernels/native/c"
+    lines = [
+        (path.name, i, line) for path in folder.iterdir() for i, line in enumerate(path.read_text().splitlines(), 1)
+    ]
+    assert len(lines) > 1000 and [place for *place, line in lines if len(line) > 120] == []

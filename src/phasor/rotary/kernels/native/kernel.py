@@ -77,7 +77,7 @@ class Native(Kernel):
     def norm_and_rotate(
         self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
     ) -> Pair:
-        done = _native.norm_and_turn(q, k, rotation, format_of(order), False, *(out or NEW), norm)
+        done = _native.norm_and_rotate(q, k, rotation, format_of(order), False, *(out or NEW), norm)
         if done is None:  # batches of different shapes, or rarer ways to hold heads
             return super().norm_and_rotate(q, k, rotation, order, norm, out)
         if out is not None:
@@ -89,7 +89,7 @@ class Native(Kernel):
         self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
     ) -> Tensor:
         given = (q, k, rotation, format_of(order), False, out, None, v, *cache)
-        y: Tensor | None = _native.turn_into_cache(*given, "NHD", True)
+        y: Tensor | None = _native.rotate_into_cache(*given, "NHD", True)
         if y is None:  # batches of different shapes, or rarer ways to hold heads
             return super().rotate_into_cache(q, k, v, rotation, order, cache, out)
         _written((cache.k, cache.v) if out is None else (cache.k, cache.v, out))
@@ -141,7 +141,7 @@ def norm_and_rotate(q: Tensor, k: Tensor | None, rotation: Rotation, norm: Norm,
     """The short way for a norm and tables."""
     if torch.compiler.is_compiling() or not OPEN:
         return None
-    pair: Pair | None = _native.norm_and_turn(q, k, rotation, tensor_format, False, None, None, norm)
+    pair: Pair | None = _native.norm_and_rotate(q, k, rotation, tensor_format, False, None, None, norm)
     return pair
 
 
@@ -155,7 +155,7 @@ def rotate_into_cache(
     if not torch.is_inference_mode_enabled() and (k_cache.is_inference() or v_cache.is_inference()):
         return None
     given = (q, k, rotation, tensor_format, False, None, None, v, k_cache, v_cache, slots)
-    y: Tensor | None = _native.turn_into_cache(*given, kv_layout, False)
+    y: Tensor | None = _native.rotate_into_cache(*given, kv_layout, False)
     if y is not None:
         _written((k_cache, v_cache))
     return y

@@ -36,7 +36,7 @@ class NormAndRotate(torch.autograd.Function):
         ctx.save_for_backward(q, k, q_weight, k_weight, rotation.cos, rotation.sin)
         ctx.set_materialize_grads(False)
         ctx.rest = rotation, norm, tensor_format
-        pair = MODULE.norm_and_turn(q, k, rotation, tensor_format, False, None, None, norm)
+        pair = MODULE.norm_and_rotate(q, k, rotation, tensor_format, False, None, None, norm)
         y, z = pair or Reference().norm_and_rotate(q, k, rotation, ORDERS[tensor_format], norm, None)
         return only_wanted(ctx, y, z)
 

@@ -3,15 +3,26 @@ enum { NAME(W) = 8 };
 #define F __m256
 
 INLINE F NAME(load)(const float *p) { return _mm256_loadu_ps(p); }
-INLINE void NAME(store)(float *p, F v, int nt) { if (nt) _mm256_stream_ps(p, v); else _mm256_storeu_ps(p, v); }
+INLINE void NAME(store)(float *p, F v, int nt) {
+  if (nt)
+    _mm256_stream_ps(p, v);
+  else
+    _mm256_storeu_ps(p, v);
+}
 INLINE F NAME(swap)(F v) { return _mm256_permute_ps(v, 0xb1); }
 INLINE void NAME(deal)(float *to, const float *from, float sign) { /* even ones, then odd ones */
   const F u = _mm256_loadu_ps(from), v = _mm256_loadu_ps(from + 8);
-  const __m256d even = _mm256_castps_pd(_mm256_shuffle_ps(u, v, 0x88)), odd = _mm256_castps_pd(_mm256_shuffle_ps(u, v, 0xdd));
+  const __m256d even = _mm256_castps_pd(_mm256_shuffle_ps(u, v, 0x88)),
+                odd = _mm256_castps_pd(_mm256_shuffle_ps(u, v, 0xdd));
   _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_permute4x64_pd(even, 0xd8)) * _mm256_set1_ps(sign));
   _mm256_storeu_ps(to + 8, _mm256_castpd_ps(_mm256_permute4x64_pd(odd, 0xd8)) * _mm256_set1_ps(sign));
 }
-INLINE void NAME(write)(void *p, __m256i v, int nt) { if (nt) _mm256_stream_si256(p, v); else _mm256_storeu_si256(p, v); }
+INLINE void NAME(write)(void *p, __m256i v, int nt) {
+  if (nt)
+    _mm256_stream_si256(p, v);
+  else
+    _mm256_storeu_si256(p, v);
+}
 
 INLINE void NAME(load_bf16)(const uint16_t *p, F *even, F *odd) {
   const __m256i w = _mm256_loadu_si256((const void *)p);
@@ -29,8 +40,10 @@ INLINE void NAME(load_bf16_in_order)(const uint16_t *p, F *low, F *high) {
   *low = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p)), 16));
   *high = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(p + 8))), 16));
 }
-INLINE void NAME(store_bf16_in_order)(uint16_t *p, F low, F high) { /* packed lane by lane, and the lanes put in order */
-  const __m256i both = _mm256_packus_epi32(_mm256_srli_epi32(NAME(biased)(low), 16), _mm256_srli_epi32(NAME(biased)(high), 16));
+INLINE void NAME(store_bf16_in_order)(uint16_t *p, F low,
+                                      F high) { /* packed lane by lane, and the lanes put in order */
+  const __m256i both =
+      _mm256_packus_epi32(_mm256_srli_epi32(NAME(biased)(low), 16), _mm256_srli_epi32(NAME(biased)(high), 16));
   NAME(write)(p, _mm256_permute4x64_epi64(both, 0xd8), 0);
 }
 INLINE F NAME(round_bf16)(F v) {
@@ -45,4 +58,6 @@ INLINE void NAME(store_f16)(uint16_t *p, F low, F high, int nt) {
   NAME(write)(p, _mm256_set_m128i(_mm256_cvtps_ph(high, 0), _mm256_cvtps_ph(low, 0)), nt);
 }
 INLINE F NAME(round_f16)(F v) { return _mm256_cvtph_ps(_mm256_cvtps_ph(v, 0)); }
-INLINE void NAME(fence)(int nt) { if (nt) _mm_sfence(); }
+INLINE void NAME(fence)(int nt) {
+  if (nt) _mm_sfence();
+}

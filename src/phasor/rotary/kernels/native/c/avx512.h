@@ -3,15 +3,26 @@ enum { NAME(W) = 16 };
 #define F __m512
 
 INLINE F NAME(load)(const float *p) { return _mm512_loadu_ps(p); }
-INLINE void NAME(store)(float *p, F v, int nt) { if (nt) _mm512_stream_ps(p, v); else _mm512_storeu_ps(p, v); }
+INLINE void NAME(store)(float *p, F v, int nt) {
+  if (nt)
+    _mm512_stream_ps(p, v);
+  else
+    _mm512_storeu_ps(p, v);
+}
 INLINE F NAME(swap)(F v) { return _mm512_permute_ps(v, 0xb1); }
 INLINE void NAME(deal)(float *to, const float *from, float sign) { /* even ones, then odd ones */
-  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
+                odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
   const F u = _mm512_loadu_ps(from), v = _mm512_loadu_ps(from + 16);
   _mm512_storeu_ps(to, _mm512_permutex2var_ps(u, even, v) * _mm512_set1_ps(sign));
   _mm512_storeu_ps(to + 16, _mm512_permutex2var_ps(u, odd, v) * _mm512_set1_ps(sign));
 }
-INLINE void NAME(write)(void *p, __m512i v, int nt) { if (nt) _mm512_stream_si512(p, v); else _mm512_storeu_si512(p, v); }
+INLINE void NAME(write)(void *p, __m512i v, int nt) {
+  if (nt)
+    _mm512_stream_si512(p, v);
+  else
+    _mm512_storeu_si512(p, v);
+}
 
 INLINE void NAME(load_bf16)(const uint16_t *p, F *even, F *odd) {
   const __m512i w = _mm512_loadu_si512(p);
@@ -22,7 +33,8 @@ INLINE __m512i NAME(biased)(F v) { /* its upper half is v rounded to nearest eve
   const __m512i u = _mm512_castps_si512(v), last = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
   return _mm512_add_epi32(u, _mm512_add_epi32(last, _mm512_set1_epi32(0x7fff)));
 }
-/* Both at once in 16-bit lanes: what stays, what goes, and one more where more than half goes, or half from an odd one. */
+/* Both at once in 16-bit lanes: what stays, what goes, and one more where more than half goes, or half from an odd one.
+ */
 INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) {
   const __m512i u = _mm512_castps_si512(even), v = _mm512_castps_si512(odd), upper = _mm512_set1_epi32((int)0xffff0000);
   const __m512i stays = _mm512_ternarylogic_epi32(upper, v, _mm512_srli_epi32(u, 16), 0xca);
@@ -36,7 +48,8 @@ INLINE void NAME(load_bf16_in_order)(const uint16_t *p, F *low, F *high) {
   *high = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p + 16))), 16));
 }
 INLINE void NAME(store_bf16_in_order)(uint16_t *p, F low, F high) {
-  const __m256i u = _mm512_cvtepi32_epi16(_mm512_srli_epi32(NAME(biased)(low), 16)), v = _mm512_cvtepi32_epi16(_mm512_srli_epi32(NAME(biased)(high), 16));
+  const __m256i u = _mm512_cvtepi32_epi16(_mm512_srli_epi32(NAME(biased)(low), 16)),
+                v = _mm512_cvtepi32_epi16(_mm512_srli_epi32(NAME(biased)(high), 16));
   NAME(write)(p, _mm512_inserti64x4(_mm512_castsi256_si512(u), v, 1), 0);
 }
 INLINE F NAME(round_bf16)(F v) {
@@ -51,4 +64,6 @@ INLINE void NAME(store_f16)(uint16_t *p, F low, F high, int nt) {
   NAME(write)(p, _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtps_ph(low, 0)), _mm512_cvtps_ph(high, 0), 1), nt);
 }
 INLINE F NAME(round_f16)(F v) { return _mm512_cvtph_ps(_mm512_cvtps_ph(v, 0)); }
-INLINE void NAME(fence)(int nt) { if (nt) _mm_sfence(); }
+INLINE void NAME(fence)(int nt) {
+  if (nt) _mm_sfence();
+}

@@ -3,8 +3,16 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t bits_of(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
-static inline float float_of(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+static inline uint32_t bits_of(float f) {
+  uint32_t u;
+  memcpy(&u, &f, 4);
+  return u;
+}
+static inline float float_of(uint32_t u) {
+  float f;
+  memcpy(&f, &u, 4);
+  return f;
+}
 
 static inline float from_bf16(uint16_t h) { return float_of((uint32_t)h << 16); }
 static inline uint16_t to_bf16(float f) {

@@ -21,20 +21,27 @@ static NOINLINE void NAME(many_columns)(float *sum, const float *a, const float 
     NAME(columns)(of[0], a + 32 * i, b + 32 * i, now);
     i += now;
     for (int level = 1; now == EACH && level < LEVELS; level++) {
-      for (int c = 0; c < 32; c++) { of[level][c] += of[level - 1][c]; of[level - 1][c] = 0; }
+      for (int c = 0; c < 32; c++) {
+        of[level][c] += of[level - 1][c];
+        of[level - 1][c] = 0;
+      }
       if (i >> 4 * level & 15) break;
     }
   }
   for (int c = 0; c < 32; c++) sum[c] = of[0][c] + of[1][c] + of[2][c] + of[3][c];
 }
-/* The sum of a[i] b[i]: what fills no block goes to the first eight sums, what fills no eight comes first in the end. */
+/* The sum of a[i] b[i]: what fills no block goes to the first eight sums, what fills no eight comes first in the end.
+ */
 static NOINLINE float NAME(dot)(const float *a, const float *b, int64_t n) {
   float sum[32] __attribute__((aligned(64))) = {0}, total = 0;
   const int64_t blocks = n / 32;
-  if (blocks && blocks < 16) NAME(columns)(sum, a, b, blocks);
-  else if (blocks) NAME(many_columns)(sum, a, b, blocks);
+  if (blocks && blocks < 16)
+    NAME(columns)(sum, a, b, blocks);
+  else if (blocks)
+    NAME(many_columns)(sum, a, b, blocks);
   int64_t j = 32 * blocks;
-  for (; j + 8 <= n; j += 8) for (int c = 0; c < 8; c++) sum[c] += a[j + c] * b[j + c];
+  for (; j + 8 <= n; j += 8)
+    for (int c = 0; c < 8; c++) sum[c] += a[j + c] * b[j + c];
   for (; j < n; j++) total += a[j] * b[j];
   for (int c = 0; c < 8; c++) sum[c] = sum[c] + sum[8 + c] + sum[16 + c] + sum[24 + c];
   for (int c = 0; c < 8; c++) total += sum[c];
@@ -53,8 +60,10 @@ INLINE void NAME(get)(float *restrict to, const char *from, int64_t step, int64_
   }
   for (; step == 1 && i + 2 * W <= n; i += 2 * W) {
     F low, high;
-    if (dtype == BF16) NAME(load_bf16_in_order)(x + i, &low, &high);
-    else NAME(load_f16)(x + i, &low, &high);
+    if (dtype == BF16)
+      NAME(load_bf16_in_order)(x + i, &low, &high);
+    else
+      NAME(load_f16)(x + i, &low, &high);
     NAME(store)(to + i, low, 0);
     NAME(store)(to + i + W, high, 0);
   }
@@ -71,8 +80,10 @@ INLINE void NAME(put)(char *to, int64_t step, const float *restrict from, int64_
   }
   for (; step == 1 && i + 2 * W <= n; i += 2 * W) {
     const F low = NAME(load)(from + i), high = NAME(load)(from + i + W);
-    if (dtype == BF16) NAME(store_bf16_in_order)(y + i, low, high);
-    else NAME(store_f16)(y + i, low, high, 0);
+    if (dtype == BF16)
+      NAME(store_bf16_in_order)(y + i, low, high);
+    else
+      NAME(store_f16)(y + i, low, high, 0);
   }
   for (; i < n; i++) y[i * step] = dtype == BF16 ? to_bf16(from[i]) : to_f16(from[i]);
 }

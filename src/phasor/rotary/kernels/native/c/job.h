@@ -1,33 +1,34 @@
-/* What is asked of the kernel: q and k of one batch, turned in one pass over their bytes. Nothing of Python or torch. */
+/* What is asked of the kernel: q and k of one batch, rotated in one pass over their bytes. Nothing of Python or torch.
+ */
 #pragma once
 #include <stdint.h>
 
-enum { F32, BF16, F16 };     /* dtypes of activations and tables */
-enum { MAX_LEAD = 4 };       /* batch axes in front of heads, tokens and channels */
+enum { F32, BF16, F16 }; /* dtypes of activations and tables */
+enum { MAX_LEAD = 4 };   /* batch axes in front of heads, tokens and channels */
 enum { MAX_PAIRS = 512 };
 enum { TILE_FLOATS = 8192 }; /* cos and sin of one tile: 32 KiB, which stay in the first cache */
 enum { TILE_TOKENS = 16 };
-enum { LANES = 32 };         /* values in the widest register: staged tables are padded to it */
-enum { MAX_NORM = 8192 };    /* channels of one mean: its buffers are on the stack */
-enum { PIECES = 32 };        /* sums for the gradient of a weight: however many threads there are */
+enum { LANES = 32 };      /* values in the widest register: staged tables are padded to it */
+enum { MAX_NORM = 8192 }; /* channels of one mean: its buffers are on the stack */
+enum { PIECES = 32 };     /* sums for the gradient of a weight: however many threads there are */
 
-typedef struct {             /* one tensor in and one out; strides in elements */
+typedef struct { /* one tensor in and one out; strides in elements */
   const char *in;
   char *out;
   int64_t heads;
   int64_t in_lead[MAX_LEAD], in_head, in_token, in_channel;
   int64_t out_lead[MAX_LEAD], out_head, out_token, out_channel;
-  const char *kept;          /* on the way back through a norm: what was normalised; `in` is the gradient */
+  const char *kept; /* on the way back through a norm: what was normalised; `in` is the gradient */
   int64_t kept_lead[MAX_LEAD], kept_head, kept_token, kept_channel;
 } Tensor;
 
-typedef struct {             /* cos, sin [(batch,) (heads,) tokens, pairs], of equal strides */
+typedef struct { /* cos, sin [(batch,) (heads,) tokens, pairs], of equal strides */
   const char *cos, *sin;
   int dtype;
   int64_t batch, head, token, pair;
 } Tables;
 
-typedef struct {             /* positions [(axes,) (batch,) tokens], steps [axes, pairs]: 2**64 is one turn */
+typedef struct { /* positions [(axes,) (batch,) tokens], steps [axes, pairs]: 2**64 is one turn */
   const char *at;
   int bytes, axes;
   int64_t axis, batch, token;
@@ -38,38 +39,41 @@ typedef struct {             /* positions [(axes,) (batch,) tokens], steps [axes
 enum { ONCE = 1, BETWEEN, BEFORE_WEIGHT }; /* where the results of a norm are rounded */
 
 typedef struct {
-  int rounding;              /* 0: there is no norm */
-  int across;                /* one mean over all heads of a token */
-  int after;                 /* what has turned is normalised */
+  int rounding; /* 0: there is no norm */
+  int across;   /* one mean over all heads of a token */
+  int after;    /* what has rotated is normalised */
   int back;
   float eps;
-  const float *weight[2];    /* padded; of one head, or of all; NULL for none */
-  double *sums[2];           /* on the way back: [PIECES, channels], for the gradients of the weights */
+  const float *weight[2]; /* padded; of one head, or of all; NULL for none */
+  double *sums[2];        /* on the way back: [PIECES, channels], for the gradients of the weights */
 } Norm;
 
-typedef struct {             /* where the second tensor and its values go: a cache of blocks of slots; strides in elements */
-  const int64_t *of;         /* [batch entries, tokens], -1 for nowhere; NULL: there is no cache */
-  int64_t size;              /* slots of a block */
-  struct { char *to; int64_t block, slot, head, channel; } keys, values;
-  const char *value;         /* what is copied beside the keys */
+typedef struct {     /* where the second tensor and its values go: a cache of blocks of slots; strides in elements */
+  const int64_t *of; /* [batch entries, tokens], -1 for nowhere; NULL: there is no cache */
+  int64_t size;      /* slots of a block */
+  struct {
+    char *to;
+    int64_t block, slot, head, channel;
+  } keys, values;
+  const char *value; /* what is copied beside the keys */
   int64_t lead[MAX_LEAD], head, token, channel, width;
 } Slots;
 
 typedef struct {
   Tensor of[2];
-  int count;                 /* tensors in `of` */
+  int count; /* tensors in `of` */
   int dtype;
-  int wide;                  /* rows turn in float32, whatever their dtype */
-  int rounded;               /* every product and sum is rounded to dtype, as models that multiply in it do */
-  int streamed;              /* stores go past the cache */
-  int through;               /* rows go through a buffer: channels are strided, or written in the other order */
-  int lead;                  /* number of batch axes */
+  int wide;     /* rows rotate in float32, whatever their dtype */
+  int rounded;  /* every product and sum is rounded to dtype, as models that multiply in it do */
+  int streamed; /* stores go past the cache */
+  int through;  /* rows go through a buffer: channels are strided, or written in the other order */
+  int lead;     /* number of batch axes */
   int64_t sizes[MAX_LEAD], batch, tokens, width;
-  int64_t first, pairs, blocks; /* channels [first, first + 2 pairs) turn, the others are copied */
+  int64_t first, pairs, blocks; /* channels [first, first + 2 pairs) rotate, the others are copied */
   int interleaved, permuted;
-  float sign;                /* -1 turns back: the transpose, which is the backward pass */
+  float sign; /* -1 rotates back: the transpose, which is the backward pass */
   int per_head;
-  Tables tables;             /* used unless phases.steps is set */
+  Tables tables; /* used unless phases.steps is set */
   Phases phases;
   Norm norm;
   Slots slots;
@@ -78,9 +82,9 @@ typedef struct {
 /* Tiles: some tokens of one batch entry, whose cos and sin are formed once for all heads of q and k. */
 int fits(const Job *job); /* whether those of one token do; else no tile may be asked for */
 int64_t tiles_of(const Job *job);
-void turn_tiles(const Job *job, int64_t first, int64_t last);
+void rotate_tiles(const Job *job, int64_t first, int64_t last);
 /* Pieces of the way back through a norm: each has sums of its own. */
-void turn_pieces(const Job *job, int64_t first, int64_t last);
+void rotate_pieces(const Job *job, int64_t first, int64_t last);
 
-const char *instructions(void);              /* the set in use */
-int choose_instructions(const char *name);   /* the best one for NULL; 0 if this machine lacks it */
+const char *instructions(void);            /* the set in use */
+int choose_instructions(const char *name); /* the best one for NULL; 0 if this machine lacks it */

@@ -6,14 +6,17 @@ static int read_weight(Job *job, int m, PyObject *weight, int offset) {
   const int64_t channels = job->width * (job->norm.across ? job->of[m].heads : 1);
   if (channels > MAX_NORM) return 0;
   if (weight == Py_None) return 1;
-  if (!read_tensor(weight, &w) || is_signed(weight) || w.rank != 1 || w.shape[0] != channels || float_kind(&w) < 0) return 0;
+  if (!read_tensor(weight, &w) || is_signed(weight) || w.rank != 1 || w.shape[0] != channels || float_kind(&w) < 0)
+    return 0;
   float *wide = (float *)PyMem_Calloc((size_t)(channels + LANES), sizeof(float));
   if (!wide) return 0;
   job->norm.weight[m] = wide;
   for (int64_t i = 0; i < channels; i++) {
     const int64_t at = i * w.strides[0];
     const int kind = float_kind(&w);
-    const float v = kind == F32 ? ((const float *)w.data)[at] : kind == BF16 ? from_bf16(((const uint16_t *)w.data)[at]) : from_f16(((const uint16_t *)w.data)[at]);
+    const float v = kind == F32    ? ((const float *)w.data)[at]
+                    : kind == BF16 ? from_bf16(((const uint16_t *)w.data)[at])
+                                   : from_f16(((const uint16_t *)w.data)[at]);
     wide[i] = v != v ? float_of(0x7fc00000) : offset ? 1.0f + v : v;
   }
   return 1;
@@ -28,7 +31,8 @@ static int read_norm(Job *job, PyObject *norm) {
   if (!PyTuple_Check(norm) || PyTuple_Size(norm) != 7) return 0;
   PyObject *item[7];
   for (int i = 0; i < 7; i++) item[i] = PyTuple_GetItem(norm, i);
-  for (int i = 3; i < 6; i++) if (item[i] != Py_True && item[i] != Py_False) return 0;
+  for (int i = 3; i < 6; i++)
+    if (item[i] != Py_True && item[i] != Py_False) return 0;
   for (int i = 0; i < 3 && PyUnicode_Check(item[6]); i++)
     if (!PyUnicode_CompareWithASCIIString(item[6], names[i])) job->norm.rounding = ONCE + i;
   if (!job->norm.rounding || !(PyFloat_Check(item[2]) || PyLong_Check(item[2]))) return 0;
@@ -38,7 +42,8 @@ static int read_norm(Job *job, PyObject *norm) {
   job->norm.across = item[4] == Py_True;
   job->norm.after = item[5] == Py_True;
   job->wide = job->norm.rounding == ONCE || job->norm.back;
-  for (int m = 0; m < job->count; m++) if (!read_weight(job, m, item[m], item[3] == Py_True)) return 0;
+  for (int m = 0; m < job->count; m++)
+    if (!read_weight(job, m, item[m], item[3] == Py_True)) return 0;
   return 1;
 }
 static int read_normed(Job *job, PyObject *const *a, const Call *call) {
@@ -47,21 +52,22 @@ static int read_normed(Job *job, PyObject *const *a, const Call *call) {
   return !(job->norm.across && job->per_head);
 }
 
-/* norm_and_turn(q, k, rotation, tensor_format, transposed, out of q, out of k, Norm) */
-static PyObject *norm_and_turn(PyObject *self, PyObject *const *a, Py_ssize_t n) {
+/* norm_and_rotate(q, k, rotation, tensor_format, transposed, out of q, out of k, Norm) */
+static PyObject *norm_and_rotate(PyObject *self, PyObject *const *a, Py_ssize_t n) {
   (void)self;
   Job job = {0};
   Call call;
   PyObject *done = NULL;
-  if (n != 8) return PyErr_Format(PyExc_TypeError, "norm_and_turn takes 8 arguments");
+  if (n != 8) return PyErr_Format(PyExc_TypeError, "norm_and_rotate takes 8 arguments");
   if (read_call(&job, a, &call) && read_normed(&job, a, &call)) {
     int learning = wanted(&call);
     for (int m = 0; m < call.count && !learning && !call.out[0] && !off(torch.grad_enabled); m++) {
       PyObject *weight = PyTuple_GetItem(a[7], m);
       learning = weight != Py_None && learns(weight);
     }
-    done = learning ? learnt(a, a[7]) : turned(&job, &call);
-  } else done = decline();
+    done = learning ? learnt(a, a[7]) : rotated(&job, &call);
+  } else
+    done = decline();
   drop_weights(&job);
   return done;
 }
@@ -71,7 +77,9 @@ static int read_sums(Job *job, int m, PyObject *sums) {
   View to;
   if (sums == Py_None) return 1;
   const int64_t channels = job->width * (job->norm.across ? job->of[m].heads : 1);
-  if (!read_tensor(sums, &to) || to.dtype.code != 2 || to.dtype.bits != 64 || to.rank != 2 || to.shape[0] != PIECES || to.shape[1] != channels || !is_contiguous(&to)) return 0;
+  if (!read_tensor(sums, &to) || to.dtype.code != 2 || to.dtype.bits != 64 || to.rank != 2 || to.shape[0] != PIECES ||
+      to.shape[1] != channels || !is_contiguous(&to))
+    return 0;
   job->norm.sums[m] = (double *)to.data;
   return 1;
 }
@@ -81,8 +89,11 @@ static int read_kept(Job *job, int m, PyObject *x, Order order) {
   Job other = {0};
   View kept;
   if (!read_tensor(x, &kept) || is_signed(x) || !place(&other, 0, &kept, &kept, order)) return 0;
-  if (other.dtype != job->dtype || other.lead != job->lead || other.tokens != job->tokens || other.width != job->width || other.of[0].heads != job->of[m].heads) return 0;
-  for (int i = 0; i < job->lead; i++) if (other.sizes[i] != job->sizes[i]) return 0;
+  if (other.dtype != job->dtype || other.lead != job->lead || other.tokens != job->tokens ||
+      other.width != job->width || other.of[0].heads != job->of[m].heads)
+    return 0;
+  for (int i = 0; i < job->lead; i++)
+    if (other.sizes[i] != job->sizes[i]) return 0;
   const Tensor *from = &other.of[0];
   Tensor *to = &job->of[m];
   to->kept = from->in;
@@ -93,17 +104,17 @@ static int read_kept(Job *job, int m, PyObject *x, Order order) {
   return 1;
 }
 
-/* back(gradient of q, of k, rotation, tensor_format, True, None, None, Norm, q, k, sums of q, of k): through a norm that
-   comes first. Writes the sums for the gradients of the weights. */
+/* back(gradient of q, of k, rotation, tensor_format, True, None, None, Norm, q, k, sums of q, of k): through a norm
+   that comes first. Writes the sums for the gradients of the weights. */
 static PyObject *back(PyObject *self, PyObject *const *a, Py_ssize_t n) {
   (void)self;
   Job job = {.norm.back = 1};
   Call call;
   if (n != 12) return PyErr_Format(PyExc_TypeError, "back takes 12 arguments");
   int fits = read_call(&job, a, &call) && read_normed(&job, a, &call) && !job.norm.after;
-  for (int m = 0; m < call.count && fits; m++) fits = read_kept(&job, m, a[8 + m], call.order) && read_sums(&job, m, a[10 + m]);
-  PyObject *done = fits ? turned(&job, &call) : decline();
+  for (int m = 0; m < call.count && fits; m++)
+    fits = read_kept(&job, m, a[8 + m], call.order) && read_sums(&job, m, a[10 + m]);
+  PyObject *done = fits ? rotated(&job, &call) : decline();
   drop_weights(&job);
   return done;
 }
-

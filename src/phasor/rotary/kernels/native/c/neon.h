@@ -3,7 +3,10 @@ enum { NAME(W) = 4 };
 #define F float32x4_t
 
 INLINE F NAME(load)(const float *p) { return vld1q_f32(p); }
-INLINE void NAME(store)(float *p, F v, int nt) { (void)nt; vst1q_f32(p, v); }
+INLINE void NAME(store)(float *p, F v, int nt) {
+  (void)nt;
+  vst1q_f32(p, v);
+}
 INLINE F NAME(swap)(F v) { return vrev64q_f32(v); }
 INLINE void NAME(deal)(float *to, const float *from, float sign) { /* even ones, then odd ones */
   const float32x4x2_t apart = vld2q_f32(from);

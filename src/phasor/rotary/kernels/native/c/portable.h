@@ -3,29 +3,50 @@ enum { NAME(W) = 4 };
 typedef float NAME(F) __attribute__((vector_size(16)));
 #define F NAME(F)
 
-INLINE F NAME(load)(const float *p) { F v; memcpy(&v, p, sizeof v); return v; }
-INLINE void NAME(store)(float *p, F v, int nt) { (void)nt; memcpy(p, &v, sizeof v); }
+INLINE F NAME(load)(const float *p) {
+  F v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+INLINE void NAME(store)(float *p, F v, int nt) {
+  (void)nt;
+  memcpy(p, &v, sizeof v);
+}
 INLINE F NAME(swap)(F v) { return (F){v[1], v[0], v[3], v[2]}; }
 INLINE void NAME(deal)(float *to, const float *from, float sign) { /* even ones, then odd ones */
-  for (int i = 0; i < 4; i++) { to[i] = sign * from[2 * i]; to[4 + i] = sign * from[2 * i + 1]; }
+  for (int i = 0; i < 4; i++) {
+    to[i] = sign * from[2 * i];
+    to[4 + i] = sign * from[2 * i + 1];
+  }
 }
 
 INLINE void NAME(load_bf16)(const uint16_t *p, F *even, F *odd) {
   *even = *odd = (F){0};
-  for (int i = 0; i < 4; i++) { (*even)[i] = from_bf16(p[2 * i]); (*odd)[i] = from_bf16(p[2 * i + 1]); }
+  for (int i = 0; i < 4; i++) {
+    (*even)[i] = from_bf16(p[2 * i]);
+    (*odd)[i] = from_bf16(p[2 * i + 1]);
+  }
 }
 INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) {
   (void)nt;
-  for (int i = 0; i < 4; i++) { p[2 * i] = to_bf16(even[i]); p[2 * i + 1] = to_bf16(odd[i]); }
+  for (int i = 0; i < 4; i++) {
+    p[2 * i] = to_bf16(even[i]);
+    p[2 * i + 1] = to_bf16(odd[i]);
+  }
 }
 INLINE void NAME(load_bf16_in_order)(const uint16_t *p, F *low, F *high) {
   *low = (F){from_bf16(p[0]), from_bf16(p[1]), from_bf16(p[2]), from_bf16(p[3])};
   *high = (F){from_bf16(p[4]), from_bf16(p[5]), from_bf16(p[6]), from_bf16(p[7])};
 }
 INLINE void NAME(store_bf16_in_order)(uint16_t *p, F low, F high) {
-  for (int i = 0; i < 4; i++) { p[i] = to_bf16(low[i]); p[4 + i] = to_bf16(high[i]); }
+  for (int i = 0; i < 4; i++) {
+    p[i] = to_bf16(low[i]);
+    p[4 + i] = to_bf16(high[i]);
+  }
 }
-INLINE F NAME(round_bf16)(F v) { return (F){from_bf16(to_bf16(v[0])), from_bf16(to_bf16(v[1])), from_bf16(to_bf16(v[2])), from_bf16(to_bf16(v[3]))}; }
+INLINE F NAME(round_bf16)(F v) {
+  return (F){from_bf16(to_bf16(v[0])), from_bf16(to_bf16(v[1])), from_bf16(to_bf16(v[2])), from_bf16(to_bf16(v[3]))};
+}
 
 INLINE void NAME(load_f16)(const uint16_t *p, F *low, F *high) {
   *low = (F){from_f16(p[0]), from_f16(p[1]), from_f16(p[2]), from_f16(p[3])};
@@ -33,7 +54,12 @@ INLINE void NAME(load_f16)(const uint16_t *p, F *low, F *high) {
 }
 INLINE void NAME(store_f16)(uint16_t *p, F low, F high, int nt) {
   (void)nt;
-  for (int i = 0; i < 4; i++) { p[i] = to_f16(low[i]); p[4 + i] = to_f16(high[i]); }
+  for (int i = 0; i < 4; i++) {
+    p[i] = to_f16(low[i]);
+    p[4 + i] = to_f16(high[i]);
+  }
 }
-INLINE F NAME(round_f16)(F v) { return (F){from_f16(to_f16(v[0])), from_f16(to_f16(v[1])), from_f16(to_f16(v[2])), from_f16(to_f16(v[3]))}; }
+INLINE F NAME(round_f16)(F v) {
+  return (F){from_f16(to_f16(v[0])), from_f16(to_f16(v[1])), from_f16(to_f16(v[2])), from_f16(to_f16(v[3]))};
+}
 INLINE void NAME(fence)(int nt) { (void)nt; }

@@ -26,7 +26,9 @@ enum { AHEAD = 2048 };        /* bytes by which rows are fetched before they are
 #define COS_8 2.443315711809948e-5f
 
 /* The length of a staged table: whole registers, whichever are used. */
-static inline int64_t staged_of(int64_t pairs, int twice) { return ((twice ? 2 * pairs : pairs) + LANES - 1) / LANES * LANES; }
+static inline int64_t staged_of(int64_t pairs, int twice) {
+  return ((twice ? 2 * pairs : pairs) + LANES - 1) / LANES * LANES;
+}
 static inline int dtype_of_rows(const Job *job) { return job->wide ? F32 : job->dtype; }
 static inline int64_t token_floats(const Job *job) {
   return 2 * job->blocks * staged_of(job->pairs / job->blocks, job->interleaved && dtype_of_rows(job) != BF16);
@@ -42,7 +44,8 @@ int64_t tiles_of(const Job *job) {
 }
 
 /* One token of given tables, widened. A NaN loses its payload: rounding to bfloat16 could carry it over to zero. */
-static void from_tables(float *restrict cosine, float *restrict sine, const Tables *of, int64_t pairs, int64_t batch, int64_t head, int64_t token) {
+static void from_tables(float *restrict cosine, float *restrict sine, const Tables *of, int64_t pairs, int64_t batch,
+                        int64_t head, int64_t token) {
   const int64_t start = batch * of->batch + head * of->head + token * of->token;
   for (int part = 0; part < 2; part++) {
     float *restrict to = part ? sine : cosine;
@@ -50,11 +53,14 @@ static void from_tables(float *restrict cosine, float *restrict sine, const Tabl
     if (of->dtype == F32 && of->pair == 1) {
       const float *restrict whole = (const float *)from + start;
       for (int64_t j = 0; j < pairs; j++) to[j] = whole[j] == whole[j] ? whole[j] : float_of(0x7fc00000);
-    } else for (int64_t j = 0; j < pairs; j++) {
-      const int64_t at = start + j * of->pair;
-      const float v = of->dtype == F32 ? ((const float *)from)[at] : of->dtype == BF16 ? from_bf16(((const uint16_t *)from)[at]) : from_f16(((const uint16_t *)from)[at]);
-      to[j] = v == v ? v : float_of(0x7fc00000);
-    }
+    } else
+      for (int64_t j = 0; j < pairs; j++) {
+        const int64_t at = start + j * of->pair;
+        const float v = of->dtype == F32    ? ((const float *)from)[at]
+                        : of->dtype == BF16 ? from_bf16(((const uint16_t *)from)[at])
+                                            : from_f16(((const uint16_t *)from)[at]);
+        to[j] = v == v ? v : float_of(0x7fc00000);
+      }
   }
 }
 
@@ -62,12 +68,16 @@ static void copy_channels(char *y, int64_t y_step, const char *x, int64_t x_step
   for (int64_t i = 0; i < count; i++) memcpy(y + i * y_step * size, x + i * x_step * size, size == 4 ? 4 : 2);
 }
 
-/* A turned row to its place, from interleaved to halves or back if permuted. */
+/* A rotated row to its place, from interleaved to halves or back if permuted. */
 static void scatter(char *y, int64_t step, const char *x, int64_t pairs, int interleaved, int permuted, int64_t size) {
-  if (!permuted) { copy_channels(y, step, x, 1, 2 * pairs, size); return; }
+  if (!permuted) {
+    copy_channels(y, step, x, 1, 2 * pairs, size);
+    return;
+  }
   const int64_t second = size * pairs;
   copy_channels(y, interleaved ? step : 2 * step, x, interleaved ? 2 : 1, pairs, size);
-  copy_channels(y + (interleaved ? second * step : size * step), interleaved ? step : 2 * step, x + (interleaved ? size : second), interleaved ? 2 : 1, pairs, size);
+  copy_channels(y + (interleaved ? second * step : size * step), interleaved ? step : 2 * step,
+                x + (interleaved ? size : second), interleaved ? 2 : 1, pairs, size);
 }
 
 #define NAME(x) x##_portable
@@ -93,13 +103,13 @@ static void scatter(char *y, int64_t step, const char *x, int64_t pairs, int int
 #include "rows.h"
 #endif
 
-typedef void (*Turn)(const Job *, int64_t, int64_t);
-static Turn chosen;
+typedef void (*Rotate)(const Job *, int64_t, int64_t);
+static Rotate chosen;
 static const char *name_of_chosen = "";
 
-static int take(const char *name, Turn turn, int here, const char *wanted) {
+static int take(const char *name, Rotate rotate, int here, const char *wanted) {
   if (!here || (wanted && strcmp(wanted, name))) return 0;
-  chosen = turn;
+  chosen = rotate;
   name_of_chosen = name;
   return 1;
 }
@@ -107,18 +117,19 @@ static int take(const char *name, Turn turn, int here, const char *wanted) {
 int choose_instructions(const char *wanted) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
-  if (take("avx512", turn_avx512, avx512, wanted) || take("avx2", turn_avx2, avx2, wanted)) return 1;
+  if (take("avx512", rotate_avx512, avx512, wanted) || take("avx2", rotate_avx2, avx2, wanted)) return 1;
 #elif defined(__aarch64__)
-  if (take("neon", turn_neon, 1, wanted)) return 1;
+  if (take("neon", rotate_neon, 1, wanted)) return 1;
 #endif
-  return take("portable", turn_portable, 1, wanted);
+  return take("portable", rotate_portable, 1, wanted);
 }
 
 const char *instructions(void) { return name_of_chosen; }
-void turn_tiles(const Job *job, int64_t first, int64_t last) { chosen(job, first, last); }
-void turn_pieces(const Job *job, int64_t first, int64_t last) {
+void rotate_tiles(const Job *job, int64_t first, int64_t last) { chosen(job, first, last); }
+void rotate_pieces(const Job *job, int64_t first, int64_t last) {
   const int64_t tiles = tiles_of(job);
   for (int64_t piece = first; piece < last; piece++) {
     Job part = *job;

@@ -5,12 +5,16 @@
 /* 16-bit activations are widened two vectors at a time. bfloat16 falls into even and odd channels, which needs no
    shuffle, float16 into low and high ones; cos and sin are staged in the order in which a row wants them. */
 INLINE void NAME(widen)(const char *x, F *u, F *v, int dtype) {
-  if (dtype == BF16) NAME(load_bf16)((const uint16_t *)x, u, v);
-  else NAME(load_f16)((const uint16_t *)x, u, v);
+  if (dtype == BF16)
+    NAME(load_bf16)((const uint16_t *)x, u, v);
+  else
+    NAME(load_f16)((const uint16_t *)x, u, v);
 }
 INLINE void NAME(narrow)(char *y, F u, F v, int dtype, int nt) {
-  if (dtype == BF16) NAME(store_bf16)((uint16_t *)y, u, v, nt);
-  else NAME(store_f16)((uint16_t *)y, u, v, nt);
+  if (dtype == BF16)
+    NAME(store_bf16)((uint16_t *)y, u, v, nt);
+  else
+    NAME(store_f16)((uint16_t *)y, u, v, nt);
 }
 INLINE F NAME(product)(F a, F b, int dtype, int rounded) {
   const F ab = a * b;
@@ -20,7 +24,8 @@ INLINE F NAME(product)(F a, F b, int dtype, int rounded) {
 #define TIMES(a, b) NAME(product)(a, b, dtype, rounded)
 
 /* W or 2 W pairs of halves. */
-INLINE void NAME(halves)(char *ya, char *yb, const char *xa, const char *xb, const float *c, const float *s, int dtype, int nt, int rounded) {
+INLINE void NAME(halves)(char *ya, char *yb, const char *xa, const char *xb, const float *c, const float *s, int dtype,
+                         int nt, int rounded) {
   const F c0 = NAME(load)(c), s0 = NAME(load)(s);
   if (dtype == F32) {
     const F a = NAME(load)((const float *)xa), b = NAME(load)((const float *)xb);
@@ -55,8 +60,9 @@ INLINE void NAME(neighbours)(char *y, const char *x, const float *c, const float
 }
 #undef TIMES
 
-/* The channels of one head that turn. What does not fill a vector goes through a buffer that does. */
-INLINE void NAME(row)(char *y, const char *x, const float *c, const float *s, int64_t blocks, int64_t per, int dtype, int interleaved, int nt, int rounded) {
+/* The channels of one head that rotate. What does not fill a vector goes through a buffer that does. */
+INLINE void NAME(row)(char *y, const char *x, const float *c, const float *s, int64_t blocks, int64_t per, int dtype,
+                      int interleaved, int nt, int rounded) {
   const int64_t size = dtype == F32 ? 4 : 2, vector = dtype == F32 ? NAME(W) : 2 * NAME(W);
   char rest[4][4 * LANES] __attribute__((aligned(64)));
   for (int64_t z = 0; z < 2 * blocks * per * size; z += 64) __builtin_prefetch(x + AHEAD + z, 0, 3);
@@ -77,7 +83,8 @@ INLINE void NAME(row)(char *y, const char *x, const float *c, const float *s, in
   for (int64_t k = 0; k < blocks; k++, x += 2 * half, y += 2 * half, c += staged, s += staged) {
     int64_t j = 0;
     for (; j + vector <= per; j += vector)
-      NAME(halves)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, dtype, nt, rounded);
+      NAME(halves)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, dtype, nt,
+                   rounded);
     if (j == per) continue;
     const size_t bytes = (size_t)((per - j) * size);
     memset(rest, 0, sizeof rest);
@@ -91,14 +98,17 @@ INLINE void NAME(row)(char *y, const char *x, const float *c, const float *s, in
 
 /* Integer phases to cos and sin of one token: nearest quarter turn, and a polynomial for the rest of at most an eighth.
    The same operations in the same order as phasor.phase.cos_sin. */
-static NOINLINE void NAME(from_phases)(float *restrict cosine, float *restrict sine, const Phases *of, int64_t pairs, int64_t batch, int64_t token) {
+static NOINLINE void NAME(from_phases)(float *restrict cosine, float *restrict sine, const Phases *of, int64_t pairs,
+                                       int64_t batch, int64_t token) {
   uint64_t phase[MAX_PAIRS];
   for (int a = 0; a < of->axes; a++) {
     const char *p = of->at + of->bytes * (a * of->axis + batch * of->batch + token * of->token);
     const uint64_t at = of->bytes == 8 ? (uint64_t)*(const int64_t *)p : (uint64_t)(int64_t)*(const int32_t *)p;
     const int64_t *steps = of->steps + a * pairs;
-    if (!a) for (int64_t j = 0; j < pairs; j++) phase[j] = at * (uint64_t)steps[j];
-    else for (int64_t j = 0; j < pairs; j++) phase[j] += at * (uint64_t)steps[j];
+    if (!a)
+      for (int64_t j = 0; j < pairs; j++) phase[j] = at * (uint64_t)steps[j];
+    else
+      for (int64_t j = 0; j < pairs; j++) phase[j] += at * (uint64_t)steps[j];
   }
   for (int64_t j = 0; j < pairs; j++) {
     const uint64_t quarter = (phase[j] + (1ull << 61)) >> 62;
@@ -113,7 +123,8 @@ static NOINLINE void NAME(from_phases)(float *restrict cosine, float *restrict s
 
 /* cos and sin of one token in the order of the rows: apart for bfloat16 halves (even and odd ones of each two vectors),
    twice for interleaved float32 and float16. */
-static NOINLINE void NAME(stage)(float *restrict c, float *restrict s, const float *restrict cosine, const float *restrict sine, int64_t pairs, int64_t blocks, float sign, int order) {
+static NOINLINE void NAME(stage)(float *restrict c, float *restrict s, const float *restrict cosine,
+                                 const float *restrict sine, int64_t pairs, int64_t blocks, float sign, int order) {
   enum { W = NAME(W) };
   if (order == TWICE) {
     for (int64_t j = 0; j < pairs; j++) {
@@ -138,7 +149,10 @@ static NOINLINE void NAME(stage)(float *restrict c, float *restrict s, const flo
         s[j] = from < per ? sign * sine[from] : 0;
       }
     } else {
-      for (; j < per; j++) { c[j] = cosine[j]; s[j] = sign * sine[j]; }
+      for (; j < per; j++) {
+        c[j] = cosine[j];
+        s[j] = sign * sine[j];
+      }
       for (; j < staged; j++) c[j] = s[j] = 0;
     }
   }
@@ -146,89 +160,113 @@ static NOINLINE void NAME(stage)(float *restrict c, float *restrict s, const flo
 
 /* A run of rows, each with its own cos and sin if `next_table` is not 0. dtype, order of pairs, stores and rounding are
    constants inside: twenty loops from one text. */
-INLINE void NAME(run)(const Job *job, char *y, const char *x, const float *table, int64_t rows, int64_t next_y, int64_t next_x, int64_t next_table, int dtype, int interleaved, int nt, int rounded) {
+INLINE void NAME(run)(const Job *job, char *y, const char *x, const float *table, int64_t rows, int64_t next_y,
+                      int64_t next_x, int64_t next_table, int dtype, int interleaved, int nt, int rounded) {
   const int64_t size = dtype == F32 ? 4 : 2, half_table = token_floats(job) / 2; /* dtype: that of the rows */
   const int64_t blocks = job->blocks, per = job->pairs / blocks; /* read once: to a compiler y may be anywhere */
-  const int64_t before = job->first * size, turning = 2 * job->pairs * size, after = job->width * size - before - turning;
+  const int64_t before = job->first * size, rotating = 2 * job->pairs * size,
+                after = job->width * size - before - rotating;
   for (; rows > 0; rows--, x += next_x, y += next_y, table += next_table) {
     if (before && y != x) memcpy(y, x, (size_t)before);
     NAME(row)(y + before, x + before, table, table + half_table, blocks, per, dtype, interleaved, nt, rounded);
-    if (after && y != x) memcpy(y + before + turning, x + before + turning, (size_t)after);
+    if (after && y != x) memcpy(y + before + rotating, x + before + rotating, (size_t)after);
   }
 }
 typedef void (*NAME(Run))(const Job *, char *, const char *, const float *, int64_t, int64_t, int64_t, int64_t);
-#define RUN(d, i, n, r) \
-  static NOINLINE void NAME(run_##d##i##n##r)(const Job *job, char *y, const char *x, const float *table, int64_t rows, int64_t next_y, int64_t next_x, int64_t next_table) { \
-    NAME(run)(job, y, x, table, rows, next_y, next_x, next_table, d, i, n, r); \
+#define RUN(d, i, n, r)                                                                                                \
+  static NOINLINE void NAME(run_##d##i##n##r)(const Job *job, char *y, const char *x, const float *table,              \
+                                              int64_t rows, int64_t next_y, int64_t next_x, int64_t next_table) {      \
+    NAME(run)(job, y, x, table, rows, next_y, next_x, next_table, d, i, n, r);                                         \
   }
 #define EVERY(d, r) RUN(d, 0, 0, r) RUN(d, 0, 1, r) RUN(d, 1, 0, r) RUN(d, 1, 1, r)
-EVERY(0, 0) EVERY(1, 0) EVERY(1, 1) EVERY(2, 0) EVERY(2, 1)
+EVERY(0, 0)
+EVERY(1, 0) EVERY(1, 1) EVERY(2, 0) EVERY(2, 1)
 #undef EVERY
 #undef RUN
 #define EVERY(d, r) {NAME(run_##d##00##r), NAME(run_##d##01##r), NAME(run_##d##10##r), NAME(run_##d##11##r)}
-static const NAME(Run) NAME(runs)[5][4] = {EVERY(0, 0), EVERY(1, 0), EVERY(1, 1), EVERY(2, 0), EVERY(2, 1)};
+    static const NAME(Run) NAME(runs)[5][4] = {EVERY(0, 0), EVERY(1, 0), EVERY(1, 1), EVERY(2, 0), EVERY(2, 1)};
 #undef EVERY
 
 /* One row whose channels are strided, or written in the other order. */
-static void NAME(buffered)(const Job *job, const Job *row, NAME(Run) run, char *y, int64_t y_step, const char *x, int64_t x_step, const float *table) {
-  const int64_t size = dtype_of_rows(job) == F32 ? 4 : 2, before = job->first, turning = 2 * job->pairs, end = before + turning;
-  char read[8 * MAX_PAIRS], turned[8 * MAX_PAIRS];
+static void NAME(buffered)(const Job *job, const Job *row, NAME(Run) run, char *y, int64_t y_step, const char *x,
+                           int64_t x_step, const float *table) {
+  const int64_t size = dtype_of_rows(job) == F32 ? 4 : 2, before = job->first, rotating = 2 * job->pairs,
+                end = before + rotating;
+  char read[8 * MAX_PAIRS], rotated[8 * MAX_PAIRS];
   if (y != x) {
     copy_channels(y, y_step, x, x_step, before, size);
     copy_channels(y + size * end * y_step, y_step, x + size * end * x_step, x_step, job->width - end, size);
   }
-  copy_channels(read, 1, x + size * before * x_step, x_step, turning, size);
-  run(row, turned, read, table, 1, 0, 0, 0);
-  scatter(y + size * before * y_step, y_step, turned, job->pairs, job->interleaved, job->permuted, size);
+  copy_channels(read, 1, x + size * before * x_step, x_step, rotating, size);
+  run(row, rotated, read, table, 1, 0, 0, 0);
+  scatter(y + size * before * y_step, y_step, rotated, job->pairs, job->interleaved, job->permuted, size);
 }
 
 /* Some heads of one tensor in one tile, walked in the order in which the results lie in memory. */
-static void NAME(heads)(const Job *job, const Tensor *of, NAME(Run) run, const float *table, const int64_t *entry, int64_t start, int64_t tokens, int64_t head, int64_t heads) {
+static void NAME(heads)(const Job *job, const Tensor *of, NAME(Run) run, const float *table, const int64_t *entry,
+                        int64_t start, int64_t tokens, int64_t head, int64_t heads) {
   if (!heads) return; /* and no memory */
   const int64_t size = job->dtype == F32 ? 4 : 2, stride = token_floats(job);
   const char *in = of->in + size * (head * of->in_head + start * of->in_token);
   char *out = of->out + size * (head * of->out_head + start * of->out_token);
-  for (int i = 0; i < job->lead; i++) { in += size * entry[i] * of->in_lead[i]; out += size * entry[i] * of->out_lead[i]; }
-  const int64_t in_head = size * of->in_head, in_token = size * of->in_token, out_head = size * of->out_head, out_token = size * of->out_token;
+  for (int i = 0; i < job->lead; i++) {
+    in += size * entry[i] * of->in_lead[i];
+    out += size * entry[i] * of->out_lead[i];
+  }
+  const int64_t in_head = size * of->in_head, in_token = size * of->in_token, out_head = size * of->out_head,
+                out_token = size * of->out_token;
   if (job->through) {
     Job row = *job;
     row.first = 0;
     row.width = 2 * job->pairs;
     for (int64_t h = 0; h < heads; h++)
       for (int64_t i = 0; i < tokens; i++)
-        NAME(buffered)(job, &row, run, out + h * out_head + i * out_token, of->out_channel, in + h * in_head + i * in_token, of->in_channel, table + i * stride);
+        NAME(buffered)(job, &row, run, out + h * out_head + i * out_token, of->out_channel,
+                       in + h * in_head + i * in_token, of->in_channel, table + i * stride);
   } else if (out_head > out_token)
-    for (int64_t h = 0; h < heads; h++) run(job, out + h * out_head, in + h * in_head, table, tokens, out_token, in_token, stride);
+    for (int64_t h = 0; h < heads; h++)
+      run(job, out + h * out_head, in + h * in_head, table, tokens, out_token, in_token, stride);
   else
-    for (int64_t i = 0; i < tokens; i++) run(job, out + i * out_token, in + i * in_token, table + i * stride, heads, out_head, in_head, 0);
+    for (int64_t i = 0; i < tokens; i++)
+      run(job, out + i * out_token, in + i * in_token, table + i * stride, heads, out_head, in_head, 0);
 }
 
 #include "norm.h"
 #include "slots.h"
 
-static void NAME(turn)(const Job *job, int64_t first, int64_t last) {
+static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
   float table[TILE_FLOATS] __attribute__((aligned(64))), cosine[MAX_PAIRS], sine[MAX_PAIRS];
   const int dtype = dtype_of_rows(job);
-  const NAME(Run) run = NAME(runs)[dtype == F32 ? 0 : 2 * dtype - 1 + job->rounded][2 * job->interleaved + job->streamed];
+  const NAME(Run) run =
+      NAME(runs)[dtype == F32 ? 0 : 2 * dtype - 1 + job->rounded][2 * job->interleaved + job->streamed];
   const int order = job->interleaved ? (dtype == BF16 ? PLAIN : TWICE) : dtype == BF16 ? APART : PLAIN;
-  const int64_t stride = token_floats(job), per_tile = tile_tokens(job), per_entry = (job->tokens + per_tile - 1) / per_tile;
+  const int64_t stride = token_floats(job), per_tile = tile_tokens(job),
+                per_entry = (job->tokens + per_tile - 1) / per_tile;
   const int64_t groups = job->per_head ? job->of[0].heads : 1;
   for (int64_t tile = first; tile < last; tile++) {
-    const int64_t start = tile % per_entry * per_tile, tokens = start + per_tile < job->tokens ? per_tile : job->tokens - start;
+    const int64_t start = tile % per_entry * per_tile,
+                  tokens = start + per_tile < job->tokens ? per_tile : job->tokens - start;
     int64_t entry[MAX_LEAD] = {0};
-    for (int64_t i = job->lead, left = tile / per_entry; i-- > 0; left /= job->sizes[i]) entry[i] = left % job->sizes[i];
+    for (int64_t i = job->lead, left = tile / per_entry; i-- > 0; left /= job->sizes[i])
+      entry[i] = left % job->sizes[i];
     const int64_t batch = job->lead ? entry[job->lead - 1] : 0;
     for (int64_t g = 0; g < groups; g++) {
       for (int64_t i = 0; i < tokens; i++) {
-        if (job->phases.steps) NAME(from_phases)(cosine, sine, &job->phases, job->pairs, batch, start + i);
-        else from_tables(cosine, sine, &job->tables, job->pairs, batch, g, start + i);
-        NAME(stage)(table + i * stride, table + i * stride + stride / 2, cosine, sine, job->pairs, job->blocks, job->sign, order);
+        if (job->phases.steps)
+          NAME(from_phases)(cosine, sine, &job->phases, job->pairs, batch, start + i);
+        else
+          from_tables(cosine, sine, &job->tables, job->pairs, batch, g, start + i);
+        NAME(stage)(table + i * stride, table + i * stride + stride / 2, cosine, sine, job->pairs, job->blocks,
+                    job->sign, order);
       }
       for (int m = 0; m < job->count; m++) {
         const int64_t heads = job->per_head ? 1 : job->of[m].heads;
-        if (job->slots.of && m) NAME(to_slots)(job, run, table, entry, tile / per_entry, start, tokens);
-        else if (job->norm.rounding) NAME(norm_heads)(job, m, run, table, entry, start, tokens, g, heads);
-        else NAME(heads)(job, &job->of[m], run, table, entry, start, tokens, g, heads);
+        if (job->slots.of && m)
+          NAME(to_slots)(job, run, table, entry, tile / per_entry, start, tokens);
+        else if (job->norm.rounding)
+          NAME(norm_heads)(job, m, run, table, entry, start, tokens, g, heads);
+        else
+          NAME(heads)(job, &job->of[m], run, table, entry, start, tokens, g, heads);
       }
     }
   }

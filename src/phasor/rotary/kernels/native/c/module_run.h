@@ -1,0 +1,42 @@
+/* Part of module.c: the work: how many threads, which pages, and whether stores go past the cache. */
+
+static void part(int64_t first, int64_t last, void *job) { rotate_tiles((const Job *)job, first, last); }
+static void pieces(int64_t first, int64_t last, void *job) { rotate_pieces((const Job *)job, first, last); }
+
+/* Whether every row of the output begins and ends at 64 bytes, and is not its own input. */
+static int may_stream(const Job *job, const Tensor *of, int64_t size) {
+  uintptr_t steps = (uintptr_t)of->out | (uintptr_t)(of->out_head * size) | (uintptr_t)(of->out_token * size);
+  for (int i = 0; i < job->lead; i++) steps |= (uintptr_t)(of->out_lead[i] * size);
+  steps |= (uintptr_t)(job->first * size) | (uintptr_t)(job->pairs / job->blocks * size);
+  return of->in != of->out && steps % 64 == 0;
+}
+
+static void run(Job *job, int fresh) {
+  if (!job->batch || !job->tokens || !(job->of[0].heads + job->of[1].heads)) return; /* other sizes may be any */
+  int64_t elements = 0, tiles = tiles_of(job), size = job->dtype == F32 ? 4 : 2;
+  for (int m = 0; m < job->count; m++) elements += job->batch * job->tokens * job->of[m].heads * job->width;
+  if (job->norm.back) { /* its sums are the same on any number of threads */
+    Py_BEGIN_ALLOW_THREADS if (torch.parallel_for && elements >= ALONE) torch.parallel_for(0, PIECES, 1, pieces, job);
+    else rotate_pieces(job, 0, PIECES);
+    Py_END_ALLOW_THREADS return;
+  }
+  if (elements < ALONE) {
+    rotate_tiles(job, 0, tiles);
+    return;
+  }
+  job->streamed = !job->norm.rounding && !job->slots.of && elements * size >= STREAM && !job->through &&
+                  (!fresh || torch.huge_pages);
+  for (int m = 0; m < job->count; m++) {
+    if (!may_stream(job, &job->of[m], size)) job->streamed = 0;
+#if defined(MADV_HUGEPAGE)
+    const uintptr_t bytes = (uintptr_t)(job->batch * job->tokens * job->of[m].heads * job->width * size);
+    if (fresh && bytes >= HUGE) { /* not yet touched, and so not yet mapped */
+      const uintptr_t out = (uintptr_t)job->of[m].out, start = (out + SMALL_PAGE - 1) / SMALL_PAGE * SMALL_PAGE;
+      madvise((void *)start, (out + bytes - start) / SMALL_PAGE * SMALL_PAGE, MADV_HUGEPAGE);
+    }
+#endif
+  }
+  Py_BEGIN_ALLOW_THREADS if (torch.parallel_for) torch.parallel_for(0, tiles, 1 + ALONE * tiles / elements, part, job);
+  else rotate_tiles(job, 0, tiles);
+  Py_END_ALLOW_THREADS
+}
