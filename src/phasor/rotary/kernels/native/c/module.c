@@ -71,7 +71,7 @@ static int wanted(const Call *call) {
   return !call->out[0] && !off(torch.grad_enabled) && (learns(call->x[0]) || (call->count > 1 && learns(call->x[1])));
 }
 
-/* learn(q, k, angles, tensor_format, transposed, plan) of phasor.rotary.kernels.native.autograd: the same with a way back */
+/* learn(q, k, angles, tensor_format, transposed, plan) of native/autograd.py: the same with a way back */
 static PyObject *learnt(PyObject *const *a, PyObject *plan) {
   PyObject *args = PyTuple_Pack(6, a[0], a[1], a[2], a[3], a[4], plan),
            *pair = args ? PyObject_CallObject(torch.learn, args) : NULL;
