@@ -56,7 +56,11 @@ def test_the_places_that_load_are_seen():
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and (node.attr in SAID or ast.unparse(node) == "torch.load")
     }
-    assert named == {("from_pretrained", ""), ("from_config", ""), ("load", "torch_file")}  # pickles of others, if asked
+    assert named == {
+        ("from_pretrained", ""),
+        ("from_config", ""),
+        ("load", "torch_file"),
+    }  # pickles of others, if asked
 
 
 @pytest.mark.parametrize(

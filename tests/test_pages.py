@@ -114,7 +114,7 @@ def test_the_page_of_the_doctor(model):
     (block,) = python("doctor.md")
     assert not run_python(block, {"phasor": phasor, "model": model}, "doctor.md")
     page = (ROOT / "docs/doctor.md").read_text(encoding="utf-8")
-    shown = re.search(r"^```\n(LlamaForCausalLM: 1 fault.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    shown = re.search(r"^```\n(LlamaForCausalLM: wrong: 1 fault.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert shown and str(phasor.diagnose(model.to(torch.bfloat16))).startswith(shown[1])
 
 

@@ -141,7 +141,7 @@ def _assert_holds(wanted: tuple[laws.Law, ...], model: Any, inputs: Tensor | Non
         trial = _trial(model, inputs)
         found = not_finite(trial)
         for check in [found] if found else (laws.asked(law, trial) for law in wanted):
-            if check.verdict != "sound" and not (by_design and check.verdict == "by design"):
+            if check.verdict != "right" or (check.by_design and not by_design):
                 raise AssertionError(_told(check))
 
 
@@ -157,9 +157,9 @@ def _trial(model: Any, inputs: Tensor | None) -> Trial:
 
 
 def _told(check: Check) -> str:
-    if check.verdict == "not checked":
-        return f"{check.what}: cannot be checked: {check.says}"
-    size = "" if check.size is None else f"{check.of} differ by {check.size:.2g}, "
+    if check.verdict == "not shown":
+        return f"{check.what}: cannot be checked: {check.reason}"
+    size = "" if check.size is None else f"{check.apart().of} differ by {check.size:.2g}, "
     first = "" if check.position is None else f"first at position {check.position:g}"
     what = check.what if check.cause.startswith("not ") else check.cause
-    return f"{what}: {size}{first}. {check.says}" + (f"; {check.way_out}" if check.way_out else "")
+    return f"{what}: {size}{first}. {check.reason}" + (f"; {check.way_out}" if check.way_out else "")

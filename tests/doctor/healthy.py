@@ -10,7 +10,7 @@ from conformance.walk import quiet
 from phasor import diagnose
 from phasor.tools.doctor.report import Check
 
-WORST_FIRST = ("fault", "by design", "sound", "not checked")
+WORST_FIRST = ("wrong", "by design", "right", "not shown")
 MAIN = "transformers builds none without the main model whose keys and values all its layers take"
 TIMM = "its vision tower is one of timm, which is not installed"
 NOT_COVERED = {
@@ -48,7 +48,7 @@ class Told:
 
     @property
     def covered(self) -> bool:
-        return any(verdict != "not checked" for verdict in self.verdicts.values())
+        return any(verdict != "not shown" for verdict in self.verdicts.values())
 
     def wrong(self, model_type: str) -> str:
         """What is not as it must be; empty for a type without an alarm, and for one that is named."""
@@ -72,7 +72,7 @@ def told(model_type: str) -> dict[str, Any]:
         with contextlib.suppress(ValueError):  # so that the plain implementation is compared with another
             model.set_attn_implementation("sdpa")  # type: ignore[operator]
         found = diagnose(model, None if words else inputs)
-    why = str(found) if found.faults else "; ".join({row.says for row in found.rows if not row.checked})
+    why = str(found) if found.faults else "; ".join({row.reason for row in found.rows if row.verdict == "not shown"})
     return asdict(Told(verdicts_of(found.rows), sorted(row.cause for row in found.faults), why))
 
 
@@ -81,5 +81,5 @@ def verdicts_of(rows: Iterable[Check]) -> dict[str, str]:
     for row in rows:
         name = row.what.split(", around")[0].split(" of layer type")[0]
         name = "tables" if name.startswith(("table", "frequencies")) else name
-        found.setdefault(name, set()).add(row.verdict)
+        found.setdefault(name, set()).add("by design" if row.by_design else row.verdict)
     return {name: next(v for v in WORST_FIRST if v in verdicts) for name, verdicts in found.items()}

@@ -33,10 +33,10 @@ def folder(tmp_path_factory):
 def test_a_sound_folder(folder, phasor, tmp_path):
     code, out, err = phasor("doctor", folder, "--html", tmp_path / "page.html")
     assert (code, err) == (0, "")
-    assert out.startswith("verdict      LlamaForCausalLM: sound: no fault in ")
-    assert "sound: config.json: consistency" in out and "model.rotary_emb" in out
+    assert out.startswith("verdict      LlamaForCausalLM: right: no fault in ")
+    assert "right: config.json: consistency" in out and "model.rotary_emb" in out
     html = (tmp_path / "page.html").read_text()
-    assert 'class="sound">LlamaForCausalLM' in html and "data:image/png;base64," in html
+    assert 'class="right">LlamaForCausalLM' in html and "data:image/png;base64," in html
     assert not re.search(r'(src|href)="(?!data:)', html)  # nothing is fetched from elsewhere
 
 
@@ -48,9 +48,9 @@ def test_json_and_repair(folder, phasor, tmp_path):
     code, out, _ = phasor("doctor", sick, "--json")
     told = json.loads(out)
     assert (code, told["exit_code"], told["sound"]) == (1, 1, False)
-    assert [row["cause"] for row in told["checks"] if row["verdict"] == "fault"] == ["config contradicts itself"]
+    assert [row["cause"] for row in told["checks"] if row["verdict"] == "wrong"] == ["config contradicts itself"]
     code, out, _ = phasor("doctor", sick, "--repair", tmp_path / "mended")
-    assert code == 0 and out.startswith("verdict      LlamaForCausalLM: sound")
+    assert code == 0 and out.startswith("verdict      LlamaForCausalLM: right")
     assert f"written: {tmp_path / 'mended'}, with other config.json" in out
     code, out, _ = phasor("doctor", folder, "--repair", tmp_path / "not needed")
     assert code == 0 and f"{tmp_path / 'not needed'} is not written" in out and not (tmp_path / "not needed").exists()
@@ -236,22 +236,22 @@ def test_the_page_of_a_damaged_model():
     assert 0 < sliding.at(1) < 2**-9 and sliding.at(0) == 0
     assert sliding.at(100_000) > 0.5
     html = html_page(diagnose(model), told)
-    assert 'class="fault">Gemma3ForCausalLM' in html and "data:image/png" in html
+    assert 'class="wrong">Gemma3ForCausalLM' in html and "data:image/png" in html
 
 
-@pytest.mark.parametrize("first, state, code", [("base 500000", "fault", 1), ("as stated", "sound", 0)])
+@pytest.mark.parametrize("first, state, code", [("base 500000", "wrong", 1), ("as stated", "right", 0)])
 def test_the_verdict_is_about_the_checks_and_the_text_together(first, state, code):
     model = healthy("llama")
     names = sorted(("base 500000", "as stated"), key=lambda name: name != first)
     rows = [Row(name, 1.7 + 0.5 * i, 0.5 * i, 0.4 * i, 9, (1.7 + 0.5 * i,)) for i, name in enumerate(names)]
     ranking = Ranking(tuple(rows), "as stated", (0,), 64)
     told = diagnose(model)
-    found = replace(told, rows=(*told.rows, *of_text(ranking)))
+    found = replace(told, findings=(*told.rows, *of_text(ranking)))
     made = Visit(Path("folder"), found, (), ranking=ranking)
     assert told.sound and made.exit_code == ranking.exit_code == code
     html = html_page(made.found, made.curves, made.more)
-    assert f'<h1 class="{state}">{found.verdict()}</h1>' in html
-    assert made.to_dict()["sound"] is (code == 0) and str(made).splitlines()[0].endswith(found.verdict())
+    assert f'<h1 class="{state}">{found.summary()}</h1>' in html
+    assert made.to_dict()["sound"] is (code == 0) and str(made).splitlines()[0].endswith(found.summary())
 
 
 def test_curves_of_a_sound_model_and_of_one_that_was_never_filled():

@@ -27,13 +27,13 @@ def sound(tmp_path_factory):
 
     at = tmp_path_factory.mktemp("models")
     model = healthy("llama", num_hidden_layers=1)
-    model.save_pretrained(at / "sound", max_shard_size="90KB")
+    model.save_pretrained(at / "right", max_shard_size="90KB")
     letters = {letter: i for i, letter in enumerate("abcdefghijklmnopqrstuvwxyz ")}
     made = Tokenizer(models.BPE(letters, [], unk_token=None))
     made.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    PreTrainedTokenizerFast(tokenizer_object=made).save_pretrained(at / "sound")
+    PreTrainedTokenizerFast(tokenizer_object=made).save_pretrained(at / "right")
     (at / "text.txt").write_text("so it goes " * 100)
-    assert sum(p.suffix == ".safetensors" for p in (at / "sound").iterdir()) == 2
+    assert sum(p.suffix == ".safetensors" for p in (at / "right").iterdir()) == 2
     return at
 
 
@@ -51,7 +51,7 @@ def look(sound: Path, at: Path, seed: int, phasor) -> tuple[int, str]:
     """One damage, one command; its exit code."""
     at.mkdir()
     folder, out = at / "damaged", at / "out"
-    shutil.copytree(sound / "sound", folder)
+    shutil.copytree(sound / "right", folder)
     what, options = damage(folder, seed)
     values = {"--repair": [out], "--text": [sound / "text.txt"], "--html": [out]}
     before = told(at)

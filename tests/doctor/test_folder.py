@@ -24,7 +24,7 @@ STORED = "model.layers.0.self_attn.rotary_emb.inv_freq"  # where transformers ke
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory) -> Path:
     """A small Llama of base 500000, 4 query heads and 2 key heads of 16, on disk."""
-    folder = tmp_path_factory.mktemp("models") / "sound"
+    folder = tmp_path_factory.mktemp("models") / "right"
     healthy("llama").save_pretrained(folder)
     (folder / "notes").mkdir()
     (folder / "notes" / "tokens.txt").write_text("a b c")
@@ -61,7 +61,7 @@ def config_of(folder: Path) -> dict[str, Any]:
 def test_a_sound_folder(sound):
     found = examine(sound)
     assert found.findings == () and not found.mends
-    assert [check.verdict for check in found.checks] == ["sound"]
+    assert [check.verdict for check in found.checks] == ["right"]
 
 
 SCALED = {"rope_type": "linear", "factor": 2.0}
@@ -95,7 +95,7 @@ def test_contradictions_that_can_be_decided(case, edited, sound, tmp_path):
     before = contents(folder)
     found = examine(folder)
     assert all(finding.mended for finding in found.findings) and says in found.findings[0].mended, found
-    assert {check.verdict for check in found.checks} == {"fault"}
+    assert {check.verdict for check in found.checks} == {"wrong"}
     names = write(found, tmp_path / "mended")
     assert contents(folder) == before
     assert "config.json" in names and not examine(tmp_path / "mended").findings

@@ -52,30 +52,30 @@ def trial(turn: Any) -> Trial:
 
 def test_a_right_rotation_keeps_every_law_that_can_be_asked() -> None:
     rows = [law(trial(rotated)) for law in LAWS]
-    assert {row.verdict for row in rows} == {"sound", "not checked"}
-    assert shift(trial(rotated)).verdict == batched(trial(rotated)).verdict == "sound"
-    assert cached(trial(rotated)).says == "logits keeps no cache that could be given"
+    assert {row.verdict for row in rows} == {"right", "not shown"}
+    assert shift(trial(rotated)).verdict == batched(trial(rotated)).verdict == "right"
+    assert cached(trial(rotated)).reason == "logits keeps no cache that could be given"
 
 
 def test_only_k_turned_shows_when_a_text_is_moved() -> None:
     row = shift(trial(k_only))
-    assert (row.verdict, row.cause, row.position) == ("fault", "not shift of all positions", 1.0)
+    assert (row.verdict, row.cause, row.position) == ("wrong", "not shift of all positions", 1.0)
     assert row.size is not None and row.size > 0.1
-    assert batched(trial(k_only)).verdict == "sound"  # it is wrong alone and in a batch alike
+    assert batched(trial(k_only)).verdict == "right"  # it is wrong alone and in a batch alike
 
 
 def test_frequencies_by_length_show_beside_a_longer_text() -> None:
     row = batched(trial(by_length))
-    assert (row.verdict, row.position) == ("fault", 1.0)
+    assert (row.verdict, row.position) == ("wrong", 1.0)
 
 
 def test_what_an_encoding_does_by_design_is_no_fault() -> None:
     tokens = trial(by_length).tokens
     meant = Trial(BlackBox(attention_of(by_length)), tokens, by_design="base follows the length", threshold=16)
     row = batched(meant)
-    assert (row.verdict, row.says) == ("by design", "base follows the length")
+    assert (row.by_design, row.reason) == (True, "base follows the length")
     inside = Trial(BlackBox(attention_of(k_only)), tokens, by_design="base follows the length", threshold=5000)
-    assert shift(inside).verdict == "fault"  # below its threshold the excuse does not hold
+    assert shift(inside).verdict == "wrong"  # below its threshold the excuse does not hold
 
 
 class BothWays(BlackBox):
@@ -95,13 +95,13 @@ def test_padding_of_an_encoder_is_masked_beside_a_longer_text() -> None:
     """Without its mask a right encoder would be called wrong, because padding would be read as text."""
     tokens = trial(rotated).tokens
     assert not Trial(BothWays(rotated), tokens).causal
-    assert batched(Trial(BothWays(rotated), tokens)).verdict == "sound"
-    assert batched(Trial(BothWays(by_length), tokens)).verdict == "fault"
+    assert batched(Trial(BothWays(rotated), tokens)).verdict == "right"
+    assert batched(Trial(BothWays(by_length), tokens)).verdict == "wrong"
 
 
 def test_positions_that_move_nothing_are_no_proof() -> None:
     row = shift(trial(lambda q, k, positions: (q, k)))
-    assert row.verdict == "not checked" and row.says.startswith("all positions halved move the logits by 0")
+    assert row.verdict == "not shown" and row.reason.startswith("all positions halved move the logits by 0")
 
 
 def test_a_black_box_by_the_public_name() -> None:
@@ -112,9 +112,9 @@ def test_a_black_box_by_the_public_name() -> None:
 
 def test_a_trial_of_logits_in_half_precision_allows_for_its_rounding() -> None:
     half = Trial(BlackBox(lambda t, p: attention_of(rotated)(t, p).bfloat16()), trial(rotated).tokens)
-    assert shift(half).verdict == "sound"
+    assert shift(half).verdict == "right"
     assert 16 * 2**-7 * half.scale <= half.allowed <= 32 * 2**-7 * half.scale
-    assert shift(Trial(BlackBox(lambda t, p: attention_of(k_only)(t, p).bfloat16()), half.tokens)).verdict == "fault"
+    assert shift(Trial(BlackBox(lambda t, p: attention_of(k_only)(t, p).bfloat16()), half.tokens)).verdict == "wrong"
 
 
 # --- a transformers model: the faults of which four laws show six of nine -------------------------------------------
@@ -145,16 +145,16 @@ def put(kind: str) -> Callable[[Any, pytest.MonkeyPatch], None]:
 
 # name -> (model, the fault that is put into it, how the laws alone judge it)
 TABLE: dict[str, tuple[dict[str, Any], str, str]] = {
-    "healthy": ({}, "", "sound"),
+    "healthy": ({}, "", "right"),
     "dynamic NTK": ({"rope_type": "dynamic", "factor": 4.0}, "", "by design"),
     "LongRoPE over its threshold": (LONG, "", "by design"),
-    "rotary on k only": ({}, "k only", "fault"),
-    "sign of k flipped": ({}, "sign of k", "fault"),
-    "positions restart in each call": ({}, "positions restart with the cache", "fault"),
-    "cos, sin and product in bfloat16": ({}, "product in bfloat16", "fault"),
-    "inv_freq rounded to bfloat16": ({}, "frequencies in float16", "sound"),
-    "garbage inv_freq": ({}, "garbage frequencies", "fault"),  # angles so large are rounded to whole turns
-    "layout swapped": ({}, "layout swapped", "sound"),
+    "rotary on k only": ({}, "k only", "wrong"),
+    "sign of k flipped": ({}, "sign of k", "wrong"),
+    "positions restart in each call": ({}, "positions restart with the cache", "wrong"),
+    "cos, sin and product in bfloat16": ({}, "product in bfloat16", "wrong"),
+    "inv_freq rounded to bfloat16": ({}, "frequencies in float16", "right"),
+    "garbage inv_freq": ({}, "garbage frequencies", "wrong"),  # angles so large are rounded to whole turns
+    "layout swapped": ({}, "layout swapped", "right"),
 }
 
 
@@ -167,8 +167,8 @@ def test_seven_of_nine_show_without_a_reference_and_all_with_the_spec(
     if kind:
         put(kind)(model, monkeypatch)
     found = diagnose(model)
-    verdicts = {row.verdict for row in found.rows if row.against == "itself"}
-    told = next(word for word in ("fault", "by design", "sound") if word in verdicts)
+    verdicts = {"by design" if row.by_design else row.verdict for row in found.rows if row.against == "itself"}
+    told = next(word for word in ("wrong", "by design", "right") if word in verdicts)
     assert told == alone, str(found)
     assert found.exit_code == (1 if kind else 0), str(found)
     assert not kind or any(row.against == "spec" for row in found.faults)
@@ -183,5 +183,5 @@ def test_the_cache_is_told_by_the_calls_that_use_it() -> None:
     with torch.no_grad():
         subject = Trial(Running(model), tokens)
         verdicts = {law.__name__: law(subject).verdict for law in (shift, cached, chunked, packed)}
-        assert verdicts == {"shift": "sound", "cached": "fault", "chunked": "fault", "packed": "sound"}
+        assert verdicts == {"shift": "right", "cached": "wrong", "chunked": "wrong", "packed": "right"}
         assert (cached(subject).position, chunked(subject).position) == (12.0, 8.0)

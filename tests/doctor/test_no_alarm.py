@@ -29,7 +29,7 @@ def rows_of(model_type: str, what: str, device: str = "cpu") -> dict[str, Any]:
     model = build(model_type).to(device)
     inputs = inputs_for(model_type, model)
     return {
-        row.path: row
+        row.where: row
         for row in diagnose(model, None if set(inputs) == {"input_ids"} else inputs).rows
         if row.what == what
     }
@@ -38,18 +38,18 @@ def rows_of(model_type: str, what: str, device: str = "cpu") -> dict[str, Any]:
 def test_an_indexer_turns_by_its_own_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     """DeepSeek-V3.2: halves in the indexer, beside interleaved pairs in attention."""
     turned = rows_of("deepseek_v32", "turning of q and k", "meta")
-    assert {row.verdict for row in turned.values()} == {"sound"} and "layers.0.self_attn.indexer" in turned
+    assert {row.verdict for row in turned.values()} == {"right"} and "layers.0.self_attn.indexer" in turned
     other = modeling_deepseek_v32.apply_rotary_pos_emb_interleave
     monkeypatch.setattr(modeling_deepseek_v32, "apply_rotary_pos_emb", other)
     wrong = rows_of("deepseek_v32", "turning of q and k", "meta")
-    assert {path for path, row in wrong.items() if row.verdict == "fault"} == {p for p in turned if "indexer" in p}
+    assert {path for path, row in wrong.items() if row.verdict == "wrong"} == {p for p in turned if "indexer" in p}
 
 
 def test_a_model_may_count_from_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """PaliGemma does, with a cache and without; by distances it is all the same."""
     what = "positions after a cache"
     (row,) = rows_of("paligemma", what).values()
-    assert (row.verdict, row.says) == ("sound", "counted from 1")
+    assert (row.verdict, row.reason) == ("right", "counted from 1")
     forward = PaliGemmaModel.forward
 
     def restarting(self: Any, input_ids: Tensor, position_ids: Tensor | None = None, **more: Any) -> Any:
@@ -58,22 +58,22 @@ def test_a_model_may_count_from_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(PaliGemmaModel, "forward", restarting)
     (row,) = rows_of("paligemma", what).values()
-    assert row.verdict == "fault" and row.cause.startswith("positions"), row.line()
+    assert row.verdict == "wrong" and row.cause.startswith("positions"), str(row)
 
 
 def test_a_model_inside_may_count_for_itself() -> None:
     """BLT's patcher is given no positions; its encoder and its decoder are."""
     found = rows_of("blt", "positions given to the model")
     assert {path: row.verdict for path, row in found.items()} == {
-        "local_encoder.rotary_emb": "sound", "local_decoder.rotary_emb": "sound",
-        "patcher.rotary_emb": "not checked",
+        "local_encoder.rotary_emb": "right", "local_decoder.rotary_emb": "right",
+        "patcher.rotary_emb": "not shown",
     }  # fmt: skip
 
 
 def test_angles_are_as_coarse_in_float32_as_the_model_makes_of_it() -> None:
     """Gemma 4 makes 400 roundings of one: a shift by 1000 changes more logits than the angles themselves."""
     (row,) = rows_of("gemma4_unified_text", "shift of all positions").values()
-    assert row.verdict == "sound", row.line()
+    assert row.verdict == "right", str(row)
 
 
 def test_a_table_that_ends_with_the_text_is_a_reason_and_no_crash() -> None:
@@ -84,7 +84,7 @@ def test_a_table_that_ends_with_the_text_is_a_reason_and_no_crash() -> None:
         return table[positions] * tokens[..., None]
 
     found = diagnose(logits)
-    assert found.rows[0].verdict == "not checked" and "out of bounds" in found.rows[0].says
+    assert found.rows[0].verdict == "not shown" and "out of bounds" in found.rows[0].reason
 
 
 class Piecewise(Subject):
@@ -100,7 +100,7 @@ class Piecewise(Subject):
 
 def test_logits_of_fewer_tokens_are_a_reason_and_no_crash() -> None:
     row = cached(Trial(Piecewise(), TOKENS))
-    assert row.verdict == "not checked" and "[2, 23, 2]" in row.says, row.line()
+    assert row.verdict == "not shown" and "[2, 23, 2]" in row.reason, str(row)
 
 
 class Choosing(Subject):
@@ -127,7 +127,7 @@ class Choosing(Subject):
 def test_what_fails_without_tables_too_is_measured_by_the_same_tolerance() -> None:
     """dots3-note's indexer chooses among equal scores: without tables a rounding step chooses others."""
     row = asked(cached, Trial(Choosing(), TOKENS))
-    assert row.verdict == "not checked" and "without its rotary tables either" in row.says, row.line()
+    assert row.verdict == "not shown" and "without its rotary tables either" in row.reason, str(row)
 
 
 class ChoosingAlike(Choosing):
@@ -140,7 +140,7 @@ class ChoosingAlike(Choosing):
 
 def test_what_fails_without_tables_for_another_text_is_no_fault_of_them() -> None:
     row = asked(cached, Trial(ChoosingAlike(), TOKENS))
-    assert row.verdict == "not checked" and "without its rotary tables either" in row.says, row.line()
+    assert row.verdict == "not shown" and "without its rotary tables either" in row.reason, str(row)
 
 
 def test_a_law_proves_nothing_where_positions_move_nothing_but_the_mask() -> None:
@@ -150,8 +150,8 @@ def test_a_law_proves_nothing_where_positions_move_nothing_but_the_mask() -> Non
         if "inv_freq" in name:
             buffer.zero_()
     laws = [row for row in diagnose(model).rows if row.against == "itself"]
-    assert {row.verdict for row in laws} == {"not checked"}, [row.line() for row in laws]
-    assert "halved move the logits by 0" in laws[0].says
+    assert {row.verdict for row in laws} == {"not shown"}, [str(row) for row in laws]
+    assert "halved move the logits by 0" in laws[0].reason
 
 
 def test_positions_that_a_table_holds_are_enough_to_show_their_effect() -> None:
@@ -162,4 +162,4 @@ def test_positions_that_a_table_holds_are_enough_to_show_their_effect() -> None:
         return table[positions] * tokens[..., None]
 
     trial = Trial(BlackBox(logits), TOKENS)
-    assert trial.effect > trial.allowed and shift(trial).verdict == padded_right(trial).verdict == "not checked"
+    assert trial.effect > trial.allowed and shift(trial).verdict == padded_right(trial).verdict == "not shown"

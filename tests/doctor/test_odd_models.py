@@ -35,7 +35,7 @@ def test_a_model_that_magnifies_every_rounding_is_sound(spread: float, seed: int
 
 
 def test_a_quick_check_of_which_nothing_is_known_does_not_pass() -> None:
-    with pytest.raises(AssertionError, match=r"nothing could be checked, so nothing is proven\n.* 2 not checked"):
+    with pytest.raises(AssertionError, match=r"nothing could be checked, so nothing is proven\n.* 2 not shown"):
         testing.quick_check(llama(num_hidden_layers=0))
 
 
@@ -46,9 +46,9 @@ def test_logits_that_are_no_numbers_are_said_to_be_so(value: float) -> None:
     found = diagnose(model)
     (fault,) = found.faults
     assert (fault.cause, fault.position, found.exit_code) == ("logits are not finite", 0.0, 1), str(found)
-    assert fault.says.endswith("; model.layers.1.mlp.up_proj.weight holds values that are no numbers")
+    assert fault.reason.endswith("; model.layers.1.mlp.up_proj.weight holds values that are no numbers")
     laws = [row for row in found.rows if row.against == "itself" and row is not fault]
-    assert {(row.verdict, row.says) for row in laws} == {("not checked", "the logits are not finite")}
+    assert {(row.verdict, row.reason) for row in laws} == {("not shown", "the logits are not finite")}
     for check in (testing.quick_check, testing.assert_relative):
         with pytest.raises(AssertionError, match="logits are not finite"):
             check(model)
@@ -61,7 +61,7 @@ def test_the_first_token_that_is_no_number_is_named() -> None:
         return logits
 
     (fault,) = diagnose(scores).faults
-    assert fault.position == 5.0 and "the first in row 1" in fault.says
+    assert fault.position == 5.0 and "the first in row 1" in fault.reason
 
 
 def test_words_that_are_never_chosen_are_no_fault() -> None:
@@ -73,7 +73,7 @@ def test_words_that_are_never_chosen_are_no_fault() -> None:
 def test_a_model_without_layers_is_told_that_nothing_turns() -> None:
     found = diagnose(llama(num_hidden_layers=0))
     assert not found.faults and not found.sound
-    assert any(row.says == "nothing rotates: the model has 0 layers" for row in found.rows), str(found)
+    assert any(row.reason == "nothing rotates: the model has 0 layers" for row in found.rows), str(found)
 
 
 META = torch.zeros(2, 12, dtype=torch.int64, device="meta")
@@ -119,7 +119,7 @@ def test_a_function_that_ends_early_is_not_checked_there() -> None:
         return torch.nn.functional.one_hot(tokens, 32).float().cumsum(1)
 
     row = next(row for row in diagnose(scores).rows if row.what == "shift of all positions")
-    assert row.verdict == "not checked" and "scores raises KeyError: 'no position beyond 100'" in row.says
+    assert row.verdict == "not shown" and "scores raises KeyError: 'no position beyond 100'" in row.reason
 
 
 def test_the_default_device_of_the_caller_plays_no_part() -> None:

@@ -179,7 +179,7 @@ def merged(findings: Sequence[F]) -> list[F]:
     groups: dict[Any, list[F]] = {}
     for finding in findings:
         apart = None if finding.difference is None else replace(finding.difference, size=None, steps=None)
-        groups.setdefault(replace(finding, where=_any_layer(finding.where), difference=apart), []).append(finding)
+        groups.setdefault(replace(finding, where=any_layer(finding.where), difference=apart), []).append(finding)
     return [_as_one(group) for group in groups.values()]
 
 
@@ -189,7 +189,8 @@ def _as_one(group: list[F]) -> F:
     return replace(group[0], where=span([finding.where for finding in group]), difference=largest)
 
 
-def _any_layer(path: str) -> str:
+def any_layer(path: str) -> str:
+    """The path with its first number left open, alike for all layers."""
     return re.sub(r"\.\d+\.", ".#.", path, count=1)
 
 

@@ -34,7 +34,7 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
     to its q and k in a real call, beside what the model's config says. *Against itself*, without any reference: a text
     moved, cached, cut in pieces, padded, packed with another, in a batch with longer ones, and under the plain
     implementation of attention must give the logits it gives alone, but for rounding. What an encoding with a length of
-    its own (dynamic NTK, LongRoPE) does there is said to be so by design, and no fault.
+    its own (dynamic NTK, LongRoPE) does there is said to be inconsistent by design, and is no fault.
 
     ``model`` is a transformers model, on any device; on the meta device it is checked against the spec only. Or a
     function ``(tokens, positions) -> logits`` of ``[B, S]``, ``[B, S]`` and ``[B, S, vocabulary]``, which is checked
@@ -79,7 +79,7 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     for path, (module, name) in stored_tables(model).items():
         yield from checks_of_held(plan, path, module, name)
     if reason := nothing_rotates(model):
-        yield Check(what="turning of q and k", against="spec", verdict="not checked", says=reason)
+        yield Check(what="turning of q and k", against="spec", verdict="not shown", reason=reason)
         return
     specs = specs_of([m for m in plan.parts.values() if isinstance(m, ModelRotary)])
     subject = subject_of(model, plan.parts)
@@ -92,14 +92,14 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
         yield check_of_attention(plan, caller, list(rotary.values()), calls)
     if meta:
         says = "the model is on the meta device; it is checked against the spec only"
-        yield Check(what="all that runs the model", against="itself", verdict="not checked", says=says)
+        yield Check(what="all that runs the model", against="itself", verdict="not shown", reason=says)
         return
     length = next((m.max_position for m in plan.parts.values() if isinstance(m, ModelRotary)), None)
     yield from checks_of_positions(subject, rotary, given.tokens, length)
     yield from _laws(subject, given.tokens, specs)
     if (beside := encoder_of(subject)) is not None:
         path, encoder = beside
-        yield from (replace(check, path=path) for check in _laws(encoder, given.tokens, specs))
+        yield from (replace(check, where=path) for check in _laws(encoder, given.tokens, specs))
 
 
 def turning_methods_of(model: nn.Module) -> bool:

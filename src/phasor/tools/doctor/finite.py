@@ -1,5 +1,6 @@
 """Logits that are no numbers: nothing can be said about positions then, and that is said first."""
 
+from ...support.findings import Difference
 from .measurement import Trial
 from .report import Check
 from .subject import Misuse
@@ -25,9 +26,9 @@ def not_finite(trial: Trial) -> Check | None:
     return Check(
         what="logits",
         against="itself",
-        verdict="fault",
+        verdict="wrong",
         cause=CAUSE,
-        says=f"{says}; {where}" if where else says,
-        position=float(trial.start + token),
+        reason=f"{says}; {where}" if where else says,
         way_out=WAY_OUT,
+        difference=Difference(position=float(trial.start + token)),
     )

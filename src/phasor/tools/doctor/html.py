@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 
+from ...support.findings import merged
 from .differences import Curve
 from .figures import CAPTION, png
 from .page import ordered
-from .report import Check, Diagnosis, merged
+from .report import Check, Diagnosis
 
 
 def html_page(found: Diagnosis, curves: Sequence[Curve], more: Sequence[tuple[str, str]] = ()) -> str:
@@ -17,8 +18,8 @@ def html_page(found: Diagnosis, curves: Sequence[Curve], more: Sequence[tuple[st
     template = Template((files(__package__) / "page.html").read_text(encoding="utf-8"))
     return template.substitute(
         model=html.escape(found.model),
-        state="fault" if found.faults else "sound" if found.sound else "unknown",
-        verdict=html.escape(found.verdict()),
+        state=found.verdict.replace(" ", "-"),
+        verdict=html.escape(found.summary()),
         faults="\n".join(_fault(row) for row in merged(found.faults)),
         figure=_figure(curves),
         modules="\n".join(f"<tr>{_cells(curve.module, curve.spec)}</tr>" for curve in curves),
@@ -37,15 +38,15 @@ def _figure(curves: Sequence[Curve]) -> str:
 
 def _fault(row: Check) -> str:
     way_out = f"<br><small>{html.escape(row.way_out)}</small>" if row.way_out else ""
-    return f"<p>{html.escape(row.line().removeprefix('fault: '))}{way_out}</p>"
+    return f"<p>{html.escape(str(row).removeprefix('wrong: '))}{way_out}</p>"
 
 
 def _row(row: Check) -> str:
     size = "" if row.size is None else f"{row.size:.2g}"
     first = [] if row.position is None else [f"position {row.position:.10g}"]
     first += [] if row.pair is None else [f"pair {row.pair}"]
-    why = " - ".join(filter(None, (row.cause, row.says)))
-    cells = _cells(row.path or "(the model)", row.what, size, ", ".join(first), why)
+    why = " - ".join(filter(None, (row.cause, row.reason)))
+    cells = _cells(row.where or "(the model)", row.what, size, ", ".join(first), why)
     return f'<tr><td class="{row.verdict.replace(" ", "-")}">{row.verdict}</td>{cells}</tr>'
 
 

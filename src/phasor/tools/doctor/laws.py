@@ -11,8 +11,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from .measurement import BY_DESIGN, Trial
-from .report import Check
+from .measurement import Trial
+from .report import BY_DESIGN, Check
 from .subject import NotChecked
 
 Law = Callable[[Trial], Check]
@@ -27,10 +27,10 @@ def shift(trial: Trial, by: int = 1000) -> Check:
     show where the text is moved a little, is no fault.
     """
     row = _moved(trial, by)
-    if row.verdict == "fault" and row.size is not None:
+    if row.verdict == "wrong" and row.size is not None:
         coarse = row.size <= trial.allowed + trial.of_angles(trial.last + by)
-        if coarse and (near := _moved(trial, NEAR)).verdict == "sound":
-            return replace(near, says=f"moved by {NEAR}; by {by} it shows how coarse float32 angles are")
+        if coarse and (near := _moved(trial, NEAR)).verdict == "right" and not near.by_design:
+            return replace(near, reason=f"moved by {NEAR}; by {by} it shows how coarse float32 angles are")
     return row
 
 
@@ -165,16 +165,16 @@ def asked(law: Law, trial: Trial) -> Check:
     soon as the encoder beside a decoder says nothing: turned queries meet keys that are not turned then.
     """
     check = law(trial)
-    if check.verdict != "fault" or law is implementation:
+    if check.verdict != "wrong" or law is implementation:
         return check
     with contextlib.suppress(NotChecked), trial.subject.still():
         # of several texts: what chooses among equal scores may choose alike in one of them
         texts = (trial.tokens, *(trial.tokens.flip(axes) for axes in ((0,), (1,), (0, 1))))
-        if any(law(replace(trial, tokens=text, within=trial.allowed)).verdict == "fault" for text in texts):
+        if any(law(replace(trial, tokens=text, within=trial.allowed)).verdict == "wrong" for text in texts):
             says = "the model does not keep this without its rotary tables either"
-            return Check(what=check.what, against="itself", verdict="not checked", says=says)
+            return Check(what=check.what, against="itself", verdict="not shown", reason=says)
     with contextlib.suppress(NotChecked), trial.subject.alone():
-        if law(replace(trial)).verdict == "sound":
+        if (again := law(replace(trial))).verdict == "right" and not again.by_design:
             says = "its queries, which turn, meet keys of the encoder, which do not"
-            return replace(check, verdict="by design", cause=BY_DESIGN, says=says, way_out="")
+            return replace(check, verdict="right", cause=BY_DESIGN, reason=says, way_out="")
     return check

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...rotary.spec import RotarySpec
 from ...support.errors import first_line
-from .report import Check
+from .report import BY_DESIGN, Check
 from .subject import Misuse, NotChecked, Subject
 
 ROUNDINGS = 256  # steps of float32, of the largest logit: what sums in other orders cost through a deep model
@@ -19,7 +19,6 @@ JITTERS = 2
 OF_ANGLES = 2.0**-22  # a float32 angle is off by so much per radian, at most, twice for two of them
 HALF_STEP = 2.0**-24  # of float32, per radian
 TWICE = 2  # two runs have such angles
-BY_DESIGN = "inconsistent by design"
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ class Trial:
         far: int = 0,
     ) -> Check:
         """The `Check` of two runs that must agree; ``far``: the largest position, where float32 angles are coarse."""
-        check = Check(what=what, against="itself", verdict="not checked")
+        check = Check(what=what, against="itself", verdict="not shown")
         try:
             if not self.finite.all():
                 raise NotChecked("the logits are not finite")
@@ -144,19 +143,24 @@ class Trial:
             beyond = (~(apart <= allowed)).any(0)
             moves = bool(beyond.any()) or self.effect > allowed
         except (NotChecked, Misuse) as reason:
-            return replace(check, says=str(reason))
+            return replace(check, reason=str(reason))
         except Exception as error:  # a model's own code raises what it likes
-            return replace(check, says=f"the model cannot be run so: {type(error).__name__}: {first_line(error):.160}")
-        check = replace(check, size=apart.max().item(), of="logits")
+            return replace(
+                check, reason=f"the model cannot be run so: {type(error).__name__}: {first_line(error):.160}"
+            )
+        check = replace(check, difference=check.apart(size=apart.max().item(), of="logits"))
         if not moves:
             says = f"all positions halved move the logits by {self.effect:.1g}, which rounding may do"
-            return replace(check, size=None, says=says)
+            return replace(check, reason=says, difference=check.apart(size=None))
         if not beyond.any():
-            return replace(check, verdict="sound")
-        check = replace(check, position=float(self.start + int(beyond.nonzero()[0])))
+            return replace(check, verdict="right")
+        check = replace(
+            check,
+            difference=check.apart(position=float(self.start + int(beyond.nonzero()[0]))),
+        )
         if self.by_design and max(far, self.last) >= self.threshold:
-            return replace(check, verdict="by design", cause=BY_DESIGN, says=self.by_design)
-        return replace(check, verdict="fault", cause=f"not {what}", says=says, way_out=way_out)
+            return replace(check, verdict="right", cause=BY_DESIGN, reason=self.by_design)
+        return replace(check, verdict="wrong", cause=f"not {what}", reason=says, way_out=way_out)
 
     def _allowed_for(self, apart: float, far: int) -> float:
         """Measured in this model only where it decides: roundings alone mostly allow what is there."""

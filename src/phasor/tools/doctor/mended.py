@@ -1,9 +1,10 @@
 """RepairReport: what `repair` formed anew, and what it left and why."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..patch.group_rows import merged
+from ...support.findings import any_layer, span
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,16 @@ class RepairReport:
         return f"{self.model}: {len(self.mended)} mended{left}"
 
     def __str__(self) -> str:
-        return "\n".join([self.summary(), *(f"  {row.line()}" for row in merged(self.rows))])
+        return "\n".join([self.summary(), *(f"  {row.line()}" for row in _merged(self.rows))])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
         return {"model": self.model, "summary": self.summary(), "rows": [vars(row) for row in self.rows]}
+
+
+def _merged(rows: Sequence[Mended]) -> list[Mended]:
+    """Rows of equal layers as one: ``layers.0-3.attn``."""
+    groups: dict[Mended, list[Mended]] = {}
+    for row in rows:
+        groups.setdefault(replace(row, path=any_layer(row.path)), []).append(row)
+    return [replace(group[0], path=span([row.path for row in group])) for group in groups.values()]

@@ -1,20 +1,23 @@
-"""The doctor's page in a terminal: the verdict first, then modules, where they part from their config, all checks."""
+"""The doctor's page in a terminal: the verdict first, then modules, their differences from the config, all checks."""
 
 from collections.abc import Sequence
 
+from ...support.findings import merged
 from .differences import SHOWN, Curve
-from .report import Check, Diagnosis, merged
+from .report import Check, Diagnosis, other_lines
 
-ORDER = {"fault": 0, "by design": 1, "not checked": 2, "sound": 3}
+ORDER = {"wrong": 0, "not shown": 1, "right": 2}
 
 
 def page(found: Diagnosis, curves: Sequence[Curve]) -> str:
     """The whole page as text.
 
-    >>> rows = (Check(path="rotary_emb", what="tables", against="spec", verdict="sound", size=0.0),)
+    >>> from phasor.support.findings import Difference
+    >>> same = Difference(size=0.0)
+    >>> rows = (Check(where="rotary_emb", what="tables", against="spec", verdict="right", difference=same),)
     >>> curve = Curve("rotary_emb", "all 8 channels, halves, base 10000", (0, 1, 10), (0.0, 0.0, 1e-7))
     >>> print(page(Diagnosis("LlamaModel", rows), (curve,)))
-    verdict      LlamaModel: sound: no fault in 1 check
+    verdict      LlamaModel: right: no fault in 1 check
     <BLANKLINE>
     modules      rotary_emb: all 8 channels, halves, base 10000
     <BLANKLINE>
@@ -22,14 +25,14 @@ def page(found: Diagnosis, curves: Sequence[Curve]) -> str:
                  position         0      1     10
                  rotary_emb       0      0  1e-07
     <BLANKLINE>
-    checks       sound: rotary_emb: tables (values differ by 0)
+    checks       right: rotary_emb: tables (values differ by 0)
     """
     blocks = {
-        "verdict": [found.verdict()],
+        "verdict": [found.summary()],
         "faults": _faults(found),
         "modules": [f"{curve.module}: {curve.spec}" for curve in curves],
         "parting": parting(curves),
-        "checks": [row.line() for row in ordered(found) if row.verdict != "fault"],
+        "checks": other_lines(found),
     }
     return "\n\n".join(_block(label, lines) for label, lines in blocks.items() if lines)
 
@@ -56,7 +59,7 @@ def _number(apart: float) -> str:
 def _faults(found: Diagnosis) -> list[str]:
     lines = []
     for row in merged(found.faults):
-        lines.append(row.line().removeprefix("fault: "))
+        lines.append(str(row).removeprefix("wrong: "))
         lines += [f"  {row.way_out}"] if row.way_out else []
     return lines
 

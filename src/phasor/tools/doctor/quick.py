@@ -62,11 +62,11 @@ def _quickly(model: nn.Module) -> Iterator[Check]:
         )
 
         yield from checks_of_held(plan, path, module, name)
-    blank = Check(what="shift of all positions", against="itself", verdict="not checked")
+    blank = Check(what="shift of all positions", against="itself", verdict="not shown")
     if any(parameter.is_meta for parameter in model.parameters()):
-        yield replace(blank, says="the model is on the meta device; it is checked against the spec only")
+        yield replace(blank, reason="the model is on the meta device; it is checked against the spec only")
     elif reason := nothing_rotates(model):
-        yield replace(blank, says=reason)
+        yield replace(blank, reason=reason)
     else:
         specs = specs_of([part for part in plan.parts.values() if isinstance(part, ModelRotary)])
         subject, given = subject_of(model, plan.parts), of_model(model, None)

@@ -1,128 +1,129 @@
 """Diagnosis: what the doctor checked in a model, what it found, why, and the way out."""
 
-import math
 import textwrap
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ..patch.group_rows import as_one, grouped
+from ...support.findings import WIDTH, Difference, Finding, Report, Verdict, merged
 
-Verdict = Literal["sound", "fault", "by design", "not checked"]
 Against = Literal["spec", "itself", "text"]
+BY_DESIGN = "inconsistent by design"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
-    """One thing that was looked at, and how it is.
+class Check(Finding):
+    """One thing that was looked at in a model.
 
-    - ``path``: the module (``""``: the whole model); ``what`` was checked, in words.
-    - ``against``: the ``"spec"`` that the config gives, the model ``"itself"``, which must agree with itself, or a
-      ``"text"`` on which the weights must be at their best as the config states them.
-    - ``verdict``: ``"sound"``, ``"fault"``, ``"by design"`` (it differs, and is meant to) or ``"not checked"``.
-    - ``size``: the largest difference, of the values named in ``of``; None where nothing was compared.
-    - ``cause``: a few stable words (``"frequencies rounded to bfloat16"``); ``says``: a sentence, for people.
-    - ``position``, ``pair``: the first at which it shows, None where there is no such thing.
-    - ``way_out``: what to do about it.
+    ``against``: the ``"spec"`` that the config gives, the model ``"itself"``, which must agree with itself, or a
+    ``"text"`` on which the weights must be at their best as the config states them. An encoding that is meant to be
+    inconsistent with itself (dynamic NTK) is right, and its ``cause`` says so.
 
-    >>> print(Check(what="shift of all positions", against="itself", verdict="sound", size=2e-7, of="logits").line())
-    sound: (the model): shift of all positions (logits differ by 2e-07)
+    >>> check = Check(what="shift of all positions", against="itself", verdict="right",
+    ...               difference=Difference(size=2e-7, of="logits"))
+    >>> print(check)
+    right: (the model): shift of all positions (logits differ by 2e-07)
     """
 
-    path: str = ""
-    what: str
     against: Against
-    verdict: Verdict
-    size: float | None = None
-    of: str = "values"
-    cause: str = ""
-    says: str = ""
-    position: float | None = None
-    pair: int | None = None
-    way_out: str = ""
+
+    def place(self) -> str:
+        return f"{self.where or '(the model)'}: {self.what}"
+
+    def apart(self, **fields: Any) -> Difference:
+        """Its difference, with some fields changed."""
+        return replace(self.difference or Difference(), **fields)
 
     @property
-    def checked(self) -> bool:
-        return self.verdict != "not checked"
+    def size(self) -> float | None:
+        return None if self.difference is None else self.difference.size
 
-    def line(self) -> str:
-        """One line: verdict, place, what, size, where it shows first, why."""
-        told = [] if self.size is None else [f"{self.of} differ by {self.size:.2g}"]
-        first = [f"position {self.position:.10g}"] if self.position is not None else []
-        first += [f"pair {self.pair}"] if self.pair is not None else []
-        told += [f"first at {', '.join(first)}"] if first else []
-        why = " - ".join(filter(None, (self.cause, self.says)))
-        place = f"{self.verdict}: {self.path or '(the model)'}: {self.what}"
-        return f"{place}{f' ({told_all})' if (told_all := ', '.join(told)) else ''}{f': {why}' if why else ''}"
+    @property
+    def position(self) -> float | None:
+        position = None if self.difference is None else self.difference.position
+        return position[0] if isinstance(position, tuple) else position
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data; a size that JSON does not have (nan, infinite) is a word."""
-        return {n: str(v) if isinstance(v, float) and not math.isfinite(v) else v for n, v in vars(self).items()}
+    @property
+    def pair(self) -> int | None:
+        return None if self.difference is None else self.difference.pair
+
+    @property
+    def by_design(self) -> bool:
+        return self.cause == BY_DESIGN
 
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """Every check of a model; prints the verdict first, then the faults with their way out, then all checks.
+class Diagnosis(Report[Check]):
+    """Every check of a model; prints the verdict first, then what is wrong with its way out, then all other checks.
 
-    >>> rows = (Check(path="rotary", what="tables", against="spec", verdict="fault", cause="base", says="it is 1e4"),)
-    >>> found = Diagnosis("LlamaForCausalLM", rows)
-    >>> found.sound, found.exit_code, [row.cause for row in found.faults]
+    >>> rows = (Check(where="rotary", what="tables", against="spec", verdict="wrong", cause="base", reason="1e4"),)
+    >>> diagnosis = Diagnosis("LlamaForCausalLM", rows)
+    >>> diagnosis.sound, diagnosis.exit_code, [row.cause for row in diagnosis.faults]
     (False, 1, ['base'])
-    >>> found.verdict()
-    'LlamaForCausalLM: 1 fault in 1 check: base'
+    >>> diagnosis.summary()
+    'LlamaForCausalLM: wrong: 1 fault in 1 check: base'
     """
 
-    model: str
-    rows: tuple[Check, ...]
+    @property
+    def model(self) -> str:
+        return self.subject
+
+    @property
+    def rows(self) -> tuple[Check, ...]:
+        return self.findings
 
     @property
     def faults(self) -> tuple[Check, ...]:
-        return tuple(row for row in self.rows if row.verdict == "fault")
-
-    @property
-    def causes(self) -> tuple[str, ...]:
-        """The causes of the faults, each once, in order."""
-        return tuple(dict.fromkeys(row.cause for row in self.faults if row.cause))
+        """What is wrong."""
+        return self.wrong
 
     @property
     def sound(self) -> bool:
-        """Whether something was checked, and nothing of it is a fault."""
-        return not self.faults and any(row.checked for row in self.rows)
+        """Whether the verdict is "right": something was observed, and nothing of it is wrong."""
+        return self.verdict == "right"
 
-    @property
-    def exit_code(self) -> int:
-        """0 if no check found a fault, else 1."""
-        return 1 if self.faults else 0
-
-    def verdict(self) -> str:
+    def summary(self) -> str:
         """One line."""
-        done = Counter(row.verdict for row in self.rows)
-        checked = len(self.rows) - done["not checked"]
-        left = f", {done['not checked']} not checked" if done["not checked"] else ""
-        design = f", {done['by design']} inconsistent by design" if done["by design"] else ""
-        checks = f"{checked} check{'s' * (checked != 1)}{left}"
+        count = Counter(row.verdict for row in self.rows)
+        checked = len(self.rows) - count["not shown"]
+        left = f", {count['not shown']} not shown" if count["not shown"] else ""
+        meant = sum(row.by_design for row in self.rows)
+        checks = f"{checked} check{'s' * (checked != 1)}{left}{f', {meant} inconsistent by design' if meant else ''}"
         if not self.faults:
-            return f"{self.model}: {'sound' if checked else 'unknown'}: no fault in {checks}{design}"
-        count = f"{len(self.faults)} fault{'s' * (len(self.faults) != 1)}"
-        return f"{self.model}: {count} in {checks}{design}: {', '.join(self.causes) or 'unknown cause'}"
+            return f"{self.subject}: {self.verdict}: no fault in {checks}"
+        faults = f"{len(self.faults)} fault{'s' * (len(self.faults) != 1)}"
+        return f"{self.subject}: wrong: {faults} in {checks}: {', '.join(self.causes) or 'unknown cause'}"
 
     def __str__(self) -> str:
-        lines = [self.verdict()]
+        lines = [self.summary()]
         for row in merged(self.faults):
-            lines += [row.line(), *textwrap.wrap(row.way_out, 116, initial_indent="  ", subsequent_indent="  ")]
-        others = [row for row in self.rows if row.verdict != "fault"]
-        return "\n".join([*lines, *(row.line() for row in merged(tuple(others)))])
+            lines += [str(row), *textwrap.wrap(row.way_out, WIDTH, initial_indent="  ", subsequent_indent="  ")]
+        return "\n".join([*lines, *other_lines(self)])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
-        rows = [row.to_dict() for row in self.rows]
-        return {"model": self.model, "sound": self.sound, "verdict": self.verdict(), "checks": rows}
+        checks = [row.to_dict() for row in self.rows]
+        about = {"model": self.subject, "sound": self.sound, "verdict": self.verdict, "summary": self.summary()}
+        return {**about, "checks": checks}
 
 
-def merged(rows: tuple[Check, ...]) -> list[Check]:
-    """Rows of equal layers as one, with the largest difference."""
-    return [_largest(group) for group in grouped(rows, size=None)]
+def other_lines(diagnosis: Diagnosis) -> list[str]:
+    """What is not wrong, a line each; what is not shown for one reason is one line."""
+    shown = [row for row in merged(diagnosis.rows) if row.verdict == "right"]
+    reasons: dict[str, list[Check]] = {}
+    for row in merged(diagnosis.rows):
+        if row.verdict == "not shown":
+            reasons.setdefault(row.reason, []).append(row)
+    lines = [_together(rows) for rows in reasons.values()]
+    return [*lines, *(str(row) for row in shown)]
 
 
-def _largest(group: list[Check]) -> Check:
-    return as_one(group, size=max((row.size for row in group if row.size is not None), default=None))
+def _together(rows: list[Check]) -> str:
+    if len(rows) == 1:
+        return str(rows[0])
+    places = dict.fromkeys(row.where or "(the model)" for row in rows)
+    whats = dict.fromkeys(row.what for row in rows)
+    return f"not shown: {', '.join(places)}: {', '.join(whats)}: {rows[0].reason}"
+
+
+__all__ = ["BY_DESIGN", "Against", "Check", "Diagnosis", "Verdict", "merged", "other_lines"]

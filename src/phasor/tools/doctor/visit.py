@@ -76,11 +76,11 @@ def visit(path: Path, *, text: Path | None = None, repair: Path | None = None, m
             raise ValueError(f"{error} ({mended[-1]})") from None
         if all(finding.cause == NOT_UNDERSTOOD for finding in seen.findings):
             raise ValueError(_said(error, seen)) from None
-        unloaded = Check(what="the model itself", against="itself", verdict="not checked", says=str(error))
+        unloaded = Check(what="the model itself", against="itself", verdict="not shown", reason=str(error))
         return Visit(path, Diagnosis(path.name, (*seen.checks, unloaded)), (), mended)
     found = diagnose(model)
     ranking = None if text is None else by_text(path, text)
-    found = replace(found, rows=(*seen.checks, *found.rows, *of_text(ranking)))
+    found = replace(found, findings=(*seen.checks, *found.findings, *of_text(ranking)))
     return Visit(path, found, curves(model), mended, ranking)
 
 
@@ -97,9 +97,9 @@ def of_text(ranking: Ranking | None) -> tuple[Check, ...]:
     """What a text says of the stated encoding, as a check among the others: one verdict is about all of them."""
     if ranking is None:
         return ()
-    verdicts: dict[str, Verdict] = {"as stated": "sound", "cannot tell": "not checked", "another": "fault"}
-    check = Check(what="loss on the text", against="text", verdict=verdicts[ranking.verdict], says=ranking.says())
-    if check.verdict != "fault":
+    verdicts: dict[str, Verdict] = {"as stated": "right", "cannot tell": "not shown", "another": "wrong"}
+    check = Check(what="loss on the text", against="text", verdict=verdicts[ranking.verdict], reason=ranking.says())
+    if check.verdict != "wrong":
         return (check,)
     return (replace(check, cause="weights of another encoding", way_out="write that reading into the config"),)
 

@@ -7,6 +7,7 @@ from torch import nn
 
 from ....models.reading.model import ModelRotary
 from ....rotary.spec import RotarySpec
+from ....support.findings import Difference
 from ...patch.compare import NEAR_AND_FAR
 from ...patch.reading import Reading, specs_of, specs_of_layer
 from ...patch.sites import Site, nearest
@@ -20,12 +21,18 @@ from .rotated_heads import UNKNOWN, Outcome, together
 
 def check_of_attention(plan: Reading, caller: Site, rotary: list[nn.Module], calls: Calls) -> Check:
     """The real call decides, where it is seen; how the pairs are read, and what is not seen, the functions decide."""
-    check = Check(path=caller.path, what="turning of q and k", against="spec", verdict="sound", of="q and k")
+    check = Check(
+        where=caller.path,
+        what="turning of q and k",
+        against="spec",
+        verdict="right",
+        difference=Difference(of="q and k"),
+    )
     models, reason = plan.models_of(caller.module, nearest(caller.path, list(plan.tables)))
     models = _of_its_own(caller.path, models)
     own = specs_of_layer(caller.module, models)
     if reason or own == [None]:
-        return replace(check, verdict="not checked", says=reason or "no rotation in this layer")
+        return replace(check, verdict="not shown", reason=reason or "no rotation in this layer")
     specs = [spec for spec in own if spec is not None] or specs_of(models)
     some = models[0].heads
     seen = seen_in_call(caller.module, specs, rotary, calls, some)
@@ -33,7 +40,7 @@ def check_of_attention(plan: Reading, caller: Site, rotary: list[nn.Module], cal
         return _fault(check, seen.q, seen.k)
     if some is not None and specs[0].permuted:  # put in order outside of the function, which is given those heads alone
         says = seen.why_not or "its first heads are turned rightly, and how their pairs are read before is not seen"
-        return replace(check, verdict="not checked", says=says)
+        return replace(check, verdict="not shown", reason=says)
     functions = of_functions(plan, caller, specs, seen.ran)
     return _decided(check, seen, functions, specs)
 
@@ -48,23 +55,34 @@ def _decided(check: Check, seen: Seen, functions: Functions, specs: Sequence[Rot
     if functions.agrees:
         note = f"of its function; {seen.why_not}" if seen.why_not else ""
         note = note if seen.known else note or "of its function; q and k are changed further before attention"
-        return replace(check, size=max(functions.size or 0.0, seen.q.size if seen.exact else 0.0), says=note)
+        return replace(
+            check,
+            reason=note,
+            difference=check.apart(size=max(functions.size or 0.0, seen.q.size if seen.exact else 0.0)),
+        )
     read_alike = not any(spec.permuted for spec in specs)  # else both ways to read leave the same scores
     if seen.exact and read_alike:
-        return replace(check, size=max(seen.q.size, seen.k.size))
+        return replace(check, difference=check.apart(size=max(seen.q.size, seen.k.size)))
     if functions.compared:
         return _fault(check, functions.q, functions.k, NEAR_AND_FAR)
     if seen.right:
-        return replace(check, size=max(seen.q.size, seen.k.size), says="up to a factor of each token")
-    return replace(check, verdict="not checked", says=seen.why_not or "q and k are changed by more than the rotation")
+        return replace(
+            check,
+            reason="up to a factor of each token",
+            difference=check.apart(size=max(seen.q.size, seen.k.size)),
+        )
+    return replace(check, verdict="not shown", reason=seen.why_not or "q and k are changed by more than the rotation")
 
 
 def _fault(check: Check, q: Outcome, k: Outcome, positions: Sequence[int] | None = None) -> Check:
     cause, says = together(q, k)
     wrong = [one for one in (q, k) if one.token is not None]
     first = min(wrong, key=lambda one: one.token or 0, default=None)
-    check = replace(check, verdict="fault", cause=cause or UNKNOWN, says=says, way_out=way_out(cause))
+    check = replace(check, verdict="wrong", cause=cause or UNKNOWN, reason=says, way_out=way_out(cause))
     if first is None or first.token is None:
         return check
     at = positions[first.token] if positions and first.token < len(positions) else first.token
-    return replace(check, size=max(q.size, k.size), position=float(at), pair=first.pair)
+    return replace(
+        check,
+        difference=check.apart(size=max(q.size, k.size), position=float(at), pair=first.pair),
+    )

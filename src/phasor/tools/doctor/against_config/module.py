@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ....models.reading.model import ModelRotary
 from ....rotary.spec import RotarySpec
+from ....support.findings import Difference
 from ..report import Check
 from .frequencies import damaged
 
@@ -25,7 +26,9 @@ class Module:
     @property
     def check(self) -> Check:
         what = "tables" if self.layer_type is None else f"tables of {self.layer_type}"
-        return Check(path=self.path, what=what, against="spec", verdict="sound", of="cos and sin")
+        return Check(
+            where=self.path, what=what, against="spec", verdict="right", difference=Difference(of="cos and sin")
+        )
 
     def broken(self, check: Check, held: Tensor | None) -> Check | None:
         """The fault of frequencies to which something has happened; None for all others."""
@@ -33,4 +36,4 @@ class Module:
         if found is None:
             return None
         cause, says, way = found
-        return replace(check, verdict="fault", cause=cause, says=says, way_out=way)
+        return replace(check, verdict="wrong", cause=cause, reason=says, way_out=way)

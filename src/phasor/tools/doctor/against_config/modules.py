@@ -17,11 +17,11 @@ from .module import Module
 
 def checks_of_module(plan: Reading, path: str, module: nn.Module) -> Iterator[Check]:
     """One check per layer type that the module has frequencies for."""
-    blank = Check(path=path, what="tables", against="spec", verdict="not checked")
+    blank = Check(where=path, what="tables", against="spec", verdict="not shown")
     models, reason = plan.models_of(module)
     probe, problem = probe_of(module)
     if reason or probe is None:
-        yield replace(blank, says=reason or problem)
+        yield replace(blank, reason=reason or problem)
         return
     plan.tables[path] = []
     forward = forward_specs(models)
@@ -47,7 +47,7 @@ def _counted(one: Module, plan: Reading) -> Check | None:
     if found is None or not agreement.close:
         return None
     plan.tables[one.path].append(found)
-    return replace(one.check, size=agreement.size)
+    return replace(one.check, difference=one.check.apart(size=agreement.size))
 
 
 def _by_frequencies(one: Module) -> Check | None:
@@ -57,20 +57,20 @@ def _by_frequencies(one: Module) -> Check | None:
         return None
     why = f"it forms its tables from {', '.join(takes) or 'nothing'}, not from position_ids"
     if held is None:
-        return replace(one.check, verdict="not checked", says=why)
-    check = replace(one.check, what="frequencies", of="inv_freq")
+        return replace(one.check, verdict="not shown", reason=why)
+    check = replace(one.check, what="frequencies", difference=one.check.apart(of="inv_freq"))
     if (broken := one.broken(check, held)) is not None:
         return broken
     if fits(held, one.specs):
         return check
-    return replace(check, verdict="not checked", says=f"{why}, and its frequencies have a form that is not known")
+    return replace(check, verdict="not shown", reason=f"{why}, and its frequencies have a form that is not known")
 
 
 def _compared(one: Module, plan: Reading) -> Check:
     found, agreement = compare_tables(one.probe, one.layer_type, one.specs, plan.dtypes[:1])
     if found is not None and agreement.close:
         plan.tables[one.path].append(found)
-        return replace(one.check, size=agreement.size)
+        return replace(one.check, difference=one.check.apart(size=agreement.size))
     from .why import judged  # which imports much, and is asked rarely
 
     return judged(one, plan, one.specs[0] if found is None else found.spec)

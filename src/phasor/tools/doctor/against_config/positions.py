@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ....support.findings import Difference
 from ..report import Check
 from ..running import Running
 from ..subject import NotChecked
@@ -36,17 +37,19 @@ def checks_of_positions(
     for what, run, meant in runs:
         given, why_not = _given(subject.model, rotary, run)
         for path, module in rotary.items():
-            check = Check(path=path, what=what, against="spec", verdict="not checked", of="positions")
+            check = Check(
+                where=path, what=what, against="spec", verdict="not shown", difference=Difference(of="positions")
+            )
             if why_not:
-                yield replace(check, says=why_not)
+                yield replace(check, reason=why_not)
             elif module in given and all(at.shape[-1] == len(meant[n]) for n, at in given[module]):
                 if meant[0] is far:
                     yield _apart(check, module, given, count, far) or _judged(check, given[module], meant)
                 else:
                     start = starts.setdefault(module, _start(given[module][0][1], meant[0]))
                     found = _judged(check, given[module], [at + start for at in meant])
-                    counted = start and found.verdict == "sound"
-                    yield replace(found, says=f"counted from {start}") if counted else found
+                    counted = start and found.verdict == "right"
+                    yield replace(found, reason=f"counted from {start}") if counted else found
 
 
 def _given(model: nn.Module, rotary: dict[str, nn.Module], run: Callable[[], Any]) -> tuple[Given, str]:
@@ -84,7 +87,7 @@ def _apart(check: Check, module: nn.Module, given: Given, count: Tensor, far: Te
     following = [m for m, calls in given.items() if all(_are(at, far) for _, at in calls)]
     alone = following and config is not None and all(getattr(m, "config", None) is not config for m in following)
     if alone and all(_are(at, count) for _, at in given[module]):
-        return replace(check, says="a model inside this one, which is given no positions and counts its own tokens")
+        return replace(check, reason="a model inside this one, which is given no positions and counts its own tokens")
     return None
 
 
@@ -100,9 +103,13 @@ def _judged(check: Check, given: list[tuple[int, Tensor]], meant: list[Tensor]) 
             row = int((rows[:, token] != meant[call][token]).nonzero()[0])
             cause, says = _named(rows[row], meant[call], call)
             size = (rows - meant[call]).abs().max().item()
-            check = replace(check, verdict="fault", size=size, position=float(meant[call][token]))
-            return replace(check, cause=cause, says=says, way_out=way_out("positions"))
-    return replace(check, verdict="sound", size=0.0)
+            check = replace(
+                check,
+                verdict="wrong",
+                difference=check.apart(size=size, position=float(meant[call][token])),
+            )
+            return replace(check, cause=cause, reason=says, way_out=way_out("positions"))
+    return replace(check, verdict="right", difference=check.apart(size=0.0))
 
 
 def _named(got: Tensor, meant: Tensor, call: int) -> tuple[str, str]:

@@ -35,10 +35,10 @@ def judged(one: Module, plan: Reading, spec: RotarySpec) -> Check:
     if (broken := one.broken(one.check, held_frequencies(one.probe, one.layer_type))) is not None:
         return _placed(broken, one, spec, theirs, positions)
     if theirs is None:
-        return replace(one.check, verdict="not checked", says="its result is not cos and sin of its positions")
+        return replace(one.check, verdict="not shown", reason="its result is not cos and sin of its positions")
     if theirs.pairs != spec.pairs:
         says = f"it forms {theirs.pairs} pairs, and the config says {spec.pairs}"
-        return replace(one.check, verdict="fault", cause="rotary width", says=says, way_out=way_out("rotary width"))
+        return replace(one.check, verdict="wrong", cause="rotary width", reason=says, way_out=way_out("rotary width"))
     return _by_golden(one, plan, spec, theirs, positions)
 
 
@@ -46,9 +46,9 @@ def _by_golden(one: Module, plan: Reading, spec: RotarySpec, theirs: Made, posit
     """Whether tables that are not bit for bit those of the spec are wrong, and why."""
     if one.layer_type is not None and all(one.layer_type not in m.layer_types for m in one.models):
         says = f"no layer of the config is of the kind {one.layer_type!r}, so nothing says what its tables are"
-        return replace(one.check, verdict="not checked", says=says)
+        return replace(one.check, verdict="not shown", reason=says)
     if (other := _of_another_type(one, plan)) is not None:
-        check = replace(one.check, verdict="fault", cause=SWAPPED, says=other, way_out=way_out(SWAPPED))
+        check = replace(one.check, verdict="wrong", cause=SWAPPED, reason=other, way_out=way_out(SWAPPED))
         return _placed(check, one, spec, theirs, positions)
     given: dict[str, Tensor] = {"model.float32.cos": theirs.cos, "model.float32.sin": theirs.sin}
     held = held_frequencies(one.probe, one.layer_type)
@@ -61,12 +61,16 @@ def _by_golden(one: Module, plan: Reading, spec: RotarySpec, theirs: Made, posit
     if finding is None:
         cos, sin = expected(spec, positions)
         size = max((theirs.cos - cos).abs().max().item(), (theirs.sin - sin).abs().max().item())
-        return replace(one.check, size=size, says="but for the rounding of angles")
+        return replace(
+            one.check,
+            reason="but for the rounding of angles",
+            difference=one.check.apart(size=size),
+        )
     cause, says = worded(finding)
     origin = _origin(one, plan, cause)
     cause = f"{cause}, {CHANGED}" if origin == CHANGED else cause
     says = f"{says}; {origin}" if origin not in ("", CHANGED) else says
-    check = replace(one.check, verdict="fault", cause=cause, says=says, way_out=way_out(cause))
+    check = replace(one.check, verdict="wrong", cause=cause, reason=says, way_out=way_out(cause))
     return _placed(check, one, spec, theirs, positions)
 
 
@@ -87,7 +91,7 @@ def _placed(check: Check, one: Module, spec: RotarySpec, theirs: Made | None, po
     if theirs is None or theirs.pairs != spec.pairs:
         return check
     size, position, pair = first_difference(one.probe, one.layer_type, spec, theirs, positions)
-    return replace(check, size=size, position=position, pair=pair)
+    return replace(check, difference=check.apart(size=size, position=position, pair=pair))
 
 
 def _of_another_type(one: Module, plan: Reading) -> str | None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ....models.configs import read_parts
 from .bounds import OUT
-from .finding import NOT_UNDERSTOOD, Finding
+from .finding import NOT_UNDERSTOOD, FolderFault
 from .frequencies import fitting
 from .levels import Level, levels
 
@@ -38,7 +38,7 @@ class Contradiction(NamedTuple):
     outer: Side
 
 
-def settle(config: Level, stored: Mapping[str, Tensor]) -> tuple[Level, list[Finding]]:
+def settle(config: Level, stored: Mapping[str, Tensor]) -> tuple[Level, list[FolderFault]]:
     """The config with every contradiction decided that can be, and what was found.
 
     Frequencies that are stored with the weights decide, all contradictions being tried together; else the transformers
@@ -55,15 +55,15 @@ def settle(config: Level, stored: Mapping[str, Tensor]) -> tuple[Level, list[Fin
     elif major.isdigit() and int(major) >= SINCE:
         chosen, decided = [found.inner for found in told], f"as transformers {saved_by} saves no other"
     findings = [
-        Finding("config.json", found.what, CAUSE, f"{side.words} stands, {decided}")
+        FolderFault("config.json", found.what, CAUSE, f"{side.words} stands, {decided}")
         if side is not None
-        else Finding("config.json", found.what, CAUSE, way_out=f"{left}; keep that one by hand")
+        else FolderFault("config.json", found.what, CAUSE, way_out=f"{left}; keep that one by hand")
         for found, side in zip(told, chosen, strict=True)
     ]
     return _with(config, told, chosen), findings
 
 
-def not_understood(config: Level) -> Iterator[Finding]:
+def not_understood(config: Level) -> Iterator[FolderFault]:
     """What `read_config` refuses. Raises ``ValueError`` for a value that the key cannot have in any model."""
     try:
         parts = read_parts(config).items()
@@ -74,7 +74,7 @@ def not_understood(config: Level) -> Iterator[Finding]:
             where = f"config.json: {part}" if part else "config.json"
             if IMPOSSIBLE.search(read):
                 raise ValueError(f"{where}: {read.removeprefix('not read: ')}; {OUT}")
-            yield Finding(where, read, NOT_UNDERSTOOD, way_out="change that key by hand")
+            yield FolderFault(where, read, NOT_UNDERSTOOD, way_out="change that key by hand")
 
 
 def _contradictions(path: tuple[str, ...], level: Level) -> Iterator[Contradiction]:

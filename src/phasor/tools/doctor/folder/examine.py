@@ -12,7 +12,7 @@ from ..loading import built, file_of
 from ..report import Check
 from .bounds import check_sizes
 from .contradictions import not_understood, settle
-from .finding import NOT_UNDERSTOOD, Finding
+from .finding import NOT_UNDERSTOOD, FolderFault
 from .frequencies import check_frequencies, stored_frequencies
 from .levels import Level
 from .sizes import settle_sizes
@@ -24,7 +24,7 @@ class Examined:
     """``config`` as it would be mended, None where it stays; ``tensors``: stored ones that get other values."""
 
     path: Path
-    findings: tuple[Finding, ...]
+    findings: tuple[FolderFault, ...]
     config: dict[str, Any] | None
     tensors: dict[str, Tensor]
 
@@ -38,7 +38,7 @@ class Examined:
         """A row for each finding; one that is sound if there is none."""
         if self.findings:
             return tuple(finding.check() for finding in self.findings)
-        return (Check(path="config.json", what="consistency", against="spec", verdict="sound"),)
+        return (Check(where="config.json", what="consistency", against="spec", verdict="right"),)
 
 
 def examine(path: Path) -> Examined:
@@ -64,7 +64,7 @@ def examine(path: Path) -> Examined:
 
 def _settled(
     config: Level, shapes: Mapping[str, tuple[int, ...]], stored: Mapping[str, Tensor]
-) -> tuple[Level, list[Finding]]:
+) -> tuple[Level, list[FolderFault]]:
     """Sizes first, for frequencies follow from them; but a config may have to be settled to be understood at all."""
     sized, of_sizes = settle_sizes(config, shapes) if shapes else (config, [])
     settled, findings = settle(sized, stored)

@@ -1,4 +1,4 @@
-"""Finding: one contradiction in a folder, and what became of it."""
+"""FolderFault: one thing in a folder that contradicts another, and what became of it."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ NOT_UNDERSTOOD = "config not understood"
 
 
 @dataclass(frozen=True)
-class Finding:
+class FolderFault:
     """``what`` is wrong; ``mended``: what the new folder says, empty where that cannot be known: then ``way_out``."""
 
     place: str
@@ -21,8 +21,8 @@ class Finding:
         """As a row of a diagnosis."""
         way_out = f"--repair OUT: {self.mended}" if self.mended else self.way_out
         return Check(
-            path=self.place, what="consistency", against="spec", verdict="fault",
-            cause=self.cause, says=self.what, way_out=way_out,
+            where=self.place, what="consistency", against="spec", verdict="wrong",
+            cause=self.cause, reason=self.what, way_out=way_out,
         )  # fmt: skip
 
     def line(self) -> str:

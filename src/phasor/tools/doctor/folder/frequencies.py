@@ -12,7 +12,7 @@ from ...checkpoints.stored import Stored
 from ...patch.damage import damage
 from ...patch.reading import specs_of
 from ..against_config.frequencies import ladders
-from .finding import Finding
+from .finding import FolderFault
 from .weights import values
 
 OTHER = "stored frequencies of another encoding"
@@ -41,13 +41,13 @@ def fitting(config: Any, stored: Mapping[str, Tensor]) -> int:
 
 def check_frequencies(
     config: Any, stored: Mapping[str, Tensor], in_force: bool
-) -> tuple[list[Finding], dict[str, Tensor]]:
+) -> tuple[list[FolderFault], dict[str, Tensor]]:
     """What is wrong with stored frequencies, and the values of those that can be mended.
 
     ``in_force``: whether the model's code reads them from the weights. Code that forms them itself leaves them nothing
     to say but what the config says.
     """
-    findings: list[Finding] = []
+    findings: list[FolderFault] = []
     mended: dict[str, Tensor] = {}
     known = [f for spec in specs_in(config) for f in ladders(spec)]
     for name, own in stored.items() if known else ():
@@ -62,10 +62,10 @@ def check_frequencies(
         cause = f"stored frequencies {words}" if understood else OTHER
         if chosen and (understood or not in_force):
             mended[name] = chosen[0].clone()
-            findings.append(Finding(name, f"stored frequencies are {words}", cause, "formed anew from the config"))
+            findings.append(FolderFault(name, f"stored frequencies are {words}", cause, "formed anew from the config"))
         else:
             way_out = "the model reads them, so either they or the config are right; --text FILE tells which"
-            findings.append(Finding(name, f"stored frequencies are {words}", cause, way_out=way_out))
+            findings.append(FolderFault(name, f"stored frequencies are {words}", cause, way_out=way_out))
     return findings, mended
 
 

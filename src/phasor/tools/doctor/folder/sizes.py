@@ -8,7 +8,7 @@ from torch import nn
 
 from ...patch.sites import callers
 from ..loading import built
-from .finding import NOT_UNDERSTOOD, Finding
+from .finding import NOT_UNDERSTOOD, FolderFault
 from .levels import Level, levels
 
 CAUSE = "config and weights differ in size"
@@ -27,12 +27,12 @@ class Misfit(NamedTuple):
     stored: Shape
 
 
-def settle_sizes(config: Level, shapes: Mapping[str, Shape]) -> tuple[Level, list[Finding]]:
+def settle_sizes(config: Level, shapes: Mapping[str, Shape]) -> tuple[Level, list[FolderFault]]:
     """The config with the one size changed that makes it fit all weights, if there is just one."""
     try:
         model = built(config)
     except ValueError as error:
-        return config, [Finding("config.json", str(error), NOT_UNDERSTOOD, way_out="mend that key by hand")]
+        return config, [FolderFault("config.json", str(error), NOT_UNDERSTOOD, way_out="mend that key by hand")]
     wrong = misfits(model, shapes)
     if not wrong:
         return config, []
@@ -42,10 +42,10 @@ def settle_sizes(config: Level, shapes: Mapping[str, Shape]) -> tuple[Level, lis
     fitting = [c for c in _candidates(config, model, wrong) if not _still_wrong(c[0], shapes)]
     if len(fitting) == 1:
         changed, words = fitting[0]
-        return changed, [Finding("config.json", what, CAUSE, f"{words}, as the weights are")]
+        return changed, [FolderFault("config.json", what, CAUSE, f"{words}, as the weights are")]
     ways = " or ".join(words for _, words in fitting)
     way_out = f"it could be {ways}: the weights fit all of them" if ways else "no single size makes them fit"
-    return config, [Finding("config.json", what, CAUSE, way_out=f"{way_out}; set it by hand")]
+    return config, [FolderFault("config.json", what, CAUSE, way_out=f"{way_out}; set it by hand")]
 
 
 def misfits(model: nn.Module, shapes: Mapping[str, Shape]) -> list[Misfit]:
