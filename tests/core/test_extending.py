@@ -79,6 +79,8 @@ def test_a_kernel_stands_where_it_was_put_and_once(tables):
     assert [kernel.name for kernel in kernels.KERNELS].count("own") == 1
     assert_refused(lambda: register_kernel(Own()), ["the name of this kernel must be free", "'own'"])
     assert_refused(lambda: register_kernel(Own), ["kernel must be a Kernel", "inherit from phasor.kernels.Kernel"])
+    auto = type("Auto", (Own,), {"name": "auto"})()
+    assert_refused(lambda: register_kernel(auto), ["the name of this kernel must not be 'auto'", "another name"])
     assert_refused(lambda: register_kernel(own, before="cuda"), ["before must be one of", "'cuda'"])
 
 

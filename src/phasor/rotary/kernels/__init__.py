@@ -40,6 +40,8 @@ def register_kernel(kernel: Kernel, *, before: str = "reference") -> Kernel:
     global KERNELS
     if not isinstance(kernel, Kernel):
         raise ValueError(f"kernel must be a Kernel, got {kernel!r}; inherit from phasor.kernels.Kernel")
+    if kernel.name == "auto":
+        raise ValueError("the name of this kernel must not be 'auto', which chooses among all; choose another name")
     table = {known.name: known for known in KERNELS}
     if before not in table:
         raise ValueError(f"before must be one of {', '.join(map(repr, table))}, got {before!r}")

@@ -86,7 +86,7 @@ def float64_tables(angles: Angles) -> str:
 
 
 def unseen(*given: Tensor | None) -> str:
-    """Why what is no operation of torch cannot use these: something would have to see operations."""
+    """Why a kernel that bypasses PyTorch's dispatcher cannot run: transforms and subclasses must see each operation."""
     if transformed():
         return "a compiler or a function transform is at work, and it has a graph of its own"
     if others := [type(x).__name__ for x in given if not (x is None or type(x) in PLAIN)]:
@@ -100,7 +100,7 @@ def is_batched(x: Tensor) -> bool:
 
 
 def one_angle(angles: Angles) -> str:
-    """Why what rotates pairs by given angles cannot use these."""
+    """Why a kernel with constant cos and sin cannot run: gradients are wanted, or members of a pair differ in angle."""
     if angles.learns:
         return "its gradients do not reach the tables, which need one"
     if angles.second is not None:

@@ -35,8 +35,9 @@ def _rows(x: Tensor, order: Order) -> Tensor:
 
 
 def _write(cache: Tensor, rows: Tensor, slots: Tensor) -> None:
-    """A constant number of operations, and nothing is read back from a device: a token of slot -1 writes once more what
-    another one writes, or, if there is no other, what is there already.
+    """Write rows to their slots, in a constant number of operations and without reading anything back from a device.
+
+    Padding (slot -1) repeats the write of another token; where all are padding, it writes what is there already.
     """
     if not rows.numel() or not cache.numel():
         return

@@ -118,7 +118,7 @@ def unsuited(q: Tensor, angles: Angles) -> str:
 
 
 def apply(q: Tensor, k: Tensor | None, rotation: Rotation, tensor_format: str) -> tuple[Tensor, Tensor | None] | None:
-    """The short way for tables: q and k rotated, or None, which says nothing."""
+    """Fast path from tables of cos and sin: the rotated pair, or None where the extension declines."""
     if torch.compiler.is_compiling() or not OPEN:
         return None
     pair: tuple[Tensor, Tensor | None] | None = _native.apply(q, k, rotation, tensor_format, False, None, None)
@@ -149,7 +149,7 @@ def rotate_into_cache(
     q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, k_cache: Tensor, v_cache: Tensor, slots: Tensor,
     kv_layout: str, tensor_format: str,
 ) -> Tensor | None:  # fmt: skip
-    """The short way into a cache: q rotated, or None, and then nothing was written."""
+    """Fast path into a cache: q rotated, or None where the extension declines; then nothing was written."""
     if torch.compiler.is_compiling() or not OPEN or not (type(k_cache) is type(v_cache) is Tensor):
         return None
     if not torch.is_inference_mode_enabled() and (k_cache.is_inference() or v_cache.is_inference()):
