@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .formats import read
-from .permutation import PAIRS, rotated_channels, with_pairs
+from .permutation import PAIRS, SURE, rotated_channels, with_pairs
 from .plan import pair_word
 from .qk_tensors import Attention, QKTensors, find_qk_tensors
 from .scores import Floats, gains_of, heads_of
@@ -113,7 +113,7 @@ def _by_weights(source: Source, qk: QKTensors) -> tuple[dict[str, dict[str, floa
     return z, tuple(name for name, told in single.items() if usual and told != usual)
 
 
-SURE, AHEAD = 4.0, 2.0  # of z: to be believed, and before the other layout
+AHEAD = 2.0  # standard errors between the two layouts, beside `SURE` for the better one
 PAIRINGS = 200
 FEWEST = 4  # pairs; fewer have no course
 

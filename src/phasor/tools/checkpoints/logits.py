@@ -10,9 +10,8 @@ import torch
 
 from ...support.errors import first_line
 from ...support.quiet import quiet
-from .detect import SURE
 from .output import load
-from .permutation import PAIRS, order_of, reorder, with_pairs
+from .permutation import PAIRS, SURE, order_of, reorder, with_pairs
 from .qk_tensors import QKTensors
 from .source import Source
 from .stored import BLOCKS, TORCH, Tensor

@@ -17,6 +17,7 @@ from ...rotary.layout import Layout
 
 Order = npt.NDArray[np.int64]
 PAIRS = ("halves", "interleaved")
+SURE = 4.0  # standard errors by which a statistic must be off before a layout is believed
 WORDS = (*PAIRS, "native")
 
 

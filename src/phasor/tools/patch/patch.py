@@ -68,7 +68,7 @@ def patch(
     if fuse_norm:
         matches = [match_norms(matched, reading) for matched in matches]
         rows = tuple(row for matched in matches for row in matched.rows)
-    report = PatchReport(type(model).__name__, rows, model, angles, replace(matches))
+    report = PatchReport(type(model).__name__, rows, model, angles, replace_sites(matches))
     if compare is not None:
         try:
             return dataclasses.replace(report, shift=report.logit_shift(compare))
@@ -78,7 +78,7 @@ def patch(
     return report
 
 
-def replace(matches: Sequence[Match]) -> tuple[Swap, ...]:
+def replace_sites(matches: Sequence[Match]) -> tuple[Swap, ...]:
     """Give the modules of all matches their new classes; what was done is returned."""
     recipes: dict[nn.Module, list[Any]] = {}
     for matched in matches:
