@@ -253,3 +253,19 @@ def test_a_packed_projection_refuses_an_output_of_another_shape(out):
 @pytest.mark.parametrize("heads", [0, -1, 1.0, True])
 def test_a_packed_projection_needs_a_number_of_heads(heads):
     assert_refused(lambda: apply_rotary_qkv(torch.randn(1, 7, 6, 16), ROTATION, num_heads=heads), ["num_heads must be"])
+
+
+@pytest.mark.parametrize("tokens", [3, 4000], ids=["small", "in blocks"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("with_k", [False, True])
+@pytest.mark.parametrize("kernel", ["auto", "eager", "reference"])
+def test_outputs_with_a_lazy_sign_hold_the_result(tokens, dtype, with_k, kernel):
+    """`torch.Tensor.imag` of a conjugate: its memory holds the other sign."""
+    rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(tokens))
+    q, k = (torch.randn(1, heads, tokens, 16).to(dtype) for heads in (4, 2 + 2 * with_k))
+    expected = apply_rotary_qk(q, k if with_k else None, rotation, kernel="reference")
+    signed = [torch._neg_view(-x) for x in (q, k)]
+    assert signed[0].is_neg() and torch.equal(signed[0], q)
+    pair = (signed[0], signed[1] if with_k else None)
+    results = apply_rotary_qk(*pair, rotation, kernel=kernel, out=pair)
+    assert all(torch.equal(y, x) for y, x in zip(results, expected, strict=True) if x is not None)

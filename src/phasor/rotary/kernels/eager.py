@@ -34,6 +34,9 @@ class Eager(Kernel):
         return ""
 
     def rotate(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
+        if out is not None and any(y is not None and y.is_neg() for y in out):
+            # torch's copy_ of another dtype forgets the lazy sign of what it writes to (z.conj().imag): round first
+            return into(out, *self.rotate(q, k, angles, order, None))
         rotation = tables_of(angles)
         if k is not None and _go_together(q, k, rotation, order):
             y, z = _together(q, k, rotation, order)
