@@ -89,7 +89,7 @@ def test_on_the_meta_device_it_is_judged_by_the_spec_only() -> None:
         model = transformers.AutoModelForCausalLM.from_config(model_of("llama").config)
     found = diagnose(model)
     assert found.sound and {row.verdict for row in found.rows if row.against == "itself"} == {"not shown"}
-    assert [row.what for row in found.rows if row.against == "spec"] == ["tables", *["turning of q and k"] * 2]
+    assert [row.what for row in found.rows if row.against == "spec"] == ["tables", *["rotation of q and k"] * 2]
 
 
 def test_frequencies_that_stayed_on_the_meta_device() -> None:

@@ -37,11 +37,11 @@ def rows_of(model_type: str, what: str, device: str = "cpu") -> dict[str, Any]:
 
 def test_an_indexer_turns_by_its_own_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     """DeepSeek-V3.2: halves in the indexer, beside interleaved pairs in attention."""
-    turned = rows_of("deepseek_v32", "turning of q and k", "meta")
+    turned = rows_of("deepseek_v32", "rotation of q and k", "meta")
     assert {row.verdict for row in turned.values()} == {"right"} and "layers.0.self_attn.indexer" in turned
     other = modeling_deepseek_v32.apply_rotary_pos_emb_interleave
     monkeypatch.setattr(modeling_deepseek_v32, "apply_rotary_pos_emb", other)
-    wrong = rows_of("deepseek_v32", "turning of q and k", "meta")
+    wrong = rows_of("deepseek_v32", "rotation of q and k", "meta")
     assert {path for path, row in wrong.items() if row.verdict == "wrong"} == {p for p in turned if "indexer" in p}
 
 

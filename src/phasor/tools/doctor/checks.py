@@ -79,7 +79,7 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     for path, (module, name) in stored_tables(model).items():
         yield from checks_of_held(plan, path, module, name)
     if reason := nothing_rotates(model):
-        yield Check(what="turning of q and k", against="spec", verdict="not shown", reason=reason)
+        yield Check(what="rotation of q and k", against="spec", verdict="not shown", reason=reason)
         return
     specs = specs_of([m for m in plan.parts.values() if isinstance(m, ModelRotary)])
     subject = subject_of(model, plan.parts)

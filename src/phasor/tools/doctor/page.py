@@ -21,7 +21,7 @@ def page(found: Diagnosis, curves: Sequence[Curve]) -> str:
     <BLANKLINE>
     modules      rotary_emb: all 8 channels, halves, base 10000
     <BLANKLINE>
-    parting      largest difference of cos and sin from those of the config
+    differences  largest difference of cos and sin from those of the config
                  position         0      1     10
                  rotary_emb       0      0  1e-07
     <BLANKLINE>
@@ -31,13 +31,13 @@ def page(found: Diagnosis, curves: Sequence[Curve]) -> str:
         "verdict": [found.summary()],
         "faults": _faults(found),
         "modules": [f"{curve.module}: {curve.spec}" for curve in curves],
-        "parting": parting(curves),
+        "differences": difference_table(curves),
         "checks": other_lines(found),
     }
     return "\n\n".join(_block(label, lines) for label, lines in blocks.items() if lines)
 
 
-def parting(curves: Sequence[Curve]) -> list[str]:
+def difference_table(curves: Sequence[Curve]) -> list[str]:
     """The table of differences at a few positions."""
     if not curves:
         return []

@@ -49,9 +49,9 @@ class Visit:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
         ranking = {} if self.ranking is None else {"by_text": self.ranking.to_dict()}
-        parting = [curve.to_dict() for curve in self.curves]
+        differences = [curve.to_dict() for curve in self.curves]
         data = {**self.found.to_dict(), "path": str(self.path), "exit_code": self.exit_code}
-        return {**data, "repaired": list(self.mended), "parting": parting, **ranking}
+        return {**data, "repaired": list(self.mended), "differences": differences, **ranking}
 
 
 def visit(path: Path, *, text: Path | None = None, repair: Path | None = None, meta: bool = False) -> Visit:

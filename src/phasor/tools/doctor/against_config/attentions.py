@@ -23,7 +23,7 @@ def check_of_attention(plan: Reading, caller: Site, rotary: list[nn.Module], cal
     """The real call decides, where it is seen; how the pairs are read, and what is not seen, the functions decide."""
     check = Check(
         where=caller.path,
-        what="turning of q and k",
+        what="rotation of q and k",
         against="spec",
         verdict="right",
         difference=Difference(of="q and k"),
