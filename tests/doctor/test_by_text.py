@@ -14,7 +14,7 @@ from phasor.tools.doctor.text import by_text, rank, rank_readings
 from phasor.tools.doctor.text.ranking import ranked
 from phasor.tools.doctor.text.readings import around
 from phasor.tools.doctor.text.tokens import token_windows
-from phasor.tools.doctor.text.weights import Weights
+from phasor.tools.doctor.text.weights import LoadedWeights
 
 from .declared import HERE, LINEAR, TRUE, YARN, folder
 
@@ -206,7 +206,7 @@ def test_bad_input_gets_one_clear_line(windows, tmp_path):
 
 def test_a_live_model_and_its_folder_are_the_same_weights(windows, tmp_path):
     model = loaded("plain", AWAY, tmp_path)
-    live, folder_ = Weights.of_model(model), Weights.of_source(read(tmp_path / "m"))
+    live, folder_ = LoadedWeights.of_model(model), LoadedWeights.of_source(read(tmp_path / "m"))
     assert live.stated == folder_.stated and live.stated.layout == "halves"
     other = next(around(live.stated))
     assert other.layout == "interleaved"

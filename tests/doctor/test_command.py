@@ -17,7 +17,7 @@ from phasor.tools.doctor import diagnose, loading, memory
 from phasor.tools.doctor.differences import curves
 from phasor.tools.doctor.html import html_page
 from phasor.tools.doctor.page import page
-from phasor.tools.doctor.text import Ranking, Row
+from phasor.tools.doctor.text import Ranking, RankingRow
 from phasor.tools.doctor.visit import Visit, of_text
 
 pytest.importorskip("transformers")
@@ -243,7 +243,7 @@ def test_the_page_of_a_damaged_model():
 def test_the_verdict_is_about_the_checks_and_the_text_together(first, state, code):
     model = healthy("llama")
     names = sorted(("base 500000", "as stated"), key=lambda name: name != first)
-    rows = [Row(name, 1.7 + 0.5 * i, 0.5 * i, 0.4 * i, 9, (1.7 + 0.5 * i,)) for i, name in enumerate(names)]
+    rows = [RankingRow(name, 1.7 + 0.5 * i, 0.5 * i, 0.4 * i, 9, (1.7 + 0.5 * i,)) for i, name in enumerate(names)]
     ranking = Ranking(tuple(rows), "as stated", (0,), 64)
     told = diagnose(model)
     found = replace(told, findings=(*told.rows, *of_text(ranking)))

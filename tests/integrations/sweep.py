@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from conformance.given import build
 from conformance.inputs import Inputs, halved, in_half, results, variants
 from phasor.tools.patch import PatchReport, patch, unpatch
-from phasor.tools.patch.reading import Reading
+from phasor.tools.patch.reading import ModelReading
 
 from .traced import Trace, own_code_contiguous, traced
 
@@ -129,7 +129,7 @@ def outcome(
     if not formed:
         return OWN_TABLES
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(Reading, "with_chosen_angles", _wrong)
+        changed.setattr(ModelReading, "with_chosen_angles", _wrong)
         patch(model)
     moved = ""
     for name, inputs in given.items():  # words may not turn where images do
@@ -139,7 +139,7 @@ def outcome(
     return f"NO EFFECT of angles that are five percent off: {moved}"
 
 
-def _wrong(plan: Reading, tables: Any) -> Any:
+def _wrong(plan: ModelReading, tables: Any) -> Any:
     return dataclasses.replace(tables, spec=tables.spec.replace(position_scale=1.05 * tables.spec.position_scale))
 
 

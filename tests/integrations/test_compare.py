@@ -8,7 +8,7 @@ import torch
 from phasor import RotarySpec, Rotation, patch
 from phasor.support.findings import merged
 from phasor.tools.patch.compare import INCOMPARABLE, compare_function, difference_of, largest, parameters_of
-from phasor.tools.patch.report import Row, agreement
+from phasor.tools.patch.report import SiteRow, agreement
 from phasor.tools.patch.rotate_function import order_of
 from phasor.tools.patch.sites import nearest
 from phasor.tools.patch.tables import Tables, per_pair
@@ -167,7 +167,7 @@ def test_nearest_is_the_lowest_common_branch():
 
 
 def test_equal_rows_share_a_line_with_the_numbers_of_their_layers():
-    rows = tuple(Row(where=f"layers.{i}.attn", what="rotate", spec="a" if i % 4 else "b") for i in range(9))
+    rows = tuple(SiteRow(where=f"layers.{i}.attn", what="rotate", spec="a" if i % 4 else "b") for i in range(9))
     assert [r.path for r in merged(rows)] == ["layers.0,4,8.attn", "layers.1-3,5-7.attn"]
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from phasor.rotary.kernels import Reference
 from phasor.support.findings import merged
 from phasor.tools.patch import patch, unpatch
-from phasor.tools.patch.reading import Reading
+from phasor.tools.patch.reading import ModelReading
 
 from .models import FAMILIES, causal, logits, qwen2_vl, tokens
 
@@ -64,9 +64,9 @@ def test_angles_that_are_five_percent_off_change_the_logits(family, monkeypatch)
     """The patch is what forms the angles, so a wrong one shows."""
     model = causal(family)
     before = logits(model)
-    honest = Reading.with_chosen_angles
+    honest = ModelReading.with_chosen_angles
     monkeypatch.setattr(
-        Reading,
+        ModelReading,
         "with_chosen_angles",
         lambda plan, t: dataclasses.replace(honest(plan, t), spec=t.spec.replace(position_scale=1.05)),
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...tools.inspect.figures import COLORS as ALL
-from .results import Difference
+from .results import PairedDifference
 
 # yellow lines vanish on white; the further two are for the nine schemes of an extension
 COLORS = [*(color for color in ALL if color != "#F0E442"), "#000000", "#7B3294"]
@@ -66,7 +66,7 @@ def curves(
 
 
 def intervals(
-    data: Mapping[str, Sequence[tuple[float, Difference]]],
+    data: Mapping[str, Sequence[tuple[float, PairedDifference]]],
     *,
     title: str,
     xlabel: str,

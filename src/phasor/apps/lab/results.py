@@ -164,7 +164,7 @@ def one_value(runs: Sequence[dict[str, Any]], what: str, pick: Any) -> Any:
     return values.pop() if values else None
 
 
-class Difference(NamedTuple):
+class PairedDifference(NamedTuple):
     """A mean difference of losses and its interval, from so many seeds."""
 
     mean: float
@@ -173,14 +173,14 @@ class Difference(NamedTuple):
     seeds: int
 
 
-def paired(ours: Measured, theirs: Measured) -> Difference | None:
+def paired(ours: Measured, theirs: Measured) -> PairedDifference | None:
     """Mean of ``ours - theirs`` over the seeds that both have, None if there is none.
 
     The interval is that of the bootstrap (percentiles): blocks of the text are drawn again, the same ones for all
     models, and seeds too where there are several. One seed says nothing about the next.
 
     >>> paired({0: {"loss": 2.0, "blocks": [1.5, 2.5]}}, {0: {"loss": 1.0, "blocks": [0.5, 1.5]}})
-    Difference(mean=1.0, low=1.0, high=1.0, seeds=1)
+    PairedDifference(mean=1.0, low=1.0, high=1.0, seeds=1)
     """
     seeds = sorted(ours.keys() & theirs.keys())
     if not seeds:
@@ -189,9 +189,9 @@ def paired(ours: Measured, theirs: Measured) -> Difference | None:
     pairs = [(ours[s].get("blocks", []), theirs[s].get("blocks", [])) for s in seeds]
     sizes = {len(blocks) for pair in pairs for blocks in pair}
     if len(sizes) > 1 or sizes == {0}:
-        return Difference(mean, mean, mean, len(seeds))
+        return PairedDifference(mean, mean, mean, len(seeds))
     low, high = _interval(np.array([np.subtract(*pair) for pair in pairs]))
-    return Difference(mean, low, high, len(seeds))
+    return PairedDifference(mean, low, high, len(seeds))
 
 
 def _interval(differences: np.ndarray) -> tuple[float, float]:
@@ -215,7 +215,7 @@ def against(reference: str, measured: Mapping[str, Mapping[float, Measured]]) ->
     return {name: points for name, points in differences.items() if points}
 
 
-def protocol_of(reference: str, curves: Mapping[str, Sequence[tuple[float, Difference]]]) -> str:
+def protocol_of(reference: str, curves: Mapping[str, Sequence[tuple[float, PairedDifference]]]) -> str:
     """In words, what the differences and their intervals mean."""
     fewest = min(d.seeds for points in curves.values() for _, d in points)
     drawn = (

@@ -16,7 +16,7 @@ COLOURS = (
 )  # fmt: skip
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """Characters of a text with the spans they lie in, outermost first, and the spans that begin before them and end
     behind them."""
 
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
     ending: tuple[Prediction, ...]
 
 
-def pieces(text: str, spans: Sequence[Prediction]) -> Iterator[Piece]:
+def pieces(text: str, spans: Sequence[Prediction]) -> Iterator[TextPiece]:
     """The text cut wherever a span begins or ends; spans may nest and cross.
 
     >>> long, short = Prediction(0, 5, "club", 0.9), Prediction(0, 2, "place", 0.8)
@@ -39,7 +39,7 @@ def pieces(text: str, spans: Sequence[Prediction]) -> Iterator[Piece]:
         inside.sort(key=lambda span: (span.start, -span.end, span.label))
         starting = tuple(span for span in inside if span.start == start)
         ending = sorted((span for span in inside if span.end == end), key=lambda span: (-span.start, span.label))
-        yield Piece(text[start:end], tuple(inside), starting, tuple(ending))
+        yield TextPiece(text[start:end], tuple(inside), starting, tuple(ending))
 
 
 def terminal(text: str, spans: Sequence[Prediction], labels: Sequence[str]) -> Any:
@@ -91,7 +91,7 @@ def _paragraph(text: str, spans: Sequence[Prediction], colours: dict[str, str]) 
     return "".join(out)
 
 
-def _edges(piece: Piece) -> str:
+def _edges(piece: TextPiece) -> str:
     return (" b" if piece.starting else "") + (" e" if piece.ending else "")
 
 

@@ -62,14 +62,14 @@ def repeat_above(levels: list[dict[str, Any]], before: dict[str, Any], after: di
                 level[key] = copy.deepcopy(after[key])
 
 
-class Difference(NamedTuple):
+class WriteDifference(NamedTuple):
     """In which a reading differs from what was wanted, in words, and the way out."""
 
     what: str
     out: str
 
 
-def first_difference(read: ModelRotary, wanted: ModelRotary) -> Difference | None:
+def first_difference(read: ModelRotary, wanted: ModelRotary) -> WriteDifference | None:
     """The first thing in which a reading differs from what was wanted; None where nothing does."""
     differs = {key: pair for key, pair in read.diff(wanted).items() if key not in NOT_COMPARED}
     if not differs:
@@ -77,31 +77,31 @@ def first_difference(read: ModelRotary, wanted: ModelRotary) -> Difference | Non
     key, (can, want) = next(iter(differs.items()))
     if not isinstance(key, int):
         out = "change it in the model, too (dataclasses.replace), if it follows from what you changed"
-        return Difference(
+        return WriteDifference(
             f"{key} of the model is {want!r:.80}, but what {read.model_type} makes of it is {can!r:.80}",
             out if key in FOLLOW else "take a config of that model as like",
         )
     if can is None or want is None:
         rotates = "does not rotate" if want is None else "rotates"
-        return Difference(
+        return WriteDifference(
             f"layer {key} of the model {rotates}, which this config of {read.model_type} does not say",
             "take one that does as like",
         )
     return _of_layer(key, can, want, read, wanted)
 
 
-def _of_layer(layer: int, can: RotarySpec, want: RotarySpec, read: ModelRotary, wanted: ModelRotary) -> Difference:
+def _of_layer(layer: int, can: RotarySpec, want: RotarySpec, read: ModelRotary, wanted: ModelRotary) -> WriteDifference:
     name, (mine, theirs) = next(iter(can.diff(want).items()))
     of, code = f"layer {layer} of the model has", f"the code of {read.model_type}"
     out = "take a config that can say it as like, or keep the spec as data (RotarySpec.to_dict)"
     if name not in IN_CONFIGS:
-        return Difference(f"{of} {name} {theirs!r:.80}, but {code} has {mine!r:.80} in any config", out)
+        return WriteDifference(f"{of} {name} {theirs!r:.80}, but {code} has {mine!r:.80} in any config", out)
     pairs = enumerate(zip(read.layers, wanted.layers, strict=True))
     others = [i for i, (a, b) in pairs if a and b and getattr(a, name) == mine and getattr(b, name) != theirs]
     shared = f", in one place for layers {others[0]} and {layer}" if others else ""
     if name == "scaling" and type(mine) is type(theirs):
         field = next(f.name for f in fields(theirs) if getattr(mine, f.name) != getattr(theirs, f.name))
         name, mine, theirs = f"scaling.{field}", getattr(mine, field), getattr(theirs, field)
-    return Difference(
+    return WriteDifference(
         f"{of} {name} {theirs!r:.80}, but {code} reads {mine!r:.80} in the spelling of this config{shared}", out
     )

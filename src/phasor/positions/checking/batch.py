@@ -15,7 +15,7 @@ from .findings import PositionFinding, mistake
 
 
 @dataclass(frozen=True)
-class Batch:
+class PositionBatch:
     """Rows of ``W`` tokens, of which ``S`` are at hand: the last ones beside a cache, or those of a shard.
 
     - ``real`` ``[B, W]``: False at padding. ``documents`` ``[B, W]``: numbers of documents, counted on over all rows.
@@ -64,7 +64,7 @@ def batch_of(
     cu_seqlens: Tensor | None,
     places: Tensor | None,
     cached: Tensor | Sequence[int] | int | None,
-) -> tuple[Batch | None, list[PositionFinding]]:
+) -> tuple[PositionBatch | None, list[PositionFinding]]:
     """The batch, or what contradicts itself in it. ``ids`` ``[B, S]``. Raises ``ValueError`` for other forms."""
     rows, length = ids.shape
     columns = torch.arange(length) if places is None else integers("places", places, 1, "[seq]").cpu()
@@ -103,7 +103,7 @@ def batch_of(
     else:
         documents = _filled(marks, real) + torch.arange(rows)[:, None] * (int(marks.max()) + 1)
     stated = cu_seqlens is not None or segments
-    return Batch(real, documents, stated, columns, before, places is not None), []
+    return PositionBatch(real, documents, stated, columns, before, places is not None), []
 
 
 def _cached(cached: Tensor | Sequence[int] | int, rows: int) -> Tensor:
@@ -180,7 +180,7 @@ def _first(wrong: Tensor) -> tuple[int, int] | None:
     return (int(wrong.nonzero()[0, 0]), int(wrong.nonzero()[0, 1])) if bool(wrong.any()) else None
 
 
-def with_documents(batch: Batch, planes: Tensor, first: int) -> Batch:
+def with_documents(batch: PositionBatch, planes: Tensor, first: int) -> PositionBatch:
     """Where nothing says it, a document starts at every real token that stands at ``first``, as libraries take it."""
     if batch.stated or batch.decoding or batch.sharded:
         return batch
@@ -193,7 +193,12 @@ def with_documents(batch: Batch, planes: Tensor, first: int) -> Batch:
 
 
 def vision(
-    batch: Batch, kinds: Tensor, rule: Rule, image_grids: Tensor | None, video_grids: Tensor | None, seconds: object
+    batch: PositionBatch,
+    kinds: Tensor,
+    rule: Rule,
+    image_grids: Tensor | None,
+    video_grids: Tensor | None,
+    seconds: object,
 ) -> Tensor:
     """``[axes, B, W]`` by `from_kinds`, which numbers every document as a row of its own."""
     token_kinds = integers("kinds", kinds[None] if kinds.ndim == 1 else kinds, 2, "[batch, seq]").cpu()
@@ -217,7 +222,7 @@ def vision(
     return wide
 
 
-def shifted_to_start(batch: Batch, planes: Tensor, text: Tensor) -> Tensor:
+def shifted_to_start(batch: PositionBatch, planes: Tensor, text: Tensor) -> Tensor:
     """Planes ``[axes, B, S]`` of a model whose images are not known: text where all planes agree in a document, and
     else the planes themselves, brought to where the document has to start."""
     wanted = batch.at_hand(text).expand_as(planes).clone().to(planes.dtype)

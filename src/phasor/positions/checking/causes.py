@@ -6,14 +6,14 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from .batch import Batch
+from .batch import PositionBatch
 from .findings import PositionFinding, mistake
 
 Mistake = tuple[str, str, str]  # cause, reason, way out
 NEAR = 8  # tokens between a document's start and where its positions start, to be called moved
 
 
-def mistakes(batch: Batch, got: Tensor, wanted: Tensor, first: int) -> Iterator[PositionFinding]:
+def mistakes(batch: PositionBatch, got: Tensor, wanted: Tensor, first: int) -> Iterator[PositionFinding]:
     """The findings of planes ``[P, B, S]`` that should be ``wanted``: one for each document that is wrong."""
     real, documents = batch.at_hand(batch.real), batch.at_hand(batch.documents)
     wrong = (got != wanted).any(0) & real
@@ -31,7 +31,7 @@ def mistakes(batch: Batch, got: Tensor, wanted: Tensor, first: int) -> Iterator[
             yield mistake(row, int(at), cause, f"{reason}: {why}" if why else reason, out)
 
 
-def _of_row(batch: Batch, got: Tensor, wanted: Tensor, row: int, token: int) -> Mistake | None:
+def _of_row(batch: PositionBatch, got: Tensor, wanted: Tensor, row: int, token: int) -> Mistake | None:
     """A recipe that gives the whole row."""
     here = batch.at_hand(batch.real)[row].nonzero()[:, 0]
     numbers, columns, length = got[:, row, here], batch.columns[here], got.shape[-1]
@@ -64,7 +64,7 @@ def _each_run_from_zero(numbers: Tensor, columns: Tensor) -> bool:
     return bool((numbers == at - torch.where(breaks, at, 0).cummax(0).values).all())
 
 
-def _of_document(batch: Batch, got: Tensor, wanted: Tensor, row: int, here: Tensor, first: int) -> Mistake:
+def _of_document(batch: PositionBatch, got: Tensor, wanted: Tensor, row: int, here: Tensor, first: int) -> Mistake:
     """A recipe that gives one document; ``here`` are its tokens."""
     o, e = got[:, here].double(), wanted[:, here].double()
     apart = o - e
@@ -90,7 +90,7 @@ def _of_document(batch: Batch, got: Tensor, wanted: Tensor, row: int, here: Tens
     return _from_token(batch, o, apart, row, here, i, first)
 
 
-def _shifted(batch: Batch, got: Tensor, row: int, here: Tensor, by: float, first: int) -> Mistake:
+def _shifted(batch: PositionBatch, got: Tensor, row: int, here: Tensor, by: float, first: int) -> Mistake:
     """A document that is right but for a constant."""
     start = int(here[0])
     if batch.decoding and bool((got[:, here[0]] == first).all()):
@@ -110,7 +110,7 @@ def _shifted(batch: Batch, got: Tensor, row: int, here: Tensor, by: float, first
     return "shifted", f"the whole document by {by:+g}", "start each document at 0, or say cached="
 
 
-def _from_token(batch: Batch, o: Tensor, apart: Tensor, row: int, here: Tensor, i: int, first: int) -> Mistake:
+def _from_token(batch: PositionBatch, o: Tensor, apart: Tensor, row: int, here: Tensor, i: int, first: int) -> Mistake:
     """A document that is right up to token ``i``, or wrong in a way of its own."""
     same_lengths = "make positions and boundaries from the same lengths"
     again = (o == first).all(0).nonzero()[:, 0]

@@ -9,7 +9,7 @@ from torch import Tensor
 from ...support.checks import flag, whole
 from ..rules import Rule
 from ..tensor_checks import described, integers
-from .batch import Batch, batch_of, shifted_to_start, vision, with_documents
+from .batch import PositionBatch, batch_of, shifted_to_start, vision, with_documents
 from .causes import mistakes
 from .findings import Findings, PositionFinding, mistake
 
@@ -117,7 +117,7 @@ def _rows(ids: Tensor) -> Tensor:
     return rows.cpu()
 
 
-def _padding(ids: Tensor, pad: int, mask: Tensor | None, batch: Batch | None) -> list[PositionFinding]:
+def _padding(ids: Tensor, pad: int, mask: Tensor | None, batch: PositionBatch | None) -> list[PositionFinding]:
     """Two or more ids of padding at an end of a row, real by its mask. One may be the end of a text."""
     if batch is None:
         return []

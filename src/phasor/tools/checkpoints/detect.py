@@ -10,7 +10,7 @@ import numpy as np
 from .formats import read
 from .permutation import PAIRS, SURE, rotated_channels, with_pairs
 from .plan import pair_word
-from .qk_tensors import Attention, QKTensors, find_qk_tensors
+from .qk_tensors import AttentionTensors, QKTensors, find_qk_tensors
 from .scores import Floats, gains_of, heads_of
 from .source import Source
 from .stored import Tensor
@@ -118,7 +118,7 @@ PAIRINGS = 200
 FEWEST = 4  # pairs; fewer have no course
 
 
-def energies(attention: Attention, tensors: Mapping[str, Tensor], kind: str) -> Floats | None:
+def energies(attention: AttentionTensors, tensors: Mapping[str, Tensor], kind: str) -> Floats | None:
     """The weight of every channel that rotates, ``[heads, channels]``; None where there are no whole rows of it."""
     found = [np.square(weight).sum(1) for weight in heads_of(attention, tensors, kind)]
     if not found:
@@ -135,7 +135,7 @@ def roughness(pairs: Floats) -> Floats:
     return found
 
 
-def z_of(attention: Attention, channels: Floats) -> dict[str, float]:
+def z_of(attention: AttentionTensors, channels: Floats) -> dict[str, float]:
     """How much smoother than random pairings each layout is; nothing where there are too few pairs."""
     count = channels.shape[1]
     if count < 2 * FEWEST:

@@ -19,7 +19,7 @@ from .permutation import Order, order_of, with_pairs
 from .stored import BLOCKS, FLOATS, Tensor
 
 
-class Attention(NamedTuple):
+class AttentionTensors(NamedTuple):
     """One attention module of a checkpoint: its name, what rotates, and where."""
 
     name: str
@@ -43,7 +43,7 @@ class QKTensors:
     row: Any
     weights: Weights
     prefix: str
-    attentions: tuple[Attention, ...]
+    attentions: tuple[AttentionTensors, ...]
 
     @property
     def native(self) -> Layout:
@@ -72,7 +72,7 @@ def find_qk_tensors(folder: Path, config: dict[str, Any], tensors: Mapping[str, 
             sizes = {"heads": rotary.num_heads, "kv_heads": rotary.num_kv_heads}
             prefix = find_prefix(plain, weights, rotary.layers, **sizes)
             found = [
-                Attention(at, spec, pieces(weights, spec, plain, at, **sizes))
+                AttentionTensors(at, spec, pieces(weights, spec, plain, at, **sizes))
                 for at, spec in attentions(plain, weights, rotary.layers, prefix).items()
             ]
         except ValueError as error:
@@ -104,7 +104,7 @@ def _weights(config: dict[str, Any], part: str) -> tuple[Any, list[Weights]]:
     return row, [row.weights, *([row.published] if row.published else [])]
 
 
-def _check_dtypes(folder: Path, found: list[Attention], tensors: Mapping[str, Tensor]) -> None:
+def _check_dtypes(folder: Path, found: list[AttentionTensors], tensors: Mapping[str, Tensor]) -> None:
     for piece in (piece for attention in found for piece in attention.pieces):
         tensor = tensors[piece.tensor]
         if tensor.dtype not in FLOATS and not tensor.dtype.startswith(BLOCKS):
@@ -118,7 +118,7 @@ def _check_dtypes(folder: Path, found: list[Attention], tensors: Mapping[str, Te
             raise ValueError(f"{folder}: {piece.tensor}: must have one axis, got shape {list(tensor.shape)}")
 
 
-def _check_heads(folder: Path, found: list[Attention], rotary: ModelRotary) -> None:
+def _check_heads(folder: Path, found: list[AttentionTensors], rotary: ModelRotary) -> None:
     """As many heads as the config says: else its heads have another width, and every order would be wrong."""
     for attention in found:
         for kind, wanted in (("q", rotary.num_heads), ("k", rotary.num_kv_heads)):

@@ -16,7 +16,7 @@ from ...rotary.layout import Layout
 from .opening import opened, read_at
 from .output import load
 from .permutation import rotated_channels
-from .qk_tensors import Attention, row_scales
+from .qk_tensors import AttentionTensors, row_scales
 from .stored import BLOCKS, TORCH, Stored, Tensor
 
 POSITIONS = (0, 1, 7, 1000)
@@ -25,12 +25,12 @@ Complexes = npt.NDArray[np.complex128]
 Side = tuple[Mapping[str, Tensor], Layout]
 
 
-def pieces_of(attention: Attention, kind: str, role: str) -> list[Piece]:
+def pieces_of(attention: AttentionTensors, kind: str, role: str) -> list[Piece]:
     """The pieces of ``"q"`` or ``"k"``: those that hold both, too."""
     return [p for p in attention.pieces if p.kind in (kind, "qk") and p.role == role]
 
 
-def heads_of(attention: Attention, tensors: Mapping[str, Tensor], kind: str) -> Iterator[Floats]:
+def heads_of(attention: AttentionTensors, tensors: Mapping[str, Tensor], kind: str) -> Iterator[Floats]:
     """``[channels that rotate, columns]`` of every head in turn; nothing where there are no whole rows of it."""
     for piece in pieces_of(attention, kind, "weight"):
         if piece.axis != 0:
@@ -49,7 +49,7 @@ def heads_of(attention: Attention, tensors: Mapping[str, Tensor], kind: str) -> 
 
 
 def gains_of(
-    attention: Attention, tensors: Mapping[str, Tensor], kind: str, heads: int, *, bias: bool = False
+    attention: AttentionTensors, tensors: Mapping[str, Tensor], kind: str, heads: int, *, bias: bool = False
 ) -> Floats | None:
     """``[heads, channels that rotate]`` of the norm's weight or bias, each repeated for the heads that share it."""
     found = []
@@ -104,7 +104,7 @@ def as_floats(data: npt.NDArray[np.uint8], dtype: str) -> Floats:
     return torch.from_numpy(np.array(data)).view(TORCH[dtype]).double().numpy()
 
 
-def score_difference(attention: Attention, first: Side, second: Side) -> float | None:
+def score_difference(attention: AttentionTensors, first: Side, second: Side) -> float | None:
     """The largest difference of any score, as a share of the largest score; None if q or k cannot be formed.
 
     That is so where an attention takes its keys from another, and where weights are not finite.
@@ -118,7 +118,7 @@ def score_difference(attention: Attention, first: Side, second: Side) -> float |
     return float(abs(a - b).max() / max(abs(a).max(), 1e-300))
 
 
-def _scores(attention: Attention, tensors: Mapping[str, Tensor], layout: Layout) -> Floats | None:
+def _scores(attention: AttentionTensors, tensors: Mapping[str, Tensor], layout: Layout) -> Floats | None:
     """``[heads of q, positions, positions]``."""
     inside = rotated_channels(layout)
     q, k = (_heads(attention, tensors, inside, kind) for kind in ("q", "k"))
@@ -131,7 +131,7 @@ def _scores(attention: Attention, tensors: Mapping[str, Tensor], layout: Layout)
     return np.einsum("hmp,hnp->hmn", q, k.conj()).real
 
 
-def _heads(attention: Attention, tensors: Mapping[str, Tensor], layout: Layout, kind: str) -> Complexes | None:
+def _heads(attention: AttentionTensors, tensors: Mapping[str, Tensor], layout: Layout, kind: str) -> Complexes | None:
     """``[heads, positions, pairs]``: the pairs of every head as complex numbers, before the rotation."""
     formed = [(weight @ _activations(weight.shape[1])).T for weight in heads_of(attention, tensors, kind)]
     if not formed:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ...models.reading.model import ModelRotary
 from ...rotary.spec import RotarySpec
-from ..patch.reading import Reading, specs_of
+from ..patch.reading import ModelReading, specs_of
 from ..patch.rebuilt import is_model
 from ..patch.sites import callers, has_config, nothing_rotates, rotary_modules, rotating_methods, stored_tables
 from .against_config.attentions import check_of_attention
@@ -73,7 +73,7 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     rotary, turning = rotary_modules(model), list(callers(model))
     if not (rotary or turning or turning_methods_of(model) or stored_tables(model)):
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
-    plan = Reading(model, "float32")
+    plan = ModelReading(model, "float32")
     for path, module in rotary.items():
         yield from checks_of_module(plan, path, module)
     for path, (module, name) in stored_tables(model).items():

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ...rotary.spec import RotarySpec
-from ..patch.reading import Reading, forward_specs, layer_types, of_layer_type
+from ..patch.reading import ModelReading, forward_specs, layer_types, of_layer_type
 from ..patch.rebuilt import probe_of
 from ..patch.sites import rotary_modules
 from .against_config.module_tables import expected, made
@@ -43,11 +43,11 @@ def curves(model: nn.Module) -> tuple[Curve, ...]:
     number their tokens themselves, have none.
     """
     with torch.no_grad(), torch.device("cpu"):
-        plan = Reading(model, "float32")
+        plan = ModelReading(model, "float32")
         return tuple(c for path, module in rotary_modules(model).items() for c in _of_module(plan, path, module))
 
 
-def _of_module(plan: Reading, path: str, module: nn.Module) -> Iterator[Curve]:
+def _of_module(plan: ModelReading, path: str, module: nn.Module) -> Iterator[Curve]:
     models, reason = plan.models_of(module)
     probe, _ = probe_of(module)
     if reason or probe is None:

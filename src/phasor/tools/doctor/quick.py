@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ...models.reading.model import ModelRotary
-from ..patch.reading import Reading, specs_of
+from ..patch.reading import ModelReading, specs_of
 from ..patch.sites import has_config, nothing_rotates, rotary_modules, stored_tables
 from .against_config.modules import checks_of_module
 from .encoder_decoder import Decoding, subject_of
@@ -53,7 +53,7 @@ def quick_check(model: nn.Module) -> Diagnosis:
 
 
 def _quickly(model: nn.Module) -> Iterator[Check]:
-    plan = Reading(model, "float32")
+    plan = ModelReading(model, "float32")
     for path, module in rotary_modules(model).items():
         yield from checks_of_module(plan, path, module)
     for path, (module, name) in stored_tables(model).items():

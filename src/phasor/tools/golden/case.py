@@ -17,7 +17,7 @@ from .vectors import Vectors
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class RotationCase:
     """A spec, and what a spec cannot say because nobody would want it.
 
     ``cos_factor`` and ``sin_factor`` stand in for the attention factor; ``gain`` multiplies results and tables;
@@ -44,16 +44,16 @@ class Case:
     rolled: int = 0
     rotated: bool = True
 
-    def replace(self, **changes: object) -> "Case":
+    def replace(self, **changes: object) -> "RotationCase":
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
 
-def right(vectors: Vectors, kind: Kind) -> Case:
+def right(vectors: Vectors, kind: Kind) -> RotationCase:
     """The case without a mistake."""
     assert kind.exact is not None
     positions = vectors.tensors[f"{kind.name}.positions"]
     factor = kind.exact.attention_factor(kind.seq_len)
-    return Case(
+    return RotationCase(
         spec=kind.exact,
         positions=positions.reshape(kind.exact.axes.count, -1),
         cos_factor=factor,
@@ -69,10 +69,10 @@ class Mistake:
 
     cause: str
     text: str
-    change: Callable[[Case], Case]
+    change: Callable[[RotationCase], RotationCase]
     alone: bool = False
 
-    def of(self, case: Case) -> Case | None:
+    def of(self, case: RotationCase) -> RotationCase | None:
         """The case with this mistake; None where it makes no sense."""
         try:
             return self.change(case)
@@ -80,10 +80,10 @@ class Mistake:
             return None
 
 
-def with_spec(**changes: Any) -> Callable[[Case], Case]:
+def with_spec(**changes: Any) -> Callable[[RotationCase], RotationCase]:
     """Another spec, and the attention factor that belongs to it if the scaling is another."""
 
-    def change(case: Case) -> Case:
+    def change(case: RotationCase) -> RotationCase:
         spec = case.spec.replace(**changes)
         case = case.replace(spec=spec)
         if "scaling" in changes:
@@ -94,11 +94,11 @@ def with_spec(**changes: Any) -> Callable[[Case], Case]:
     return change
 
 
-def with_fields(**changes: Any) -> Callable[[Case], Case]:
+def with_fields(**changes: Any) -> Callable[[RotationCase], RotationCase]:
     return lambda case: case.replace(**changes)
 
 
-def imitate(case: Case, short: str, inputs: dict[str, Tensor]) -> Tensor | None:
+def imitate(case: RotationCase, short: str, inputs: dict[str, Tensor]) -> Tensor | None:
     """The tensor called ``short`` (without its kind) as that case gives it; None for one that no case changes."""
     what = short.rpartition(".")[2]
     if what == "inv_freq":
@@ -113,7 +113,7 @@ def imitate(case: Case, short: str, inputs: dict[str, Tensor]) -> Tensor | None:
     return None
 
 
-def radians(case: Case, *, second: bool = False) -> Tensor:
+def radians(case: RotationCase, *, second: bool = False) -> Tensor:
     """The angle of every pair at every position, float64 ``[S, P]``, before the direction."""
     spec = case.spec
     if second and spec.second is not None:
@@ -127,23 +127,23 @@ def radians(case: Case, *, second: bool = False) -> Tensor:
     return _rounded(torch.einsum("as,ap->sp", at, shares), "angles", case)
 
 
-def tables(case: Case, *, second: bool = False) -> tuple[Tensor, Tensor]:
+def tables(case: RotationCase, *, second: bool = False) -> tuple[Tensor, Tensor]:
     """cos and sin, float64 ``[S, P]``, factors and direction inside."""
     return tables_at(case, radians(case, second=second))
 
 
-def tables_at(case: Case, angles: Tensor) -> tuple[Tensor, Tensor]:
+def tables_at(case: RotationCase, angles: Tensor) -> tuple[Tensor, Tensor]:
     """cos and sin of these angles, factors and direction inside."""
     cos, sin = angles.cos() * case.cos_factor, angles.sin() * case.sin_factor
     return _rounded(cos, "tables", case), _rounded(-sin if case.spec.reverse else sin, "tables", case)
 
 
-def _frequencies(case: Case) -> Tensor:
+def _frequencies(case: RotationCase) -> Tensor:
     own = case.spec.inv_freq(case.seq_len) if case.frequencies is None else case.frequencies
     return _rounded(own, "frequencies", case)
 
 
-def _result(case: Case, target: str, inputs: dict[str, Tensor]) -> Tensor:
+def _result(case: RotationCase, target: str, inputs: dict[str, Tensor]) -> Tensor:
     x = inputs[target].double()
     if case.rotated:
         x = _rotated(case, target, x)
@@ -155,7 +155,7 @@ def _result(case: Case, target: str, inputs: dict[str, Tensor]) -> Tensor:
     return _rounded(x.roll(case.rolled, 1) * case.gain, "results", case)
 
 
-def _rotated(case: Case, target: str, x: Tensor) -> Tensor:
+def _rotated(case: RotationCase, target: str, x: Tensor) -> Tensor:
     spec = case.spec
     if case.shared:
         return _over_all_heads(case, target, x)
@@ -177,7 +177,7 @@ def _crossed(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     return layout.within(x, layout.turned(x) * wide_cos + read.join(-b, a) * wide_sin)
 
 
-def _over_all_heads(case: Case, target: str, x: Tensor) -> Tensor:
+def _over_all_heads(case: RotationCase, target: str, x: Tensor) -> Tensor:
     """One ladder over the width of all heads: each head gets its share of it, or all are rotated as one wide head."""
     heads, layout = x.shape[1], case.spec.layout
     width = heads * layout.rotary_dim
@@ -192,5 +192,5 @@ def _over_all_heads(case: Case, target: str, x: Tensor) -> Tensor:
     return torch.unflatten(flat, -1, (heads, -1)).transpose(1, 2)
 
 
-def _rounded(x: Tensor, where: str, case: Case) -> Tensor:
+def _rounded(x: Tensor, where: str, case: RotationCase) -> Tensor:
     return x.to(case.dtype).double() if where in case.coarse else x

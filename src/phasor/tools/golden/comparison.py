@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...rotary.kernels import reference
 from ...rotary.rotation import Rotation
-from .case import Case, radians, right
+from .case import RotationCase, radians, right
 from .layer_kinds import Kind
 from .tensors import PER_RADIAN, WIDEST, channels
 from .vectors import Tolerance, Vectors
@@ -45,7 +45,7 @@ class Comparison:
     unrounded: Tensor | None = None
     doubtful: Tensor | None = None
     sibling: Tensor | None = None
-    case: Case | None = None
+    case: RotationCase | None = None
     inputs: Tensor | None = None
     unexplained: Tensor = field(default_factory=lambda: torch.tensor(False))
 
@@ -192,7 +192,7 @@ def _of_channels(pairs: Tensor, columns: Tensor, shape: torch.Size) -> Tensor:
     return result
 
 
-def _angles(what: str, case: Case, expected: Tensor) -> Tensor:
+def _angles(what: str, case: RotationCase, expected: Tensor) -> Tensor:
     """The angle of each element, ``[S, P]`` or ``[S, D]``."""
     size = case.replace(positions=case.positions.abs())
     angles = radians(size, second=what.endswith("second")).abs()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from .case import Case, Mistake, imitate, right
+from .case import Mistake, RotationCase, imitate, right
 from .comparison import Comparison
 from .layer_kinds import Kind
 from .mistakes import fits, mistakes
@@ -48,11 +48,11 @@ def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> tuple[tup
     return (), []
 
 
-_Candidate = tuple[tuple[Mistake, ...], Case]
+_Candidate = tuple[tuple[Mistake, ...], RotationCase]
 
 
 def _single(
-    case: Case, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]
+    case: RotationCase, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]
 ) -> Iterator[_Candidate]:
     for mistake in itertools.chain(known, fits(case, wrong, inputs)):
         changed = mistake.of(case)
@@ -61,7 +61,7 @@ def _single(
 
 
 def _double(
-    case: Case, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]
+    case: RotationCase, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]
 ) -> Iterator[_Candidate]:
     beside = [mistake for mistake in known if not mistake.alone]
     for first in (mistake for mistake in beside if mistake.cause in _FIRST_OF_TWO):

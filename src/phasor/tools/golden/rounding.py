@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from .case import Case, radians, tables_at
+from .case import RotationCase, radians, tables_at
 from .comparison import Comparison
 from .tensors import WIDEST
 
@@ -81,7 +81,7 @@ def _unlike_any_rounding(c: Comparison, *, inside: bool) -> Tensor:
     return unlike
 
 
-def _ways(c: Comparison, case: Case, inside: bool) -> Iterator[tuple[Tensor, ...]]:
+def _ways(c: Comparison, case: RotationCase, inside: bool) -> Iterator[tuple[Tensor, ...]]:
     """Where the values of each pair are not what one way gives: both channels, or cos and sin where both were given."""
     halves = {c.other_dtype} & set(HALVES) or ({c.dtype} & set(HALVES))
     kept = [None] if c.other_dtype not in HALVES else []
@@ -104,7 +104,7 @@ def _ways(c: Comparison, case: Case, inside: bool) -> Iterator[tuple[Tensor, ...
                 yield tuple(_off(g, y, WIDEST * reach, half, WIDEST) for g, y in zip(got, value, strict=True))
 
 
-def _angles(case: Case, second: bool) -> Iterator[Tensor]:
+def _angles(case: RotationCase, second: bool) -> Iterator[Tensor]:
     """The angles ``[S, P]``: exact ones, and those of float32 frequencies, the product rounded or not."""
     yield radians(case, second=second)
     own = case.spec.inv_freq(case.seq_len).float()

@@ -21,7 +21,7 @@ from .compare import (
 from .damage import compare_undamaged
 from .norms import DeferredNorm, FusedModule, try_fusing
 from .reading import (
-    Reading,
+    ModelReading,
     forward_specs,
     implied_tables,
     layer_types,
@@ -33,7 +33,7 @@ from .rebuilt import probe_of
 from .report import (
     NOT_AGREED,
     UNLIKE,
-    Row,
+    SiteRow,
     agreement,
     compared,
     disagreement,
@@ -43,7 +43,7 @@ from .report import (
     unlike,
 )
 from .rotate_function import CALLS, RotatingMethod, RotatingModule
-from .sites import Site, nearest, replaced_on_instance
+from .sites import PatchSite, nearest, replaced_on_instance
 from .tables import RotaryModule, SelfNumberedModule, Tables, numbering_of, stored_table
 
 
@@ -51,13 +51,13 @@ from .tables import RotaryModule, SelfNumberedModule, Tables, numbering_of, stor
 class Match:
     """What was found about a site: the rows of the report, and recipes for the methods of modules (see `swap`)."""
 
-    site: Site
-    rows: tuple[Row, ...] = ()
+    site: PatchSite
+    rows: tuple[SiteRow, ...] = ()
     recipes: tuple[tuple[nn.Module, Any], ...] = ()
 
 
-def match(site: Site, reading: Reading) -> Match:
-    """Compare a site with what phasor makes of its config; `Reading.tables` learns which tables a module forms."""
+def match(site: PatchSite, reading: ModelReading) -> Match:
+    """Compare a site with what phasor makes of its config; `ModelReading.tables` learns which tables a module forms."""
     if site.kind == "tables":
         return _match_self_numbered(site, reading) or _match_tables(site, reading)
     if site.kind == "functions":
@@ -65,7 +65,7 @@ def match(site: Site, reading: Reading) -> Match:
     return _match_method(site, reading) if site.kind == "method" else _match_stored(site, reading)
 
 
-def _match_tables(site: Site, reading: Reading) -> Match:
+def _match_tables(site: PatchSite, reading: ModelReading) -> Match:
     """A module that forms cos and sin of the positions it is given, for each type of layer."""
     models, reason = reading.models_of(site.module)
     probe, problem = probe_of(site.module)
@@ -74,7 +74,7 @@ def _match_tables(site: Site, reading: Reading) -> Match:
     reading.tables[site.path] = []
     rows, agreed = [], []
     for layer_type in layer_types(site.module):
-        row = Row(where=site.path, what="tables" if layer_type is None else f"tables: {layer_type}", reason=reason)
+        row = SiteRow(where=site.path, what="tables" if layer_type is None else f"tables: {layer_type}", reason=reason)
         if probe is not None and not reason:
             specs = of_layer_type(layer_type, models, forward)
             compare = partial(compare_tables, layer_type=layer_type, specs=specs, dtypes=reading.dtypes)
@@ -91,14 +91,14 @@ def _match_tables(site: Site, reading: Reading) -> Match:
     return Match(site, tuple(rows), recipes)
 
 
-def _formed(row: Row, tables: Tables, difference: Difference, damage: str, reading: Reading) -> Row:
+def _formed(row: SiteRow, tables: Tables, difference: Difference, damage: str, reading: ModelReading) -> SiteRow:
     """The row of tables that were compared."""
     moved = reading.moved(tables) if row.replaced else ""
     row = compared(row, difference, f"{agreement(difference)}{damage}{moved}")
     return replace(row, spec=tables.spec.describe(), kernel="Rotation.at" if row.replaced else row.kernel)
 
 
-def _match_self_numbered(site: Site, reading: Reading) -> Match | None:
+def _match_self_numbered(site: PatchSite, reading: ModelReading) -> Match | None:
     """A module that numbers its tokens itself; None where it is no such module, or does not do it as phasor would."""
     numbering = numbering_of(site.module)
     models, reason = reading.models_of(site.module) if numbering is not None else ([], "")
@@ -112,11 +112,11 @@ def _match_self_numbered(site: Site, reading: Reading) -> Match | None:
     if tables is None or not difference.exact:
         return None
     reading.tables[site.path] = [tables]
-    row = _formed(Row(where=site.path, what="tables"), tables, difference, damage, reading)
+    row = _formed(SiteRow(where=site.path, what="tables"), tables, difference, damage, reading)
     return Match(site, (row,), ((site.module, SelfNumberedModule(reading.with_chosen_angles(tables), numbering)),))
 
 
-def _match_functions(site: Site, reading: Reading) -> Match:
+def _match_functions(site: PatchSite, reading: ModelReading) -> Match:
     """A module whose methods call functions that rotate q and k."""
     near = nearest(site.path, list(reading.tables))
     models, reason = reading.models_of(site.module, near)
@@ -128,7 +128,7 @@ def _match_functions(site: Site, reading: Reading) -> Match:
     for name, function in site.functions.items():
         formed = reading.tables_near(near, specs)
         tables = formed or implied_tables(function, specs_of(models))
-        row = Row(where=site.path, what=name, reason=reason or not_comparable(function, tables))
+        row = SiteRow(where=site.path, what=name, reason=reason or not_comparable(function, tables))
         if row.replaced:
             best = reading.compared(function, tables, specs_of(models))
             row = _rotated(row, best, specs, "" if formed else ", by the model's own tables")
@@ -141,7 +141,7 @@ def _match_functions(site: Site, reading: Reading) -> Match:
     return Match(site, tuple(rows), recipes)
 
 
-def _rotated(row: Row, best: Best, specs: Sequence[RotarySpec | None], note: str = "") -> Row:
+def _rotated(row: SiteRow, best: Best, specs: Sequence[RotarySpec | None], note: str = "") -> SiteRow:
     """The row of a function that was compared."""
     _, difference = best
     row = compared(row, difference, f"{agreement(difference)}{note}")
@@ -149,11 +149,11 @@ def _rotated(row: Row, best: Best, specs: Sequence[RotarySpec | None], note: str
     return replace(row, kernel="apply_rotary") if row.replaced else row
 
 
-def _match_method(site: Site, reading: Reading) -> Match:
+def _match_method(site: PatchSite, reading: ModelReading) -> Match:
     """A module that rotates in a method of its own."""
     function, near = getattr(type(site.module), site.name), nearest(site.path, list(reading.tables))
     models, reason = reading.models_of(site.module, near)
-    row = Row(where=site.path, what=site.name, reason=reason or replaced_on_instance(site.module, [site.name]))
+    row = SiteRow(where=site.path, what=site.name, reason=reason or replaced_on_instance(site.module, [site.name]))
     tables = reading.tables_near(near, ())
     if row.replaced and parameters_of(function)[0] not in CALLS:
         notes = "; ".join(dict.fromkeys(note for model in models for note in model.notes))
@@ -168,7 +168,7 @@ def _match_method(site: Site, reading: Reading) -> Match:
     return Match(site, (row,), recipes)
 
 
-def _match_stored(site: Site, reading: Reading) -> Match:
+def _match_stored(site: PatchSite, reading: ModelReading) -> Match:
     """A table that a module stores; no row for one that is not of its config."""
     models, _ = reading.models_of(site.module)
     probe, _ = probe_of(site.module) if stored_table(site.module, site.name).is_meta else (site.module, "")
@@ -178,12 +178,12 @@ def _match_stored(site: Site, reading: Reading) -> Match:
     (table, difference), damage = compare_undamaged(reading.rebuilt, site.path, site.module, probe, compare)
     if table is None or not difference.exact:
         return Match(site)
-    row = _formed(Row(where=site.path, what=f"tables: {site.name}"), table.tables, difference, damage, reading)
+    row = _formed(SiteRow(where=site.path, what=f"tables: {site.name}"), table.tables, difference, damage, reading)
     tables = reading.with_chosen_angles(table.tables)
     return Match(site, (row,), ((site.module, replace(table, tables=tables, dtype=torch.float32 if damage else None)),))
 
 
-def match_norms(matched: Match, reading: Reading) -> Match:
+def match_norms(matched: Match, reading: ModelReading) -> Match:
     """A match with the norms of q and k in it, where they may run in one pass with the rotation.
 
     Not under a default device: that is a mode of torch, which keeps the kernels away that do the work.
@@ -197,7 +197,7 @@ def match_norms(matched: Match, reading: Reading) -> Match:
     fusion = try_fusing(site.module, recipe, tables, reading.dtypes)
     if fusion is None:
         return matched
-    row = Row(where=site.path, what=fusion.what, reason=fusion.reason)
+    row = SiteRow(where=site.path, what=fusion.what, reason=fusion.reason)
     if fusion.norms is not None:
         row = replace(row, spec=fusion.norms.describe())
     if not row.replaced or fusion.norms is None:

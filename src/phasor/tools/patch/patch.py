@@ -12,7 +12,7 @@ from ...rotary.spec import Angles
 from ...support.checks import flag
 from .damage import modules_with_tables, restore
 from .match import Match, match, match_norms
-from .reading import Reading
+from .reading import ModelReading
 from .report import PatchReport, Swap
 from .sites import find, has_config
 from .swap import Recipes, original_class, patched_class
@@ -60,7 +60,7 @@ def patch(
     check_name(kernel)
     flag("fuse_norm", fuse_norm)
     with torch.device("cpu"):  # whatever device the caller makes tensors on, "meta" above all
-        reading = Reading(model, angles, kernel)
+        reading = ModelReading(model, angles, kernel)
         matches = [match(site, reading) for site in find(model)]
     rows = tuple(row for matched in matches for row in matched.rows)
     if not rows:

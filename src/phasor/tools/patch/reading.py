@@ -18,7 +18,7 @@ from .tables import Form, Tables
 OWN_FORM: dict[str, Form] = {"tensor": "half", "sinusoidal_pos": "half", "xq": "complex", "query": "complex"}
 
 
-class Reading:
+class ModelReading:
     """What every site of a model is matched with.
 
     - ``parts``: the model's config, read part by part; ``rebuilt``: the model built again from it.

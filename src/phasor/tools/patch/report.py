@@ -25,7 +25,7 @@ NARROWEST = 8  # no column is folded further
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row(Finding):
+class SiteRow(Finding):
     """One site of the model: the verdict says whether phasor gives what the site gives, ``reason`` why it was left.
 
     ``agreement`` is the difference in words; ``spec`` and ``kernel`` say what rotates there now.
@@ -49,7 +49,7 @@ class Row(Finding):
         return (self.where or "(the model)", self.what, self.spec, self.agreement, self.kernel, fate)
 
 
-def compared(row: Row, difference: Difference, agreement: str) -> Row:
+def compared(row: SiteRow, difference: Difference, agreement: str) -> SiteRow:
     """A row with the verdict that a difference gives."""
     verdict: Verdict = "right" if difference.close else "wrong"
     return replace(row, verdict=verdict, difference=difference, agreement=agreement)
@@ -88,7 +88,7 @@ class LogitShift:
 
 
 @dataclass(frozen=True)
-class PatchReport(Report[Row]):
+class PatchReport(Report[SiteRow]):
     """Rows in the order of the model's modules; prints as a table in which equal layers share a line.
 
     In a terminal the cells are folded to its width.
@@ -102,7 +102,7 @@ class PatchReport(Report[Row]):
     shift: LogitShift | None = None
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[SiteRow, ...]:
         """What was looked at, a row each."""
         return self.findings
 

@@ -18,7 +18,7 @@ STORED = ("embed_positions", "weight")  # names of stored tables: a buffer, or a
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
+class PatchSite:
     """One place in a model, by ``kind``:
 
     - ``"tables"``: a module that forms cos and sin.
@@ -35,13 +35,13 @@ class Site:
     methods: tuple[str, ...] = ()
 
 
-def find(model: nn.Module) -> list[Site]:
+def find(model: nn.Module) -> list[PatchSite]:
     """All sites of a model; those that form tables come first, because the others are matched by what they form."""
     return [
-        *(Site(path, module, "tables") for path, module in rotary_modules(model).items()),
+        *(PatchSite(path, module, "tables") for path, module in rotary_modules(model).items()),
         *callers(model),
-        *(Site(path, model.get_submodule(path), "method", name) for path, name in rotating_methods(model)),
-        *(Site(path, module, "stored table", name) for path, (module, name) in stored_tables(model).items()),
+        *(PatchSite(path, model.get_submodule(path), "method", name) for path, name in rotating_methods(model)),
+        *(PatchSite(path, module, "stored table", name) for path, (module, name) in stored_tables(model).items()),
     ]
 
 
@@ -64,7 +64,7 @@ def _forms_tables(module: nn.Module) -> bool:
     return leaf and named and not list(module.parameters(recurse=False))
 
 
-def callers(model: nn.Module) -> Iterator[Site]:
+def callers(model: nn.Module) -> Iterator[PatchSite]:
     """Modules whose own methods call a function that rotates."""
     calls: dict[type, tuple[dict[str, Callable], tuple[str, ...]]] = {}
     for path, module in model.named_modules():
@@ -73,7 +73,7 @@ def callers(model: nn.Module) -> Iterator[Site]:
             calls[cls] = rotating_calls(cls)
         functions, methods = calls[cls]
         if functions:
-            yield Site(path, module, "functions", functions=functions, methods=methods)
+            yield PatchSite(path, module, "functions", functions=functions, methods=methods)
 
 
 def rotating_calls(cls: type) -> tuple[dict[str, Callable], tuple[str, ...]]:

@@ -2,6 +2,17 @@
 
 from .example import Entity, Example, labels_of
 from .read import FORMATS, read
-from .windows import Encoded, Prediction, Report, align, merge
+from .windows import AlignmentReport, Encoded, Prediction, align, merge
 
-__all__ = ["Entity", "Example", "labels_of", "FORMATS", "read", "Encoded", "Report", "align", "Prediction", "merge"]
+__all__ = [
+    "Entity",
+    "Example",
+    "labels_of",
+    "FORMATS",
+    "read",
+    "Encoded",
+    "AlignmentReport",
+    "align",
+    "Prediction",
+    "merge",
+]

@@ -34,7 +34,7 @@ class Encoded:
 
 
 @dataclass(frozen=True)
-class Report:
+class AlignmentReport:
     """What became of the entities: ``kept + misaligned + truncated == entities``.
 
     ``misaligned``: they begin or end inside a token (or in characters that the tokenizer drops). ``truncated``: no
@@ -69,7 +69,7 @@ def align(
     *,
     max_length: int | None = None,
     stride: int | None = None,
-) -> tuple[list[Encoded], Report]:
+) -> tuple[list[Encoded], AlignmentReport]:
     """The windows of all examples in order, with their entities as spans of tokens, and a count of what was lost.
 
     ``max_length``: tokens of a window, special ones included; None: one window a text. ``stride``: the tokens that
@@ -91,7 +91,7 @@ def align(
         lost += [(example.source, entity, "truncated") for span, entity in spans.items() if span not in held]
     count = Counter(reason for *_, reason in lost)
     entities = sum(len(example.entities) for example in examples)
-    return windows, Report(
+    return windows, AlignmentReport(
         entities=entities,
         kept=entities - len(lost),
         misaligned=count["misaligned"],

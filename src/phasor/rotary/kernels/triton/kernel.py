@@ -19,7 +19,7 @@ from ..cache import Cache
 from ..norm import Norm
 from ..order import Order
 from .autograd import launched, new, normed, rotated
-from .norm_autograd import NormAndRotate
+from .norm_autograd import TritonNormAndRotate
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MOST_PAIRS, MOST_ROWS = 1024, 2**31 - 2**16  # of a head; of tokens in all batches, which it counts in 32 bits
@@ -84,7 +84,7 @@ class Triton(Kernel):
             return super().norm_and_rotate(q, k, rotation, order, norm, out)
         if not learns:
             return normed(q, k, rotation, order, norm)
-        pair: Pair = NormAndRotate.apply(q, k, norm.q_weight, norm.k_weight, rotation, norm, order)
+        pair: Pair = TritonNormAndRotate.apply(q, k, norm.q_weight, norm.k_weight, rotation, norm, order)
         return pair
 
     def rotate_into_cache(

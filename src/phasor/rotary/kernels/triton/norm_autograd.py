@@ -14,7 +14,7 @@ from ..order import Order
 from .autograd import normed
 
 
-class Side(NamedTuple):
+class NormSide(NamedTuple):
     """One of q and k: its weight, the gradient of its result, and which gradients are wanted."""
 
     x: Tensor
@@ -24,7 +24,7 @@ class Side(NamedTuple):
     of_weight: bool
 
 
-class NormAndRotate(torch.autograd.Function):
+class TritonNormAndRotate(torch.autograd.Function):
     """Keeps q, k, weights and tables. Its way back is one launch, or the plain expression if it has one itself."""
 
     @staticmethod
@@ -44,7 +44,7 @@ class NormAndRotate(torch.autograd.Function):
         rotation, norm, order = ctx.rest
         of_q, of_k, of_q_weight, of_k_weight, *_ = ctx.needs_input_grad
         both = {
-            name: Side(x, weight, of, of_x, of_weight)
+            name: NormSide(x, weight, of, of_x, of_weight)
             for name, x, weight, of, of_x, of_weight in (
                 ("q", q, q_weight, of_y, of_q, of_q_weight), ("k", k, k_weight, of_z, of_k, of_k_weight)
             )
@@ -56,7 +56,7 @@ class NormAndRotate(torch.autograd.Function):
         return d_q, d_k, d_q_weight, d_k_weight, None, None, None
 
 
-def _back(sides: list[Side], rotation: Rotation, norm: Norm, order: Order) -> list[Gradients]:
+def _back(sides: list[NormSide], rotation: Rotation, norm: Norm, order: Order) -> list[Gradients]:
     if torch.is_grad_enabled() or watched() or any(unseen(s.of_result, None) or is_batched(s.of_result) for s in sides):
         return [
             by_autograd(s.of_result, s.x, s.weight, s.of_x, s.of_weight, rotation, norm, order) for s in sides

@@ -21,7 +21,7 @@ from ..opening import opened, read_at
 from ..output import Output, Segment, merged, segment
 from ..qk_tensors import Move
 from ..source import METADATA, Source, others
-from .gguf_file import File, check_package, pair, read_header, write_header
+from .gguf_file import GgufFile, check_package, pair, read_header, write_header
 from .plain import LENGTH, LLAMA3, TIED, check_fixed, is_llama3, needed, rope_of
 
 FILE, FACTORS = "model.gguf", "rope_freqs.weight"
@@ -85,7 +85,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     )  # fmt: skip
 
 
-def _factors(file: File) -> Any:
+def _factors(file: GgufFile) -> Any:
     tensor = file.tensors.get(FACTORS)
     if tensor is None:
         return None
@@ -148,13 +148,13 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
     return [Output(FILE, merged(body))]
 
 
-def _metadata_file(source: Source) -> File | None:
+def _metadata_file(source: Source) -> GgufFile | None:
     """The metadata that came along from a GGUF file."""
     path = source.folder / METADATA
     return read_header(path) if path.exists() else None
 
 
-def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: File | None) -> tuple[Mapping[str, bytes], int]:
+def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: GgufFile | None) -> tuple[Mapping[str, bytes], int]:
     if file is None:
         return metadata_of(source.path, config, row, source.tensors["model.embed_tokens.weight"].shape[0]), 32
     said = config_of(file.path, file.metadata, row, source.config["model_type"], _factors(file))

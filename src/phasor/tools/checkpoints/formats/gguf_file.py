@@ -26,7 +26,7 @@ MAX_HEADER = 2**28
 
 
 @dataclass(frozen=True)
-class File:
+class GgufFile:
     """One GGUF file: ``metadata``, where an array is None; ``pairs``: key -> its bytes, with those of its value."""
 
     path: Path
@@ -81,7 +81,7 @@ def check_package() -> None:
         raise ValueError("GGUF files need the package gguf; install it with: pip install 'phasor[gguf]'")
 
 
-def read_header(path: Path) -> File:
+def read_header(path: Path) -> GgufFile:
     """Raises ``ValueError`` naming file, tensor and rule for anything that the format does not allow."""
     check_package()
     with opened(path) as fd:
@@ -119,7 +119,7 @@ def read_header(path: Path) -> File:
             )
         found[name] = Stored(dtype, shape, path, first + offset, length)
         end = offset + length
-    return File(path, metadata, found, raw, alignment)
+    return GgufFile(path, metadata, found, raw, alignment)
 
 
 def _about(cursor: _Cursor) -> tuple[str, str, tuple[int, ...], int, int]:

@@ -18,7 +18,7 @@ MAX_HEADER = 100_000_000  # the reference reader's limit
 
 
 @dataclass(frozen=True)
-class File:
+class SafetensorsFile:
     """One safetensors file: its tensors in the order of their bytes; ``head``: all bytes before the first."""
 
     path: Path
@@ -27,7 +27,7 @@ class File:
     head: bytes
 
 
-def read_header(path: Path) -> File:
+def read_header(path: Path) -> SafetensorsFile:
     """Raises ``ValueError`` naming file, tensor and rule for anything that the format does not allow."""
     with opened(path) as fd:
         size = os.fstat(fd).st_size
@@ -54,7 +54,7 @@ def read_header(path: Path) -> File:
         at += tensor.size
     if at != size:
         raise ValueError(f"{path}: must end with its last tensor, at byte {at}, and has {size}")
-    return File(path, dict(found), metadata, head)
+    return SafetensorsFile(path, dict(found), metadata, head)
 
 
 def _entry(path: Path, name: str, entry: Any, start: int, size: int) -> Stored:

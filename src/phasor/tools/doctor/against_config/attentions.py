@@ -9,8 +9,8 @@ from ....models.reading.model import ModelRotary
 from ....rotary.spec import RotarySpec
 from ....support.findings import Difference
 from ...patch.compare import NEAR_AND_FAR
-from ...patch.reading import Reading, specs_of, specs_of_layer
-from ...patch.sites import Site, nearest
+from ...patch.reading import ModelReading, specs_of, specs_of_layer
+from ...patch.sites import PatchSite, nearest
 from ..report import Check
 from .attention_call import Seen, seen_in_call
 from .causes import way_out
@@ -19,7 +19,7 @@ from .observed import Calls
 from .rotated_heads import UNKNOWN, Outcome, together
 
 
-def check_of_attention(plan: Reading, caller: Site, rotary: list[nn.Module], calls: Calls) -> Check:
+def check_of_attention(plan: ModelReading, caller: PatchSite, rotary: list[nn.Module], calls: Calls) -> Check:
     """The real call decides, where it is seen; how the pairs are read, and what is not seen, the functions decide."""
     check = Check(
         where=caller.path,

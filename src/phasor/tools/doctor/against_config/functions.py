@@ -17,9 +17,9 @@ from ...patch.compare import (
     random_arguments,
     shaped,
 )
-from ...patch.reading import Reading, implied_tables
+from ...patch.reading import ModelReading, implied_tables
 from ...patch.rotate_function import RotateFunction
-from ...patch.sites import Site, nearest
+from ...patch.sites import PatchSite, nearest
 from ...patch.tables import Tables
 from .module_tables import expected
 from .rotated_heads import RIGHT, Heads, Outcome, outcome
@@ -38,7 +38,9 @@ class Functions:
     k: Outcome = RIGHT
 
 
-def of_functions(plan: Reading, caller: Site, specs: Sequence[RotarySpec], ran: frozenset[CodeType]) -> Functions:
+def of_functions(
+    plan: ModelReading, caller: PatchSite, specs: Sequence[RotarySpec], ran: frozenset[CodeType]
+) -> Functions:
     """Of the functions that a module calls; of all that it could call where ``ran`` names none: those for other
     configs may stand beside the right one.
     """

@@ -7,7 +7,7 @@ from inspect import signature
 from torch import nn
 
 from ...patch.compare import compare_self_numbered, compare_tables
-from ...patch.reading import Reading, forward_specs, layer_types, of_layer_type
+from ...patch.reading import ModelReading, forward_specs, layer_types, of_layer_type
 from ...patch.rebuilt import probe_of
 from ...patch.tables import numbering_of
 from ..report import Check
@@ -15,7 +15,7 @@ from .frequencies import fits, held_frequencies
 from .module import Module
 
 
-def checks_of_module(plan: Reading, path: str, module: nn.Module) -> Iterator[Check]:
+def checks_of_module(plan: ModelReading, path: str, module: nn.Module) -> Iterator[Check]:
     """One check per layer type that the module has frequencies for."""
     blank = Check(where=path, what="tables", against="spec", verdict="not shown")
     models, reason = plan.models_of(module)
@@ -38,7 +38,7 @@ def _unmaterialised(one: Module, model: nn.Module) -> Check | None:
     return one.broken(one.check, held)
 
 
-def _counted(one: Module, plan: Reading) -> Check | None:
+def _counted(one: Module, plan: ModelReading) -> Check | None:
     """A module that numbers its tokens itself."""
     counts = numbering_of(one.probe)
     if counts is None:
@@ -66,7 +66,7 @@ def _by_frequencies(one: Module) -> Check | None:
     return replace(check, verdict="not shown", reason=f"{why}, and its frequencies have a form that is not known")
 
 
-def _compared(one: Module, plan: Reading) -> Check:
+def _compared(one: Module, plan: ModelReading) -> Check:
     found, agreement = compare_tables(one.probe, one.layer_type, one.specs, plan.dtypes[:1])
     if found is not None and agreement.close:
         plan.tables[one.path].append(found)

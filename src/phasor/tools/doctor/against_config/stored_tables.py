@@ -9,7 +9,7 @@ from torch import nn
 from ....support.findings import Difference
 from ...patch.compare import NEAR_AND_FAR, best_of, difference_of
 from ...patch.damage import HALVES, name_of
-from ...patch.reading import Reading, specs_of
+from ...patch.reading import ModelReading, specs_of
 from ...patch.tables import StoredTable, Tables, stored_table
 from ..report import Check
 from .causes import way_out, worded
@@ -17,7 +17,7 @@ from .frequencies import LOAD
 from .judge import golden, judged
 
 
-def checks_of_held(plan: Reading, path: str, module: nn.Module, name: str) -> Iterator[Check]:
+def checks_of_held(plan: ModelReading, path: str, module: nn.Module, name: str) -> Iterator[Check]:
     """One check of a table whose width is that of a spec; none of any other, which may be of absolute positions."""
     models, reason = plan.models_of(module)
     own = stored_table(module, name)

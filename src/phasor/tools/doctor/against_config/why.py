@@ -9,7 +9,7 @@ from ....rotary.axes import OneAxis
 from ....rotary.spec import RotarySpec
 from ...golden.report import TensorFinding
 from ...patch.compare import NEAR_AND_FAR, compare_tables, difference_of, positions_for
-from ...patch.reading import Reading, forward_specs
+from ...patch.reading import ModelReading, forward_specs
 from ...patch.rebuilt import rebuilt_module
 from ...patch.tables import Tables
 from ..report import Check
@@ -25,7 +25,7 @@ SWAPPED = "layer types swapped"
 CHANGED = "config changed after loading"
 
 
-def judged(one: Module, plan: Reading, spec: RotarySpec) -> Check:
+def judged(one: Module, plan: ModelReading, spec: RotarySpec) -> Check:
     """Beside ``spec``, which its tables should be: frequencies that are broken first, then every known mistake."""
     positions = next(positions_for(spec, torch.device("cpu"))).squeeze(1)
     theirs = None if spec.second is not None else made(one.probe, one.layer_type, spec, positions)
@@ -42,7 +42,7 @@ def judged(one: Module, plan: Reading, spec: RotarySpec) -> Check:
     return _by_golden(one, plan, spec, theirs, positions)
 
 
-def _by_golden(one: Module, plan: Reading, spec: RotarySpec, theirs: Made, positions: Tensor) -> Check:
+def _by_golden(one: Module, plan: ModelReading, spec: RotarySpec, theirs: Made, positions: Tensor) -> Check:
     """Whether tables that are not bit for bit those of the spec are wrong, and why."""
     if one.layer_type is not None and all(one.layer_type not in m.layer_types for m in one.models):
         says = f"no layer of the config is of the kind {one.layer_type!r}, so nothing says what its tables are"
@@ -94,7 +94,7 @@ def _placed(check: Check, one: Module, spec: RotarySpec, theirs: Made | None, po
     return replace(check, difference=check.apart(size=size, position=position, pair=pair))
 
 
-def _of_another_type(one: Module, plan: Reading) -> str | None:
+def _of_another_type(one: Module, plan: ModelReading) -> str | None:
     """That the tables are those of another kind of layer of the same model."""
     others = [spec for spec in forward_specs(one.models) if spec not in one.specs]
     found, agreement = compare_tables(one.probe, one.layer_type, others, plan.dtypes[:1])
@@ -104,7 +104,7 @@ def _of_another_type(one: Module, plan: Reading) -> str | None:
     return f"these are the tables of {' and '.join(sorted(words)) or 'another kind of layer'}"
 
 
-def _origin(one: Module, plan: Reading, cause: str) -> str:
+def _origin(one: Module, plan: ModelReading, cause: str) -> str:
     """Where a module has its wrong tables from: its class, its buffers, or a config that was another."""
     try:
         twin = rebuilt_module(one.module)

@@ -7,19 +7,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...checkpoints.formats.safetensors_file import File, read_header
+from ...checkpoints.formats.safetensors_file import SafetensorsFile, read_header
 from ...checkpoints.opening import opened, read_at
 from ...checkpoints.stored import Stored
 
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
 
 
-def headers(folder: Path) -> list[File]:
+def headers(folder: Path) -> list[SafetensorsFile]:
     """The safetensors files of a folder."""
     return [read_header(path) for path in sorted(folder.glob("*.safetensors"))]
 
 
-def tensors_in(files: list[File]) -> Mapping[str, Stored]:
+def tensors_in(files: list[SafetensorsFile]) -> Mapping[str, Stored]:
     """All tensors by name."""
     return {name: stored for file in files for name, stored in file.tensors.items()}
 

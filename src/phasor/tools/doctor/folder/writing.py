@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ....support.whole_files import sync_folder
-from ...checkpoints.formats.safetensors_file import File, write_header
+from ...checkpoints.formats.safetensors_file import SafetensorsFile, write_header
 from ...checkpoints.output import Output, Range, Segment, check_room, merged, whole_file, write_segment
 from .examine import Examined
 from .weights import headers
@@ -71,7 +71,7 @@ def _names(source: Path) -> list[str]:
     return found
 
 
-def _rewritten(file: File, new: dict[str, Tensor]) -> Output:
+def _rewritten(file: SafetensorsFile, new: dict[str, Tensor]) -> Output:
     """A safetensors file with other values, and where need be another dtype, for some tensors."""
     entries: list[tuple[str, str, tuple[int, ...], int]] = []
     segments: list[Segment] = []

@@ -12,7 +12,7 @@ from ...patch.sites import has_config
 from .ranking import Ranking, at_least, ranked
 from .readings import around, in_words
 from .tokens import token_windows, tokens_of
-from .weights import Weights
+from .weights import LoadedWeights
 
 ROUNDS = 3
 FIRST = 6  # windows that every reading is tried on
@@ -44,7 +44,7 @@ def rank_readings(model: Any, windows: Tensor, *, rounds: int = ROUNDS) -> Ranki
             f"model must be a transformers model (a torch module with a config), got {type(model).__name__}"
         )
     whole("rounds", rounds)
-    return _ranking(Weights.of_model(model), windows, rounds)
+    return _ranking(LoadedWeights.of_model(model), windows, rounds)
 
 
 def by_text(model: Any, text: str | Path, *, tokenizer: Any = None, length: int | None = None) -> Ranking:
@@ -60,9 +60,9 @@ def by_text(model: Any, text: str | Path, *, tokenizer: Any = None, length: int 
     """
     if isinstance(model, str | Path):
         source = read(Path(model))
-        weights, folder = Weights.of_source(source), source.path
+        weights, folder = LoadedWeights.of_source(source), source.path
     elif has_config(model):
-        weights, folder = Weights.of_model(model), Path(getattr(model.config, "_name_or_path", "") or "no folder")
+        weights, folder = LoadedWeights.of_model(model), Path(getattr(model.config, "_name_or_path", "") or "no folder")
     else:
         raise ValueError(f"model must be a transformers model or the path of a checkpoint, got {type(model).__name__}")
     tokens = tokens_of(Path(text), folder, weights.config, tokenizer)
@@ -70,7 +70,7 @@ def by_text(model: Any, text: str | Path, *, tokenizer: Any = None, length: int 
     return _ranking(weights, token_windows(tokens, longest, FEWEST), ROUNDS)
 
 
-def _ranking(weights: Weights, windows: Tensor, rounds: int) -> Ranking:
+def _ranking(weights: LoadedWeights, windows: Tensor, rounds: int) -> Ranking:
     windows = _checked(windows, weights)
     stated = in_words(weights.stated, weights.stated)
     losses = {stated: weights.losses(weights.stated, windows)}
@@ -103,7 +103,7 @@ def _near(losses: dict[str, Tensor]) -> list[str]:
     return [name for name, own in first.items() if not at_least(own - first[best]) > FAR]
 
 
-def _checked(windows: Tensor, weights: Weights) -> Tensor:
+def _checked(windows: Tensor, weights: LoadedWeights) -> Tensor:
     found = integers("windows", windows, 2, "[windows, tokens]")
     if len(found) < FEWEST or found.shape[1] < 3:
         raise ValueError(f"windows must be at least {FEWEST} of at least 3 tokens, got {list(found.shape)}")

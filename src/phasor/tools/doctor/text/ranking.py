@@ -15,7 +15,7 @@ Verdict = Literal["as stated", "another", "cannot tell"]
 
 
 @dataclass(frozen=True)
-class Row:
+class RankingRow:
     """One reading: its ``loss`` in nats per token, how much more than the best one's it is (``behind``; ``at_least`` so
     much in nearly all resamples of the windows), over how many ``windows``, and its loss ``by_position``."""
 
@@ -44,12 +44,12 @@ class Ranking:
     resamples of the windows (0.999), ``"as stated"`` if all others are so behind the stated one, and else
     ``"cannot tell"``.
 
-    >>> rows = (Row("base 500000", 1.7, 0.0, 0.0, 9, (1.7,)), Row("as stated", 2.5, 0.8, 0.7, 9, (2.5,)))
+    >>> rows = (RankingRow("base 500000", 1.7, 0.0, 0.0, 9, (1.7,)), RankingRow("as stated", 2.5, 0.8, 0.7, 9, (2.5,)))
     >>> Ranking(rows, "as stated", (0,), 64).verdict
     'another'
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[RankingRow, ...]
     stated: str
     starts: tuple[int, ...]
     length: int
@@ -130,7 +130,7 @@ def ranked(losses: dict[str, Tensor], stated: str, left_out: dict[str, str]) -> 
         behind = (own - losses[best][: len(own)]).mean(1).numpy()
         parts = tuple(float(part.mean()) for part in own.split(_sizes(starts, own.shape[1]), 1))
         least = 0.0 if name == best else at_least(behind)
-        rows.append(Row(name, float(own.mean()), float(behind.mean()), least, len(own), parts))
+        rows.append(RankingRow(name, float(own.mean()), float(behind.mean()), least, len(own), parts))
     rows.sort(key=lambda row: (row.behind, row.name != stated))
     return Ranking(tuple(rows), stated, starts, losses[best].shape[1], tuple(left_out.items()))
 

@@ -13,13 +13,13 @@ from ...checkpoints.plan import pair_word
 from ...checkpoints.qk_tensors import QKTensors, find_qk_tensors
 from ...checkpoints.source import Source
 from ...checkpoints.stored import Stored
-from .readings import Reading
+from .readings import TextReading
 
 AT_ONCE = 4096  # tokens of one forward pass
 WORDS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64"}
 
 
-class Weights:
+class LoadedWeights:
     """The tensors of a checkpoint or of a live model, its config, and what both are said to be (``stated``).
 
     Tensors of a live model are shared, not copied. Raises ``ValueError`` for a model whose config is not read.
@@ -31,14 +31,14 @@ class Weights:
         self.native = pair_word(self.found, "native") if self.found else "native"
         word = pair_word(self.found, source.layout) if self.found and source else self.native
         self._laid = {"native": state}
-        self.stated = Reading(self.found.rotary if self.found else read_config(config), word)
+        self.stated = TextReading(self.found.rotary if self.found else read_config(config), word)
 
     @classmethod
-    def of_source(cls, source: Source) -> "Weights":
+    def of_source(cls, source: Source) -> "LoadedWeights":
         return cls(source.config, {name: as_torch(tensor) for name, tensor in source.tensors.items()}, source)
 
     @classmethod
-    def of_model(cls, model: nn.Module) -> "Weights":
+    def of_model(cls, model: nn.Module) -> "LoadedWeights":
         config: Any = model.config
         return cls(config.to_dict(), {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()})
 
@@ -53,7 +53,7 @@ class Weights:
         except ValueError as error:
             return None, str(error)
 
-    def model(self, reading: Reading) -> Any:
+    def model(self, reading: TextReading) -> Any:
         """The model in evaluation mode. Raises ``ValueError`` for a reading that its config cannot say."""
         config = write_config(reading.rotary, like=self.config)
         if reading.layout not in ("native", self.native) and _widths(reading) != _widths(self.stated):
@@ -67,7 +67,7 @@ class Weights:
             told = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
             raise ValueError(f"cannot be run by transformers: {told:.200}") from None
 
-    def losses(self, reading: Reading, windows: Tensor) -> Tensor:
+    def losses(self, reading: TextReading, windows: Tensor) -> Tensor:
         """Loss in nats of every token but the first, float64 ``[n, L]`` of ``[n, L + 1]``; nan is infinite."""
         model, found = self.model(reading), []
         with torch.no_grad():
@@ -78,5 +78,5 @@ class Weights:
         return torch.cat(found).nan_to_num(torch.inf)
 
 
-def _widths(reading: Reading) -> list[int]:
+def _widths(reading: TextReading) -> list[int]:
     return [0 if spec is None else spec.rotary_dim for spec in reading.rotary.layers]

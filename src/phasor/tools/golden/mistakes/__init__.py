@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from ..case import Case, Mistake, with_fields
+from ..case import Mistake, RotationCase, with_fields
 from .channels import of_axes, of_heads, of_layout, of_width
 from .factors import of_magnitude, of_precision, of_scaling
 from .numbers import fits
@@ -13,7 +13,7 @@ from .positions import of_positions
 __all__ = ["fits", "mistakes"]
 
 
-def mistakes(case: Case, softmax_factor: float, temperature: Tensor | None) -> Iterator[Mistake]:
+def mistakes(case: RotationCase, softmax_factor: float, temperature: Tensor | None) -> Iterator[Mistake]:
     """Every known mistake that would show in this case, but for those whose number has to be read off first: `fits`."""
     yield Mistake("not_rotated", "nothing was rotated: the result is the input", with_fields(rotated=False))
     yield from of_positions(case)

@@ -9,7 +9,7 @@ import torch
 
 from ....rotary.axes import Axes, InterleavedSections, Listed, Mixed, OneAxis, Sections
 from ....rotary.spec import RotarySpec
-from ..case import Case, Mistake, with_fields, with_spec
+from ..case import Mistake, RotationCase, with_fields, with_spec
 
 
 def of_layout(spec: RotarySpec) -> Iterator[Mistake]:
@@ -49,10 +49,10 @@ def of_heads(spec: RotarySpec) -> Iterator[Mistake]:
             yield Mistake("heads", text, _shared("wide"), alone=True)
 
 
-def _shared(how: str) -> Callable[[Case], Case]:
+def _shared(how: str) -> Callable[[RotationCase], RotationCase]:
     """One ladder over all heads, which no scaling has that holds a number for each pair."""
 
-    def change(case: Case) -> Case:
+    def change(case: RotationCase) -> RotationCase:
         width = 2 * case.spec.rotary_dim
         case.spec.replace(head_dim=width, rotary_dim=width, trailing=False)  # ValueError where it has none
         return case.replace(shared=how)
@@ -60,7 +60,7 @@ def _shared(how: str) -> Callable[[Case], Case]:
     return change
 
 
-def of_width(case: Case) -> Iterator[Mistake]:
+def of_width(case: RotationCase) -> Iterator[Mistake]:
     spec, width = case.spec, case.spec.rotary_dim
     yield from _from_one(case)
     for other in dict.fromkeys((spec.head_dim // 4, spec.head_dim // 2, 3 * spec.head_dim // 4, width // 2, 2 * width)):
@@ -80,7 +80,7 @@ def of_width(case: Case) -> Iterator[Mistake]:
     yield Mistake("trailing", text, with_spec(trailing=not spec.trailing))
 
 
-def _from_one(case: Case) -> Iterator[Mistake]:
+def _from_one(case: RotationCase) -> Iterator[Mistake]:
     """Pairs counted from 1: every pair has the frequency of the next one."""
     spec = case.spec
     if spec.frequencies is not None or spec.exponent_dim is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 
 from ....rotary.scaling import NTK, Linear, YaRN, YaRNPaper
-from ..case import Case, Mistake, with_fields, with_spec
+from ..case import Mistake, RotationCase, with_fields, with_spec
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 _PLACES = (
@@ -22,7 +22,7 @@ _PLACES = (
 )
 
 
-def of_scaling(case: Case) -> Iterator[Mistake]:
+def of_scaling(case: RotationCase) -> Iterator[Mistake]:
     spec, scaling = case.spec, case.spec.scaling
     if scaling is None:
         return
@@ -55,7 +55,9 @@ def _yarn(scaling: YaRN) -> Iterator[Mistake]:
     yield Mistake("yarn_truncate", text, with_spec(scaling=other))
     keep = scaling.attention_factor()
 
-    def paper(case: Case) -> Case:  # ValueError for what the paper's ramp cannot have: Kimi K2's beta_fast = 1
+    def paper(
+        case: RotationCase,
+    ) -> RotationCase:  # ValueError for what the paper's ramp cannot have: Kimi K2's beta_fast = 1
         ramp = YaRNPaper(scaling.factor, scaling.original_max_position, scaling.beta_slow, scaling.beta_fast)
         return with_spec(scaling=ramp)(case).replace(cos_factor=keep, sin_factor=keep)
 
@@ -80,7 +82,7 @@ def _yarn(scaling: YaRN) -> Iterator[Mistake]:
         yield Mistake("attention_factor", text, with_fields(cos_factor=both, sin_factor=both))
 
 
-def of_magnitude(case: Case, softmax_factor: float, temperature: torch.Tensor | None) -> Iterator[Mistake]:
+def of_magnitude(case: RotationCase, softmax_factor: float, temperature: torch.Tensor | None) -> Iterator[Mistake]:
     factor = case.cos_factor
     if factor != 1:
         what = f"the attention factor {factor:.9g}"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ....rotary.axes import Mixed
 from ....rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, Scaling, SteppedNTK, YaRN
-from ..case import Case, Mistake, with_fields, with_spec
+from ..case import Mistake, RotationCase, with_fields, with_spec
 from ..comparison import TELLING, Comparison
 from .positions import of_seen
 
@@ -25,7 +25,7 @@ LENGTHS = (4096, 8192, 2048, 32_768, 16_384)  # that models were trained at befo
 SURE = 0.02  # radians that all pairs of a token may be off from one whole position
 
 
-def fits(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Iterator[Mistake]:
+def fits(case: RotationCase, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Iterator[Mistake]:
     """Mistakes whose number has to be found first; whoever asks must verify them."""
     where = _read_positions(case, wrong, inputs)
     if where is not None:
@@ -42,7 +42,7 @@ def fits(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Iter
         yield Mistake("factor", f"all values are multiplied by {gain:.6g}", with_fields(gain=gain))
 
 
-def _of_bases(case: Case, bases: list[float]) -> Iterator[Mistake]:
+def _of_bases(case: RotationCase, bases: list[float]) -> Iterator[Mistake]:
     for base in bases:
         yield Mistake("base", f"the base is {base:.10g}, and must be {case.spec.base:.10g}", with_spec(base=base))
 
@@ -55,7 +55,7 @@ def _gain(wrong: list[Comparison]) -> float | None:
     return gain if math.isfinite(gain) and gain != 0 else None
 
 
-def _bases(case: Case, seen: Tensor | None) -> list[float]:
+def _bases(case: RotationCase, seen: Tensor | None) -> list[float]:
     """Candidates for the base, round numbers first; none where a list of frequencies takes its place."""
     spec = case.spec
     if spec.frequencies is not None:
@@ -82,7 +82,7 @@ def _rounded(number: float) -> list[float]:
     return [float(f"{number:.{digits}g}") for digits in (1, 2, 3, 5)] + [number]
 
 
-def _scalings(case: Case, seen: Tensor) -> Iterator[Mistake]:
+def _scalings(case: RotationCase, seen: Tensor) -> Iterator[Mistake]:
     """Another factor of the same scaling, or a scaling where none must be."""
     spec = case.spec
     plain = spec.replace(scaling=None).inv_freq()
@@ -103,7 +103,7 @@ def _scalings(case: Case, seen: Tensor) -> Iterator[Mistake]:
             yield Mistake("scaling", text, _factor(scaling, factor), alone=factor not in read)
 
 
-def _factor(scaling: Any, factor: float) -> Callable[[Case], Case]:
+def _factor(scaling: Any, factor: float) -> Callable[[RotationCase], RotationCase]:
     """Built when it is tried: a factor that was read off may be one that the scaling cannot have."""
     return lambda case: with_spec(scaling=dataclasses.replace(scaling, factor=factor))(case)
 
@@ -125,7 +125,7 @@ def _added(factor: float) -> Iterator[Mistake]:
             yield Mistake("scaling", text, with_spec(scaling=dataclasses.replace(scheme, attention=1.0)), alone=True)
 
 
-def _read_frequencies(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Tensor | None:
+def _read_frequencies(case: RotationCase, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Tensor | None:
     """``[P]`` radians per position, read at the smallest position and refined at ever farther ones."""
     by_name = {c.short.rpartition(".")[2]: c.got for c in wrong}
     if "inv_freq" in by_name:
@@ -148,7 +148,7 @@ def _read_frequencies(case: Case, wrong: list[Comparison], inputs: dict[str, Ten
     return None if error.isinf().all() else frequencies
 
 
-def _read_positions(case: Case, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Tensor | None:
+def _read_positions(case: RotationCase, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Tensor | None:
     """``[A, S]``: the whole position at which each token was rotated, nan where none fits; None if none can be read."""
     by_name = {c.short.rpartition(".")[2]: c.got for c in wrong if not c.short.endswith("inv_freq")}
     angles = _read_angles(case, by_name, inputs)
@@ -183,12 +183,12 @@ def _nearest(angles: Tensor, guess: Tensor) -> Tensor:
     return guess + apart.gather(0, apart.abs().nan_to_num(99.0).argmin(0, keepdim=True)).squeeze(0)
 
 
-def _positions_of_pairs(case: Case) -> Tensor:
+def _positions_of_pairs(case: RotationCase) -> Tensor:
     shares = torch.tensor(case.spec.axes.weights(case.spec.pairs), dtype=torch.float64)
     return (case.positions.double().T @ shares) * case.spec.position_scale  # [S, P]
 
 
-def _read_angles(case: Case, by_name: dict[str, Tensor], inputs: dict[str, Tensor]) -> Tensor | None:
+def _read_angles(case: RotationCase, by_name: dict[str, Tensor], inputs: dict[str, Tensor]) -> Tensor | None:
     """``[ways, S, P]``: the angles that give what is seen, one where it tells cos and sin, else two."""
     sign = -1.0 if case.spec.reverse else 1.0
     cos, sin = (t if t is None or t.shape[-1] == case.spec.pairs else None for t in map(by_name.get, ("cos", "sin")))

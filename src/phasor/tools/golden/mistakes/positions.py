@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from ....rotary.scaling import Linear
-from ..case import Case, Mistake, with_spec
+from ..case import Mistake, RotationCase, with_spec
 
 TABLES = tuple(2**n for n in range(6, 21))
 
 
-def of_positions(case: Case) -> Iterator[Mistake]:
+def of_positions(case: RotationCase) -> Iterator[Mistake]:
     for by in (1, -1, 2, -2):
         way = "high" if by > 0 else "low"
         yield Mistake(
@@ -35,7 +35,7 @@ def of_positions(case: Case) -> Iterator[Mistake]:
         yield Mistake("positions", text, lambda case: case.replace(positions=index), alone=True)
 
 
-def of_seen(case: Case, where: Tensor) -> Iterator[Mistake]:
+def of_seen(case: RotationCase, where: Tensor) -> Iterator[Mistake]:
     """What went wrong with positions, from those at which the tokens were rotated, ``[A, S]`` (nan: not readable)."""
     expected = case.positions.double()
     known = ~where.isnan()
