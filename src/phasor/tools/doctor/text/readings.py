@@ -15,17 +15,17 @@ FACTORS = (2.0, 4.0, 8.0)
 OTHER = {"halves": "interleaved", "interleaved": "halves"}
 
 
-class TextReading(NamedTuple):
+class WeightReading(NamedTuple):
     """What a model rotates, and how the pairs lie in its weights (a word of `phasor.checkpoints`)."""
 
     rotary: ModelRotary
     layout: str
 
 
-def around(reading: TextReading) -> Iterator[TextReading]:
+def around(reading: WeightReading) -> Iterator[WeightReading]:
     """Readings that differ in the layout, or for the layers of one spec in base, scaling or width."""
     if reading.layout in OTHER:
-        yield TextReading(reading.rotary, OTHER[reading.layout])
+        yield WeightReading(reading.rotary, OTHER[reading.layout])
     for spec in reading.rotary.distinct:
         for other in _others(spec, reading.rotary.max_position or 0):
             yield _with(reading, {spec: other})
@@ -34,9 +34,9 @@ def around(reading: TextReading) -> Iterator[TextReading]:
         yield _with(reading, {first: first.replace(base=second.base), second: second.replace(base=first.base)})
 
 
-def _with(reading: TextReading, changed: dict[RotarySpec, RotarySpec]) -> TextReading:
+def _with(reading: WeightReading, changed: dict[RotarySpec, RotarySpec]) -> WeightReading:
     layers = tuple(None if spec is None else changed.get(spec, spec) for spec in reading.rotary.layers)
-    return TextReading(replace(reading.rotary, layers=layers), reading.layout)
+    return WeightReading(replace(reading.rotary, layers=layers), reading.layout)
 
 
 def _others(spec: RotarySpec, longest: int) -> Iterator[RotarySpec]:
@@ -98,15 +98,15 @@ def _changed(scaling: Scaling, **fields: float) -> Scaling:
     return dataclasses.replace(scaling, **fields)  # type: ignore[type-var]
 
 
-def in_words(reading: TextReading, stated: TextReading) -> str:
+def in_words(reading: WeightReading, stated: WeightReading) -> str:
     """How a reading differs from the stated one.
 
     >>> spec = RotarySpec(head_dim=8)
     >>> rotary = ModelRotary(model_type="toy", layers=(spec,), layer_types=("attention",), num_heads=1)
     >>> other = replace(rotary, layers=(spec.replace(base=500.0, scaling=Linear(2.0)),))
-    >>> in_words(TextReading(rotary, "halves"), TextReading(rotary, "halves"))
+    >>> in_words(WeightReading(rotary, "halves"), WeightReading(rotary, "halves"))
     'as stated'
-    >>> in_words(TextReading(other, "interleaved"), TextReading(rotary, "halves"))
+    >>> in_words(WeightReading(other, "interleaved"), WeightReading(rotary, "halves"))
     'pairs interleaved in the weights, base 500, linear factor 2'
     """
     words = [f"pairs {_laid(reading.layout)} in the weights"] if reading.layout != stated.layout else []

@@ -13,7 +13,7 @@ from ...checkpoints.plan import pair_word
 from ...checkpoints.qk_tensors import QKTensors, find_qk_tensors
 from ...checkpoints.source import Source
 from ...checkpoints.stored import Stored
-from .readings import TextReading
+from .readings import WeightReading
 
 AT_ONCE = 4096  # tokens of one forward pass
 WORDS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64"}
@@ -31,7 +31,7 @@ class LoadedWeights:
         self.native = pair_word(self.found, "native") if self.found else "native"
         word = pair_word(self.found, source.layout) if self.found and source else self.native
         self._laid = {"native": state}
-        self.stated = TextReading(self.found.rotary if self.found else read_config(config), word)
+        self.stated = WeightReading(self.found.rotary if self.found else read_config(config), word)
 
     @classmethod
     def of_source(cls, source: Source) -> "LoadedWeights":
@@ -53,7 +53,7 @@ class LoadedWeights:
         except ValueError as error:
             return None, str(error)
 
-    def model(self, reading: TextReading) -> Any:
+    def model(self, reading: WeightReading) -> Any:
         """The model in evaluation mode. Raises ``ValueError`` for a reading that its config cannot say."""
         config = write_config(reading.rotary, like=self.config)
         if reading.layout not in ("native", self.native) and _widths(reading) != _widths(self.stated):
@@ -67,7 +67,7 @@ class LoadedWeights:
             told = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
             raise ValueError(f"cannot be run by transformers: {told:.200}") from None
 
-    def losses(self, reading: TextReading, windows: Tensor) -> Tensor:
+    def losses(self, reading: WeightReading, windows: Tensor) -> Tensor:
         """Loss in nats of every token but the first, float64 ``[n, L]`` of ``[n, L + 1]``; nan is infinite."""
         model, found = self.model(reading), []
         with torch.no_grad():
@@ -78,5 +78,5 @@ class LoadedWeights:
         return torch.cat(found).nan_to_num(torch.inf)
 
 
-def _widths(reading: TextReading) -> list[int]:
+def _widths(reading: WeightReading) -> list[int]:
     return [0 if spec is None else spec.rotary_dim for spec in reading.rotary.layers]
