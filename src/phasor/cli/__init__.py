@@ -5,6 +5,7 @@ import signal
 import sys
 
 from ..support.interrupt import LINE, Stopped, leave, stop
+from ..support.plain_text import one_line, say
 
 # What a command may need beyond the command line itself -> the extra of phasor that brings it.
 EXTRAS = {
@@ -19,7 +20,7 @@ def main() -> None:
     try:
         _run()
     except Stopped:
-        print(LINE, file=sys.stderr)
+        say(LINE, error=True)
         raise
     finally:
         if signal.getsignal(signal.SIGINT) is stop:
@@ -41,7 +42,7 @@ def _run() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ValueError, OSError) as error:
-        _stop(" ".join(str(error).split()))
+        _stop(str(error))
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
@@ -50,7 +51,5 @@ def _run() -> None:
 
 
 def _stop(message: str) -> None:
-    from .terminal import printable
-
-    print(f"phasor: {printable(message)}", file=sys.stderr)
+    say(f"phasor: {one_line(message)}", error=True)
     sys.exit(2)

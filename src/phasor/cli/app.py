@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
+from ..support.plain_text import say
 from . import bench, convert, demo, detect, doctor, golden, inspect, lab, ner, plan
 
 
 def _version(asked: bool) -> None:
     if asked:
-        print(version("phasor"))
+        say(version("phasor"))
         raise typer.Exit
 
 

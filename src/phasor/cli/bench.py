@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from ..support.plain_text import say
+from ..support.whole_files import check_file_target
+
 
 def bench(
     cases: Annotated[str, typer.Option(metavar="NAME,...", help="Which cases (default: all that can run).")] = "",
@@ -21,10 +24,8 @@ def bench(
     from ..apps.bench import run, write
 
     for option, path in (("--json", out), ("--plot", plot)):
-        if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            raise ValueError(
-                f"{option} must be a file in a folder that exists, got {str(path)!r}; make the folder first"
-            )
+        if path is not None:
+            check_file_target(option, path)
     if plot is not None and device == "cpu":
         raise ValueError("--plot draws a run on a GPU; add --device cuda")
     record = run(
@@ -36,7 +37,7 @@ def bench(
         device=device,
         command=shlex.join(["phasor", *sys.argv[1:]]),
         goals=against_goals,
-        say=lambda line: print(line, flush=True),
+        say=say,
     )
     if out is not None:
         write(record, out)

@@ -5,6 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..support.plain_text import say
+from ..support.whole_files import check_folder_target
+
 
 def convert(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="A folder or a file with a checkpoint.")],
@@ -45,6 +48,8 @@ def convert(
 
     if not to:
         raise ValueError("--to is missing; name a layout (halves, interleaved, native) or a format (transformers, …)")
+    if target is not None:
+        check_folder_target("DST", target)
     tokens = None if token_ids is None else _tokens(token_ids)
     if in_place:
         given = {
@@ -60,20 +65,20 @@ def convert(
                 "(to see the plan first: --dry-run alone)"
             )
         report = convert_in_place(source, to=to, source_layout=source_layout, part=part, proof=proof, token_ids=tokens)
-        print(_summary(report, source))
+        say(_summary(report, source))
         return
     if files is not None and to != "meta":
         raise ValueError(f"--files is for --to meta, got --to {to}; leave it out")
     options = None if files is None else {"files": files}
     plan = make_plan(source, to, source_layout=source_layout, part=part, allow_pickle=allow_pickle, options=options)
-    print(plan.describe())
+    say(plan.describe())
     if dry_run:
         return
     if target is None:
         raise ValueError("DST is missing; name a new folder")
     with _bar(plan.size) as tell:
         report = run(source, target, to=to, force=force, proof=proof, token_ids=tokens, plan=plan, tell=tell)
-    print(_summary(report, target))
+    say(_summary(report, target))
 
 
 @contextmanager

@@ -1,9 +1,11 @@
-import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ..support.plain_text import say, say_json
+from ..support.whole_files import check_folder_target
 
 
 def demo(
@@ -12,12 +14,11 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the measurements as JSON.")] = False,
 ) -> None:
     """Read models that ship, explain each on a page, measure the relative law, and train small models."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out must be a folder, got the file {str(out)!r}; name another")
+    check_folder_target("--out", out)
     from ..apps.demo import run
 
     if find_spec("matplotlib") is None:
         raise ValueError("demo needs matplotlib; install it with: pip install 'phasor[plots]'")
-    results = run(out, say=(lambda line: None) if as_json else print, train=train, progress=not as_json)
+    results = run(out, say=(lambda line: None) if as_json else say, train=train, progress=not as_json)
     if as_json:
-        print(json.dumps(results, indent=2))
+        say_json(results)

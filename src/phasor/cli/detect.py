@@ -1,8 +1,9 @@
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ..support.plain_text import say, say_json
 
 
 def detect(
@@ -25,6 +26,6 @@ def detect(
 
     words = None if text is None else text.read_text(encoding="utf-8", errors="replace")
     detection = find_layout(path, part=part, allow_pickle=allow_pickle, text=words)
-    print(json.dumps(detection.to_dict(), indent=2) if as_json else detection.describe())
+    say_json(detection.to_dict()) if as_json else say(detection.describe())
     if detection.contradicts:
         raise typer.Exit(1)

@@ -1,10 +1,10 @@
-import json
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..support.plain_text import say_json
+from ..support.whole_files import check_file_target, check_folder_target, write_whole
 from .terminal import show
 
 
@@ -36,10 +36,10 @@ def doctor(
         raise ValueError("doctor needs transformers; install it with: pip install 'phasor[hf]'")
     if html is not None and find_spec("matplotlib") is None:
         raise ValueError("--html needs matplotlib; install it with: pip install 'phasor[plots]'")
-    if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
-        raise ValueError(f"--html must name a file in a folder that exists, got {str(html)!r}")
-    if html is not None and not os.access(html.absolute().parent, os.W_OK):
-        raise ValueError(f"--html must name a file in a folder that can be written, got {str(html)!r}")
+    if html is not None:
+        check_file_target("--html", html)
+    if repair is not None:
+        check_folder_target("--repair", repair)
     if not path.strip():
         raise ValueError("PATH must name a folder, got nothing; name the current one with .")
     if text is not None and (meta or Path(path).is_file()):
@@ -48,10 +48,9 @@ def doctor(
 
     made = visit(Path(path), text=text, repair=repair, meta=meta)
     if html is not None:
-        from ..support.whole_files import write_whole
         from ..tools.doctor.html import html_page
 
         write_whole(html, html_page(made.found, made.curves, made.more).encode())
-    print(json.dumps(made.to_dict(), indent=2)) if as_json else show(str(made))
+    say_json(made.to_dict()) if as_json else show(str(made))
     if made.exit_code:
         raise typer.Exit(made.exit_code)

@@ -1,10 +1,11 @@
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..support.findings import Report
+from ..support.plain_text import say, say_json
+from ..support.whole_files import check_folder_target
 
 
 def golden(
@@ -23,10 +24,12 @@ def golden(
     from ..models.configs import read_config
     from ..tools.golden import write
 
+    if out is not None:
+        check_folder_target("--out", out)
     chosen = None if positions is None else _numbers(positions)
     model = read_config(config, part=part)
     folder = write(model, out or Path(f"golden-{model.model_type}"), positions=chosen, seed=seed)
-    print(f"{folder}: vectors.safetensors, vectors.json, README.md (how to test against them)")
+    say(f"{folder}: vectors.safetensors, vectors.json, README.md (how to test against them)")
 
 
 def check(
@@ -65,7 +68,7 @@ def check(
 
         assert against is not None
         report = check_vectors(what, against)
-    print(json.dumps(report.to_dict(), indent=2) if as_json else report)
+    say_json(report.to_dict()) if as_json else say(report)
     if report.exit_code:
         raise typer.Exit(report.exit_code)
 

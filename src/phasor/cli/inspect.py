@@ -1,9 +1,10 @@
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ..support.plain_text import say_json
+from ..support.whole_files import check_folder_target
 from ..tools.inspect import ConfigView, diff, diff_lines, model_facts, read_view, view_dict, view_page
 from .terminal import columns, show
 
@@ -46,20 +47,20 @@ def inspect(
             raise ValueError("--plot draws one config; call it without --diff")
         first, second = (read_view(source, part) for source in configs)
         found = diff(first, second, seq_len)
-        print(json.dumps(found, indent=2)) if as_json else show("\n".join(diff_lines(found)))
+        say_json(found) if as_json else show("\n".join(diff_lines(found)))
         _refuse(first, second)
         if not found["same"]:
             raise typer.Exit(1)
         return
-    if plot is not None and plot.exists() and not plot.is_dir():
-        raise ValueError(f"--plot must be a folder, got the file {str(plot)!r}; name another")
+    if plot is not None:
+        check_folder_target("--plot", plot)
     if len(configs) != 1:
         raise ValueError(f"inspect shows one config at a time, got {len(configs)}; to compare two, add --diff")
     view = read_view(configs[0], part)
     facts = [model_facts(model, seq_len) for model in view.shown]
     figures = [] if plot is None else _draw(view, facts, plot)
     if as_json:
-        print(json.dumps(view_dict(view, facts), indent=2))
+        say_json(view_dict(view, facts))
     else:
         show(view_page(view, facts, columns()))
     if figures and not as_json:
@@ -77,7 +78,7 @@ def _as(configs: list[str], engine: str | None, flags: str, as_json: bool) -> No
         raise ValueError(f"--as shows one config, got {len(configs)}")
     comparison = compare_engine(configs[0], engine, flags)
     if as_json:
-        print(json.dumps(comparison, indent=2))
+        say_json(comparison)
     else:
         show("\n".join(comparison_lines(comparison)))
 

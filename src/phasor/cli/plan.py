@@ -1,8 +1,10 @@
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ..support.plain_text import say, say_json
+from ..support.whole_files import check_folder_target
 
 
 def plan(
@@ -33,14 +35,16 @@ def plan(
     from ..serving.planner import plan as make_plan
     from ..serving.planner.result import write as write_plans
 
+    if write is not None:
+        check_folder_target("--write", write)
     if gguf is not None and write is None:
         raise ValueError("--gguf names the file to change, which --write DIR writes changed; add --write")
     plans = [make_plan(config, length=length, engine=e, method=method, original=original) for e in engine or ENGINES]
     if as_json:
-        print(json.dumps([one.to_dict(dtype, tensor_parallel) for one in plans], indent=2))
+        say_json([one.to_dict(dtype, tensor_parallel) for one in plans])
     else:
-        print("\n\n".join(one.explain(dtype, tensor_parallel) for one in plans))
+        say("\n\n".join(one.explain(dtype, tensor_parallel) for one in plans))
     for path in write_plans(plans, write, gguf) if write is not None else ():
-        print(f"wrote {path}")
+        say(f"wrote {path}")
     if any(one.settings is None for one in plans):
         raise typer.Exit(1)

@@ -11,6 +11,7 @@ import textwrap
 from dataclasses import fields
 from typing import Any
 
+from ..support.plain_text import say
 from .families import ROWS
 from .reading.composite import BASES, ROTATES, SHARES, account_for
 from .reading.keys import about_positions, is_neutral
@@ -87,23 +88,23 @@ def main(path: str) -> int:
     data = load(path)
     name = str(data.get("model_type"))
     if name in ROWS:
-        print(f"{name!r} has a row: read_config reads it.")
+        say(f"{name!r} has a row: read_config reads it.")
         return 0
     row = first_row(data)
     call = f'"{name}": TextModel("{_class_name(data)}", {", ".join(f"{k}={_text(v)}" for k, v in row.items())}),'
-    print(textwrap.fill(call, 119, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False) + "\n")
+    say(textwrap.fill(call, 119, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False) + "\n")
     try:
         model, keys = TextModel(_class_name(data), **row).read(name, data, "")
         account_for(model, name, keys, ())
-        print(f"It reads this config as:\n{model}\n")
+        say(f"It reads this config as:\n{model}\n")
         code = 0
     except ValueError as error:
-        print(f"It does not read this config yet: {error}\n")
+        say(f"It does not read this config yet: {error}\n")
         code = 1
-    print("No config tells; look into the model's code:")
+    say("No config tells; look into the model's code:")
     questions = {f'reads={{"{key}": "?"}}': "what the code does with this key" for key in row.get("reads", ())}
     for field, question in {**questions, **UNKNOWN}.items():
-        print(f"- {field}: {question}")
+        say(f"- {field}: {question}")
     return code
 
 

@@ -34,9 +34,11 @@ def main() -> None:
     os.dup2(2, 1)  # whatever a library prints goes to stderr, not between the rows
     try:
         for result in rows_of(json.load(sys.stdin)):
-            print(json.dumps(result), file=rows, flush=True)
+            rows.write(json.dumps(result) + "\n")
+            rows.flush()
     except ValueError as error:
-        print(json.dumps({"error": str(error)}), file=rows, flush=True)
+        rows.write(json.dumps({"error": str(error)}) + "\n")
+        rows.flush()
 
 
 if __name__ == "__main__":  # so that whoever imports every module of the package, as doctest does, starts nothing

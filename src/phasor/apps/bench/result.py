@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...support.checks import keys_once, one_of
+from ...support.whole_files import write_whole
 
 HEAD = f"{'case':<20}{'dtype':<10}{'layout':<13}{'memory':<10}{'measured':>10}  {'unit':<30}{'ratio':>7}  spread"
 RULES = ("at most", "at least", "interval not above")
@@ -116,7 +117,7 @@ def write(record: Record, path: Path) -> None:
     data = asdict(record)
     rows = ",\n".join("  " + json.dumps(row) for row in data.pop("rows"))
     head = json.dumps(data, indent=1).removesuffix("\n}")
-    path.write_text(head + ',\n "rows": [\n' + rows + "\n ]\n}\n", encoding="utf-8")
+    write_whole(path, f'{head},\n "rows": [\n{rows}\n ]\n}}\n'.encode())
 
 
 def read(path: Path) -> Record:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ...support.whole_files import write_whole
 from ...tools.doctor import diagnose, repair
 from ...tools.doctor.differences import curves
 from ...tools.doctor.html import html_page
@@ -30,13 +31,13 @@ def healing(out: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
         parameter.data = parameter.data.to(torch.bfloat16)
     sick, apart = diagnose(model), curves(model)
     say(page(sick, apart))
-    (out / "sick.html").write_text(html_page(sick, apart), encoding="utf-8")
+    write_whole(out / "sick.html", html_page(sick, apart).encode())
     report = repair(model)
     say(f"\n{report}\n")
     healed = diagnose(model)
     say(page(healed, curves(model)))
     more = [("repaired", str(report))]
-    (out / "healed.html").write_text(html_page(healed, curves(model), more), encoding="utf-8")
+    write_whole(out / "healed.html", html_page(healed, curves(model), more).encode())
     tokens = torch.arange(64)[None]
     with torch.no_grad():
         equal = torch.equal(model(tokens).logits, never_sick(tokens).logits)

@@ -1,6 +1,5 @@
 """The demo from bundled configs to a folder with an index page."""
 
-import html
 import json
 from base64 import b64encode
 from collections.abc import Callable
@@ -12,9 +11,12 @@ from string import Template
 from typing import Any
 
 from ...models.configs import ModelRotary, read_config
+from ...support.plain_text import html_text, say
+from ...support.whole_files import write_whole
 from ...tools.inspect import SpecFacts, model_facts, page, to_dict
 from ...tools.inspect.figures import caption, save_figures
 from ..lab import quick
+from ..run_folder.files import write_json
 from .healing import MADE_SICK, healing
 from .measurements import FAR, NEAR, LawResult, relative_law, rotation_times
 
@@ -30,7 +32,7 @@ _DOCTOR_LINK = (
 )
 
 
-def run(out: Path, say: Callable[[str], None] = print, *, train: bool = True, progress: bool = True) -> dict[str, Any]:
+def run(out: Path, say: Callable[[str], None] = say, *, train: bool = True, progress: bool = True) -> dict[str, Any]:
     """Write pages, figures, ``index.html`` and ``results.json`` into ``out``; returns the measurements.
 
     The index holds all pictures itself, so it can be moved and sent alone.
@@ -56,11 +58,11 @@ def run(out: Path, say: Callable[[str], None] = print, *, train: bool = True, pr
     content = template.substitute(
         places="".join(f"<th>{place}</th>" for place in COLUMNS),
         rows="\n".join(rows),
-        speeds="".join(f"<li>{html.escape(line)}</li>" for line in speeds),
+        speeds="".join(f"<li>{html_text(line)}</li>" for line in speeds),
         links=(_LAB_LINK if train else "") + (_DOCTOR_LINK if doctor else ""),
         sections="\n".join(sections),
     )
-    index.write_text(content, encoding="utf-8")
+    write_whole(index, content.encode())
     if train:
         say("\nsmall models trained on 64 bytes at a time; loss at longer contexts, then the rotary one stretched")
         quick(out / "lab", say=say, progress=progress, command="phasor demo")
@@ -69,7 +71,7 @@ def run(out: Path, say: Callable[[str], None] = print, *, train: bool = True, pr
         results["doctor"] = healing(out / "doctor", say)
     else:
         say("\nthe doctor's page is left out: it needs transformers (pip install 'phasor[hf]')")
-    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_json(out / "results.json", results)
     say(f"open {index.resolve()}")
     return results
 
@@ -86,8 +88,8 @@ def _model(
     say(" " * 68 + "".join(f"{x:>15.0e}" for x in worst.float32) + "   float32 angles")
     figures = save_figures(model, facts, folder)
     text = page(model, facts)
-    (folder / "page.txt").write_text(text + "\n", encoding="utf-8")
-    (folder / "facts.json").write_text(json.dumps(to_dict(model, facts), indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / "page.txt", f"{text}\n".encode())
+    write_json(folder / "facts.json", to_dict(model, facts))
     result = {"kind": entry["kind"], "law": asdict(worst), "first": _first(model, facts)}
     return (
         result,
@@ -134,9 +136,9 @@ def _row(name: str, kind: str, law: LawResult) -> str:
     def cells(values: tuple[float, ...]) -> str:
         return "".join(f"<td{' class=bad' if v > 1e-3 else ''}>{v:.0e}</td>" for v in values)
 
-    anchor = html.escape(name.replace("/", "--"))
+    anchor = html_text(name.replace("/", "--"))
     return (
-        f'<tr><td rowspan=2><a href="#{anchor}">{html.escape(name)}</a><br><small>{html.escape(kind)}</small></td>'
+        f'<tr><td rowspan=2><a href="#{anchor}">{html_text(name)}</a><br><small>{html_text(kind)}</small></td>'
         f"<td>exact</td>{cells(law.exact)}</tr><tr><td>float32 angles</td>{cells(law.float32)}</tr>"
     )
 
@@ -147,12 +149,12 @@ def _inline(path: Path) -> str:
 
 def _section(name: str, kind: str, text: str, figures: dict[str, Path]) -> str:
     pictures = "".join(
-        f'<figure><img src="{_inline(path)}" alt="{html.escape(caption(key))}">'
-        f"<figcaption>{html.escape(caption(key))}</figcaption></figure>"
+        f'<figure><img src="{_inline(path)}" alt="{html_text(caption(key))}">'
+        f"<figcaption>{html_text(caption(key))}</figcaption></figure>"
         for key, path in figures.items()
     )
-    anchor = html.escape(name.replace("/", "--"))
+    anchor = html_text(name.replace("/", "--"))
     return (
-        f'<section id="{anchor}"><h2>{html.escape(name)}</h2><p>{html.escape(kind)}</p>'
-        f"<pre>{html.escape(text)}</pre><div class=figures>{pictures}</div></section>"
+        f'<section id="{anchor}"><h2>{html_text(name)}</h2><p>{html_text(kind)}</p>'
+        f"<pre>{html_text(text)}</pre><div class=figures>{pictures}</div></section>"
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ...models.families.llama import LLAMA
-from ...support.whole_files import write_whole
+from ...support.whole_files import check_folder_target, whole_folder
 from ..run_folder.files import write_json
 from .model import VOCAB, Decoder
 
@@ -20,15 +20,17 @@ def export(model: Decoder, folder: str | Path) -> Path:
     folder = Path(folder)
     if model.config.rotary_spec is None:
         raise ValueError(f"run must be of a rotary model to be exported as Llama, got {model.config.encoding}")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    check_folder_target("folder", folder)
+    if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"folder to export to must be new or empty, got {str(folder)!r}; choose another name")
     tensors = {
         name if name.startswith("lm_head") else f"model.{name}": tensor.contiguous()
         for name, tensor in model.state_dict().items()
         if not (model.config.tied and name.startswith("lm_head"))
     }
-    write_whole(folder / "model.safetensors", save(tensors, metadata={"format": "pt"}))
-    write_json(folder / "config.json", llama_config(model))
+    with whole_folder(folder) as scratch:
+        (scratch / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
+        write_json(scratch / "config.json", llama_config(model))
     return folder
 
 

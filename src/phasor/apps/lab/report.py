@@ -1,13 +1,13 @@
 """One page of results that needs nothing else: figures inside, numbers beside them, protocol and commands."""
 
 import base64
-import html
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from ...support.plain_text import html_text
 from ...support.whole_files import write_whole
 from ..run_folder.files import write_json
 from . import results
@@ -117,17 +117,17 @@ def _page(data: dict[str, Any], figures: dict[str, bytes]) -> str:
         cell = _interval_cell if name in DIFFERENCES else _cell
         numbers = "" if name == POSITIONS else _table(section["curves"], cell)
         sections.append(
-            f'<section id="{name}"><figure><img src="{source}" alt="{html.escape(CAPTIONS[name])}">'
-            f"<figcaption>{html.escape(CAPTIONS[name])}</figcaption></figure>{numbers}"
-            f"<p><small>{html.escape(section['seeds'])} Protocol: {html.escape(section['protocol'] or '')}</small></p>"
+            f'<section id="{name}"><figure><img src="{source}" alt="{html_text(CAPTIONS[name])}">'
+            f"<figcaption>{html_text(CAPTIONS[name])}</figcaption></figure>{numbers}"
+            f"<p><small>{html_text(section['seeds'])} Protocol: {html_text(section['protocol'] or '')}</small></p>"
             "</section>"
         )
     template = Template((files(__package__) / "report.html").read_text(encoding="utf-8"))
     return template.substitute(
         sections="\n".join(sections),
         runs="\n".join(_run_row(run) for run in data["runs"]),
-        commands=html.escape("\n".join(data["commands"]) or "(called from Python)"),
-        texts=html.escape("; ".join(data["texts"]) or "made by the tasks"),
+        commands=html_text("\n".join(data["commands"]) or "(called from Python)"),
+        texts=html_text("; ".join(data["texts"]) or "made by the tasks"),
         trained=data["trained_length"],
     )
 
@@ -139,7 +139,7 @@ def _table(points: Mapping[str, Any], show: Callable[[Any], str]) -> str:
     for name, curve in points.items():
         cells = dict(curve)
         values = "".join(f"<td>{show(cells.get(x))}</td>" for x in columns)
-        rows.append(f"<tr><th>{html.escape(name)}</th>{values}</tr>")
+        rows.append(f"<tr><th>{html_text(name)}</th>{values}</tr>")
     head = f"<thead><tr><th></th>{head}</tr></thead>"
     return f'<div class="scroll"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'
 
@@ -164,4 +164,4 @@ def _run_row(run: dict[str, Any]) -> str:
     training = (
         f"{run['tokens']:,} tokens, batch {run['batch']} × {model['length']}, lr {run['lr']:g}, seed {run['seed']}"
     )
-    return f"<tr><th>{html.escape(run['name'])}</th><td>{shape}</td><td>{training}</td></tr>"
+    return f"<tr><th>{html_text(run['name'])}</th><td>{shape}</td><td>{training}</td></tr>"

@@ -1,12 +1,12 @@
 """Predictions for people: coloured text for a terminal, one page of HTML for a browser."""
 
-import html
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from itertools import pairwise
 from string import Template
 from typing import Any, NamedTuple
 
+from ...support.plain_text import html_text, printable
 from .data import Prediction
 
 # Light enough for black text; the first four stay apart for most people (Okabe and Ito 2008).
@@ -49,9 +49,9 @@ def terminal(text: str, spans: Sequence[Prediction], labels: Sequence[str]) -> A
     colours = colours_of(labels)
     out = Text()
     for piece in pieces(text, spans):
-        out.append(piece.text, style=f"black on {colours[piece.inside[-1].label]}" if piece.inside else "")
+        out.append(printable(piece.text), style=f"black on {colours[piece.inside[-1].label]}" if piece.inside else "")
         for span in piece.ending:
-            out.append(f" {span.label} {span.score:.2f} ", style=f"bold {colours[span.label]}")
+            out.append(f" {printable(span.label)} {span.score:.2f} ", style=f"bold {colours[span.label]}")
     return out
 
 
@@ -62,9 +62,7 @@ def page(texts: Sequence[str], predictions: Sequence[Sequence[Prediction]], labe
     probability; each span around it is a line below it.
     """
     colours = colours_of(labels)
-    legend = " ".join(
-        f'<span class="s" style="background:{c}">{html.escape(name)}</span>' for name, c in colours.items()
-    )
+    legend = " ".join(f'<span class="s" style="background:{c}">{html_text(name)}</span>' for name, c in colours.items())
     body = "\n".join(
         f'<p dir="auto">{_paragraph(text, spans, colours)}</p>' for text, spans in zip(texts, predictions, strict=True)
     )
@@ -79,12 +77,12 @@ def colours_of(labels: Sequence[str]) -> dict[str, str]:
 def _paragraph(text: str, spans: Sequence[Prediction], colours: dict[str, str]) -> str:
     out = []
     for piece in pieces(text, spans):
-        words = html.escape(piece.text)
+        words = html_text(piece.text)
         if piece.inside:
             *around, inner = piece.inside
             words = f'<span class="s{_edges(piece)}" style="{_style(around, inner, colours)}">{words}</span>'
         badges = (
-            f'<sub><i style="background:{colours[span.label]}"></i>{html.escape(span.label)} {span.score:.2f}</sub>'
+            f'<sub><i style="background:{colours[span.label]}"></i>{html_text(span.label)} {span.score:.2f}</sub>'
             for span in piece.ending
         )
         out.append(words + "".join(badges))

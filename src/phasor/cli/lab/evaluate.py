@@ -1,8 +1,8 @@
-import json
 from typing import Annotated, Any
 
 import typer
 
+from ...support.plain_text import say, say_json
 from .options import Json, Runs, Scored, TextFiles, Threads, numbers, prepare, print_table, text_of
 
 
@@ -32,11 +32,11 @@ def evaluate(
         results[str(folder)] = evaluate_one(model, config, source, times=chosen, tokens=tokens, stride=stride)
         write_json(folder / EVALUATION, results[str(folder)])
     if as_json:
-        print(json.dumps(results, indent=2))
+        say_json(results)
         return
     gathered = gather(runs, ["evaluation"])
     for task in ("text", "copy", "passkey"):
         value = "loss" if task == "text" else "accuracy"
         if table := by_length(gathered, task, value):
             print_table(f"{task}: {value}", table)
-            print(next(r["protocol"] for r in results.values() if r["task"] == task) + "\n")
+            say(next(r["protocol"] for r in results.values() if r["task"] == task) + "\n")

@@ -1,9 +1,10 @@
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ...support.plain_text import say, say_json
+from ...support.whole_files import check_folder_target
 from .options import Json, prepare
 
 
@@ -16,10 +17,10 @@ def export(
     from ...apps.lab import export as export_one
     from ...apps.lab import load_model
 
+    check_folder_target("DIR", out)
     prepare(1)
     folder = export_one(load_model(run)[0], out)
-    print(
-        json.dumps({"folder": str(folder)})
-        if as_json
-        else f"transformers.LlamaForCausalLM.from_pretrained({str(folder)!r})"
-    )
+    if as_json:
+        say_json({"folder": str(folder)})
+    else:
+        say(f"transformers.LlamaForCausalLM.from_pretrained({str(folder)!r})")

@@ -1,8 +1,8 @@
-import json
 from typing import Annotated, Any
 
 import typer
 
+from ...support.plain_text import say, say_json
 from .options import Json, Runs, Scored, TextFiles, Threads, numbers, prepare, print_table, text_of
 
 
@@ -37,10 +37,10 @@ def extend(
     if not results:
         raise ValueError("runs must have a rotary one, trained on text, among them to be extended, got none")
     if as_json:
-        print(json.dumps(results, indent=2))
+        say_json(results)
         return
     print_table("times the length", extensions(gather(list(results), ["extension"]), "table", "factor"))
-    print(next(iter(results.values()))["protocol"])
+    say(next(iter(results.values()))["protocol"])
 
 
 def _whole(number: float) -> int:

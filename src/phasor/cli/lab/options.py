@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import torch
 import typer
 
+from ...support.plain_text import say
+
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of runs, or a folder that holds them.")]
 TextFiles = Annotated[
     list[Path] | None, typer.Option("--text", metavar="PATH", help="Files or folders (default: those of the training).")
@@ -55,4 +57,4 @@ def numbers(name: str, words: str) -> list[float]:
 def print_table(title: str, table: dict[str, Any]) -> None:
     from ...apps.lab.quick import table_text
 
-    print(table_text(title, table))
+    say(table_text(title, table))

@@ -1,9 +1,10 @@
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ...support.plain_text import say, say_json
+from ...support.whole_files import check_folder_target
 from .options import Json, Runs, prepare
 
 
@@ -17,6 +18,7 @@ def report(
     """One page with all figures, tables and protocols, with nothing outside it; figures and numbers beside it."""
     from ...apps.lab import report as write_report
 
+    check_folder_target("--out", out)
     prepare(1, "matplotlib")
     numbers = write_report(runs, out)
-    print(json.dumps(numbers, indent=2) if as_json else f"open {(out / 'report.html').resolve()}")
+    say_json(numbers) if as_json else say(f"open {(out / 'report.html').resolve()}")

@@ -1,4 +1,3 @@
-import json
 import os
 import shlex
 import sys
@@ -7,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ...support.plain_text import say, say_json
+from ...support.whole_files import check_folder_target
 from .options import Json, Threads, prepare
 
 TrainingText = Annotated[
@@ -58,6 +59,7 @@ def train(
     from ...apps.lab import ModelConfig, RunConfig, read_text
     from ...apps.lab import train as train_one
 
+    check_folder_target("--out", out)
     prepare(threads)
     first = os.environ.get("RANK", "0") == "0"
     files = [*(paths or ()), *(text or ())]
@@ -86,6 +88,6 @@ def train(
             })  # fmt: skip
             if first and not as_json:
                 how = "already finished" if result.resumed_at == config.steps else f"{config.steps} steps"
-                print(f"{folder}  {how}, last loss {result.loss:.3f}")
+                say(f"{folder}  {how}, last loss {result.loss:.3f}")
     if first and as_json:
-        print(json.dumps(finished, indent=2))
+        say_json(finished)

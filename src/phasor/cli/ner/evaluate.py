@@ -1,10 +1,9 @@
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ...support.plain_text import say, say_json
 from .options import Columns, Device, Format, Json, Mode, ModelFolder, TagNames, Threads, Threshold, prepare, reader
 
 
@@ -30,9 +29,10 @@ def evaluate(
     examples = reader(format, column, tag_names)(data)
     saved = load(model)
     if unknown := [label for label in labels_of(examples) if label not in saved.model.config.labels]:
-        print(f"{data} has labels that {model} was not trained on and misses: {', '.join(unknown)}", file=sys.stderr)
+        labels = ", ".join(unknown)
+        say(f"{data} has labels that {model} was not trained on and misses: {labels}", error=True)
     saved.model.to(device)
     texts = [example.text for example in examples]
     predictions = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
     scores = compare([example.entities for example in examples], predictions)
-    print(json.dumps(to_dict(scores), indent=2, ensure_ascii=False) if as_json else page(scores))
+    say_json(to_dict(scores)) if as_json else say(page(scores))

@@ -3,6 +3,8 @@ from typing import Annotated
 
 import typer
 
+from ...support.plain_text import say
+from ...support.whole_files import check_file_target
 from .options import ModelFolder, prepare
 
 
@@ -14,5 +16,6 @@ def export(
     from ...apps.ner import load
     from ...apps.ner.export import export as write
 
+    check_file_target("OUT.onnx", out)
     prepare(None, "cpu")
-    print(write(load(model).model, out))
+    say(write(load(model).model, out))

@@ -1,10 +1,11 @@
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ...support.plain_text import json_line, say
+from ...support.whole_files import check_file_target, write_whole
 from .options import Device, Mode, ModelFolder, Threads, Threshold, prepare
 
 
@@ -23,10 +24,9 @@ def predict_texts(
     from ...apps.ner import load, predict
     from ...apps.ner.data.lines import split_lines
     from ...apps.ner.display import page, terminal
-    from ...support.whole_files import write_whole
 
-    if html is not None and html.is_dir():
-        raise ValueError(f"--html must be a file, got the folder {str(html)!r}; name a file in it")
+    if html is not None:
+        check_file_target("--html", html)
     prepare(threads, device)
     texts = split_lines(Path(file), sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
     saved = load(model)
@@ -35,7 +35,7 @@ def predict_texts(
     predictions = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
     if html is not None:
         write_whole(html, page(texts, predictions, labels).encode())
-        print(html)
+        say(html)
         return
     if view:
         from rich.console import Console
@@ -45,4 +45,4 @@ def predict_texts(
             console.print(terminal(text, spans, labels))
         return
     for text, spans in zip(texts, predictions, strict=True):
-        print(json.dumps({"text": text, "spans": [vars(span) for span in spans]}, ensure_ascii=False))
+        say(json_line({"text": text, "spans": [vars(span) for span in spans]}))

@@ -1,10 +1,11 @@
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from ...support.plain_text import say, say_json
+from ...support.whole_files import check_folder_target
 from .options import Choice, Columns, Device, Format, Json, TagNames, Threads, prepare, reader
 
 TrainFile = Annotated[Path, typer.Argument(metavar="TRAIN", help="File of texts with their entities.")]
@@ -98,6 +99,7 @@ def train(
     from ...apps.ner.model import new_model
     from ...apps.ner.tokens import tokenizer_and_limits
 
+    check_folder_target("--out", out)
     prepare(threads, device)
     read = reader(format, column, tag_names)
     examples = read(data)
@@ -127,13 +129,13 @@ def train(
         result = train_one(
             new_model(model_config, number, folder), tokenizer, examples, dev_examples, config, target,
             device=device, checkpoint_every=checkpoint_every, progress=not as_json and sys.stderr.isatty(),
-            say=(lambda line: None) if as_json else print,
+            say=(lambda line: None) if as_json else say,
         )  # fmt: skip
         results.append(_summary(number, result))
         if not as_json:
-            print(_LINE.format(**results[-1]))
+            say(_LINE.format(**results[-1]))
     if as_json:
-        print(json.dumps(results, indent=2))
+        say_json(results)
 
 
 def _summary(seed: int, result: Any) -> dict[str, Any]:

@@ -1,9 +1,6 @@
 """A plan: the settings of one engine, proven or refused, what they cost, and the files that hold them."""
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +8,7 @@ from typing import Any
 
 from ...models.configs import ModelRotary
 from ...rotary.spec import RotarySpec
+from ...support.whole_files import whole_folder
 from ..engines import EngineConfig, EngineReading, Settings, typed
 from .cost import Cost
 from .kv import Memory, memory
@@ -107,16 +105,9 @@ def write(plans: Sequence[Plan], folder: Path, gguf: Path | None = None) -> list
         raise ValueError(f"--write must be a new folder, and {str(folder)!r} is there already; name another")
     if refused := [plan for plan in plans if plan.settings is None]:
         raise ValueError(f"--write has nothing to write for {refused[0].engine}: {refused[0].refused}")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        made = [name for plan in plans for name in _files(plan, scratch, plan.engine if len(plans) > 1 else "", gguf)]
-        os.chmod(scratch, 0o755)
-        os.replace(scratch, folder)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
-    return [folder / name for name in made]
+    with whole_folder(folder) as scratch:
+        names = [name for plan in plans for name in _files(plan, scratch, plan.engine if len(plans) > 1 else "", gguf)]
+    return [folder / name for name in names]
 
 
 def _files(plan: Plan, scratch: Path, inner: str, gguf: Path | None) -> list[str]:

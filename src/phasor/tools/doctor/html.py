@@ -1,12 +1,12 @@
 """The doctor's page as one HTML file that holds its picture."""
 
-import html
 from base64 import b64encode
 from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 
 from ...support.findings import merged
+from ...support.plain_text import html_text
 from .differences import Curve
 from .figures import CAPTION, png
 from .page import ordered
@@ -17,14 +17,14 @@ def html_page(found: Diagnosis, curves: Sequence[Curve], more: Sequence[tuple[st
     """The page; ``more`` are titles and texts that follow, such as a report of repair. Needs matplotlib."""
     template = Template((files(__package__) / "page.html").read_text(encoding="utf-8"))
     return template.substitute(
-        model=html.escape(found.model),
+        model=html_text(found.model),
         state=found.verdict.replace(" ", "-"),
-        verdict=html.escape(found.summary()),
+        verdict=html_text(found.summary()),
         faults="\n".join(_fault(row) for row in merged(found.faults)),
         figure=_figure(curves),
         modules="\n".join(f"<tr>{_cells(curve.module, curve.spec)}</tr>" for curve in curves),
         checks="\n".join(_row(row) for row in ordered(found)),
-        more="\n".join(f"<h2>{html.escape(title)}</h2>\n<pre>{html.escape(text)}</pre>" for title, text in more),
+        more="\n".join(f"<h2>{html_text(title)}</h2>\n<pre>{html_text(text)}</pre>" for title, text in more),
     )
 
 
@@ -32,13 +32,13 @@ def _figure(curves: Sequence[Curve]) -> str:
     if not curves:
         return ""
     source = f"data:image/png;base64,{b64encode(png(curves)).decode()}"
-    caption = html.escape(CAPTION)
+    caption = html_text(CAPTION)
     return f'<figure><img src="{source}" alt="{caption}"><figcaption>{caption}</figcaption></figure>'
 
 
 def _fault(row: Check) -> str:
-    way_out = f"<br><small>{html.escape(row.way_out)}</small>" if row.way_out else ""
-    return f"<p>{html.escape(str(row).removeprefix('wrong: '))}{way_out}</p>"
+    way_out = f"<br><small>{html_text(row.way_out)}</small>" if row.way_out else ""
+    return f"<p>{html_text(str(row).removeprefix('wrong: '))}{way_out}</p>"
 
 
 def _row(row: Check) -> str:
@@ -51,4 +51,4 @@ def _row(row: Check) -> str:
 
 
 def _cells(*texts: str) -> str:
-    return "".join(f"<td>{html.escape(text)}</td>" for text in texts)
+    return "".join(f"<td>{html_text(text)}</td>" for text in texts)

@@ -4,8 +4,6 @@ import dataclasses
 import json
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 from ...models.configs import ModelRotary, read_config
 from ...support.checks import whole
+from ...support.whole_files import check_folder_target, whole_folder
 from .layer_kinds import Kind, kinds_of, positions_of
 from .readme import readme
 from .tensors import Golden, channels, tensors_of
@@ -63,7 +62,9 @@ def write(
     vectors = as_bytes({name: golden.tensor for name, golden in goldens.items()})
     described = sealed(describe(model, kinds, goldens, seed), vectors)
     files = {VECTORS: vectors, DESCRIPTION: _json(described).encode(), "README.md": readme(described).encode()}
-    _place(folder, files)
+    with whole_folder(folder) as scratch:
+        for name, data in files.items():
+            (scratch / name).write_bytes(data)
     return folder
 
 
@@ -127,29 +128,6 @@ def _json(data: dict[str, Any]) -> str:
 
 
 def _check_folder(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"folder must be a folder, got the file {str(folder)!r}; name another")
+    check_folder_target("folder", folder)
     if folder.is_dir() and not (folder / DESCRIPTION).is_file() and any(folder.iterdir()):
         raise ValueError(f"folder must be new, empty, or hold older vectors, got {str(folder)!r}; name another")
-
-
-def _place(folder: Path, files: dict[str, bytes]) -> None:
-    """Write beside, then rename: nobody ever sees half a folder."""
-    folder = folder.resolve()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        new, old = beside / "new", beside / "old"
-        new.mkdir()
-        for name, data in files.items():
-            (new / name).write_bytes(data)
-        if folder.exists():
-            folder.rename(old)
-        try:
-            new.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)

@@ -2,7 +2,6 @@
 
 import io
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 
 from ...models.configs import ModelRotary
 from ...rotary.rotation import Rotation
+from ...support.whole_files import write_whole
 from .numbers import SpecFacts, bound, envelope
 from .rows import axis_names, unit
 
@@ -29,7 +29,7 @@ def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -
     """Draw every figure of a model into ``folder`` as PNG; returns ``{name: path}``, names in reading order.
 
     Wavelengths, decay and angles are drawn for each distinct rotation; the axis strip only if there are several axes,
-    the layer strip only if layers differ. All of them are written or none: ``OSError`` names the file that failed.
+    the layer strip only if layers differ. Each is whole or absent: ``OSError`` names the file that failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Any] = {}
@@ -43,7 +43,9 @@ def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -
     if len(set(model.layers)) > 1:
         figures["layers"] = layer_strip(model)
     paths = {name: folder / f"{name}.png" for name in figures}
-    _write({paths[name]: _png(figure) for name, figure in figures.items()})
+    images = {name: _png(figure) for name, figure in figures.items()}
+    for name, image in images.items():
+        write_whole(paths[name], image)
     return paths
 
 
@@ -51,22 +53,6 @@ def _png(figure: Any) -> bytes:
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=120)
     return data.getvalue()
-
-
-def _write(files: dict[Path, bytes]) -> None:
-    """Write beside, then rename, so that a full disk leaves nothing half-written."""
-    beside = {path: path.with_name(f".{path.name}.{os.getpid()}.partial") for path in files}
-    try:
-        for path, data in files.items():
-            try:
-                beside[path].write_bytes(data)
-            except OSError as error:
-                raise OSError(error.errno, f"cannot write {path}: {error.strerror}") from None
-        for path, partial in beside.items():
-            partial.replace(path)
-    finally:
-        for partial in beside.values():
-            partial.unlink(missing_ok=True)
 
 
 def caption(name: str) -> str:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ...support.checks import whole
+from ...support.whole_files import check_file_target, followed
 from .graph import library
 
 FIRST = 18  # the first opset in which torch's exporter writes
@@ -47,9 +48,10 @@ def export(
         phasor.onnx.export(rotary, (q, k, positions), "rotary.onnx", opset_version=23)
     """
     whole("opset_version", opset_version, at_least=FIRST)
-    path = Path(path)
-    if path.is_dir() or not path.parent.is_dir():
-        raise ValueError(f"path must be a file in a folder that exists, got {str(path)!r}; make the folder first")
+    path = followed(Path(path))
+    check_file_target("path", path)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"path must be an ordinary file, since weights may stand beside it, got {str(path)!r}")
     onnx = library("onnxscript")
     with _quiet(), tempfile.TemporaryDirectory(dir=path.parent, prefix=".onnx-") as folder:
         file = Path(folder) / path.name

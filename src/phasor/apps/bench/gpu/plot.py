@@ -1,8 +1,10 @@
 """The picture of a run: of every case the share of the rate of a copy that each library reaches."""
 
+import io
 from pathlib import Path
 from typing import Any
 
+from ....support.whole_files import write_whole
 from ..result import Record
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")  # Okabe and Ito's
@@ -42,4 +44,6 @@ def plot(record: Record, path: Path) -> None:
     device = record.device or {}
     axes.set_title(f"{device.get('name', record.cpu)}, phasor {record.phasor}, torch {record.torch}", fontsize=10)
     axes.legend(fontsize=8, loc="lower right")
-    figure.savefig(path, dpi=120)
+    image = io.BytesIO()
+    figure.savefig(image, format=path.suffix.removeprefix(".") or "png", dpi=120)
+    write_whole(path, image.getvalue())

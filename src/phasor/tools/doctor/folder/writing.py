@@ -2,14 +2,12 @@
 
 import json
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ....support.whole_files import sync_folder
+from ....support.whole_files import whole_folder
 from ...checkpoints.formats.safetensors_file import SafetensorsFile, write_header
 from ...checkpoints.output import Output, Range, Segment, check_room, merged, whole_file, write_segment
 from .examine import Examined
@@ -36,18 +34,9 @@ def write(found: Examined, target: Path) -> list[str]:
     outputs = [changed.get(name) or Output(name, (whole_file(source / name),)) for name in _names(source)]
     target.parent.mkdir(parents=True, exist_ok=True)
     check_room(target.parent, sum(output.size for output in outputs))
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
+    with whole_folder(target) as scratch:
         for output in outputs:
             _put(scratch / output.name, output)
-        for folder, _, _ in os.walk(scratch):
-            sync_folder(Path(folder))
-        os.chmod(scratch, 0o755)
-        os.rename(scratch, target)
-        sync_folder(target.parent)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
     return sorted(changed)
 
 
@@ -92,6 +81,5 @@ def _put(path: Path, output: Output) -> None:
     try:
         for segment in output.segments:
             write_segment(fd, segment, lambda done: None)
-        os.fsync(fd)
     finally:
         os.close(fd)
