@@ -59,7 +59,7 @@ def test_a_peer_that_cannot_be_loaded_is_said_and_the_rest_runs(tmp_path, python
         (["--plot", "a.png"], "phasor: --plot draws a run on a GPU; add --device cuda"),
         (["--plot", "/no/such/folder/a.png"], "phasor: --plot must be a file in a folder that exists, got"),
         (["--json", "/no/such/folder/a.json"], "phasor: --json must be a file in a folder that exists, got"),
-        (["--json", "."], "phasor: --json must be a file in a folder that exists, got"),
+        (["--json", "."], "phasor: --json must be a file that can be written, and '.' is a folder"),
     ],
 )
 def test_a_bad_option_is_one_line(args, said, monkeypatch, capsys):

@@ -159,12 +159,12 @@ def _no_tokenizer(tmp_path, folder, monkeypatch):
 
 
 def _page_into_nothing(tmp_path, folder, monkeypatch):
-    return [folder, "--html", tmp_path / "none" / "page.html"], "--html must name a file in a folder that exists"
+    return [folder, "--html", tmp_path / "none" / "page.html"], "--html must be a file in a folder that exists"
 
 
 def _read_only(tmp_path, folder, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, how: False)
-    return [folder, "--html", tmp_path / "page.html"], "--html must name a file in a folder that can be written"
+    return [folder, "--html", tmp_path / "page.html"], "--html must be in a folder that can be written"
 
 
 BAD = [

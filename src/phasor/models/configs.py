@@ -8,7 +8,7 @@ from ..positions import Rule
 from ..support.registry import register
 from .families import ROWS
 from .reading.composite import ConfigTree, read_part
-from .reading.load import load
+from .reading.load import in_file, load
 from .reading.model import ModelRotary
 from .reading.numbering import read_numbering
 from .reading.row import Alias, NoRotary, RotaryFlag, Row
@@ -55,12 +55,13 @@ def read_config(source: Source, part: str | None = None) -> ModelRotary:
     >>> model.sources["rope_theta"], model.sources["head_dim"]
     ('base 500000', 'not in config: hidden_size / num_attention_heads = 16')
     """
-    tree = _load(source)
-    path = tree.choose(part)
-    try:
-        return read_part(tree, path)
-    except NoRotary as error:
-        raise NoRotary(f"{error}{tree.others_that_rotate(path)}") from None
+    with in_file(source):
+        tree = _load(source)
+        path = tree.choose(part)
+        try:
+            return read_part(tree, path)
+        except NoRotary as error:
+            raise NoRotary(f"{error}{tree.others_that_rotate(path)}") from None
 
 
 def read_parts(source: Source) -> dict[str, ModelRotary | str]:
@@ -75,7 +76,8 @@ def read_parts(source: Source) -> dict[str, ModelRotary | str]:
     >>> read_parts(toy)[""]
     'no rotary: this config only holds text_config, vision_config'
     """
-    tree = _load(source)
+    with in_file(source):
+        tree = _load(source)
     return {path: _read_or_say_why(tree, path) for path in ("", *tree.paths)}
 
 
@@ -89,7 +91,8 @@ def read_rule(source: Source) -> Rule:
     >>> read_rule({"model_type": "qwen2_5_vl", "vision_config": {"tokens_per_second": 2}}).rate
     2
     """
-    return read_numbering(_load(source))
+    with in_file(source):
+        return read_numbering(_load(source))
 
 
 def register_model(name: str, row: Row) -> None:

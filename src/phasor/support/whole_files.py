@@ -3,10 +3,11 @@ place of a device, a pipe or a folder."""
 
 import errno
 import os
+import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -52,24 +53,40 @@ def write_whole(path: Path, data: bytes) -> None:
     terminal, a null device or a pipe is written to. Raises ``OSError`` (disk full, no permission, a folder) and leaves
     ``path`` as it was. A process that is killed here leaves a file beside it, for `remove_partial`.
     """
+    write_together({path: data})
+
+
+def write_together(files: Mapping[Path, bytes]) -> None:
+    """`write_whole` for files that belong together: none has its name before all are on the disk."""
+    partials: dict[Path, Path] = {}
+    path = Path()
     try:
-        target = followed(path)
-        if target.is_dir():
-            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if _is_stream(target):
-            _write_into(target, data)
-        else:
-            _replace(target, data)
+        for path, data in files.items():
+            target = followed(path)
+            if target.is_dir():
+                raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if _is_stream(target):
+                _write_into(target, data)
+            else:
+                partials[target] = _written_beside(target, data)
+        for path, partial in partials.items():
+            os.replace(partial, path)
     except OSError as error:
         why = error.strerror or str(error)
         raise OSError(error.errno, f"cannot write ({why}); what was there before is untouched", str(path)) from error
+    finally:
+        for partial in partials.values():
+            _remove(partial)
+    for folder in {target.parent for target in partials}:
+        sync_folder(folder)
 
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """A scratch folder beside ``path``, which takes its name and its place when the block ends without an error.
 
-    So there is all of a folder or nothing. What stood there before is removed after the new one has its place.
+    So there is all of a folder or nothing. What stood there before is removed after the new one has its place. Its
+    files are written by `write_whole`, or synced by whoever writes them.
     """
     path = followed(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,9 +95,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     try:
         new.mkdir()
         yield new
-        for folder, _, names in os.walk(new):
-            for name in names:
-                _sync(Path(folder, name), os.O_RDONLY)
+        for folder, _, _ in os.walk(new):
             sync_folder(Path(folder))
         if path.exists():
             path.rename(old)
@@ -104,8 +119,15 @@ def remove_partial(folder: Path, *names: str) -> None:
 
 def sync_folder(path: Path) -> None:
     """The names in a folder are on the disk."""
-    if hasattr(os, "O_DIRECTORY"):  # elsewhere no folder can be opened
-        _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+    if not hasattr(os, "O_DIRECTORY"):  # a system where no folder can be opened
+        return
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        os.close(fd)
 
 
 def followed(path: Path) -> Path:
@@ -123,13 +145,19 @@ def followed(path: Path) -> Path:
 
 def _is_stream(path: Path) -> bool:
     """Whether to write into what is there, and not to put something else in its place."""
-    if str(path).startswith(("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")):
-        return True
-    return path.exists() and not path.is_file() and not path.is_dir()
+    return _descriptor(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """Write beside and rename."""
+def _descriptor(path: Path) -> int | None:
+    """The number of what is open already under this name: to open it anew would begin at its start again."""
+    if str(path) in ("/dev/stdout", "/dev/stderr"):
+        return 1 + (path.name == "stderr")
+    opened = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", str(path))
+    return int(opened[1]) if opened else None
+
+
+def _written_beside(path: Path, data: bytes) -> Path:
+    """The data on the disk, under a name that it does not keep."""
     partial = path.with_name(f"{path.name}.{os.getpid()}{PARTIAL}")  # two processes do not share one
     try:
         if not path.parent.exists():
@@ -138,20 +166,24 @@ def _replace(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, path)
     except BaseException:
-        with suppress(OSError):  # it was not made, or nothing can be changed there
-            partial.unlink()
+        _remove(partial)
         raise
-    sync_folder(path.parent)
+    return partial
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # it was not made, or nothing can be changed there
+        path.unlink()
 
 
 def _write_into(path: Path, data: bytes) -> None:
     """Into a device or pipe, which keeps what it is."""
     if fault := _not_writable(path):
         raise OSError(errno.EINVAL, f"it {fault}")
-    try:  # without this flag a pipe that nobody reads would wait for a reader
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NONBLOCK", 0))
+    number = _descriptor(path)
+    try:  # without O_NONBLOCK a pipe that nobody reads would wait for a reader
+        fd = os.dup(number) if number is not None else os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         if error.errno == errno.ENXIO:
             raise OSError(error.errno, "it is a pipe that nobody reads") from error
@@ -183,13 +215,3 @@ def _kind(path: Path) -> str:
 def _check_folder(name: str, path: Path, folder: Path) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ValueError(f"{name} must be in a folder that can be written, got {str(path)!r}; name another")
-
-
-def _sync(path: Path, flags: int) -> None:
-    fd = os.open(path, flags)
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        os.close(fd)

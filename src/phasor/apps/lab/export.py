@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ...models.families.llama import LLAMA
-from ...support.whole_files import check_folder_target, whole_folder
+from ...support.whole_files import check_folder_target, whole_folder, write_whole
 from ..run_folder.files import write_json
 from .model import VOCAB, Decoder
 
@@ -29,7 +29,7 @@ def export(model: Decoder, folder: str | Path) -> Path:
         if not (model.config.tied and name.startswith("lm_head"))
     }
     with whole_folder(folder) as scratch:
-        (scratch / "model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
+        write_whole(scratch / "model.safetensors", save(tensors, metadata={"format": "pt"}))
         write_json(scratch / "config.json", llama_config(model))
     return folder
 

@@ -8,8 +8,8 @@ from string import Template
 from typing import Any
 
 from ...support.plain_text import html_text
-from ...support.whole_files import write_whole
-from ..run_folder.files import write_json
+from ...support.whole_files import write_together
+from ..run_folder.files import json_bytes
 from . import results
 from .figures import curves, intervals, png
 
@@ -44,10 +44,9 @@ def report(folders: Sequence[str | Path], out: str | Path) -> dict[str, Any]:
     out = Path(out)
     data = _numbers(runs)
     figures = {name: png(figure) for name, figure in _figures(data).items()}
-    for name, image in figures.items():
-        write_whole(out / f"{name}.png", image)
-    write_json(out / "report.json", data)
-    write_whole(out / "report.html", _page(data, figures).encode())
+    pictures = {out / f"{name}.png": image for name, image in figures.items()}
+    page = _page(data, figures).encode()
+    write_together({**pictures, out / "report.json": json_bytes(data), out / "report.html": page})
     return data
 
 

@@ -8,7 +8,11 @@ from ...support.whole_files import write_whole
 
 
 def write_json(path: Path, data: Any) -> None:
-    write_whole(path, (json.dumps(data, indent=1) + "\n").encode())
+    write_whole(path, json_bytes(data))
+
+
+def json_bytes(data: Any) -> bytes:
+    return (json.dumps(data, indent=1) + "\n").encode()
 
 
 def read_json(path: Path, pattern: Any = object) -> Any:

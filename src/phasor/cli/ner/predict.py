@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ...support.plain_text import json_line, say
+from ...support.plain_text import say, say_json
 from ...support.whole_files import check_file_target, write_whole
 from .options import Device, Mode, ModelFolder, Threads, Threshold, prepare
 
@@ -45,4 +45,4 @@ def predict_texts(
             console.print(terminal(text, spans, labels))
         return
     for text, spans in zip(texts, predictions, strict=True):
-        say(json_line({"text": text, "spans": [vars(span) for span in spans]}))
+        say_json({"text": text, "spans": [vars(span) for span in spans]}, indent=None)

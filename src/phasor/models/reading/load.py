@@ -3,14 +3,33 @@
 import json
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ...support.checks import keys_once
 from .keys import ROPE_WORDS
+from .row import NoRotary
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 100
+
+
+@contextmanager
+def in_file(source: Any) -> Iterator[None]:
+    """Errors about a config that was read from a file begin with the path; to have no rotation is no error."""
+    try:
+        yield
+    except NoRotary:
+        raise
+    except ValueError as error:
+        if isinstance(source, str | os.PathLike):
+            path = Path(source)
+            file = str(path / "config.json" if path.is_dir() else path)
+            if file not in str(error):
+                error.args = (f"{file}: {error}",)
+        raise
 
 
 def load(source: Any) -> dict[str, Any]:

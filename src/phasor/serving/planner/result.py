@@ -8,7 +8,7 @@ from typing import Any
 
 from ...models.configs import ModelRotary
 from ...rotary.spec import RotarySpec
-from ...support.whole_files import whole_folder
+from ...support.whole_files import whole_folder, write_whole
 from ..engines import EngineConfig, EngineReading, Settings, typed
 from .cost import Cost
 from .kv import Memory, memory
@@ -116,10 +116,10 @@ def _files(plan: Plan, scratch: Path, inner: str, gguf: Path | None) -> list[str
     place.mkdir(exist_ok=True)
     made = []
     if settings.config is not None:
-        (place / "config.json").write_text(json.dumps(settings.config, indent=2) + "\n", encoding="utf-8")
+        write_whole(place / "config.json", (json.dumps(settings.config, indent=2) + "\n").encode())
         made.append("config.json")
     if settings.flags:
-        (place / "flags.txt").write_text(typed(settings.flags) + "\n", encoding="utf-8")
+        write_whole(place / "flags.txt", f"{typed(settings.flags)}\n".encode())
         made.append("flags.txt")
     if settings.gguf:
         if gguf is None:

@@ -11,7 +11,8 @@ from typing import Any
 
 from ...models.configs import ModelRotary, read_config
 from ...support.checks import whole
-from ...support.whole_files import check_folder_target, whole_folder
+from ...support.plain_text import printable
+from ...support.whole_files import check_folder_target, whole_folder, write_together
 from .layer_kinds import Kind, kinds_of, positions_of
 from .readme import readme
 from .tensors import Golden, channels, tensors_of
@@ -61,10 +62,13 @@ def write(
         goldens |= {f"{kind.name}.{name}": golden for name, golden in tensors.items()}
     vectors = as_bytes({name: golden.tensor for name, golden in goldens.items()})
     described = sealed(describe(model, kinds, goldens, seed), vectors)
-    files = {VECTORS: vectors, DESCRIPTION: _json(described).encode(), "README.md": readme(described).encode()}
+    files = {
+        VECTORS: vectors,
+        DESCRIPTION: _json(described).encode(),
+        "README.md": printable(readme(described)).encode(),
+    }
     with whole_folder(folder) as scratch:
-        for name, data in files.items():
-            (scratch / name).write_bytes(data)
+        write_together({scratch / name: data for name, data in files.items()})
     return folder
 
 

@@ -10,7 +10,7 @@ import torch
 
 from ...models.configs import ModelRotary
 from ...rotary.rotation import Rotation
-from ...support.whole_files import write_whole
+from ...support.whole_files import write_together
 from .numbers import SpecFacts, bound, envelope
 from .rows import axis_names, unit
 
@@ -29,7 +29,7 @@ def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -
     """Draw every figure of a model into ``folder`` as PNG; returns ``{name: path}``, names in reading order.
 
     Wavelengths, decay and angles are drawn for each distinct rotation; the axis strip only if there are several axes,
-    the layer strip only if layers differ. Each is whole or absent: ``OSError`` names the file that failed.
+    the layer strip only if layers differ. All of them are written or none: ``OSError`` names the file that failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Any] = {}
@@ -43,9 +43,7 @@ def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -
     if len(set(model.layers)) > 1:
         figures["layers"] = layer_strip(model)
     paths = {name: folder / f"{name}.png" for name in figures}
-    images = {name: _png(figure) for name, figure in figures.items()}
-    for name, image in images.items():
-        write_whole(paths[name], image)
+    write_together({paths[name]: _png(figure) for name, figure in figures.items()})
     return paths
 
 

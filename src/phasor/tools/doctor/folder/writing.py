@@ -81,5 +81,6 @@ def _put(path: Path, output: Output) -> None:
     try:
         for segment in output.segments:
             write_segment(fd, segment, lambda done: None)
+        os.fsync(fd)
     finally:
         os.close(fd)
