@@ -248,7 +248,7 @@ def test_nothing_is_written_over_or_half(edited, tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=says):
             write(found, target)
     before = contents(tmp_path)
-    monkeypatch.setattr("phasor.tools.doctor.folder.writing.sync_folder", _full)
+    monkeypatch.setattr("phasor.support.whole_files.sync_folder", _full)
     with pytest.raises(OSError, match="No space"):
         write(found, tmp_path / "new")
     assert contents(tmp_path) == before and not (tmp_path / "new").exists()
@@ -284,9 +284,9 @@ def test_links_that_cannot_be_copied(where, to, says, edited, tmp_path):
 
 def test_every_folder_is_synced(edited, tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr("phasor.tools.doctor.folder.writing.sync_folder", lambda path: synced.append(path.name))
+    monkeypatch.setattr("phasor.support.whole_files.sync_folder", lambda path: synced.append(path.name))
     write(examine(edited(THETA)), tmp_path / "mended")
-    assert synced[1:] == ["notes", tmp_path.name] and synced[0].startswith(".mended.")
+    assert synced[1:] == ["notes", tmp_path.name] and synced[0] == "new"
 
 
 def _full(path: Path) -> None:

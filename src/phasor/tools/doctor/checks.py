@@ -1,7 +1,8 @@
 """`diagnose`: every check of one model."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from .against_config.stored_tables import checks_of_held
 from .encoder_decoder import encoder_of, subject_of
 from .finite import not_finite
 from .inputs import of_black_box, of_model
-from .laws import LAWS, REGIMES, asked
+from .laws import LAWS, REGIMES, after_longer, asked, effect
 from .measurement import Trial
 from .preserve_state import undisturbed
 from .report import Check, Diagnosis
@@ -85,21 +86,34 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     subject = subject_of(model, plan.parts)
     meta = any(p.is_meta for p in model.parameters())
     given = of_model(model, inputs)
-    with watched([caller.module for caller in turning]) as calls:
+    with watched([caller.module for caller in turning]) as calls, undisturbed(model):
         if not meta:
             given.run(subject)
     for caller in turning:
         yield check_of_attention(plan, caller, list(rotary.values()), calls)
     if meta:
         says = "the model is on the meta device; it is checked against the spec only"
-        yield Check(what="all that runs the model", against="itself", verdict="not shown", reason=says)
+        yield Check(what="all that runs the model", against="itself", verdict="not shown", reason=says, needed=True)
         return
+    yield from _unseen_layers(plan, len(turning))
     length = next((m.max_position for m in plan.parts.values() if isinstance(m, ModelRotary)), None)
-    yield from checks_of_positions(subject, rotary, given.tokens, length)
+    with undisturbed(model):
+        of_positions = list(checks_of_positions(subject, rotary, given.tokens, length))
+    yield from of_positions
     yield from _laws(subject, given.tokens, specs)
     if (beside := encoder_of(subject)) is not None:
         path, encoder = beside
         yield from (replace(check, where=path) for check in _laws(encoder, given.tokens, specs))
+
+
+def _unseen_layers(plan: ModelReading, seen: int) -> Iterator[Check]:
+    """More layers that rotate than modules that are known to: others use code of their own."""
+    layers = max(
+        (len(m.layers) - m.layers.count(None) for m in plan.parts.values() if isinstance(m, ModelRotary)), default=0
+    )
+    if seen < layers and not turning_methods_of(plan.model):
+        says = f"{layers} layers rotate by the config, and {seen} modules call a function that does"
+        yield Check(what="rotation of q and k", against="spec", verdict="not shown", reason=says, needed=True)
 
 
 def turning_methods_of(model: nn.Module) -> bool:
@@ -107,14 +121,24 @@ def turning_methods_of(model: nn.Module) -> bool:
 
 
 def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec]) -> Iterator[Check]:
-    """All laws from position 0 on; and around the length at which an encoding changes by design."""
+    """All laws from position 0 on; and around the length at which an encoding changes by design.
+
+    Each law begins with the model as it was: frequencies that grew in one are not the next one's.
+    """
     trial = Trial.of(subject, tokens, specs)
     threshold = trial.threshold
+
+    def apart(law: Callable[[Trial], Check], trial: Trial) -> Check:
+        with undisturbed(getattr(subject, "model", None)):
+            return law(trial)
+
+    yield apart(effect, trial)
     if (fault := not_finite(trial)) is not None:
         yield fault
-    yield from (asked(law, trial) for law in LAWS)
+    laws = (*LAWS, after_longer) if threshold else LAWS
+    yield from (apart(partial(asked, law), trial) for law in laws)
     if (start := threshold - tokens.shape[1] // 2) > 0:
         beyond = replace(trial, start=start)
-        yield from (
-            replace(c, what=f"{c.what}, around position {threshold}") for c in (asked(law, beyond) for law in REGIMES)
-        )
+        for law in REGIMES:
+            check = apart(partial(asked, law), beyond)
+            yield replace(check, what=f"{check.what}, around position {threshold}")

@@ -43,6 +43,54 @@ def _moved(trial: Trial, by: int) -> Check:
     return trial.judged("shift of all positions", moved, trial.logits, says, way, far=trial.last + by)
 
 
+def own_positions(trial: Trial) -> Check:
+    """Each row of a batch is rotated by positions of its own, whose distances differ from those of the other rows."""
+    rows = torch.arange(len(trial.tokens), device=trial.tokens.device)[:, None]
+    positions = trial.start + (trial.positions - trial.start) * (1 + rows)
+
+    def together() -> Tensor:
+        return trial.with_gaps(trial.tokens, positions)
+
+    def alone() -> Tensor:
+        pairs = zip(trial.tokens.split(1), positions.split(1), strict=True)
+        return torch.cat([trial.with_gaps(tokens, own) for tokens, own in pairs])
+
+    says = "a row whose positions differ from those of the other rows gives other logits than alone"
+    way = "form cos and sin for each row, [B, S, channels], not from the first row of position_ids"
+    far = int(positions.max())
+    return trial.judged("own positions of each row", together, alone, says, way, far)
+
+
+def after_longer(trial: Trial) -> Check:
+    """A prompt gives the same logits before and after a longer call: no frequencies stay behind."""
+
+    def again() -> Tensor:
+        trial.logits()  # before the longer call
+        trial.subject.logits(trial.tokens, trial.positions + trial.threshold)
+        return trial.subject.logits(trial.tokens, trial.positions)
+
+    says = "the same prompt gives other logits after a longer call, whose frequencies stay"
+    way = "choose the frequencies anew in every call, or fix the length"
+    return trial.judged("same prompt after a longer call", again, trial.logits, says, way, far=trial.threshold)
+
+
+def effect(trial: Trial) -> Check:
+    """Positions move the logits at all. Where they do not, no law says anything."""
+    check = Check(what="positions have an effect", against="itself", verdict="not shown")
+    try:
+        if not trial.finite.all():
+            raise NotChecked("the logits are not finite")
+        moved, allowed, _ = trial.effect, trial.allowed, trial.causal  # known before a law makes frequencies grow
+    except NotChecked as reason:
+        return replace(check, reason=str(reason))
+    except Exception as error:  # a model's own code raises what it likes; the laws say it too
+        return replace(check, reason=f"the model cannot be run so: {type(error).__name__}")
+    if moved > allowed:
+        return replace(check, verdict="right", difference=check.apart(size=moved, of="logits"))
+    says = f"all positions halved move the logits by {moved:.1g}, which rounding may do"
+    return replace(check, reason=says, needed=True)
+
+
 def cached(trial: Trial) -> Check:
     """Tokens one at a time through a cache, and some more at once, give what one call gives."""
     first = max(1, trial.length // 2)
@@ -154,7 +202,17 @@ def implementation(trial: Trial) -> Check:
     return trial.judged("eager = the chosen attention", trial.logits, plainly, says, way)
 
 
-LAWS: tuple[Law, ...] = (shift, cached, chunked, padded_left, padded_right, packed, batched, implementation)
+LAWS: tuple[Law, ...] = (
+    shift,
+    own_positions,
+    cached,
+    chunked,
+    padded_left,
+    padded_right,
+    packed,
+    batched,
+    implementation,
+)
 REGIMES: tuple[Law, ...] = (shift, cached, chunked, batched)  # what depends on the length of a call
 
 

@@ -103,11 +103,14 @@ class Trial:
     def effect(self) -> float:
         """How much positions move the logits at all: all distances halved, which no table is too short for."""
         nearer = self.start + (self.positions - self.start) // 2
+        return _apart(self.with_gaps(self.tokens, nearer), self.logits()).max().item()
+
+    def with_gaps(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Logits at positions that do not go up by one."""
         try:  # without a mask, transformers takes a jump of positions for the next of several packed documents
-            found = self.subject.logits(self.tokens, nearer, torch.ones_like(self.tokens))
+            return self.subject.logits(tokens, positions, torch.ones_like(tokens))
         except NotChecked:
-            found = self.subject.logits(self.tokens, nearer)
-        return _apart(found, self.logits()).max().item()
+            return self.subject.logits(tokens, positions)
 
     @cached_property
     def causal(self) -> bool:
@@ -138,6 +141,8 @@ class Trial:
         try:
             if not self.finite.all():
                 raise NotChecked("the logits are not finite")
+            if self.by_design:  # measured before another call changes the frequencies
+                _ = self.effect, self.allowed
             apart = _apart(theirs(), reference())
             allowed = self._allowed_for(apart.max().item(), far)
             beyond = (~(apart <= allowed)).any(0)

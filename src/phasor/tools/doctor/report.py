@@ -26,6 +26,7 @@ class Check(Finding):
     """
 
     against: Against
+    needed: bool = False  # without it nothing is right: what runs was not observed
 
     def place(self) -> str:
         return f"{self.where or '(the model)'}: {self.what}"
@@ -78,8 +79,15 @@ class Diagnosis(Report[Check]):
         return self.wrong
 
     @property
+    def verdict(self) -> Verdict:
+        """Wrong if anything is; not shown if something without which nothing is right was not observed; else right."""
+        verdict = super().verdict
+        missing = any(row.needed and row.verdict == "not shown" for row in self.rows)
+        return "not shown" if verdict == "right" and missing else verdict
+
+    @property
     def sound(self) -> bool:
-        """Whether the verdict is "right": something was observed, and nothing of it is wrong."""
+        """Whether the verdict is "right": what runs was observed, and nothing of it is wrong."""
         return self.verdict == "right"
 
     def summary(self) -> str:

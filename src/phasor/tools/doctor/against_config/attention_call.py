@@ -1,5 +1,6 @@
 """One attention in a real call: what it did to its q and k, given the tables that it was given."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import CodeType
@@ -9,8 +10,20 @@ from torch import Tensor, nn
 
 from ....rotary.spec import RotarySpec
 from .module_tables import per_pair_of
-from .observed import Calls, code_that_runs, heads_of, is_formed_here, still_modules, tables_in, turning_nothing
+from .observed import (
+    Calls,
+    code_that_runs,
+    heads_of,
+    is_formed_here,
+    mean_square,
+    projected,
+    still_modules,
+    tables_in,
+    turning_nothing,
+)
 from .rotated_heads import RIGHT, UNKNOWN, Heads, Outcome, outcome
+
+NOT_REACHED = "these inputs do not reach it"
 
 
 @dataclass(frozen=True)
@@ -21,6 +34,8 @@ class Seen:
     k: Outcome = RIGHT
     why_not: str = ""
     ran: frozenset[CodeType] = frozenset()  # the code of all functions that were called
+    scale: float | None = None  # of the softmax, as attention was given it
+    channels: int = 0  # of a head of q, as it reaches attention
 
     @property
     def known(self) -> bool:
@@ -45,21 +60,33 @@ def seen_in_call(
     """By whichever of ``specs`` explains it best; of the first ``heads`` alone, where no others turn."""
     given = calls.first.get(module)
     if given is None:
-        return Seen(why_not="these inputs do not reach it")
+        return Seen(why_not=NOT_REACHED)
     with code_that_runs() as ran:
         true = heads_of(module, given)
-    with still_modules(rotary) as formed:
+    with still_modules(rotary) as formed, projected(module) as lengths:
         plain = heads_of(module, turning_nothing(given))
     if isinstance(true, str) or isinstance(plain, str):
-        return Seen(why_not=true if isinstance(true, str) else str(plain))
+        return Seen(why_not=true if isinstance(true, str) else str(plain), ran=frozenset(ran))
     tables = tables_in(given)
     tables = (formed[-1] if formed else None) if tables is None else tables
-    plain, true = ((q[:, :heads], k[:, :heads]) for q, k in (plain, true))
+    before, after = ((caught.q[:, :heads], caught.k[:, :heads]) for caught in (plain, true))
     if tables is None:
-        return Seen(why_not="the tables that it turns by are not seen")
-    formed_here = is_formed_here(module, given, true[1])
-    found = [_by(spec, tables, plain, true, formed_here) for spec in specs]
-    return replace(next((seen for seen in found if seen.right), found[0]), ran=frozenset(ran))
+        return Seen(why_not="the tables that it rotates by are not seen", ran=frozenset(ran))
+    formed_here = is_formed_here(module, given, true.k)
+    found = [_by(spec, tables, before, after, formed_here) for spec in specs]
+    channels = true.q.shape[-1]
+    scale = channels**-0.5 if true.scale is None else true.scale
+    best = next((seen for seen in found if seen.right), found[0])
+    q, k = _longer(best.q, plain.q, lengths.get("q_proj")), _longer(best.k, plain.k, lengths.get("k_proj"))
+    return replace(best, q=q, k=k, ran=frozenset(ran), scale=scale, channels=channels)
+
+
+def _longer(outcome: Outcome, before: Tensor, projected: float | None) -> Outcome:
+    """With the factor by which heads that nothing rotated are longer than what was projected."""
+    if outcome.factor is None or not projected:
+        return outcome
+    factor = math.sqrt(mean_square(before) / projected)
+    return replace(outcome, factor=outcome.factor * (1.0 if abs(factor - 1) < 1e-3 else factor))
 
 
 def _of_first(tables: Any) -> Any:

@@ -41,14 +41,12 @@ class Functions:
 def of_functions(
     plan: ModelReading, caller: PatchSite, specs: Sequence[RotarySpec], ran: frozenset[CodeType]
 ) -> Functions:
-    """Of the functions that a module calls; of all that it could call where ``ran`` names none: those for other
-    configs may stand beside the right one.
-    """
+    """Of the functions that a module called, whose code is in ``ran``; where no call was seen, of all that it names."""
     near = nearest(caller.path, list(plan.tables))
     known = tuple(dict.fromkeys(t for path in near for t in plan.tables[path]))
     found = Functions()
     called = [f for f in caller.functions.values() if getattr(f, "__code__", None) in ran]
-    for function in called or caller.functions.values():
+    for function in called if ran else caller.functions.values():
         tables = known or implied_tables(function, specs)
         compared = plan.compared(function, tables, specs, DTYPES) if tables else (None, INCOMPARABLE)
         turning, agreement = compared

@@ -4,7 +4,7 @@ import contextlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -16,10 +16,10 @@ NAMED = re.compile(r"position_embeddings|rotary|rope|freqs|^cos$|^sin$", re.IGNO
 
 
 class Caught(BaseException):
-    """Carries q and k out of a call that need not go on."""
+    """Carries q, k and the softmax scale (None: the usual one) out of a call that need not go on."""
 
-    def __init__(self, q: Tensor, k: Tensor) -> None:
-        self.q, self.k = q, k
+    def __init__(self, q: Tensor, k: Tensor, scale: float | None) -> None:
+        self.q, self.k, self.scale = q, k, scale
 
 
 @dataclass
@@ -48,16 +48,22 @@ def watched(modules: list[nn.Module]) -> Iterator[Calls]:
 
 @contextlib.contextmanager
 def caught_at_attention() -> Iterator[None]:
-    """Inside, whatever transformers takes for attention raises `Caught`."""
+    """Inside, whatever transformers takes for attention raises `Caught`, and PyTorch's own attention too."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
 
     def catch(module: Any, query: Tensor, key: Tensor, *args: Any, **kwargs: Any) -> Any:
-        raise Caught(query, key)
+        raise Caught(query, key, kwargs.get("scaling"))
 
+    def catch_of_torch(query: Tensor, key: Tensor, *args: Any, **kwargs: Any) -> Any:
+        raise Caught(query, key, kwargs.get("scale"))
+
+    own = torch.nn.functional.scaled_dot_product_attention
     vars(functions)["get_interface"] = lambda *args, **kwargs: catch
+    torch.nn.functional.scaled_dot_product_attention = catch_of_torch  # type: ignore[assignment]
     try:
         yield
     finally:
+        torch.nn.functional.scaled_dot_product_attention = own
         del vars(functions)["get_interface"]
 
 
@@ -76,16 +82,41 @@ def code_that_runs() -> Iterator[set[CodeType]]:
             before.enable()
 
 
-def heads_of(module: nn.Module, given: dict[str, Any]) -> tuple[Tensor, Tensor] | str:
+def heads_of(module: nn.Module, given: dict[str, Any]) -> Caught | str:
     """q and k ``[B, H, S, D]`` as they reach attention in a call of a module, or why they are not seen."""
     try:
         with caught_at_attention(), torch.no_grad():
             module(**given)
     except Caught as caught:
-        return caught.q, caught.k
+        return caught
     except Exception as error:
         return f"{type(module).__name__} cannot be called by itself: {type(error).__name__}: {error!s:.80}"
     return f"{type(module).__name__} calls no attention that could be watched"
+
+
+@contextlib.contextmanager
+def projected(module: nn.Module) -> Iterator[dict[str, float]]:
+    """The mean square of what ``q_proj`` and ``k_proj`` give inside; nothing where norms change it further."""
+    lengths: dict[str, float] = {}
+    children = dict(module.named_children())
+    with contextlib.ExitStack() as undo:
+        for name in ("q_proj", "k_proj") if not any("norm" in child for child in children) else ():
+            if isinstance(child := children.get(name), nn.Module):
+                undo.callback(child.register_forward_hook(_noted(name, lengths)).remove)
+        yield lengths
+
+
+def mean_square(x: Tensor) -> float:
+    """Which repeating heads, as grouped queries ask for, leaves as it is."""
+    return x.double().square().mean().item()
+
+
+def _noted(name: str, lengths: dict[str, float]) -> Callable[[nn.Module, Any, Any], None]:
+    def note(module: nn.Module, args: Any, result: Any) -> None:
+        if isinstance(result, Tensor):
+            lengths[name] = mean_square(result)
+
+    return note
 
 
 def tables_in(given: dict[str, Any]) -> Any:
@@ -157,4 +188,4 @@ def is_formed_here(module: nn.Module, given: dict[str, Any], k: Tensor) -> bool:
     if states is None:
         return False
     moved = heads_of(module, {**given, states: given[states].flip(-1) + 1})
-    return isinstance(moved, str) or not torch.equal(moved[1], k)
+    return isinstance(moved, str) or not torch.equal(moved.k, k)

@@ -45,11 +45,15 @@ class Heads:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``cause`` is empty for heads that are turned rightly, ``scaled`` if up to a factor of each token."""
+    """``cause`` is empty for heads that are turned rightly, ``scaled`` if up to a factor of each token.
+
+    ``factor`` is that of all tokens and heads, None where they have different ones.
+    """
 
     cause: str = ""
     says: str = ""
     scaled: bool = False
+    factor: float | None = 1.0
     size: float = 0.0
     token: int | None = None
     pair: int | None = None
@@ -66,7 +70,7 @@ def outcome(heads: Heads) -> Outcome:
     place = _place(heads, right)
     named = next((word for word in _mistakes(heads) if heads.close(word[2])), None)
     if named is None and heads.close(right, _rescaled(heads.after.double(), right)):
-        return dataclasses.replace(place, scaled=True)
+        return dataclasses.replace(place, scaled=True, factor=_one_factor(heads, right))
     if named is None and (rounded := _rounded(heads, right)):  # at every token, though chance may hide some
         return dataclasses.replace(place, cause=rounded[0], says=rounded[1], token=0, pair=0)
     cause, says, *_ = named or (UNKNOWN, "no known mistake gives these values")
@@ -131,6 +135,13 @@ def _rescaled(after: Tensor, right: Tensor) -> Tensor:
     """``after`` with the length of ``right`` in each token of each head."""
     share = (after * right).sum(-1, keepdim=True) / (after * after).sum(-1, keepdim=True).clamp(min=1e-30)
     return after * share
+
+
+def _one_factor(heads: Heads, right: Tensor) -> float | None:
+    """The number by which all heads are longer than they should be; None where there is not one for all."""
+    after = heads.after.double()
+    factor = ((after * right).sum() / (right * right).sum().clamp(min=1e-30)).item()
+    return factor if heads.close(right * factor) else None
 
 
 def _rounded(heads: Heads, right: Tensor) -> tuple[str, str] | None:

@@ -58,6 +58,8 @@ def _by_golden(one: Module, plan: ModelReading, spec: RotarySpec, theirs: Made, 
     finding = judge.judged(judge.golden(one.models[0], spec, at), given)
     if finding is not None and finding.cause == UNKNOWN and spec.axes.count > 1:
         finding = _of_text(one, spec) or finding
+    if finding is None and (fault := beyond(one, spec)) is not None:
+        return fault
     if finding is None:
         cos, sin = expected(spec, positions)
         size = max((theirs.cos - cos).abs().max().item(), (theirs.sin - sin).abs().max().item())
@@ -72,6 +74,27 @@ def _by_golden(one: Module, plan: ModelReading, spec: RotarySpec, theirs: Made, 
     says = f"{says}; {origin}" if origin not in ("", CHANGED) else says
     check = replace(one.check, verdict="wrong", cause=cause, reason=says, way_out=way_out(cause))
     return _placed(check, one, spec, theirs, positions)
+
+
+def beyond(one: Module, spec: RotarySpec) -> Check | None:
+    """The fault of tables that are right inside the trained length and wrong beyond it; None for all others.
+
+    Only of scalings with two regimes (LongRoPE): what a module with dynamic NTK does beyond its length depends on its
+    earlier calls.
+    """
+    if spec.scaling is None or not spec.scaling.two_regimes or spec.second is not None:
+        return None
+    positions = torch.tensor(NEAR_AND_FAR).expand(spec.axes.count, -1)
+    theirs = made(one.probe, one.layer_type, spec, positions)
+    if theirs is None or theirs.pairs != spec.pairs:
+        return None
+    size, position, pair = first_difference(one.probe, one.layer_type, spec, theirs, positions)
+    if position is None:
+        return None
+    says = f"right up to the trained length of {spec.scaling.trained_length:,}, wrong in a call that is longer"
+    difference = one.check.apart(size=size, position=position, pair=pair)
+    cause = "length of the frequencies"
+    return replace(one.check, verdict="wrong", cause=cause, reason=says, way_out=way_out(cause), difference=difference)
 
 
 def _of_text(one: Module, spec: RotarySpec) -> TensorFinding | None:

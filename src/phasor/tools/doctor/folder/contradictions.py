@@ -77,6 +77,21 @@ def not_understood(config: Level) -> Iterator[FolderFault]:
             yield FolderFault(where, read, NOT_UNDERSTOOD, way_out="change that key by hand")
 
 
+def no_base(config: Level) -> Iterator[FolderFault]:
+    """A scaling in ``rope_parameters``, where transformers always saves the base too, and no base anywhere."""
+    for path, level in levels(config):
+        rope = level.get("rope_parameters")
+        if not isinstance(rope, dict) or any(isinstance(value, dict) for value in rope.values()):
+            continue
+        scaled = _scheme(rope)["rope_type"] != "default"
+        if scaled and rope.get("rope_theta") is None and level.get("rope_theta") is None:
+            at = "".join(f"{key}." for key in path)
+            what = f"{at}rope_parameters scales and has no rope_theta, so the base is the class's default"
+            yield FolderFault(
+                "config.json", what, "base by default", way_out="state the rope_theta of the original config"
+            )
+
+
 def _contradictions(path: tuple[str, ...], level: Level) -> Iterator[Contradiction]:
     inner, at = level.get("rope_parameters"), "".join(f"{key}." for key in path)
     if not isinstance(inner, dict):

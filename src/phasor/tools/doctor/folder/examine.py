@@ -11,11 +11,11 @@ from ...checkpoints.opening import read_json
 from ..loading import built, file_of
 from ..report import Check
 from .bounds import check_sizes
-from .contradictions import not_understood, settle
+from .contradictions import no_base, not_understood, settle
 from .finding import NOT_UNDERSTOOD, FolderFault
 from .frequencies import check_frequencies, stored_frequencies
 from .levels import Level
-from .sizes import settle_sizes
+from .sizes import settle_sizes, unread_weights
 from .weights import headers, tensors_in
 
 
@@ -48,12 +48,21 @@ def examine(path: Path) -> Examined:
     whose values no model can have.
     """
     folder, file = file_of(path)
+    try:
+        return _examined(path, folder, file)
+    except RecursionError:
+        raise ValueError(f"{file}: is nested too deeply to be a config") from None
+
+
+def _examined(path: Path, folder: Path, file: Path) -> Examined:
     config = read_json(file)
     tensors = tensors_in(headers(folder)) if path.is_dir() else {}
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     check_sizes(config, shapes, file)
     stored = stored_frequencies(tensors)
     settled, findings = _settled(config, shapes, stored)
+    if all(f.cause != NOT_UNDERSTOOD for f in findings):
+        findings += [*no_base(settled), *unread_weights(settled, tensors)]
     values: dict[str, Tensor] = {}
     if stored and all(f.mended for f in findings):  # else there is nothing to compare them with
         in_force = any(name.endswith("inv_freq") for name in built(settled).state_dict())

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from ...checkpoints.stored import Stored
 from ...patch.sites import callers
 from ..loading import built
 from .finding import NOT_UNDERSTOOD, FolderFault
@@ -16,6 +17,8 @@ SIZES = (
     "head_dim", "num_attention_heads", "num_key_value_heads", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim",
     "hidden_size", "intermediate_size", "vocab_size",
 )  # fmt: skip
+INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL")
+BY_HAND = "convert the checkpoint again, or set the config that its weights were saved with"
 Shape = tuple[int, ...]
 
 
@@ -46,6 +49,41 @@ def settle_sizes(config: Level, shapes: Mapping[str, Shape]) -> tuple[Level, lis
     ways = " or ".join(words for _, words in fitting)
     way_out = f"it could be {ways}: the weights fit all of them" if ways else "no single size makes them fit"
     return config, [FolderFault("config.json", what, CAUSE, way_out=f"{way_out}; set it by hand")]
+
+
+def unread_weights(config: Level, tensors: Mapping[str, Stored]) -> Iterator[FolderFault]:
+    """Weights of attentions that cannot be what they are named: integers, or a bias that the model does not read."""
+    try:
+        model = built(config)
+    except ValueError:  # told elsewhere
+        return
+    if getattr(model.config, "quantization_config", None) is not None:
+        return
+    own = dict(model.named_parameters())
+    inside = tuple(f"{caller.path}." for caller in callers(model))
+    integers = [n for n, t in tensors.items() if n in own and own[n].is_floating_point() and t.dtype in INTEGERS]
+    if integers:
+        what = f"{integers[0]} is stored as {tensors[integers[0]].dtype}, without a quantization_config to read it by"
+        yield FolderFault(
+            _file(tensors[integers[0]]), _and_others(what, integers), "weights of another dtype", way_out=BY_HAND
+        )
+    biases = [
+        n for n in tensors
+        if n.startswith(inside) and n.endswith(".bias") and n not in own and f"{n.removesuffix('bias')}weight" in own
+    ]  # fmt: skip
+    if biases:
+        what = f"{biases[0]} {list(tensors[biases[0]].shape)} is stored, and the model of this config has no such bias"
+        yield FolderFault(
+            _file(tensors[biases[0]]), _and_others(what, biases), "weights that are not read", way_out=BY_HAND
+        )
+
+
+def _file(stored: Stored) -> str:
+    return stored.file.name
+
+
+def _and_others(what: str, names: list[str]) -> str:
+    return what + (f" (and {len(names) - 1} others)" if len(names) > 1 else "")
 
 
 def misfits(model: nn.Module, shapes: Mapping[str, Shape]) -> list[Misfit]:

@@ -1,0 +1,231 @@
+"""Right is said only of what runs: instances with a method or a class of their own, scales, rows, lengths, files."""
+
+import json
+import types
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers.models.llama.modeling_llama import LlamaAttention
+
+import phasor
+
+SIZES = {
+    "vocab_size": 64, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 256,
+}  # fmt: skip
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 32, "rope_theta": 10000.0}
+
+
+def llama(**changes):
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES | changes)).eval()
+    for name, weight in model.named_parameters():
+        if "q_proj" in name or "k_proj" in name:  # scores large enough for positions to matter
+            weight.data *= 8
+    return model
+
+
+def rotated(x, cos, sin, *, interleaved=False, factor=1.0):
+    """The rotation as a user would write it."""
+    cos, sin = cos[:, None], sin[:, None]
+    if interleaved:
+        cos, sin = (t[..., : t.shape[-1] // 2].repeat_interleave(2, -1) for t in (cos, sin))
+        half = torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
+    else:
+        a, b = x.chunk(2, -1)
+        half = torch.cat((-b, a), -1)
+    return (x * cos + half * sin) * factor
+
+
+def own_forward(how):
+    """An attention of one's own, with PyTorch's attention, that treats q and k as ``how`` says."""
+
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, **kwargs):
+        shape = (*hidden_states.shape[:-1], -1, self.head_dim)
+        q, k, v = (proj(hidden_states).view(shape).transpose(1, 2) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        q, k = how(q, k, *position_embeddings)
+        k, v = (t.repeat_interleave(self.num_key_value_groups, 1) for t in (k, v))
+        out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.o_proj(out.transpose(1, 2).flatten(2)), None
+
+    return forward
+
+
+HOW = {
+    "right": (lambda q, k, cos, sin: (rotated(q, cos, sin), rotated(k, cos, sin)), None),
+    "layout": (lambda q, k, c, s: (rotated(q, c, s, interleaved=True), rotated(k, c, s, interleaved=True)), "layout"),
+    "nothing": (lambda q, k, cos, sin: (q, k), "not turned"),
+    "k only": (lambda q, k, cos, sin: (q, rotated(k, cos, sin)), "k only"),
+    "first row": (lambda q, k, c, s: (rotated(q, c[:1], s[:1]), rotated(k, c[:1], s[:1])), "own positions"),
+    "factor of k": (lambda q, k, c, s: (rotated(q, c, s), rotated(k, c, s, factor=0.75)), "attention factor"),
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_method_of_the_instance_is_what_is_judged(how):
+    """And not the function that its class would have called."""
+    model, (code, cause) = llama(), HOW[how]
+    for layer in model.model.layers:
+        layer.self_attn.forward = types.MethodType(own_forward(code), layer.self_attn)
+    report = phasor.diagnose(model)
+    assert not report.sound
+    if cause is None:
+        assert not [row for row in report.faults if row.what == "rotation of q and k"], str(report)
+    else:
+        assert any(cause in (row.cause or row.what) for row in report.faults), str(report)
+
+
+class OwnAttention(nn.Module):
+    """A class that no list knows, whose rotation is swapped."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = other.q_proj, other.k_proj, other.v_proj, other.o_proj
+        self.head_dim, self.num_key_value_groups = other.head_dim, other.num_key_value_groups
+
+    forward = own_forward(HOW["layout"][0])
+
+
+def test_a_class_of_ones_own_is_not_called_sound():
+    model = llama()
+    for layer in model.model.layers:
+        layer.self_attn = OwnAttention(layer.self_attn)
+    report = phasor.diagnose(model)
+    assert not report.sound and report.verdict in ("wrong", "not shown"), str(report)
+    assert any(row.verdict == "not shown" and "2 layers rotate" in row.reason for row in report.rows), str(report)
+
+
+def test_where_positions_move_nothing_nothing_is_right():
+    model = llama()
+    for layer in model.model.layers:
+        layer.self_attn.forward = types.MethodType(lambda self, hidden_states, **kwargs: (hidden_states, None), layer)
+    report = phasor.diagnose(model)
+    assert not report.sound and "positions have an effect" in str(report), str(report)
+
+
+def test_healthy_models_stay_right():
+    for changes in ({}, {"rope_parameters": YARN}, {"attn_implementation": "eager"}, {"head_dim": 32}):
+        report = phasor.diagnose(llama(**changes))
+        assert report.sound, str(report)
+
+
+def test_a_softmax_scale_that_was_changed_is_named():
+    model = llama()
+    model.model.layers[1].self_attn.scaling *= 1.3
+    report = phasor.diagnose(model)
+    assert [row.cause for row in report.faults] == ["attention factor"], str(report)
+    assert report.faults[0].where.endswith("layers.1.self_attn")
+
+
+def test_the_class_without_the_factor_of_its_config_is_named(monkeypatch):
+    """DeepSeek multiplies the softmax scale by the square of mscale; a port that drops it has q and k right."""
+    from transformers.models.deepseek_v3 import modeling_deepseek_v3 as code
+
+    torch.manual_seed(0)
+    config = transformers.DeepseekV3Config(
+        vocab_size=64, hidden_size=64, intermediate_size=64, moe_intermediate_size=32, num_hidden_layers=1,
+        num_attention_heads=4, num_key_value_heads=4, q_lora_rank=32, kv_lora_rank=32, qk_rope_head_dim=16,
+        qk_nope_head_dim=16, v_head_dim=16, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1,
+        first_k_dense_replace=1, max_position_embeddings=256,
+        rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 1.0},
+    )  # fmt: skip
+    model = transformers.DeepseekV3ForCausalLM(config).eval()
+    assert not phasor.diagnose(model).faults
+    own = code.DeepseekV3Attention.__init__
+
+    def without(self, *args, **kwargs):
+        own(self, *args, **kwargs)
+        self.scaling = self.qk_head_dim**-0.5
+
+    monkeypatch.setattr(code.DeepseekV3Attention, "__init__", without)
+    report = phasor.diagnose(transformers.DeepseekV3ForCausalLM(config).eval())
+    assert "attention factor" in report.causes, str(report)
+
+
+def test_longrope_that_is_stuck_beyond_its_length_is_wrong():
+    torch.manual_seed(0)
+    scaling = {
+        "rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [4.0] * 8, "factor": 4.0,
+        "original_max_position_embeddings": 64, "rope_theta": 10000.0,
+    }  # fmt: skip
+    model = llama(rope_parameters=scaling, original_max_position_embeddings=64)
+    assert not phasor.diagnose(model).faults, str(phasor.diagnose(model))
+    rotary = model.model.rotary_emb
+    rotary.forward = types.MethodType(_stuck, rotary)
+    report = phasor.diagnose(model)
+    assert not report.sound, str(report)
+
+
+@torch.no_grad()
+def _stuck(self, x, position_ids):
+    """The short frequencies at every length."""
+    angles = position_ids[:, :, None].float() * self.original_inv_freq
+    angles = torch.cat((angles, angles), -1)
+    return (angles.cos() * self.attention_scaling).to(x.dtype), (angles.sin() * self.attention_scaling).to(x.dtype)
+
+
+def test_dynamic_ntk_whose_frequencies_stay_is_told():
+    """Cached and full logits differ beyond the trained length; the tolerance is measured before that happens."""
+    scaling = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
+    for length in (64, 90, 128, 200):
+        model = llama(rope_parameters=scaling, max_position_embeddings=64)
+        ids = torch.randint(64, (2, length), generator=torch.Generator().manual_seed(1))
+        report = phasor.diagnose(model, ids)
+        assert not report.faults and any(row.by_design for row in report.rows), (length, str(report))
+        assert length == 64 or any(row.by_design and "cached" in row.what for row in report.rows), (length, str(report))
+        assert any(row.what == "same prompt after a longer call" for row in report.rows)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    llama().save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def edit(folder, change_tensors=None, **config):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | config))
+    if change_tensors:
+        tensors = load_file(folder / "model.safetensors")
+        change_tensors(tensors)
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+Q = "model.layers.1.self_attn.q_proj.weight"
+
+
+@pytest.mark.parametrize("change, says", [
+    (lambda t: t.update({Q: t[Q].long()}), "is stored as I64, without a quantization_config"),
+    (lambda t: t.update({Q: (t[Q] * 100).to(torch.int8)}), "is stored as I8, without a quantization_config"),
+    (lambda t: t.update({Q.replace("weight", "bias"): torch.zeros(16)}), "the model of this config has no such bias"),
+])  # fmt: skip
+def test_weights_that_cannot_be_what_they_are_named(change, says, folder, phasor):
+    assert phasor("doctor", folder)[0] == 0
+    edit(folder, change)
+    code, out, _ = phasor("doctor", folder)
+    assert code == 1 and says in out and "model.safetensors" in out, out
+
+
+def test_a_scaling_without_a_base_is_a_fault(folder, phasor):
+    """transformers takes its class's default, whatever the model was trained with; older files state no dictionary."""
+    scaling = {key: value for key, value in YARN.items() if key != "rope_theta"}
+    edit(folder, rope_parameters=scaling)
+    code, out, _ = phasor("doctor", folder)
+    assert code == 1 and "rope_parameters scales and has no rope_theta" in out, out
+
+
+def test_endless_nesting_is_refused_in_one_line(folder, phasor):
+    config = json.loads((folder / "config.json").read_text())
+    for _ in range(900):
+        config = {"model_type": "llava", "text_config": config}
+    (folder / "config.json").write_text(json.dumps(config))
+    code, out, err = phasor("doctor", folder)
+    assert code == 2 and not out and err.count("\n") == 1 and "nested" in err, err
+
+
+def test_the_classes_of_transformers_are_as_this_file_takes_them():
+    assert {"q_proj", "k_proj", "v_proj", "o_proj"} <= dict(llama().model.layers[0].self_attn.named_modules()).keys()
+    assert isinstance(llama().model.layers[0].self_attn, LlamaAttention)
