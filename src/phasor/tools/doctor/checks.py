@@ -89,8 +89,8 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     with watched([caller.module for caller in turning]) as calls, undisturbed(model):
         if not meta:
             given.run(subject)
-    for caller in turning:
-        yield check_of_attention(plan, caller, list(rotary.values()), calls)
+    of_attention = [check_of_attention(plan, caller, list(rotary.values()), calls) for caller in turning]
+    yield from of_attention
     if meta:
         says = "the model is on the meta device; it is checked against the spec only"
         yield Check(what="all that runs the model", against="itself", verdict="not shown", reason=says, needed=True)
@@ -100,10 +100,11 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     with undisturbed(model):
         of_positions = list(checks_of_positions(subject, rotary, given.tokens, length))
     yield from of_positions
-    yield from _laws(subject, given.tokens, specs)
+    rotates = any(check.verdict == "right" for check in of_attention)
+    yield from _laws(subject, given.tokens, specs, rotates)
     if (beside := encoder_of(subject)) is not None:
         path, encoder = beside
-        yield from (replace(check, where=path) for check in _laws(encoder, given.tokens, specs))
+        yield from (replace(check, where=path) for check in _laws(encoder, given.tokens, specs, rotates))
 
 
 def _unseen_layers(plan: ModelReading, seen: int) -> Iterator[Check]:
@@ -120,10 +121,11 @@ def turning_methods_of(model: nn.Module) -> bool:
     return any(True for _ in rotating_methods(model))
 
 
-def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec]) -> Iterator[Check]:
+def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec], rotates: bool = False) -> Iterator[Check]:
     """All laws from position 0 on; and around the length at which an encoding changes by design.
 
-    Each law begins with the model as it was: frequencies that grew in one are not the next one's.
+    Each law begins with the model as it was: frequencies that grew in one are not the next one's. That positions have
+    an effect need not be seen in logits where q and k were seen to be rotated.
     """
     trial = Trial.of(subject, tokens, specs)
     threshold = trial.threshold
@@ -132,7 +134,8 @@ def _laws(subject: Subject, tokens: Tensor, specs: list[RotarySpec]) -> Iterator
         with undisturbed(getattr(subject, "model", None)):
             return law(trial)
 
-    yield apart(effect, trial)
+    moved = apart(effect, trial)
+    yield replace(moved, needed=moved.needed and not rotates)
     if (fault := not_finite(trial)) is not None:
         yield fault
     laws = (*LAWS, after_longer) if threshold else LAWS
