@@ -55,7 +55,7 @@ LATER = {
 }
 
 try:
-    __version__ = version("phasor")
+    __version__ = version("phasor-rope")
 except PackageNotFoundError:  # run from a checkout that is not installed
     __version__ = "0"
 

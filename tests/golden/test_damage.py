@@ -132,6 +132,6 @@ def test_a_pack_says_what_it_is(folder_of):
     data = json.loads((folder_of("llama") / "vectors.json").read_text())
     content = (folder_of("llama") / "vectors.safetensors").read_bytes()
     assert data["sha256"]["vectors.safetensors"] == hashlib.sha256(content).hexdigest()
-    assert data["phasor"] == version("phasor") and data["licence"] == "Apache-2.0"
+    assert data["phasor"] == version("phasor-rope") and data["licence"] == "Apache-2.0"
     readme = (folder_of("llama") / "README.md").read_text()
     assert data["phasor"] in readme and "Apache-2.0" in readme and data["sha256"]["vectors.safetensors"] in readme

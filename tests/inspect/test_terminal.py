@@ -63,7 +63,7 @@ def test_a_missing_library_is_one_line(command, config, tmp_path, monkeypatch, p
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     out = tmp_path / "out"
     code, _, err = phasor(*(("inspect", config, "--plot", out) if command == "inspect" else ("demo", "--out", out)))
-    assert code == 2 and err.count("\n") == 1 and "pip install 'phasor[plots]'" in err
+    assert code == 2 and err.count("\n") == 1 and "pip install 'phasor-rope[plots]'" in err
 
 
 def test_diff_says_by_its_exit_code_whether_two_differ(config, tmp_path, phasor):
@@ -91,4 +91,4 @@ def test_the_library_that_is_missing_is_named(name, extra, tmp_path, monkeypatch
 
     monkeypatch.setattr("phasor.apps.ner.load", missing)
     code, _, err = phasor("ner", "export", tmp_path, tmp_path / "x.onnx")
-    assert code == 2 and f"this needs {name}; install it with: pip install 'phasor[{extra}]'" in err
+    assert code == 2 and f"this needs {name}; install it with: pip install 'phasor-rope[{extra}]'" in err

@@ -33,7 +33,7 @@ def _run() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich", "click"):
             raise
-        _stop(f"the command line needs {error.name}; install it with: pip install 'phasor[cli]'")
+        _stop(f"the command line needs {error.name}; install it with: pip install 'phasor-rope[cli]'")
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ▁▂▃ gets question marks
     try:
@@ -47,7 +47,7 @@ def _run() -> None:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        _stop(f"this needs {error.name}; install it with: pip install 'phasor[{extra}]'")
+        _stop(f"this needs {error.name}; install it with: pip install 'phasor-rope[{extra}]'")
 
 
 def _stop(message: str) -> None:

@@ -11,7 +11,7 @@ from . import bench, convert, demo, detect, doctor, golden, inspect, lab, ner, p
 
 def _version(asked: bool) -> None:
     if asked:
-        say(version("phasor"))
+        say(version("phasor-rope"))
         raise typer.Exit
 
 

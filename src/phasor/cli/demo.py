@@ -18,7 +18,7 @@ def demo(
     from ..apps.demo import run
 
     if find_spec("matplotlib") is None:
-        raise ValueError("demo needs matplotlib; install it with: pip install 'phasor[plots]'")
+        raise ValueError("demo needs matplotlib; install it with: pip install 'phasor-rope[plots]'")
     results = run(out, say=(lambda line: None) if as_json else say, train=train, progress=not as_json)
     if as_json:
         say_json(results)

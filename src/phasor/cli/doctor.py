@@ -33,9 +33,9 @@ def doctor(
     from importlib.util import find_spec
 
     if find_spec("transformers") is None:
-        raise ValueError("doctor needs transformers; install it with: pip install 'phasor[hf]'")
+        raise ValueError("doctor needs transformers; install it with: pip install 'phasor-rope[hf]'")
     if html is not None and find_spec("matplotlib") is None:
-        raise ValueError("--html needs matplotlib; install it with: pip install 'phasor[plots]'")
+        raise ValueError("--html needs matplotlib; install it with: pip install 'phasor-rope[plots]'")
     if html is not None:
         check_file_target("--html", html)
     if repair is not None:

@@ -102,4 +102,4 @@ def _draw(view: ConfigView, facts: list[Any], folder: Path) -> list[Path]:
             drawn += save_figures(model, numbers, own).values()
         return drawn
     except ModuleNotFoundError as error:
-        raise ValueError(f"--plot needs {error.name}; install it with: pip install 'phasor[plots]'") from None
+        raise ValueError(f"--plot needs {error.name}; install it with: pip install 'phasor-rope[plots]'") from None

@@ -23,7 +23,7 @@ OPSET = 23  # the first that has onnx's operator
 
 
 def no_transformers() -> str:
-    return "" if find_spec("transformers") else "transformers is not installed; pip install 'phasor[hf]'"
+    return "" if find_spec("transformers") else "transformers is not installed; pip install 'phasor-rope[hf]'"
 
 
 def no_onnx() -> str:

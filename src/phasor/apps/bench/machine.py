@@ -55,6 +55,6 @@ def about() -> dict[str, Any]:
         "cores": cores(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "phasor": version("phasor"),
+        "phasor": version("phasor-rope"),
         "kernels": available(),
     }

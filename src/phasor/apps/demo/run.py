@@ -70,7 +70,7 @@ def run(out: Path, say: Callable[[str], None] = say, *, train: bool = True, prog
         say(f"\na small Llama after {MADE_SICK}, and after phasor.repair(model)\n")
         results["doctor"] = healing(out / "doctor", say)
     else:
-        say("\nthe doctor's page is left out: it needs transformers (pip install 'phasor[hf]')")
+        say("\nthe doctor's page is left out: it needs transformers (pip install 'phasor-rope[hf]')")
     write_json(out / "results.json", results)
     say(f"open {index.resolve()}")
     return results

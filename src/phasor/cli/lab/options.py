@@ -25,7 +25,7 @@ def prepare(threads: int, *libraries: str) -> None:
     """The number of threads; and a missing library is one line that says so."""
     for name in ("safetensors", *libraries):
         if find_spec(name) is None:
-            raise ValueError(f"this needs {name}; install it with: pip install 'phasor[lab]'")
+            raise ValueError(f"this needs {name}; install it with: pip install 'phasor-rope[lab]'")
     torch.set_num_threads(threads)
 
 

@@ -41,7 +41,7 @@ def prepare(threads: int | None, device: str) -> None:
     """The number of threads; and a missing library or device is one line that says so."""
     for name in ("safetensors", "tokenizers"):
         if find_spec(name) is None:
-            raise ValueError(f"this needs {name}; install it with: pip install 'phasor[ner]'")
+            raise ValueError(f"this needs {name}; install it with: pip install 'phasor-rope[ner]'")
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:

@@ -93,7 +93,7 @@ def describe(model: ModelRotary, kinds: list[Kind], goldens: dict[str, Golden], 
 
 def _version() -> str:
     try:
-        return version("phasor")
+        return version("phasor-rope")
     except PackageNotFoundError:  # a checkout that is not installed
         return "unknown"
 

@@ -184,5 +184,5 @@ def library(*more: str) -> Any:
         for name in more:
             import_module(name)
     except ModuleNotFoundError as error:
-        raise ValueError(f"ONNX needs {error.name}; install it with: pip install 'phasor[onnx]'") from None
+        raise ValueError(f"ONNX needs {error.name}; install it with: pip install 'phasor-rope[onnx]'") from None
     return onnx

@@ -27,7 +27,7 @@ def plot(record: Record, path: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise ValueError(f"--plot needs {error.name}; install it with: pip install 'phasor[plots]'") from None
+        raise ValueError(f"--plot needs {error.name}; install it with: pip install 'phasor-rope[plots]'") from None
     bars = shares(record)
     names = list(dict.fromkeys(name for case in bars.values() for name in case))
     figure: Any = Figure(figsize=(9, 1.2 + 0.16 * len(bars) * (len(names) + 1)), layout="constrained")

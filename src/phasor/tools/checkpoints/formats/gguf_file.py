@@ -78,7 +78,7 @@ class _Cursor:
 
 def check_package() -> None:
     if find_spec("gguf") is None:
-        raise ValueError("GGUF files need the package gguf; install it with: pip install 'phasor[gguf]'")
+        raise ValueError("GGUF files need the package gguf; install it with: pip install 'phasor-rope[gguf]'")
 
 
 def read_header(path: Path) -> GgufFile:
