@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -21,7 +22,8 @@ class RotationCase:
     """A spec, and what a spec cannot say because nobody would want it.
 
     ``cos_factor`` and ``sin_factor`` stand in for the attention factor; ``gain`` multiplies results and tables;
-    ``coarse``: where values pass through ``dtype`` (positions, frequencies, angles, tables, results);
+    ``coarse``: where values pass through ``dtype`` (positions, frequencies, angles, tables, results), "tf32" included;
+    ``unit`` multiplies the angles; ``exchanged``: cos where sin must be; ``formula``: a pair's rotation, one of FORMULAS;
     ``frequencies``: other ones than the spec's, [P]; ``moved``: how the channels of the result are permuted (None,
     "to halves" or "to interleaved"); ``crossed``: tables in the other layout than the rotation; ``shared``: one ladder
     over all heads, "split" among them or as one "wide" head; ``rolled``: by how many places the heads of the result
@@ -37,7 +39,10 @@ class RotationCase:
     frequencies: Tensor | None = None
     gain: Tensor | float = 1.0  # or one per token, [S, 1]
     coarse: tuple[str, ...] = ()
-    dtype: torch.dtype = torch.bfloat16
+    dtype: torch.dtype | str = torch.bfloat16
+    unit: float = 1.0
+    exchanged: bool = False
+    formula: str = ""
     moved: str | None = None
     crossed: bool = False
     shared: str | None = None
@@ -46,6 +51,19 @@ class RotationCase:
 
     def replace(self, **changes: object) -> "RotationCase":
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+    @cached_property
+    def angles(self) -> Tensor:
+        """Radians of the first members, ``[S, P]``."""
+        return radians(self)
+
+
+FORMULAS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
+    "first overwritten": lambda a, b, cos, sin: (u := a * cos - b * sin, b * cos + u * sin),
+    "second overwritten": lambda a, b, cos, sin: (a * cos - (v := b * cos + a * sin) * sin, v),
+    "no minus": lambda a, b, cos, sin: (a * cos + b * sin, b * cos + a * sin),
+    "two minuses": lambda a, b, cos, sin: (a * cos - b * sin, b * cos - a * sin),
+}
 
 
 def right(vectors: Vectors, kind: Kind) -> RotationCase:
@@ -124,17 +142,36 @@ def radians(case: RotationCase, *, second: bool = False) -> Tensor:
         frequencies = frequencies * case.log_scale.double().exp()
     shares = torch.tensor(spec.axes.weights(spec.pairs), dtype=torch.float64) * frequencies
     at = _rounded(case.positions.double() * spec.position_scale, "positions", case)
-    return _rounded(torch.einsum("as,ap->sp", at, shares), "angles", case)
+    return _rounded(torch.einsum("as,ap->sp", at, shares), "angles", case) * case.unit
 
 
 def tables(case: RotationCase, *, second: bool = False) -> tuple[Tensor, Tensor]:
     """cos and sin, float64 ``[S, P]``, factors and direction inside."""
-    return tables_at(case, radians(case, second=second))
+    return tables_at(case, radians(case, second=True) if second else case.angles)
+
+
+def spread(case: RotationCase, what: str) -> Tensor:
+    """The size of the angle behind each element of a tensor, ``[S, P]`` or ``[S, D]``: its error grows with it."""
+    size = case.replace(positions=case.positions.abs())
+    angles = radians(size, second=what.endswith("second")).abs()
+    if case.spec.second is not None:
+        angles = torch.maximum(angles, radians(size, second=True).abs())
+    if not what.endswith("_out"):
+        return angles
+    if case.shared:  # each head has angles of its own: the largest bounds them
+        return angles.max(-1, keepdim=True).values.expand(-1, case.spec.head_dim)
+    layouts = [case.spec.layout, case.spec.layout.written()]
+    if case.crossed:
+        layouts.append(_other_layout(case.spec.layout))
+    rest = angles.new_zeros(len(angles), case.spec.head_dim)
+    wide = torch.stack([layout.within(rest, layout.join(angles, angles)) for layout in layouts]).max(0).values
+    return wide[..., _moved(case)] if case.moved else wide
 
 
 def tables_at(case: RotationCase, angles: Tensor) -> tuple[Tensor, Tensor]:
     """cos and sin of these angles, factors and direction inside."""
     cos, sin = angles.cos() * case.cos_factor, angles.sin() * case.sin_factor
+    cos, sin = (sin, cos) if case.exchanged else (cos, sin)
     return _rounded(cos, "tables", case), _rounded(-sin if case.spec.reverse else sin, "tables", case)
 
 
@@ -148,11 +185,15 @@ def _result(case: RotationCase, target: str, inputs: dict[str, Tensor]) -> Tenso
     if case.rotated:
         x = _rotated(case, target, x)
     if case.moved:
-        halves = dataclasses.replace(case.spec.layout, interleaved=False, blocks=1, permuted=False)
-        interleaved = dataclasses.replace(halves, interleaved=True)
-        to_halves = case.moved == "to halves"
-        x = x[..., (interleaved.permutation(halves) if to_halves else halves.permutation(interleaved))]
+        x = x[..., _moved(case)]
     return _rounded(x.roll(case.rolled, 1) * case.gain, "results", case)
+
+
+def _moved(case: RotationCase) -> list[int]:
+    """Where the channels of the result come from."""
+    halves = dataclasses.replace(case.spec.layout, interleaved=False, blocks=1, permuted=False)
+    interleaved = dataclasses.replace(halves, interleaved=True)
+    return interleaved.permutation(halves) if case.moved == "to halves" else halves.permutation(interleaved)
 
 
 def _rotated(case: RotationCase, target: str, x: Tensor) -> Tensor:
@@ -162,6 +203,9 @@ def _rotated(case: RotationCase, target: str, x: Tensor) -> Tensor:
     cos, sin = tables(case)
     if case.crossed:
         return _crossed(x, cos, -sin if target == "output" else sin, spec.layout)
+    if case.formula:
+        pair = FORMULAS[case.formula](*spec.layout.split(x), cos, -sin if target == "output" else sin)
+        return spec.layout.within(x, spec.layout.written().join(*pair))
     second = tables(case, second=True) if spec.second is not None else None
     rotation = Rotation(cos=cos, sin=sin, layout=spec.layout, second=second)
     rotation = rotation.transpose() if target == "output" else rotation
@@ -170,11 +214,15 @@ def _rotated(case: RotationCase, target: str, x: Tensor) -> Tensor:
 
 def _crossed(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     """Each channel times the cos of the pair that it would have in the other layout, and so with sin."""
-    other = dataclasses.replace(layout, interleaved=not layout.interleaved, blocks=1, permuted=False)
+    other = _other_layout(layout)
     a, b = layout.split(x)
     wide_cos, wide_sin = other.join(cos, cos), other.join(sin, sin)
     read = layout.read()
     return layout.within(x, layout.turned(x) * wide_cos + read.join(-b, a) * wide_sin)
+
+
+def _other_layout(layout: Layout) -> Layout:
+    return dataclasses.replace(layout, interleaved=not layout.interleaved, blocks=1, permuted=False)
 
 
 def _over_all_heads(case: RotationCase, target: str, x: Tensor) -> Tensor:
@@ -193,4 +241,12 @@ def _over_all_heads(case: RotationCase, target: str, x: Tensor) -> Tensor:
 
 
 def _rounded(x: Tensor, where: str, case: RotationCase) -> Tensor:
-    return x.to(case.dtype).double() if where in case.coarse else x
+    if where not in case.coarse:
+        return x
+    return x.to(case.dtype).double() if isinstance(case.dtype, torch.dtype) else _tf32(x)
+
+
+def _tf32(x: Tensor) -> Tensor:
+    """As tensor cores take the operands of a float32 product: 10 bits of mantissa, ties away from zero."""
+    bits = x.float().contiguous().view(torch.int32)
+    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32).double()

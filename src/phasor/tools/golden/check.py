@@ -108,12 +108,13 @@ def _angles_text(kind: Kind, short: str) -> str:
 
 def _difference(golden: Vectors, kind: Kind, wrong: list[Comparison], fine: tuple[str, ...]) -> TensorFinding:
     swapped, off = [c for c in wrong if c.swapped], [c for c in wrong if c.wrong.any()]
-    mistakes, explained = diagnose(golden, kind, off) if off and not _one_of_many(off) else ((), [])
-    causes = [(mistake.cause, mistake.text) for mistake in mistakes]
+    known = diagnose(golden, kind, off) if off and not _one_of_many(off) else None
+    explained = known.tensors if known else []
+    causes = [(known.word, known.text)] if known else []
     if swapped:
         text = "heads and tokens are in the other order; they must be [batch, heads, seq, head_dim]"
         causes.insert(0, ("tensor_format", text))
-    if off and not mistakes:
+    if off and not known:
         causes.append(_unnamed(off[0]))
     reason = "; and ".join(text for _, text in causes)
     others = (*fine, *(c.short for c in off if c not in explained))

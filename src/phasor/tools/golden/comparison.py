@@ -10,11 +10,12 @@ from torch import Tensor
 
 from ...rotary.kernels import reference
 from ...rotary.rotation import Rotation
-from .case import RotationCase, radians, right
+from .case import RotationCase, radians, right, spread
 from .layer_kinds import Kind
 from .tensors import PER_RADIAN, WIDEST, channels
 from .vectors import Tolerance, Vectors
 
+HALF_STEP = 2.0**-8  # of bfloat16 values up to 1: half of it is a rounding
 TELLING = 40_000.0  # radians: beyond, float32 angles are so far off that a value says nothing about its cause
 
 
@@ -68,13 +69,13 @@ class Comparison:
     def telling(self) -> Tensor:
         return (self.angles < TELLING).expand(self.expected.shape)
 
-    def matches(self, candidate: Tensor) -> Tensor:
-        """Where ``got`` is this candidate, whichever way the angles were formed."""
-        t = self.tolerance
-        scale = 1.0 if not self.short.endswith("_out") else WIDEST
-        allowed = t.absolute + t.relative * candidate.abs() + PER_RADIAN * scale * 2 * self.angles
-        both_nan = self.got.isnan() & candidate.isnan()
-        return ((self.got - candidate).abs() <= allowed) | both_nan
+    def allowed(self, candidate: Tensor, angles: Tensor) -> Tensor:
+        """How far ``got`` may be from this candidate, whichever way these angles of its were formed, and with cos, sin
+        and products rounded to half precision in tensors of half precision."""
+        t, out = self.tolerance, self.short.endswith("_out")
+        inside = WIDEST * HALF_STEP if out and self.dtype == torch.bfloat16 else 0.0
+        per_radian = PER_RADIAN * 2 * (WIDEST if out else 1.0)
+        return max(t.absolute, inside) + t.relative * candidate.abs() + per_radian * angles
 
     def first(self) -> tuple[int, ...] | None:
         """The index of the first wrong element, tokens before heads; None if there is none."""
@@ -105,7 +106,7 @@ def compare(vectors: Vectors, kind: Kind, name: str, short: str, other: dict[str
     if not where:
         plain["sibling"] = _sibling(vectors, name, other, expected)
     return Comparison(
-        angles=_angles(what, case, expected),
+        angles=spread(case, what),
         columns=columns,
         case=case if not where or columns is not None else None,
         inputs=vectors.tensors.get(f"{kind.name}.{what.removesuffix('_out')}_in"),
@@ -190,21 +191,6 @@ def _of_channels(pairs: Tensor, columns: Tensor, shape: torch.Size) -> Tensor:
     for side in columns:
         result[..., side] = pairs
     return result
-
-
-def _angles(what: str, case: RotationCase, expected: Tensor) -> Tensor:
-    """The angle of each element, ``[S, P]`` or ``[S, D]``."""
-    size = case.replace(positions=case.positions.abs())
-    angles = radians(size, second=what.endswith("second")).abs()
-    if case.spec.second is not None:
-        angles = torch.maximum(angles, radians(size, second=True).abs())
-    if not what.endswith("_out"):
-        return angles
-    wide = torch.zeros(expected.shape[-2], expected.shape[-1], dtype=torch.float64)
-    where = channels(case.spec)
-    for side in ("first", "second", "first_written", "second_written"):
-        wide[:, where[side]] = torch.maximum(wide[:, where[side]], angles)
-    return wide
 
 
 def ulps(expected: float, got: float, dtype: torch.dtype) -> float:

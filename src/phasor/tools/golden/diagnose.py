@@ -1,119 +1,189 @@
 """The likely cause: the known mistake that gives what the other implementation gave."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from .case import Mistake, RotationCase, imitate, right
-from .comparison import Comparison
+from .case import Mistake, RotationCase, imitate, right, spread
+from .comparison import TELLING, Comparison
 from .layer_kinds import Kind
 from .mistakes import fits, mistakes
 from .rounding import CLOSE, FEW
 from .vectors import Vectors
 
 ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way
+CLEARLY = 0.8  # a later reading must leave less than this of what the first leaves, to be taken instead
+EQUALLY = 1.02  # and at most this, to be told beside it
+NOTHING = 1e-3  # of the tolerance: nothing can fit better
+ROWS = 0.2  # of the rows that are off, which one mistake explains whole, for it to be the larger of several
 _FIRST_OF_TWO = (
-    "layout",
-    "permuted",
-    "direction",
-    "positions",
-    "attention_factor",
-    "scaling",
-    "rotary_dim",
-    "trailing",
-)
+    "layout", "permuted", "direction", "in_place", "lost_minus", "cos_sin", "degrees", "positions", "attention_factor",
+    "scaling", "rotary_dim", "trailing", "axes",
+)  # fmt: skip
 
 
-def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> tuple[tuple[Mistake, ...], list[Comparison]]:
-    """The mistakes, none to two, and the tensors that they explain: all of ``wrong``, those that are off by more than
-    the rounding of what was given, or the first alone."""
-    if kind.spec is None:
-        return (), []
-    case = right(vectors, kind)
-    temperature = vectors.tensors.get(f"{kind.name}.temperature")
-    inputs = {t: vectors.tensors[f"{kind.name}.{t}_in"] for t in vectors.data["targets"]}
-    known = list(mistakes(case, vectors.data["softmax_factor"], temperature))
-    wrong = [c for c in wrong if imitate(case, c.short, inputs) is not None]
-    unchanged = {c.short: imitate(case, c.short, inputs) for c in wrong}
-    more = [c for c in wrong if _explained(c, unchanged[c.short]) < ENOUGH]
-    tries = {tuple(c.short for c in some): some for some in (wrong, more, wrong[:1]) if some}
-    for tensors in tries.values():
-        if best := _best(_single(case, known, tensors, inputs), tensors, inputs, unchanged):
-            return best, tensors
-        several = any(float(c.wrong.double().mean()) > FEW for c in tensors)  # no two mistakes show in few values
-        if several and (best := _best(_double(case, known, tensors, inputs), tensors, inputs, unchanged)):
-            return best, tensors
-    return (), []
+@dataclass(frozen=True)
+class Cause:
+    """One word for programs, one sentence for people, and the tensors that it explains."""
+
+    word: str
+    text: str
+    tensors: list[Comparison]
 
 
-_Candidate = tuple[tuple[Mistake, ...], RotationCase]
+@dataclass(frozen=True)
+class Reading:
+    """One mistake or two, the case that they make, and how much of the tolerance its values leave."""
+
+    mistakes: tuple[Mistake, ...]
+    case: RotationCase
+    rest: float = 1.0
+
+    @property
+    def word(self) -> str:
+        return "+".join(mistake.cause for mistake in self.mistakes)
+
+    @property
+    def text(self) -> str:
+        return "; and ".join(mistake.text for mistake in self.mistakes)
 
 
-def _single(
-    case: RotationCase, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]
-) -> Iterator[_Candidate]:
-    for mistake in itertools.chain(known, fits(case, wrong, inputs)):
-        changed = mistake.of(case)
-        if changed is not None:
-            yield (mistake,), changed
+class Judge:
+    """The tensors of one kind that are off, against every reading."""
 
+    def __init__(self, vectors: Vectors, kind: Kind, off: list[Comparison]) -> None:
+        self.case = right(vectors, kind)
+        self.inputs = {t: vectors.tensors[f"{kind.name}.{t}_in"] for t in vectors.data["targets"]}
+        temperature = vectors.tensors.get(f"{kind.name}.temperature")
+        self.known = list(mistakes(self.case, vectors.data["softmax_factor"], temperature))
+        self.plain = {c.short: imitate(self.case, c.short, self.inputs) for c in off}
+        self.off = [c for c in off if self.plain[c.short] is not None]
 
-def _double(
-    case: RotationCase, known: list[Mistake], wrong: list[Comparison], inputs: dict[str, Tensor]
-) -> Iterator[_Candidate]:
-    beside = [mistake for mistake in known if not mistake.alone]
-    for first in (mistake for mistake in beside if mistake.cause in _FIRST_OF_TWO):
-        changed = first.of(case)
-        # config keys that were not read take base and scaling with them; another scaling is a mistake by itself
-        if changed is None or (first.cause == "scaling" and changed.spec.scaling is not None):
-            continue
-        for second in itertools.chain(beside, fits(changed, wrong, inputs)):
-            if second.alone or second.cause in (first.cause, "factor"):
+    def cause(self) -> Cause | None:
+        """Of all tensors, of those that are off by more than the rounding of what was given, or of the first alone."""
+        more = [c for c in self.off if self._explained(c, self.case)[0] < ENOUGH]
+        tries = list({tuple(c.short for c in some): some for some in (self.off, more, self.off[:1]) if some}.values())
+        for tensors in tries:
+            if best := self._best(self._single(tensors), tensors):
+                return self._told(best, tensors)
+            several = any(float(c.wrong.double().mean()) > FEW for c in tensors)  # no two mistakes show in few values
+            if several and (best := self._best(self._double(tensors), tensors)):
+                return Cause(best.word, best.text, tensors)
+        return next(filter(None, map(self._larger, tries)), None)
+
+    def _single(self, tensors: list[Comparison]) -> Iterator[Reading]:
+        for mistake in itertools.chain(self.known, fits(self.case, tensors, self.inputs)):
+            if (changed := mistake.of(self.case)) is not None:
+                yield Reading((mistake,), changed)
+
+    def _double(self, tensors: list[Comparison]) -> Iterator[Reading]:
+        beside = [mistake for mistake in self.known if not mistake.alone]
+        for first in (mistake for mistake in beside if mistake.cause in _FIRST_OF_TWO):
+            changed = first.of(self.case)
+            # config keys that were not read take base and scaling with them; another scaling is a mistake by itself
+            if changed is None or (first.cause == "scaling" and changed.spec.scaling is not None):
                 continue
-            twice = second.of(changed)
-            if twice is not None:
-                yield (first, second), twice
+            for second in itertools.chain(beside, fits(changed, tensors, self.inputs)):
+                if second.alone or second.cause in (first.cause, "factor"):
+                    continue
+                if (twice := second.of(changed)) is not None:
+                    yield Reading((first, second), twice)
 
+    def _best(self, readings: Iterable[Reading], tensors: list[Comparison]) -> Reading | None:
+        """The first that explains all tensors, unless a later one clearly leaves less."""
+        best: Reading | None = None
+        for reading in readings:
+            rest = self._rest(reading, tensors)
+            if rest is not None and (best is None or rest < CLEARLY * best.rest):
+                best = Reading(reading.mistakes, reading.case, rest)
+                if rest < NOTHING:
+                    break
+        return best
 
-def _best(
-    candidates: Iterator[_Candidate],
-    wrong: list[Comparison],
-    inputs: dict[str, Tensor],
-    unchanged: dict[str, Tensor | None],
-) -> tuple[Mistake, ...]:
-    """The one that explains most; the first of equals. One that changes nothing in a tensor explains nothing there."""
-    best: tuple[Mistake, ...] = ()
-    highest = 0.0
-    for chosen, case in candidates:
-        share = 1.0
-        for c in wrong:
-            candidate, plain = imitate(case, c.short, inputs), unchanged[c.short]
-            same = candidate is not None and plain is not None and torch.equal(candidate, plain)
-            share = min(share, 0.0 if same else _explained(c, candidate))
-            if share <= max(highest, ENOUGH - 1e-9):
-                break
-        if share > highest and share >= ENOUGH:
-            best, highest = chosen, share
-            if share > 1 - 1e-4:
-                break
-    return best
+    def _told(self, best: Reading, tensors: list[Comparison]) -> Cause:
+        """With the other known mistake that fits as well, if there is one: then it is not shown which it is."""
+        for mistake in self.known if best.mistakes[0] in self.known else ():
+            changed = mistake.of(self.case) if mistake.cause != best.word else None
+            rest = None if changed is None else self._rest(Reading((mistake,), changed), tensors)
+            if rest is not None and rest <= EQUALLY * best.rest + NOTHING:
+                text = f"not shown which of two it is, for both give these values: {best.text}; or {mistake.text}"
+                return Cause(f"{best.word}|{mistake.cause}", text, tensors)
+        return Cause(best.word, best.text, tensors)
 
+    def _rest(self, reading: Reading, tensors: list[Comparison]) -> float | None:
+        """What is left of the tolerance in the worst tensor, None unless it explains each of them."""
+        worst = 0.0
+        for c in tensors:
+            share, rest = self._explained(c, reading.case)
+            if share < ENOUGH:
+                return None
+            worst = max(worst, rest)
+        return worst
 
-def _explained(c: Comparison, candidate: Tensor | None) -> float:
-    """The share of the telling elements that are the candidate's; 0 unless it explains the wrong ones too."""
-    if candidate is None or candidate.shape != c.got.shape:
-        return 0.0
-    candidate = candidate.to(c.other_dtype).double()
-    matched, telling = c.matches(candidate), c.telling
-    bad = c.wrong & telling
-    nearer = (c.got - candidate).abs() < (c.got - c.expected).abs() / 2
-    better = matched & (nearer | ~(c.got.isfinite()))
-    if not bad.any() or float(better[bad].double().mean()) < ENOUGH:
-        return 0.0
-    if float(c.wrong.double().mean()) <= FEW:  # by chance a mistake comes near one value: it must not move the others
-        moved = (candidate.to(c.dtype).double() - c.got).abs() > (c.got - c.expected).abs() + CLOSE
-        if float(moved[telling].double().mean()) > 1 - ENOUGH:
+    def _explained(self, c: Comparison, case: RotationCase) -> tuple[float, float]:
+        """The share of the telling elements that are those of the case, 0 unless it explains the wrong ones too, and
+        the share of the tolerance by which they are off. A case that changes nothing explains nothing."""
+        candidate, plain = imitate(case, c.short, self.inputs), self.plain[c.short]
+        assert candidate is not None and plain is not None
+        if candidate.shape != c.got.shape or (case is not self.case and torch.equal(candidate, plain)):
+            return 0.0, 1.0
+        candidate = candidate.to(c.other_dtype).double()
+        angles = _angles(c, case)
+        telling = (angles < TELLING).expand(c.got.shape)
+        if int(telling.sum()) < int(c.telling.sum()) / 2:  # so fast that it would explain whatever came
+            return 0.0, 1.0
+        off = (c.got - candidate).abs() / c.allowed(candidate, angles)
+        off = torch.where(c.got.isnan() & candidate.isnan(), 0.0, off).nan_to_num(nan=2.0)
+        matched = off <= 1
+        bad = c.wrong & telling
+        loose = bad & ((c.got - c.expected).abs() > c.allowed(c.expected, c.angles)).logical_or(~c.got.isfinite())
+        bad = loose if loose.any() else bad
+        nearer = (c.got - candidate).abs() < (c.got - c.expected).abs() / 2
+        better = matched & (nearer | ~c.got.isfinite())
+        if not bad.any() or float(better[bad].double().mean()) < ENOUGH:
+            return 0.0, 1.0
+        if float(c.wrong.double().mean()) <= FEW:  # by chance a mistake comes near one value: it must not move the others
+            moved = (candidate.to(c.dtype).double() - c.got).abs() > (c.got - c.expected).abs() + CLOSE
+            if float(moved[telling].double().mean()) > 1 - ENOUGH:
+                return 0.0, 1.0
+        return float(matched[telling].double().mean()), float(off[telling].clamp(max=1).mean())
+
+    def _larger(self, tensors: list[Comparison]) -> Cause | None:
+        """The mistake that gives whole tokens of every tensor, where several were made."""
+        best: tuple[float, Reading] | None = None
+        for reading in self._single(tensors):
+            share = min(self._rows(c, reading.case) for c in tensors)
+            if share >= ROWS and (best is None or share > best[0]):
+                best = share, reading
+        if best is None:
+            return None
+        share, reading = best
+        text = f"more than one mistake; the larger: {reading.text} (it gives {share:.0%} of the tokens that are off)"
+        return Cause(f"{reading.word}+unknown", text, tensors)
+
+    def _rows(self, c: Comparison, case: RotationCase) -> float:
+        """The share of the tokens that are off, in ``[1, heads, S, D]`` or ``[S, P]``, which the case gives whole."""
+        candidate = imitate(case, c.short, self.inputs)
+        if candidate is None or candidate.shape != c.got.shape or c.got.ndim < 2:
             return 0.0
-    return float(matched[telling].double().mean())
+        angles = _angles(c, case)
+        known = (angles < TELLING).expand(c.got.shape)
+        apart = (c.got - candidate).abs() > c.allowed(candidate, angles)
+        off = ((c.got - c.expected).abs() > c.allowed(c.expected, c.angles)).any(-1)
+        given = off & known.any(-1) & ~(apart & known | ~c.got.isfinite()).any(-1)
+        return float(given.sum() / off.sum()) if int(given.sum()) > 2 else 0.0
+
+
+def _angles(c: Comparison, case: RotationCase) -> Tensor:
+    return spread(case, c.short.rpartition(".")[2]) if c.angles.ndim else c.angles
+
+
+def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | None:
+    """The cause of what is off in these tensors; None where no known mistake gives it."""
+    if kind.spec is None:
+        return None
+    judge = Judge(vectors, kind, wrong)
+    return judge.cause() if judge.off else None

@@ -8,7 +8,9 @@ from ..case import Mistake, RotationCase, with_fields
 from .channels import of_axes, of_heads, of_layout, of_width
 from .factors import of_magnitude, of_precision, of_scaling
 from .numbers import fits
+from .pairs import of_pairs
 from .positions import of_positions
+from .ramps import of_ramps
 
 __all__ = ["fits", "mistakes"]
 
@@ -18,8 +20,10 @@ def mistakes(case: RotationCase, softmax_factor: float, temperature: Tensor | No
     yield Mistake("not_rotated", "nothing was rotated: the result is the input", with_fields(rotated=False))
     yield from of_positions(case)
     yield from of_layout(case.spec)
+    yield from of_pairs(case)
     yield from of_magnitude(case, softmax_factor, temperature)
     yield from of_scaling(case)
+    yield from of_ramps(case)
     yield from of_width(case)
     yield from of_axes(case.spec)
     yield from of_heads(case.spec)

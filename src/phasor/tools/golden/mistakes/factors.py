@@ -8,7 +8,7 @@ import torch
 from ....rotary.scaling import NTK, Linear, YaRN, YaRNPaper
 from ..case import Mistake, RotationCase, with_fields, with_spec
 
-_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+_DTYPES: dict[str, torch.dtype | str] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 _PLACES = (
     (("results",), "only the results were rounded to {}; give them under the bfloat16 names, which allow for that"),
     (("tables",), "cos and sin were rounded to {}; keep them in float32 and round the result once"),
@@ -38,6 +38,9 @@ def of_scaling(case: RotationCase) -> Iterator[Mistake]:
         if not isinstance(scaling, scheme):
             text = f"the scaling is {scheme.name} with factor {factor:g}, and must be {scaling.name}"
             yield Mistake("scaling", text, with_spec(scaling=scheme(float(factor))))  # type: ignore[arg-type]
+    if isinstance(scaling, Linear):
+        text = f"the factor of the linear scaling is {scaling.factor / 2:g}, and must be {scaling.factor:g}"
+        yield Mistake("scaling", text, with_spec(scaling=Linear(scaling.factor / 2)))
     if isinstance(scaling, YaRN):
         yield from _yarn(scaling)
     if spec.length_dependent:
@@ -106,3 +109,5 @@ def of_precision() -> Iterator[Mistake]:
     for name, dtype in _DTYPES.items():
         for places, text in _PLACES:
             yield Mistake("low_precision", text.format(name), with_fields(coarse=places, dtype=dtype))
+    text = "positions and frequencies were rounded to TF32 (a product of matrices on a GPU, with allow_tf32)"
+    yield Mistake("low_precision", text, with_fields(coarse=("positions", "frequencies"), dtype="tf32"))

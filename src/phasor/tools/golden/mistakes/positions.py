@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ....rotary.scaling import Linear
 from ..case import Mistake, RotationCase, with_spec
 
 TABLES = tuple(2**n for n in range(6, 21))
@@ -20,9 +19,8 @@ def of_positions(case: RotationCase) -> Iterator[Mistake]:
             f"positions are too {way} by {abs(by)}" + (" (counted from 1 instead of 0?)" if by == 1 else ""),
             lambda case, by=by: case.replace(positions=case.positions + by),  # type: ignore[misc]
         )
-    if not isinstance(case.spec.scaling, Linear):  # there it is more likely to be half the factor
-        text = "angles are doubled: rotated twice, or positions counted twice"
-        yield Mistake("positions", text, lambda case: case.replace(positions=2 * case.positions))
+    text = "angles are doubled: rotated twice, or positions counted twice"
+    yield Mistake("positions", text, lambda case: case.replace(positions=2 * case.positions))
     if case.spec.position_scale != 1:
         text = f"positions were not multiplied by position_scale = {case.spec.position_scale:.9g}"
         yield Mistake("positions", text, with_spec(position_scale=1.0))
@@ -33,6 +31,23 @@ def of_positions(case: RotationCase) -> Iterator[Mistake]:
             "positions are those of the tokens in the tensor, 0, 1, 2, … (an implicit arange), and not the given ones"
         )
         yield Mistake("positions", text, lambda case: case.replace(positions=index), alone=True)
+        yield from _overflown(case.positions)
+        yield from _of_other_tokens(case.positions)
+
+
+def _overflown(positions: Tensor) -> Iterator[Mistake]:
+    for dtype in (torch.int16, torch.uint8, torch.int8, torch.int32):
+        wrapped = positions.to(dtype).to(torch.int64)
+        if bool((wrapped != positions).any()):
+            text = f"positions overflow: {str(dtype)[6:]} ends at {torch.iinfo(dtype).max:,}; keep them as int64"
+            yield _at(wrapped, text, alone=True)
+
+
+def _of_other_tokens(positions: Tensor) -> Iterator[Mistake]:
+    yield _at(positions.flip(-1), "positions stand in reverse order: the first token has that of the last", alone=True)
+    for by in (1, -1):
+        side = "before" if by > 0 else "after"
+        yield _at(positions.roll(by, -1), f"each token has the position of the one {side} it", alone=True)
 
 
 def of_seen(case: RotationCase, where: Tensor) -> Iterator[Mistake]:
@@ -57,6 +72,13 @@ def of_seen(case: RotationCase, where: Tensor) -> Iterator[Mistake]:
         whose = f"that of token {token}" + (f" on axis {axis}" if len(expected) > 1 else "")
         text = f"positions are others: {whose} is {where[axis, token]:.0f}, and must be {expected[axis, token]:.0f}"
         yield _at(torch.where(known, where, expected), text)
+        yield _at(torch.where(known, where, expected + _last_known(where - expected, known)), text)
+
+
+def _last_known(shift: Tensor, known: Tensor) -> Tensor:
+    """``[A, S]``: that of each token, or of the last one before it that is known."""
+    at = torch.where(known, torch.arange(known.shape[-1]), 0).cummax(-1).values
+    return shift.gather(-1, at).nan_to_num()
 
 
 _Change = Callable[[Tensor], Tensor]  # of positions [..., S]

@@ -1,0 +1,66 @@
+"""Llama 3's blend and YaRN's ramp with other bounds than the config's: swapped, reversed, or other numbers."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....rotary.scaling import Llama3, YaRN
+from ..case import Mistake, RotationCase, with_fields
+
+_NEAR = (0.5, 2.0, 4.0, 0.25, 8.0)  # times what a parameter must be
+
+
+def of_ramps(case: RotationCase) -> Iterator[Mistake]:
+    """The frequencies as the formula gives them for parameters that the scaling itself would refuse."""
+    scaling = case.spec.scaling
+    if not isinstance(scaling, Llama3 | YaRN):
+        return
+    blend = _llama3 if isinstance(scaling, Llama3) else _yarn
+    low, high = ("low_freq_factor", "high_freq_factor") if isinstance(scaling, Llama3) else ("beta_slow", "beta_fast")
+    given = dataclasses.asdict(scaling)
+    swapped = {**given, low: given[high], high: given[low]}
+    yield _mistake(f"{low} and {high} are exchanged", blend(case, swapped))
+    yield _mistake(f"the {scaling.name} blend is reversed: slow pairs are kept and fast ones divided, or so between "
+                   "the bounds", blend(case, given, reverse=True))  # fmt: skip
+    for name, more in ((low, ()), (high, ()), ("original_max_position", (scaling.factor, 1 / scaling.factor))):
+        for value in dict.fromkeys(given[name] * times for times in (*_NEAR, *more)):
+            if value > 0 and value != given[name]:
+                text = f"{name} of the {scaling.name} scaling is {value:,.6g}, and must be {given[name]:,.6g}"
+                yield _mistake(text, blend(case, {**given, name: value}), alone=True)
+
+
+def _mistake(text: str, frequencies: Tensor, alone: bool = False) -> Mistake:
+    return Mistake("scaling", text, with_fields(frequencies=frequencies), alone)
+
+
+def _ladder(case: RotationCase) -> Tensor:
+    return case.spec.replace(scaling=None).inv_freq()
+
+
+def _llama3(case: RotationCase, given: dict[str, Any], reverse: bool = False) -> Tensor:
+    f, low, high = _ladder(case), given["low_freq_factor"], given["high_freq_factor"]
+    turns = given["original_max_position"] * f / (2 * math.pi)
+    keep = (turns - low) / (high - low) if high != low else (turns > high).double()
+    blended = f * ((1 - keep if reverse else keep) * (1 - 1 / given["factor"]) + 1 / given["factor"])
+    return torch.where(turns > high, f, torch.where(turns < low, f / given["factor"], blended))
+
+
+def _yarn(case: RotationCase, given: dict[str, Any], reverse: bool = False) -> Tensor:
+    f, base = _ladder(case), case.spec.base
+    rungs = torch.tensor([rung for rung, _ in case.spec.axes.rung_of_pair(case.spec.pairs)], dtype=torch.float64)
+    width = case.spec.exponent_dim or 2 * case.spec.axes.rung_of_pair(case.spec.pairs)[0][1]
+
+    def bound(turns: float) -> float:
+        return width * math.log(given["original_max_position"] / (turns * 2 * math.pi)) / (2 * math.log(base))
+
+    low, high = bound(given["beta_fast"]), bound(given["beta_slow"])
+    if given["truncate"]:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, width - 1)
+    ramp = ((rungs - low) / (high - low or 0.001)).clamp(0, 1)
+    ramp = 1 - ramp if reverse else ramp
+    return f * (1 - ramp) + f / given["factor"] * ramp
