@@ -16,8 +16,9 @@ from .vectors import Vectors
 
 ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way
 CLEARLY = 0.8  # a later reading must leave less than this of what the first leaves, to be taken instead
+READ_OFF = 0.5  # or this, if its number was read off the values: it follows their roundings
 EQUALLY = 1.02  # and at most this, to be told beside it
-NOTHING = 1e-3  # of the tolerance: nothing can fit better
+NOTHING = 5e-3  # of the tolerance: nothing can fit better
 ROWS = 0.2  # of the rows that are off, which one mistake explains whole, for it to be the larger of several
 _FIRST_OF_TWO = (
     "layout", "permuted", "direction", "in_place", "lost_minus", "cos_sin", "degrees", "positions", "attention_factor",
@@ -97,7 +98,8 @@ class Judge:
         best: Reading | None = None
         for reading in readings:
             rest = self._rest(reading, tensors)
-            if rest is not None and (best is None or rest < CLEARLY * best.rest):
+            limit = CLEARLY if all(mistake in self.known for mistake in reading.mistakes) else READ_OFF
+            if rest is not None and (best is None or rest < limit * best.rest):
                 best = Reading(reading.mistakes, reading.case, rest)
                 if rest < NOTHING:
                     break
