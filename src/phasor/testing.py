@@ -129,7 +129,7 @@ def assert_positions(
     Traceback (most recent call last):
     AssertionError: row 0, token 0: off by one: position 1 where 0 is needed: the document starts at 1; ...
     """
-    if found := positions.check(input_ids, position_ids, attention_mask, **more):
+    if found := positions.check(input_ids, position_ids, attention_mask, **more).wrong:
         raise AssertionError(str(found))
 
 

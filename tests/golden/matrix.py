@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Iterator
 
 import torch
+from phasor.axes import Sections
+from phasor.scaling import Linear, Llama3, YaRN
 from torch import Tensor
 
 from phasor import ModelRotary, RotarySpec
-from phasor.axes import Sections
-from phasor.scaling import Linear, Llama3, YaRN
 
 WIDTH = 64  # of a head
 NONE, YARN, LLAMA3 = {}, {"factor": 4.0, "trained": 4096, "fast": 32.0, "slow": 1.0}, \
@@ -68,7 +68,7 @@ def rotated(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Ten
 
 
 def tf32(x: Tensor) -> Tensor:
-    """Rounded to the 10 bits of a mantissa that a tensor core takes, ties away from zero (PTX ISA, ``cvt.rna.tf32``)."""
+    """To the 10 bits of mantissa that a tensor core takes, ties away from zero (PTX ISA, ``cvt.rna.tf32``)."""
     bits = x.float().view(torch.int32)
     return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
 
@@ -107,7 +107,9 @@ class Port:
 
     def frequencies(self, width: int) -> Tensor:
         f = self.base ** (-2 * torch.arange(width // 2, dtype=torch.float64) / (self.exponent_dim or width))
-        return self.ladder(f if self.scale is None else self.scale(f, self.base, self.exponent_dim or width, self.scaling))
+        return self.ladder(
+            f if self.scale is None else self.scale(f, self.base, self.exponent_dim or width, self.scaling)
+        )
 
     def cos_sin(self, p: Tensor) -> tuple[Tensor, Tensor]:
         f, at = self.operand(self.frequencies(self.width)).to(self.work), self.places(p).to(self.work)
@@ -137,7 +139,7 @@ class Port:
         return self.results(y)
 
 
-# --- settings: a spec, and the port that is right for it ---------------------------------------------------------------
+# --- settings: a spec, and the port that is right for it ---
 
 OWNER = [0] * 8 + [1] * 12 + [2] * 12
 LAYOUTS = {
@@ -169,7 +171,7 @@ def port(layout: str, scaling: str) -> Port:
     return Port(base=base, **LAYOUTS[layout][1], **SCALINGS[scaling][1])
 
 
-# --- the arithmetic of a port -------------------------------------------------------------------------------------------
+# --- the arithmetic of a port ---
 
 ARITHMETIC = {
     "float64": {},
@@ -182,7 +184,7 @@ COARSE = {  # angles that are themselves a mistake
 }
 
 
-# --- mistakes: cause, and the change; None where the setting has nothing to be mistaken in ------------------------------
+# --- mistakes: cause, and the change; None where the setting has nothing to be mistaken in ---
 
 Change = Callable[[Port], Port | None]
 
@@ -300,7 +302,8 @@ MISTAKES: dict[str, tuple[str, Change]] = {
     "attention factor on cos only": ("attention_factor", lambda p: some(
         p, p.factor != 1, factor=1.0, tables=lambda c, s, own=p.factor: (c * own, s))),
     "axes in reverse": ("axes", lambda p: some(p, p.owner is not None, owner=[2 - a for a in OWNER])),
-    "axes, height and width swapped": ("axes", lambda p: some(p, p.owner is not None, owner=[(0, 2, 1)[a] for a in OWNER])),
+    "axes, height and width swapped": ("axes", lambda p: some(
+        p, p.owner is not None, owner=[(0, 2, 1)[a] for a in OWNER])),
     "all pairs by the first axis": ("axes", lambda p: some(p, p.owner is not None, owner=[0] * 32)),
     "axes by turns": ("axes", lambda p: some(p, p.owner is not None, owner=[i % 3 for i in range(32)])),
     "sections of other sizes": ("axes", lambda p: some(p, p.owner is not None, owner=[0] * 12 + [1] * 8 + [2] * 12)),

@@ -21,7 +21,8 @@ class PositionBatch:
     - ``real`` ``[B, W]``: False at padding. ``documents`` ``[B, W]``: numbers of documents, counted on over all rows.
     - ``stated``: whether something says where documents start; else their positions do.
     - ``columns`` ``[S]``: where the tokens at hand stand in their row.
-    - ``cached`` ``[B]``: tokens that came before the first column.
+    - ``cached`` ``[B]``: tokens that came before the first column. ``offset`` ``[B]``: what images among them add to
+      the positions of text (``rope_deltas``), None where it is not known.
     - ``sharded``: whether the columns are those of a shard.
     """
 
@@ -31,6 +32,7 @@ class PositionBatch:
     columns: Tensor
     cached: Tensor
     sharded: bool
+    offset: Tensor | None = None
 
     @property
     def decoding(self) -> bool:
@@ -51,11 +53,14 @@ class PositionBatch:
         """How far values ``[B, W]`` that never fall have risen since the first column of their document."""
         return values - torch.where(self.starts(), values, values.new_zeros(())).cummax(-1).values
 
+    def opening(self) -> Tensor:
+        """``[B, W]``: the tokens of the document in which a row begins, which goes on from a cache."""
+        return self.documents == self.documents[:, :1]
+
     def text(self, first: int) -> Tensor:
         """Where text counts: ``[B, W]``, ``first`` at the first real token of every document."""
         counted = self.real.long().cumsum(-1) - self.real.long()
-        opening = self.documents == self.documents[:, :1]
-        return self.since_start(counted) + first + self.cached[:, None] * opening
+        return self.since_start(counted) + first + self.cached[:, None] * self.opening()
 
 
 def batch_of(
@@ -64,6 +69,7 @@ def batch_of(
     cu_seqlens: Tensor | None,
     places: Tensor | None,
     cached: Tensor | Sequence[int] | int | None,
+    offset: Tensor | Sequence[int] | int | None,
 ) -> tuple[PositionBatch | None, list[PositionFinding]]:
     """The batch, or what contradicts itself in it. ``ids`` ``[B, S]``. Raises ``ValueError`` for other forms."""
     rows, length = ids.shape
@@ -86,7 +92,8 @@ def batch_of(
             marks = wide
         else:
             marks[:, columns] = wide
-    before = _cached(0 if cached is None else cached, rows)
+    before = _of_rows("cached", 0 if cached is None else cached, rows, at_least=0)
+    added = None if offset is None else _of_rows("offset", offset, rows)
     if cached is not None and marks.shape[1] != length:
         raise ValueError(
             f"cached must stand beside a mask of the {length} new tokens only, and this one has {marks.shape[1]} "
@@ -103,28 +110,36 @@ def batch_of(
     else:
         documents = _filled(marks, real) + torch.arange(rows)[:, None] * (int(marks.max()) + 1)
     stated = cu_seqlens is not None or segments
-    return PositionBatch(real, documents, stated, columns, before, places is not None), []
+    batch = PositionBatch(real, documents, stated, columns, before, places is not None, added)
+    if added is not None and not batch.decoding:
+        raise ValueError("offset belongs to new tokens beside a cache: say cached=, or give the mask of both; kinds say "
+                         "where the images of a whole row are")  # fmt: skip
+    return batch, []
 
 
-def _cached(cached: Tensor | Sequence[int] | int, rows: int) -> Tensor:
-    """A length for each row, int64 ``[B]``."""
-    if isinstance(cached, Tensor):
-        lengths = integers("cached", cached, 1, "[batch]").tolist()
+def _of_rows(name: str, given: Tensor | Sequence[int] | int, rows: int, at_least: int = -(2**31)) -> Tensor:
+    """A number for each row, int64 ``[B]``."""
+    if isinstance(given, Tensor):
+        numbers = integers(
+            name, given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given, 1, "[batch]"
+        ).tolist()
     else:
-        lengths = list(cached) if isinstance(cached, list | tuple) else [cached] * rows
-    for length in lengths:
-        whole("cached", length, at_least=0)
-    if len(lengths) != rows:
-        raise ValueError(f"cached must hold one length for each of {rows} rows, or be one for all, got {len(lengths)}")
-    return torch.tensor(lengths, dtype=torch.int64)
+        numbers = list(given) if isinstance(given, list | tuple) else [given] * rows
+    for number in numbers:
+        whole(name, number, at_least=at_least)
+    if len(numbers) != rows:
+        raise ValueError(f"{name} must hold one length for each of {rows} rows, or be one for all, got {len(numbers)}")
+    return torch.tensor(numbers, dtype=torch.int64)
 
 
 def _marks(mask: Tensor, rows: int) -> Tensor:
     """0 at padding, 1 or the number of a document elsewhere, int64 ``[B, W]``."""
-    numbers = mask.long() if isinstance(mask, Tensor) and mask.dtype in (torch.bool, torch.float32) else mask
+    plain = isinstance(mask, Tensor) and (mask.dtype == torch.bool or mask.is_floating_point())
+    numbers = mask.long() if plain else mask
     marks = integers(
         "attention_mask", numbers[None] if isinstance(numbers, Tensor) and numbers.ndim == 1 else numbers, 2
     )
+    marks = marks.expand(rows, -1) if len(marks) == 1 else marks
     if len(marks) != rows or (marks < 0).any():
         raise ValueError(
             f"attention_mask must be [batch, seq] with the batch {rows} of input_ids, 0 at padding, and 1 or the "
@@ -220,6 +235,26 @@ def vision(
     for i, at in enumerate(rows):
         wide[:, at[:, 0], at[:, 1]] = placed[:, i, : len(at)]
     return wide
+
+
+def beside_images(batch: PositionBatch, planes: Tensor, text: Tensor) -> tuple[Tensor, list[PositionFinding]]:
+    """Where the planes ``[axes, B, S]`` of new tokens stand beside a cache: by the offset of its images. Where that is
+    not known, a document that stands lower than text alone would is not judged."""
+    if not batch.decoding:
+        return text, []
+    if batch.offset is not None:
+        return text + batch.offset[:, None] * batch.opening(), []
+    opening, wanted, findings = batch.at_hand(batch.opening() & batch.real), text.clone(), []
+    for row, here in enumerate(opening):
+        lower = (planes[:, row, here] - batch.at_hand(text)[row, here]).flatten()
+        by = int(lower[0]) if len(lower) else 0
+        if by < 0 and bool((lower == by).all()) and int(planes[:, row, here].min()) > 0:
+            why = f"{-by} lower than text alone would stand: right only if images in the cache take so many less"
+            out = "say offset=, that of from_kinds (rope_deltas)"
+            token = int(here.nonzero()[0, 0])
+            findings.append(mistake(row, token, "offset of the cache", why, out, verdict="not shown"))
+            wanted[row] += by * batch.opening()[row]
+    return wanted, findings
 
 
 def shifted_to_start(batch: PositionBatch, planes: Tensor, text: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """The mistake behind positions that are wrong: each is tried as a recipe, and the one that gives them is named."""
 
+import math
 from collections.abc import Iterator
 from itertools import permutations
 
@@ -10,6 +11,8 @@ from .batch import PositionBatch
 from .findings import PositionFinding, mistake
 
 Mistake = tuple[str, str, str]  # cause, reason, way out
+WRAPS = tuple(2**n for n in range(7, 21))  # the rows of tables, and where small integers end
+SAME_LENGTHS = "make positions and boundaries from the same lengths"
 NEAR = 8  # tokens between a document's start and where its positions start, to be called moved
 
 
@@ -51,7 +54,8 @@ def _of_row(batch: PositionBatch, got: Tensor, wanted: Tensor, row: int, token: 
     for other in range(got.shape[1]):
         if other == row or not bool(batch.real[other].any()):  # padding alone stands nowhere
             continue
-        if len(here) > 2 and bool((numbers == wanted[:, other, here]).all()):
+        alike = batch.decoding and bool((got == got[:, :1]).all())  # by the longest row, say
+        if (len(here) > 2 or alike) and bool((numbers == wanted[:, other, here]).all()):
             out = "move position_ids together with input_ids when rows are sorted, repeated or sampled"
             return "positions of another row", f"they are those of row {other}", out
     return None
@@ -70,9 +74,11 @@ def _of_document(batch: PositionBatch, got: Tensor, wanted: Tensor, row: int, he
     apart = o - e
     i = int(apart.any(0).nonzero()[0, 0])
     if i == 0 and bool((apart == apart[0, 0]).all()):
-        return _shifted(batch, got, row, here, float(apart[0, 0]), first)
+        return _shifted(batch, got, row, here, float(apart[0, 0]), first, _wrapped(o, e))
     if bool((o == o[:, :1]).all()) and o.shape[1] > 2:
         return "constant", f"all {o.shape[1]} tokens stand at the same", "number every token"
+    if (wrapped := _wrapped(o, e)) is not None:
+        return wrapped
     if o.shape[0] > 1:
         if bool((o == o[:1]).all()):
             why = "all planes are equal, in a document with images"
@@ -90,11 +96,41 @@ def _of_document(batch: PositionBatch, got: Tensor, wanted: Tensor, row: int, he
     return _from_token(batch, o, apart, row, here, i, first)
 
 
-def _shifted(batch: PositionBatch, got: Tensor, row: int, here: Tensor, by: float, first: int) -> Mistake:
+def _wrapped(o: Tensor, e: Tensor) -> Mistake | None:
+    """Positions that went through a dtype that is too small, or index a table from its start again."""
+    for dtype in (torch.uint8, torch.int8, torch.int16):
+        if bool((o == e.long().to(dtype).double()).all()):
+            why = f"they went through {dtype}, which ends at {torch.iinfo(dtype).max:,}"
+            return "overflow", why, "keep positions as int64 until they become angles"
+    rows = math.gcd(*(int(apart) for apart in (e - o).flatten().tolist() if apart > 0))
+    for length in dict.fromkeys((rows, *WRAPS)):
+        if length > NEAR and bool((o == e.remainder(length)).all()):
+            return "wrapped", f"they start again from 0 every {length:,}", "no modulo: a rotation has no last position"
+    return None
+
+
+def unless_equal_lengths(batch: PositionBatch) -> Iterator[PositionFinding]:
+    """Not shown: documents that nothing states, each as long as a table or a dtype, where positions start again."""
+    if batch.stated or batch.decoding or batch.sharded:
+        return
+    for row, (starts, real) in enumerate(zip(batch.starts(), batch.real, strict=True)):
+        lengths = torch.diff(torch.cat([(starts & real)[real].nonzero()[:, 0], real.sum()[None]])).tolist()
+        if len(lengths) > 1 and lengths[0] in WRAPS and set(lengths[:-1]) == {lengths[0]} and lengths[-1] <= lengths[0]:
+            token = int((starts & real).nonzero()[1, 0])
+            why = f"documents of {lengths[0]:,} tokens each, or positions that start again every {lengths[0]:,}"
+            out = "say cu_seqlens, or number the documents in the mask"
+            yield mistake(row, token, "wrapped or packed", why, out, verdict="not shown")
+
+
+def _shifted(
+    batch: PositionBatch, got: Tensor, row: int, here: Tensor, by: float, first: int, wrapped: Mistake | None
+) -> Mistake:
     """A document that is right but for a constant."""
     start = int(here[0])
     if batch.decoding and bool((got[:, here[0]] == first).all()):
         return "starts again beside the cache", "the cache holds tokens before these", "positions.decode(cached)"
+    if wrapped is not None:
+        return wrapped
     if batch.decoding and abs(by) == 1:
         why = "the first new token follows the last cached one"
         return "off by one after the prompt", why, "positions.decode(cached)"
@@ -102,6 +138,10 @@ def _shifted(batch: PositionBatch, got: Tensor, row: int, here: Tensor, by: floa
     if opens and start and bool((got[:, start] == got[:, :start].max() + 1).all()):
         why = "its document starts here, and goes on from the one before"
         return "not restarted", why, "positions.packed(cu_seqlens)"
+    early = int(by) if opens and 0 < by <= min(NEAR, start) else 0
+    if early and bool((got[:, start - early : start] == torch.arange(early) + first).all()):
+        why = f"positions restart {early} early"
+        return "boundary moved", why, SAME_LENGTHS
     padding = int((~batch.real[row, : batch.columns[start]]).sum())
     if padding and by == padding:
         return "padding is counted", f"{padding} columns of padding before it", "positions.from_mask(attention_mask)"
@@ -112,17 +152,16 @@ def _shifted(batch: PositionBatch, got: Tensor, row: int, here: Tensor, by: floa
 
 def _from_token(batch: PositionBatch, o: Tensor, apart: Tensor, row: int, here: Tensor, i: int, first: int) -> Mistake:
     """A document that is right up to token ``i``, or wrong in a way of its own."""
-    same_lengths = "make positions and boundaries from the same lengths"
     again = (o == first).all(0).nonzero()[:, 0]
     late = int(again[0]) if len(again) else 0
     counted = torch.arange(o.shape[1] - late) + first
     if i == 0 < late <= NEAR and late < o.shape[1] - 1 and bool((o[:, late:] == counted).all()):
-        return "boundary moved", f"positions restart {late} late", same_lengths
+        return "boundary moved", f"positions restart {late} late", SAME_LENGTHS
     if i and bool((o[:, i] == first).all()):
         left = o.shape[1] - i
         follows = int(here[-1]) + 1 < batch.at_hand(batch.real).shape[1]
         if batch.stated and follows and left <= NEAR:
-            return "boundary moved", f"positions restart {left} early", same_lengths
+            return "boundary moved", f"positions restart {left} early", SAME_LENGTHS
         return "restarted inside a document", "no document starts here", "count to the end of the document"
     if i and bool((apart[:, i:] == apart[0, i]).all()):
         by = float(apart[0, i])

@@ -9,8 +9,8 @@ from torch import Tensor
 from ...support.checks import flag, whole
 from ..rules import Rule
 from ..tensor_checks import described, integers
-from .batch import PositionBatch, batch_of, shifted_to_start, vision, with_documents
-from .causes import mistakes
+from .batch import PositionBatch, batch_of, beside_images, shifted_to_start, vision, with_documents
+from .causes import mistakes, unless_equal_lengths
 from .findings import Findings, PositionFinding, mistake
 
 HALF = {torch.bfloat16: 256, torch.float16: 2048}  # the integers up to here are exact
@@ -25,6 +25,7 @@ def check(
     axes: int = 1,
     text_plane: bool = False,
     cached: Tensor | Sequence[int] | int | None = None,
+    offset: Tensor | Sequence[int] | int | None = None,
     places: Tensor | None = None,
     first: int = 0,
     pad: int | None = None,
@@ -52,13 +53,17 @@ def check(
     More that a batch may have
       - ``cached``: how many tokens came before, in a cache or in an earlier part of the first document: one number for
         each row, a tensor ``[B]`` or a list, or one integer for all rows.
+      - ``offset``: what the images among these tokens add to the positions of the text after them, in the same forms or
+        ``[B, 1]`` as `from_kinds` gives it (``rope_deltas``); 0 where there are none. The plane of the text has no
+        share in it. Without it, new tokens of a model with axes that stand lower than text would are "not shown".
       - ``places`` ``[S]``: the columns of the whole row that a shard holds (context parallel; shard an ``arange`` by
         the same call). ``cu_seqlens`` and a wide ``attention_mask`` are then those of the whole row.
       - ``pad``: the id of padding, to find padding that no mask hides.
       - ``kinds``, ``image_grids``, ``video_grids``, ``seconds`` as in `from_kinds`, and the ``rule`` of the model:
         where images and videos have to stand. Without them, a document with images is judged by its start only.
 
-    The result is a tuple of `Finding`; it prints as one line each, and ``raise_if_any()`` raises ``ValueError``. One
+    The result is a tuple of `Finding`; it prints as one line each, and ``raise_if_any()`` raises ``ValueError``. A
+    finding is wrong or not shown: documents of 512 tokens each, say, that nothing states, may be a modulo. One
     document gives at most one finding for its text and one for its axes. Nothing is changed or kept; tensors of a GPU
     are copied. Raises ``ValueError`` for arguments that are no batch at all.
 
@@ -72,8 +77,8 @@ def check(
     """
     for name, value in {
         "input_ids": input_ids, "position_ids": position_ids, "attention_mask": attention_mask,
-        "cu_seqlens": cu_seqlens, "cached": cached, "places": places, "kinds": kinds, "image_grids": image_grids,
-        "video_grids": video_grids, "seconds": seconds,
+        "cu_seqlens": cu_seqlens, "cached": cached, "offset": offset, "places": places, "kinds": kinds,
+        "image_grids": image_grids, "video_grids": video_grids, "seconds": seconds,
     }.items():  # fmt: skip
         if isinstance(value, Tensor) and value.is_meta:
             raise ValueError(f"{name} must hold values to be checked, and is on the meta device; give the real batch")
@@ -92,7 +97,7 @@ def check(
     if (kinds is None) != (rule is None) or (rule is not None and rule.axes != axes):
         raise ValueError(f"kinds and rule must be given together, and the rule must have {axes} axes, got {rule}")
     planes, findings = planes_of(ids, position_ids.detach().cpu(), axes + text_plane, text_plane)
-    batch, wrong = batch_of(ids, attention_mask, cu_seqlens, places, cached)
+    batch, wrong = batch_of(ids, attention_mask, cu_seqlens, places, cached, offset)
     findings += wrong
     if pad is not None:
         findings += _padding(ids, pad, attention_mask, batch)
@@ -104,7 +109,10 @@ def check(
     if kinds is not None and rule is not None:
         parts.append((planes[-axes:], batch.at_hand(vision(batch, kinds, rule, image_grids, video_grids, seconds))))
     elif axes > 1:
-        parts.append((planes[-axes:], shifted_to_start(batch, planes[-axes:], text)))
+        beside, open_ = beside_images(batch, planes[-axes:], text)
+        findings += open_
+        parts.append((planes[-axes:], shifted_to_start(batch, planes[-axes:], beside)))
+    findings += unless_equal_lengths(batch)
     for got, wanted in parts:
         findings += mistakes(batch, got, wanted, first)
     return Findings(sorted(dict.fromkeys(findings), key=lambda finding: (finding.row or 0, finding.token or 0)))
@@ -148,7 +156,7 @@ def planes_of(
     if positions.dtype == torch.bool:
         return None, findings
     if positions.shape in _right(count, rows, length):
-        planes = positions.reshape(count, -1, length) if positions.ndim != 2 or count > 1 else positions[None]
+        planes = positions.reshape(count, -1, length)
         return planes.expand(count, rows, length), findings
     shape = tuple(positions.shape)
     planes_mistake = _planes_mistake(shape, count, rows, length, text_plane)
@@ -164,7 +172,9 @@ def planes_of(
 def _right(count: int, rows: int, length: int) -> list[tuple[int, ...]]:
     """The shapes that are right: one row may stand for all of them."""
     bare = [(rows, length), (1, length), (length,)]
-    return bare if count == 1 else [(count, *shape) for shape in (bare if rows == 1 else bare[:2])]
+    return (
+        [*bare, (1, rows, length)] if count == 1 else [(count, *shape) for shape in (bare if rows == 1 else bare[:2])]
+    )
 
 
 def _planes_mistake(

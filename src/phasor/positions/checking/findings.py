@@ -31,16 +31,22 @@ class PositionFinding(Finding):
         return self.difference.token
 
     def __str__(self) -> str:
-        return ": ".join(filter(None, (self.difference.where(), self.cause, f"{self.reason}; {self.way_out}")))
+        open_ = "" if self.verdict == "wrong" else self.verdict
+        return ": ".join(filter(None, (self.difference.where(), open_, self.cause, f"{self.reason}; {self.way_out}")))
 
 
-def mistake(row: int | None, token: int | None, cause: str, reason: str, way_out: str) -> PositionFinding:
+def mistake(
+    row: int | None, token: int | None, cause: str, reason: str, way_out: str, verdict: Verdict = "wrong"
+) -> PositionFinding:
     """The finding of a mistake that begins at this row and token (None: everywhere)."""
-    return PositionFinding(cause=cause, reason=reason, way_out=way_out, difference=Difference(row=row, token=token))
+    place = Difference(row=row, token=token)
+    return PositionFinding(cause=cause, reason=reason, way_out=way_out, difference=place, verdict=verdict)
 
 
 class Findings(tuple[PositionFinding, ...]):
-    """The findings of `check`, in the order of the rows; empty, and false, where nothing is wrong.
+    """The findings of `check`, in the order of the rows: what is wrong, and what is not shown to be right.
+
+    Empty, and false, where there is neither.
 
     >>> print(Findings())
     nothing is wrong with these positions
@@ -69,7 +75,12 @@ class Findings(tuple[PositionFinding, ...]):
         """Plain data, one dictionary for each finding."""
         return [finding.to_dict() for finding in self]
 
+    @property
+    def wrong(self) -> "Findings":
+        """Those that are mistakes, without what is not shown."""
+        return Findings(finding for finding in self if finding.verdict == "wrong")
+
     def raise_if_any(self) -> None:
-        """Raise ``ValueError`` that says them all, if there are any: for a collator or the start of a training run."""
-        if self:
+        """Raise ``ValueError`` that says them all, if any is wrong: for a collator or the start of a training run."""
+        if self.wrong:
             raise ValueError(f"position_ids must be right for their batch, got:\n{self}")

@@ -23,7 +23,7 @@ class RotationCase:
 
     ``cos_factor`` and ``sin_factor`` stand in for the attention factor; ``gain`` multiplies results and tables;
     ``coarse``: where values pass through ``dtype`` (positions, frequencies, angles, tables, results), "tf32" included;
-    ``unit`` multiplies the angles; ``exchanged``: cos where sin must be; ``formula``: a pair's rotation, one of FORMULAS;
+    ``unit`` multiplies the angles; ``exchanged``: cos where sin must be; ``formula``: how a pair is rotated, of FORMULAS;
     ``frequencies``: other ones than the spec's, [P]; ``moved``: how the channels of the result are permuted (None,
     "to halves" or "to interleaved"); ``crossed``: tables in the other layout than the rotation; ``shared``: one ladder
     over all heads, "split" among them or as one "wide" head; ``rolled``: by how many places the heads of the result
@@ -93,9 +93,11 @@ class Mistake:
     def of(self, case: RotationCase) -> RotationCase | None:
         """The case with this mistake; None where it makes no sense."""
         try:
-            return self.change(case)
+            changed = self.change(case)
         except ValueError:
             return None
+        other_width = changed.frequencies is not None and len(changed.frequencies) != changed.spec.pairs
+        return None if other_width else changed
 
 
 def with_spec(**changes: Any) -> Callable[[RotationCase], RotationCase]:

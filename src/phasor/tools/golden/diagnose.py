@@ -147,7 +147,9 @@ class Judge:
         better = matched & (nearer | ~c.got.isfinite())
         if not bad.any() or float(better[bad].double().mean()) < ENOUGH:
             return 0.0, 1.0
-        if float(c.wrong.double().mean()) <= FEW:  # by chance a mistake comes near one value: it must not move the others
+        if (
+            float(c.wrong.double().mean()) <= FEW
+        ):  # by chance a mistake comes near one value: it must not move the others
             moved = (candidate.to(c.dtype).double() - c.got).abs() > (c.got - c.expected).abs() + CLOSE
             if float(moved[telling].double().mean()) > 1 - ENOUGH:
                 return 0.0, 1.0

@@ -41,6 +41,8 @@ def of_scaling(case: RotationCase) -> Iterator[Mistake]:
     if isinstance(scaling, Linear):
         text = f"the factor of the linear scaling is {scaling.factor / 2:g}, and must be {scaling.factor:g}"
         yield Mistake("scaling", text, with_spec(scaling=Linear(scaling.factor / 2)))
+        text = f"frequencies are multiplied by the factor {scaling.factor:g}, and must be divided by it"
+        yield Mistake("scaling", text, with_spec(scaling=Linear(1 / scaling.factor)))
     if isinstance(scaling, YaRN):
         yield from _yarn(scaling)
     if spec.length_dependent:

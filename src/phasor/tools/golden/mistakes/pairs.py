@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from ..case import Mistake, RotationCase, with_fields
 
 _FORMULAS = (
-    ("in_place", "first overwritten", "the first member of each pair is overwritten before the second is formed from it"),
-    ("in_place", "second overwritten", "the second member of each pair is overwritten before the first is formed from it"),
+    ("in_place", "first overwritten", "the first of each pair is overwritten before the second is formed from it"),
+    ("in_place", "second overwritten", "the second of each pair is overwritten before the first is formed from it"),
     ("lost_minus", "no minus", "the minus is lost: first * cos + second * sin, where the sine must be subtracted"),
     ("lost_minus", "two minuses", "a minus too many: second * cos - first * sin, where the sine must be added"),
 )  # fmt: skip

@@ -11,7 +11,8 @@ from torch import Tensor
 from ....rotary.scaling import Llama3, YaRN
 from ..case import Mistake, RotationCase, with_fields
 
-_NEAR = (0.5, 2.0, 4.0, 0.25, 8.0)  # times what a parameter must be
+_NEAR = (0.5, 2.0, 4.0, 0.25, 8.0)  # times what a bound must be
+_LENGTHS = tuple(2**n for n in range(10, 21))
 
 
 def of_ramps(case: RotationCase) -> Iterator[Mistake]:
@@ -26,8 +27,11 @@ def of_ramps(case: RotationCase) -> Iterator[Mistake]:
     yield _mistake(f"{low} and {high} are exchanged", blend(case, swapped))
     yield _mistake(f"the {scaling.name} blend is reversed: slow pairs are kept and fast ones divided, or so between "
                    "the bounds", blend(case, given, reverse=True))  # fmt: skip
-    for name, more in ((low, ()), (high, ()), ("original_max_position", (scaling.factor, 1 / scaling.factor))):
-        for value in dict.fromkeys(given[name] * times for times in (*_NEAR, *more)):
+    length = given["original_max_position"]
+    lengths = (*_LENGTHS, length * scaling.factor, length / scaling.factor)
+    others = {low: [given[low] * n for n in _NEAR], high: [given[high] * n for n in _NEAR]}
+    for name, values in {**others, "original_max_position": lengths}.items():
+        for value in dict.fromkeys(values):
             if value > 0 and value != given[name]:
                 text = f"{name} of the {scaling.name} scaling is {value:,.6g}, and must be {given[name]:,.6g}"
                 yield _mistake(text, blend(case, {**given, name: value}), alone=True)
