@@ -1,12 +1,18 @@
 """Rotary code as a port writes it, one stage a field, and every mistake as a change of one stage; without phasor.
 
-A cell of the matrix is a setting (layout and scaling), the arithmetic of the port, and one or two mistakes.
+A cell of the matrix is a setting (layout and scaling), the arithmetic of the port, one or two mistakes, and the kind
+of vectors under whose names the outputs are given. ``python -m golden.matrix`` in ``tests`` measures all of one mistake, and 300 cells of two.
 """
 
+import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import torch
 from phasor.axes import Sections
@@ -14,6 +20,9 @@ from phasor.scaling import Linear, Llama3, YaRN
 from torch import Tensor
 
 from phasor import ModelRotary, RotarySpec
+from phasor.tools.golden import GoldenReport, check, write
+
+from .conftest import load
 
 WIDTH = 64  # of a head
 NONE, YARN, LLAMA3 = {}, {"factor": 4.0, "trained": 4096, "fast": 32.0, "slow": 1.0}, \
@@ -101,9 +110,9 @@ class Port:
     operand: Callable[[Tensor], Tensor] = own
     angle: Callable[[Tensor], Tensor] = own
     table: Callable[[Tensor], Tensor] = own
-    # float64, float32, bfloat16
     work: torch.dtype = torch.float64
     half: bool = False
+    once: torch.dtype | None = None  # to which results are rounded, once
 
     def frequencies(self, width: int) -> Tensor:
         f = self.base ** (-2 * torch.arange(width // 2, dtype=torch.float64) / (self.exponent_dim or width))
@@ -156,6 +165,8 @@ SCALINGS = {
     "linear": (Linear(4.0), {"scale": linear, "scaling": LINEAR}),
 }  # fmt: skip
 SETTINGS = [*itertools.product(LAYOUTS, SCALINGS)]
+MODES = ("exact", "model")
+FINE = ("named", "not shown")
 
 
 def model(layout: str, scaling: str) -> ModelRotary:
@@ -166,7 +177,8 @@ def model(layout: str, scaling: str) -> ModelRotary:
     return ModelRotary(model_type="port", **fields)
 
 
-def port(layout: str, scaling: str) -> Port:
+def right(layout: str, scaling: str) -> Port:
+    """The port without a mistake."""
     base = 10_000.0 if scaling == "yarn" else 500_000.0
     return Port(base=base, **LAYOUTS[layout][1], **SCALINGS[scaling][1])
 
@@ -314,22 +326,157 @@ def outputs(port: Port, v: dict[str, Tensor], mode: str) -> dict[str, Tensor]:
     """What this port gives for the golden inputs, by the names under which it would be compared."""
     p = v["positions"].reshape(-1, v["positions"].shape[-1])
     on_k = port if port.keys is None else port.keys(port)
-    name = f"attention.{mode}.{'bfloat16' if port.half else 'float32'}"
-    made = {f"{name}.q_out": port(p, v["q_in"]), f"{name}.k_out": on_k(p, v["k_in"])}
-    return {n: t if port.half else t.float() for n, t in made.items()}
+    half = port.half or port.once is not None
+    name = f"attention.{mode}.{'bfloat16' if half else 'float32'}"
+    given = {f"{name}.q_out": port(p, v["q_in"]), f"{name}.k_out": on_k(p, v["k_in"])}
+    return {n: t if port.half else t.to(port.once or torch.float32) for n, t in given.items()}
 
 
-def cells(arithmetic: dict[str, dict[str, object]]) -> Iterator[tuple[str, str, str, str, str]]:
-    """Layout, scaling, mistake, arithmetic, kind of vectors; only where the mistake exists."""
-    for (layout, scaling), mistake in itertools.product(SETTINGS, MISTAKES):
-        if MISTAKES[mistake][1](port(layout, scaling)) is not None:
-            for arithmetic_name, mode in itertools.product(arithmetic, ("exact", "model")):
-                yield layout, scaling, mistake, arithmetic_name, mode
+# --- sound variants: ports that are right, each rounding in its own way ---
+
+
+def in_complex_numbers(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    y = torch.complex(a.float(), b.float()) * torch.complex(cos.float(), sin.float())
+    return y.real, y.imag
+
+
+def fused(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """One product rounded, the other exact inside the sum."""
+    ac, bc = a * cos, b * cos
+    u, v = ac.double() - b.double() * sin.double(), bc.double() + a.double() * sin.double()
+    return u.to(ac.dtype), v.to(ac.dtype)
+
+
+def by_differences(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """With three products."""
+    w = sin * (a + b)
+    return a * (cos + sin) - w, b * (cos - sin) + w
+
+
+def neighbours(f: Tensor) -> Tensor:
+    """Float32 frequencies, every other one a step lower: another library's powers."""
+    f = f.float()
+    return torch.where(torch.arange(len(f)) % 2 == 0, f, torch.nextafter(f, f * 0)).double()
+
+
+FLOAT32 = {"work": torch.float32}
+SOUND = {
+    **ARITHMETIC,
+    "float32 angles, the rest in float64": {
+        "angle": lambda a: a.float().double(), "ladder": lambda f: f.float().double()},
+    "float32 tables of exact angles": {"table": lambda t: t.float()},
+    "neighbouring frequencies": {**FLOAT32, "ladder": neighbours},
+    "complex numbers": {**FLOAT32, "turn": in_complex_numbers},
+    "fused": {**FLOAT32, "turn": fused},
+    "three products": {**FLOAT32, "turn": by_differences},
+    "rounded once to bfloat16": {**FLOAT32, "once": torch.bfloat16},
+    "float64, rounded once to bfloat16": {"once": torch.bfloat16},
+    "rounded once to float16": {**FLOAT32, "once": torch.float16},
+    "float64, rounded once to float16": {"once": torch.float16},
+    "bfloat16, fused": {**ARITHMETIC["bfloat16"], "turn": fused},
+    "bfloat16 of exact angles": {"half": True},
+}  # fmt: skip
+
+
+# --- cells and what may be said of them ---
 
 
 def broken(layout: str, scaling: str, *mistakes: str, **arithmetic: object) -> Port | None:
-    """The port with these mistakes; None where one of them leaves nothing for another."""
-    made: Port | None = dataclasses.replace(port(layout, scaling), **arithmetic)  # type: ignore[arg-type]
+    """The port with these mistakes; None where one of them is none there, or overwrites another."""
+    port: Port | None = dataclasses.replace(right(layout, scaling), **arithmetic)  # type: ignore[arg-type]
+    touched: set[str] = set()
     for mistake in mistakes:
-        made = None if made is None else MISTAKES[mistake][1](made)
-    return made
+        changed = None if port is None else MISTAKES[mistake][1](port)
+        if port is None or changed is None:
+            return None
+        fields = {name for name, value in vars(changed).items() if value is not getattr(port, name)}
+        if touched & fields - {"places", "ladder"}:  # these two stand one behind the other
+            return None
+        port, touched = changed, touched | fields
+    return port
+
+
+def cells(arithmetic: Iterable[str]) -> list[tuple[str, str, str, str, str]]:
+    """Layout, scaling, mistake, arithmetic, kind of vectors; only where the mistake is one."""
+    return [
+        (layout, scaling, mistake, kind, mode)
+        for (layout, scaling), mistake, kind, mode in itertools.product(SETTINGS, MISTAKES, arithmetic, MODES)
+        if broken(layout, scaling, mistake) is not None
+        and not (kind == "bfloat16" and mistake == "tables in bfloat16")  # which is right there
+    ]
+
+
+def pairs() -> list[tuple[str, str, str, str, str, str]]:
+    """Layout, scaling, two mistakes of different causes, arithmetic, kind of vectors."""
+    return [
+        (*setting, a, b, kind, mode)
+        for setting, (a, b) in itertools.product(SETTINGS, itertools.combinations(MISTAKES, 2))
+        if MISTAKES[a][0] != MISTAKES[b][0] and broken(*setting, a, b) is not None
+        for kind, mode in itertools.product(ARITHMETIC, MODES)
+    ]
+
+
+def judged(report: GoldenReport, *causes: str) -> str:
+    """How well a report names these causes: "named", "not shown", "several" (of which the larger is named), "one" (of
+    two), "unknown", "wrong" (another cause), or "missed"."""
+    found = [f.cause for f in report.findings if f.verdict == "wrong"]
+    if not found:
+        return "missed"
+    words = [set(word.split("|")) for word in found[0].split("+")]
+    if words in ([{"unknown"}], [{"value"}]):
+        return "unknown"
+    if not all(word & {*causes, "unknown"} for word in words):
+        return "wrong"
+    if {"unknown"} in words:
+        return "several"
+    if not all(any(cause in word for word in words) for cause in causes):
+        return "one"
+    return "not shown" if any(len(word) > 1 for word in words) else "named"
+
+
+class Matrix:
+    """Golden vectors of every setting, and what `check` says of a cell."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folders = {s: write(model(*s), folder / "-".join(s)) for s in SETTINGS}
+        self.vectors = {s: load(self.folders[s]) for s in SETTINGS}
+
+    def report(self, layout: str, scaling: str, mode: str, *mistakes: str, **arithmetic: object) -> GoldenReport:
+        port = broken(layout, scaling, *mistakes, **arithmetic)
+        assert port is not None
+        return check(self.folders[layout, scaling], outputs(port, self.vectors[layout, scaling], mode))
+
+    def cell(self, layout: str, scaling: str, *rest: str) -> str:
+        """What is said of one or two mistakes, an arithmetic and a kind of vectors; coarse angles are a mistake too."""
+        *mistakes, kind, mode = rest
+        report = self.report(layout, scaling, mode, *mistakes, **{**ARITHMETIC, **COARSE}[kind])
+        return judged(report, *(MISTAKES[m][0] for m in mistakes), *(["low_precision"] if kind in COARSE else []))
+
+
+def measured(draw: int) -> None:
+    """Print the share of each verdict, by mistake and by arithmetic: all cells of one mistake, and so many of two."""
+    with tempfile.TemporaryDirectory() as folder:
+        matrix = Matrix(Path(folder))
+        singles = {cell: matrix.cell(*cell) for cell in cells(ARITHMETIC)}
+        coarse = random.Random(0).sample(cells(COARSE), draw)
+        two = {cell: matrix.cell(*cell) for cell in (*coarse, *random.Random(0).sample(pairs(), draw))}
+        accused = [(s, variant, mode) for s in SETTINGS for variant in SOUND for mode in MODES
+                   if not matrix.report(*s, mode, **SOUND[variant]).equal]  # fmt: skip
+    for mistake in MISTAKES:
+        row = {kind: [v for cell, v in singles.items() if cell[2:4] == (mistake, kind)] for kind in ARITHMETIC}
+        shares = (f"{sum(v in FINE for v in said)} of {len(said)}" for said in row.values())
+        print(f"| {mistake} | {' | '.join(shares)} |")
+    print("one mistake:", collections.Counter(singles.values()))
+    for cell, said in singles.items():
+        if said not in FINE:
+            print("  ", said, *cell, sep=", ")
+    print("two mistakes:", collections.Counter(two.values()))
+    for cell, said in two.items():
+        if said in ("wrong", "missed"):
+            print("  ", said, *cell, sep=", ")
+    print("sound accused:", len(accused), "of", 2 * len(SETTINGS) * len(SOUND), *accused)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    measured(int(sys.argv[1]) if len(sys.argv) > 1 else 300)

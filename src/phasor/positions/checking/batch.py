@@ -22,7 +22,7 @@ class PositionBatch:
     - ``stated``: whether something says where documents start; else their positions do.
     - ``columns`` ``[S]``: where the tokens at hand stand in their row.
     - ``cached`` ``[B]``: tokens that came before the first column. ``offset`` ``[B]``: what images among them add to
-      the positions of text (``rope_deltas``), None where it is not known.
+      the positions of text (``rope_deltas``), None if nothing says it.
     - ``sharded``: whether the columns are those of a shard.
     """
 
@@ -112,8 +112,10 @@ def batch_of(
     stated = cu_seqlens is not None or segments
     batch = PositionBatch(real, documents, stated, columns, before, places is not None, added)
     if added is not None and not batch.decoding:
-        raise ValueError("offset belongs to new tokens beside a cache: say cached=, or give the mask of both; kinds say "
-                         "where the images of a whole row are")  # fmt: skip
+        raise ValueError(
+            "offset belongs to new tokens beside a cache: say cached=, or give the mask of both; kinds say where the "
+            "images of a whole row are"
+        )
     return batch, []
 
 

@@ -23,7 +23,7 @@ class RotationCase:
 
     ``cos_factor`` and ``sin_factor`` stand in for the attention factor; ``gain`` multiplies results and tables;
     ``coarse``: where values pass through ``dtype`` (positions, frequencies, angles, tables, results), "tf32" included;
-    ``unit`` multiplies the angles; ``exchanged``: cos where sin must be; ``formula``: how a pair is rotated, of FORMULAS;
+    ``unit`` multiplies the angles; ``exchanged``: cos where sin must be; ``formula``: of FORMULAS;
     ``frequencies``: other ones than the spec's, [P]; ``moved``: how the channels of the result are permuted (None,
     "to halves" or "to interleaved"); ``crossed``: tables in the other layout than the rotation; ``shared``: one ladder
     over all heads, "split" among them or as one "wide" head; ``rolled``: by how many places the heads of the result

@@ -19,11 +19,13 @@ CLEARLY = 0.8  # a later reading must leave less than this of what the first lea
 READ_OFF = 0.5  # or this, if its number was read off the values: it follows their roundings
 EQUALLY = 1.02  # and at most this, to be told beside it
 NOTHING = 5e-3  # of the tolerance: nothing can fit better
-ROWS = 0.2  # of the rows that are off, which one mistake explains whole, for it to be the larger of several
+FAST = torch.tensor(500.0)  # radians that the first tokens do not reach
+ROWS = 0.4  # of the rows that are off, which one mistake explains whole, for it to be the larger of several
 _FIRST_OF_TWO = (
     "layout", "permuted", "direction", "in_place", "lost_minus", "cos_sin", "degrees", "positions", "attention_factor",
-    "scaling", "rotary_dim", "trailing", "axes",
+    "scaling", "rotary_dim", "trailing",
 )  # fmt: skip
+_OF_ANGLES = ("positions", "scaling", "attention_factor")  # looked for first beside what is not a rounding
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,9 @@ class Judge:
         temperature = vectors.tensors.get(f"{kind.name}.temperature")
         self.known = list(mistakes(self.case, vectors.data["softmax_factor"], temperature))
         self.plain = {c.short: imitate(self.case, c.short, self.inputs) for c in off}
+        self.first = (
+            self.case.positions.abs().max(0).values.double().argsort()[: self.case.positions.shape[-1] // 3 + 1]
+        )
         self.off = [c for c in off if self.plain[c.short] is not None]
 
     def cause(self) -> Cause | None:
@@ -89,6 +94,8 @@ class Judge:
                 continue
             for second in itertools.chain(beside, fits(changed, tensors, self.inputs)):
                 if second.alone or second.cause in (first.cause, "factor"):
+                    continue
+                if second.cause == "low_precision" and first.cause in _OF_ANGLES:
                     continue
                 if (twice := second.of(changed)) is not None:
                     yield Reading((first, second), twice)
@@ -133,6 +140,8 @@ class Judge:
         if candidate.shape != c.got.shape or (case is not self.case and torch.equal(candidate, plain)):
             return 0.0, 1.0
         candidate = candidate.to(c.other_dtype).double()
+        if not self._near(c, candidate):
+            return 0.0, 1.0
         angles = _angles(c, case)
         telling = (angles < TELLING).expand(c.got.shape)
         if int(telling.sum()) < int(c.telling.sum()) / 2:  # so fast that it would explain whatever came
@@ -154,6 +163,15 @@ class Judge:
             if float(moved[telling].double().mean()) > 1 - ENOUGH:
                 return 0.0, 1.0
         return float(matched[telling].double().mean()), float(off[telling].clamp(max=1).mean())
+
+    def _near(self, c: Comparison, candidate: Tensor) -> bool:
+        """Whether most values of the first tokens are those of the candidate, by any angles: most are not, and this
+        is quickly seen."""
+        if c.angles.ndim == 0:
+            return True
+        here = self.first
+        matched = (c.got[..., here, :] - candidate[..., here, :]).abs() <= c.allowed(candidate[..., here, :], FAST)
+        return bool(matched.double().mean() >= 1 / 2) or not bool(c.got[..., here, :].isfinite().all())
 
     def _larger(self, tensors: list[Comparison]) -> Cause | None:
         """The mistake that gives whole tokens of every tensor, where several were made."""

@@ -105,14 +105,18 @@ def _ways(c: Comparison, case: RotationCase, inside: bool) -> Iterator[tuple[Ten
 
 
 def _angles(case: RotationCase, second: bool) -> Iterator[Tensor]:
-    """The angles ``[S, P]``: exact ones, and those of float32 frequencies, the product rounded or not."""
+    """The angles ``[S, P]``: exact ones; those of float32 frequencies, positions and products rounded or not."""
     yield radians(case, second=second)
     own = case.spec.inv_freq(case.seq_len).float()
     coarse = case.replace(positions=case.positions.float().double())
+    whole = not torch.equal(coarse.positions, case.positions.double())
     for steps in sorted(range(-STEPS, STEPS + 1), key=abs):
         moved = torch.where(own > 0, (own.view(torch.int32) + steps).view(torch.float32), own).double()
         yield radians(coarse.replace(frequencies=moved), second=second).float().double()
-        yield radians(case.replace(frequencies=moved), second=second)
+        finer = radians(case.replace(frequencies=moved), second=second)
+        yield finer
+        if whole:
+            yield finer.float().double()
 
 
 def _rotated(

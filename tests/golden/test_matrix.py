@@ -1,0 +1,67 @@
+"""Every mistake is named, in every arithmetic, layout and scaling; two are never taken for a third; nothing sound is
+accused. A drawn part runs here; ``-m slow`` runs all cells of one mistake, and more of two."""
+
+import random
+
+import pytest
+
+from .matrix import ARITHMETIC, COARSE, FINE, MISTAKES, MODES, SETTINGS, SOUND, Matrix, cells, pairs
+
+ALL, TWO = cells(ARITHMETIC), pairs()
+DRAWN = [random.Random(name).choice([cell for cell in ALL if cell[2] == name]) for name in MISTAKES]
+RIGHT = [(s, variant, mode) for s in SETTINGS for variant in SOUND for mode in MODES]
+SAID = (*FINE, "several", "one", "unknown")  # of two mistakes: none of these is about a mistake that was not made
+
+
+def identified(cell):
+    return ", ".join(cell)
+
+
+@pytest.fixture(scope="module")
+def matrix(tmp_path_factory):
+    return Matrix(tmp_path_factory.mktemp("matrix"))
+
+
+@pytest.mark.parametrize("cell", DRAWN, ids=identified)
+def test_a_mistake_is_named(cell, matrix):
+    assert matrix.cell(*cell) in FINE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named_everywhere(mistake, matrix):
+    """At least 97 of 100 cells; and none is taken for another, or for right."""
+    said = {cell: matrix.cell(*cell) for cell in ALL if cell[2] == mistake}
+    assert sum(verdict in FINE for verdict in said.values()) >= 0.97 * len(said), said
+    assert not {cell for cell, verdict in said.items() if verdict in ("wrong", "missed")}
+
+
+@pytest.mark.parametrize("setting, variant, mode", random.Random(1).sample(RIGHT, 24))
+def test_what_is_sound_is_not_accused(setting, variant, mode, matrix):
+    report = matrix.report(*setting, mode, **SOUND[variant])
+    assert report.equal, report.describe()
+
+
+@pytest.mark.slow
+def test_nothing_sound_is_accused(matrix):
+    assert not [at for at in RIGHT if not matrix.report(*at[0], at[2], **SOUND[at[1]]).equal]
+
+
+@pytest.mark.parametrize("kind", COARSE)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("setting", [("halves", "plain"), ("interleaved", "llama3"), ("axes", "yarn")])
+def test_coarse_angles_are_a_mistake(setting, mode, kind, matrix):
+    assert matrix.cell(*setting, kind, mode) == "named"
+
+
+@pytest.mark.parametrize("cell", random.Random(2).sample(TWO, 8), ids=identified)
+def test_two_mistakes_are_not_taken_for_a_third(cell, matrix):
+    assert matrix.cell(*cell) in SAID
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_more_pairs_of_mistakes_are_not_taken_for_a_third(seed, matrix):
+    coarse = random.Random(seed).sample(cells(COARSE), 60)
+    said = {cell: matrix.cell(*cell) for cell in (*coarse, *random.Random(seed).sample(TWO, 60))}
+    assert not {cell: verdict for cell, verdict in said.items() if verdict not in SAID}
