@@ -6,6 +6,7 @@ The formulas are written down from each library's documentation; nothing of phas
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -260,3 +261,13 @@ def test_row(library):
             largest = float(b.abs().max()) * math.sqrt(2)
             torch.testing.assert_close(a, b, rtol=0, atol=4 * torch.finfo(torch.float32).eps * largest)
             assert a.is_contiguous()
+
+
+def test_the_vectors_of_onnx_itself_are_no_rotation():
+    """Their caches are ``np.random.rand(50, 4)``: the page says that they are refused, and why."""
+    cos_cache, sin_cache = np.random.default_rng(0).random((2, 50, 4), dtype=np.float32)
+    given = {"X": torch.randn(2, 3, 32), "cos_cache": torch.tensor(cos_cache), "sin_cache": torch.tensor(sin_cache)}
+    given |= {"position_ids": torch.zeros(2, 3).long(), "interleaved": 0, "num_heads": 4, "rotary_embedding_dim": 8}
+    with pytest.raises(ValueError, match=r"cos and sin must have cos \*\* 2 \+ sin \*\* 2 = magnitude \*\* 2"):
+        eval(EXPRESSIONS["ONNX"], {name: getattr(phasor, name) for name in phasor.__all__} | given)
+    assert "ONNX's own test vectors" in PAGE.read_text(encoding="utf-8")

@@ -1,7 +1,8 @@
 """Rotary code as a port writes it, one stage a field, and every mistake as a change of one stage; without phasor.
 
-A cell of the matrix is a setting (layout and scaling), the arithmetic of the port, one or two mistakes, and the kind
-of vectors under whose names the outputs are given. ``python -m golden.matrix`` in ``tests`` measures all of one mistake, and 300 cells of two.
+A cell of the matrix is a setting (layout and scaling), one or two mistakes, the arithmetic of the port, and the kind of
+vectors under whose names the outputs are given. In ``tests``, ``python -m golden.matrix`` measures all cells of one
+mistake, and 300 of two.
 """
 
 import collections
