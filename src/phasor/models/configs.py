@@ -11,6 +11,7 @@ from .reading.composite import ConfigTree, read_part
 from .reading.load import in_file, load
 from .reading.model import ModelRotary
 from .reading.numbering import read_numbering
+from .reading.refusal import Reason, Refused
 from .reading.row import Alias, NoRotary, RotaryFlag, Row
 from .reading.text import TextModel
 from .reading.text_row import Names, Rope
@@ -21,6 +22,8 @@ __all__ = [
     "ModelRotary",
     "Names",
     "NoRotary",
+    "Reason",
+    "Refused",
     "Rope",
     "RotaryFlag",
     "TextModel",
@@ -43,10 +46,11 @@ def read_config(source: Source, part: str | None = None) -> ModelRotary:
     the first part that rotates (`read_parts` reads them all). Nothing is imported and nothing downloaded.
 
     A key that the family's code does not read is refused, unless its value asks for nothing (false, null, empty, 1.0,
-    "default") or says what is so anyway; so are a contradiction, a missing size and a family that is not known: a
-    ``ValueError`` names the key, the rule, the value and the way out, because a wrong rotary embedding never crashes:
-    it makes the model a little worse with every token. Defaults come from the family's own code only, and
-    ``ModelRotary.sources`` says which ones were used.
+    "default") or says what is so anyway. So are a key that is nearly a known one, whatever its value, a contradiction,
+    a missing size and a family that is not known: `Refused`, a ``ValueError``, names the key, the rule, the value and
+    the way out, and carries its `Reason`, because a wrong rotary embedding never crashes: it makes the model a little
+    worse with every token. Defaults come from the family's own code only, and ``ModelRotary.sources`` says which ones
+    were used.
 
     >>> model = read_config({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4,
     ...                      "num_hidden_layers": 2, "rope_theta": 500000.0})

@@ -5,7 +5,7 @@ The towers were read in transformers 5.23 (``models/*/configuration_*.py`` and `
 
 from ..reading.keys import Keys, agreed
 from ..reading.layers import LISTED
-from ..reading.row import CompositeModel, PartOf, Row, with_text
+from ..reading.row import CompositeModel, PartOf, Row, always, with_text
 from ..reading.text import TextModel
 from ..reading.text_row import Names, Rope, TextRow
 from ..reading.tower import SequenceTower
@@ -77,6 +77,7 @@ ROWS: dict[str, Row] = {
     "nemotron3_5_transcribe_word_timestamp": SequenceTower("Nemotron3_5TranscribeWordTimestampConfig",
         code="Nemotron3_5TranscribeRotaryEmbedding", rope=HALF, hidden=1280, heads=16, layers=2, length=5000,
         partial=1.0),
+    "nemotron3_diarization": CompositeModel(parts={"audio_config": always("nemotron3_diarization_audio")}),
     "nemotron3_diarization_audio": SequenceTower("Nemotron3DiarizationAudioConfig",
         code="Nemotron3DiarizationRotaryEmbedding", base=10_000.0, hidden=512, heads=8, layers=31, length=5000,
         partial=1.0),
@@ -114,7 +115,7 @@ ROWS: dict[str, Row] = {
         parts={"semantic_model_config": PartOf("wav2vec2-bert")},
         weights=Weights(attention=("acoustic_decoder.layers.{}.self_attn",))),
     "csm": TextModel("CsmConfig", base=500_000.0, hidden=2048, heads=32, kv_heads=8, layers=16, length=2048,
-        parts={"codec_config": PartOf("mimi"), "depth_decoder_config": PartOf("csm_depth_decoder_model")},
+        parts={"codec_config": PartOf("mimi"), "depth_decoder_config": always("csm_depth_decoder_model")},
         weights=Weights(attention=("backbone_model.layers.{}.self_attn",))),
     "csm_depth_decoder_model": TextModel("CsmDepthDecoderConfig", base=500_000.0, hidden=1024, heads=8, kv_heads=2,
         layers=4, length=33),
@@ -124,7 +125,7 @@ ROWS: dict[str, Row] = {
         length=750, parts={"codec_config": PartOf("mimi")}, weights=Weights(rows=LINEAR)),
     "moshi": TextModel("MoshiConfig", base=10_000.0, hidden=4096, heads=32, layers=32, length=3000,
         parts={"audio_encoder_config": PartOf("mimi")}, weights=Weights(rows=LINEAR)),
-    "nemo_speechlm": CompositeModel(parts={"word_timestamp_config": PartOf("nemotron3_5_transcribe_word_timestamp")}),
-    "nemotron3_5_transcribe_audio": CompositeModel(parts={"asr_config": PartOf("nemotron3_5_transcribe_asr_audio")}),
+    "nemo_speechlm": CompositeModel(parts={"word_timestamp_config": always("nemotron3_5_transcribe_word_timestamp")}),
+    "nemotron3_5_transcribe_audio": CompositeModel(parts={"asr_config": always("nemotron3_5_transcribe_asr_audio")}),
 }
 # fmt: on

@@ -7,27 +7,29 @@ from ..reading.indexer import Indexer
 from ..reading.keys import Keys, Reading, agreed
 from ..reading.layers import BY_NAME, LISTED, Head, Layers, alike
 from ..reading.model import ModelRotary
+from ..reading.refusal import Reason, Refused
 from ..reading.rope import refuse_gaps
-from ..reading.row import CompositeModel, PartOf, Row, with_text
+from ..reading.row import CompositeModel, Row, always, with_text
 from ..reading.text import TextModel
 from ..reading.text_row import Names, Rope, SpecFields, TextRow
 from ..weights import Rows, Weights
 from .products import COMPLEX, POLAR
 from .weight_names import LATENT, LIGHTNING, POOLED_INDEXER
 
+EITHER = ("rope_scaling", "rope_parameters")
 DEEPSEEK_V4 = {
     "main": Rope(10_000.0, layer_types=("sliding_attention",)),
     "compress": Rope(
         160_000.0,
         top=("compress_rope_theta",),
-        flat=("rope_scaling", "rope_parameters"),
+        flat=EITHER,
         layer_types=("compressed_sparse_attention", "heavily_compressed_attention", "full_attention", "attention"),
     ),
 }
 DOTS3_NOTE = {
-    "indexed_attention": Rope(80_000_000.0),
-    "full_attention": Rope(80_000_000.0),
-    "sliding_attention": Rope(50_000.0, top=("swa_rope_theta",), bare=80_000_000.0),
+    "indexed_attention": Rope(80_000_000.0, flat=EITHER),
+    "full_attention": Rope(80_000_000.0, flat=EITHER),
+    "sliding_attention": Rope(50_000.0, top=("swa_rope_theta",), flat=EITHER, bare=80_000_000.0),
 }
 
 
@@ -46,7 +48,11 @@ def base_at_the_top(row: TextRow, keys: Keys) -> TextRow:
     for path, data in keys.entries(*row.dicts):
         named = data.keys() & row.kinds.keys() if isinstance(data, dict) else set()
         if len(named) == 1:
-            raise ValueError(f"{path} names one of {' and '.join(row.kinds)}: the code reads them together; add both")
+            raise Refused(
+                f"{path} names one of {' and '.join(row.kinds)}: the code reads them together; add both",
+                Reason.AMBIGUOUS,
+                path,
+            )
         if isinstance(data, dict) and not named and data.get("rope_theta") is not None:
             top = keys.get("compress_rope_theta") or 160_000.0
             agreed([("compress_rope_theta", top), (f"{path}.rope_theta", data["rope_theta"])])
@@ -70,9 +76,10 @@ def rotate_back(model: ModelRotary, keys: Keys) -> ModelRotary:
 def not_proportional(reading: Reading, rope: Keys, fields: SpecFields) -> SpecFields:
     """Dots 3's frequencies would then be those of whole heads, of which it rotates a part."""
     if isinstance(fields["scaling"], Proportional):
-        raise ValueError(
+        raise Refused(
             f"the code of {reading.model_type} rotates qk_rope_head_dim channels, and proportional scaling forms "
-            "frequencies for head_dim of them; remove it, or describe the encoding with RotarySpec yourself"
+            "frequencies for head_dim of them; remove it, or describe the encoding with RotarySpec yourself",
+            Reason.BEYOND,
         )
     return fields
 
@@ -135,7 +142,7 @@ ROWS: dict[str, Row] = {
         permuted=True, weights=Weights(rows=LATENT)),
     "deepseek_ocr2_text": TextModel("DeepseekOcr2TextConfig", base=10_000.0, hidden=4096, heads=32, layers=32,
         length=2048, names=Names(head_dim=())),
-    "deepseek_ocr2_vision": CompositeModel(parts={"encoder_config": PartOf("deepseek_ocr2_encoder")}),
+    "deepseek_ocr2_vision": CompositeModel(parts={"encoder_config": always("deepseek_ocr2_encoder")}),
     "deepseek_v2": TextModel("DeepseekV2Config", base=10_000.0, hidden=4096, heads=32, layers=32, length=2048,
         scheme_names={"deepseek_yarn": "yarn"}, mla=(128, 64), interleaved=True, tables="float32",
         notes=(POLAR, COMPLEX), weights=Weights(rows=LATENT)),
@@ -163,8 +170,9 @@ ROWS: dict[str, Row] = {
     "dots1": TextModel("Dots1Config", base=10_000.0, hidden=4608, heads=32, kv_heads=32, layers=62, length=2048,
         layer_types=LISTED),
     "dots3_note_text": TextModel("Dots3NoteTextConfig", rope=DOTS3_NOTE, hidden=5120, heads=128, kv_heads=128,
-        layers=46, length=524_288, layer_types=Layers(some_indexed, BY_NAME, kinds=("indexed_attention",)),
-        head_widths=sliding_widths, mla=(128, 64), adjust=not_proportional, interleaved=True, permuted=True,
+        head_dim=256, layers=46, length=524_288,
+        layer_types=Layers(some_indexed, BY_NAME, kinds=("indexed_attention",)), head_widths=sliding_widths,
+        mla=(128, 64), adjust=not_proportional, interleaved=True, permuted=True,
         notes=("layers of different types have different numbers of heads",), sub_models={"indexer": Indexer(128, 64,
         interleaved=True, permuted=True, weights=LIGHTNING)}, weights=Weights(rows=LATENT,
         k_norms=("k_rope_only_layernorm",), uneven=True)),

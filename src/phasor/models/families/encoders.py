@@ -7,7 +7,7 @@ from ..reading.keys import Keys
 from ..reading.layers import BY_NAME, Layers, every, every_from_first, with_last_full
 from ..reading.model import ModelRotary
 from ..reading.rope import refuse_gaps
-from ..reading.row import LEARNED, CompositeModel, PartOf, RotaryFlag, Row, with_text
+from ..reading.row import LEARNED, CompositeModel, PartOf, RotaryFlag, Row, always, with_text
 from ..reading.text import TextModel
 from ..reading.text_row import ANY_NAMES, Names, Rope, TextRow
 from ..weights import Rows, Weights
@@ -48,7 +48,7 @@ ROWS: dict[str, Row] = {
         tables="rounded", rotary_flags=(RotaryFlag("position_embedding_type", ("rotary",), None, LEARNED),),
         notes=("queries are scaled by head_dim ** -0.5 before the rotation",), weights=BERT),
     "esmc": TextModel("EsmcConfig", base=10_000.0, hidden=2560, heads=40, layers=80, length=2048),
-    "esmfold2": CompositeModel(parts={"esmc_config": PartOf("esmc"), "atom_encoder": PartOf("esmfold2_atom")}),
+    "esmfold2": CompositeModel(parts={"esmc_config": PartOf("esmc"), "atom_encoder": always("esmfold2_atom")}),
     "eurobert": TextModel("EuroBertConfig", base=10_000.0, hidden=768, heads=12, layers=12, length=8192),
     "evolla": TextModel("EvollaConfig", base=500_000.0, hidden=4096, heads=32, kv_heads=8, layers=32, length=8192,
         tables="rounded", parts={"protein_encoder_config": PartOf("evolla_saprot")}),
@@ -75,11 +75,11 @@ ROWS: dict[str, Row] = {
     "nomic_bert": TextModel("NomicBertConfig", base=1_000.0, hidden=768, heads=12, layers=12, length=2048,
         published=Weights(attention=("encoder.layers.{}.attn",), rows=(Rows("Wqkv", "qkv"),), source="read")),
     "pe_audio": CompositeModel(parts={"text_config": PartOf("modernbert", {"hidden_size": 1024,
-        "num_attention_heads": 16})}),
+        "num_attention_heads": 16, "num_hidden_layers": 22}), "audio_config": always("pe_audio_encoder")}),
     "pe_audio_video": CompositeModel(parts={"text_config": PartOf("modernbert", {"hidden_size": 1024,
-        "num_attention_heads": 16})}),
+        "num_attention_heads": 16, "num_hidden_layers": 22}), "audio_video_config": always("pe_audio_video_encoder")}),
     "pe_video": CompositeModel(parts={"text_config": PartOf("modernbert", {"hidden_size": 1024,
-        "num_attention_heads": 16})}),
+        "num_attention_heads": 16, "num_hidden_layers": 22}), "video_config": always("pe_video_encoder")}),
     "roformer": TextModel("RoFormerConfig", rope=BY_CODE, hidden=768, heads=12, layers=12, length=1536, dicts=(),
         scaled=False, names=BY_HEADS, interleaved=True, after=rotary_value, weights=BERT),
     "ultrabert": TextModel("UltrabertConfig", rope=ULTRABERT, hidden=4096, heads=32, layers=32, length=32_768,

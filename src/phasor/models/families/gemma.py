@@ -2,7 +2,7 @@
 
 from ..reading.keys import Keys, is_list
 from ..reading.layers import BY_NAME, Layers, every, wider_full
-from ..reading.row import CompositeModel, PartOf, Row, with_text
+from ..reading.row import CompositeModel, PartOf, Row, always, with_text
 from ..reading.text import TextModel
 from ..reading.text_row import Rope
 from ..weights import Weights
@@ -32,12 +32,12 @@ LISTS = {"layer_types": None, "layers_block_type": None}
 # fmt: off
 ROWS: dict[str, Row] = {
     **with_text("gemma3_text", "shieldgemma2"),
-    **with_text("t5gemma2_text", "t5gemma2_encoder"),
     **with_text("gemma", "paligemma"),
     "diffusion_gemma": CompositeModel(parts={"vision_config": PartOf("gemma4_vision")}),
     "embedding_gemma2": CompositeModel(parts={"vision_config": PartOf("gemma4_vision")}),
-    "t5gemma": CompositeModel(parts={"encoder": PartOf("t5_gemma_module"), "decoder": PartOf("t5_gemma_module")}),
-    "t5gemma2": CompositeModel(parts={"decoder": PartOf("t5gemma2_decoder")}),
+    "t5gemma": CompositeModel(parts={"encoder": always("t5_gemma_module"), "decoder": always("t5_gemma_module")}),
+    "t5gemma2_encoder": CompositeModel(parts={"text_config": always("t5gemma2_text")}),
+    "t5gemma2": CompositeModel(parts={"decoder": always("t5gemma2_decoder")}),
     "diffusion_gemma_text": TextModel("DiffusionGemmaTextConfig", rope=GEMMA4, hidden=2304, heads=8, kv_heads=4,
         layers=30, head_dim=256, length=131_072, shares=(), dicts=("rope_parameters",), layer_types=Layers(every(6),
         BY_NAME, last="full_attention"), partial=1.0, head_widths=wider_full(512), weights=KEYS_AS_VALUES),

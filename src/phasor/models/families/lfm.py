@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from ..reading.keys import Keys, agreed
 from ..reading.layers import BY_NAME, Layers, alike, listed_as, must_say
+from ..reading.refusal import Reason, Refused
 from ..reading.rope import refuse_gaps
-from ..reading.row import PartOf, Row, with_text
+from ..reading.row import Row, always, with_text
 from ..reading.text import TextModel
 from ..reading.text_row import Names, Rope, TextRow
 from ..weights import Weights
@@ -39,17 +40,19 @@ def full_only(row: TextRow, keys: Keys) -> TextRow:
     agreed([("the code of this family", ["full_attention"]), *keys.entries("yarn_only_types")])
     for path, data in keys.entries("rope_scaling"):
         if isinstance(data, dict) and data.keys() & row.kinds.keys():
-            raise ValueError(
+            raise Refused(
                 f"{path} must not name types of layers: the code of {row.config} puts its keys into the parameters "
-                "of full_attention; move the types to rope_parameters"
+                "of full_attention; move the types to rope_parameters",
+                Reason.UNREAD,
+                path,
             )
     return row
 
 
 def mimo(row: TextRow, keys: Keys) -> TextRow:
     """MiMo's checkpoints state bases, share and width at the top, where its class reads none of them."""
-    widths = [keys.entries(name) or [(f"{name} (by default)", 192)] for name in ("head_dim", "swa_head_dim")]
-    agreed([pair for pairs in widths for pair in pairs])
+    widths = keys.entries("head_dim") or [(f"head_dim ({row.config}'s default)", row.head_dim)]
+    agreed([*widths, *keys.entries("swa_head_dim")])
     for name, value in MIMO_SAYS.items():
         agreed([(f"the default of {row.config}", value), *keys.entries(name)])
         keys.explain("no effect: its class does not read it, and has the same by default", name)
@@ -58,7 +61,7 @@ def mimo(row: TextRow, keys: Keys) -> TextRow:
     return row
 
 
-STEP_PARTS = {"vision_config": PartOf("step3p5_vision"), "text_config": PartOf("step3p5")}
+STEP_PARTS = {"vision_config": always("step3p5_vision"), "text_config": always("step3p5")}
 
 # fmt: off
 ROWS: dict[str, Row] = {

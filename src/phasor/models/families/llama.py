@@ -17,7 +17,7 @@ from ..reading.layers import (
     listed,
 )
 from ..reading.model import ModelRotary
-from ..reading.row import ALIBI, CompositeModel, PartOf, Row, no_rotary, with_text
+from ..reading.row import ALIBI, CompositeModel, PartOf, Row, always, no_rotary, with_text
 from ..reading.text import TextModel
 from ..reading.text_row import ANY_NAMES, Rope, TextRow
 from ..weights import Gguf, Rows, Weights
@@ -134,5 +134,5 @@ ROWS: dict[str, Row] = {
 # flat configs, whose text keys stand at the top beside their parts
 ROWS |= {"llava": replace(ROWS["llama"], composite=True, parts={"text_config": PartOf("llama")})}
 ROWS |= {
-    "mllama": replace(ROWS["mllama_text_model"], composite=True, parts={"text_config": PartOf("mllama_text_model")})
+    "mllama": replace(ROWS["mllama_text_model"], composite=True, parts={"text_config": always("mllama_text_model")})
 }

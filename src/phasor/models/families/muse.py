@@ -8,6 +8,7 @@ from ...support.checks import number
 from ..reading.keys import Keys, is_list
 from ..reading.layers import BY_NAME, Layers, alike, every, with_last_full
 from ..reading.model import ModelRotary
+from ..reading.refusal import Reason, Refused
 from ..reading.row import Row
 from ..reading.text import TextModel
 from ..reading.text_row import Rope
@@ -39,9 +40,12 @@ def by_zeros(model: ModelRotary, keys: Keys) -> ModelRotary:
     for i, value in enumerate(listed):
         number(f"layer_rope_theta[{i}]", value, at_least=0)
         if value not in (0, base):
-            raise ValueError(
+            raise Refused(
                 f"layer_rope_theta[{i}] is {value!r}, but the code uses rope_theta {base:.10g} for all layers that "
-                "rotate; write 0 or that base, or describe the layers with RotarySpec yourself"
+                "rotate; write 0 or that base, or describe the layers with RotarySpec yourself",
+                Reason.CONTRADICTION,
+                "layer_rope_theta",
+                "rope_theta",
             )
     keys.explain("which layers rotate: those without a 0", "layer_rope_theta")
     return replace(model, layers=tuple(s if v else None for s, v in zip(model.layers, listed, strict=True)))

@@ -16,7 +16,7 @@ from ..reading.layers import (
     must_say,
 )
 from ..reading.model import ModelRotary
-from ..reading.row import NOPE, CompositeModel, PartOf, RotaryFlag, Row, with_text
+from ..reading.row import NOPE, CompositeModel, PartOf, RotaryFlag, Row, always, with_text
 from ..reading.text import TextModel
 from ..reading.text_row import ANY_NAMES
 from ..weights import Rows, Weights
@@ -32,7 +32,7 @@ def every_cycle(model: ModelRotary, keys: Keys) -> ModelRotary:
 
 # fmt: off
 ROWS: dict[str, Row] = {
-    **with_text("emu3_text_model", "emu3"),
+    "emu3": CompositeModel(parts={"text_config": always("emu3_text_model")}),
     **with_text("exaone4", "exaone4_5"),
     **with_text("qwen2", "fast_vlm", "got_ocr2", "internvl", "ovis2", "pp_chart2table"),
     **with_text("qwen3", "fun_asr_nano", "qianfan_ocr"),
@@ -40,13 +40,14 @@ ROWS: dict[str, Row] = {
     **with_text("llama", "video_llava", "vipllava"),
     **with_text("granite", "granite_speech", "granite_speech_plus"),
     "aria_text": TextModel("AriaTextConfig", base=10_000.0, hidden=4096, heads=32, layers=32, length=2048),
-    "blt": CompositeModel(ignores_rope_keys=True, parts={"patcher_config": PartOf("blt_patcher"),
-        "encoder_config": PartOf("blt_local_encoder"), "decoder_config": PartOf("blt_local_decoder"),
-        "global_config": PartOf("blt_global_transformer")}),
+    "blt": CompositeModel(ignores_rope_keys=True, parts={"patcher_config": always("blt_patcher"),
+        "encoder_config": always("blt_local_encoder"), "decoder_config": always("blt_local_decoder"),
+        "global_config": always("blt_global_transformer")}),
     "chameleon": TextModel("ChameleonConfig", base=10_000.0, hidden=4096, heads=32, kv_heads=32, layers=32,
         length=4096),
     "chmv2": CompositeModel(parts={"backbone_config": PartOf("dinov3_vit")}),
-    "dia": CompositeModel(parts={"decoder_config": PartOf("dia_decoder")}),
+    "dia": CompositeModel(parts={"encoder_config": always("dia_encoder"),
+        "decoder_config": always("dia_decoder")}),
     "diffllama": TextModel("DiffLlamaConfig", base=10_000.0, hidden=2048, heads=32, layers=16, length=2048),
     "doge": TextModel("DogeConfig", base=10_000.0, hidden=1024, heads=8, layers=32, length=2048),
     "emu3_text_model": TextModel("Emu3TextConfig", base=1_000_000.0, hidden=4096, heads=32, kv_heads=8, layers=32,
@@ -57,7 +58,7 @@ ROWS: dict[str, Row] = {
         rows=(Rows("gqkv_proj", "gqkv"),), stacks="loop", source="read")),
     "idefics": TextModel("IdeficsConfig", base=10_000.0, hidden=4096, heads=32, layers=32, length=2048,
         weights=Weights(q_norms=("q_layer_norm",), k_norms=("k_layer_norm",))),
-    "lasr_ctc": CompositeModel(parts={"encoder_config": PartOf("lasr_encoder")}),
+    "lasr_ctc": CompositeModel(parts={"encoder_config": always("lasr_encoder")}),
     "sam3_video": CompositeModel(parts={"tracker_config": PartOf("sam3_tracker_video")}),
     "sam3_vision_model": CompositeModel(parts={"backbone_config": PartOf("sam3_vit_model")}),
     "timesfm2_5": TextModel("TimesFm2_5Config", base=10_000.0, hidden=1280, heads=16, kv_heads=16, layers=20,

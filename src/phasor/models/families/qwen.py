@@ -10,7 +10,7 @@ from ..reading.indexer import Indexer
 from ..reading.keys import Keys, Reading
 from ..reading.layers import BY_NAME, LISTED, Layers, every
 from ..reading.model import ModelRotary
-from ..reading.row import CompositeModel, PartOf, Row, with_text
+from ..reading.row import CompositeModel, PartOf, Row, always, with_text
 from ..reading.text import TextModel
 from ..reading.text_row import ANY_NAMES, Rope, SpecFields
 from ..weights import Gguf, Rows, Weights
@@ -60,23 +60,24 @@ ROWS: dict[str, Row] = {
     "cosmos3_edge_text": TextModel("Cosmos3EdgeTextConfig", rope=COSMOS3, hidden=2048, heads=16, kv_heads=8, layers=28,
         head_dim=128, length=131_072, scaled=False, axes=striped(24, 20, 20), published=Weights(rows=(Rows("to_q",
         "q"), Rows("to_k", "k")), source="read")),
-    "cosmos3_omni": CompositeModel(parts={"vision_config": PartOf("qwen3_vl_vision"),
+    "cosmos3_omni": CompositeModel(parts={"vision_config": always("qwen3_vl_vision"),
         "text_config": PartOf("qwen3_vl_text")}, positions=FRAMES),
     "qwen": TextModel("QWenConfig", in_transformers=False, rope=Rope(10_000.0, top=("rotary_emb_base",)),
         names=ANY_NAMES, dicts=(), shares=("rotary_pct",), partial=1.0, tables="float32", adjust=stepped, after=logn,
         write=into_flags, weights=Weights(attention=("h.{}.attn",), rows=(Rows("c_attn", "qkv"),), source="read")),
     "qwen2": TextModel("Qwen2Config", base=10_000.0, hidden=4096, heads=32, kv_heads=32, layers=32, length=32_768,
         layer_types=LISTED, gguf=Gguf("qwen2", interleaved=False)),
-    "qwen2_5_omni": CompositeModel(parts={"talker_config": PartOf("qwen2_5_omni_talker")},
+    "qwen2_5_omni": CompositeModel(parts={"talker_config": always("qwen2_5_omni_talker"),
+        "thinker_config": always("qwen2_5_omni_thinker"), "token2wav_config": always("qwen2_5_omni_token2wav")},
         positions=Rule(after="largest", time="clock", rate=25, mix="chunks", shared_marks=True, padding=1)),
     "qwen2_5_omni_talker": TextModel("Qwen2_5OmniTalkerConfig", base=1_000_000.0, hidden=3584, heads=28, kv_heads=4,
         layers=28, head_dim=128, length=32_768, scheme_names={"mrope": "default"}, layer_types=LISTED,
         axes=sections(16, 24, 24)),
     "qwen2_5_omni_text": TextModel("Qwen2_5OmniTextConfig", base=1_000_000.0, hidden=3584, heads=28, kv_heads=4,
         layers=28, length=32_768, scheme_names={"mrope": "default"}, layer_types=LISTED, axes=sections(16, 24, 24)),
-    "qwen2_5_omni_thinker": CompositeModel(parts={"text_config": PartOf("qwen2_5_omni_text"),
-        "vision_config": PartOf("qwen2_5_omni_vision_encoder")}),
-    "qwen2_5_omni_token2wav": CompositeModel(parts={"dit_config": PartOf("qwen2_5_omni_dit")}),
+    "qwen2_5_omni_thinker": CompositeModel(parts={"text_config": always("qwen2_5_omni_text"),
+        "vision_config": always("qwen2_5_omni_vision_encoder")}),
+    "qwen2_5_omni_token2wav": CompositeModel(parts={"dit_config": always("qwen2_5_omni_dit")}),
     "qwen2_5_vl": CompositeModel(positions=Rule(time="interval", rate=4)),
     "qwen2_5_vl_text": TextModel("Qwen2_5_VLTextConfig", base=1_000_000.0, hidden=8192, heads=64, kv_heads=8,
         layers=80, length=32_768, scheme_names={"mrope": "default"}, layer_types=LISTED, axes=sections(16, 24, 24)),
@@ -102,7 +103,8 @@ ROWS: dict[str, Row] = {
     "qwen3_next": TextModel("Qwen3NextConfig", base=10_000.0, hidden=2048, heads=16, kv_heads=2, layers=48,
         head_dim=256, length=32_768, layer_types=Layers(every(4, "full_attention_interval", others="linear_attention"),
         BY_NAME, kinds=("linear_attention",)), partial=0.25, weights=GATED),
-    "qwen3_omni_moe": CompositeModel(parts={"code2wav_config": PartOf("qwen3_omni_moe_code2wav")},
+    "qwen3_omni_moe": CompositeModel(parts={"code2wav_config": always("qwen3_omni_moe_code2wav"),
+        "thinker_config": always("qwen3_omni_moe_thinker")},
         positions=Rule(after="largest", time="clock", rate=25, whole=False, mix="time")),
     "qwen3_omni_moe_talker_code_predictor": TextModel("Qwen3OmniMoeTalkerCodePredictorConfig", base=10_000.0,
         hidden=1024, heads=16, kv_heads=8, layers=5, head_dim=128, length=32_768, layer_types=LISTED),
@@ -110,8 +112,8 @@ ROWS: dict[str, Row] = {
         kv_heads=2, layers=20, length=32_768, axes=striped(24, 20, 20)),
     "qwen3_omni_moe_text": TextModel("Qwen3OmniMoeTextConfig", base=1_000_000.0, hidden=2048, heads=28, kv_heads=4,
         layers=28, length=32_768, axes=striped(24, 20, 20)),
-    "qwen3_omni_moe_thinker": CompositeModel(parts={"text_config": PartOf("qwen3_omni_moe_text"),
-        "vision_config": PartOf("qwen3_omni_moe_vision_encoder")}),
+    "qwen3_omni_moe_thinker": CompositeModel(parts={"text_config": always("qwen3_omni_moe_text"),
+        "vision_config": always("qwen3_omni_moe_vision_encoder")}),
     "qwen3_vl": CompositeModel(positions=FRAMES),
     "qwen3_vl_moe": CompositeModel(positions=FRAMES),
     "qwen3_vl_moe_text": TextModel("Qwen3VLMoeTextConfig", base=500_000.0, hidden=2048, heads=16, kv_heads=16,

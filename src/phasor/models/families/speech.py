@@ -8,8 +8,9 @@ from ...rotary.frequencies import inverse_frequencies_float32
 from ...rotary.spec import RotarySpec
 from ..reading.keys import Keys, agreed, is_dict
 from ..reading.model import ModelRotary
+from ..reading.refusal import Reason, Refused
 from ..reading.rope import even_width
-from ..reading.row import NoRotary, PartOf, Row
+from ..reading.row import CompositeModel, NoRotary, PartOf, Row, always
 from ..reading.text_row import Names, Rope, TextRow
 from ..reading.tower import PLAIN, CustomParser, GridNames, SequenceTower, TowerConfig, of_one_spec
 from ..weights import Rows, Weights
@@ -23,9 +24,10 @@ def same_heads(row: TextRow, keys: Keys) -> TextRow:
     """Moonshine's encoder and decoder have heads of one width."""
     heads, others = keys.size(*row.names.heads) or 8, keys.size("encoder_num_attention_heads") or 8
     if others != heads:
-        raise ValueError(
+        raise Refused(
             f"{keys.places[0][0]}encoder_num_attention_heads must be that of the decoder, {heads}, got {others}: which "
-            "of the two its code takes for the rotation depends on the order in which it builds its layers"
+            "of the two its code takes for the rotation depends on the order in which it builds its layers",
+            Reason.AMBIGUOUS,
         )
     return row
 
@@ -139,6 +141,7 @@ FEATURES = "it rotates the features of the audio tower by their times, before an
 HIDDEN_STATES = "it rotates the hidden states before q and k are projected from them"
 # fmt: off
 ROWS: dict[str, Row] = {
+    "clvp": CompositeModel(parts=dict.fromkeys(("text_config", "speech_config"), always("clvp_encoder"))),
     "clvp_encoder": CustomParser("ClvpEncoderConfig", "ClvpRotaryPositionalEmbedding", clvp,
         weights=Weights(rows=(Rows("q_proj", "q"), KEY, Rows("v_proj", "w"), Rows("out_proj", "o", axis=1)))),
     "esmfold2_atom": CustomParser("EsmFold2AtomEncoderConfig", "EsmFold2RotaryEmbedding", esmfold2_atom),

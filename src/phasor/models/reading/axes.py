@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from ...rotary.axes import Alternating, Axes, InterleavedSections, Listed, OneAxis, Sections
 from .keys import Keys, Reading
+from .refusal import Reason, Refused
 
 Pair = tuple[Axes, Axes | None]  # the second: those of the second member of each pair, where the code differs
 AxesRule = Callable[[Reading, Keys, int], Pair]
@@ -31,9 +32,17 @@ def striped(*default: int) -> AxesRule:
 
     def rule(reading: Reading, rope: Keys, pairs: int) -> Pair:
         _check_order(reading, rope, "interleaved sections", striped=True, several=True)
-        stated = rope.wholes("mrope_section")
-        sizes = _stated(reading, rope, default)
-        return InterleavedSections(sizes or () if stated else _left_by(default, pairs)), None
+        stated = _stated(reading, rope, default) or ()
+        if len(stated) != 3:
+            where = [path for path, _ in rope.entries("mrope_section")] or ["mrope_section"]
+            raise ValueError(f"{where[0]} must have three sizes (time, height, width), got {list(stated)}")
+        sizes = _left_by(stated, pairs)
+        if rope.wholes("mrope_section") and sizes != stated:
+            reading.note(
+                f"mrope_section {list(stated)} does not fit {pairs} pairs that take turns: they are {list(sizes)}, as "
+                "in transformers (llama.cpp leaves what is over to a fourth axis)"
+            )
+        return InterleavedSections(sizes), None
 
     return rule
 
@@ -95,15 +104,17 @@ def _check_order(reading: Reading, rope: Keys, has: str, *, striped: bool, sever
     order = ("mrope_interleaved", "interleaved")
     interleaved = rope.flag(*order)
     if interleaved is not None and interleaved != striped and (interleaved or several):
-        raise ValueError(
+        raise Refused(
             f"{rope.entries(*order)[0][0]} is {interleaved}, but the code of {reading.model_type} has {has} "
-            "only; remove the key"
+            "only; remove the key",
+            Reason.UNREAD,
+            rope.entries(*order)[0][0],
         )
     text = "sections alternate" if interleaved else "contiguous sections" if several else "no effect: one axis"
     rope.explain(text, *order)
 
 
-def _left_by(default: tuple[int, ...], pairs: int) -> tuple[int, ...]:
-    """The sections that a default of the code leaves of this many pairs: what does not fit is cut, the rest is time."""
-    owner = [j % 3 if j < 3 * default[j % 3] else 0 for j in range(pairs)]
+def _left_by(sizes: tuple[int, ...], pairs: int) -> tuple[int, ...]:
+    """The sections that the code makes of these for so many pairs: what does not fit is cut, the rest is time."""
+    owner = [j % 3 if j < 3 * sizes[j % 3] else 0 for j in range(pairs)]
     return tuple(owner.count(axis) for axis in range(3))

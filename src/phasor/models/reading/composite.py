@@ -5,9 +5,11 @@ from collections.abc import Callable, Collection, Iterator, MutableMapping
 from dataclasses import replace
 from typing import Any
 
-from .keys import OTHER_POSITIONS, ROPE_WORDS, Keys, about_positions, is_neutral, is_slip, near
+from .keys import COMMON, OTHER_POSITIONS, ROPE_WORDS, Keys, about_positions, is_neutral, is_slip, near, slip_of
 from .model import ModelRotary
+from .refusal import Reason, Refused
 from .row import Alias, CompositeModel, NonRotary, NoRotary, PartOf, Row
+from .text_row import ANY_NAMES
 from .unknown import read_by_keys
 
 SHORT = ("text_config", "llm_config", "language_config")  # a text model whatever its config says of itself
@@ -32,6 +34,7 @@ BASES, WIDTHS, SHARES = (
     ("partial_rotary_factor", "rotary_pct"),
 )
 ROTARY_KINDS = ("rope", "rotary", "absolute")  # the last is what BERT's configs say where nobody asks
+OTHER_NAMES = {name for group in vars(ANY_NAMES).values() for name in group}
 ROTATES = ("use_rope", "rope", "use_rotary_pos_emb", "rotary", "use_rotary_embedding", "use_pos_enc")
 TEXT_KEYS_AT_TOP = "its text keys stand at the top, where transformers may not look for them: it has a text_config"
 RowTable = MutableMapping[str, Row | Alias]
@@ -48,7 +51,9 @@ class ConfigTree:
         self.data, self.rows = data, rows
         self.parts = dict(_parts(data, self._is_named))
         if len(self.parts) > MOST_PARTS:
-            raise ValueError(f"config holds {len(self.parts)} models; a composite config has at most {MOST_PARTS}")
+            raise Refused(
+                f"config holds {len(self.parts)} models; a composite config has at most {MOST_PARTS}", Reason.BEYOND
+            )
         self.sub_models: dict[str, str] = {}
         for path in ("", *self.parts):
             if self.is_readable(path) and not self.only_holds(path):
@@ -117,6 +122,21 @@ class ConfigTree:
                 return row.parts[key]
             around = path.rpartition(".")[0]
         return None
+
+    def own_class(self, path: str) -> str:
+        """The row of the class that a composite model has for its part, whatever the part calls itself; or ``""``.
+
+        That is what the row of the composite says, else the one that is named after the composite.
+        """
+        around, _, key = path.rpartition(".")
+        row = self._stated_row(around)
+        if not path or not self.config(path).get("model_type"):
+            return ""
+        if isinstance(row, Row) and key in row.parts:
+            return row.parts[key].row if row.parts[key].fixed else ""
+        endings = ("_text", "_text_model") if key == SHORT[0] else ENDINGS if key == "vision_config" else ()
+        outer = self.config(around).get("model_type") if row is not None or endings else ""
+        return next((name for ending in endings if (name := f"{outer}{ending}") in self.rows), "")
 
     def stated_name(self, data: dict[str, Any]) -> str:
         """What a config calls itself."""
@@ -248,6 +268,16 @@ def _is_model(key: str, value: dict[str, Any]) -> bool:
 
 
 def read_part(tree: ConfigTree, path: str) -> ModelRotary:
+    """What one part rotates; raises `NoRotary`, or `Refused` with the reason."""
+    try:
+        return _read_or_refuse(tree, path)
+    except (NoRotary, Refused):
+        raise
+    except ValueError as error:  # what the checks of single values raise
+        raise Refused(str(error), Reason.VALUE) from None
+
+
+def _read_or_refuse(tree: ConfigTree, path: str) -> ModelRotary:
     if path in tree.sub_models:
         return _read_inner(tree, path)
     if parts := tree.only_holds(path):
@@ -269,6 +299,14 @@ def _read_inner(tree: ConfigTree, path: str) -> ModelRotary:
 def _read_part(tree: ConfigTree, path: str) -> tuple[ModelRotary, Keys]:
     name, data, prefix = tree.name(path), tree.config(path), f"{path}." if path else ""
     row, part = tree.rows.get(name), tree.part_of(path)
+    if (own := tree.own_class(path)) and name != own:
+        raise Refused(
+            f"{prefix}model_type is {data['model_type']!r}, but the code of {tree.above(path)['model_type']} makes "
+            f"{own!r} of this part whatever it says; write that, or the model_type around it that is meant",
+            Reason.CONTRADICTION,
+            f"{prefix}model_type",
+            f"{prefix}model_type"[: -len(f"{path.rpartition('.')[2]}.model_type")] + "model_type",
+        )
     defaults = {key: value for key, value in (part.defaults if part else {}).items() if data.get(key) is None}
     ropes = (data.get("rope_parameters"), data.get("rope_scaling"))
     if any(isinstance(rope, dict) and "rope_theta" in rope for rope in ropes):
@@ -318,11 +356,18 @@ def _refuse_above(tree: ConfigTree, path: str, keys: Keys) -> None:
                 continue
             Keys([(above, {key: value})], {})  # is a plain word
             if key in inner and inner[key] != value:
-                raise ValueError(
-                    f"{above}{key} and {path}.{key} contradict each other: {value!r} and {inner[key]!r}; keep one"
+                raise Refused(
+                    f"{above}{key} and {path}.{key} contradict each other: {value!r} and {inner[key]!r}; keep one",
+                    Reason.CONTRADICTION,
+                    f"{above}{key}",
+                    f"{path}.{key}",
                 )
             if key not in inner:
-                raise ValueError(f"{above}{key} stands outside {path}, which has no such key; move or remove it")
+                raise Refused(
+                    f"{above}{key} stands outside {path}, which has no such key; move or remove it",
+                    Reason.UNREAD,
+                    f"{above}{key}",
+                )
             keys.sources[f"{above}{key}"] = f"repeats {path}.{key}"
         above += f"{step}."
 
@@ -333,23 +378,24 @@ def account_for(model: ModelRotary, name: str, keys: Keys, models: Collection[in
     ``models``: ids of the dictionaries that are parts of their own.
     """
     known = sorted(keys.used)
-    for place, key in keys.unused():
-        value = next(data[key] for path, data in keys.places if path == place and key in data)
+    for place, key, value in keys.unused():
         if isinstance(value, dict) and key not in SETTINGS and id(value) not in models:
             refuse_inside(f"{place}{key}.", value, models)
-        if not about_positions(key) or id(value) in models:
+        slip = is_slip(key) or bool(slip_of(key, known) and key not in OTHER_NAMES)
+        if not (slip or (value is not None and about_positions(key))) or id(value) in models:
             continue
         claim = _claim(key, value, model)
-        if claim:
-            keys.sources[place + key] = f"no effect: the code of {name} does not read it, and does that anyway"
-        elif claim is False or not is_neutral(value) or (value and is_slip(key)):
-            hint = near(key, known) if is_slip(key) else ""
-            raise ValueError(
-                f"{place}{key} is {value!r:.80}, but the code of {name} does not read it{hint}; remove the "
-                "key if it has no effect, or describe the encoding with RotarySpec yourself"
-            )
-        else:
-            keys.sources[place + key] = f"no effect: the code of {name} does not read it"
+        if not slip and (claim or (claim is None and is_neutral(value))):
+            anyway = ", and does that anyway" if claim else ""
+            keys.sources[place + key] = f"no effect: the code of {name} does not read it{anyway}"
+            continue
+        hint = near(key, (*known, *COMMON)) if slip else ""
+        raise Refused(
+            f"{place}{key} is {value!r:.80}, but the code of {name} does not read it{hint}; remove the "
+            "key if it has no effect, or describe the encoding with RotarySpec yourself",
+            Reason.FOREIGN if key in COMMON else Reason.UNREAD,
+            place + key,
+        )
 
 
 def _claim(key: str, value: Any, model: ModelRotary) -> bool | None:
@@ -381,8 +427,10 @@ def refuse_inside(path: str, data: dict[str, Any], models: Collection[int]) -> N
             continue
         if isinstance(key, str) and ROPE_WORDS.search(key) and about_positions(key):
             name = key if key.isprintable() else repr(key)
-            raise ValueError(
-                f"{path}{name} is not understood, got {value!r:.80}; remove it if it has no effect on positions"
+            raise Refused(
+                f"{path}{name} is not understood, got {value!r:.80}; remove it if it has no effect on positions",
+                Reason.UNREAD,
+                f"{path}{name}",
             )
         if isinstance(value, dict):
             refuse_inside(f"{path}{key}.", value, models)

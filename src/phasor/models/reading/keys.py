@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from ...support.checks import number, whole
+from .refusal import Reason, Refused
 
 ROPE_WORDS = re.compile(
     r"(?<!p)rope|rotary|rotate|theta|yarn|(^|_)ntk|alibi|nope|mscale|logn|base_freq|freq_base|llama_4_scaling"
-    r"|pos(ition)?(al)?_?(emb|enc|bias)|long_factor|short_factor|interpolation_factor",
+    r"|pos(ition)?(al)?_?(emb|enc|bias)|long_factor|short_factor|interpolation_factor|dual_chunk_attention",
     re.IGNORECASE,
 )
 ROPE_NAMES = (
@@ -24,6 +25,12 @@ LAYER_NAMES = {  # keys without such a word that say which layers or channels ro
     "global_head_dim", "head_dim", "hybrid_layer_pattern", "kv_channels", "layer_types", "layers_block_type",
     "is_neox_style", "qk_head_dim", "swa_head_dim",
 }  # fmt: skip
+SWITCHES = {  # that families have on by default or off, and others do not read
+    "alibi", "interleaved", "logn_attn", "mrope_interleaved", "no_rope", "rope", "rope_interleaved",
+    "rope_is_neox_style", "rotary", "rotary_interleaved", "rotary_value", "use_alibi", "use_logn_attn", "use_mrope",
+    "use_pos_enc", "use_rope", "use_rotary_embedding", "use_rotary_pos_emb", "use_sliding_window", "use_yarn",
+}  # fmt: skip
+COMMON = (*ROPE_NAMES, *sorted(LAYER_NAMES | SWITCHES))
 OTHER_POSITIONS = {"max_position_embeddings", "num_position_embeddings", "position_embedding_size"}
 MOST_KEYS = 2000
 LARGEST_SIZE = 2**16  # of heads, layers or channels of a head: far beyond any model, and still quick to build
@@ -41,7 +48,7 @@ class Keys:
         for path, data in self.places:
             if len(data) > MOST_KEYS:
                 where = path.rstrip(".") or "config"
-                raise ValueError(f"{where} has {len(data)} keys; a config has at most {MOST_KEYS}")
+                raise Refused(f"{where} has {len(data)} keys; a config has at most {MOST_KEYS}", Reason.BEYOND)
             for name in data:
                 if not isinstance(name, str) or not name.isprintable():
                     raise ValueError(f"{path.rstrip('.') or 'config'} has the key {name!r}; keys must be plain words")
@@ -99,22 +106,25 @@ class Keys:
         for path, _ in self.entries(*names):
             self.sources[path] = text
 
-    def unused(self) -> Iterator[tuple[str, str]]:
-        """``(path, name)`` of the keys that nobody asked for, nulls left out."""
+    def unused(self) -> Iterator[tuple[str, str, Any]]:
+        """``(path, name, value)`` of the keys that nobody asked for."""
         for path, data in self.places:
-            yield from ((path, n) for n, v in data.items() if n not in self.used and v is not None)
+            yield from ((path, name, value) for name, value in data.items() if name not in self.used)
 
     def refuse_unused(self, owner: str) -> None:
         """Raise ``ValueError`` for the first key that nobody asked for."""
-        for path, name in self.unused():
-            known = sorted(self.used)
-            value = next(data[name] for where, data in self.places if where == path and name in data)
-            if is_neutral(value) and not (value and near(name, known)):
-                self.sources[path + name] = f"no effect: {owner} does not use it"
+        known = sorted(self.used)
+        for path, name, value in self.unused():
+            slip = slip_of(name, known)
+            if not slip and is_neutral(value):
+                if value is not None:
+                    self.sources[path + name] = f"no effect: {owner} does not use it"
                 continue
-            raise ValueError(
+            raise Refused(
                 f"{path}{name} is not understood: {owner} uses {', '.join(known)} here{near(name, known)}. "
-                "Remove the key if it has no effect, or describe the encoding with RotarySpec yourself"
+                "Remove the key if it has no effect, or describe the encoding with RotarySpec yourself",
+                Reason.UNREAD,
+                path + name,
             )
 
 
@@ -152,23 +162,26 @@ def agreed(entries: list[tuple[str, Any]], check: Callable[[str, Any], None] | N
             check(path, value)
     for path, value in entries[1:]:
         if value != entries[0][1]:
-            raise ValueError(
+            raise Refused(
                 f"{entries[0][0]} and {path} contradict each other: {entries[0][1]!r} and {value!r}; keep the one that "
-                "the checkpoint was trained with"
+                "the checkpoint was trained with",
+                Reason.CONTRADICTION,
+                entries[0][0],
+                path,
             )
     return entries[0][1] if entries else None
 
 
 def is_size(path: str, value: Any, most: int = LARGEST_SIZE) -> None:
-    """Raise ``ValueError`` unless ``value`` is a number of heads, layers or channels that some model may have.
+    """Raise `Refused` unless ``value`` is a number of heads, layers or channels that some model may have.
 
     >>> is_size("head_dim", 2**21)
     Traceback (most recent call last):
-    ValueError: head_dim must be at most 65536, got 2097152
+    phasor.models.reading.refusal.Refused: head_dim must be at most 65536, got 2097152
     """
     whole(path, value)
     if value > most:
-        raise ValueError(f"{path} must be at most {most}, got {value!r}")
+        raise Refused(f"{path} must be at most {most}, got {value!r}", Reason.BEYOND, path)
 
 
 def _is_length(path: str, value: Any) -> None:
@@ -196,10 +209,58 @@ def about_positions(name: str) -> bool:
     return bool(ROPE_WORDS.search(name)) or name in LAYER_NAMES or is_slip(name)
 
 
-@lru_cache(maxsize=4096)  # most configs have the same keys
 def is_slip(name: str) -> bool:
-    """Whether a key is nearly, but not quite, one of the common names."""
-    return bool(difflib.get_close_matches(name.lower(), ROPE_NAMES, n=1, cutoff=0.87)) and name not in ROPE_NAMES
+    """Whether a key is nearly, but not quite, one of the common names.
+
+    >>> [is_slip(n) for n in ("use_rop", "roep_scaling", "use_rope", "use_cache")]
+    [True, True, False, False]
+    """
+    return bool(_slip_of_common(name))
+
+
+@lru_cache(maxsize=4096)  # most configs have the same keys
+def _slip_of_common(name: str) -> str:
+    if name in COMMON:
+        return ""
+    close = difflib.get_close_matches(name.lower(), ROPE_NAMES, n=1, cutoff=0.87)
+    return close[0] if close else slip_of(name, COMMON)
+
+
+def slip_of(name: str, known: Iterable[str]) -> str:
+    """The known name from which a key differs by one letter (left out, added, exchanged), by case or by hyphens.
+
+    Nothing for a known name, and for short ones, where a letter makes another word (``n_head``, ``d_head``).
+
+    >>> [slip_of(name, ["beta_fast", "beta_slow"]) for name in ("beta_slwo", "Beta-Fast", "beta")]
+    ['beta_slow', 'beta_fast', '']
+    """
+    known = tuple(known)
+    if name in known:
+        return ""
+    names, word = _with_a_letter_less(known), _plain(name)
+    close = {names[form] for form in _letter_less(word) if form in names}
+    return next((other for other in sorted(close) if _one_letter(word, _plain(other))), "")
+
+
+@lru_cache(maxsize=64)
+def _with_a_letter_less(known: tuple[str, ...]) -> dict[str, str]:
+    """Every known name by itself, and by what a missing letter leaves of it."""
+    return {form: name for name in known if len(name) > 3 for form in reversed(_letter_less(_plain(name)))}
+
+
+def _letter_less(word: str) -> list[str]:
+    return [word, *(word[:i] + word[i + 1 :] for i in range(len(word)))]
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_").strip("_ ")
+
+
+def _one_letter(a: str, b: str) -> bool:
+    """Whether two words are equal, or differ by one letter or by two neighbours exchanged."""
+    start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    a, b = a[start:], b[start:]
+    return a[1:] == b[1:] or a[1:] == b or a == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])
 
 
 def is_neutral(value: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from .keys import ROPE_WORDS, Keys, agreed, is_dict, is_list, is_size
 from .model import ModelRotary
+from .refusal import Reason, Refused
 
 ATTENTION = {
     "attention", "full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "hybrid",
@@ -55,7 +56,12 @@ class Layers:
         if words is None:
             words = self.usual(keys, count)
         if len(words) != count:
-            raise ValueError(f"the config lists the types of {len(words)} layers, and num_hidden_layers is {count}")
+            raise Refused(
+                f"the config lists the types of {len(words)} layers, and num_hidden_layers is {count}",
+                Reason.CONTRADICTION,
+                *(path for path, _ in keys.entries(*self.listed)),
+                f"{keys.places[0][0]}num_hidden_layers",
+            )
         known = {"attention", "full_attention", "sliding_attention", *self.kinds}
         for i, word in enumerate(words):
             if word not in known:
@@ -252,7 +258,12 @@ def read_latent_head(keys: Keys, defaults: tuple[int, int], config: str, *, stri
     agreed([("qk_nope_head_dim + qk_rope_head_dim", sum(sizes)), *keys.entries("qk_head_dim")])
     keys.explain(f"head_dim {sum(sizes)}", "qk_head_dim")
     if strict and (stated := keys.size("head_dim")) not in (None, sizes[1], sum(sizes)):
-        raise ValueError(f"head_dim is {stated}, but qk_rope_head_dim says that {sizes[1]} channels rotate; remove it")
+        raise Refused(
+            f"head_dim is {stated}, but qk_rope_head_dim says that {sizes[1]} channels rotate; remove it",
+            Reason.CONTRADICTION,
+            f"{keys.places[0][0]}head_dim",
+            f"{keys.places[0][0]}qk_rope_head_dim",
+        )
     keys.explain("no effect: latent attention has its own widths", "head_dim")
     return Head(sum(sizes), sizes[1])
 
@@ -269,7 +280,11 @@ def _single_layers(keys: Keys, count: int) -> dict[int, dict[str, Any]] | None:
         for name, value in settings.items():
             if value is not None and name not in LATENT_KEYS and ROPE_WORDS.search(str(name)):
                 shown = name if str(name).isprintable() else repr(name)
-                raise ValueError(f"per_layer_config.{index}.{shown} is not understood; remove it if it has no effect")
+                raise Refused(
+                    f"per_layer_config.{index}.{shown} is not understood; remove it if it has no effect",
+                    Reason.UNREAD,
+                    f"per_layer_config.{index}.{shown}",
+                )
         single[int(index)] = settings
     return None if stated is None else single
 

@@ -7,6 +7,7 @@ from ...rotary.scaling import YaRN
 from ...support.checks import whole
 from .keys import Keys, Reading, agreed, is_base, is_dict, is_share
 from .layers import Head
+from .refusal import Reason, Refused
 from .schemes import ORIGINAL, TYPES
 from .text_row import Rope, SpecFields, TextReading, TextRow
 
@@ -26,6 +27,8 @@ def rope_levels(reading: TextReading, needed: set[str]) -> dict[str, Keys | None
         is_dict(path, value)
         Keys([(f"{path}.", value)], {})  # its keys are words
     places = [(f"{path}.", value) for path, value in entries if value]
+    if not places and not kinds:  # one that is empty is stated all the same, under the name that the class itself has
+        places = [(f"{path}.", value) for path, value in entries if path.endswith("rope_parameters")]
     if not kinds:
         _must_agree(reading, "", places)
         return {"": Keys(places, keys.sources)}
@@ -33,14 +36,18 @@ def rope_levels(reading: TextReading, needed: set[str]) -> dict[str, Keys | None
     flat = [(path, data) for path, data in places if not any(kind in data for kind in kinds)]
     for path, data in nested:
         if reading.row.fills_defaults and path.removeprefix(reading.path) != "rope_parameters.":
-            raise ValueError(
+            raise Refused(
                 f"{path.rstrip('.')} must not name types of layers: the code of {reading.model_type} looks for them in "
-                "rope_parameters; move them there"
+                "rope_parameters; move them there",
+                Reason.UNREAD,
+                path.rstrip("."),
             )
         if missing := sorted(needed - data.keys()) if not reading.row.fills_defaults else []:
-            raise ValueError(
+            raise Refused(
                 f"{path}{missing[0]} is missing: the dictionary names other kinds of layers, and what the code of "
-                f"{reading.model_type} makes of these is not its default; add their parameters"
+                f"{reading.model_type} makes of these is not its default; add their parameters",
+                Reason.AMBIGUOUS,
+                path.rstrip("."),
             )
         _refuse_next_to_kinds(reading, path, data)
     levels = {kind: _level(reading, nested, kind) for kind in kinds}
@@ -69,14 +76,18 @@ def _kinds_held_by(reading: TextReading, path: str, data: dict[str, Any]) -> lis
     """The kinds of layers for which a dictionary that names none holds."""
     name, kinds = path.removeprefix(reading.path).rstrip("."), reading.row.kinds
     if reading.row.fills_defaults and data.get("type") not in (None, "default", data.get("rope_type")):
-        raise ValueError(
-            f"{path}type is {data['type']!r}, but the code of {reading.model_type} reads rope_type there; rename it"
+        raise Refused(
+            f"{path}type is {data['type']!r}, but the code of {reading.model_type} reads rope_type there; rename it",
+            Reason.UNREAD,
+            f"{path}type",
         )
     kinds_held = [kind for kind, rope in kinds.items() if rope is not None and name in rope.flat]
     if not kinds_held:
-        raise ValueError(
+        raise Refused(
             f"{path.rstrip('.')} must have parameters per layer type ({', '.join(kinds)}) for {reading.model_type}, "
-            f"got {sorted(data)}"
+            f"got {sorted(data)}",
+            Reason.AMBIGUOUS,
+            path.rstrip("."),
         )
     return kinds_held
 
@@ -90,8 +101,10 @@ def _refuse_next_to_kinds(reading: TextReading, path: str, data: dict[str, Any])
         for where, value in others.entries(name):
             copies = ["default", *(level.get(name) for level in inside)]
             if where.removeprefix(reading.path) not in reading.row.reads and value not in copies:
-                raise ValueError(
-                    f"{where} is {value!r}, but no layer type has it: parameters stand under {', '.join(kinds)}"
+                raise Refused(
+                    f"{where} is {value!r}, but no layer type has it: parameters stand under {', '.join(kinds)}",
+                    Reason.UNREAD,
+                    where,
                 )
             reading.sources[where] = "no effect: next to the parameters of the layer types"
     others.refuse_unused(f"{reading.model_type}, whose parameters stand under {' and '.join(kinds)},")
@@ -109,9 +122,12 @@ def _must_agree(reading: TextReading, kind: str, places: list[tuple[str, Any]]) 
             if name in TYPES:
                 values = [next((data[n] for n in TYPES if n in data), "default") for data in (one, other)]
             if values[0] != values[1]:
-                raise ValueError(
+                raise Refused(
                     f"{first}{name} and {path}{name} contradict each other: {values[0]!r} and {values[1]!r} (None: not "
-                    f"there); the code of {reading.model_type} may take either dictionary alone: keep one"
+                    f"there); the code of {reading.model_type} may take either dictionary alone: keep one",
+                    Reason.CONTRADICTION,
+                    f"{first}{name}",
+                    f"{path}{name}",
                 )
 
 
@@ -126,9 +142,11 @@ def refuse_gaps(row: TextRow, keys: Keys, *names: str, yarn: tuple[str, ...] = (
             scaled = isinstance(rope, dict) and "yarn" in (rope.get("rope_type"), rope.get("type"))
             for name in (*names, *(yarn if scaled else ())):
                 if isinstance(rope, dict) and rope.get(name) is None:
-                    raise ValueError(
+                    raise Refused(
                         f"{path}.{kind}.{name} is missing: under a kind of layer the code of {row.config} takes "
-                        "another default there than without a dictionary; add the value of the checkpoint"
+                        "another default there than without a dictionary; add the value of the checkpoint",
+                        Reason.AMBIGUOUS,
+                        f"{path}.{kind}.{name}",
                     )
 
 
@@ -196,9 +214,12 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
     row, keys, head_dim = reading.row, reading.keys, head.channels
     if head.rotated is not None:
         return _latent_width(reading, scheme, rope, head_dim, head.rotated)
-    shares = keys.entries(*row.shares) if row.partial is not None else []
-    if scheme != "proportional":  # there it is the share of pairs that rotate, inside the full width
-        shares = [*rope.entries("partial_rotary_factor"), *shares]
+    if scheme == "proportional":  # its share is one of pairs that rotate, inside the full width
+        shares = []
+    else:
+        shares = [
+            *rope.entries("partial_rotary_factor"), *(keys.entries(*row.shares) if row.partial is not None else ())
+        ]  # fmt: skip
     for path, value in shares:
         is_share(path, value)
     stated = [(path, int(head_dim * share)) for path, share in shares]
@@ -210,9 +231,11 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
     if width is None:
         width = head_dim if scheme == "proportional" or listed is not None else _default_width(reading, head_dim)
     if row.partial is None and width != head_dim:
-        raise ValueError(
+        raise Refused(
             f"{stated[0][0]} makes {width} of {head_dim} channels rotate, but the code of {reading.model_type} "
-            "rotates all of them; remove the key, or describe the encoding with RotarySpec yourself"
+            "rotates all of them; remove the key, or describe the encoding with RotarySpec yourself",
+            Reason.UNREAD,
+            stated[0][0],
         )
     for path, _ in stated:
         reading.sources[path] = f"rotary_dim {width}"
@@ -232,9 +255,15 @@ def _latent_width(reading: TextReading, scheme: str, rope: Keys, head_dim: int, 
     for level in (rope, keys) if scheme != "proportional" else (keys,):
         for path, share in level.entries("partial_rotary_factor"):
             # the functions of the scalings take a share of these channels, which the attention does not expect
-            allowed = (1, width / head_dim) if row.interleave_key else (share,) if scheme == "default" else (1,)
+            ignored = row.head_dim is not None or (scheme == "default" and not row.interleave_key)
+            allowed = (share,) if ignored else (1, width / head_dim) if row.interleave_key else (1,)
             if isinstance(share, bool) or share not in allowed:
-                raise ValueError(f"{path} is {share!r}, but qk_rope_head_dim says {width} channels rotate; remove it")
+                raise Refused(
+                    f"{path} is {share!r}, but qk_rope_head_dim says {width} channels rotate; remove it",
+                    Reason.CONTRADICTION,
+                    path,
+                    f"{reading.path}qk_rope_head_dim",
+                )
         level.explain(f"no effect: qk_rope_head_dim says {width}", "partial_rotary_factor")
     interleaved = row.interleaved
     if row.interleave_key and (flag := keys.flag("rope_interleave")) is not None:

@@ -9,6 +9,7 @@ from ...positions import Rule
 from ..weights import Gguf, Weights
 from .keys import Keys
 from .model import ModelRotary
+from .refusal import Reason, Refused
 
 LEARNED, ALIBI = "uses learned absolute positions", "uses ALiBi"
 T5, NOPE = "uses T5's bucketed relative bias", "uses no position encoding in its attention"
@@ -29,10 +30,19 @@ def no_rotary(model_type: str, encoding: str) -> NoRotary:
 
 @dataclass(frozen=True)
 class PartOf:
-    """A part of a composite config that does not name its own type: its row, and what the composite class sets."""
+    """A part of a composite config that does not name its own type: its row, and what the composite class sets.
+
+    ``fixed``: it is of that class whatever it calls itself.
+    """
 
     row: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    fixed: bool = False
+
+
+def always(row: str, **defaults: Any) -> PartOf:
+    """A part whose class the composite has, whatever the part calls itself."""
+    return PartOf(row, defaults, fixed=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +122,10 @@ class NonRotary(Row):
         for step in self.unless.split("."):
             value = value.get(step) if isinstance(value, dict) else None
         if self.unless and value not in (None, False):
-            raise ValueError(
-                f"{path}{self.unless} is {value!r}: that rotation of {name} is not read; describe it with RotarySpec"
+            raise Refused(
+                f"{path}{self.unless} is {value!r}: that rotation of {name} is not read; describe it with RotarySpec",
+                Reason.BEYOND,
+                f"{path}{self.unless}",
             )
         raise no_rotary(name, self.encoding)
 
@@ -127,7 +139,11 @@ class Unreadable(Row):
 
     def read(self, name: str, data: dict[str, Any], path: str) -> tuple[ModelRotary, Keys]:
         """Raise ``ValueError`` with the reason."""
-        raise ValueError(f"model_type {name!r} cannot be read: {self.reason}; describe what you need with RotarySpec")
+        raise Refused(
+            f"model_type {name!r} cannot be read: {self.reason}; describe what you need with RotarySpec",
+            Reason.BEYOND,
+            f"{path}model_type",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,8 @@ from typing import Any
 
 from ...rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, NTKFixed, Proportional, Scaling, YaRN
 from ...support.checks import number, whole
-from .keys import Keys, agreed, is_list, near
+from .keys import Keys, agreed, is_list, is_share, near
+from .refusal import Reason, Refused
 from .text_row import TextReading
 
 ORIGINAL = "original_max_position_embeddings"
@@ -118,9 +119,11 @@ def _original(rope: Keys, key: str, reading: TextReading, scheme: str) -> int:
     entries = [*rope.entries(key), *at_top]
     value: Any = agreed(entries, lambda p, v: number(p, v, above=0))
     if value is None:
-        raise ValueError(
+        raise Refused(
             f"{rope.places[0][0]}{key} is missing: {scheme} scaling needs the length the model was first trained with, "
-            "and max_position_embeddings may mean either length; add it"
+            "and max_position_embeddings may mean either length; add it",
+            Reason.AMBIGUOUS,
+            f"{rope.places[0][0]}{key}",
         )
     if value != int(value):
         raise ValueError(f"{entries[0][0]} must be a whole number of positions, got {value!r}")
@@ -158,12 +161,26 @@ def _truncate(rope: Keys, key: str, reading: TextReading, scheme: str) -> bool |
     if truncate is None:
         return None
     if not truncate and reading.row.kinds:
-        raise ValueError(
+        raise Refused(
             f"{rope.places[0][0]}{key} is false: transformers does not look for truncate under a layer type and rounds "
-            "the ends of the ramp. Remove the key to do the same, or describe the layers with RotarySpec"
+            "the ends of the ramp. Remove the key to do the same, or describe the layers with RotarySpec",
+            Reason.UNREAD,
+            f"{rope.places[0][0]}{key}",
         )
     rope.explain(f"yarn truncate {truncate}", key)
     return truncate
+
+
+def _fraction(rope: Keys, key: str, reading: TextReading, scheme: str) -> float:
+    """The share of pairs that rotate: in the dictionary, else beside it, else the class's default."""
+    row = reading.row
+    share: float | None = agreed([*rope.entries(key), *reading.keys.entries(*row.shares)], is_share)
+    if share is None:
+        share = 1.0 if row.partial is None else row.partial
+        reading.default((row.shares or (key,))[0], f"{share:g}")
+    rope.explain(f"{scheme} {key} {share:.10g}", key)
+    reading.keys.explain(f"{scheme} {key} {share:.10g}", *row.shares)
+    return share
 
 
 def _list(rope: Keys, key: str, reading: TextReading, scheme: str) -> tuple[float, ...]:
@@ -190,17 +207,21 @@ def _declared(rope: Keys, key: str, reading: TextReading, scheme: str) -> int:
 def _no_factor(rope: Keys, reading: TextReading, values: dict[str, Any]) -> None:
     factor = rope.number("factor")
     if factor not in (None, 1):
-        raise ValueError(
-            f"{rope.entries('factor')[0][0]} is {factor!r} without a scaling; name the scheme in rope_type"
+        raise Refused(
+            f"{rope.entries('factor')[0][0]} is {factor!r} without a scaling; name the scheme in rope_type",
+            Reason.UNREAD,
+            rope.entries("factor")[0][0],
         )
     rope.explain("no effect without a scaling", "factor")
 
 
 def _one_mscale(rope: Keys, reading: TextReading, values: dict[str, Any]) -> None:
     if values.get("mscale", 1) not in (0, 1) and not values.get("mscale_all_dim") and "attention" not in values:
-        raise ValueError(
+        raise Refused(
             f"{rope.entries('mscale')[0][0]} is {values['mscale']!r} without mscale_all_dim: the model's own code and "
-            "transformers read that differently; state attention_factor instead"
+            "transformers read that differently; state attention_factor instead",
+            Reason.AMBIGUOUS,
+            rope.entries("mscale")[0][0],
         )
 
 
@@ -264,7 +285,7 @@ SCHEMES: dict[str, Scheme] = {
     "proportional": Scheme(
         Proportional,
         (
-            Entry("partial_rotary_factor", "fraction", lambda *read: _optional(above=0)(*read) or 1.0),
+            Entry("partial_rotary_factor", "fraction", _fraction),
             Entry("factor", "factor", _optional(above=0)),
         ),
     ),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from .keys import Keys, near
 from .layers import LARGEST_HEAD, Head, read_latent_head
+from .refusal import Reason, Refused
 from .text_row import ANY_NAMES, TextRow
 
 LARGEST_HIDDEN = 2**20
@@ -50,9 +51,11 @@ def _refuse_others(row: TextRow, keys: Keys, what: str) -> None:
     names = getattr(row.names, what)
     for name in getattr(ANY_NAMES, what):
         if name not in names and data.get(name) is not None:
-            raise ValueError(
+            raise Refused(
                 f"{path}{name} is {data[name]!r}, but the code of {row.config} reads {' or '.join(names) or 'none'}, "
-                "which is missing; rename or remove it"
+                "which is missing; rename or remove it",
+                Reason.FOREIGN,
+                path + name,
             )
 
 
@@ -82,7 +85,11 @@ def _head_dim(row: TextRow, keys: Keys, heads: int) -> int:
         return dim
     for name in data if "head_dim" in row.names.head_dim else ():
         if not name.endswith(("_dim", "_head")) and near(name, ("head_dim",)):
-            raise ValueError(f"{path}{name} is not understood, and head_dim is missing; did you mean head_dim?")
+            raise Refused(
+                f"{path}{name} is not understood, and head_dim is missing; did you mean head_dim?",
+                Reason.UNREAD,
+                path + name,
+            )
     if isinstance(default, int) and "head_dim" not in data:
         keys.sources[f"{path}head_dim"] = f"not in config: {row.config}'s default, {default}"
         return default
@@ -94,7 +101,11 @@ def _head_dim(row: TextRow, keys: Keys, heads: int) -> int:
             f"{row.names.heads[0]} {heads}; add head_dim"
         )
     if not 0 < width <= LARGEST_HEAD:
-        raise ValueError(f"{path}{row.names.hidden[0]} / {row.names.heads[0]} must be 1 to {LARGEST_HEAD}, got {width}")
+        raise Refused(
+            f"{path}{row.names.hidden[0]} / {row.names.heads[0]} must be 1 to {LARGEST_HEAD}, got {width}",
+            Reason.BEYOND,
+            path + row.names.hidden[0],
+        )
     keys.sources[f"{path}head_dim"] = f"not in config: hidden_size / num_attention_heads = {int(width)}"
     return int(width)
 

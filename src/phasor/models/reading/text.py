@@ -10,9 +10,10 @@ from ...support.checks import number
 from .keys import Keys, is_list
 from .layers import ATTENTION, Head, read_heads, read_windows
 from .model import ModelRotary
+from .refusal import Reason, Refused
 from .rope import ListedBase, account_for_rest, class_default, read_base, read_width, rope_levels
 from .row import no_rotary
-from .schemes import read_scaling, scheme_of
+from .schemes import TYPES, read_scaling, scheme_of
 from .sizes import read_sizes
 from .text_row import Rope, SpecFields, TextReading, TextRow
 
@@ -43,7 +44,8 @@ class TextModel(TextRow):
 
     The rotation
       - ``partial``: default share of the channels that rotate; None: all, whatever the config says.
-      - ``mla``: default (unrotated, rotated) channels of latent attention; the rotated ones come last.
+      - ``mla``: default (unrotated, rotated) channels of latent attention; the rotated ones come last. With a
+        ``head_dim``, its code forms the share of them by itself, whatever the config says.
         ``interleave_key``: its code reads ``rope_interleave``.
       - ``interleaved``, ``permuted``, ``tables``: as in `RotarySpec`. ``axes``: how the axes of a position lie on the
         pairs.
@@ -166,7 +168,11 @@ def _read_kind(
         rope = class_default(reading, dict(parameters.more))
     scheme = scheme_of(rope, reading)
     if scheme != "default" and not row.scaled:
-        raise ValueError(f"the code of {reading.model_type} has no scaling, got {scheme!r}; remove the keys")
+        raise Refused(
+            f"the code of {reading.model_type} has no scaling, got {scheme!r}; remove the keys",
+            Reason.UNREAD,
+            *(path for path, _ in rope.entries(*TYPES)),
+        )
     base, scaling = read_base(reading, parameters, rope, listed), read_scaling(scheme, rope, reading)
     width = read_width(reading, scheme, rope, head, listed)
     axes, second = row.axes(reading, rope, width["rotary_dim"] // 2)

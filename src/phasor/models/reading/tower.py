@@ -9,6 +9,7 @@ from .keys import Keys, agreed, is_base, is_dict, is_list, is_share, is_size
 from .layers import LARGEST_HEAD
 from .model import ModelRotary
 from .planes import Plane, plane
+from .refusal import Reason, Refused
 from .row import Row, SubModel
 from .text import TextModel
 
@@ -20,6 +21,7 @@ _OTHERS = "no effect on the rotation: other positions use it"
 _TRAINING = "no effect at inference: moves the coordinates in training"
 HARMLESS = {  # keys of towers whose names speak of positions, with what they do
     **dict.fromkeys(("apply_vit_abs_pos_embed", "pos_emb_height", "pos_emb_time", "pos_emb_width"), _LEARNED),
+    **dict.fromkeys(("init_pos_emb_height", "init_pos_emb_time", "init_pos_emb_width", "pos_emb_type"), _LEARNED),
     **dict.fromkeys(("posemb_grid_size", "use_absolute_position_embeddings"), _LEARNED),
     **dict.fromkeys(("left_max_position_embeddings", "right_max_position_embeddings"), _OTHERS),
     **dict.fromkeys(("max_source_positions", "t2u_max_position_embeddings"), _OTHERS),
@@ -74,9 +76,11 @@ class TowerConfig:
             entries += rope.entries("rope_theta")
             for path, word in rope.entries("rope_type", "type"):
                 if word not in PLAIN_TYPES:
-                    raise ValueError(
+                    raise Refused(
                         f"{path} is {word!r}, but the code of {self.model_type} has no scaling; known: "
-                        f"{', '.join(PLAIN_TYPES)}. Remove it, or describe the encoding with RotarySpec yourself"
+                        f"{', '.join(PLAIN_TYPES)}. Remove it, or describe the encoding with RotarySpec yourself",
+                        Reason.UNREAD,
+                        path,
                     )
                 self.keys.sources[path] = "no scaling"
             rope.entries("partial_rotary_factor")  # refused or read by `share`

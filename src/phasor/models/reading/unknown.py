@@ -8,6 +8,7 @@ from .axes import one_axis
 from .keys import Keys, agreed, near
 from .layers import BY_NAME, Layers
 from .model import ModelRotary
+from .refusal import Reason, Refused
 from .text import TextModel, read_text
 from .text_row import ANY_NAMES, Rope
 
@@ -36,10 +37,12 @@ def read_by_keys(name: str, data: dict[str, Any], path: str, known: Iterable[str
     if isinstance(kinds, list | tuple) and any(kind != kinds[0] for kind in kinds):
         missing.append("which of its kinds of layers rotate, and how (no key can)")
     if missing:
-        raise ValueError(
+        raise Refused(
             f"model_type{f' of {path}' if path else ''} {name!r} is not known: pair layout and defaults cannot be "
             f"guessed{near(name, known)}; to be read by its keys alone, it lacks {', '.join(missing)}; "
-            "add what is missing, or describe the encoding with RotarySpec yourself"
+            "add what is missing, or describe the encoding with RotarySpec yourself",
+            Reason.AMBIGUOUS,
+            f"{path}.model_type".lstrip("."),
         )
     prefix = f"{path}." if path else ""
     row = row_by_keys(name, data, prefix)

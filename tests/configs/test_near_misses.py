@@ -1,0 +1,146 @@
+"""Single mistakes in configs that were once read without a word, or refused without a true reason."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from outcomes import outcome, read_and_judged
+from phasor.configs import Reason, Refused
+
+from phasor import ModelRotary, read_config, read_parts
+from phasor.rotary.axes import InterleavedSections
+from phasor.rotary.scaling import Proportional
+
+LLAMA = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096, "rope_theta": 1e4}
+SHARES = {"rope_type": "proportional", "rope_theta": 1e4}
+
+
+def refusal(data: dict[str, Any], part: str | None = None) -> Refused:
+    with pytest.raises(Refused) as caught:
+        read_config(data, part)
+    return caught.value
+
+
+@pytest.mark.parametrize("value", [False, None, 1.0, 0, {}, [], "default", True])
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [
+        ("truncat", "truncate"),
+        ("beta_slw", "beta_slow"),
+        ("Beta_Fast", "beta_fast"),
+        ("mscale_al_dim", "mscale_all_dim"),
+    ],
+)
+def test_a_slip_of_a_key_of_the_scaling_is_refused_whatever_its_value(slip: str, meant: str, value: Any) -> None:
+    error = refusal({**LLAMA, "rope_parameters": {**YARN, slip: value}})
+    assert (error.reason, error.keys) == (Reason.UNREAD, (f"rope_parameters.{slip}",)) and meant in str(error)
+
+
+@pytest.mark.parametrize("value", [False, None, 1.0, 0, {}, [], True])
+@pytest.mark.parametrize("slip", ["use_rop", "rope_thet", "rope-theta", "num_attention_head", "partial_rotary_facto"])
+def test_a_slip_of_a_key_of_a_config_is_refused_whatever_its_value(slip: str, value: Any) -> None:
+    assert refusal({**LLAMA, slip: value}).keys == (slip,)
+
+
+@pytest.mark.parametrize(
+    ("data", "share"),
+    [
+        ({"model_type": "glm4_moe", "partial_rotary_factor": 0.5}, 0.5),
+        ({"model_type": "glm4_moe"}, 0.5),
+        ({"model_type": "gpt_neox", "rotary_pct": 0.5}, 0.5),
+        ({"model_type": "gpt_neox"}, 0.25),
+        ({"model_type": "phi", "partial_rotary_factor": 0.25}, 0.25),
+        ({"model_type": "phi"}, 0.5),
+        ({"model_type": "llama", "partial_rotary_factor": 0.25}, 0.25),
+        ({"model_type": "qwen3_5_text"}, 0.25),
+    ],
+)
+def test_proportional_scaling_takes_its_share_from_beside_the_dictionary(data: dict[str, Any], share: float) -> None:
+    """As transformers does, which sets a missing share in the dictionary: from the top, else the class's default."""
+    data = {**data, "num_hidden_layers": 4, "rope_parameters": SHARES}
+    (spec,) = read_config(data).distinct
+    assert spec.scaling == Proportional(share) and spec.rotary_dim == spec.head_dim
+    assert outcome(data).kind == "EQUAL"
+
+
+@pytest.mark.parametrize(
+    ("composite", "part", "inner"),
+    [
+        ("llama4", "text_config", "mistral"),
+        ("llama4", "text_config", "bert"),
+        ("llama4", "vision_config", "qwen2_vl_vision"),
+        ("qwen2_5_omni_thinker", "text_config", "llama"),
+        ("step3p7", "text_config", "mistral"),
+        ("blt", "encoder_config", "llama"),
+    ],
+)
+def test_a_part_of_another_class_than_its_composite_has_is_refused(composite: str, part: str, inner: str) -> None:
+    """transformers builds the composite's own class, whatever the part calls itself."""
+    data = {"model_type": composite, part: {"model_type": inner}}
+    error = refusal(data, part)
+    assert (error.reason, error.keys) == (Reason.CONTRADICTION, (f"{part}.model_type", "model_type"))
+
+
+@pytest.mark.parametrize(("composite", "inner"), [("llava", "mistral"), ("qwen3_asr", "qwen2"), ("voxtral", "qwen3")])
+def test_a_part_may_be_of_any_class_where_the_composite_asks_it(composite: str, inner: str) -> None:
+    assert outcome({"model_type": composite, "text_config": {"model_type": inner}}).kind == "EQUAL"
+
+
+@pytest.mark.parametrize(("value", "scaled"), [({}, False), (None, True)])
+def test_an_empty_dictionary_is_stated_and_null_is_not(value: Any, scaled: bool) -> None:
+    """gpt-oss has YaRN by default, and its class looks whether there is a dictionary."""
+    data = {"model_type": "gpt_oss", "num_hidden_layers": 2, "rope_parameters": value}
+    assert all((spec.scaling is not None) == scaled for spec in read_config(data).distinct)
+    assert outcome(data).kind == "EQUAL"
+
+
+DOTS3 = {"model_type": "dots3_note_text", "num_hidden_layers": 8}
+MIMO = {"model_type": "mimo_v2_flash", "num_hidden_layers": 2}
+KIMI = {  # vision_config of moonshotai/Kimi-K2.5, the keys about sizes and positions
+    "init_pos_emb_height": 64, "init_pos_emb_time": 4, "init_pos_emb_width": 64, "merge_kernel_size": [2, 2],
+    "model_type": "kimi_k25_vision", "patch_size": 14, "pos_emb_type": "divided_fixed", "vt_hidden_size": 1152,
+    "vt_intermediate_size": 4304, "vt_num_attention_heads": 16, "vt_num_hidden_layers": 27,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {**DOTS3, "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6}},
+        {**DOTS3, "rope_parameters": {"rope_type": "linear", "factor": 4.0, "partial_rotary_factor": 0.25}},
+        {**MIMO, "head_dim": 128},
+        {**MIMO, "head_dim": 128, "swa_head_dim": 128},
+        KIMI,
+        {"model_type": "kimi_k25", "text_config": {"model_type": "deepseek_v3"}, "vision_config": KIMI},
+        {"model_type": "qwen3_vl_text", "rope_parameters": {"mrope_section": [16, 24, 24], "rope_type": "default"}},
+        {"model_type": "qwen3_vl_text", "rope_parameters": {"mrope_section": [8, 12, 12], "rope_type": "default"}},
+    ],
+)
+def test_what_transformers_reads_is_not_refused(data: dict[str, Any]) -> None:
+    parts, found = read_and_judged(data)
+    assert found.kind == "EQUAL" and not any(isinstance(p, str) and p.startswith("not read") for p in parts.values())
+
+
+def test_sections_that_do_not_take_turns_are_those_of_the_code_with_a_note() -> None:
+    """``freqs_t[..., offset : 3 * section : 3]`` is overwritten for height and width; the rest stays time."""
+    model = read_config({"model_type": "qwen3_vl_text", "rope_parameters": {"mrope_section": [16, 24, 24]}})
+    assert [spec.axes for spec in model.distinct] == [InterleavedSections((22, 21, 21))]
+    assert any("[16, 24, 24]" in note for note in model.notes)
+
+
+def test_dual_chunk_attention_is_not_passed_over() -> None:
+    """vLLM rotates by chunks if it is there; transformers does not know it."""
+    error = refusal({"model_type": "qwen2", "dual_chunk_attention_config": {"chunk_size": 8192}})
+    assert error.keys == ("dual_chunk_attention_config",)
+
+
+def test_every_refusal_of_a_part_carries_its_reason() -> None:
+    data = {"model_type": "llava", "text_config": {**LLAMA, "rope_theta": "4"}}
+    assert str(read_parts(data)["text_config"]).startswith("not read") and refusal(data).reason is Reason.VALUE
+
+
+def test_a_known_name_is_no_slip_of_another() -> None:
+    assert isinstance(read_parts({**LLAMA, "n_head": None, "head_dim": 128})[""], ModelRotary)
