@@ -22,8 +22,12 @@ from .rotary.apply import (
     apply_rotary_qkv,
     apply_rotary_to_cache,
     cache_slots,
+    change_spec,
     page_slots,
+    reposition,
     rotate,
+    shift,
+    unrotate,
 )
 from .rotary.layout import Layout
 from .rotary.rotation import Rotation
@@ -89,6 +93,7 @@ __all__ = [
     "attention",
     "axes",
     "cache_slots",
+    "change_spec",
     "diagnose",
     "encodings",
     "heads",
@@ -103,9 +108,12 @@ __all__ = [
     "read_rule",
     "register_model",
     "repair",
+    "reposition",
     "rotate",
     "scaling",
+    "shift",
     "temperature",
     "unpatch",
+    "unrotate",
     "write_config",
 ]

@@ -18,6 +18,7 @@ from phasor import RotarySpec, Rotation, apply_rotary, kernels
 from phasor.rotary.axes import Alternating, Axes, Axial, InterleavedSections, Listed, Mixed, OneAxis, Sections
 from phasor.rotary.scaling import (
     NTK,
+    AtLength,
     DynamicNTK,
     Linear,
     Llama3,
@@ -59,6 +60,7 @@ SCALINGS = {
     ),
     "llama3": lambda n: Llama3(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position=8192),
     "proportional": lambda n: Proportional(fraction=0.5, factor=2.0),
+    "at_length": lambda n: AtLength(DynamicNTK(factor=2.0, original_max_position=4096), SEQ_LEN - 1),
 }
 
 # Where the 2 * PAIRS turning channels lie in the head.

@@ -31,6 +31,8 @@ def scaled(scaling: Any, base: float, n: int, seq_len: int) -> list[mpf]:
     name = None if scaling is None else scaling.name
     if name is None:
         return theta
+    if name == "at_length":  # the scaling inside it, at its length and no other
+        return scaled(scaling.scaling, base, n, scaling.seq_len)
     if name == "linear":  # arXiv:2306.15595, eq. 4: f(x, m L / L')
         return [t / mpf(scaling.factor) for t in theta]
     if name == "ntk":  # arXiv:2309.00071, eq. 16

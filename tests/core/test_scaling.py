@@ -238,6 +238,7 @@ def test_the_registry_is_complete():
         "longrope",
         "llama3",
         "proportional",
+        "at_length",
     }
     assert [n for n, s in SCALINGS.items() if s.length_dependent] == ["dynamic", "stepped_ntk", "longrope"]
     assert all(scheme.name == name for name, scheme in SCALINGS.items())

@@ -9,6 +9,7 @@ from phasor import RotarySpec
 from phasor.rotary.scaling import (
     NTK,
     SCALINGS,
+    AtLength,
     DynamicNTK,
     Linear,
     Llama3,
@@ -145,6 +146,7 @@ def test_float32_is_near_exact(name, base, head_dim):
         "longrope": lambda: LongRoPE((1.5,) * (head_dim // 2), (7.25,) * (head_dim // 2), 4096, 32.0),
         "llama3": lambda: Llama3(8.0, 1.0, 4.0, 8192),
         "proportional": lambda: Proportional(0.5, 2.0),
+        "at_length": lambda: AtLength(DynamicNTK(factor=4.0, original_max_position=4096), 9000),
     }[name]
     spec = RotarySpec(head_dim=head_dim, base=base, scaling=make())
     for seq_len in (None, 20_000):

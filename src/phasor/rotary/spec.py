@@ -1,6 +1,7 @@
 """RotarySpec: everything that decides a rotary encoding, and nothing else."""
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from .axes import AXES, Axes, OneAxis
 from .frequencies import inverse_frequencies, inverse_frequencies_float32
 from .layout import Layout
 from .phase import exact, steps
-from .scaling import SCALINGS, Proportional, Scaling
+from .scaling import SCALINGS, AtLength, Proportional, Scaling
 
 Angles = Literal["exact", "float32", "float64"]
 Coordinates = Literal["integer", "real"]
@@ -207,6 +208,40 @@ class RotarySpec:
     def attention_factor(self, seq_len: int | None = None) -> float:
         """The factor on cos and sin (YaRN, LongRoPE); scores of the rotated channels grow by its square."""
         return 1.0 if self.scaling is None else self.scaling.attention_factor(seq_len)
+
+    def at_length(self, seq_len: int) -> "RotarySpec":
+        """A plain spec for sequences of ``seq_len`` tokens, prompt and generation: nothing in it depends on a length.
+
+        Equal for all lengths of one regime; the spec itself if it depends on none. Raises ``ValueError`` for a length
+        below 1. Source: the rule that a cache has one regime for the life of a sequence (DESIGN.md, rule 4).
+
+        >>> from phasor.scaling import DynamicNTK
+        >>> spec = RotarySpec(head_dim=8, scaling=DynamicNTK(2.0, 128))
+        >>> spec.at_length(60) == spec.at_length(128), spec.at_length(400).length_dependent
+        (True, False)
+        """
+        whole("seq_len", seq_len)
+        if self.scaling is None or not self.length_dependent:
+            return self
+        return self.replace(scaling=AtLength(self.scaling, seq_len))
+
+    @property
+    def cache_key(self) -> str:
+        """16 hexadecimal digits for the keys of a prefix cache, the same for equal specs in every process.
+
+        The beginning of SHA-256 of the spec's fields that are not the default, as JSON with sorted names. Raises
+        ``ValueError`` for a spec whose rotation depends on a length, of which the digits would not speak.
+
+        >>> RotarySpec(head_dim=8).cache_key == RotarySpec(head_dim=8, base=500.0).cache_key
+        False
+        """
+        if self.length_dependent:
+            raise ValueError(
+                "cache_key needs a spec at one length, got one that depends on it; spec.at_length(n) first"
+            )
+        plain = RotarySpec(head_dim=self.head_dim).to_dict() | {"head_dim": None}
+        said = {name: value for name, value in self.to_dict().items() if value != plain[name]}
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
     def replace(self, **changes: Any) -> "RotarySpec":
         """A copy with some fields changed, checked again. If all channels rotate, they do at another ``head_dim``, too.

@@ -15,14 +15,20 @@ def brief(scheme: Any) -> str:
 
 
 def _shortened(value: Any) -> str:
+    if dataclasses.is_dataclass(value):
+        return brief(value)
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
         return f"[{len(value)} x {len(value[0])} values]"
     return f"[{len(value)} values]" if isinstance(value, tuple) and len(value) > 4 else f"{value}"
 
 
 def to_data(scheme: Any) -> dict[str, Any] | None:
-    """Plain JSON data: the scheme's name and its fields; None for None."""
-    return None if scheme is None else {"name": scheme.name, **lists(dataclasses.asdict(scheme))}
+    """Plain JSON data: the scheme's name and its fields, which may be schemes; None for None."""
+    if scheme is None:
+        return None
+    values = {f.name: getattr(scheme, f.name) for f in dataclasses.fields(scheme)}
+    inner = {name: to_data(value) for name, value in values.items() if dataclasses.is_dataclass(value)}
+    return {"name": scheme.name, **lists(values | inner)}
 
 
 def from_data(field: str, data: Any, known: dict[str, Any]) -> Any:
@@ -32,7 +38,8 @@ def from_data(field: str, data: Any, known: dict[str, Any]) -> Any:
     if not isinstance(data, dict) or data.get("name") not in known:
         raise ValueError(f"{field} must be a dictionary with a 'name' out of {sorted(known)}, got {data!r}")
     try:
-        return known[data["name"]](**{k: _tuples(v) for k, v in data.items() if k != "name"})
+        values = {k: _value(field, v, known) for k, v in data.items() if k != "name"}
+        return known[data["name"]](**values)
     except TypeError as error:
         raise ValueError(f"{field} {data['name']!r} does not fit its fields: {error}") from None
 
@@ -42,6 +49,10 @@ def lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: lists(v) for k, v in value.items()}
     return [lists(v) for v in value] if isinstance(value, tuple | list) else value
+
+
+def _value(field: str, value: Any, known: dict[str, Any]) -> Any:
+    return from_data(field, value, known) if isinstance(value, dict) else _tuples(value)
 
 
 def _tuples(value: Any) -> Any:

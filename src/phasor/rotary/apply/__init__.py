@@ -3,6 +3,7 @@
 from .cached import KVLayout, apply_rotary_to_cache
 from .calls import apply_rotary, apply_rotary_qk, rotate
 from .formats import TensorFormat
+from .move import change_spec, reposition, shift, unrotate
 from .normed import apply_qk_norm_rotary
 from .packed import apply_rotary_qkv
 from .slots import cache_slots, page_slots
@@ -16,6 +17,10 @@ __all__ = [
     "apply_rotary_qkv",
     "apply_rotary_to_cache",
     "cache_slots",
+    "change_spec",
     "page_slots",
+    "reposition",
     "rotate",
+    "shift",
+    "unrotate",
 ]

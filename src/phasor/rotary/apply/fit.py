@@ -88,6 +88,8 @@ def _wrong_width(name: str, x: Tensor, angles: Angles) -> ValueError:
 
 def _wrong_length(name: str, x: Tensor, tokens: int, tensor_format: str) -> ValueError:
     hint = "give one position per token"
+    if tokens == 1:
+        hint += ", or, to move rotated keys by one distance, phasor.shift(k, by, spec)"
     others = [f for f in ("bhsd", "bshd", "sbhd") if f != tensor_format and x.ndim >= RANKS.get(f, 3)]
     if fitting := [f for f in others if x.shape[ORDERS[f].tokens] == tokens]:
         hint = f"its other axis has {tokens}: did you mean tensor_format={fitting[0]!r}?"

@@ -1,6 +1,7 @@
 """Context-extension schemes, one file each: a frozen dataclass with its formula, its source and an example."""
 
 from ...support.registry import check_scheme, register
+from .at_length import AtLength
 from .base import Scaling
 from .dynamic_ntk import DynamicNTK, SteppedNTK
 from .linear import Linear
@@ -13,7 +14,19 @@ from .yarn import YaRN, YaRNPaper
 
 SCALINGS: dict[str, type[Scaling]] = {
     scheme.name: scheme
-    for scheme in (Linear, NTK, NTKFixed, DynamicNTK, SteppedNTK, YaRN, YaRNPaper, LongRoPE, Llama3, Proportional)
+    for scheme in (
+        Linear,
+        NTK,
+        NTKFixed,
+        DynamicNTK,
+        SteppedNTK,
+        YaRN,
+        YaRNPaper,
+        LongRoPE,
+        Llama3,
+        Proportional,
+        AtLength,
+    )
 }
 
 
@@ -35,6 +48,7 @@ def register_scaling(cls: type[Scaling]) -> type[Scaling]:
 __all__ = [
     "NTK",
     "SCALINGS",
+    "AtLength",
     "DynamicNTK",
     "Linear",
     "Llama3",

@@ -36,6 +36,10 @@ class Scaling(ABC):
         factor: float | None = getattr(self, "factor", None)
         return factor
 
+    def regime(self, seq_len: int) -> int:
+        """One length for all that have the frequencies of ``seq_len``; itself where every length has its own."""
+        return seq_len
+
     @abstractmethod
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:
         """``[dim / 2]`` frequencies in radians per position, exact."""

@@ -43,6 +43,10 @@ class DynamicNTK(Scaling):
             factor, trained = Decimal(self.factor), self.original_max_position
             return factor * max(seq_len or 0, trained) / trained - (factor - 1)
 
+    def regime(self, seq_len: int) -> int:
+        """The length itself; the trained one for all inside it."""
+        return max(seq_len, self.original_max_position)
+
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:
         check_dim(dim)
         return inverse_frequencies(stretched_base(base, self.factor_at(seq_len), dim), dim)
@@ -82,6 +86,10 @@ class SteppedNTK(Scaling):
         check_seq_len(seq_len)
         octaves = math.ceil(math.log2(max(seq_len or 0, self.original_max_position) / self.original_max_position))
         return 2 ** (octaves + 1) - 1
+
+    def regime(self, seq_len: int) -> int:
+        """The longest length of the octave: the trained one, times two, times four, …"""
+        return int((self.factor_at(seq_len) + 1) // 2) * self.original_max_position
 
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:
         check_dim(dim)

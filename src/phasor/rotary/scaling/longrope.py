@@ -64,6 +64,10 @@ class LongRoPE(Scaling):
         check_seq_len(seq_len)
         return seq_len is not None and seq_len > self.original_max_position
 
+    def regime(self, seq_len: int) -> int:
+        """The trained length for all inside it, one more for all beyond."""
+        return self.original_max_position + self.is_long(seq_len)
+
     def _divisors(self, dim: int, seq_len: int | None) -> tuple[float, ...]:
         side = "long_factor" if self.is_long(seq_len) else "short_factor"
         values: tuple[float, ...] = getattr(self, side)
