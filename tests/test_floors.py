@@ -30,6 +30,7 @@ INSIDE = {
         "scaling axes",
         "spec",
         "tables",
+        "row_lengths",
         "rotation",
         "kernels",
         "apply matrix",

@@ -1,7 +1,7 @@
 """Rotation: one plane rotation per pair and token; how it is made, applied one after the other, and cut."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ from torch.utils import _pytree
 from ..support.checks import whole
 from ..support.tracing import capturing
 from .layout import Layout
+from .row_lengths import phases_of_rows
 from .spec import RotarySpec
 from .table_forms import Form, check_magnitude, per_pair
 from .tables import Phases, learned_angles, rows_at
@@ -77,7 +78,7 @@ class Rotation:
         cls,
         spec: RotarySpec,
         positions: Tensor,
-        seq_len: int | None = None,
+        seq_len: int | Sequence[int] | Tensor | None = None,
         *,
         log_scale: Tensor | None = None,
         dtype: torch.dtype = torch.float32,
@@ -89,7 +90,8 @@ class Rotation:
         ``dtype`` is the dtype of the activations to be rotated: cos and sin are float64 for float64 and float32
         otherwise, except with float32 or float64 angles, where they are rounded as ``spec.tables`` says (name the
         dtype then, or the bits are not those of the model's code). ``log_scale`` ``[P]`` is the trained tensor of a
-        spec with learned frequencies; gradients pass to it.
+        spec with learned frequencies; gradients pass to it. ``seq_len`` is the length of the whole sequence, or a list
+        or tensor with one for each row of the batch, where every row then has the bits that it has alone.
 
         Exact angles are right to 2.5e-7 for every ``|position| <= 2**31``, for cos and sin in float32. Beyond, the
         rounding of the fixed-point step adds up to ``|position| * 1.8e-19`` rad per axis: 5e-5 at 2**48, 1.6e-3 at
@@ -102,7 +104,12 @@ class Rotation:
         >>> Rotation.at(RotarySpec(head_dim=2), torch.tensor([0])).cos.tolist()
         [[1.0]]
         """
-        return cls.of(Phases(spec, positions, seq_len, log_scale, dtype))
+        if seq_len is None or isinstance(seq_len, int):
+            return cls.of(Phases(spec, positions, seq_len, log_scale, dtype))
+        parts, order = phases_of_rows(spec, positions, seq_len, log_scale, dtype)
+        made = [cls.of(part) for part in parts]
+        tables = [torch.cat(same).index_select(0, order) for same in zip(*(_leaves(r)[0] for r in made), strict=True)]
+        return _from_leaves(tables, made[0].about())
 
     @classmethod
     def of(cls, phases: Phases) -> "Rotation":
