@@ -23,6 +23,7 @@ TESTS = {
     "positions": "positions core/test_positions.py core/test_formats.py",
     "encodings": "encodings heads",
     "models": "configs models",
+    "caches": "caches",
     "tools/patch": "integrations",
     "tools/doctor": "doctor",
     "tools/golden": "golden",

@@ -35,6 +35,8 @@ from .rotary.spec import RotarySpec
 from .support import public_modules
 
 if TYPE_CHECKING:
+    from . import caches
+    from .caches import KeyLedger, admitted_length
     from .models import configs, prefixes, weights
     from .models.configs import ModelRotary, read_config, read_parts, read_rule, register_model, write_config
     from .serving import engines, planner
@@ -56,7 +58,9 @@ LATER = {
     **dict.fromkeys(("patch", "unpatch"), "tools.patch"),
     "plan": "serving.planner",
     **dict.fromkeys(("diagnose", "repair"), "tools.doctor"),
+    **dict.fromkeys(("KeyLedger", "admitted_length"), "caches"),
 }
+MODULES = ("caches", "testing")
 
 try:
     __version__ = version("phasor-rope")
@@ -69,22 +73,24 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f".{LATER[name]}", __name__), name)
     if name in public_modules.PUBLIC:
         return public_modules.public_module(name)
-    if name == "testing":
-        return import_module(".testing", __name__)
+    if name in MODULES:
+        return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *LATER, *public_modules.PUBLIC, "testing"})
+    return sorted({*globals(), *LATER, *public_modules.PUBLIC, *MODULES})
 
 
 __all__ = [
     "KVCache",
+    "KeyLedger",
     "Layout",
     "ModelRotary",
     "Rotary",
     "Rotation",
     "RotarySpec",
+    "admitted_length",
     "apply_qk_norm_rotary",
     "apply_rotary",
     "apply_rotary_qk",
@@ -93,6 +99,7 @@ __all__ = [
     "attention",
     "axes",
     "cache_slots",
+    "caches",
     "change_spec",
     "diagnose",
     "encodings",

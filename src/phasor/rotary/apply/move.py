@@ -58,7 +58,7 @@ def shift(
     check_distance(torch.zeros_like(distance), distance, "positions before and after a shift")
     # every head of every token is a row of its own, so one position serves all of them
     rows, into = _rows(k, spec), None if out is None else _rows(out, spec)
-    done = _rotated(rows, moving_by(spec, distance, log_scale, k.dtype), "bhsd", kernel, into)
+    done = rotated_by(rows, moving_by(spec, distance, log_scale, k.dtype), "bhsd", kernel, into)
     return done.view(k.shape) if out is None else out
 
 
@@ -90,7 +90,7 @@ def reposition(
     for positions in (old, new):
         check_positions(positions, spec)
     check_distance(old, new, "old and new")
-    return _rotated(k, between(spec, old, spec, new, log_scale, k.dtype), tensor_format, kernel, out)
+    return rotated_by(k, between(spec, old, spec, new, log_scale, k.dtype), tensor_format, kernel, out)
 
 
 def change_spec(
@@ -120,7 +120,7 @@ def change_spec(
     check_alike(old, new)
     check_tensor("k", k)
     check_positions(positions, old)
-    return _rotated(k, between(old, positions, new, positions, log_scale, k.dtype), tensor_format, kernel, out)
+    return rotated_by(k, between(old, positions, new, positions, log_scale, k.dtype), tensor_format, kernel, out)
 
 
 def unrotate(
@@ -145,7 +145,7 @@ def unrotate(
     check_moves("spec", spec)
     check_tensor("k", k)
     check_positions(positions, spec)
-    return _rotated(k, undoing(spec, positions, log_scale, k.dtype), tensor_format, kernel, out)
+    return rotated_by(k, undoing(spec, positions, log_scale, k.dtype), tensor_format, kernel, out)
 
 
 def check_alike(old: RotarySpec, new: RotarySpec) -> None:
@@ -176,7 +176,8 @@ def _rows(x: Tensor, spec: RotarySpec) -> Tensor:
     return x.unsqueeze(-2)
 
 
-def _rotated(x: Tensor, angles: Angles, tensor_format: str, kernel: str, out: Tensor | None) -> Tensor:
+def rotated_by(x: Tensor, angles: Angles, tensor_format: str, kernel: str, out: Tensor | None) -> Tensor:
+    """Keys rotated by what is formed for them, checked as `apply_rotary` does."""
     order = order_of(tensor_format)
     check_fits("k", x, angles, order, tensor_format)
     pair = None if out is None else check_out(out, x, None, angles, ("k", "k"))

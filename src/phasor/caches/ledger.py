@@ -1,0 +1,450 @@
+"""KeyLedger: the keys of some sequences, where they stand, and how they come to stand elsewhere at the right angle."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ..rotary.apply.between import check_moves
+from ..rotary.apply.fit import check_tensor
+from ..rotary.apply.move import check_alike
+from ..rotary.spec import RotarySpec
+from ..rotary.tables import check_positions
+from ..support.checks import one_of, whole
+from ..support.tracing import readable
+from .origin import Origin
+from .tree import depths, is_path, tree_mask
+
+Keep = Literal["raw", "residual"]
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """What a ledger holds; a new one for every change, so that copies cost nothing and errors change nothing."""
+
+    keys: Tensor
+    values: Tensor | None
+    positions: Tensor
+    origin: Origin
+    parents: tuple[int, ...] = ()  # of the drafts, the last tokens
+
+    def __len__(self) -> int:
+        return self.keys.shape[-2]
+
+
+class KeyLedger:
+    """Keys of one layer, for one or many sequences: their positions, their regime, and what they were rounded from.
+
+    ``keys`` ``[batch, heads, tokens, head_dim]`` are what attention reads: rotated by ``spec`` at ``positions``
+    ``[batch, tokens]`` (``[axes, batch, tokens]`` for several axes). ``values`` follow their tokens. All rows hold as
+    many tokens; sequences of different lengths have a ledger each. A key that moves is rotated once, from what
+    ``keep`` says, however often it has moved before:
+
+    - ``"residual"``: from the key as it was first rotated, which is kept for moved tokens only, with the position and
+      the spec it had: sqrt(2) of the error of a fresh rotation. Memory: the keys, and once more for tokens that have
+      moved and not come back.
+    - ``"raw"``: from the raw key, which is kept for every token: the error of a fresh rotation. Memory: twice the keys.
+
+    Beside that a token costs 8 bytes for each row and axis, 18 or more if it has moved (`memory`). Every operation
+    makes new tensors: `fork` costs nothing, and to roll back is to go on with a fork. What raises ``ValueError``
+    (positions held twice, other heads, rows or dtypes, more than ``most`` tokens, a spec that depends on a length) has
+    changed nothing. Positions are looked at on a CPU only. Moves multiply magnitudes by 1, `change_spec` by the ratio
+    of both attention factors.
+
+    Source: MiniPIC, arXiv:2606.13126 (keys without positions); StreamingLLM, arXiv:2309.17453 (sinks).
+
+    >>> ledger = KeyLedger(RotarySpec(head_dim=4))
+    >>> ledger.append(torch.ones(1, 1, 6, 4), torch.arange(6))
+    >>> ledger.stream(sinks=1, window=3)
+    >>> ledger.positions.tolist(), len(ledger)
+    ([[2, 3, 4, 5]], 4)
+    """
+
+    def __init__(
+        self, spec: RotarySpec, *, keep: Keep = "residual", most: int | None = None, log_scale: Tensor | None = None
+    ) -> None:
+        one_of("keep", keep, get_args(Keep))
+        if not (keep == "raw" and isinstance(spec, RotarySpec) and not spec.length_dependent):
+            check_moves("spec", spec)
+        if most is not None:
+            whole("most", most)
+        self.spec, self.keep, self.most, self.log_scale = spec, keep, most, log_scale
+        self._tokens: _Tokens | None = None
+
+    def __len__(self) -> int:
+        return 0 if self._tokens is None else len(self._tokens)
+
+    @property
+    def keys(self) -> Tensor:
+        """``[batch, heads, tokens, head_dim]``: rotated by the spec at the positions."""
+        return self._held.keys
+
+    @property
+    def values(self) -> Tensor | None:
+        """Those that were given with the keys, or None."""
+        return self._held.values
+
+    @property
+    def positions(self) -> Tensor:
+        """``[(axes,) batch, tokens]``."""
+        return self._held.positions
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes that its tensors hold, each memory once: of ``keys``, ``values``, ``origin`` (moved or raw keys), and
+        ``places`` (positions and regimes).
+        """
+        held, seen = self._held, set()
+        parts = {"keys": (held.keys,), "values": (held.values,), "origin": (held.origin.keys,)}
+        places = (held.positions, held.origin.slots, held.origin.positions, held.origin.regime)
+        sizes = dict.fromkeys((*parts, "places"), 0)
+        for name, tensors in {**parts, "places": places}.items():
+            for memory in (t.untyped_storage() for t in tensors if t is not None):
+                if memory.data_ptr() not in seen:
+                    seen.add(memory.data_ptr())
+                    sizes[name] += memory.nbytes()
+        return sizes
+
+    def append(self, k: Tensor, positions: Tensor, v: Tensor | None = None, *, rotated: bool = False) -> None:
+        """New tokens at ``positions`` ``[(axes,) (batch,) tokens]``. ``k`` is raw, unless ``rotated`` by the spec.
+
+        Keys that come rotated are kept as they are, and only with ``keep="residual"``.
+        """
+        if rotated and self.keep == "raw":
+            raise ValueError("k must be raw for keep='raw', got rotated keys, which were rounded; use keep='residual'")
+        positions = self._positions_of(k, positions)
+        source = Origin.of(k, positions, self.spec if rotated else None)
+        self._add(source, positions, v)
+
+    def reuse(self, chunk: "KeyLedger", at: int | tuple[int, ...]) -> None:
+        """The tokens of another ledger of the same model, the first one at position ``at``, the others as far apart.
+
+        ``at`` is one number for each axis. What was computed behind another prefix attends as it did there: positions
+        are right, the text before it is not what the values have seen.
+        """
+        if not isinstance(chunk, KeyLedger) or not len(chunk):
+            raise ValueError(f"chunk must be a KeyLedger that holds tokens, got {type(chunk).__name__}")
+        check_alike(chunk.spec, self.spec)
+        if chunk.spec.replace(scaling=None) != self.spec.replace(scaling=None):
+            raise ValueError(f"chunk must be of the same model, got other fields {sorted(chunk.spec.diff(self.spec))}")
+        if self.keep == "raw" and chunk.keep != "raw":
+            raise ValueError(
+                "chunk must have keep='raw' for a ledger that has it, got 'residual'; its raw keys are gone"
+            )
+        held, axes = chunk._held, self.spec.axes.count
+        start = at if isinstance(at, tuple) else (at,)
+        if len(start) != axes or not all(isinstance(a, int) and not isinstance(a, bool) for a in start):
+            raise ValueError(f"at must be one integer for each of {axes} axes, got {at!r}")
+        first = held.positions[..., :1]
+        to = torch.tensor(start, device=first.device).view(*(axes,) * (axes > 1), 1, 1)
+        self._add(
+            chunk._source(torch.arange(len(chunk), device=first.device)), held.positions - first + to, held.values
+        )
+
+    def evict(self, slots: range | Sequence[int] | Tensor) -> None:
+        """Without the tokens ``slots``, numbered as they stand in the ledger; the others keep their positions."""
+        gone, held = self._slots(slots), self._free()
+        stays = torch.ones(len(held), dtype=torch.bool, device=gone.device)
+        stays[gone] = False
+        self._tokens = self._taken(held, stays.nonzero()[:, 0])
+
+    def stream(self, sinks: int, window: int) -> None:
+        """The first ``sinks`` tokens and the last ``window``, the sinks moved up to right before the others.
+
+        Later tokens keep their positions, and so do the queries: what comes next stands where it would have stood.
+        Nothing happens while there are no more. Source: StreamingLLM, arXiv:2309.17453, section 3.2.
+        """
+        whole("sinks", sinks, at_least=0)
+        whole("window", window)
+        held = self._free()
+        if len(held) <= sinks + window:
+            return
+        device = held.keys.device
+        last = torch.arange(len(held) - window, len(held), device=device)
+        recent = self._taken(held, last)
+        if sinks:
+            source = self._source(torch.arange(sinks, device=device))
+            back = torch.arange(sinks, 0, -1, device=device)
+            to = recent.positions.amin(-1, keepdim=True) - back
+            first = self._placed(source, to, None if held.values is None else held.values[..., :sinks, :])
+            recent = _joined(first, recent)
+        self._tokens = recent
+
+    def move(self, positions: Tensor, slots: range | Sequence[int] | Tensor | None = None) -> None:
+        """The tokens, all or ``slots``, to ``positions`` ``[(axes,) (batch,) tokens]``: each rotated once."""
+        held = self._free()
+        chosen = torch.arange(len(held), device=held.keys.device) if slots is None else self._slots(slots)
+        source = self._source(chosen)
+        positions = self._positions_of(source.keys, positions)
+        _distinct(held.positions.index_copy(-1, chosen, positions))
+        moved = self._placed(source, positions, None)
+        if len(chosen) == len(held):
+            order = chosen.argsort()
+            self._tokens = replace(self._taken(moved, order), values=held.values)
+            return
+        rest = torch.ones(len(held), dtype=torch.bool, device=chosen.device)
+        rest[chosen] = False
+        others = self._taken(replace(held, values=None), rest.nonzero()[:, 0])
+        order = torch.cat((rest.nonzero()[:, 0], chosen)).argsort()
+        self._tokens = replace(self._taken(_joined(others, moved), order), values=held.values)
+
+    def shift(self, by: int | tuple[int, ...], slots: range | Sequence[int] | Tensor | None = None) -> None:
+        """The tokens, all or ``slots``, by one distance, with a number for each axis."""
+        axes = self.spec.axes.count
+        each = by if isinstance(by, tuple) else (by,)
+        if len(each) != axes or not all(isinstance(d, int) and abs(d) <= 2**31 for d in each):
+            raise ValueError(f"by must be one integer of at most 2**31 for each of {axes} axes, got {by!r}")
+        held = self._free()
+        chosen = torch.arange(len(held), device=held.keys.device) if slots is None else self._slots(slots)
+        distance = torch.tensor(each, device=chosen.device).view(*(axes,) * (axes > 1), 1, 1)
+        self.move(held.positions.index_select(-1, chosen) + distance, chosen)
+
+    def change_spec(self, spec: RotarySpec) -> None:
+        """All keys as another spec rotates them at their positions: another regime, or the same one for longer."""
+        check_moves("spec", spec)
+        check_alike(self.spec, spec)
+        held = self._free()
+        source = self._source(torch.arange(len(held), device=held.keys.device))
+        keys = source.at(spec, held.positions, self.log_scale)
+        origin = _moved_of(source, spec, held.positions, self.keep == "raw")
+        self._tokens, self.spec = replace(held, keys=keys, origin=origin), spec
+
+    def draft(self, k: Tensor, parents: Sequence[int], v: Tensor | None = None, *, rotated: bool = False) -> Tensor:
+        """Tokens of a tree behind the last one; those of one depth share a position. Returns their mask.
+
+        ``parents[i]`` is the draft that token ``i`` follows, an earlier one, or -1 for the last token of the ledger.
+        The mask ``[drafts, tokens]`` is true where a draft may attend: all tokens before the tree, its ancestors and
+        itself. Until `accept` nothing else changes the ledger. Source: SpecInfer, arXiv:2305.09781, section 4.2.
+
+        >>> ledger = KeyLedger(RotarySpec(head_dim=2))
+        >>> ledger.append(torch.ones(1, 1, 1, 2), torch.tensor([7]))
+        >>> ledger.draft(torch.ones(1, 1, 3, 2), [-1, -1, 0]).int().tolist()
+        [[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]]
+        >>> ledger.positions.tolist(), ledger.accept([0, 2]), ledger.positions.tolist()
+        ([[7, 8, 8, 9]], None, [[7, 8, 9]])
+        """
+        held = self._free()
+        depth = torch.tensor(depths(parents), device=held.keys.device)
+        self._check_new(k)
+        if k.shape[-2] != len(depth):
+            raise ValueError(f"parents must have one entry for each of {k.shape[-2]} drafts, got {len(depth)}")
+        positions = held.positions.amax(-1, keepdim=True) + depth
+        if rotated and self.keep == "raw":
+            raise ValueError("k must be raw for keep='raw', got rotated keys, which were rounded; use keep='residual'")
+        source = Origin.of(k, positions, self.spec if rotated else None)
+        self._add(source, positions, v, twice=True)
+        self._tokens = replace(self._held, parents=tuple(parents))
+        return tree_mask(parents, len(held), held.keys.device)
+
+    def accept(self, path: Sequence[int]) -> None:
+        """Of the drafts only those of ``path``, each the parent of the next; none of them for an empty one."""
+        held = self._held
+        if not held.parents:
+            raise ValueError("path must be one of drafts, and there are none; call draft first")
+        if not is_path(path, held.parents):
+            raise ValueError(
+                f"path must go from a child of -1 from parent to child, got {list(path)} of {held.parents}"
+            )
+        before = len(held) - len(held.parents)
+        slots = torch.tensor([*range(before), *(before + i for i in path)], device=held.keys.device)
+        self._tokens = replace(self._taken(held, slots), parents=())
+
+    def crop(self, length: int) -> None:
+        """Only the first ``length`` tokens."""
+        whole("length", length, at_least=0)
+        held = self._free()
+        if length > len(held):
+            raise ValueError(f"length must be at most the {len(held)} tokens that are held, got {length}")
+        self._tokens = self._taken(held, torch.arange(length, device=held.keys.device))
+
+    def reorder(self, rows: Tensor) -> None:
+        """Rows ``rows`` of the batch, as beams are reordered; a row may come twice, or not at all."""
+        held = self._free()
+        if not isinstance(rows, Tensor) or rows.dtype not in (torch.int64, torch.int32) or rows.ndim != 1:
+            raise ValueError(f"rows must be a tensor of integers [rows], got {rows!r:.80}")
+        batch = held.keys.shape[0]
+        if readable(rows) and rows.is_cpu and rows.numel() and not 0 <= int(rows.min()) <= int(rows.max()) < batch:
+            raise ValueError(f"rows must be from 0 to {batch - 1}, got {rows.tolist()}")
+        rows = rows.to(held.keys.device)
+        self._tokens = replace(
+            held,
+            keys=held.keys.index_select(0, rows),
+            values=None if held.values is None else held.values.index_select(0, rows),
+            positions=held.positions.index_select(-2, rows),
+            origin=held.origin.rows(rows),
+        )
+
+    def fork(self) -> "KeyLedger":
+        """Another ledger with the same tokens: a branch, or a state to roll back to. Shares memory; costs none."""
+        other = KeyLedger(self.spec, keep=self.keep, most=self.most, log_scale=self.log_scale)
+        other._tokens = self._tokens
+        return other
+
+    def cut(self, slots: range | Sequence[int] | Tensor) -> "KeyLedger":
+        """Another ledger with the tokens ``slots`` only: a chunk to be reused."""
+        other = self.fork()
+        other._tokens = self._taken(self._free(), self._slots(slots))
+        return other
+
+    @property
+    def _held(self) -> _Tokens:
+        if self._tokens is None:
+            raise ValueError("this ledger holds no tokens yet; append some first")
+        return self._tokens
+
+    def _free(self) -> _Tokens:
+        """What is held, with no drafts open."""
+        if self._held.parents:
+            raise ValueError(f"{len(self._held.parents)} drafts are open; accept a path of them first, or []")
+        return self._held
+
+    def _slots(self, slots: Any) -> Tensor:
+        """Tokens that are held, each once."""
+        held = self._held
+        chosen = torch.as_tensor(list(slots) if isinstance(slots, range) else slots, device=held.keys.device)
+        if chosen.ndim != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool:
+            raise ValueError(f"slots must be a range, a list or a tensor of integers [tokens], got {slots!r:.80}")
+        if chosen.is_cpu and chosen.numel():
+            low, high = int(chosen.min()), int(chosen.max())
+            if low < 0 or high >= len(held):
+                raise ValueError(
+                    f"slots must be from 0 to {len(held) - 1}, which are held, got {low if low < 0 else high}"
+                )
+            if len(chosen.unique()) < len(chosen):
+                raise ValueError(f"slots must name every token once, got {chosen.tolist()!s:.80}")
+        return chosen.long()
+
+    def _positions_of(self, k: Tensor, positions: Any) -> Tensor:
+        """``[(axes,) batch, tokens]`` for new keys, in the integers or float64."""
+        self._check_new(k)
+        at = check_positions(positions, self.spec)
+        number = torch.float64 if self.spec.coordinates == "real" else torch.int64
+        if at[0].shape not in (k.shape[-2:-1], (k.shape[0], k.shape[-2])):
+            raise ValueError(
+                f"positions must be [{k.shape[-2]}] or [{k.shape[0]}, {k.shape[-2]}], one for each token, "
+                f"got shape {tuple(positions.shape)}"
+            )
+        rows = [p.to(number).expand(k.shape[0], -1) for p in at]
+        return rows[0] if len(rows) == 1 else torch.stack(rows)
+
+    def _check_new(self, k: Any) -> None:
+        check_tensor("k", k)
+        if k.ndim != 4 or k.shape[-1] != self.spec.head_dim:
+            raise ValueError(f"k must be [batch, heads, tokens, {self.spec.head_dim}], got shape {tuple(k.shape)}")
+        if self._tokens is None:
+            return
+        mine = self._tokens.keys
+        here, there = ((t.shape[0], t.shape[1], t.dtype, t.device) for t in (mine, k))
+        if here != there:
+            raise ValueError(f"k must be of the (batch, heads, dtype, device) of the ledger, {here}, got {there}")
+
+    def _check_values(self, v: Any, k: Tensor) -> None:
+        mine = None if self._tokens is None else self._tokens.values
+        if self._tokens is not None and len(self) and (v is None) != (mine is None):
+            raise ValueError("v must be given for all tokens of a ledger or for none, got both kinds")
+        if v is not None:
+            check_tensor("v", v)
+            if (
+                v.ndim != 4
+                or v.shape[:3:2] != k.shape[:3:2]
+                or (mine is not None and v[:, :, :0].shape != mine[:, :, :0].shape)
+            ):
+                raise ValueError(
+                    f"v must be [batch, heads, tokens, channels] for k {tuple(k.shape)}, got {tuple(v.shape)}"
+                )
+
+    def _add(self, source: Origin, positions: Tensor, v: Tensor | None, twice: bool = False) -> None:
+        """Tokens behind those that are held."""
+        before = self._free() if self._tokens is not None else None
+        self._check_new(source.keys)
+        self._check_values(v, source.keys)
+        count = len(self) + len(source)
+        if self.most is not None and count > self.most:
+            raise ValueError(
+                f"k must leave at most most={self.most} tokens, got {len(source)} for {len(self)}; evict some"
+            )
+        if not twice:
+            _distinct_after(None if before is None else before.positions, positions)
+        new = self._placed(source, positions, v)
+        self._tokens = new if before is None else _joined(before, new)
+
+    def _source(self, slots: Tensor) -> Origin:
+        """What the tokens ``slots`` come from, whether they have moved or not."""
+        held = self._held
+        source = Origin.of(held.keys.index_select(-2, slots), held.positions.index_select(-1, slots), self.spec)
+        if not len(held.origin):
+            return source
+        entries = held.origin.entries_of(slots, len(held))
+        moved = held.origin.take(entries[entries >= 0], (entries >= 0).nonzero()[:, 0])
+        stay = (entries < 0).nonzero()[:, 0]
+        both = source.take(stay, stay).then(moved, 0)
+        order = both.slots.argsort()
+        return both.take(order, both.slots[order])
+
+    def _placed(self, source: Origin, positions: Tensor, values: Tensor | None) -> _Tokens:
+        """Tokens of their own, at ``positions`` of this spec."""
+        keys = source.at(self.spec, positions, self.log_scale)
+        return _Tokens(keys, values, positions, _moved_of(source, self.spec, positions, self.keep == "raw"))
+
+    @staticmethod
+    def _taken(held: _Tokens, slots: Tensor) -> _Tokens:
+        entries = held.origin.entries_of(slots, len(held))
+        moved = (entries >= 0).nonzero()[:, 0]
+        return replace(
+            held,
+            keys=held.keys.index_select(-2, slots),
+            values=None if held.values is None else held.values.index_select(-2, slots),
+            positions=held.positions.index_select(-1, slots),
+            origin=held.origin.take(entries[moved], moved),
+        )
+
+
+def _moved_of(source: Origin, spec: RotarySpec, positions: Tensor, raw: bool) -> Origin:
+    """What must be kept of a source once its keys stand at ``positions``: nothing of those that are now as it has them,
+    and raw keys only where they were asked for."""
+    if raw:
+        return source
+    moved = ~source.standing(spec, positions)
+    if None in source.regimes:
+        moved &= source.regime != source.regimes.index(None)
+    entries = moved.nonzero()[:, 0]
+    return source if len(entries) == len(source) else source.take(entries, source.slots[entries])
+
+
+def _joined(before: _Tokens, new: _Tokens) -> _Tokens:
+    return _Tokens(
+        torch.cat((before.keys, new.keys), -2),
+        None if before.values is None or new.values is None else torch.cat((before.values, new.values), -2),
+        torch.cat((before.positions, new.positions), -1),
+        before.origin.then(new.origin, len(before)),
+    )
+
+
+def _distinct_after(before: Tensor | None, new: Tensor) -> None:
+    """`_distinct` of both, soon done where the new ones lie beyond, as they do while a sequence grows."""
+    if not new.is_cpu or not readable(new) or not new.numel():
+        return
+    along = new if new.ndim == 2 else new[0]
+    rising = bool((along.diff(dim=-1) > 0).all())
+    if before is None or not before.numel():
+        return None if rising else _distinct(new)
+    last = before if before.ndim == 2 else before[0]
+    beyond = bool((along.amin(-1) > last.amax(-1)).all())
+    if beyond:
+        return None if rising else _distinct(new)
+    return _distinct(torch.cat((before, new), -1))
+
+
+def _distinct(positions: Tensor) -> None:
+    """``ValueError`` where two tokens of a row share a position, on all axes."""
+    if not positions.is_cpu or not readable(positions):
+        return
+    for row, own in enumerate(positions.unbind(-2)):
+        each, counts = own.unique(dim=-1, return_counts=True)
+        if each.shape[-1] < own.shape[-1]:
+            raise ValueError(
+                f"positions must be held by one token each, got {each[..., counts > 1][..., 0].tolist()} twice in row "
+                f"{row}; evict or move the other token first"
+            )

@@ -1,0 +1,111 @@
+"""Where the keys of a cache come from: what stands in memory unrounded by any move, so that no move adds to another."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ..rotary.apply.between import between, check_distance
+from ..rotary.apply.move import rotated_by
+from ..rotary.rotation import Rotation
+from ..rotary.spec import RotarySpec
+
+Regime = RotarySpec | None  # None: raw keys, which no spec has rotated
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Keys as they were before any move: raw, or as they were first rotated, with the positions they had then.
+
+    - ``slots`` ``[M]``: which tokens of the cache these are, rising; ``keys`` ``[B, H, M, D]``.
+    - ``positions`` ``[(axes,) B, M]`` and ``regime`` ``[M]``, the number of a spec in ``regimes``.
+    """
+
+    slots: Tensor
+    keys: Tensor
+    positions: Tensor
+    regime: Tensor
+    regimes: tuple[Regime, ...]
+
+    @classmethod
+    def of(cls, keys: Tensor, positions: Tensor, regime: Regime) -> "Origin":
+        """Of keys that all stand where one regime put them."""
+        count, device = keys.shape[-2], keys.device
+        slots = torch.arange(count, device=device)
+        return cls(slots, keys, positions, torch.zeros(count, dtype=torch.int16, device=device), (regime,))
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def take(self, entries: Tensor, slots: Tensor) -> "Origin":
+        """Some of its entries, as the tokens ``slots``."""
+        return replace(
+            self,
+            slots=slots,
+            keys=self.keys.index_select(-2, entries),
+            positions=self.positions.index_select(-1, entries),
+            regime=self.regime.index_select(0, entries),
+        )
+
+    def entries_of(self, slots: Tensor, length: int) -> Tensor:
+        """For each of ``slots`` of a cache with ``length`` tokens its entry, or -1."""
+        entry = torch.full((length,), -1, device=slots.device)
+        entry[self.slots] = torch.arange(len(self), device=slots.device)
+        return entry[slots]
+
+    def then(self, other: "Origin", offset: int) -> "Origin":
+        """Both, the tokens of the other ``offset`` further."""
+        regimes = (*self.regimes, *(r for r in other.regimes if r not in self.regimes))
+        number = torch.tensor([regimes.index(r) for r in other.regimes], dtype=torch.int16, device=self.slots.device)
+        return Origin(
+            torch.cat((self.slots, other.slots + offset)),
+            torch.cat((self.keys, other.keys), -2),
+            torch.cat((self.positions, other.positions), -1),
+            torch.cat((self.regime, number[other.regime.long()])),
+            regimes,
+        )
+
+    def rows(self, rows: Tensor) -> "Origin":
+        """Of other rows of the batch."""
+        return replace(self, keys=self.keys.index_select(0, rows), positions=self.positions.index_select(-2, rows))
+
+    def at(self, spec: RotarySpec, positions: Tensor, log_scale: Tensor | None) -> Tensor:
+        """Its keys as ``spec`` has them at ``positions``: each rotated once, those that stand there already not at all.
+
+        Raises ``ValueError`` for a move beyond 2**31.
+        """
+        check_distance(self.positions, positions, "positions before and after a move")
+        parts = [self._of_one(number, spec, positions, log_scale) for number in range(len(self.regimes))]
+        present = [part for part in parts if part is not None]
+        if len(present) == 1:
+            return present[0][1]
+        keys = torch.empty_like(self.keys)
+        for entries, moved in present:
+            keys.index_copy_(-2, entries, moved)
+        return keys
+
+    def _of_one(
+        self, number: int, spec: RotarySpec, positions: Tensor, log_scale: Tensor | None
+    ) -> tuple[Tensor, Tensor] | None:
+        """The entries of one regime and their keys moved; None where there are none."""
+        regime = self.regimes[number]
+        one = self if len(self.regimes) == 1 else None
+        entries = torch.arange(len(self), device=self.slots.device) if one else (self.regime == number).nonzero()[:, 0]
+        if not len(entries):
+            return None
+        one = one or self.take(entries, self.slots)
+        to = positions.index_select(-1, entries) if one is not self else positions
+        if regime is None:
+            rotation = Rotation.at(spec, to, log_scale=log_scale, dtype=self.keys.dtype)
+            return entries, rotated_by(one.keys, rotation, "bhsd", "auto", None)
+        angles = between(regime, one.positions, spec, to, log_scale, self.keys.dtype)
+        moved = rotated_by(one.keys, angles, "bhsd", "auto", None)
+        if spec.angles != "exact":  # whose rotation by no distance may round
+            moved = torch.where(one.standing(spec, to)[:, None], one.keys, moved)
+        return entries, moved
+
+    def standing(self, spec: RotarySpec, positions: Tensor) -> Tensor:
+        """``[M]``: whether a token, in all rows, is where its key was first rotated, so that nothing moves it."""
+        here = torch.tensor([regime == spec for regime in self.regimes], device=self.slots.device)
+        same = (self.positions == positions).flatten(0, -2).all(0)
+        return same & here[self.regime.long()]
