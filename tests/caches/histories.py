@@ -15,7 +15,7 @@ from phasor.caches import KeyLedger
 from phasor.rotary.axes import InterleavedSections, Sections
 from phasor.rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, YaRN
 
-HEADS = 2
+HEADS, FEWEST = 16, 8  # keys and tokens, so that an error is the mean of some 2,000 roundings
 LONG = LongRoPE((1.0,) * 8, tuple(1.0 + i for i in range(8)), 128, 4.0, attention=1.3, attention_short=1.1)
 
 # Of each: the regimes that a history moves between.
@@ -69,7 +69,7 @@ class History:
     def __post_init__(self) -> None:
         self.ledger = KeyLedger(self.regimes[0], keep=self.keep)
         self.oracle = Oracle()
-        self.add(self.dice.randint(4, 24))
+        self.add(self.dice.randint(12, 24))
 
     def number(self) -> int:
         return self.dice.choice((1, -1)) * int(10 ** self.dice.uniform(0, 6))
@@ -110,12 +110,12 @@ class History:
 
     def evict(self) -> None:
         gone = self.slots()
-        if len(gone) < len(self.oracle.tokens):
+        if len(self.oracle.tokens) - len(gone) >= FEWEST:
             self.ledger.evict(gone)
             self.oracle.tokens = [t for i, t in enumerate(self.oracle.tokens) if i not in gone]
 
     def stream(self) -> None:
-        tokens, sinks, window = self.oracle.tokens, self.dice.randint(0, 3), self.dice.randint(4, 12)
+        tokens, sinks, window = self.oracle.tokens, self.dice.randint(0, 3), self.dice.randint(FEWEST, 16)
         self.ledger.stream(sinks, window)
         if len(tokens) > sinks + window:
             start = torch.stack([at for _, at in tokens[-window:]]).amin(0)
@@ -150,7 +150,7 @@ class History:
         self.ledger, self.oracle.tokens = before, tokens
 
     def crop(self) -> None:
-        length = self.dice.randint(1, len(self.oracle.tokens))
+        length = self.dice.randint(FEWEST, len(self.oracle.tokens))
         self.ledger.crop(length)
         self.oracle.tokens = self.oracle.tokens[:length]
 

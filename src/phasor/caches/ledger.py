@@ -297,13 +297,18 @@ class KeyLedger:
     def _free(self) -> _Tokens:
         """What is held, with no drafts open."""
         if self._held.parents:
-            raise ValueError(f"{len(self._held.parents)} drafts are open; accept a path of them first, or []")
+            raise ValueError(
+                f"drafts must be accepted first: {len(self._held.parents)} are open; call accept with a path of them, "
+                "or []"
+            )
         return self._held
 
     def _slots(self, slots: Any) -> Tensor:
         """Tokens that are held, each once."""
         held = self._held
-        chosen = torch.as_tensor(list(slots) if isinstance(slots, range) else slots, device=held.keys.device)
+        if isinstance(slots, range | list | tuple):
+            slots = torch.tensor(slots) if len(slots) else torch.empty(0, dtype=torch.int64)
+        chosen = torch.as_tensor(slots, device=held.keys.device)
         if chosen.ndim != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool:
             raise ValueError(f"slots must be a range, a list or a tensor of integers [tokens], got {slots!r:.80}")
         if chosen.is_cpu and chosen.numel():
