@@ -9,8 +9,9 @@ ROOM ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+DEMO := $(VENV)-demo
 # Twice quiet: errors only; a package index may warn once per package.
-PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
+PIP = $(@D)/bin/python -m pip --quiet --quiet --disable-pip-version-check
 
 # The tests start many processes; where Python may not keep bytecode, each of them would compile all of phasor anew.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
@@ -20,8 +21,8 @@ WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test new-model slow conformance laws sanitized fuzz leaks mutants check docs bench clean
 
-demo: $(STAMP)
-	@$(BIN)/phasor demo --out demo-output
+demo: $(DEMO)/installed
+	@$(DEMO)/bin/phasor demo --out demo-output
 
 test: $(STAMP)
 	@$(if $(ROOM),room=$$($(BIN)/python tests/rooms.py $(ROOM)) && )$(PYTEST) $(WORKERS) $(if $(ROOM),$$room) $(ARGS)
@@ -80,18 +81,22 @@ check: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/phasor bench $(ARGS)
 
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/phasor/rotary/kernels/native/c/*)
+# The demo has an environment of its own, without the tools of development and without Triton.
+$(STAMP): EXTRAS := all,gpu,dev
+$(DEMO)/installed: EXTRAS := cli,plots,hf,lab
+$(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(wildcard src/phasor/rotary/kernels/native/c/*)
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo "phasor needs Python 3.11 or newer, and there is no '$(PYTHON)' here; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "phasor needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1); name another: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV)
-	@echo "installing torch ... (first time only, about a minute)"
+	@echo "making an environment in $(@D) (first time only: two steps, each about a minute)"
+	@$(PYTHON) -m venv $(@D)
+	@echo "  1 of 2: torch"
 	@$(PIP) install -c constraints.txt torch
-	@echo "installing phasor and what its tests and demo need ..."
-	@$(PIP) install -c constraints.txt -e '.[all,dev]'
+	@echo "  2 of 2: phasor, with its native kernel where there is a compiler, and the other libraries"
+	@$(PIP) install -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) $(DEMO) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
