@@ -55,7 +55,13 @@ def base_at_the_top(row: TextRow, keys: Keys) -> TextRow:
             )
         if isinstance(data, dict) and not named and data.get("rope_theta") is not None:
             top = keys.get("compress_rope_theta") or 160_000.0
-            agreed([("compress_rope_theta", top), (f"{path}.rope_theta", data["rope_theta"])])
+            if data["rope_theta"] != top:
+                raise Refused(
+                    f"{path}.rope_theta is {data['rope_theta']!r}, but the code takes compress_rope_theta, {top!r}, "
+                    "for a dictionary that names no layers; keep that",
+                    Reason.UNREAD,
+                    f"{path}.rope_theta",
+                )
     refuse_gaps(row, keys, "rope_theta", "partial_rotary_factor", yarn=("attention_factor",))
     return row
 
@@ -95,9 +101,7 @@ def one_width(row: TextRow, keys: Keys) -> TextRow:
 
 def by_group(keys: Keys, count: int) -> list[str]:
     """Bailing: the last layer of each group has attention."""
-    group = keys.whole("layer_group_size")
-    if group is None:
-        raise ValueError(f"{keys.places[0][0]}layer_types is missing, and so is layer_group_size; add one of them")
+    group = keys.whole("layer_group_size") or 6
     return ["linear_attention" if (i + 1) % group else "full_attention" for i in range(count)]
 
 

@@ -30,6 +30,14 @@ def of_both_streams(hidden: int, heads: int) -> float:
     return 2 * hidden / heads
 
 
+def zamba2(keys: Keys, count: int) -> list[str]:
+    """Zamba 2's class lists the kinds of 54 layers, whatever their number."""
+    hybrid = {*range(6, 48, 6), 47, 51}
+    if count != 54:
+        must_say(keys, count)
+    return ["hybrid" if i in hybrid else "linear_attention" for i in range(count)]
+
+
 # fmt: off
 ROWS: dict[str, Row] = {
     "bamba": TextModel("BambaConfig", base=10_000.0, hidden=4096, heads=32, kv_heads=8, layers=32, length=262_144,
@@ -47,7 +55,7 @@ ROWS: dict[str, Row] = {
     "nemotron": TextModel("NemotronConfig", base=10_000.0, hidden=6144, heads=48, layers=32, length=4096, partial=0.5),
     "zamba2": TextModel("Zamba2Config", base=10_000.0, hidden=2560, heads=32, layers=54, length=4096,
         names=Names(head_dim=("attention_head_dim",)),
-        reads={"kv_channels": "no effect: attention_head_dim says the channels"}, layer_types=Layers(must_say,
+        reads={"kv_channels": "no effect: attention_head_dim says the channels"}, layer_types=Layers(zamba2,
         {"layer_types": None, "layers_block_type": None}, kinds=("hybrid", "mamba", "linear_attention")),
         head_dim=of_both_streams, rotary_flags=(RotaryFlag("use_mem_rope", (True,), False, NOPE),),
         weights=Weights(attention=("layers.{}.shared_transformer.self_attn",), may_lack=("q", "k"))),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ..reading.indexer import Indexer
 from ..reading.keys import Keys, is_dict
-from ..reading.layers import BY_NAME, Layers, must_say
+from ..reading.layers import BY_NAME, Layers
 from ..reading.row import Row
 from ..reading.text import TextModel
 from ..weights import Weights
@@ -29,10 +29,16 @@ M3 = TextModel("MiniMaxM3VLTextConfig", base=5_000_000.0, hidden=6144, heads=64,
     inside=("sparse_index_dim", "sparse_num_index_heads"),
     weights=Weights(attention=("layers.{}.self_attn.indexer",)))})  # fmt: skip
 
+
+def even_full(keys: Keys, count: int) -> list[str]:
+    """MiniMax: full attention in layers 0, 2, 4, …"""
+    return ["linear_attention" if i % 2 else "full_attention" for i in range(count)]
+
+
 # fmt: off
 ROWS: dict[str, Row] = {
     "minimax": TextModel("MiniMaxConfig", base=1_000_000.0, hidden=4096, heads=32, kv_heads=8, layers=32,
-        length=131_072, layer_types=Layers(must_say, {**BY_NAME, "attn_type_list": {0: "linear_attention",
+        length=131_072, layer_types=Layers(even_full, {**BY_NAME, "attn_type_list": {0: "linear_attention",
         1: "full_attention"}}, kinds=("linear_attention",))),
     "minimax_m2": TextModel("MiniMaxM2Config", base=5_000_000.0, hidden=3072, heads=48, kv_heads=8, layers=62,
         head_dim=128, length=196_608, widths=("rotary_dim",),

@@ -9,11 +9,11 @@ from ..reading.layers import (
     BY_NAME,
     WINDOWED,
     Layers,
+    alike,
     every,
     every_from_first,
     full_does_not,
     full_does_not_with_windows,
-    must_say,
 )
 from ..reading.model import ModelRotary
 from ..reading.row import NOPE, CompositeModel, PartOf, RotaryFlag, Row, always, with_text
@@ -28,6 +28,12 @@ def every_cycle(model: ModelRotary, keys: Keys) -> ModelRotary:
     high, low = keys.whole("H_cycles") or 2, keys.whole("L_cycles") or 3
     runs = high * (low + 1) if keys.get("num_layers_per_stack") is None else 1
     return replace(model, layers=model.layers * runs, layer_types=model.layer_types * runs)
+
+
+def flint(keys: Keys, count: int) -> list[str]:
+    """Flint: every fourth layer, the first two and the last attend to everything."""
+    full = {0, 1, count - 1, *range(1, count, 4)}
+    return ["full_attention" if i in full else "sliding_attention" for i in range(count)]
 
 
 # fmt: off
@@ -89,7 +95,7 @@ ROWS: dict[str, Row] = {
         length=2048, layer_types=Layers(every(4, "sliding_window_pattern"), BY_NAME),
         rotates=full_does_not_with_windows),
     "flint": TextModel("FlintConfig", base=10_000.0, hidden=2048, heads=32, kv_heads=4, layers=49, head_dim=128,
-        length=262_144, layer_types=Layers(must_say, BY_NAME), rotates=full_does_not),
+        length=262_144, layer_types=Layers(flint, BY_NAME), rotates=full_does_not),
     "kolibri1": TextModel("Kolibri1Config", base=10_000.0, hidden=2560, heads=48, kv_heads=4, layers=50, head_dim=128,
         length=262_144, layer_types=Layers(every(5), BY_NAME), rotates=full_does_not_with_windows),
     "granite": TextModel("GraniteConfig", base=10_000.0, hidden=4096, heads=32, layers=32, length=2048),
@@ -103,7 +109,8 @@ ROWS: dict[str, Row] = {
     "granitemoe_swa": TextModel("GraniteMoeSWAConfig", base=10_000.0, hidden=4096, heads=32, layers=32, length=2048,
         bases="layer_rope_theta", layer_types=Layers(every_from_first(4), BY_NAME)),
     "granitemoehybrid": TextModel("GraniteMoeHybridConfig", base=10_000.0, hidden=4096, heads=32, layers=32,
-        length=2048, layer_types=Layers(must_say, {"layer_types": None, "layers_block_type": None}, kinds=("mamba",
+        length=2048, layer_types=Layers(alike("linear_attention"), {"layer_types": None,
+        "layers_block_type": None}, kinds=("mamba",
         "mamba2", "linear_attention")), rotary_flags=(RotaryFlag("position_embedding_type", ("rope",), None, NOPE),)),
     "granitemoeshared": TextModel("GraniteMoeSharedConfig", base=10_000.0, hidden=4096, heads=32, layers=32,
         length=2048),

@@ -357,10 +357,10 @@ def _refuse_above(tree: ConfigTree, path: str, keys: Keys) -> None:
             Keys([(above, {key: value})], {})  # is a plain word
             if key in inner and inner[key] != value:
                 raise Refused(
-                    f"{above}{key} and {path}.{key} contradict each other: {value!r} and {inner[key]!r}; keep one",
-                    Reason.CONTRADICTION,
+                    f"{above}{key} and {path}.{key} contradict each other: {value!r} and {inner[key]!r}, and the code "
+                    "of the part reads its own; keep that",
+                    Reason.UNREAD,
                     f"{above}{key}",
-                    f"{path}.{key}",
                 )
             if key not in inner:
                 raise Refused(

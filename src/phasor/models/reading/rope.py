@@ -5,12 +5,16 @@ from typing import Any
 
 from ...rotary.scaling import YaRN
 from ...support.checks import whole
-from .keys import Keys, Reading, agreed, is_base, is_dict, is_share
+from .keys import Keys, Reading, agreed, is_base, is_dict, is_share, near, slip_of
 from .layers import Head
 from .refusal import Reason, Refused
-from .schemes import ORIGINAL, TYPES
+from .schemes import ORIGINAL, SCHEMES, TYPES
 from .text_row import Rope, SpecFields, TextReading, TextRow
 
+ROPE_KEYS = (
+    *TYPES, "rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved", "finetuned",
+    *dict.fromkeys(entry.key for scheme in SCHEMES.values() for entry in scheme.entries),
+)  # fmt: skip
 EXCHANGED = "rope_theta"  # how rope parameters call the base, in all families
 
 
@@ -26,6 +30,8 @@ def rope_levels(reading: TextReading, needed: set[str]) -> dict[str, Keys | None
     for path, value in entries:
         is_dict(path, value)
         Keys([(f"{path}.", value)], {})  # its keys are words
+        if not value:
+            keys.sources[path] = "empty: it states no parameters"
     places = [(f"{path}.", value) for path, value in entries if value]
     if not places and not kinds:  # one that is empty is stated all the same, under the name that the class itself has
         places = [(f"{path}.", value) for path, value in entries if path.endswith("rope_parameters")]
@@ -66,6 +72,8 @@ def _level(reading: TextReading, places: list[tuple[str, Any]], kind: str) -> Ke
     for path, value in inside:
         if value is not None:
             is_dict(path + kind, value)
+        if not value:
+            keys.sources[path + kind] = "empty: it states no parameters"
     if inside and all(value is None for _, value in inside) and not reading.row.fills_defaults:
         keys.sources[inside[0][0] + kind] = "no rotation in these layers"
         return None
@@ -121,14 +129,23 @@ def _must_agree(reading: TextReading, kind: str, places: list[tuple[str, Any]]) 
             values = [data.get(name, outside.get(name)) for data in (one, other)]
             if name in TYPES:
                 values = [next((data[n] for n in TYPES if n in data), "default") for data in (one, other)]
-            if values[0] != values[1]:
+            if values[0] == values[1]:
+                continue
+            if name not in ROPE_KEYS:
+                where = (path if name in other else first) + name
                 raise Refused(
-                    f"{first}{name} and {path}{name} contradict each other: {values[0]!r} and {values[1]!r} (None: not "
-                    f"there); the code of {reading.model_type} may take either dictionary alone: keep one",
-                    Reason.CONTRADICTION,
-                    f"{first}{name}",
-                    f"{path}{name}",
+                    f"{where} is not understood: the code of {reading.model_type} has no such key"
+                    f"{near(name, ROPE_KEYS)}; remove it",
+                    Reason.UNREAD,
+                    where,
                 )
+            raise Refused(
+                f"{first}{name} and {path}{name} contradict each other: {values[0]!r} and {values[1]!r} (None: not "
+                f"there); the code of {reading.model_type} may take either dictionary alone: keep one",
+                Reason.CONTRADICTION,
+                first.rstrip("."),
+                path.rstrip("."),
+            )
 
 
 def refuse_gaps(row: TextRow, keys: Keys, *names: str, yarn: tuple[str, ...] = ()) -> None:
@@ -162,12 +179,29 @@ def class_default(reading: TextReading, more: dict[str, Any]) -> Keys:
 
 def account_for_rest(reading: TextReading, used: set[str]) -> None:
     """Account for keys that speak of kinds of layers, or of scalings, that this model does not have."""
+    inside = [(path, data) for path, data in reading.keys.entries(*reading.row.dicts) if isinstance(data, dict)]
     for kind in set(reading.row.kinds) - used:
         rope = reading.row.defaults(kind)
         reading.keys.explain(f"no effect: no layer is of type {kind}", *(rope.top if rope is not None else ()))
+        for path, data in (
+            (f"{path}.{kind}.", data[kind]) for path, data in inside if isinstance(data.get(kind), dict)
+        ):
+            refuse_slips(path, data, reading.model_type)
+            reading.sources.update({f"{path}{name}": f"no effect: no layer is of type {kind}" for name in data})
     for path, value in reading.keys.entries(ORIGINAL):
         whole(path, int(value) if isinstance(value, float) and value.is_integer() else value)
         reading.sources.setdefault(path, "no effect without a scaling that needs it")
+
+
+def refuse_slips(path: str, data: dict[str, Any], owner: str) -> None:
+    """Raise `Refused` for a key that is nearly one of rope parameters, where none of them has an effect."""
+    for name in Keys([(path, data)], {}).places[0][1]:
+        if meant := slip_of(name, ROPE_KEYS):
+            raise Refused(
+                f"{path}{name} is not understood by the code of {owner}; did you mean {meant}?",
+                Reason.UNREAD,
+                path + name,
+            )
 
 
 @dataclass(frozen=True)
@@ -183,7 +217,7 @@ def read_base(reading: TextReading, parameters: Rope, rope: Keys, listed: Listed
     top = reading.keys
     if listed is not None:
         for keys in (rope, top):
-            if isinstance(keys.get(EXCHANGED), int | float):
+            if not isinstance(keys.get(EXCHANGED), list):
                 keys.explain("no effect: every layer has its own base", EXCHANGED)
         return listed.base
     first = rope.places[0][0].removeprefix(reading.path).partition(".")[0] if rope.places else ""
@@ -194,8 +228,10 @@ def read_base(reading: TextReading, parameters: Rope, rope: Keys, listed: Listed
         entries += [(f"{reading.row.config}'s default rope_theta", parameters.base)]
     base = agreed(entries, is_base)
     if base is None and default is None:
-        raise ValueError(
-            f"{reading.path}rope_theta is missing, and {reading.model_type} has no base of its own; add it"
+        raise Refused(
+            f"{reading.path}rope_theta is missing, and {reading.model_type} has no base of its own; add it",
+            Reason.AMBIGUOUS,
+            f"{reading.path}rope_theta",
         )
     if base is None:
         base = default
@@ -228,6 +264,8 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
     if keys.whole(*row.widths, at_least=2) is not None:
         stated += keys.entries(*row.widths)
     width = agreed(stated)
+    if width is None and row.partial not in (None, 1.0):
+        _refuse_null(keys, row.shares)
     if width is None:
         width = head_dim if scheme == "proportional" or listed is not None else _default_width(reading, head_dim)
     if row.partial is None and width != head_dim:
@@ -240,6 +278,19 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
     for path, _ in stated:
         reading.sources[path] = f"rotary_dim {width}"
     return {"head_dim": head_dim, "rotary_dim": width, "interleaved": row.interleaved, "permuted": row.permuted}
+
+
+def _refuse_null(keys: Keys, names: tuple[str, ...]) -> None:
+    """A null stands in the way of the class's default, and what the code then makes of it is another share."""
+    path, data = keys.places[0]
+    for name in names:
+        if name in data and data[name] is None:
+            raise Refused(
+                f"{path}{name} must be a share of the head, got null, which is not the default; state it, or leave it "
+                "out",
+                Reason.VALUE,
+                path + name,
+            )
 
 
 def _default_width(reading: TextReading, head_dim: int) -> int:
@@ -257,7 +308,9 @@ def _latent_width(reading: TextReading, scheme: str, rope: Keys, head_dim: int, 
             # the functions of the scalings take a share of these channels, which the attention does not expect
             ignored = row.head_dim is not None or (scheme == "default" and not row.interleave_key)
             allowed = (share,) if ignored else (1, width / head_dim) if row.interleave_key else (1,)
-            if isinstance(share, bool) or share not in allowed:
+            if not isinstance(share, int | float) or isinstance(share, bool):
+                raise ValueError(f"{path} must be a share of the head, got {share!r}")
+            if share not in allowed:
                 raise Refused(
                     f"{path} is {share!r}, but qk_rope_head_dim says {width} channels rotate; remove it",
                     Reason.CONTRADICTION,

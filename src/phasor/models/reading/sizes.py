@@ -96,9 +96,12 @@ def _head_dim(row: TextRow, keys: Keys, heads: int) -> int:
     hidden = _size(row, keys, "hidden", row.hidden, LARGEST_HIDDEN)
     width = default(hidden, heads) if callable(default) else hidden / heads
     if width != int(width):
-        raise ValueError(
+        raise Refused(
             f"{path}head_dim is missing, and {row.names.hidden[0]} {hidden} is not a multiple of "
-            f"{row.names.heads[0]} {heads}; add head_dim"
+            f"{row.names.heads[0]} {heads}; add head_dim",
+            Reason.CONTRADICTION,
+            path + row.names.hidden[0],
+            path + row.names.heads[0],
         )
     if not 0 < width <= LARGEST_HEAD:
         raise Refused(

@@ -11,7 +11,7 @@ from .keys import Keys, is_list
 from .layers import ATTENTION, Head, read_heads, read_windows
 from .model import ModelRotary
 from .refusal import Reason, Refused
-from .rope import ListedBase, account_for_rest, class_default, read_base, read_width, rope_levels
+from .rope import EXCHANGED, ListedBase, account_for_rest, class_default, read_base, read_width, rope_levels
 from .row import no_rotary
 from .schemes import TYPES, read_scaling, scheme_of
 from .sizes import read_sizes
@@ -136,9 +136,10 @@ def _general_notes(model: ModelRotary) -> Iterator[str]:
 def _listed_bases(row: TextRow, keys: Keys, count: int) -> list[ListedBase | None]:
     """The base and the share of each layer where the config lists them, else None."""
     entries = keys.entries(row.bases) if row.bases else []
-    if not entries or not isinstance(entries[0][1], list | tuple):
+    if not entries or (row.bases == EXCHANGED and isinstance(entries[0][1], int | float)):
         return [None] * count
     path, bases = entries[0]
+    is_list(path, bases)
     shares = keys.get("partial_rotary_factors", check=is_list) or [1.0] * len(bases)
     for where, values in ((path, bases), ("partial_rotary_factors", shares)):
         if len(values) < count:
@@ -187,6 +188,6 @@ def _read_kind(
         spec = RotarySpec(**fields)
     except ValueError as error:
         layers = f"the {kind} layers of this" if kind else "this"
-        raise ValueError(f"{layers} {reading.model_type} config: {error}") from None
+        raise Refused(f"{layers} {reading.model_type} config: {error}", Reason.BEYOND) from None
     softmax = spec.scaling.softmax_factor() if spec.scaling and row.mla is not None else 1.0
     return LayerRotary(spec, softmax, temperature)

@@ -62,7 +62,13 @@ class TowerConfig:
     def head_dim(self, name: str, hidden: int, heads: int) -> int:
         """Channels per head where the code divides ``hidden`` by ``heads``; a stated ``head_dim`` must agree."""
         if hidden % heads:
-            raise ValueError(f"{self.path}{name} must be a multiple of the number of heads, {heads}, got {hidden}")
+            raise Refused(
+                f"{self.path}{name} must be a multiple of the number of heads, {heads}, got {hidden}",
+                Reason.CONTRADICTION,
+                f"{self.path}{name}",
+                f"{self.path}num_attention_heads",
+            )
+        self.keys.size("head_dim", most=LARGEST_HEAD)
         stated = self.keys.entries("head_dim")
         width: int = agreed([(f"{self.path}{name} / number of heads", hidden // heads), *stated])
         is_size(f"{self.path}{name} / number of heads", width, LARGEST_HEAD)
@@ -106,16 +112,21 @@ class TowerConfig:
     def whole_head(self) -> None:
         """Refuse a share of the head where the code rotates all of it."""
         if (share := self.share(1.0)) != 1.0:
-            raise ValueError(
+            levels = (self.keys, *self._ropes())
+            raise Refused(
                 f"{self.path}partial_rotary_factor must be 1 or left out, because the code of {self.model_type} does "
-                f"not read it, got {share}"
+                f"not read it, got {share}",
+                Reason.UNREAD,
+                *(path for level in levels for path, _ in level.entries("partial_rotary_factor")),
             )
-        self.keys.sources.pop(f"{self.path}partial_rotary_factor", None)
+        self.keys.explain("no effect: all channels of a head rotate", "partial_rotary_factor")
 
     def _ropes(self) -> list[Keys]:
         places = self.keys.entries(*self.dicts)
         for path, data in places:
             is_dict(path, data)
+            if not data:
+                self.keys.sources[path] = "empty: it states no parameters"
         return [Keys([(f"{path}.", data)], self.keys.sources) for path, data in places]
 
 
