@@ -58,7 +58,7 @@ REFUSED = {
     "evict below": (lambda x: x.evict([-1]), ["slots must be from 0 to 9, which are held, got -1"]),
     "evict twice": (lambda x: x.evict([3, 3]), ["slots must name every token once"]),
     "evict a word": (lambda x: x.evict(torch.tensor([0.5])), ["slots must be a range, a list or a tensor"]),
-    "far": (lambda x: x.move(torch.arange(10) + 2**31 + 1), ["positions before and after a move must be at most 2**31"]),  # noqa: E501
+    "far": (lambda x: x.move(torch.arange(10) + 2**31 + 1), ["positions before and after a move must be at most"]),
     "far shift": (lambda x: x.shift(2**31 + 1), ["by must be one integer of at most 2**31"]),
     "far in two moves": (
         lambda x: (x.shift(2**31), x.shift(1)), ["positions before and after a move must be at most 2**31 apart"]
@@ -128,7 +128,7 @@ MADE = {
         lambda: filled(keep="raw").reuse(filled(), 50), ["chunk must have keep='raw'", "its raw keys are gone"]
     ),
     "axes": (
-        lambda: KeyLedger(RotarySpec(head_dim=8, axes=Sections((2, 1, 1)))).append(K, AT), ["positions must be [3, seq]"]  # noqa: E501
+        lambda: KeyLedger(RotarySpec(head_dim=8, axes=Sections((2, 1, 1)))).append(K, AT), ["be [3, seq]"]
     ),
     "admitted": (lambda: admitted_length(100, 30, (64, 128)), ["lengths must have one of at least 130", "128 at most"]),
     "prompt": (lambda: admitted_length(-1, 30), ["prompt must be an integer of at least 0, got -1"]),

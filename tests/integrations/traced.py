@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from phasor.support.findings import Difference
 from phasor.tools.patch import swap
 from phasor.tools.patch.compare import difference_of
+from phasor.tools.patch.regime import RotaryModule
 from phasor.tools.patch.rotate_function import RotatingMethod, RotatingModule
 from phasor.tools.patch.sites import rotating_calls
-from phasor.tools.patch.tables import RotaryModule, SelfNumberedModule, StoredTable
+from phasor.tools.patch.tables import SelfNumberedModule, StoredTable
 
 
 class Call(NamedTuple):

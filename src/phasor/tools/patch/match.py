@@ -29,7 +29,8 @@ from .reading import (
     specs_of,
     specs_of_layer,
 )
-from .rebuilt import probe_of
+from .rebuilt import probe_of, rebuilt_module
+from .regime import RotaryModule, compare_at, lengths_to_compare
 from .report import (
     NOT_AGREED,
     UNLIKE,
@@ -44,7 +45,7 @@ from .report import (
 )
 from .rotate_function import CALLS, RotatingMethod, RotatingModule
 from .sites import PatchSite, nearest, replaced_on_instance
-from .tables import RotaryModule, SelfNumberedModule, Tables, numbering_of, stored_table
+from .tables import SelfNumberedModule, Tables, numbering_of, stored_table
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,25 @@ def _match_tables(site: PatchSite, reading: ModelReading) -> Match:
             if tables is not None:
                 if difference.exact:
                     reading.tables[site.path].append(tables)
-                    row = replace(row, reason=stateful(tables, damage))
+                    row = replace(row, reason=stateful(tables, damage) if reading.regime is None else "")
+                    difference = _frozen(site.module, layer_type, tables, difference, reading)
+                    row = replace(row, reason=row.reason or disagreement(probe, tables, difference, specs))
                 row = _formed(row, tables, difference, damage, reading)
                 agreed += [(layer_type, reading.with_chosen_angles(tables))] if row.replaced else []
         rows.append(row)
-    recipes = ((site.module, RotaryModule(tuple(agreed))),) if agreed else ()
+    lengths = None if reading.regime == "generate" else reading.regime
+    recipes = ((site.module, RotaryModule(tuple(agreed), lengths)),) if agreed else ()
     return Match(site, tuple(rows), recipes)
+
+
+def _frozen(
+    module: nn.Module, layer_type: str | None, tables: Tables, difference: Difference, reading: ModelReading
+) -> Difference:
+    """How far tables that agree inside the trained length are from the module's at the lengths of the regime."""
+    if reading.regime is None or not tables.spec.length_dependent:
+        return difference
+    lengths = lengths_to_compare(reading.regime, tables.spec)
+    return compare_at(lambda: rebuilt_module(module), layer_type, tables, lengths)
 
 
 def _formed(row: SiteRow, tables: Tables, difference: Difference, damage: str, reading: ModelReading) -> SiteRow:

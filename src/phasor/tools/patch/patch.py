@@ -13,13 +13,20 @@ from ...support.checks import flag
 from .damage import modules_with_tables, restore
 from .match import Match, match, match_norms
 from .reading import ModelReading
+from .regime import FrozenGenerate, Regime, RotaryModule, check_regime
 from .report import PatchReport, Swap
 from .sites import find, has_config
 from .swap import Recipes, original_class, patched_class
 
 
 def patch(
-    model: nn.Module, *, angles: Angles = "float32", compare: Any = None, kernel: str = "auto", fuse_norm: bool = False
+    model: nn.Module,
+    *,
+    angles: Angles = "float32",
+    compare: Any = None,
+    kernel: str = "auto",
+    fuse_norm: bool = False,
+    regime: Regime = None,
 ) -> PatchReport:
     """Let one transformers model form its rotary tables and rotate its queries and keys with phasor.
 
@@ -43,6 +50,12 @@ def patch(
     squares in another order, results are too: so it must be asked for. As they are stay compiled code, norms that have
     hooks (or while all modules have), and, under autocast, norms whose result has the wider dtype of their weight.
 
+    ``regime`` freezes the frequencies that depend on a length (dynamic NTK, LongRoPE), which the model's own code
+    changes while a sequence grows, so that keys in a cache no longer fit: at a length, prompt and generation
+    (`phasor.admitted_length`); at one for each row of a batch; or ``"generate"``, at prompt and new tokens of every
+    ``generate`` call, each row of a padded batch at its own. The tables are then those that the model's module forms
+    for a sequence of that length, bit for bit; other calls than ``generate`` are left as they are.
+
     Only this instance changes, in place: some modules get a class of their own and keep everything else, so
     ``state_dict``, ``save_pretrained``, ``.to``, hooks, copies and pickles work as before. A model on the meta device
     is patched as well: its rotary modules are built again on the CPU to be compared.
@@ -59,8 +72,9 @@ def patch(
     _check(model, angles)
     check_name(kernel)
     flag("fuse_norm", fuse_norm)
+    frozen = check_regime(regime, model)
     with torch.device("cpu"):  # whatever device the caller makes tensors on, "meta" above all
-        reading = ModelReading(model, angles, kernel)
+        reading = ModelReading(model, angles, kernel, frozen)
         matches = [match(site, reading) for site in find(model)]
     rows = tuple(row for matched in matches for row in matched.rows)
     if not rows:
@@ -68,7 +82,9 @@ def patch(
     if fuse_norm:
         matches = [match_norms(matched, reading) for matched in matches]
         rows = tuple(row for matched in matches for row in matched.rows)
-    report = PatchReport(type(model).__name__, rows, model, angles, replace_sites(matches))
+    if frozen == "generate" and (paths := tuple(m.site.path for m in matches if _is_frozen(m))):
+        matches = [*matches, Match(matches[0].site, (), ((model, FrozenGenerate(paths)),))]
+    report = PatchReport(type(model).__name__, rows, model, angles, replace_sites(matches), regime=frozen)
     if compare is not None:
         try:
             return dataclasses.replace(report, shift=report.logit_shift(compare))
@@ -76,6 +92,12 @@ def patch(
             report.undo()
             raise
     return report
+
+
+def _is_frozen(matched: Match) -> bool:
+    """Whether a rotary module is replaced whose tables depend on a length."""
+    recipes = (recipe for _, recipe in matched.recipes if isinstance(recipe, RotaryModule))
+    return any(tables.spec.length_dependent for recipe in recipes for _, tables in recipe.tables)
 
 
 def replace_sites(matches: Sequence[Match]) -> tuple[Swap, ...]:

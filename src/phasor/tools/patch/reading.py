@@ -22,12 +22,13 @@ class ModelReading:
     """What every site of a model is matched with.
 
     - ``parts``: the model's config, read part by part; ``rebuilt``: the model built again from it.
-    - ``dtypes``: those in which tables and functions are compared; ``angles`` and ``kernel`` as in `phasor.patch`.
+    - ``dtypes``: those in which tables and functions are compared; ``angles``, ``kernel`` and ``regime`` as in
+      `phasor.patch`.
     - ``tables``: the tables that each rotary module was seen to form, by its path; `match` fills them in.
     """
 
-    def __init__(self, model: nn.Module, angles: Angles, kernel: str = "auto") -> None:
-        self.model, self.angles, self.kernel = model, angles, kernel
+    def __init__(self, model: nn.Module, angles: Angles, kernel: str = "auto", regime: Any = None) -> None:
+        self.model, self.angles, self.kernel, self.regime = model, angles, kernel, regime
         self.config: Any = model.config
         self.parts = read_parts(self.config)
         self.rebuilt = RebuiltModels(model)

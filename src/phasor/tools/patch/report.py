@@ -100,6 +100,7 @@ class PatchReport(Report[SiteRow]):
     angles: str
     swaps: tuple[Swap, ...] = field(repr=False)
     shift: LogitShift | None = None
+    regime: Any = None
 
     @property
     def rows(self) -> tuple[SiteRow, ...]:
@@ -152,8 +153,16 @@ class PatchReport(Report[SiteRow]):
         """One line: how much was replaced, with which angles, and what that did to the logits if it was measured."""
         formed = any(row.replaced and row.what.startswith("tables") for row in self.rows)
         angles = f"{self.angles} angles" if formed else "angles from the model's own tables"
-        line = f"{self.replaced} of {len(self.rows)} replaced, {angles}"
+        line = f"{self.replaced} of {len(self.rows)} replaced, {angles}{self._frozen()}"
         return line if self.shift is None else f"{line}; {self.shift}"
+
+    def _frozen(self) -> str:
+        if self.regime is None:
+            return ""
+        if self.regime == "generate":
+            return ", frequencies frozen for every generate call at its prompt and new tokens"
+        lengths = self.regime if isinstance(self.regime, int) else " and ".join(map(str, self.regime))
+        return f", frequencies frozen at {lengths} tokens"
 
     def __rich__(self) -> Any:
         from rich.console import Group

@@ -123,27 +123,6 @@ def log_scale_of(module: Any, spec: RotarySpec) -> Tensor | None:
     return module.alpha.to(torch.float32) if spec.learned else None
 
 
-@dataclass(frozen=True)
-class RotaryModule:
-    """Methods for a rotary module: ``tables`` holds one entry per layer type, ``(None, tables)`` if it knows none."""
-
-    tables: tuple[tuple[str | None, Tables], ...]
-
-    def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
-        known = dict(self.tables)
-
-        def forward(self: nn.Module, x: Tensor, position_ids: Any = None, layer_type: str | None = None) -> Any:
-            tables = known.get(layer_type)
-            if tables is None:  # a layer type on which phasor and the model do not agree
-                return cls.forward(self, x, position_ids, layer_type)
-            return tables.at(x, position_ids, log_scale_of(self, tables.spec))
-
-        def extra_repr(self: nn.Module) -> str:
-            return "; ".join(f"{name or 'phasor'}: {t.spec.describe()}" for name, t in known.items())
-
-        return {"forward": forward, "extra_repr": extra_repr}
-
-
 Numbering = Literal["patches", "frames"]
 
 
