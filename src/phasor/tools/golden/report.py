@@ -10,9 +10,11 @@ from ...support.findings import Finding, Report, Verdict
 class TensorFinding(Finding):
     """What is wrong in one kind of layer (``where``), first of all in the tensor ``what``; or, where right, a note.
 
-    ``cause`` is a word (``"layout"``, ``"base"``, ``"attention_factor"``, …, two joined by ``+``, ``"value"`` or
-    ``"unknown"``), ``reason`` the sentence. ``difference`` is about the first wrong value: its place, and how far it is
-    off. ``explained``, ``unexplained`` and ``right`` name the tensors that have this cause, another one, or no fault.
+    ``cause`` is a word (``"layout"``, ``"base"``, ``"attention_factor"``, …, ``"value"`` or ``"unknown"``), ``reason``
+    the sentence. ``+`` joins two mistakes (``"layout+unknown"``: the larger of several), ``|`` two readings that give
+    the same values, so that it is not shown which it is. ``difference`` is about the first wrong value: its place, and
+    how far it is off. ``explained``, ``unexplained`` and ``right`` name the tensors that have this cause, another one,
+    or no fault.
 
     >>> print(TensorFinding(where="attention", layers=(0, 1), what="exact.cos", verdict="right", cause="angles",
     ...                     reason="float32 angles"))

@@ -12,6 +12,10 @@ WORDS = {
     "layout": "layout",
     "permuted": "layout",
     "direction": "sign",
+    "in_place": "overwritten in place",
+    "lost_minus": "a minus lost",
+    "cos_sin": "cos and sin exchanged",
+    "ladder_reversed": "frequencies in reverse order",
     "rotary_dim": "rotary width",
     "pair_index": "pairs counted from 1",
     "trailing": "side of the head",
@@ -35,8 +39,9 @@ WAYS = {
 
 
 def worded(finding: TensorFinding) -> tuple[str, str]:
-    """Cause and sentence; two mistakes at once are two words."""
-    return " + ".join(WORDS.get(word, word) for word in finding.cause.split("+")), finding.reason
+    """Cause and sentence; two mistakes at once are two words, and so are two readings that fit equally."""
+    each = (" or ".join(WORDS.get(one, one) for one in word.split("|")) for word in finding.cause.split("+"))
+    return " + ".join(each), finding.reason
 
 
 def way_out(cause: str) -> str:

@@ -33,8 +33,8 @@ def damaged(got: Tensor, specs: Sequence[RotarySpec]) -> tuple[str, str, str] | 
     forms = [f for spec in specs for f in ladders(spec)]
     fitting = [f for f in forms if f.shape == got.shape] or forms
     found = [damage(got, form) for form in fitting]
-    if None in found:
-        return None
+    if None in found or any(not got.is_meta and torch.equal(f.flip(0), got.float().cpu()) for f in fitting):
+        return None  # in reverse order they are all there: no memory that nothing has written
     first = next((one for one in found if one is not None and one.understood), None)
     if got.dtype in HALVES and (first is None or first.kind == "dtype"):
         first = Damage("rounded", f"rounded to {name_of(got.dtype)}")
