@@ -51,7 +51,7 @@ INSIDE = {
         "attention heads",
     ],
     "models": ["weights", "reading", "prefixes", "families", "configs new_row"],
-    "caches": ["lengths tree origin", "ledger"],
+    "caches": ["lengths tree origin", "ledger", "model_cache"],
     "tools": ["inspect golden checkpoints patch", "onnx doctor"],
     "serving": ["engines", "planner"],
     "apps": ["run_folder bench", "lab ner", "demo"],

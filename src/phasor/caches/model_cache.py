@@ -1,0 +1,284 @@
+"""LedgerCache: a cache for models of transformers whose keys may move. It imports transformers; others need not."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+
+from ..models.configs import ModelRotary, read_config
+from ..rotary.spec import Angles, RotarySpec
+from ..support.checks import whole
+from .ledger import KeyLedger
+
+
+class LedgerLayer(CacheLayerMixin):
+    """Keys and values of one layer in a `KeyLedger`, as transformers asks for them.
+
+    ``spec`` is None for a layer that does not rotate. ``window``: how many tokens attention reads at most, the new ones
+    and the one that asks among them; ``sinks``: how many of the first ones stay, moved up to right before the others.
+    """
+
+    is_croppable = True
+
+    def __init__(
+        self, spec: RotarySpec | None, *, sinks: int = 0, window: int | None = None, sliding: bool = False,
+        most: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.spec, self.sinks, self.window, self.most, self.is_sliding = spec, sinks, window, most, sliding
+        self.ledger: KeyLedger | None = None
+        self.seen = 0  # tokens so far, evicted ones too: the position of the next
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """The ledger, for keys of this width."""
+        width = key_states.shape[-1]
+        spec = self.spec
+        if spec is None:  # no rotation is one of no frequency
+            spec = RotarySpec(head_dim=width, rotary_dim=2, frequencies=(0.0,))
+        self.dtype, self.device = key_states.dtype, key_states.device
+        self.ledger, self.is_initialized = KeyLedger(spec, most=self.most), True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """New tokens at the positions after those so far; all keys and values that they attend to."""
+        if self.ledger is None:
+            self.lazy_initialization(key_states, value_states)
+        assert self.ledger is not None
+        count, axes = key_states.shape[-2], self.ledger.spec.axes.count
+        at = torch.arange(self.seen, self.seen + count, device=key_states.device)
+        self.ledger.append(key_states, at if axes == 1 else at.expand(axes, -1), value_states, rotated=True)
+        self.seen += count
+        held = self.ledger.keys, self.ledger.values
+        self._evict()
+        return held  # type: ignore[return-value]
+
+    def reuse(self, chunk: "LedgerLayer", count: int) -> None:
+        """The tokens of another layer behind these, as ``count`` tokens of which it may have evicted the first."""
+        if chunk.ledger is None:
+            raise ValueError("chunk must hold tokens, got an empty layer")
+        if self.ledger is None:
+            self.lazy_initialization(chunk.ledger.keys, chunk.ledger.keys)
+        assert self.ledger is not None
+        at, axes = self.seen + count - len(chunk.ledger), self.ledger.spec.axes.count
+        self.ledger.reuse(chunk.ledger, at if axes == 1 else (at,) * axes)
+        self.seen += count
+        self._evict()
+
+    def cut(self, start: int, stop: int) -> "LedgerLayer":
+        """Another layer with the tokens from ``start`` to ``stop``, counted from the first one ever seen."""
+        held = 0 if self.ledger is None else len(self.ledger)
+        if self.ledger is None or start < self.seen - held or stop > self.seen:
+            raise ValueError(
+                f"start and stop must lie in the tokens that are held, {self.seen - held} to {self.seen}, got {start} "
+                f"and {stop}; cut before tokens are evicted"
+            )
+        other = LedgerLayer(self.spec, sinks=self.sinks, window=self.window, sliding=self.is_sliding, most=self.most)
+        first = start - (self.seen - held)
+        other.ledger, other.is_initialized = self.ledger.cut(range(first, first + stop - start)), True
+        other.dtype, other.device, other.seen = self.dtype, self.device, stop - start
+        other._expose()
+        return other
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """How many keys ``query_length`` new tokens will see, and how many were before these."""
+        held = 0 if self.ledger is None else len(self.ledger)
+        return held + int(query_length), self.seen - held
+
+    def get_seq_length(self) -> int:
+        """All tokens so far: the position of the next one."""
+        return self.seen
+
+    def get_max_length(self) -> int:
+        """The most tokens that it holds, or -1."""
+        return -1 if self.most is None else self.most
+
+    def reset(self) -> None:
+        """As new."""
+        self.ledger, self.is_initialized, self.seen = None, False, 0
+        self.keys = self.values = None
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Without the last ``-tokens_to_remove`` tokens; evicted ones do not come back."""
+        if tokens_to_remove > 0:
+            raise ValueError(f"tokens_to_remove must be a number of tokens below 0, got {tokens_to_remove}")
+        if self.ledger is not None and tokens_to_remove:
+            self.ledger.crop(len(self.ledger) + tokens_to_remove)
+            self.seen += tokens_to_remove
+            self._expose()
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Rows of the batch, as beams are reordered."""
+        if self.ledger is not None:
+            self.ledger.reorder(beam_idx)
+            self._expose()
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Each row ``repeats`` times."""
+        if self.ledger is not None:
+            rows = torch.arange(self.ledger.keys.shape[0], device=self.device)
+            self.reorder_cache(rows.repeat_interleave(repeats))
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Some rows."""
+        if self.ledger is not None:
+            self.reorder_cache(torch.arange(self.ledger.keys.shape[0], device=self.device)[indices])
+
+    def _evict(self) -> None:
+        assert self.ledger is not None
+        if self.window is not None and len(self.ledger) > self.sinks + self.window - 1:
+            self.ledger.stream(self.sinks, self.window - 1)
+        self._expose()
+
+    def _expose(self) -> None:
+        assert self.ledger is not None
+        self.keys, self.values = self.ledger.keys, self.ledger.values
+
+
+class LedgerCache(Cache):
+    """A cache for a transformers model, patched or not, whose keys move without a wrong angle: ``past_key_values=``.
+
+    Grows with the sequence. With ``window`` every layer that sees all tokens keeps the first ``sinks`` tokens and the
+    last ones, ``window`` with the one that asks, so generation may go on for ever: distances stay below
+    ``sinks + window``, which should not exceed the trained length, and queries keep the positions they have. Prompts
+    longer than that are given in parts (``generate(prefill_chunk_size=)``). Sliding layers keep their own window.
+
+    ``model`` is a transformers model or its config, whose layers `read_config` reads: bases of their own, YaRN, latent
+    attention, M-RoPE (whose axes move alike), layers without rotation. ``seq_len`` freezes lengths that frequencies
+    depend on, and the model must be frozen alike: ``patch(model, regime=seq_len)``. ``angles``: ``"exact"`` for a
+    model patched with exact ones; else its own. ``most``: how many tokens a layer holds at most.
+
+    Sinks are the first tokens of every row, so rows must have no padding in front of them: batches are refused unless
+    ``unpadded=True`` says so.
+
+    Raises ``ValueError`` for what is no transformers model, for layers that keep something else than keys and values
+    (states, an indexer's keys), and for a missing ``seq_len``. Source: StreamingLLM, arXiv:2309.17453.
+
+    Example::
+
+        cache = phasor.caches.LedgerCache(model, sinks=4, window=1020)
+        model.generate(ids, past_key_values=cache, max_new_tokens=100_000)
+    """
+
+    layers: list[Any]
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        sinks: int = 0,
+        window: int | None = None,
+        seq_len: int | None = None,
+        angles: Angles | None = None,
+        most: int | None = None,
+        unpadded: bool = False,
+    ) -> None:
+        whole("sinks", sinks, at_least=0)
+        for name, value in (("window", window), ("seq_len", seq_len), ("most", most)):
+            if value is not None:
+                whole(name, value)
+        if sinks and window is None:
+            raise ValueError(f"window must say how many tokens stay beside the sinks, got None with sinks={sinks}")
+        config = getattr(model, "config", model)
+        if not hasattr(config, "get_text_config"):
+            raise ValueError(f"model must be a transformers model or its config, got {type(model).__name__}")
+        self.unpadded = unpadded
+        rotary = read_config(config)
+        specs = _specs(rotary.with_angles(angles or rotary.own_angles), seq_len)
+        theirs = DynamicCache(config=config).layers
+        if len(theirs) != len(specs):
+            raise ValueError(f"model must have a layer of its cache for each of {len(specs)} layers, got {len(theirs)}")
+        super().__init__(
+            layers=[
+                _layer(i, own, spec, sinks, window, most)
+                for i, (own, spec) in enumerate(zip(theirs, specs, strict=True))
+            ]
+        )
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """New keys and values of a layer; all that it attends to."""
+        layer = self.layers[layer_idx]
+        if layer.sinks and key_states.shape[0] > 1 and not self.unpadded:
+            raise ValueError(
+                f"unpadded must be True for {key_states.shape[0]} rows with sinks, which must be the first tokens of "
+                "every row and no padding; or generate one row at a time"
+            )
+        held: tuple[Tensor, Tensor] = layer.update(key_states, value_states)
+        return held
+
+    def cut(self, start: int, stop: int) -> "LedgerCache":
+        """Another cache with the tokens from ``start`` to ``stop``: a chunk for `reuse`. Shares no memory."""
+        whole("start", start, at_least=0)
+        whole("stop", stop, at_least=start + 1)
+        return self._with([layer.cut(start, stop) for layer in self.layers])
+
+    def reuse(self, chunk: "LedgerCache") -> None:
+        """The tokens of another cache of the same model behind these, at their new positions: each rotated once.
+
+        They were computed without what now stands before them; their positions are right.
+        """
+        if not isinstance(chunk, LedgerCache) or len(chunk.layers) != len(self.layers):
+            raise ValueError(f"chunk must be a LedgerCache of the same model, got {type(chunk).__name__}")
+        count, before = chunk.get_seq_length(), [_fork(layer) for layer in self.layers]
+        try:
+            for mine, theirs in zip(self.layers, chunk.layers, strict=True):
+                mine.reuse(theirs, count)
+        except ValueError:
+            self.layers = before
+            raise
+
+    def fork(self) -> "LedgerCache":
+        """Another cache with the same tokens, to go on with otherwise or to come back to. Costs no memory."""
+        return self._with([_fork(layer) for layer in self.layers])
+
+    def change_length(self, seq_len: int) -> None:
+        """Keys of another length's regime, where frequencies depend on it. Freeze the model alike."""
+        whole("seq_len", seq_len)
+        for layer in self.layers:
+            scaling = None if layer.spec is None else layer.spec.scaling
+            if layer.spec is not None and (free := getattr(scaling, "scaling", None)) is not None:
+                layer.spec = layer.spec.replace(scaling=free).at_length(seq_len)
+                if layer.ledger is not None:
+                    layer.ledger.change_spec(layer.spec)
+                    layer._expose()
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes, as `KeyLedger.memory` counts them, of all layers."""
+        counts = [layer.ledger.memory for layer in self.layers if layer.ledger is not None]
+        return {name: sum(count[name] for count in counts) for name in (counts[0] if counts else ())}
+
+    def _with(self, layers: list[LedgerLayer]) -> "LedgerCache":
+        other: LedgerCache = object.__new__(LedgerCache)
+        other.__dict__ = self.__dict__ | {"layers": layers}
+        return other
+
+
+def _fork(layer: LedgerLayer) -> LedgerLayer:
+    other: LedgerLayer = object.__new__(LedgerLayer)
+    other.__dict__ = dict(layer.__dict__)
+    other.ledger = None if layer.ledger is None else layer.ledger.fork()
+    return other
+
+
+def _specs(rotary: ModelRotary, seq_len: int | None) -> list[RotarySpec | None]:
+    dependent = next((s.scaling.name for s in rotary.layers if s and s.scaling and s.length_dependent), None)
+    if dependent and seq_len is None:
+        raise ValueError(
+            f"seq_len is missing: {dependent} scaling has frequencies that depend on it; "
+            "phasor.patch(model, regime=n) freezes the model, and seq_len=n its cache"
+        )
+    return [spec if spec is None or seq_len is None else spec.at_length(seq_len) for spec in rotary.layers]
+
+
+def _layer(
+    index: int, theirs: Any, spec: RotarySpec | None, sinks: int, window: int | None, most: int | None
+) -> LedgerLayer:
+    if type(theirs) is DynamicSlidingWindowLayer:
+        return LedgerLayer(spec, window=theirs.sliding_window, sliding=True)
+    if type(theirs) is DynamicLayer:
+        return LedgerLayer(spec, sinks=sinks, window=window, most=most)
+    raise ValueError(
+        f"model must have layers that keep keys and values only, and layer {index} has a {type(theirs).__name__}"
+    )
