@@ -37,7 +37,7 @@ TESTS = {
     "apps/bench": "bench",
     "apps/demo": "test_readme.py inspect/test_demo.py",
     "testing": "doctor/test_testing.py",
-    "cli": "*/test_cli.py */test_command.py */test_terminal.py test_interrupt.py",
+    "cli": "*/test_cli.py */test_command.py */test_terminal.py test_interrupt.py test_output.py",
     "__main__": "*/test_cli.py",
 }
 

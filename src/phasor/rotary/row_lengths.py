@@ -32,6 +32,8 @@ def phases_of_rows(
     dtype: torch.dtype,
 ) -> tuple[list[Phases], Tensor]:
     """The phases of all rows of a regime, for each regime; and which of their rows, in that order, is row 0, 1, …"""
+    if not isinstance(seq_len, Sequence | Tensor):
+        raise ValueError(f"seq_len must be an integer, or one for each row, got {seq_len!r}; name dtype= by its name")
     at = check_positions(positions, spec)
     if at[0].ndim != 2:
         raise ValueError(f"positions must have a batch for a seq_len for each row, got shape {tuple(positions.shape)}")

@@ -12,6 +12,9 @@ class Reason(StrEnum):
     - ``AMBIGUOUS``: published code differs in what it makes of the key, or of its absence.
     - ``BEYOND``: larger than any model, or a rotation that `RotarySpec` does not describe.
     - ``VALUE``: not a value that the key can have, or a necessary key is missing.
+
+    >>> Reason("contradiction") is Reason.CONTRADICTION
+    True
     """
 
     CONTRADICTION = "contradiction"

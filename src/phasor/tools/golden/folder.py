@@ -41,6 +41,7 @@ def write(
     Raises ``ValueError`` for a config that cannot be read or does not rotate, for positions that are not distinct
     integers within 2**31, and for a folder that holds anything else.
 
+    >>> import tempfile
     >>> config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
     >>> with tempfile.TemporaryDirectory() as place:
     ...     sorted(path.name for path in write(config, f"{place}/golden", positions=[0, 1]).iterdir())
