@@ -188,13 +188,16 @@ def _is_length(path: str, value: Any) -> None:
     whole(path, int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
+LONGEST = 100  # characters of a key that is compared with the known ones, all of which are shorter
+
+
 def near(name: str, known: Iterable[str]) -> str:
     """``"; did you mean …?"`` if some known name looks alike, else nothing.
 
     >>> near("rope_thata", ["rope_theta", "head_dim"])
     '; did you mean rope_theta?'
     """
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
+    close = difflib.get_close_matches(name[:LONGEST], list(known), n=1, cutoff=0.75)
     return f"; did you mean {close[0]}?" if close and close[0] != name else ""
 
 
@@ -222,7 +225,7 @@ def is_slip(name: str) -> bool:
 def _slip_of_common(name: str) -> str:
     if name in COMMON:
         return ""
-    close = difflib.get_close_matches(name.lower(), ROPE_NAMES, n=1, cutoff=0.87)
+    close = difflib.get_close_matches(name[:LONGEST].lower(), ROPE_NAMES, n=1, cutoff=0.87)
     return close[0] if close else slip_of(name, COMMON)
 
 
@@ -235,7 +238,7 @@ def slip_of(name: str, known: Iterable[str]) -> str:
     ['beta_slow', 'beta_fast', '']
     """
     known = tuple(known)
-    if name in known:
+    if name in known or len(name) > LONGEST:
         return ""
     names, word = _with_a_letter_less(known), _plain(name)
     close = {names[form] for form in _letter_less(word) if form in names}
