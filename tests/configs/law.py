@@ -7,7 +7,6 @@ in the account; else it is refused, for a reason that is true (`refusals`).
 import copy
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
 from random import Random
 from typing import Any
@@ -150,9 +149,3 @@ def _owns(where: str, path: str, model: ModelRotary | str) -> bool:
     rest = path.removeprefix(f"{where}.") if where else path
     steps = rest.split(".")
     return path.startswith(where) and (len(steps) == 1 or steps[0] in ROPE)
-
-
-def numbers(text: str) -> Iterator[int]:
-    """The numbers of ``from:to``, or of ``0:to``."""
-    first, _, last = text.rpartition(":")
-    yield from range(int(first or 0), int(last))

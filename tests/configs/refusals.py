@@ -3,6 +3,7 @@
 A refusal is judged where transformers builds the config and has tables for the part that phasor refuses.
 """
 
+import ast
 import copy
 import hashlib
 import re
@@ -36,14 +37,14 @@ LARGE = 2**11
 
 
 def judged_refusal(data: dict[str, Any], parts: Any) -> tuple[str, str]:
-    """The part that is refused and why the reason is false (``""``: it is true), or ``("", "not judged")``."""
+    """The reason of a refusal, and why it is false (``""``: it is true); twice ``""`` where none can be judged."""
     if too_large(data):
-        return "", "not judged"
+        return "", ""
     with quiet():
         try:
             theirs = within(THEIRS_HANGS, computed, data)
         except Exception:
-            return "", "not judged"
+            return "", ""
         refused = [where for where, said in parts.items() if isinstance(said, str) and said.startswith("not read")]
         for part in refused if isinstance(parts, dict) else []:
             found, inner = owner(data, part, theirs)
@@ -54,11 +55,12 @@ def judged_refusal(data: dict[str, Any], parts: Any) -> tuple[str, str]:
             except NoRotary:
                 continue
             except Refused as error:
-                return f"{part}: {error.reason.name}", _false(data, error, found, theirs)
-    return "", "not judged"
+                return error.reason.name, false_reason(data, error, found, theirs)
+    return "", ""
 
 
-def _false(data: dict[str, Any], error: Refused, found: Turning, theirs: dict[str, Turning]) -> str:
+def false_reason(data: dict[str, Any], error: Refused, found: Turning, theirs: dict[str, Turning]) -> str:
+    """Why the reason of a refusal of the part that is ``found`` among ``theirs`` is false, or ``""``."""
     if _damaged(found):
         return ""  # no model runs with these tables
     key = error.keys[0] if error.keys else _first_path(str(error))
@@ -66,10 +68,14 @@ def _false(data: dict[str, Any], error: Refused, found: Turning, theirs: dict[st
         return "" if _print_of(renamed(data, key)) == _seal(theirs) else f"{key} is read"
     if error.reason is Reason.CONTRADICTION:
         prints = [_print_of(without(data, one)) for one in error.keys[:2]]
+        if _does_not_divide(found.config):
+            return ""
         return "" if len({*prints, _seal(theirs)}) > 1 else f"{error.keys} do not contradict each other"
     if error.reason is Reason.AMBIGUOUS:
         return "" if key.rpartition(".")[2] in AMBIGUOUS or not key else f"{key} is not ambiguous"
     value = at(data, key)
+    if value is None and (said := re.search(r"got (\S+)$", str(error))):
+        value = _literal(said[1])
     if error.reason is Reason.BEYOND:
         large = any(int(number) > LARGE for number in re.findall(r"got (\d+)", str(error)))
         return "" if large else f"{key} is {value!r:.40}, no large size"
@@ -98,13 +104,31 @@ def _no_value(name: str, value: Any) -> bool:
     return True if NUMBERS.search(name) else isinstance(value, bool | str | list | dict)
 
 
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _does_not_divide(config: Any) -> bool:
+    """Whether the hidden size of a config is no multiple of its number of heads."""
+    try:
+        return bool(config.hidden_size % config.num_attention_heads)
+    except Exception:  # it has no such sizes
+        return False
+
+
 def _damaged(found: Turning) -> bool:
     """Whether no model runs with these tables: empty, not finite, all alike, wider than what rotates, cut otherwise."""
     modules = [module for modules in found.modules.values() for module in modules]
-    width = getattr(found.config, "qk_rope_head_dim", None) or getattr(found.config, "head_dim", None)
+    try:
+        width = getattr(found.config, "qk_rope_head_dim", None) or getattr(found.config, "head_dim", None)
+    except Exception:  # its layers differ, and it says so
+        width = None
     for module in modules:
-        sections = getattr(module, "mrope_section", None)
-        taking_turns = hasattr(module, "recomposition_frequencies")
+        if hasattr(module, "mrope_section") and not _forms_tables(module):
+            return True
         for table in (buffer for name, buffer in module.named_buffers() if "inv_freq" in name):
             pairs = table.numel()
             if pairs == 0 or not table.isfinite().all() or (table < 0).any():
@@ -113,9 +137,16 @@ def _damaged(found: Turning) -> bool:
                 return True
             if isinstance(width, int) and 2 * pairs > width and table.dim() == 1:
                 return True
-            if isinstance(sections, list) and not taking_turns and sum(sections) != pairs:
-                return True
-    return False
+    return "layer_types" in vars(found.config) and found.config.layer_types is None
+
+
+def _forms_tables(module: torch.nn.Module) -> bool:
+    """Whether a module of several axes forms cos and sin of all its pairs."""
+    try:
+        cos, _ = module(torch.zeros(1, 1, 4), torch.zeros(3, 1, 2, dtype=torch.long))
+    except Exception:
+        return False
+    return bool(cos.shape[-1] in (dict(module.named_buffers())["inv_freq"].numel() * k for k in (1, 2)))
 
 
 def _print_of(data: dict[str, Any]) -> str:

@@ -48,7 +48,10 @@ def classes() -> dict[str, Any]:
 
 # classes whose names for these sizes are others (n_embd, d_model, ...), or which derive them while they are built
 OTHER_NAMES = {"codegen", "gptj", "dbrx", "jetmoe"}
-DERIVED = {"head_dim": {"axk2", "deepseek_v32", "glm_moe_dsa", "bailing_hybrid", "longcat_flash", "hy_v4"}}
+DERIVED = {
+    "num_hidden_layers": {"longcat_flash"},
+    "head_dim": {"axk2", "deepseek_v32", "glm_moe_dsa", "bailing_hybrid", "longcat_flash", "hy_v4"},
+}
 
 
 @pytest.mark.parametrize("model_type", sorted(set(FAMILIES) - OTHER_NAMES))
@@ -64,8 +67,7 @@ def test_default_sizes_are_those_of_the_config_class(model_type: str, classes: d
 
 # types whose default config says nothing about layers or switches the rotation off, as the reader demands
 NOT_BY_DEFAULT = {
-    "cohere2_moe", "esm", "flint", "granitemoehybrid", "jetmoe", "lfm2_moe", "lfm3", "minimax", "step3p5", "zamba2",
-    "bamba", "bailing_hybrid", "longcat_flash",
+    "esm", "granitemoehybrid", "jetmoe", "lfm2_moe", "lfm3", "step3p5", "bamba", "longcat_flash", "zamba2",
     # default configs that cannot be run as a model: sections or heads do not fit, or sections are missing
     "glm4v_moe_text", "glm4v_text", "glm_image_text", "qwen3_omni_moe_text", "hunyuan_vl_text",
 }  # fmt: skip

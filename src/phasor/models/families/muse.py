@@ -44,8 +44,8 @@ def by_zeros(model: ModelRotary, keys: Keys) -> ModelRotary:
                 f"layer_rope_theta[{i}] is {value!r}, but the code uses rope_theta {base:.10g} for all layers that "
                 "rotate; write 0 or that base, or describe the layers with RotarySpec yourself",
                 Reason.CONTRADICTION,
-                "layer_rope_theta",
-                "rope_theta",
+                f"{keys.places[0][0]}layer_rope_theta",
+                f"{keys.places[0][0]}rope_parameters",
             )
     keys.explain("which layers rotate: those without a 0", "layer_rope_theta")
     return replace(model, layers=tuple(s if v else None for s, v in zip(model.layers, listed, strict=True)))

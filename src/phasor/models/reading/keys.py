@@ -60,6 +60,10 @@ class Keys:
         self.used.update(names)
         return [(p + n, d[n]) for n in names for p, d in self.places if d.get(n) is not None]
 
+    def nulls(self, *names: str) -> list[str]:
+        """The paths where one of the names is null."""
+        return [path + name for name in names for path, data in self.places if name in data and data[name] is None]
+
     def get(self, *names: str, check: Callable[[str, Any], None] | None = None) -> Any:
         """The value under these names (synonyms), or None; all that are present must agree."""
         return agreed(self.entries(*names), check)

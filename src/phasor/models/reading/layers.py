@@ -255,6 +255,7 @@ def read_latent_head(keys: Keys, defaults: tuple[int, int], config: str, *, stri
             keys.sources[keys.places[0][0] + name] = f"not in config: {config}'s default, {default}"
         sizes.append(default if size is None else size)
     keys.explain(f"head_dim {sum(sizes)}, the last {sizes[1]} channels rotate", *LATENT_KEYS)
+    keys.size("qk_head_dim")
     agreed([("qk_nope_head_dim + qk_rope_head_dim", sum(sizes)), *keys.entries("qk_head_dim")])
     keys.explain(f"head_dim {sum(sizes)}", "qk_head_dim")
     if strict and (stated := keys.size("head_dim")) not in (None, sizes[1], sum(sizes)):

@@ -122,10 +122,14 @@ def _must_agree(reading: TextReading, kind: str, places: list[tuple[str, Any]]) 
     """Two dictionaries about the same layers must say the same, each of them all of it."""
     parameters = reading.row.defaults(kind)
     stated = [value for _, value in reading.keys.entries(*(parameters.top if parameters is not None else ()))]
-    outside = {"rope_theta": stated[0] if stated else parameters and parameters.base}
+    shares = reading.keys.entries(*reading.row.shares) if reading.row.partial is not None else []
+    outside = {
+        "rope_theta": stated[0] if stated else parameters and parameters.base,
+        "partial_rotary_factor": shares[0][1] if shares else reading.row.partial,
+    }
     (first, one), *others = places or [("", {})]
     for path, other in others:
-        for name in {*one, *other}:
+        for name in {*one, *other} - {"finetuned"}:
             values = [data.get(name, outside.get(name)) for data in (one, other)]
             if name in TYPES:
                 values = [next((data[n] for n in TYPES if n in data), "default") for data in (one, other)]
@@ -256,6 +260,8 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
         shares = [
             *rope.entries("partial_rotary_factor"), *(keys.entries(*row.shares) if row.partial is not None else ())
         ]  # fmt: skip
+    if not shares and row.partial not in (None, 1.0):
+        shares = [(path, 1.0) for path in keys.nulls(*row.shares)]  # which keep the class's default away
     for path, value in shares:
         is_share(path, value)
     stated = [(path, int(head_dim * share)) for path, share in shares]
@@ -264,8 +270,6 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
     if keys.whole(*row.widths, at_least=2) is not None:
         stated += keys.entries(*row.widths)
     width = agreed(stated)
-    if width is None and row.partial not in (None, 1.0):
-        _refuse_null(keys, row.shares)
     if width is None:
         width = head_dim if scheme == "proportional" or listed is not None else _default_width(reading, head_dim)
     if row.partial is None and width != head_dim:
@@ -278,19 +282,6 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
     for path, _ in stated:
         reading.sources[path] = f"rotary_dim {width}"
     return {"head_dim": head_dim, "rotary_dim": width, "interleaved": row.interleaved, "permuted": row.permuted}
-
-
-def _refuse_null(keys: Keys, names: tuple[str, ...]) -> None:
-    """A null stands in the way of the class's default, and what the code then makes of it is another share."""
-    path, data = keys.places[0]
-    for name in names:
-        if name in data and data[name] is None:
-            raise Refused(
-                f"{path}{name} must be a share of the head, got null, which is not the default; state it, or leave it "
-                "out",
-                Reason.VALUE,
-                path + name,
-            )
 
 
 def _default_width(reading: TextReading, head_dim: int) -> int:

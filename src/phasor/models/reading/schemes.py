@@ -176,7 +176,7 @@ def _fraction(rope: Keys, key: str, reading: TextReading, scheme: str) -> float:
     row = reading.row
     share: float | None = agreed([*rope.entries(key), *reading.keys.entries(*row.shares)], is_share)
     if share is None:
-        share = 1.0 if row.partial is None else row.partial
+        share = 1.0 if row.partial is None or reading.keys.nulls(*row.shares) else row.partial
         reading.default((row.shares or (key,))[0], f"{share:g}")
     rope.explain(f"{scheme} {key} {share:.10g}", key)
     reading.keys.explain(f"{scheme} {key} {share:.10g}", *row.shares)
