@@ -68,10 +68,10 @@ def power(model: ModelRotary, keys: Keys) -> ModelRotary:
 # fmt: off
 ROWS: dict[str, Row] = {
     "beam": TextModel("BeamConfig", rope=BEAM, hidden=5120, heads=48, kv_heads=8, layers=52, head_dim=128, length=8192,
-        dicts=("rope_parameters",), layer_types=Layers(with_last_full(every(6)), BY_NAME), tables="float32",
+        layer_types=Layers(with_last_full(every(6)), BY_NAME), tables="float32",
         after=power),
     "laguna": TextModel("LagunaConfig", rope=LAGUNA, hidden=2048, heads=48, kv_heads=8, layers=40, head_dim=128,
-        length=131_072, dicts=("rope_parameters",), layer_types=Layers(alike("full_attention"), BY_NAME), partial=1.0,
+        length=131_072, layer_types=Layers(alike("full_attention"), BY_NAME), partial=1.0,
         weights=Weights(uneven=True)),
     "mellum": TextModel("MellumConfig", rope=MELLUM, hidden=2304, heads=32, kv_heads=4, layers=28, head_dim=128,
         length=131_072, shares=(), dicts=("rope_parameters",), layer_types=Layers(alike("full_attention"), BY_NAME),
