@@ -20,13 +20,13 @@ def filled(spec: RotarySpec = SPEC, tokens: int = 10, batch: int = 2, **how) -> 
 
 
 def state(ledger: KeyLedger) -> tuple:
-    held = ledger._held
-    tensors = held.keys, held.values, held.positions, held.origin.keys, held.origin.slots, held.origin.positions
-    return ledger.spec, held.parents, *(t.clone() for t in tensors)
+    held, origin = ledger._held, ledger._held.origin
+    moved = () if origin is None else (origin.keys, origin.slots, origin.positions, origin.regime)
+    return ledger.spec, held.parents, *(t.clone() for t in (held.keys, held.values, held.positions, *moved))
 
 
 def same(a: tuple, b: tuple) -> bool:
-    return a[:2] == b[:2] and all(map(torch.equal, a[2:], b[2:]))
+    return a[:2] == b[:2] and len(a) == len(b) and all(map(torch.equal, a[2:], b[2:]))
 
 
 K, V = torch.zeros(2, 3, 2, 8), torch.zeros(2, 3, 2, 5)

@@ -1,6 +1,6 @@
 """KeyLedger: the keys of some sequences, where they stand, and how they come to stand elsewhere at the right angle."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -27,7 +27,7 @@ class _Tokens:
     keys: Tensor
     values: Tensor | None
     positions: Tensor
-    origin: Origin
+    origin: Origin | None  # of tokens that have moved, and of all where raw keys are kept
     parents: tuple[int, ...] = ()  # of the drafts, the last tokens
 
     def __len__(self) -> int:
@@ -97,8 +97,10 @@ class KeyLedger:
         ``places`` (positions and regimes).
         """
         held, seen = self._held, set()
-        parts = {"keys": (held.keys,), "values": (held.values,), "origin": (held.origin.keys,)}
-        places = (held.positions, held.origin.slots, held.origin.positions, held.origin.regime)
+        origin = held.origin
+        moved = () if origin is None else (origin.slots, origin.positions, origin.regime)
+        parts = {"keys": (held.keys,), "values": (held.values,), "origin": () if origin is None else (origin.keys,)}
+        places = (held.positions, *moved)
         sizes = dict.fromkeys((*parts, "places"), 0)
         for name, tensors in {**parts, "places": places}.items():
             for memory in (t.untyped_storage() for t in tensors if t is not None):
@@ -115,8 +117,16 @@ class KeyLedger:
         if rotated and self.keep == "raw":
             raise ValueError("k must be raw for keep='raw', got rotated keys, which were rounded; use keep='residual'")
         positions = self._positions_of(k, positions)
-        source = Origin.of(k, positions, self.spec if rotated else None)
-        self._add(source, positions, v)
+        self._add(k, positions, v, lambda: self._new(k, positions, v, rotated))
+
+    def extend(self, k: Tensor, start: int, v: Tensor | None = None) -> None:
+        """Rotated keys at positions ``start``, ``start + 1``, … of every row and axis, beyond all others: nothing to
+        check about them. What a model appends for every token; the rest as `append`.
+        """
+        at = torch.arange(start, start + k.shape[-2], device=k.device).expand(k.shape[0], -1)
+        axes = self.spec.axes.count
+        positions = at if axes == 1 else at.expand(axes, -1, -1)
+        self._add(k, positions, v, lambda: _Tokens(k, v, positions, None), twice=True)
 
     def reuse(self, chunk: "KeyLedger", at: int | tuple[int, ...]) -> None:
         """The tokens of another ledger of the same model, the first one at position ``at``, the others as far apart.
@@ -139,9 +149,8 @@ class KeyLedger:
             raise ValueError(f"at must be one integer for each of {axes} axes, got {at!r}")
         first = held.positions[..., :1]
         to = torch.tensor(start, device=first.device).view(*(axes,) * (axes > 1), 1, 1)
-        self._add(
-            chunk._source(torch.arange(len(chunk), device=first.device)), held.positions - first + to, held.values
-        )
+        positions, source = held.positions - first + to, chunk._source(range(len(chunk)))
+        self._add(source.keys, positions, held.values, lambda: self._placed(source, positions, held.values))
 
     def evict(self, slots: range | Sequence[int] | Tensor) -> None:
         """Without the tokens ``slots``, numbered as they stand in the ledger; the others keep their positions."""
@@ -161,15 +170,11 @@ class KeyLedger:
         held = self._free()
         if len(held) <= sinks + window:
             return
-        device = held.keys.device
-        last = torch.arange(len(held) - window, len(held), device=device)
-        recent = self._taken(held, last)
+        recent = _sliced(held, len(held) - window, len(held))
         if sinks:
-            source = self._source(torch.arange(sinks, device=device))
-            back = torch.arange(sinks, 0, -1, device=device)
-            to = recent.positions.amin(-1, keepdim=True) - back
-            first = self._placed(source, to, None if held.values is None else held.values[..., :sinks, :])
-            recent = _joined(first, recent)
+            to = recent.positions.amin(-1, keepdim=True) - torch.arange(sinks, 0, -1, device=held.keys.device)
+            values = None if held.values is None else held.values[..., :sinks, :]
+            recent = _joined(self._placed(self._source(range(sinks)), to, values), recent)
         self._tokens = recent
 
     def move(self, positions: Tensor, slots: range | Sequence[int] | Tensor | None = None) -> None:
@@ -206,7 +211,7 @@ class KeyLedger:
         check_moves("spec", spec)
         check_alike(self.spec, spec)
         held = self._free()
-        source = self._source(torch.arange(len(held), device=held.keys.device))
+        source = self._source(range(len(held)))
         keys = source.at(spec, held.positions, self.log_scale)
         origin = _moved_of(source, spec, held.positions, self.keep == "raw")
         self._tokens, self.spec = replace(held, keys=keys, origin=origin), spec
@@ -233,8 +238,7 @@ class KeyLedger:
         positions = held.positions.amax(-1, keepdim=True) + depth
         if rotated and self.keep == "raw":
             raise ValueError("k must be raw for keep='raw', got rotated keys, which were rounded; use keep='residual'")
-        source = Origin.of(k, positions, self.spec if rotated else None)
-        self._add(source, positions, v, twice=True)
+        self._add(k, positions, v, lambda: self._new(k, positions, v, rotated), twice=True)
         self._tokens = replace(self._held, parents=tuple(parents))
         return tree_mask(parents, len(held), held.keys.device)
 
@@ -257,7 +261,7 @@ class KeyLedger:
         held = self._free()
         if length > len(held):
             raise ValueError(f"length must be at most the {len(held)} tokens that are held, got {length}")
-        self._tokens = self._taken(held, torch.arange(length, device=held.keys.device))
+        self._tokens = _sliced(held, 0, length)
 
     def reorder(self, rows: Tensor) -> None:
         """Rows ``rows`` of the batch, as beams are reordered; a row may come twice, or not at all."""
@@ -273,7 +277,7 @@ class KeyLedger:
             keys=held.keys.index_select(0, rows),
             values=None if held.values is None else held.values.index_select(0, rows),
             positions=held.positions.index_select(-2, rows),
-            origin=held.origin.rows(rows),
+            origin=held.origin and held.origin.rows(rows),
         )
 
     def fork(self) -> "KeyLedger":
@@ -360,31 +364,47 @@ class KeyLedger:
                     f"v must be [batch, heads, tokens, channels] for k {tuple(k.shape)}, got {tuple(v.shape)}"
                 )
 
-    def _add(self, source: Origin, positions: Tensor, v: Tensor | None, twice: bool = False) -> None:
-        """Tokens behind those that are held."""
+    def _add(
+        self, k: Tensor, positions: Tensor, v: Tensor | None, form: Callable[[], _Tokens], twice: bool = False
+    ) -> None:
+        """What is formed of new tokens, behind those that are held."""
         before = self._free() if self._tokens is not None else None
-        self._check_new(source.keys)
-        self._check_values(v, source.keys)
-        count = len(self) + len(source)
+        self._check_new(k)
+        self._check_values(v, k)
+        count = len(self) + k.shape[-2]
         if self.most is not None and count > self.most:
             raise ValueError(
-                f"k must leave at most most={self.most} tokens, got {len(source)} for {len(self)}; evict some"
+                f"k must leave at most most={self.most} tokens, got {k.shape[-2]} for {len(self)}; evict some"
             )
         if not twice:
             _distinct_after(None if before is None else before.positions, positions)
-        new = self._placed(source, positions, v)
-        self._tokens = new if before is None else _joined(before, new)
+        self._tokens = form() if before is None else _joined(before, form())
 
-    def _source(self, slots: Tensor) -> Origin:
+    def _new(self, k: Tensor, positions: Tensor, v: Tensor | None, rotated: bool) -> _Tokens:
+        """Tokens that have been nowhere else."""
+        if rotated:
+            return _Tokens(k, v, positions, None)
+        return self._placed(Origin.of(k, positions, None), positions, v)
+
+    def _source(self, slots: range | Tensor) -> Origin:
         """What the tokens ``slots`` come from, whether they have moved or not."""
-        held = self._held
-        source = Origin.of(held.keys.index_select(-2, slots), held.positions.index_select(-1, slots), self.spec)
-        if not len(held.origin):
+        held, origin = self._held, self._held.origin
+        if isinstance(slots, range):
+            part = _sliced(held, slots.start, slots.stop)
+            source = Origin.of(part.keys, part.positions, self.spec)
+        else:
+            keys, positions = held.keys.index_select(-2, slots), held.positions.index_select(-1, slots)
+            source = Origin.of(keys, positions, self.spec)
+        if origin is None:
             return source
-        entries = held.origin.entries_of(slots, len(held))
-        moved = held.origin.take(entries[entries >= 0], (entries >= 0).nonzero()[:, 0])
-        stay = (entries < 0).nonzero()[:, 0]
-        both = source.take(stay, stay).then(moved, 0)
+        chosen = source.slots + slots.start if isinstance(slots, range) else slots
+        entries = origin.entries_of(chosen, len(held))
+        there = entries >= 0
+        moved = origin.take(entries[there], there.nonzero()[:, 0])
+        if len(moved) == len(source):
+            return moved
+        stay = (~there).nonzero()[:, 0]
+        both = source.take(stay, stay).then(moved)
         order = both.slots.argsort()
         return both.take(order, both.slots[order])
 
@@ -395,35 +415,62 @@ class KeyLedger:
 
     @staticmethod
     def _taken(held: _Tokens, slots: Tensor) -> _Tokens:
-        entries = held.origin.entries_of(slots, len(held))
-        moved = (entries >= 0).nonzero()[:, 0]
+        origin = held.origin
+        if origin is not None:
+            entries = origin.entries_of(slots, len(held))
+            moved = (entries >= 0).nonzero()[:, 0]
+            origin = origin.take(entries[moved], moved) if len(moved) else None
         return replace(
             held,
             keys=held.keys.index_select(-2, slots),
             values=None if held.values is None else held.values.index_select(-2, slots),
             positions=held.positions.index_select(-1, slots),
-            origin=held.origin.take(entries[moved], moved),
+            origin=origin,
         )
 
 
-def _moved_of(source: Origin, spec: RotarySpec, positions: Tensor, raw: bool) -> Origin:
+def _moved_of(source: Origin, spec: RotarySpec, positions: Tensor, raw: bool) -> Origin | None:
     """What must be kept of a source once its keys stand at ``positions``: nothing of those that are now as it has them,
     and raw keys only where they were asked for."""
     if raw:
         return source
+    if source.regimes == (None,):
+        return None
     moved = ~source.standing(spec, positions)
     if None in source.regimes:
         moved &= source.regime != source.regimes.index(None)
     entries = moved.nonzero()[:, 0]
-    return source if len(entries) == len(source) else source.take(entries, source.slots[entries])
+    if len(entries) == len(source):
+        return source
+    return source.take(entries, source.slots[entries]) if len(entries) else None
+
+
+def _sliced(held: _Tokens, start: int, stop: int) -> _Tokens:
+    """Tokens next to each other, as views."""
+    origin = held.origin
+    if origin is not None:
+        inside = ((origin.slots >= start) & (origin.slots < stop)).nonzero()[:, 0]
+        origin = origin.take(inside, origin.slots[inside] - start) if len(inside) else None
+    keys, positions = held.keys[..., start:stop, :], held.positions[..., start:stop]
+    return replace(
+        held,
+        keys=keys,
+        values=None if held.values is None else held.values[..., start:stop, :],
+        positions=positions,
+        origin=origin,
+    )
 
 
 def _joined(before: _Tokens, new: _Tokens) -> _Tokens:
+    origin = before.origin
+    if new.origin is not None:
+        moved = new.origin.further(len(before))
+        origin = moved if origin is None else origin.then(moved)
     return _Tokens(
         torch.cat((before.keys, new.keys), -2),
         None if before.values is None or new.values is None else torch.cat((before.values, new.values), -2),
         torch.cat((before.positions, new.positions), -1),
-        before.origin.then(new.origin, len(before)),
+        origin,
     )
 
 

@@ -16,17 +16,25 @@ class LedgerLayer(CacheLayerMixin):
     """Keys and values of one layer in a `KeyLedger`, as transformers asks for them.
 
     ``spec`` is None for a layer that does not rotate. ``window``: how many tokens attention reads at most, the new ones
-    and the one that asks among them; ``sinks``: how many of the first ones stay, moved up to right before the others.
+    and the one that asks among them; ``sinks``: how many of the first ones stay, moved up to right before the others;
+    ``block``: how many are evicted at a time.
     """
 
     is_croppable = True
 
     def __init__(
-        self, spec: RotarySpec | None, *, sinks: int = 0, window: int | None = None, sliding: bool = False,
+        self,
+        spec: RotarySpec | None,
+        *,
+        sinks: int = 0,
+        window: int | None = None,
+        block: int = 1,
+        sliding: bool = False,
         most: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
-        self.spec, self.sinks, self.window, self.most, self.is_sliding = spec, sinks, window, most, sliding
+        self.spec, self.most, self.is_sliding = spec, most, sliding
+        self.sinks, self.window, self.block = sinks, window, block
         self.ledger: KeyLedger | None = None
         self.seen = 0  # tokens so far, evicted ones too: the position of the next
 
@@ -44,9 +52,8 @@ class LedgerLayer(CacheLayerMixin):
         if self.ledger is None:
             self.lazy_initialization(key_states, value_states)
         assert self.ledger is not None
-        count, axes = key_states.shape[-2], self.ledger.spec.axes.count
-        at = torch.arange(self.seen, self.seen + count, device=key_states.device)
-        self.ledger.append(key_states, at if axes == 1 else at.expand(axes, -1), value_states, rotated=True)
+        count = key_states.shape[-2]
+        self.ledger.extend(key_states, self.seen, value_states)
         self.seen += count
         held = self.ledger.keys, self.ledger.values
         self._evict()
@@ -72,7 +79,9 @@ class LedgerLayer(CacheLayerMixin):
                 f"start and stop must lie in the tokens that are held, {self.seen - held} to {self.seen}, got {start} "
                 f"and {stop}; cut before tokens are evicted"
             )
-        other = LedgerLayer(self.spec, sinks=self.sinks, window=self.window, sliding=self.is_sliding, most=self.most)
+        other = LedgerLayer(
+            self.spec, sinks=self.sinks, window=self.window, block=self.block, sliding=self.is_sliding, most=self.most
+        )
         first = start - (self.seen - held)
         other.ledger, other.is_initialized = self.ledger.cut(range(first, first + stop - start)), True
         other.dtype, other.device, other.seen = self.dtype, self.device, stop - start
@@ -126,7 +135,7 @@ class LedgerLayer(CacheLayerMixin):
     def _evict(self) -> None:
         assert self.ledger is not None
         if self.window is not None and len(self.ledger) > self.sinks + self.window - 1:
-            self.ledger.stream(self.sinks, self.window - 1)
+            self.ledger.stream(self.sinks, self.window - self.block)
         self._expose()
 
     def _expose(self) -> None:
@@ -138,7 +147,8 @@ class LedgerCache(Cache):
     """A cache for a transformers model, patched or not, whose keys move without a wrong angle: ``past_key_values=``.
 
     Grows with the sequence. With ``window`` every layer that sees all tokens keeps the first ``sinks`` tokens and the
-    last ones, ``window`` with the one that asks, so generation may go on for ever: distances stay below
+    last ones, at most ``window`` with the one that asks (``block`` fewer when tokens were just evicted, which costs
+    time for each block and not for each token), so generation may go on for ever: distances stay below
     ``sinks + window``, which should not exceed the trained length, and queries keep the positions they have. Prompts
     longer than that are given in parts (``generate(prefill_chunk_size=)``). Sliding layers keep their own window.
 
@@ -167,6 +177,7 @@ class LedgerCache(Cache):
         *,
         sinks: int = 0,
         window: int | None = None,
+        block: int = 1,
         seq_len: int | None = None,
         angles: Angles | None = None,
         most: int | None = None,
@@ -176,6 +187,9 @@ class LedgerCache(Cache):
         for name, value in (("window", window), ("seq_len", seq_len), ("most", most)):
             if value is not None:
                 whole(name, value)
+        whole("block", block)
+        if window is not None and block >= window:
+            raise ValueError(f"block must be less than the window, {window}, got {block}")
         if sinks and window is None:
             raise ValueError(f"window must say how many tokens stay beside the sinks, got None with sinks={sinks}")
         config = getattr(model, "config", model)
@@ -189,7 +203,7 @@ class LedgerCache(Cache):
             raise ValueError(f"model must have a layer of its cache for each of {len(specs)} layers, got {len(theirs)}")
         super().__init__(
             layers=[
-                _layer(i, own, spec, sinks, window, most)
+                _layer(i, own, spec, {"sinks": sinks, "window": window, "block": block, "most": most})
                 for i, (own, spec) in enumerate(zip(theirs, specs, strict=True))
             ]
         )
@@ -272,13 +286,11 @@ def _specs(rotary: ModelRotary, seq_len: int | None) -> list[RotarySpec | None]:
     return [spec if spec is None or seq_len is None else spec.at_length(seq_len) for spec in rotary.layers]
 
 
-def _layer(
-    index: int, theirs: Any, spec: RotarySpec | None, sinks: int, window: int | None, most: int | None
-) -> LedgerLayer:
+def _layer(index: int, theirs: Any, spec: RotarySpec | None, how: dict[str, Any]) -> LedgerLayer:
     if type(theirs) is DynamicSlidingWindowLayer:
         return LedgerLayer(spec, window=theirs.sliding_window, sliding=True)
     if type(theirs) is DynamicLayer:
-        return LedgerLayer(spec, sinks=sinks, window=window, most=most)
+        return LedgerLayer(spec, **how)
     raise ValueError(
         f"model must have layers that keep keys and values only, and layer {index} has a {type(theirs).__name__}"
     )

@@ -53,12 +53,16 @@ class Origin:
         entry[self.slots] = torch.arange(len(self), device=slots.device)
         return entry[slots]
 
-    def then(self, other: "Origin", offset: int) -> "Origin":
-        """Both, the tokens of the other ``offset`` further."""
+    def further(self, offset: int) -> "Origin":
+        """Of tokens that stand ``offset`` further."""
+        return replace(self, slots=self.slots + offset)
+
+    def then(self, other: "Origin") -> "Origin":
+        """Both."""
         regimes = (*self.regimes, *(r for r in other.regimes if r not in self.regimes))
         number = torch.tensor([regimes.index(r) for r in other.regimes], dtype=torch.int16, device=self.slots.device)
         return Origin(
-            torch.cat((self.slots, other.slots + offset)),
+            torch.cat((self.slots, other.slots)),
             torch.cat((self.keys, other.keys), -2),
             torch.cat((self.positions, other.positions), -1),
             torch.cat((self.regime, number[other.regime.long()])),
