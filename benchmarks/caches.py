@@ -47,7 +47,10 @@ def moves(rounds: int) -> None:
     plain, other = phasor.RotarySpec(head_dim=128, base=5e5), phasor.RotarySpec(head_dim=128, base=1e6)
     latent = phasor.RotarySpec(head_dim=64, interleaved=True)
     for dtype in (torch.float32, torch.bfloat16):
-        for name, spec, shape in (("8 heads of 128", plain, (1, 8, tokens, 128)), ("1 head of 64", latent, (1, 1, tokens, 64))):
+        for name, spec, shape in (
+            ("8 heads of 128", plain, (1, 8, tokens, 128)),
+            ("1 head of 64", latent, (1, 1, tokens, 64)),
+        ):
             k = torch.randn(shape).to(dtype)
             out = torch.empty_like(k)
             calls = {
@@ -80,7 +83,7 @@ def decode(rounds: int) -> None:
         with torch.no_grad():
             for cache in caches.values():
                 model(ids, past_key_values=cache)
-            calls = {n: lambda c=c: model(ids[:, :1], past_key_values=c) for n, c in caches.items()}
+            calls = {n: lambda c=c, ids=ids: model(ids[:, :1], past_key_values=c) for n, c in caches.items()}
             found = medians(calls, 5 * rounds)
         ratios = ", ".join(f"{n} {t / found['transformers']:.3f}" for n, t in found.items() if n != "transformers")
         print(f"a token behind {tokens}, in units of one with DynamicCache: {ratios}", flush=True)
@@ -98,7 +101,9 @@ def histories(rounds: int) -> None:
                 one.step()
             mine, fresh = one.errors()
             ratios.append(mine / fresh)
-        print(f"{keep}: error over that of a fresh rotation, median {statistics.median(ratios):.3f}, most {max(ratios):.3f}")
+        print(
+            f"{keep}: error over that of a fresh rotation, median {statistics.median(ratios):.3f}, most {max(ratios):.3f}"  # noqa: E501
+        )
     spec, at = phasor.RotarySpec(head_dim=128, base=5e5), torch.arange(256)
     raw = torch.randn(1, 2, 256, 128).bfloat16()
     truth = phasor.apply_rotary(raw.double(), phasor.Rotation.at(spec, at, dtype=torch.float64))
@@ -163,7 +168,9 @@ def chunk(rounds: int) -> None:
     full = model(ids).logits[:, 300:].log_softmax(-1)
     for name, cache in (("as it is", stale), ("moved", first)):
         found = model(after, past_key_values=cache).logits.log_softmax(-1)
-        print(f"a chunk of 200, {name}: KL {float(kl_div(found, full, log_target=True, reduction='none').sum(-1).mean()):.1e}")
+        print(
+            f"a chunk of 200, {name}: KL {float(kl_div(found, full, log_target=True, reduction='none').sum(-1).mean()):.1e}"  # noqa: E501
+        )
 
 
 PARTS = {f.__name__: f for f in (moves, decode, histories, lengths, chunk)}
