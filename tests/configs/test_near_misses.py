@@ -97,6 +97,12 @@ def test_an_empty_dictionary_is_stated_and_null_is_not(value: Any, scaled: bool)
     assert outcome(data).kind == "EQUAL"
 
 
+@pytest.mark.parametrize("value", [1.0, 1, False, {}, []])
+def test_what_asks_for_nothing_elsewhere_is_no_neutral_base(value: Any) -> None:
+    """transformers sets any key as an attribute, also the base that its classes have."""
+    assert refusal({**LLAMA, "default_theta": value}).keys == ("default_theta",)
+
+
 DOTS3 = {"model_type": "dots3_note_text", "num_hidden_layers": 8}
 MIMO = {"model_type": "mimo_v2_flash", "num_hidden_layers": 2}
 KIMI = {  # vision_config of moonshotai/Kimi-K2.5, the keys about sizes and positions
@@ -111,6 +117,9 @@ KIMI = {  # vision_config of moonshotai/Kimi-K2.5, the keys about sizes and posi
     [
         {**DOTS3, "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6}},
         {**DOTS3, "rope_parameters": {"rope_type": "linear", "factor": 4.0, "partial_rotary_factor": 0.25}},
+        {**DOTS3, "rope_parameters": {}},
+        {"model_type": "deepseek_v3", "rope_interleave": None},
+        {"model_type": "phi", "partial_rotary_factor": None},
         {**MIMO, "head_dim": 128},
         {**MIMO, "head_dim": 128, "swa_head_dim": 128},
         KIMI,

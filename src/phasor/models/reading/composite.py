@@ -385,7 +385,8 @@ def account_for(model: ModelRotary, name: str, keys: Keys, models: Collection[in
         if not (slip or (value is not None and about_positions(key))) or id(value) in models:
             continue
         claim = _claim(key, value, model)
-        if not slip and (claim or (claim is None and is_neutral(value))):
+        neutral = is_neutral(value) and ("theta" not in key or value is None)  # 1.0 and false are no base
+        if not slip and (claim or (claim is None and neutral)):
             anyway = ", and does that anyway" if claim else ""
             keys.sources[place + key] = f"no effect: the code of {name} does not read it{anyway}"
             continue

@@ -33,7 +33,7 @@ def rope_levels(reading: TextReading, needed: set[str]) -> dict[str, Keys | None
         if not value:
             keys.sources[path] = "empty: it states no parameters"
     places = [(f"{path}.", value) for path, value in entries if value]
-    if not places and not kinds:  # one that is empty is stated all the same, under the name that the class itself has
+    if not places:  # one that is empty is stated all the same, under the name that the class itself has
         places = [(f"{path}.", value) for path, value in entries if path.endswith("rope_parameters")]
     if not kinds:
         _must_agree(reading, "", places)
@@ -58,7 +58,7 @@ def rope_levels(reading: TextReading, needed: set[str]) -> dict[str, Keys | None
         _refuse_next_to_kinds(reading, path, data)
     levels = {kind: _level(reading, nested, kind) for kind in kinds}
     for path, data in flat:
-        for kind in _kinds_held_by(reading, path, data):
+        for kind in _kinds_held_by(reading, path, data) if data else _flat_kinds(reading, path):
             level, inside = Keys([(path, data)], keys.sources), levels[kind]
             both = [*(inside.places if inside is not None else ()), *level.places]
             _must_agree(reading, kind, both)
@@ -82,14 +82,14 @@ def _level(reading: TextReading, places: list[tuple[str, Any]], kind: str) -> Ke
 
 def _kinds_held_by(reading: TextReading, path: str, data: dict[str, Any]) -> list[str]:
     """The kinds of layers for which a dictionary that names none holds."""
-    name, kinds = path.removeprefix(reading.path).rstrip("."), reading.row.kinds
+    kinds = reading.row.kinds
     if reading.row.fills_defaults and data.get("type") not in (None, "default", data.get("rope_type")):
         raise Refused(
             f"{path}type is {data['type']!r}, but the code of {reading.model_type} reads rope_type there; rename it",
             Reason.UNREAD,
             f"{path}type",
         )
-    kinds_held = [kind for kind, rope in kinds.items() if rope is not None and name in rope.flat]
+    kinds_held = _flat_kinds(reading, path)
     if not kinds_held:
         raise Refused(
             f"{path.rstrip('.')} must have parameters per layer type ({', '.join(kinds)}) for {reading.model_type}, "
@@ -98,6 +98,11 @@ def _kinds_held_by(reading: TextReading, path: str, data: dict[str, Any]) -> lis
             path.rstrip("."),
         )
     return kinds_held
+
+
+def _flat_kinds(reading: TextReading, path: str) -> list[str]:
+    name = path.removeprefix(reading.path).rstrip(".")
+    return [kind for kind, rope in reading.row.kinds.items() if rope is not None and name in rope.flat]
 
 
 def _refuse_next_to_kinds(reading: TextReading, path: str, data: dict[str, Any]) -> None:
@@ -310,7 +315,11 @@ def _latent_width(reading: TextReading, scheme: str, rope: Keys, head_dim: int, 
                 )
         level.explain(f"no effect: qk_rope_head_dim says {width}", "partial_rotary_factor")
     interleaved = row.interleaved
-    if row.interleave_key and (flag := keys.flag("rope_interleave")) is not None:
+    flag = keys.flag("rope_interleave") if row.interleave_key else None
+    if row.interleave_key and (null := keys.nulls("rope_interleave")):
+        interleaved = False
+        keys.sources[null[0]] = "null: halves, as the code takes it"
+    if flag is not None:
         interleaved = flag
         keys.explain("interleaved pairs" if flag else "halves", "rope_interleave")
     return {
