@@ -18,6 +18,7 @@ def golden(
         str | None,
         typer.Option(metavar="LIST", help="Which positions, as in 0..7,100,4096 (default: near, trained and far)."),
     ] = None,
+    moved: Annotated[bool, typer.Option("--moved", help="Also keys that a cache moves to other positions.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the made-up inputs.")] = 0,
 ) -> None:
     """Write golden vectors, to test rotary code in any language against."""
@@ -28,7 +29,7 @@ def golden(
         check_folder_target("--out", out)
     chosen = None if positions is None else _numbers(positions)
     model = read_config(config, part=part)
-    folder = write(model, out or Path(f"golden-{model.model_type}"), positions=chosen, seed=seed)
+    folder = write(model, out or Path(f"golden-{model.model_type}"), positions=chosen, moved=moved, seed=seed)
     say(f"{folder}: vectors.safetensors, vectors.json, README.md (how to test against them)")
 
 

@@ -48,6 +48,7 @@ class RotationCase:
     shared: str | None = None
     rolled: int = 0
     rotated: bool = True
+    old: Tensor | None = None  # [A, S], of keys that move by ``positions``
 
     def replace(self, **changes: object) -> "RotationCase":
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
@@ -78,6 +79,7 @@ def right(vectors: Vectors, kind: Kind) -> RotationCase:
         sin_factor=factor,
         seq_len=kind.seq_len,
         log_scale=vectors.tensors.get(f"{kind.name}.log_scale"),
+        old=vectors.tensors[f"{kind.name}.old"].reshape(kind.exact.axes.count, -1) if kind.moved else None,
     )
 
 

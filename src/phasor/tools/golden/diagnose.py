@@ -59,7 +59,8 @@ class Judge:
 
     def __init__(self, vectors: Vectors, kind: Kind, off: list[Comparison]) -> None:
         self.case = right(vectors, kind)
-        self.inputs = {t: vectors.tensors[f"{kind.name}.{t}_in"] for t in vectors.data["targets"]}
+        targets = ("k",) if kind.moved else vectors.data["targets"]
+        self.inputs = {t: vectors.tensors[f"{kind.name}.{t}_in"] for t in targets}
         temperature = vectors.tensors.get(f"{kind.name}.temperature")
         self.known = list(mistakes(self.case, vectors.data["softmax_factor"], temperature))
         self.plain = {c.short: imitate(self.case, c.short, self.inputs) for c in off}

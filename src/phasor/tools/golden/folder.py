@@ -14,6 +14,7 @@ from ...support.checks import whole
 from ...support.plain_text import printable
 from ...support.whole_files import check_folder_target, whole_folder, write_together
 from .layer_kinds import Kind, kinds_of, positions_of
+from .moves import moved_tensors, moving_kinds
 from .readme import readme
 from .tensors import Golden, channels, tensors_of
 from .vectors import DESCRIPTION, FORMAT, VECTORS, as_bytes, sealed
@@ -28,6 +29,7 @@ def write(
     *,
     part: str | None = None,
     positions: Sequence[int | float] | None = None,
+    moved: bool = False,
     seed: int = 0,
 ) -> Path:
     """Write golden vectors for the rotary encoding of a model into ``folder``; returns the folder.
@@ -35,6 +37,7 @@ def write(
     ``config_or_model`` is what `phasor.read_config` takes, or its result; ``part`` as there. For every kind of layer:
     frequencies, cos and sin, inputs and results, in float32 and bfloat16, exact and as the model's own code computes.
     ``positions``: those to test (default: 0 to 7, around the trained and the declared length, and far beyond);
+    ``moved``: also keys that a cache moves from one position to another, kinds ``NAME_moved`` (`phasor.reposition`);
     ``seed`` of the made-up inputs. The same arguments give the same bytes. The folder appears whole or not at all;
     one that holds older vectors is replaced. Needs safetensors.
 
@@ -60,6 +63,10 @@ def write(
     goldens: dict[str, Golden] = {}
     for kind in kinds:
         tensors = tensors_of(kind, positions_of(kind, model, positions), model.targets, seed)
+        goldens |= {f"{kind.name}.{name}": golden for name, golden in tensors.items()}
+    for kind in moving_kinds(kinds) if moved else ():
+        kinds.append(kind)
+        tensors = moved_tensors(kind, positions_of(kind, model, positions), seed)
         goldens |= {f"{kind.name}.{name}": golden for name, golden in tensors.items()}
     vectors = as_bytes({name: golden.tensor for name, golden in goldens.items()})
     described = sealed(describe(model, kinds, goldens, seed), vectors)

@@ -20,7 +20,8 @@ _REAL = (0.0, 0.125, 0.25, 0.5, 0.875, 1.0, -1.0, -0.375, 2.5, 7.25, 100.5, 1000
 class Kind:
     """Layers that rotate alike: their spec (None: they do not rotate), temperature, and the length it is taken at.
 
-    ``own_angles``: how the model's own code forms its angles; ``seq_len`` only where the frequencies depend on it.
+    ``own_angles``: how the model's own code forms its angles; ``seq_len`` only where the frequencies depend on it;
+    ``moved``: its rotation takes rotated keys from one position to another (`moves`).
     """
 
     name: str
@@ -30,6 +31,7 @@ class Kind:
     own_angles: Angles = "float32"
     temperature: Temperature | None = None
     seq_len: int | None = None
+    moved: bool = False
 
     @property
     def exact(self) -> RotarySpec | None:
@@ -49,7 +51,9 @@ class Kind:
         spec = None if data["spec"] is None else RotarySpec.from_dict(data["spec"])
         temperature = from_data("temperature", data["temperature"], TEMPERATURES)
         known = {name: data[name] for name in ("name", "layer_type", "own_angles", "seq_len")}
-        return cls(layers=tuple(data["layers"]), spec=spec, temperature=temperature, **known)
+        return cls(
+            layers=tuple(data["layers"]), spec=spec, temperature=temperature, moved=data.get("moved", False), **known
+        )
 
 
 def kinds_of(model: ModelRotary) -> list[Kind]:

@@ -49,7 +49,7 @@ A name is `KIND.WHAT`, or `KIND.MODE.DTYPE.WHAT`.
 | `KIND.MODE.inv_freq` | radians per position, `[P]` |
 | `KIND.exact.cos`, `KIND.model.DTYPE.cos` | cos (and sin) of each pair, `[S, P]` |
 | `KIND.MODE.DTYPE.q_out` | the rotated input (and `k_out`{more}) |
-| `KIND.temperature` | where the model has one: the factor on the queries, `[S]` or `[heads, S]`; not inside `q_out` |
+{moved}| `KIND.temperature` | where a model has one: the factor on the queries, `[S]` or `[heads, S]`, not in `q_out` |
 
 MODE is `exact` (the mathematics: float64, rounded once) or `model` (bit for bit what the model's own code computes in
 {angles} angles, with its errors far out). Test against one; `model` if you must repeat the bits of the training code.
@@ -81,6 +81,11 @@ Python with numpy, in this folder, for the first kind of layer that rotates{limi
 {example}```
 """
 
+MOVED = """\
+| `KIND_moved.old`, `KIND_moved.new` | where keys of a cache stand, and must stand; `positions`: new - old |
+| `KIND_moved.k_in`, `…k_out` | those keys, rotated already, before and after they moved |
+"""
+
 
 def readme(data: dict[str, Any]) -> str:
     """The text for one set of vectors, from its description."""
@@ -106,6 +111,7 @@ def readme(data: dict[str, Any]) -> str:
         softmax=f"{data['softmax_factor']:.9g}",
         notes="\nBeyond the rotation:\n\n" + "\n".join(notes) + "\n" if notes else "",
         limits=limits,
+        moved=MOVED if any(kind["moved"] for kind in data["kinds"]) else "",
         example=EXAMPLE,
     )
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from ..case import Mistake, RotationCase, with_fields
 from .channels import of_axes, of_heads, of_layout, of_width
 from .factors import of_magnitude, of_precision, of_scaling
+from .moves import of_moves
 from .numbers import fits
 from .pairs import of_pairs
 from .positions import of_positions
@@ -18,6 +19,7 @@ __all__ = ["fits", "mistakes"]
 def mistakes(case: RotationCase, softmax_factor: float, temperature: Tensor | None) -> Iterator[Mistake]:
     """Every known mistake that would show in this case, but for those whose number has to be read off first: `fits`."""
     yield Mistake("not_rotated", "nothing was rotated: the result is the input", with_fields(rotated=False))
+    yield from of_moves(case)
     yield from of_positions(case)
     yield from of_layout(case.spec)
     yield from of_pairs(case)

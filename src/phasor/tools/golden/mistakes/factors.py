@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import torch
 
-from ....rotary.scaling import NTK, Linear, YaRN, YaRNPaper
+from ....rotary.scaling import NTK, AtLength, Linear, YaRN, YaRNPaper
 from ..case import Mistake, RotationCase, with_fields, with_spec
 
 _DTYPES: dict[str, torch.dtype | str] = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -25,6 +25,10 @@ _PLACES = (
 def of_scaling(case: RotationCase) -> Iterator[Mistake]:
     spec, scaling = case.spec, case.spec.scaling
     if scaling is None:
+        return
+    if isinstance(scaling, AtLength):
+        yield Mistake("scaling", f"the {scaling.scaling.name} scaling is ignored", with_spec(scaling=None))
+        yield from _of_other_lengths(scaling, case)
         return
     yield Mistake("scaling", f"the {scaling.name} scaling is ignored", with_spec(scaling=None))
     kept = case.cos_factor
@@ -51,6 +55,18 @@ def of_scaling(case: RotationCase) -> Iterator[Mistake]:
         text = f"the frequencies are those of sequences of {other:,} tokens, and must be those of {case.seq_len:,}"
         value = spec.attention_factor(other)
         yield Mistake("seq_len", text, with_fields(seq_len=other, cos_factor=value, sin_factor=value))
+
+
+def _of_other_lengths(scaling: AtLength, case: RotationCase) -> Iterator[Mistake]:
+    kept = case.cos_factor
+    for length in () if scaling.seq_len is None else (scaling.seq_len // 4, scaling.seq_len * 4):
+        text = f"the frequencies are those of sequences of {length:,} tokens, and must be those of {scaling.seq_len:,}"
+        other = dataclasses.replace(scaling, seq_len=max(length, 1))
+        yield Mistake(
+            "seq_len",
+            text,
+            lambda case, s=other: with_spec(scaling=s)(case).replace(cos_factor=kept, sin_factor=kept),  # type: ignore[misc]
+        )
 
 
 def _yarn(scaling: YaRN) -> Iterator[Mistake]:
