@@ -52,10 +52,11 @@ def test_what_the_readme_counts():
     from phasor.apps.demo.run import bundled_models
     from positions.theirs import MODELS
 
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme, tour = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/tour.md"))
     types = re.search(r"^(\d+) model types\.$", (ROOT / "docs/models.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert types and f"the {types[1]} model types of transformers" in readme
-    assert f"as {len(MODELS)} families number their tokens" in readme  # each compared with transformers' own code
+    assert types and f"the {types[1]} model types of transformers" in tour
+    assert f"Configs of {types[1]} model types" in readme
+    assert f"as {len(MODELS)} families number their tokens" in tour  # each compared with transformers' own code
     assert len(bundled_models()) == 12 and "draws twelve models that ship" in readme
 
 
@@ -101,8 +102,9 @@ def model():
     config = transformers.LlamaConfig(
         vocab_size=256, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=1, max_position_embeddings=8192, rope_theta=500_000.0,
+        initializer_range=0.1,
     )  # fmt: skip
-    return transformers.LlamaForCausalLM(config).eval()  # that of the README
+    return transformers.LlamaForCausalLM(config).eval()  # that of the tour
 
 
 def python(name: str) -> list[Block]:
@@ -142,3 +144,21 @@ def test_the_page_of_plans(tmp_path, monkeypatch, shared_data):
     assert made.spec.scaling.name == "yarn"
     # keys and values of 36 layers, 8 heads of 128 channels, a byte each, half of them on each of two devices
     assert made.kv_bytes("fp8", tensor_parallel=2).total == 2 * 36 * 8 * 128 * 131072 // 2
+
+
+def test_the_start_page_is_two_screens():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 110
+
+
+def test_what_the_start_page_says_of_its_picture(monkeypatch):
+    """Errors against mpmath: phasor at 1e-7, float32 code at 1e-3 near 30,000, bfloat16 from the first."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import picture
+
+    monkeypatch.setattr(picture, "POSITIONS", [1, 10_000, 30_000, 50_000, 2_000_000_000])
+    errors = picture.errors()
+    assert max(errors["phasor"]) < 2.5e-7
+    usual = errors["usual code, float32"]
+    assert usual[1] < 1e-3 < usual[3] and usual[4] > 1
+    assert errors["frequencies in bfloat16"][0] > 1e-3

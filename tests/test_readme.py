@@ -1,4 +1,4 @@
-"""README.md is right: its Python runs, its printed results are what Python prints, its commands end without an error.
+"""README.md and docs/tour.md are right: their Python runs and prints what they say, their commands run.
 
 Fenced ``python`` blocks run in order in one namespace; with ``>>>`` they are compared like doctests. Of ``bash`` and
 ``console`` blocks the lines that call ``phasor`` run, in order, in one empty folder. A block right below a comment
@@ -84,9 +84,9 @@ def commands(body: str) -> list[str]:
     return [line for line in lines if line == "phasor" or line.startswith("phasor ")]
 
 
-@pytest.fixture(scope="module")
-def readme() -> list[Block]:
-    return list(blocks((ROOT / "README.md").read_text(encoding="utf-8")))
+@pytest.fixture(scope="module", params=["README.md", "docs/tour.md"])
+def page(request: pytest.FixtureRequest) -> list[Block]:
+    return list(blocks((ROOT / request.param).read_text(encoding="utf-8")))
 
 
 @pytest.fixture
@@ -162,19 +162,19 @@ def write_onnx(path: Path) -> None:
     phasor.onnx.export(Rotations(), given, path, opset_version=23)
 
 
-def test_python_blocks(readme, tmp_path, monkeypatch):
+def test_python_blocks(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {"__name__": "readme"}
-    found = [block for block in readme if block.language in ("python", "py", "pycon")]
-    assert found, "README.md shows no Python"
-    wrong = [report for block in found if (report := run_python(block, names, "README.md"))]
+    found = [block for block in page if block.language in ("python", "py", "pycon")]
+    assert found, "the page shows no Python"
+    wrong = [report for block in found if (report := run_python(block, names, "page"))]
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow  # the commands train models: minutes on a busy machine
-def test_commands(readme, tmp_path, environment):
-    lines = [line for block in readme if block.language in ("bash", "console", "sh") for line in commands(block.body)]
-    assert lines, "README.md shows no command"
+def test_commands(page, tmp_path, environment):
+    lines = [line for block in page if block.language in ("bash", "console", "sh") for line in commands(block.body)]
+    assert lines, "the page shows no command"
     folder = tmp_path / "work"
     folder.mkdir()
     for name, config in CONFIGS.items():

@@ -15,6 +15,7 @@ from ...tools.doctor.page import page
 SIZES: dict[str, Any] = {
     "vocab_size": 256, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 2,
     "num_key_value_heads": 1, "max_position_embeddings": 8192, "rope_theta": 500_000.0,
+    "initializer_range": 0.1,  # five times the usual, so that positions move the logits of an untrained model
 }  # fmt: skip
 MADE_SICK = "model.to(torch.bfloat16)"
 

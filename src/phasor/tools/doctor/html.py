@@ -12,6 +12,8 @@ from .figures import CAPTION, png
 from .page import ordered
 from .report import Check, Diagnosis
 
+COLUMNS = ("module", "what", "difference", "first at", "why")
+
 
 def html_page(found: Diagnosis, curves: Sequence[Curve], more: Sequence[tuple[str, str]] = ()) -> str:
     """The page; ``more`` are titles and texts that follow, such as a report of repair. Needs matplotlib."""
@@ -38,7 +40,8 @@ def _figure(curves: Sequence[Curve]) -> str:
 
 def _fault(row: Check) -> str:
     way_out = f"<br><small>{html_text(row.way_out)}</small>" if row.way_out else ""
-    return f"<p>{html_text(str(row).removeprefix('wrong: '))}{way_out}</p>"
+    effect = f"<strong>{html_text(row.effect[:1].upper() + row.effect[1:])}.</strong><br>" if row.effect else ""
+    return f"<p>{effect}{html_text(str(row).removeprefix('wrong: '))}{way_out}</p>"
 
 
 def _row(row: Check) -> str:
@@ -46,7 +49,8 @@ def _row(row: Check) -> str:
     first = [] if row.position is None else [f"position {row.position:.10g}"]
     first += [] if row.pair is None else [f"pair {row.pair}"]
     why = " - ".join(filter(None, (row.cause, row.reason)))
-    cells = _cells(row.where or "(the model)", row.what, size, ", ".join(first), why)
+    texts = (row.where or "(the model)", row.what, size, ", ".join(first), why)
+    cells = "".join(f'<td data-label="{name}">{html_text(t)}</td>' for name, t in zip(COLUMNS, texts, strict=True))
     return f'<tr><td class="{row.verdict.replace(" ", "-")}">{row.verdict}</td>{cells}</tr>'
 
 

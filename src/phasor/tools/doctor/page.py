@@ -61,6 +61,7 @@ def _faults(found: Diagnosis) -> list[str]:
     for row in merged(found.faults):
         lines.append(str(row).removeprefix("wrong: "))
         lines += [f"  {row.way_out}"] if row.way_out else []
+        lines += [f"  effect: {row.effect}"] if row.effect else []
     return lines
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ...support.findings import WIDTH, Difference, Finding, Report, Verdict, merged
+from .effects import effect_of
 
 Against = Literal["spec", "itself", "text"]
 BY_DESIGN = "inconsistent by design"
@@ -47,6 +48,11 @@ class Check(Finding):
     @property
     def pair(self) -> int | None:
         return None if self.difference is None else self.difference.pair
+
+    @property
+    def effect(self) -> str:
+        """What this does to the model's answers, if it is wrong; else nothing."""
+        return effect_of(self.what, self.cause) if self.verdict == "wrong" else ""
 
     @property
     def by_design(self) -> bool:
@@ -106,6 +112,7 @@ class Diagnosis(Report[Check]):
         lines = [self.summary()]
         for row in merged(self.faults):
             lines += [str(row), *textwrap.wrap(row.way_out, WIDTH, initial_indent="  ", subsequent_indent="  ")]
+            lines += [f"  effect: {effect}"] if (effect := row.effect) else []
         return "\n".join([*lines, *other_lines(self)])
 
     def to_dict(self) -> dict[str, Any]:
