@@ -65,9 +65,16 @@ leaks: $(STAMP)
 mutants: $(STAMP)
 	@$(BIN)/python tests/mutants.py $(ROOM) $(ARGS)
 
-# The API reference, from the docstrings.
-docs: $(STAMP)
+# The API reference, from the docstrings; then the site, from the pages, into site/. Without a network once installed.
+SITE := $(VENV)-site
+docs: $(STAMP) $(SITE)/installed
 	@$(BIN)/python docs/api.py
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --strict --clean
+	@echo "open $(abspath site/index.html)"
+$(SITE)/installed:
+	@$(PYTHON) -m venv $(@D)
+	@$(PIP) install 'mkdocs-material>=9.5' 'latex2mathml>=3.77'
+	@touch $@
 
 # The first version of a row for a new model type: make new-model CONFIG=path/to/config.json
 new-model: $(STAMP)
@@ -113,5 +120,5 @@ $(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(wildcard s
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(PACKAGES) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) $(DEMO) $(PACKAGES) $(SITE) site demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -162,3 +162,11 @@ def test_what_the_start_page_says_of_its_picture(monkeypatch):
     usual = errors["usual code, float32"]
     assert usual[1] < 1e-3 < usual[3] and usual[4] > 1
     assert errors["frequencies in bfloat16"][0] > 1e-3
+
+
+def test_the_site_has_every_page():
+    """``make docs`` says so too, but needs what builds the site. The API's pages come in by themselves."""
+    named = set(re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
+    of_root = {"index.md", "design.md", "contributing.md", "changes.md"}
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert named - of_root == {page for page in pages if not page.startswith("api/")}
