@@ -82,13 +82,13 @@ def test_a_text_that_decides_nothing(trained, monkeypatch):
     from phasor.tools.checkpoints import logits
 
     pytest.importorskip("transformers")
-    with pytest.raises(ValueError, match="text must have at least 3 tokens to decide a layout, got 2"):
+    with pytest.raises(ValueError, match="text must have at least 33 tokens to decide a layout, got 2"):
         detect(trained, text="ab")
     monkeypatch.setattr(
         logits, "logits_of", lambda config, state, tokens: torch.full((1, tokens.shape[1], 256), torch.nan)
     )
     with pytest.raises(ValueError, match=r"model: the losses of the text must be finite, got nan in halves"):
-        detect(trained, text="abcdef")
+        detect(trained, text="abcdef" * 6)
 
 
 def test_a_text_decides(shared_data, tmp_path):
@@ -145,3 +145,20 @@ def test_few_pairs_cannot_tell(tmp_path):
 def test_the_command_line(twin, phasor):
     code, said, _ = phasor("detect", twin, "--json")
     assert code == 1 and json.loads(said)["weights"] == "interleaved"
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.3, 1.0])
+def test_a_text_decides_nothing_of_untrained_weights(spread, tmp_path):
+    """Their losses are log(256) and more in both layouts; a model that guesses is no evidence, however far apart."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    config = transformers.LlamaConfig(
+        vocab_size=256, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=512, initializer_range=spread,
+    )  # fmt: skip
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "m")
+    text = "Whatever one may say of it, it says nothing. " * 30
+    for length in (33, 200, 1000):
+        found = detect(tmp_path / "m", text=text[:length])
+        assert not found.text["layout"] and not found.contradicts, found.describe()
+        assert "does not beat a uniform guess, 5.545: untrained" in found.describe()

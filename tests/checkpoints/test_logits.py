@@ -62,11 +62,11 @@ def test_errors_of_transformers_in_one_line(error, said, source, tmp_path, monke
     assert report["logits"] == {"compared": False, "why": f"transformers does not run it: {said}"}
     found = read(source)
     with pytest.raises(ValueError, match=f"source: transformers does not run it: {said}$"):
-        logits.losses_of(found, logits_following(found), "a text")
+        logits.losses_of(found, logits_following(found), "a text" * 6)
     found = replace(found, config={**found.config, "vocab_size": 300})  # bytes would do for 256
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", fail)
     with pytest.raises(ValueError, match=rf"source: has no tokenizer that works \({said}\); put tokenizer.json there$"):
-        logits.losses_of(found, logits_following(found), "a text")
+        logits.losses_of(found, logits_following(found), "a text" * 6)
 
 
 def logits_following(found):

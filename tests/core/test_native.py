@@ -368,7 +368,9 @@ print(phasor.kernels.available()["native"])
 def test_without_the_extension_the_others_do_its_work():
     run = limited.run([sys.executable, "-c", PROGRAM], check=True)
     said = run.stdout.splitlines()
-    why = "it was built, and cannot be loaded here (import of" if extension.MODULE else "it was not built when phasor was"
+    why = (
+        "it was built, and cannot be loaded here (import of" if extension.MODULE else "it was not built when phasor was"
+    )
     assert said[0].startswith(f"kernel='native' cannot rotate these: {why}")
     assert said[1].startswith(f"not here: {why}")
 

@@ -15,11 +15,13 @@ from phasor.tools.doctor.text.ranking import ranked
 from phasor.tools.doctor.text.readings import around
 from phasor.tools.doctor.text.tokens import token_windows
 from phasor.tools.doctor.text.weights import LoadedWeights
+from phasor.tools.doctor.visit import of_text
 
 from .declared import HERE, LINEAR, TRUE, YARN, folder
 
 pytest.importorskip("transformers")
 TEXT = HERE / "held_out.txt"
+WORDS = 50_000
 HALVES = "pairs in halves in the weights"
 INTERLEAVED = "pairs interleaved in the weights"
 AWAY = {"rope_theta": 500000.0}
@@ -135,9 +137,9 @@ def test_a_wrong_base_is_told_and_the_model_stays_as_it_was(monkeypatch, tmp_pat
     assert found.best == "base 10000" and found.verdict == "another" and found.length == 74
     assert [row.name for row in found.rows].index(INTERLEAVED) > 5 and len(found.rows) > 10
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
-    assert str(found).startswith("the weights are not as stated, but: base 10000 (loss ") and "not tried: " in str(
-        found
-    )
+    assert str(found).startswith(
+        "the weights are not as stated; this text cannot tell between base 10000; base 31250 (loss "
+    ) and "not tried: " in str(found)
     assert json.loads(json.dumps(found.to_dict()))["best"] == "base 10000"
     assert len(found.rows[0].by_position) == len(found.starts) == 3
 
@@ -154,7 +156,10 @@ def test_weights_that_know_nothing_cannot_tell(windows, tmp_path):
         torch.nn.init.normal_(parameter, std=0.02)
     found = rank_readings(model, windows[:8], rounds=1)
     assert found.verdict == "cannot tell" and found.exit_code == 0
-    assert found.says().startswith("cannot tell: this text does not tell the stated reading from ")
+    assert (
+        found.says()
+        == "cannot tell: no reading beats a uniform guess on this text: untrained, or trained on other text"
+    )
 
 
 def test_the_margin_is_that_of_nearly_all_resamples():
@@ -162,18 +167,18 @@ def test_the_margin_is_that_of_nearly_all_resamples():
     P(at most one of 8) = 9 / 256 = 0.035; P(none) = 1 / 256): the mean, 0.2, is not above the margin."""
     own = torch.full((8, 4), 2.0, dtype=torch.float64)
     other = own + torch.tensor([0.0, 0.4] * 4)[:, None]
-    found = ranked({"as stated": own, "other": other}, "as stated", {})
+    found = ranked({"as stated": own, "other": other}, "as stated", {}, WORDS)
     assert found.rows[1].at_least == 0.0 and found.verdict == "cannot tell"
-    assert ranked({"as stated": own, "other": own + 0.03}, "as stated", {}).verdict == "as stated"
-    assert ranked({"as stated": own, "other": own + 0.019}, "as stated", {}).verdict == "cannot tell"
-    assert ranked({"as stated": own + 0.03, "other": own}, "as stated", {}).verdict == "another"
+    assert ranked({"as stated": own, "other": own + 0.03}, "as stated", {}, WORDS).verdict == "as stated"
+    assert ranked({"as stated": own, "other": own + 0.019}, "as stated", {}, WORDS).verdict == "cannot tell"
+    assert ranked({"as stated": own + 0.03, "other": own}, "as stated", {}, WORDS).verdict == "another"
 
 
 def test_readings_with_long_names_keep_their_ends():
     """Two that differ at the end of their names only, as bases of 10000 and 100000 in the other layout do."""
     own = torch.full((8, 4), 2.0, dtype=torch.float64)
     names = [f"{INTERLEAVED}, base {base}, linear factor 4" for base in (10000, 100000)]
-    shown = str(ranked({"as stated": own, **dict.fromkeys(names, own + 1)}, "as stated", {})).splitlines()
+    shown = str(ranked({"as stated": own, **dict.fromkeys(names, own + 1)}, "as stated", {}, WORDS)).splitlines()
     assert all(any(line.startswith(f"{name} ") for line in shown) for name in names)
     assert len({line.index("3.000") for line in shown if "3.000" in line}) == 1
 
@@ -212,3 +217,18 @@ def test_a_live_model_and_its_folder_are_the_same_weights(windows, tmp_path):
     assert other.layout == "interleaved"
     for reading in (live.stated, other):
         assert torch.equal(live.losses(reading, windows[:2]), folder_.losses(reading, windows[:2]))
+
+
+def test_of_several_that_are_as_good_none_is_advised():
+    """Untrained far from the guess, log(50000) = 10.8, by nothing; trained, the two that tie are both named."""
+    own = torch.full((8, 4), 2.0, dtype=torch.float64)
+    losses = {"as stated": own + 1, "base 2500": own, "base 10000": own + 0.001}
+    found = ranked(losses, "as stated", {}, WORDS)
+    assert found.verdict == "another" and found.tied == ("base 2500", "base 10000")
+    assert "this text cannot tell between base 2500; base 10000 (" in found.says() and "but:" not in found.says()
+    (check,) = of_text(found)
+    assert check.verdict == "wrong" and "write" not in check.way_out and "none is shown" in check.way_out
+    (check,) = of_text(ranked({name: x for name, x in losses.items() if name != "base 10000"}, "as stated", {}, WORDS))
+    assert "but: base 2500" in check.reason and check.way_out == "write that reading into the config"
+    guess = ranked({name: x + 9 for name, x in losses.items()}, "as stated", {}, WORDS)
+    assert guess.verdict == "cannot tell" and not guess.exit_code and not guess.knows

@@ -58,7 +58,8 @@ class Detection:
             lines.append(f"mixed    {', '.join(self.odd)}: another layout than the rest; a conversion was half done")
         if self.text:
             losses = ", ".join(f"{word} {self.text['loss'][word]:.3f}" for word in self.text["loss"])
-            lines.append(f"text     {self.text['layout'] or 'cannot tell'} (loss per token: {losses})")
+            why = f": {self.text['why']}" if self.text["why"] else ""
+            lines.append(f"text     {self.text['layout'] or 'cannot tell'} (loss per token: {losses}){why}")
         if self.contradicts:
             lines.append(
                 "caution  the weights are not in the layout that the format says; nothing warns where they run"

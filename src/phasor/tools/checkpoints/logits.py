@@ -10,13 +10,15 @@ import torch
 
 from ...support.errors import first_line
 from ...support.quiet import quiet
+from .losses import MARGIN, at_least, beats_a_guess, pieces
 from .output import load
-from .permutation import PAIRS, SURE, order_of, reorder, with_pairs
+from .permutation import PAIRS, order_of, reorder, with_pairs
 from .qk_tensors import QKTensors
 from .source import Source
 from .stored import BLOCKS, TORCH, Tensor
 
-LONGEST, FEWEST = 1024, 3  # tokens of a text that are read, and that give a deviation
+LONGEST = 1024  # tokens of a text that are read
+PIECES = 8  # of a text, at least, each of four tokens or more: fewer show no spread
 
 
 def compare_logits(
@@ -79,19 +81,20 @@ def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
 
 
 def losses_of(source: Source, qk: QKTensors, text: str) -> dict[str, Any]:
-    """The mean loss of the model on a text in each layout, and the layout that decides, ``""`` if none does.
+    """The mean loss of the model on a text in each layout, the layout that it decides, and else ``why`` it does not.
 
-    Raises ``ValueError`` if transformers does not run the model, if there is no tokenizer for it, and where the text is
-    too short or the losses are not finite.
+    A layout is named if the model beats a uniform guess (`losses.KNOWS`) and the other layout costs more than
+    `losses.MARGIN`, both in nearly all resamples of the pieces of the text. Raises ``ValueError`` if transformers
+    does not run the model, if there is no tokenizer for it, and where the text is too short or the losses not finite.
     """
     tokens = tokenize(source.folder, source.config, text, special=True)
     return losses_on(source, qk, tokens[None, :LONGEST])
 
 
 def losses_on(source: Source, qk: QKTensors, tokens: torch.Tensor) -> dict[str, Any]:
-    """`losses_of` of tokens ``[1, n]``. The layouts are compared token by token, so that few of them suffice."""
-    if tokens.shape[1] < FEWEST:
-        raise ValueError(f"text must have at least {FEWEST} tokens to decide a layout, got {tokens.shape[1]}")
+    """`losses_of` of tokens ``[1, n]``. The layouts are compared piece by piece, so that few tokens suffice."""
+    if tokens.shape[1] <= 4 * PIECES:
+        raise ValueError(f"text must have at least {4 * PIECES + 1} tokens to decide a layout, got {tokens.shape[1]}")
     means, each = {}, []
     for word in PAIRS:
         try:
@@ -102,10 +105,18 @@ def losses_on(source: Source, qk: QKTensors, tokens: torch.Tensor) -> dict[str, 
         means[word] = float(each[-1].mean())
         if not math.isfinite(means[word]):
             raise ValueError(f"{source.path}: the losses of the text must be finite, got {means[word]} in {word}")
-    ahead = each[1] - each[0]
-    z = float(ahead.mean() / (ahead.std() / len(ahead) ** 0.5).clamp(min=1e-12))
-    layout = "" if not abs(z) > SURE else "halves" if z > 0 else "interleaved"
-    return {"tokens": tokens.shape[1], "loss": means, "z": z, "layout": layout}
+    halves, interleaved = (pieces(losses, PIECES) for losses in each)
+    word, best, other = "halves", halves, interleaved
+    if interleaved.mean() < halves.mean():
+        word, best, other = "interleaved", interleaved, halves
+    ahead = at_least(other - best)
+    words = logits.shape[-1]
+    why = ""
+    if not beats_a_guess(best, words):
+        why = f"the model does not beat a uniform guess, {math.log(words):.3f}: untrained, or trained on other text"
+    elif not ahead > MARGIN:
+        why = f"the other layout costs {float((other - best).mean()):.3f} on this text, surely only {max(ahead, 0):.3f}"
+    return {"tokens": tokens.shape[1], "loss": means, "ahead": ahead, "layout": "" if why else word, "why": why}
 
 
 def native_state(qk: QKTensors, tensors: Mapping[str, Tensor], word: str) -> dict[str, torch.Tensor]:

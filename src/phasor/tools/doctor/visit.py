@@ -101,7 +101,12 @@ def of_text(ranking: Ranking | None) -> tuple[Check, ...]:
     check = Check(what="loss on the text", against="text", verdict=verdicts[ranking.verdict], reason=ranking.says())
     if check.verdict != "wrong":
         return (check,)
-    return (replace(check, cause="weights of another encoding", way_out="write that reading into the config"),)
+    way_out = "write that reading into the config"
+    if len(ranking.tied) > 1:
+        way_out = (
+            "find out where the weights come from, or take a longer text: one of these is right, and none is shown"
+        )
+    return (replace(check, cause="weights of another encoding", way_out=way_out),)
 
 
 def _repaired(seen: Examined, target: Path) -> tuple[Path, Examined, tuple[str, ...]]:

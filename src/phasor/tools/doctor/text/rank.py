@@ -8,8 +8,9 @@ from torch import Tensor
 from ....positions.tensor_checks import integers
 from ....support.checks import whole
 from ...checkpoints.formats import read
+from ...checkpoints.losses import at_least
 from ...patch.sites import has_config
-from .ranking import Ranking, at_least, ranked
+from .ranking import Ranking, ranked
 from .readings import around, in_words
 from .tokens import token_windows, tokens_of
 from .weights import LoadedWeights
@@ -89,7 +90,7 @@ def _ranking(weights: LoadedWeights, windows: Tensor, rounds: int) -> Ranking:
         for name in _near(losses):
             if len(losses[name]) < len(windows):
                 losses[name] = weights.losses(tried[name], windows)
-        ranking = ranked(losses, stated, left_out)
+        ranking = ranked(losses, stated, left_out, weights.words)
         if tried[ranking.best] == best:
             break
         best = tried[ranking.best]

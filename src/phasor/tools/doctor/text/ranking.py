@@ -3,12 +3,10 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-import numpy as np
 from torch import Tensor
 
-MARGIN = 0.02  # nats per token: what a reading that is as good may cost
-RESAMPLES = 4000
-DOUBT = 0.001  # the share of resamples in which a difference may be smaller
+from ...checkpoints.losses import MARGIN, at_least, beats_a_guess
+
 SHOWN = 8
 
 Verdict = Literal["as stated", "another", "cannot tell"]
@@ -40,6 +38,8 @@ class Ranking:
     - ``starts``: the first token of each bin of ``by_position``; ``length``: tokens of a window.
     - ``left_out``: readings that were not tried, and why.
 
+    - ``knows``: whether the best reading beats a uniform guess; where none does, nothing is told.
+
     ``verdict`` is ``"another"`` only if the stated reading is behind the best one by more than `MARGIN` in nearly all
     resamples of the windows (0.999), ``"as stated"`` if all others are so behind the stated one, and else
     ``"cannot tell"``.
@@ -54,6 +54,7 @@ class Ranking:
     starts: tuple[int, ...]
     length: int
     left_out: tuple[tuple[str, str], ...] = ()
+    knows: bool = True
 
     @property
     def best(self) -> str:
@@ -67,6 +68,8 @@ class Ranking:
 
     @property
     def verdict(self) -> Verdict:
+        if not self.knows:
+            return "cannot tell"
         if self.stated not in self.tied:
             return "another"
         return "as stated" if self.tied == (self.stated,) else "cannot tell"
@@ -81,12 +84,18 @@ class Ranking:
         others = [name for name in self.tied if name != self.stated]
         if self.verdict == "as stated":
             return "the weights are as stated: every other reading predicts this text worse"
+        if not self.knows:
+            return "cannot tell: no reading beats a uniform guess on this text: untrained, or trained on other text"
         if self.verdict == "cannot tell":
             return f"cannot tell: this text does not tell the stated reading from {'; '.join(others)}"
         stated = next(row for row in self.rows if row.name == self.stated)
-        more = f"; it cannot be told from {'; '.join(self.tied[1:])}" if len(self.tied) > 1 else ""
         how = f"loss {self.rows[0].loss:.3f} where the stated reading has {stated.loss:.3f}"
-        return f"the weights are not as stated, but: {self.best} ({how}{more})"
+        if len(self.tied) == 1:
+            return f"the weights are not as stated, but: {self.best} ({how})"
+        more = f" and {len(self.tied) - SHOWN} more" if len(self.tied) > SHOWN else ""
+        return (
+            f"the weights are not as stated; this text cannot tell between {'; '.join(self.tied[:SHOWN])}{more} ({how})"
+        )
 
     def __str__(self) -> str:
         wide = max(44, *(len(row.name) + 1 for row in self.rows))
@@ -114,14 +123,18 @@ class Ranking:
         """Plain JSON data."""
         return {
             "verdict": self.verdict, "says": self.says(), "best": self.best, "tied": list(self.tied),
-            "stated": self.stated, "length": self.length, "starts": list(self.starts), "margin": MARGIN,
+            "stated": self.stated, "knows": self.knows, "length": self.length,
+            "starts": list(self.starts), "margin": MARGIN,
             "rows": [asdict(row) for row in self.rows],
             "left_out": [{"name": name, "why": why} for name, why in self.left_out],
         }  # fmt: skip
 
 
-def ranked(losses: dict[str, Tensor], stated: str, left_out: dict[str, str]) -> Ranking:
-    """The ranking of losses ``[n, L]`` by name; where ``n`` differs, only the first windows of both are compared."""
+def ranked(losses: dict[str, Tensor], stated: str, left_out: dict[str, str], words: int) -> Ranking:
+    """The ranking of losses ``[n, L]`` by name, of a model of ``words`` words.
+
+    Where ``n`` differs, only the first windows of both are compared.
+    """
     most = max(map(len, losses.values()))
     best = min((n for n in losses if len(losses[n]) == most), key=lambda name: float(losses[name].mean()))
     starts = bins(losses[best].shape[1])
@@ -132,17 +145,8 @@ def ranked(losses: dict[str, Tensor], stated: str, left_out: dict[str, str]) -> 
         least = 0.0 if name == best else at_least(behind)
         rows.append(RankingRow(name, float(own.mean()), float(behind.mean()), least, len(own), parts))
     rows.sort(key=lambda row: (row.behind, row.name != stated))
-    return Ranking(tuple(rows), stated, starts, losses[best].shape[1], tuple(left_out.items()))
-
-
-def at_least(differences: np.ndarray) -> float:
-    """What the mean of differences ``[n]`` exceeds in nearly all resamples of them.
-
-    >>> at_least(np.array([0.5, 0.5, 0.5]))
-    0.5
-    """
-    drawn = np.random.default_rng(0).integers(0, len(differences), (RESAMPLES, len(differences)))
-    return float(np.quantile(differences[drawn].mean(1), DOUBT))
+    knows = beats_a_guess(losses[best].mean(1).numpy(), words)
+    return Ranking(tuple(rows), stated, starts, losses[best].shape[1], tuple(left_out.items()), knows)
 
 
 def bins(length: int) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ class LoadedWeights:
     """
 
     def __init__(self, config: dict[str, Any], state: dict[str, Tensor], source: Source | None = None) -> None:
-        self.config, self.state = config, state
+        self.config, self.state, self.words = config, state, 0  # words: of the logits, once some were formed
         self.found, self.why = self._following(source)
         self.native = pair_word(self.found, "native") if self.found else "native"
         word = pair_word(self.found, source.layout) if self.found and source else self.native
@@ -73,6 +73,7 @@ class LoadedWeights:
         with torch.no_grad():
             for rows in windows.split(max(1, AT_ONCE // windows.shape[1])):
                 logits = model(rows[:, :-1], use_cache=False).logits.float()
+                self.words = logits.shape[-1]
                 loss = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), reduction="none")
                 found.append(loss.double().view(len(rows), -1))
         return torch.cat(found).nan_to_num(torch.inf)
