@@ -1,9 +1,11 @@
 """Damaged and malicious checkpoints: each is refused in one line that names file, key and rule, and nothing is written."""
 # ruff: noqa: E501 (one defect a line)
 
+import io
 import json
 import os
 import pickle
+import re
 import struct
 import zipfile
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from phasor.tools.checkpoints import convert, make_plan
+from phasor.tools.checkpoints import convert, detect, make_plan
 
 from . import synthetic
 
@@ -176,12 +178,12 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "int8 without scale": (tensors(lambda t: t.update({Q: t[Q].to(torch.int8)})), f"{Q}: must have a dtype of .*, got I8"),
     "no k": (tensors(lambda t: t.pop(K)), "q and k of all 2 layers that rotate, and .*k_proj.weight is missing"),
     "no whole heads": (tensors(lambda t: t.update({Q: t[Q][:60].clone()})), "q_proj must have rows of q for heads of 16 channels .* got 60 rows"),
-    "fewer heads": (tensors(lambda t: t.update({Q: t[Q][:32].clone()})), "layers.0.self_attn: must have 4 heads of q, .* got 2"),
-    "more heads of k": (tensors(lambda t: t.update({K: t[Q].clone()})), "layers.0.self_attn: must have 2 heads of k, .* got 4"),
+    "fewer heads": (tensors(lambda t: t.update({Q: t[Q][:32].clone()})), f"{Q}: must have 4 heads of q, .* got 2"),
+    "more heads of k": (tensors(lambda t: t.update({K: t[Q].clone()})), f"{K}: must have 2 heads of k, .* got 4"),
     "a vector": (tensors(lambda t: t.update({Q: t[Q][:, 0].clone()})), f"{Q}: must be a matrix"),
     "a short bias": (tensors(lambda t: t.update({Q.replace("weight", "bias"): torch.zeros(8)})), "rows of q .* got 8 rows"),
     "a layer too few": (config(num_hidden_layers=3), "layers.2.self_attn.q_proj.weight is missing"),
-    "config: other heads": (config(num_attention_heads=8), r"self_attn: must have 2 heads of k, as its config says, got 4"),
+    "config: other heads": (config(num_attention_heads=8), r"k_proj.weight: must have 2 heads of k, as the config says, got 4"),
     "config: gone": (lambda f: (f / "config.json").unlink(), r"config.json: cannot be opened \(No such file"),
     "config: no json": (file("config.json", b"{"), "config.json: is not JSON"),
     "config: unknown model": (config(model_type="llamma"), "model_type 'llamma' is not known"),
@@ -204,6 +206,55 @@ def test_refused(name, folder):
     with pytest.raises(ValueError, match=message) as error:
         make_plan(folder, "interleaved")
     assert len(str(error.value)) < 1000 and str(error.value).isprintable()
+    says = str(error.value).replace(str(folder), "")
+    assert re.match(r"/[\w.-]+\.(safetensors|json): ", says) or name in WITHOUT_A_FILE, says
+
+
+# what is missing is in no file, and one file too many is two
+WITHOUT_A_FILE = ("no k", "a layer too few", "single and index")
+
+
+def test_a_bias_of_another_length(folder):
+    """16 values for 64 rows, whole heads of 16: taken for a bias of one head."""
+    bias = Q.replace("weight", "bias")
+    tensors(lambda t: t.update({bias: torch.zeros(64)}))(folder)
+    make_plan(folder, "interleaved")
+    tensors(lambda t: t.update({bias: torch.zeros(16)}))(folder)
+    message = (
+        rf"/model.safetensors: {bias}: must have one value for each of the 64 rows of its weight, got shape \[16\]"
+    )
+    for look in (lambda: make_plan(folder, "interleaved"), lambda: detect(folder)):
+        with pytest.raises(ValueError, match=message):
+            look()
+
+
+def test_what_a_link_leads_to_is_told(folder, tmp_path):
+    (tmp_path / "elsewhere.txt").write_text("mine")
+    (folder / "notes.txt").symlink_to(tmp_path / "elsewhere.txt")
+    (folder / "plain.txt").write_text("here")
+    said = make_plan(folder, "interleaved").describe()
+    assert f"note     notes.txt is a link to {tmp_path / 'elsewhere.txt'}, whose content is copied" in said
+    assert "plain.txt" not in said
+
+
+def doubling(path: Path) -> None:
+    """A dictionary with one key: a tuple that holds the one before twice, 60 times."""
+    key: tuple = ()
+    for _ in range(60):
+        key = (key, key)
+    text = io.BytesIO()
+    writer = pickle.Pickler(text, protocol=2)
+    writer.dump([key])
+    data = text.getvalue().replace(b"]q", b"}q", 1)[:-2] + b"K\x01s."  # [key] becomes {key: 1}, which would hash it
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", data)
+
+
+def test_a_key_that_doubles_is_refused_at_once(folder):
+    """It would be hashed by visiting 2**60 members; that it is refused at all shows that it was not."""
+    pickled(folder, doubling)
+    with pytest.raises(ValueError, match=r"archive/data.pkl: is not read: a tuple in it has more than 100,000 members"):
+        make_plan(folder, "interleaved", allow_pickle=True)
 
 
 def test_blocks_that_straddle_heads(folder):

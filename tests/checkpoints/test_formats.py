@@ -235,3 +235,25 @@ def test_what_llama2c_cannot_say(changes, message, tmp_path):
     save_model("llama", tmp_path / "source", **{"rms_norm_eps": 1e-5, **changes})
     with pytest.raises(ValueError, match=message):
         make_plan(tmp_path / "source", "llama2c")
+
+
+def test_the_number_of_positions_is_kept_or_its_loss_is_told(tmp_path):
+    """512 through every format; Meta's params.json has no key for it, and llama2.c must have one."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=512, rms_norm_eps=1e-5,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(tmp_path / "hf")
+    for there in ("llama2c", "mistral", "gguf"):
+        convert(tmp_path / "hf", tmp_path / there, to=there)
+        convert(tmp_path / there, tmp_path / f"{there}-back", to="transformers")
+        assert json.loads((tmp_path / f"{there}-back/config.json").read_text())["max_position_embeddings"] == 512, there
+        assert not make_plan(tmp_path / "hf", there).notes
+    said = make_plan(tmp_path / "hf", "meta").describe()
+    assert "note     the 512 positions of the config are lost: params.json of Meta's code has no key for them" in said
+    convert(tmp_path / "hf", tmp_path / "meta", to="meta")
+    onwards = {to: make_plan(tmp_path / "meta", to, allow_pickle=True).describe() for to in ("llama2c", "transformers")}
+    assert "the source does not say its number of positions; 2048 are written" in onwards["llama2c"]
+    assert "the source does not say its number of positions; transformers takes what" in onwards["transformers"]

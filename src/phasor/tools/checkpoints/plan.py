@@ -3,13 +3,14 @@
 import copy
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ...support.number_text import counted, size_text
 from .formats import FORMATS, read
+from .formats.plain import LENGTH
 from .opening import opened
 from .output import Output, Range, Reordered, whole_file
 from .permutation import WORDS, with_pairs, word_of
@@ -31,6 +32,9 @@ class ConversionPlan:
     layouts: tuple[str, str]
     moves: Mapping[str, Move]
     outputs: tuple[Output, ...]
+    notes: tuple[
+        str, ...
+    ] = ()  # what the format of the result has no place for, and what was taken where nothing is said
 
     @property
     def size(self) -> int:
@@ -60,6 +64,7 @@ class ConversionPlan:
             lines.append(f"  and {len(self.moves) - 8} more, the same in the other layers")
         if self.qk.weights.frequencies:
             lines.append(f"stays    {self.qk.weights.frequencies}: one frequency per pair, whatever the layout")
+        lines += [f"note     {note}" for note in self.notes]
         if source.left_out:
             lines.append(f"left out {', '.join(source.left_out)}: weights in files that were not converted")
         if self.mark:
@@ -126,7 +131,10 @@ def make_plan(
     form = source.format if to in WORDS else to
     target = to if to in WORDS and form == "transformers" else FORMATS[form].layout(qk)
     if to in WORDS and to not in ("native", target):
-        raise ValueError(f"{source.path}: the format {form} is read in {target}, and has no place to say {to}")
+        raise ValueError(
+            f"{source.path}: the format {form} is read in {target}, and has no place to say {to}; convert it --to "
+            f"transformers first, and that --to {to}"
+        )
     before, after = (pair_word(qk, word) for word in (source.layout, target))
     if before == after and form == source.format and source.keep.get("safe", True):
         raise ValueError(f"{source.path}: is {form} in {before} already ({source.why}); there is nothing to convert")
@@ -143,7 +151,26 @@ def make_plan(
     other_files = [
         Output(name, (whole_file(source.folder / name),)) for name in source.other_files if name not in taken
     ]
-    return ConversionPlan(source, qk, form, (before, after), moved, (*written, *other_files))
+    notes = (*_notes_on_length(source, form), *_notes_on_links(source, [output.name for output in other_files]))
+    return ConversionPlan(source, qk, form, (before, after), moved, (*written, *other_files), notes)
+
+
+def _notes_on_length(source: Source, form: str) -> list[str]:
+    """Where the number of positions is lost, or made up. Meta's code takes it from its caller, and no key for it."""
+    length = source.config.get("max_position_embeddings")
+    if length and form == "meta" and source.format != form:
+        return [f"the {length} positions of the config are lost: params.json of Meta's code has no key for them"]
+    if not length and form == "llama2c" and source.format != form:
+        return [f"the source does not say its number of positions; {LENGTH} are written"]
+    if not length and form == "transformers" and source.format in ("meta", "mistral"):
+        return ["the source does not say its number of positions; transformers takes what the model's class has"]
+    return []
+
+
+def _notes_on_links(source: Source, names: Sequence[str]) -> list[str]:
+    """Files beside the weights that are links: what they lead to is copied."""
+    links = [name for name in names if (source.folder / name).is_symlink()]
+    return [f"{name} is a link to {os.readlink(source.folder / name)}, whose content is copied" for name in links]
 
 
 def _check_types(source: Source) -> None:

@@ -11,12 +11,14 @@ from ...models.configs import ModelRotary, read_config
 from ...models.families import ROWS
 from ...models.prefixes import attentions, find_prefix
 from ...models.reading.composite import ConfigTree
+from ...models.reading.load import in_file
+from ...models.reading.row import NoRotary
 from ...models.reading.text_row import TextRow
-from ...models.weights import Piece, Shapes, Weights, pieces
+from ...models.weights import Piece, Weights, pieces
 from ...rotary.layout import Layout
 from ...rotary.spec import RotarySpec
 from .permutation import Order, order_of, with_pairs
-from .stored import BLOCKS, FLOATS, Tensor
+from .stored import BLOCKS, FLOATS, Tensor, place_of
 
 
 class AttentionTensors(NamedTuple):
@@ -61,13 +63,17 @@ def find_qk_tensors(folder: Path, config: dict[str, Any], tensors: Mapping[str, 
 
     ``config`` and the names of ``tensors`` are those of transformers; ``folder`` is named in errors.
     """
-    rotary = read_config(config, part=part)
-    row, sets = _weights(config, rotary.part)
+    with in_file(folder if (folder / "config.json").is_file() else None):
+        try:
+            rotary = read_config(config, part=part)
+        except NoRotary as error:  # nothing to convert is an error here
+            raise ValueError(str(error)) from None
+        row, sets = _weights(config, rotary.part)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     plain = {name: shape for name, shape in shapes.items() if not name.endswith(SCALES)}
     errors = []
     for weights in sets:
-        refuse_quantized(folder, plain, weights)
+        refuse_quantized(folder, tensors, weights)
         try:
             sizes = {"heads": rotary.num_heads, "kv_heads": rotary.num_kv_heads}
             prefix = find_prefix(plain, weights, rotary.layers, **sizes)
@@ -80,9 +86,11 @@ def find_qk_tensors(folder: Path, config: dict[str, Any], tensors: Mapping[str, 
             continue
         _check_dtypes(folder, found, tensors)
         if not weights.uneven:
-            _check_heads(folder, found, rotary)
+            _check_heads(folder, found, rotary, tensors)
         return QKTensors(rotary, row, weights, prefix, tuple(found))
-    raise ValueError(f"{folder}: {errors[0]}") from None
+    says = str(errors[0]).removeprefix("shapes ")
+    named = [name for name in plain if name.rpartition(".")[0] in says]  # the file of the tensor that it speaks of
+    raise ValueError(f"{place_of(folder, named[0], tensors) if named else folder}: {says}") from None
 
 
 def _weights(config: dict[str, Any], part: str) -> tuple[Any, list[Weights]]:
@@ -109,16 +117,40 @@ def _check_dtypes(folder: Path, found: list[AttentionTensors], tensors: Mapping[
         tensor = tensors[piece.tensor]
         if tensor.dtype not in FLOATS and not tensor.dtype.startswith(BLOCKS):
             raise ValueError(
-                f"{folder}: {piece.tensor}: must have a dtype of {', '.join(FLOATS)} to hold q and k, "
+                f"{place_of(folder, piece.tensor, tensors)}: must have a dtype of {', '.join(FLOATS)} to hold q and k, "
                 f"got {tensor.dtype}; convert the checkpoint before it is quantized"
             )
         if piece.role == "weight" and len(tensor.shape) < 2:
-            raise ValueError(f"{folder}: {piece.tensor}: must be a matrix, got shape {list(tensor.shape)}")
+            raise ValueError(
+                f"{place_of(folder, piece.tensor, tensors)}: must be a matrix, got shape {list(tensor.shape)}"
+            )
         if piece.role == "bias" and len(tensor.shape) != 1:
-            raise ValueError(f"{folder}: {piece.tensor}: must have one axis, got shape {list(tensor.shape)}")
+            raise ValueError(
+                f"{place_of(folder, piece.tensor, tensors)}: must have one axis, got shape {list(tensor.shape)}"
+            )
+    for attention in found:
+        _check_biases(folder, attention, tensors)
 
 
-def _check_heads(folder: Path, found: list[AttentionTensors], rotary: ModelRotary) -> None:
+def _check_biases(folder: Path, attention: AttentionTensors, tensors: Mapping[str, Tensor]) -> None:
+    """One value for each row that its weight gives; a shorter one would be reordered as if it were whole."""
+    rows = {
+        p.tensor.removesuffix(".weight"): tensors[p.tensor].shape[p.axis]
+        for p in attention.pieces
+        if p.role == "weight"
+    }
+    for piece in attention.pieces:
+        wanted = rows.get(piece.tensor.removesuffix(".bias"))
+        if piece.role == "bias" and wanted is not None and tensors[piece.tensor].shape != (wanted,):
+            raise ValueError(
+                f"{place_of(folder, piece.tensor, tensors)}: must have one value for each of the {wanted} rows of its "
+                f"weight, got shape {list(tensors[piece.tensor].shape)}"
+            )
+
+
+def _check_heads(
+    folder: Path, found: list[AttentionTensors], rotary: ModelRotary, tensors: Mapping[str, Tensor]
+) -> None:
     """As many heads as the config says: else its heads have another width, and every order would be wrong."""
     for attention in found:
         for kind, wanted in (("q", rotary.num_heads), ("k", rotary.num_kv_heads)):
@@ -126,8 +158,8 @@ def _check_heads(folder: Path, found: list[AttentionTensors], rotary: ModelRotar
             held = [p for p in attention.pieces if p.kind == kind and p.role == "weight" and p.axis == 0]
             if held and len(held[0].starts) not in (wanted, 1 if shared else wanted):
                 raise ValueError(
-                    f"{folder}: {attention.name}: must have {wanted} heads of {kind}, as its config says, got "
-                    f"{len(held[0].starts)} of {attention.spec.head_dim} channels"
+                    f"{place_of(folder, held[0].tensor, tensors)}: must have {wanted} heads of {kind}, as the config "
+                    f"says, got {len(held[0].starts)} of {attention.spec.head_dim} channels"
                 )
 
 
@@ -177,16 +209,16 @@ PACKED = {
 }
 
 
-def refuse_quantized(folder: Path, shapes: Shapes, weights: Weights) -> None:
+def refuse_quantized(folder: Path, tensors: Mapping[str, Tensor], weights: Weights) -> None:
     """Raises ``ValueError`` for a projection of q or k in a container whose rows are not rows of bytes."""
     modules = {name.rstrip(".") for rows in weights.rows for name in rows.name.split("|")}
-    for tensor in shapes:
+    for tensor in tensors:
         for word, why in PACKED.items():
             before, found, _ = tensor.partition(f".{word}")
             if found and any(before.removesuffix(".weight").endswith(f".{module}") for module in modules):
                 raise ValueError(
-                    f"{folder}: {tensor}: the rows of a quantized weight must be rows of bytes to be permuted exactly, "
-                    f"got {why}; convert the weights before they are quantized"
+                    f"{place_of(folder, tensor, tensors)}: the rows of a quantized weight must be rows of bytes to be "
+                    f"permuted exactly, got {why}; convert the weights before they are quantized"
                 )
 
 
@@ -207,7 +239,7 @@ def scales_of(
     for scale in row_scales(name, tensors):
         shape, rows = tensors[scale].shape, tensors[name].shape[0]
         if axis != 0:
-            raise ValueError(f"{folder}: {scale}: scales of a weight whose columns move are not known")
+            raise ValueError(f"{place_of(folder, scale, tensors)}: scales of a weight whose columns move are not known")
         if shape in ((), (1,), (1, 1)):
             continue
         if shape in ((rows,), (rows, 1)):
@@ -216,12 +248,13 @@ def scales_of(
         side = blocks[0] if isinstance(blocks, list) and blocks and isinstance(blocks[0], int) else 0
         if side < 1 or len(shape) != 2 or shape[0] != -(-rows // side):
             raise ValueError(
-                f"{folder}: {scale}: must be one scale, one for each of {rows} rows, or one for each block of "
-                f"quantization_config.weight_block_size, got shape {list(shape)} and blocks {blocks!r:.40}"
+                f"{place_of(folder, scale, tensors)}: must be one scale, one for each of {rows} rows, or one for "
+                f"each block of quantization_config.weight_block_size, got shape {list(shape)} and blocks "
+                f"{blocks!r:.40}"
             )
         if (np.arange(rows) // side != order // side).any():
             raise ValueError(
-                f"{folder}: {scale}: every row must stay in its block of {side} rows that share a scale, and the "
-                "heads straddle them; convert the weights before they are quantized"
+                f"{place_of(folder, scale, tensors)}: every row must stay in its block of {side} rows that "
+                "share a scale, and the heads straddle them; convert the weights before they are quantized"
             )
     return moved

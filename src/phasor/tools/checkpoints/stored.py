@@ -1,7 +1,7 @@
 """Tensors where they lie: in one range of one file, or in several that are joined. Nothing is loaded."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +65,12 @@ class Joined:
 
 
 Tensor = Stored | Joined
+
+
+def place_of(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> str:
+    """For errors: the file that holds a tensor, or the first part of it, and the tensor; of a live model its folder."""
+    file = tensors[name].parts[0].file
+    return f"{folder if file == Path() else file}: {name}"
 
 
 def join(parts: Sequence[Stored], axis: int, name: str) -> Tensor:

@@ -176,6 +176,8 @@ def params_of(path: Path, config: Mapping[str, Any], mistral: bool) -> dict[str,
         params |= {"head_dim": config["head_dim"], "hidden_dim": config["intermediate_size"]}
         if config.get("sliding_window"):
             params["sliding_window"] = config["sliding_window"]
+        if config.get("max_position_embeddings"):
+            params["max_position_embeddings"] = config["max_position_embeddings"]
     elif config["head_dim"] * params["n_heads"] != params["dim"]:
         raise ValueError(f"{path}: head_dim must be hidden_size / heads for Meta's code, got {config['head_dim']}")
     else:

@@ -18,6 +18,7 @@ from ....support.errors import first_line
 from ..opening import opened, size_of
 from ..output import Output, Segment
 from ..stored import TORCH, Stored
+from .pickle_size import check_size
 
 STORAGE = {
     "F16": torch.HalfStorage, "BF16": torch.BFloat16Storage, "F32": torch.FloatStorage, "F64": torch.DoubleStorage,
@@ -172,6 +173,12 @@ def _check_archive(path: Path) -> None:
             raise ValueError(f"{path}: {info.filename:.80}: must be stored without compression or encryption")
         if info.filename.endswith("data.pkl") and info.file_size > MAX_PICKLE:
             raise ValueError(f"{path}: {info.filename:.80}: must have at most {MAX_PICKLE} bytes, got {info.file_size}")
+    with opened(path) as fd, open(fd, "rb", closefd=False) as file:
+        for info in (info for info in infos if info.filename.endswith("data.pkl")):
+            try:
+                check_size(zipfile.ZipFile(file).read(info))
+            except Exception as error:  # whatever zipfile and pickletools raise for damaged bytes
+                raise ValueError(f"{path}: {info.filename:.80}: is not read: {first_line(error)}") from None
 
 
 def _stored(path: Path, name: Any, tensor: Any, size: int) -> Stored:
