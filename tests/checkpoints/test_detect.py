@@ -73,8 +73,8 @@ def test_a_mark_is_believed_and_checked(trained, twin):
 
 def test_a_text_is_read_as_bytes_where_there_is_no_tokenizer(trained):
     pytest.importorskip("transformers")
-    found = detect(trained, text="def f(x):\n    return x\n" * 9).text
-    assert found["tokens"] == 9 * 23 and found["loss"].keys() == {"halves", "interleaved"}
+    found = detect(trained, text="def f(x):\n    return x\n" * 9).text  # 207 bytes, in windows of 64
+    assert found["tokens"] == 3 * 64 and found["loss"].keys() == {"halves", "interleaved"}
     assert found["layout"] in ("", "halves")  # a model that learned so little may not tell
 
 

@@ -92,16 +92,21 @@ def losses_of(source: Source, qk: QKTensors, text: str) -> dict[str, Any]:
 
 
 def losses_on(source: Source, qk: QKTensors, tokens: torch.Tensor) -> dict[str, Any]:
-    """`losses_of` of tokens ``[1, n]``. The layouts are compared piece by piece, so that few tokens suffice."""
+    """`losses_of` of tokens ``[1, n]``. The layouts are compared piece by piece, so that few tokens suffice.
+
+    The text is read in windows of the length that the config declares: beyond it a model may know nothing.
+    """
     if tokens.shape[1] <= 4 * PIECES:
         raise ValueError(f"text must have at least {4 * PIECES + 1} tokens to decide a layout, got {tokens.shape[1]}")
+    tokens = _windows(tokens[0], qk.rotary.max_position or LONGEST)
     means, each = {}, []
     for word in PAIRS:
         try:
             logits = logits_of(source.config, native_state(qk, source.tensors, word), tokens)
         except ValueError as error:
             raise ValueError(f"{source.path}: {error}") from None
-        each.append(torch.nn.functional.cross_entropy(logits[0, :-1], tokens[0, 1:], reduction="none"))
+        guesses, words_after = logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
+        each.append(torch.nn.functional.cross_entropy(guesses, words_after, reduction="none"))
         means[word] = float(each[-1].mean())
         if not math.isfinite(means[word]):
             raise ValueError(f"{source.path}: the losses of the text must be finite, got {means[word]} in {word}")
@@ -116,7 +121,13 @@ def losses_on(source: Source, qk: QKTensors, tokens: torch.Tensor) -> dict[str, 
         why = f"the model does not beat a uniform guess, {math.log(words):.3f}: untrained, or trained on other text"
     elif not ahead > MARGIN:
         why = f"the other layout costs {float((other - best).mean()):.3f} on this text, surely only {max(ahead, 0):.3f}"
-    return {"tokens": tokens.shape[1], "loss": means, "ahead": ahead, "layout": "" if why else word, "why": why}
+    return {"tokens": tokens.numel(), "loss": means, "ahead": ahead, "layout": "" if why else word, "why": why}
+
+
+def _windows(tokens: torch.Tensor, longest: int) -> torch.Tensor:
+    """``[k, L]`` of tokens ``[n]``: as many whole windows as there are, at most ``longest`` long."""
+    length = min(longest, len(tokens))
+    return tokens[: len(tokens) // length * length].view(-1, length)
 
 
 def native_state(qk: QKTensors, tensors: Mapping[str, Tensor], word: str) -> dict[str, torch.Tensor]:
