@@ -11,14 +11,13 @@ from engines.cases import RESULTS, configs
 from phasor.serving.engines import ENGINES, look
 from phasor.serving.planner import memory
 from phasor.serving.planner.kv import stores
-from phasor.support.number_text import size_text
 
 FAMILIES = [
     "llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3n_text",
     "gemma4_text", "gpt_oss", "phi", "phi3", "deepseek_v2", "deepseek_v3", "glm", "glm4", "glm4_moe", "cohere",
     "cohere2", "olmo2", "olmo3", "exaone4", "smollm3", "granite", "llama4_text", "qwen3_next", "qwen3_5_text",
     "lfm2", "starcoder2", "stablelm", "minimax_m2", "ernie4_5", "hunyuan_v1_dense", "arcee", "apertus", "seed_oss",
-    "nemotron", "gpt_neox", "falcon", "persimmon", "helium", "deepseek_v32", "glm_moe_dsa",
+    "nemotron", "gpt_neox", "falcon", "persimmon", "helium",
 ]  # fmt: skip
 TOKENS = 23  # above the windows of the tiny models
 
@@ -29,8 +28,6 @@ def elements(layer: object, window: bool) -> int:
     for name in ("keys", "values"):
         if isinstance(held := getattr(layer, name, None), torch.Tensor):
             found += held.numel() // held.shape[-2] * (held.shape[-2] + (window and held.shape[-2] < TOKENS))
-    if isinstance(held := getattr(layer, "indexer_keys", None), torch.Tensor):  # of DeepSeek-V3.2 and GLM-5
-        found += held.numel()
     for name in ("conv_states", "recurrent_states"):
         held = getattr(layer, name, None)
         several = held.values() if isinstance(held, dict) else held if isinstance(held, list) else [held]
@@ -38,7 +35,7 @@ def elements(layer: object, window: bool) -> int:
     return found
 
 
-QUICK = ("qwen3", "gemma3_text", "deepseek_v3", "qwen3_next", "deepseek_v32", "glm_moe_dsa")
+QUICK = ("qwen3", "gemma3_text", "deepseek_v3", "qwen3_next")
 EVERY = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FAMILIES]
 
 
@@ -102,34 +99,6 @@ def test_the_caches_of_exllamav3() -> None:
             assert (store.per_token if store.window is None else None) == row.get("cached")
             compared += 1
     assert compared > 25
-
-
-def test_the_keys_of_indexers(shared_data: Path) -> None:
-    """One of 128 values a token: 61 x (576 + 128) values in transformers; in vLLM 128 bytes of fp8 and a float32 scale
-    (``DeepseekV32IndexerCache``); llama.cpp and ExLlamaV3 attend to every token, and keep none. GLM-5.2 has an indexer
-    in 21 of its 78 layers.
-    """
-    v3 = json.loads((shared_data / "configs/full/deepseek-ai__DeepSeek-V3.json").read_text())
-    seen = look({**v3, "model_type": "deepseek_v32", "index_head_dim": 128, "index_n_heads": 64, "index_topk": 2048})
-    sizes = {engine: memory(seen, engine, 1000).total / 1000 / 61 for engine in ENGINES}
-    plain = 2 * 576
-    assert sizes["transformers"] == plain + 2 * 128 and memory(seen, "transformers", 9).per_token == 61 * 2 * 704
-    assert sizes["vllm"] == sizes["sglang"] == plain + 132 and sizes["llama.cpp"] == sizes["exllamav3"] == plain
-    glm = look(shared_data / "configs/full/zai-org__GLM-5.2.json")
-    assert memory(glm, "transformers", 1).total == 2 * (78 * 576 + 21 * 128)
-
-
-def test_layers_that_see_pictures_keep_nothing_of_the_text() -> None:
-    """Llama 3.2 Vision 11B: 32 of 40 layers grow; 8 keep 4 tiles of 32 x 32 + 1 patches of a picture."""
-    pytest.importorskip("transformers")
-    from transformers import MllamaConfig
-
-    seen = look(MllamaConfig().to_dict())
-    found = memory(seen, "transformers", 1000)
-    assert found.total == 1000 * found.per_token == 1000 * 32 * 2 * 8 * 128 * 2
-    picture = 8 * 2 * 8 * 128 * 2 * 4 * (32 * 32 + 1)
-    assert found.notes == (f"and {size_text(picture)} for a picture, at most, in the layers of cross attention",)
-    assert "8 x cross_attention: 0 bytes (nothing of the text)" in "\n".join(found.describe())
 
 
 def test_windows_by_engine(shared_data: Path) -> None:

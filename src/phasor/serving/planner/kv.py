@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ...models.configs import ModelRotary, read_parts
 from ...support.checks import one_of, whole
 from ...support.number_text import size_text
 from ..engines import EngineConfig
@@ -16,15 +15,6 @@ WINDOWS = {
     "chunked_attention": "attention_chunk_size",
 }
 FIXED = ("linear_attention", "mamba", "conv", "recurrent", "linear", "no_op", "moe", "mlp")
-CROSS = "cross_attention"  # layers that attend to pictures, and keep nothing of the text
-INDEXER = "indexer keys"
-WITHOUT_INDEXER = (
-    "llama.cpp",
-    "exllamav3",
-)  # engines whose code attends to every token, and keeps no keys to choose by
-# engines that keep the keys of an indexer in fp8 whatever the cache's dtype, with a float32 scale for each 128 of them:
-# vLLM's DeepseekV32IndexerCache and SGLang's index_k_with_scale_buffer
-INDEXER_FP8 = ("vllm", "sglang")
 UNWINDOWED = ("vllm", "tensorrt-llm")  # engines whose cache counts every token in every layer
 
 
@@ -36,10 +26,7 @@ IN_FULL = {
 
 @dataclass(frozen=True)
 class Store:
-    """What the layers of one kind keep on one device: elements per token, of at most ``window`` tokens, and a state.
-
-    ``token_bytes``: the bytes of a token where they do not follow the cache's dtype.
-    """
+    """What the layers of one kind keep on one device: elements per token, of at most ``window`` tokens, and a state."""
 
     kind: str
     layers: int
@@ -47,13 +34,6 @@ class Store:
     window: int | None = None
     state: int = 0
     shared: int = 0
-    token_bytes: int | None = None
-
-    def bytes(self, tokens: int, width: int) -> int:
-        """Of ``tokens`` tokens, of which a window keeps some, in a cache of ``width`` bytes a value."""
-        kept = min(tokens, self.window) if self.window else tokens
-        token = self.per_token * width if self.token_bytes is None else self.token_bytes
-        return (self.layers - self.shared) * (token * kept + width * self.state)
 
 
 @dataclass(frozen=True)
@@ -76,7 +56,6 @@ class Memory:
         for store, size in self.stores:
             window = f", last {store.window:,} tokens" if store.window else ""
             what = f"{store.per_token:,} values a token" if store.per_token else f"a state of {store.state:,} values"
-            what = "nothing of the text" if store.kind == CROSS else what
             said.append(f"  {store.layers} x {store.kind}: {size_text(size)} ({what}{window})")
         if self.draft:
             said.append(f"  and {size_text(self.draft)} for draft layers, if they are used")
@@ -108,11 +87,9 @@ def memory(
     whole("length", length)
     width, found, notes = BYTES[dtype], [], []
     for store in stores(config, engine, tensor_parallel):
-        found.append((store, batch * store.bytes(length, width)))
-    if per_picture := _per_picture(config, tensor_parallel):
-        notes.append(
-            f"and {size_text(batch * width * per_picture)} for a picture, at most, in the layers of cross attention"
-        )
+        kept = min(length, store.window) if store.window else length
+        found.append((store, batch * (store.layers - store.shared) * width * (store.per_token * kept + store.state)))
+    growing = [s for s, _ in found if s.window is None or s.window > length]
     if unwindowed(config, engine) and any(word in WINDOWS for word in config.model.layer_types):
         notes.append(IN_FULL.get(engine, "windowed layers are kept in full"))
     if any(store.state for store, _ in found):
@@ -120,7 +97,7 @@ def memory(
     draft = _draft(config, engine, tensor_parallel)
     return Memory(
         stores=tuple(found), draft=batch * width * draft * length, length=length, notes=tuple(notes),
-        per_token=batch * sum(s.bytes(length + 1, width) - s.bytes(length, width) for s, _ in found),
+        per_token=batch * width * sum((s.layers - s.shared) * s.per_token for s in growing),
     )  # fmt: skip
 
 
@@ -131,33 +108,10 @@ def stores(config: EngineConfig, engine: str, tensor_parallel: int = 1) -> list[
     found: dict[tuple[Any, ...], list[int]] = {}
     for i, word in enumerate(words):
         found.setdefault((word, *_layer(config, engine, i, tensor_parallel)), []).append(i)
-    kinds = [
+    return [
         Store(word, len(layers), values, window, state, sum(i >= len(words) - shared for i in layers))
         for (word, values, window, state), layers in found.items()
     ]
-    return kinds if engine in WITHOUT_INDEXER else [*kinds, *_indexers(config, engine)]
-
-
-def _indexers(config: EngineConfig, engine: str) -> list[Store]:
-    """One key a token in each layer that chooses by it which tokens are attended to (DeepSeek-V3.2, GLM-5)."""
-    parts = read_parts(config.data) if "index_head_dim" in config.text else {}
-    found = next((part for name, part in parts.items() if name.rpartition(".")[2] == "indexer"), None)
-    if not isinstance(found, ModelRotary):
-        return []
-    width, layers = next(iter(found.distinct)).head_dim, sum(spec is not None for spec in found.layers)
-    fp8 = width + 4 * (width // 128) if engine in INDEXER_FP8 else None
-    return [Store(INDEXER, layers, width, token_bytes=fp8)]
-
-
-def _per_picture(config: EngineConfig, tensor_parallel: int) -> int:
-    """Values that the layers of cross attention keep of one picture in all its tiles (Llama 3.2 Vision)."""
-    layers = [i for i, word in enumerate(config.model.layer_types) if word == CROSS]
-    vision = config.data.get("vision_config")
-    if not layers or not isinstance(vision, dict) or not {"image_size", "patch_size"} <= vision.keys():
-        return 0
-    (heads, keys), values = _heads(config, layers[0])
-    tokens = int(vision.get("max_num_tiles") or 1) * ((vision["image_size"] // vision["patch_size"]) ** 2 + 1)
-    return len(layers) * max(1, heads // tensor_parallel) * (keys + values) * tokens
 
 
 def unwindowed(config: EngineConfig, engine: str) -> bool:
@@ -168,8 +122,6 @@ def unwindowed(config: EngineConfig, engine: str) -> bool:
 def _layer(config: EngineConfig, engine: str, index: int, tensor_parallel: int) -> tuple[int, int | None, int]:
     """Values per token, the window, and the values of a state that no length changes."""
     text, word = config.text, config.model.layer_types[index]
-    if word == CROSS:
-        return 0, None, 0
     if word in FIXED:
         return 0, None, _state(text, word) // tensor_parallel
     window = None if unwindowed(config, engine) else _window(text, word)
