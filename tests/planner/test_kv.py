@@ -14,7 +14,8 @@ from phasor.serving.planner.kv import stores
 
 FAMILIES = [
     "llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3n_text",
-    "gemma4_text", "gpt_oss", "phi", "phi3", "deepseek_v2", "deepseek_v3", "glm", "glm4", "glm4_moe", "cohere",
+    "gemma4_text", "gpt_oss", "phi", "phi3", "deepseek_v2", "deepseek_v3", "deepseek_v32",
+    "glm_moe_dsa", "minimax_m3_vl_text", "mllama_text_model", "glm", "glm4", "glm4_moe", "cohere",
     "cohere2", "olmo2", "olmo3", "exaone4", "smollm3", "granite", "llama4_text", "qwen3_next", "qwen3_5_text",
     "lfm2", "starcoder2", "stablelm", "minimax_m2", "ernie4_5", "hunyuan_v1_dense", "arcee", "apertus", "seed_oss",
     "nemotron", "gpt_neox", "falcon", "persimmon", "helium",
@@ -28,6 +29,8 @@ def elements(layer: object, window: bool) -> int:
     for name in ("keys", "values"):
         if isinstance(held := getattr(layer, name, None), torch.Tensor):
             found += held.numel() // held.shape[-2] * (held.shape[-2] + (window and held.shape[-2] < TOKENS))
+    for name in ("indexer_keys", "idx_keys"):
+        found += held.numel() if isinstance(held := getattr(layer, name, None), torch.Tensor) else 0
     for name in ("conv_states", "recurrent_states"):
         held = getattr(layer, name, None)
         several = held.values() if isinstance(held, dict) else held if isinstance(held, list) else [held]
@@ -75,10 +78,58 @@ def test_gpt_oss(shared_data: Path) -> None:
 )
 def test_published_sizes(shared_data: Path, name: str, length: int, gigabytes: float) -> None:
     """The column "correct estimate" of unslothai/unsloth#4757, in GiB; GLM-5's counts its draft layer."""
-    found = memory(look(shared_data / f"configs/full/{name}.json"), "llama.cpp", length)
+    seen = look(shared_data / f"configs/full/{name}.json")
+    found = memory(seen, "llama.cpp", length)
     states = sum(size for store, size in found.stores if store.state)
+    indexed = sum(2 * store.layers * length * one.values for store, _ in found.stores for one in store.beside)
+    assert bool(indexed) == ("GLM" in name)  # the table leaves out the keys of its indexer
     draft = found.draft if "GLM" in name else 0
-    assert (found.total - states + draft) / 2**30 == pytest.approx(gigabytes, rel=0.01)
+    assert (found.total - states - indexed + draft) / 2**30 == pytest.approx(gigabytes, rel=0.01)
+
+
+def test_the_keys_of_an_indexer(shared_data: Path) -> None:
+    """One head of 128 beside 576 values, in each layer that has an indexer of its own (GLM-5.2: 21 of 78).
+
+    132 bytes in vLLM (`DeepseekV32IndexerCache`: head_size 132, uint8) and in SGLang (`NSATokenToKVPool`: 128 bytes
+    and a float32 scale); the cache's dtype in transformers (`DynamicIndexedLayer`) and mlx-lm (`deepseek_v32.py`).
+    """
+    deepseek = look({"model_type": "deepseek_v32", "num_hidden_layers": 61, "kv_lora_rank": 512})
+    by_engine = {"vllm": 1152 + 132, "sglang": 1152 + 132}
+    for engine in ENGINES:
+        assert memory(deepseek, engine, 1000).total == 1000 * 61 * by_engine.get(engine, 1152 + 256)
+    shared = look(shared_data / "configs/full/zai-org__GLM-5.2.json")
+    full = shared.text["indexer_types"].count("full")
+    assert full == 21
+    assert memory(shared, "transformers", 10).total == 10 * 2 * (78 * 576 + full * 128)
+
+
+def test_cross_attention_does_not_grow_with_the_text() -> None:
+    """Llama 3.2 Vision 11B: 8 of 40 layers see the image alone, 4 tiles of 1,601 patches (`MllamaVisionModel`)."""
+    seen = look({"model_type": "mllama", "text_config": {}, "vision_config": {"image_size": 560, "patch_size": 14}})
+    found = memory(seen, "transformers", 131_072)
+    assert found.total == 32 * 131_072 * 2 * 8 * 128 * 2
+    assert found.per_token == 32 * 2 * 8 * 128 * 2
+    image = 8 * 4 * 1601 * 2 * 8 * 128 * 2
+    assert any(f"{image / 2**20:.3g} MiB" in note and "image" in note for note in found.notes)
+
+
+def test_heads_of_each_block(shared_data: Path) -> None:
+    """Nemotron-NAS: 64 heads in groups of 8, so 8 heads of keys in each of the 49 blocks with attention."""
+    seen = look(shared_data / "configs/full/nvidia__Llama-3_3-Nemotron-Super-49B-v1.json")
+    assert memory(seen, "transformers", 7).total == 7 * 49 * 2 * 8 * 128 * 2
+
+
+def test_compressed_entries(shared_data: Path) -> None:
+    """DeepSeek-V4: a window of keys that are values too, 512 for every 4 or 128 tokens, and 128 of the indexer.
+
+    transformers keeps ``sliding_window - 1`` rows between calls (`DeepseekV4HCACache.update`); the window itself is
+    counted here, as for other windowed layers. Tokens that wait for a block to fill are left out.
+    """
+    seen = look(shared_data / "configs/full/deepseek-ai__DeepSeek-V4-Flash.json")
+    n = 4096
+    entries = 21 * (n // 4) * (512 + 128) + 20 * (n // 128) * 512
+    assert memory(seen, "transformers", n).total == 2 * (43 * 128 * 512 + entries)
+    assert any("not shown" in note for note in memory(seen, "vllm", n).notes)
 
 
 def test_the_caches_of_exllamav3() -> None:

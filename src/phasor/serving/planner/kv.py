@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from ...models.configs import read_config
 from ...support.checks import one_of, whole
 from ...support.number_text import size_text
 from ..engines import EngineConfig
@@ -14,7 +15,12 @@ WINDOWS = {
     "hybrid_sliding": "sliding_window",
     "chunked_attention": "attention_chunk_size",
 }
-FIXED = ("linear_attention", "mamba", "conv", "recurrent", "linear", "no_op", "moe", "mlp")
+FIXED = ("linear_attention", "mamba", "conv", "recurrent", "linear", "no_op", "moe", "mlp", "cross_attention")
+INDEXED_IN_8_BITS = {  # one byte a channel, and a float32 scale for each 128 of them
+    "vllm": "vllm/model_executor/models/deepseek_v2.py: DeepseekV32IndexerCache",
+    "sglang": "sglang/srt/mem_cache/memory_pool.py: NSATokenToKVPool",
+}
+COMPRESSED = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}  # DeepSeek-V4: tokens an entry
 UNWINDOWED = ("vllm", "tensorrt-llm")  # engines whose cache counts every token in every layer
 
 
@@ -22,6 +28,19 @@ IN_FULL = {
     "vllm": "windowed layers are counted in full: their pages are freed behind the window, and used again",
     "tensorrt-llm": "windowed layers are kept in full, unless kv_cache_config.max_attention_window names their windows",
 }
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a layer keeps beside keys and values: an entry of ``values`` for each ``every`` tokens.
+
+    ``size``: bytes of an entry where the engine keeps it in a format of its own; 0: values in the cache's dtype.
+    """
+
+    what: str
+    values: int
+    every: int = 1
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -33,7 +52,15 @@ class Store:
     per_token: int
     window: int | None = None
     state: int = 0
+    beside: tuple[Beside, ...] = ()
     shared: int = 0
+
+    def bytes_at(self, length: int, width: int) -> int:
+        """Bytes at ``length`` tokens, with values of ``width`` bytes."""
+        kept = min(length, self.window) if self.window else length
+        own = width * (self.per_token * kept + self.state)
+        more = sum(length // one.every * (one.size or width * one.values) for one in self.beside)
+        return (self.layers - self.shared) * (own + more)
 
 
 @dataclass(frozen=True)
@@ -56,7 +83,8 @@ class Memory:
         for store, size in self.stores:
             window = f", last {store.window:,} tokens" if store.window else ""
             what = f"{store.per_token:,} values a token" if store.per_token else f"a state of {store.state:,} values"
-            said.append(f"  {store.layers} x {store.kind}: {size_text(size)} ({what}{window})")
+            more = "".join(f", {one.what}: {one.values:,} every {one.every:,} tokens" for one in store.beside)
+            said.append(f"  {store.layers} x {store.kind}: {size_text(size)} ({what}{window}{more})")
         if self.draft:
             said.append(f"  and {size_text(self.draft)} for draft layers, if they are used")
         return [*said, *(f"  {note}" for note in self.notes)]
@@ -87,17 +115,20 @@ def memory(
     whole("length", length)
     width, found, notes = BYTES[dtype], [], []
     for store in stores(config, engine, tensor_parallel):
-        kept = min(length, store.window) if store.window else length
-        found.append((store, batch * (store.layers - store.shared) * width * (store.per_token * kept + store.state)))
-    growing = [s for s, _ in found if s.window is None or s.window > length]
+        found.append((store, batch * store.bytes_at(length, width)))
     if unwindowed(config, engine) and any(word in WINDOWS for word in config.model.layer_types):
         notes.append(IN_FULL.get(engine, "windowed layers are kept in full"))
+    if COMPRESSED.keys() & set(config.model.layer_types) and engine != "transformers":
+        notes.append(f"as transformers keeps them; in what format {engine} keeps compressed entries is not shown")
     if any(store.state for store, _ in found):
         notes.append("states are counted in the cache's dtype; engines may keep them in float32")
+    if image := _image(config):
+        size = batch * width * image // tensor_parallel
+        notes.append(f"an image of all tiles adds {size_text(size)} in the layers of cross-attention, once")
     draft = _draft(config, engine, tensor_parallel)
     return Memory(
         stores=tuple(found), draft=batch * width * draft * length, length=length, notes=tuple(notes),
-        per_token=batch * width * sum((s.layers - s.shared) * s.per_token for s in growing),
+        per_token=sum(batch * s.bytes_at(length + 1, width) - size for s, size in found),
     )  # fmt: skip
 
 
@@ -106,12 +137,44 @@ def stores(config: EngineConfig, engine: str, tensor_parallel: int = 1) -> list[
     text, words = config.text, config.model.layer_types
     shared = int(text.get("num_kv_shared_layers") or 0)
     found: dict[tuple[Any, ...], list[int]] = {}
+    indexed = _indexed(config)
     for i, word in enumerate(words):
-        found.setdefault((word, *_layer(config, engine, i, tensor_parallel)), []).append(i)
+        beside = _beside(config, engine, word, indexed[i])
+        found.setdefault((word, *_layer(config, engine, i, tensor_parallel), beside), []).append(i)
     return [
-        Store(word, len(layers), values, window, state, sum(i >= len(words) - shared for i in layers))
-        for (word, values, window, state), layers in found.items()
+        Store(word, len(layers), values, window, state, beside, sum(i >= len(words) - shared for i in layers))
+        for (word, values, window, state, beside), layers in found.items()
     ]
+
+
+def _indexed(config: EngineConfig) -> list[int]:
+    """Per layer the width of its indexer's keys, which one head has; 0 without an indexer of its own."""
+    part = ".".join(filter(None, (config.path, "indexer")))
+    if part not in config.model.parts:
+        return [0] * len(config.model.layers)
+    return [0 if spec is None else spec.head_dim for spec in read_config(config.data, part).layers]
+
+
+def _beside(config: EngineConfig, engine: str, word: str, indexed: int) -> tuple[Beside, ...]:
+    """The indexer's keys, and DeepSeek-V4's compressed entries, which its indexer sees as well."""
+    every, found = COMPRESSED.get(word, 1), []
+    if word in COMPRESSED:
+        found.append(Beside("compressed entries", _plain_width(config), every))
+    if indexed:
+        packed = indexed + 4 * -(-indexed // 128) if engine in INDEXED_IN_8_BITS and word == "indexed_attention" else 0
+        found.append(Beside("the indexer's keys", indexed, every, packed))
+    return tuple(found)
+
+
+def _image(config: EngineConfig) -> int:
+    """Values that an image of Llama 3.2 Vision leaves in all layers of cross-attention; 0 without such layers."""
+    vision = config.data.get("vision_config")
+    if "cross_attention" not in config.model.layer_types or not isinstance(vision, dict):
+        return 0
+    patches = (int(vision.get("image_size") or 448) // int(vision.get("patch_size") or 14)) ** 2 + 1
+    heads, width = config.model.num_kv_heads, _plain_width(config)
+    layers = config.model.layer_types.count("cross_attention")
+    return layers * int(vision.get("max_num_tiles") or 4) * patches * 2 * heads * width
 
 
 def unwindowed(config: EngineConfig, engine: str) -> bool:
@@ -125,6 +188,8 @@ def _layer(config: EngineConfig, engine: str, index: int, tensor_parallel: int) 
     if word in FIXED:
         return 0, None, _state(text, word) // tensor_parallel
     window = None if unwindowed(config, engine) else _window(text, word)
+    if COMPRESSED.keys() & set(config.model.layer_types):  # DeepSeek-V4: keys are values, and one head has them
+        return _plain_width(config), int(text.get("sliding_window") or 128), 0
     latent = text.get("kv_lora_rank")
     if latent:
         return int(latent) + int(text.get("qk_rope_head_dim") or 64), window, 0
@@ -150,6 +215,8 @@ def _heads(config: EngineConfig, index: int) -> tuple[tuple[int, int], int]:
     text, model = config.text, config.model
     word, spec = model.layer_types[index], model.layers[index]
     heads, width = model.num_kv_heads, spec.head_dim if spec is not None else _plain_width(config)
+    if isinstance(blocks := text.get("block_configs"), list):
+        heads = model.num_heads // int(blocks[index]["attention"].get("n_heads_in_group") or 1)
     if "sliding" in word:
         heads = int(text.get("swa_num_key_value_heads") or heads)
     if word == "full_attention" and text.get("attention_k_eq_v"):
