@@ -74,7 +74,8 @@ def test_through_a_file(shared_data: Path, tmp_path: Path, name: str) -> None:
     seen = known(shared_data, name)
     meta, length = converted(seen), 4 * length_of(seen.data)
     wanted = choose(seen, length).wanted
-    settings, _, refused = prove(LlamaCpp(), seen, wanted, length)
+    proof = prove(LlamaCpp(), seen, wanted, length)
+    settings, refused = proof.settings, proof.reason
     write(tmp_path / "old.gguf", meta)
     assert (settings is not None) == (CELLS[name]["llama.cpp"][STRETCH.index(4)] == "p"), refused
     if settings is None:
@@ -108,7 +109,7 @@ def test_keys_alone(shared_data: Path, tmp_path: Path, name: str) -> None:
 
 def test_one_of_thirty_is_unknown(shared_data: Path) -> None:
     for name in UNKNOWN:
-        with pytest.raises(CannotSayError, match="how it converts"):
+        with pytest.raises(CannotSayError, match="how llama.cpp converts"):
             converted(known(shared_data, name))
 
 

@@ -114,3 +114,31 @@ def test_transformers_itself(shared_data: Path, name: str) -> None:
             and factor == pytest.approx(spec.attention_factor(made.length), rel=1e-6)
             for other, factor in theirs
         )  # fmt: skip
+
+
+MLLAMA = {"model_type": "mllama", "text_config": {}, "vision_config": {"image_size": 560, "patch_size": 14}}
+
+
+def test_a_model_that_the_engine_does_not_have() -> None:
+    """Llama 3.2 Vision: vLLM's registry names 0.10.2 as the last version with it; SGLang and transformers have it."""
+    made = plan(MLLAMA, length=131_072, engine="vllm")
+    assert made.settings is None
+    assert made.verdict == "wrong"
+    assert "MllamaForConditionalGeneration" in made.refused
+    assert "0.10.2" in made.refused
+    for engine in ("transformers", "sglang"):
+        assert plan(MLLAMA, length=131_072, engine=engine).verdict == "right"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "llama.cpp", "exllamav3", "mlx-lm", "tensorrt-llm"])
+def test_a_model_that_no_list_names_is_not_shown(engine: str) -> None:
+    bert = {"model_type": "helium", "num_hidden_layers": 2, "max_position_embeddings": 1024}
+    made = plan(bert, length=1024, engine=engine)
+    assert made.verdict == "not shown"
+    assert "not shown" in made.explain()
+    assert "helium" in made.proof.reason
+
+
+def test_a_published_model_that_every_list_names(shared_data: Path) -> None:
+    qwen = shared_data / "configs/full/Qwen__Qwen3-8B.json"
+    assert {plan(qwen, length=40960, engine=engine).verdict for engine in ENGINES} == {"right"}

@@ -3,13 +3,14 @@
 from typing import Any
 
 from ...support.registry import register
-from .base import CannotSayError, Engine, EngineReading, Rule, Settings
+from .base import CannotSayError, Engine, EngineReading, NotReadError, Rule, Settings
 from .engine_config import EngineConfig, load_config
 from .exllamav3 import ExLlamaV3
 from .flags import parse, typed
 from .llama_cpp import LlamaCpp
 from .mlx_lm import MlxLm
 from .sglang import SGLang
+from .support import Support, support_of
 from .tensorrt_llm import TensorRTLLM
 from .transformers import Transformers
 from .vllm import Vllm
@@ -18,8 +19,8 @@ Reading, Seen, look = EngineReading, EngineConfig, load_config  # earlier names
 ENGINES: dict[str, Engine] = {}
 
 __all__ = [
-    "CannotSayError", "ENGINES", "Engine", "EngineConfig", "EngineReading", "Rule", "Settings", "engine_of",
-    "load_config", "parse", "read_as", "register_engine", "typed",
+    "CannotSayError", "ENGINES", "Engine", "EngineConfig", "EngineReading", "NotReadError", "Rule", "Settings",
+    "Support", "engine_of", "load_config", "parse", "read_as", "register_engine", "support_of", "typed",
 ]  # fmt: skip
 
 
@@ -47,7 +48,8 @@ def engine_of(name: str) -> Engine:
 def read_as(source: Any, engine: str, flags: str | dict[str, Any] = "") -> EngineReading:
     """What ``engine`` rotates, given a config and its flags (a command line, or a dictionary of parsed ones).
 
-    ``source`` as in `phasor.read_config`. Raises ``ValueError`` for flags with which the engine would not start.
+    ``source`` as in `phasor.read_config`. Raises ``ValueError`` for flags with which the engine would not start, and
+    for a model that it does not have (`CannotSayError`) or whose reading is not shown here (`NotReadError`).
 
     >>> config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1}
     >>> read_as(config, "vllm", "--max-model-len 1024").length
@@ -55,4 +57,7 @@ def read_as(source: Any, engine: str, flags: str | dict[str, Any] = "") -> Engin
     """
     reader = engine_of(engine)
     values = parse(flags, reader.flags, reader.gone, reader.name) if isinstance(flags, str) else flags
-    return reader.read(load_config(source), values)
+    config = load_config(source)
+    if (support := support_of(reader, config)).verdict == "wrong":
+        raise CannotSayError(support.reason)
+    return reader.read(config, values)

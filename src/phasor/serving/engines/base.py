@@ -18,6 +18,10 @@ class CannotSayError(ValueError):
     """A rotation that an engine has no setting for, and why."""
 
 
+class NotReadError(CannotSayError):
+    """A model of which it is not shown here what the engine's code does with its config."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """One thing that an engine does. ``run``: its own code was run and gave the same; else it was only read."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ...models.configs import ModelRotary
 from ...rotary.scaling import Linear, Llama3, Proportional, Scaling, YaRN
-from .base import CannotSayError, Engine, EngineReading, Flags, Rule, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, Flags, NotReadError, Rule, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
 from .rope import BaseAndScaling, Rope, always, need, rotated, softmax_rules
@@ -41,7 +41,7 @@ class ExLlamaV3(Engine):
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         if config.name not in MODELS:
-            raise CannotSayError(f"exllamav3: it has no class for {config.name}, or none that is known here")
+            raise NotReadError(f"that exllamav3 {self.version} has a class for {config.name}, and what it reads")
         groups = [config.text.get(key) for key in ("n_group", "topk_group")]
         if any(count not in (None, 1) for count in groups):
             raise CannotSayError(f"exllamav3 does not load it: experts are chosen in {groups[0]} groups")

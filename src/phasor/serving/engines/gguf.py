@@ -5,7 +5,7 @@ from typing import Any
 
 from ...rotary.scaling import Linear, Llama3, LongRoPE, Proportional, YaRN
 from ...rotary.spec import RotarySpec
-from .base import CannotSayError, facts_of
+from .base import CannotSayError, NotReadError, facts_of
 from .engine_config import EngineConfig
 
 CONVERTER = "llama.cpp conversion/base.py: TextModel.set_gguf_parameters"
@@ -51,7 +51,7 @@ class Metadata:
 def arch_of(config: EngineConfig) -> Arch:
     found = ARCHS.get(config.name) or ARCHS.get(config.model.model_type)
     if found is None:
-        raise CannotSayError(f"llama.cpp: how it converts {config.model.model_type} is not known here")
+        raise NotReadError(f"how llama.cpp converts {config.model.model_type}")
     return found
 
 

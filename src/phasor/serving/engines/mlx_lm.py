@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ...models.configs import ModelRotary
 from ...rotary.scaling import DynamicNTK, Scaling
-from .base import CannotSayError, Engine, EngineReading, Flags, Rule, Rules, Settings, facts_of
+from .base import Engine, EngineReading, Flags, NotReadError, Rule, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .rope import PLAIN, BaseAndScaling, Rope, always, need, rotated, softmax_rules, yarn
 from .transformers import rewritten
@@ -34,7 +34,7 @@ class MlxLm(Engine):
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         if config.name not in MODELS:
-            raise CannotSayError(f"mlx-lm: what its code for {config.name} reads is not known here")
+            raise NotReadError(f"what mlx-lm {self.version} reads of the config of {config.name}")
         rules: Rules = []
         model = rotated(config, lambda kind: rotation(config, MODELS[config.name], kind, rules))
         length = config.model.max_position

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from ...models.configs import ModelRotary
 from ...rotary.scaling import NTK, Linear, Llama3, Scaling, YaRN
 from ...rotary.scaling.yarn import magnitude
-from .base import CannotSayError, Engine, EngineReading, Flags, Rule, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, Flags, NotReadError, Rule, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
 from .rope import BaseAndScaling, Rope, always, need, rotated, softmax_rules
@@ -44,7 +44,7 @@ class TensorRTLLM(Engine):
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         if config.name not in MODELS:
-            raise CannotSayError(f"tensorrt-llm: its PyTorch backend has no {config.name}, or none that is known here")
+            raise NotReadError(f"what the PyTorch backend of tensorrt-llm {self.version} makes of {config.name}")
         if config.text.get("rope_parameters") and not config.text.get("rope_theta"):
             raise CannotSayError(
                 "tensorrt-llm reads configs by transformers 4.56, which knows rope_theta and rope_scaling, and not "

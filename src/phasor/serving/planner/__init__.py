@@ -26,7 +26,8 @@ def plan(
     ``original``: the length it was trained with, where the config declares more (Qwen3: 32768 of 40960).
 
     The settings are read back by the engine's reader (`phasor.engines`), and given only if every layer rotates as
-    planned to 1e-6; else ``settings`` is None and ``refused`` says why. Raises ``ValueError`` for a length below the
+    planned to 1e-6; else ``settings`` is None and ``refused`` says why. ``verdict`` is ``"not shown"`` where it was not
+    seen that the engine has the model, or what it reads of its config. Raises ``ValueError`` for a length below the
     trained one, an unknown engine or method, a config that is not understood, and rope parameters without a base.
 
     >>> config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
@@ -39,11 +40,11 @@ def plan(
     """
     chosen, loaded = engine_of(engine), load_config(config)
     choice = choose(loaded, length, method, original)
-    settings, reading, refused = prove(chosen, loaded, choice.wanted, length)
-    flags = dict(settings.flags) if settings else {}
+    proof = prove(chosen, loaded, choice.wanted, length)
+    flags = dict(proof.settings.flags) if proof.settings else {}
     return Plan(
         engine=engine, version=chosen.version, length=length, trained=choice.trained, factor=choice.factor,
-        config=loaded, wanted=choice.wanted, settings=settings, refused=refused, reading=reading, why=choice.why,
+        config=loaded, wanted=choice.wanted, proof=proof, why=choice.why,
         costs=tuple(costs(loaded.model, choice.wanted, choice.trained, length)),
-        warnings=tuple(find_traps(TrapInputs(loaded.data, loaded, engine, flags, reading))),
+        warnings=tuple(find_traps(TrapInputs(loaded.data, loaded, engine, flags, proof.reading))),
     )  # fmt: skip

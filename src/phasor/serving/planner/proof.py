@@ -1,28 +1,56 @@
 """Settings read back as the engine would, and compared with the wanted rotation."""
 
 import math
+from dataclasses import dataclass
 
 from ...models.configs import ModelRotary
 from ...rotary.spec import RotarySpec
-from ...support.findings import Difference, Finding
+from ...support.findings import Difference, Finding, Verdict
 from ...support.number_text import ranges
-from ..engines import CannotSayError, Engine, EngineConfig, EngineReading, Settings
+from ..engines import CannotSayError, Engine, EngineConfig, EngineReading, NotReadError, Settings, support_of
 
 CLOSE = 1e-6  # of frequencies and factors, relative: ten times the rounding of float32
 
 
-def prove(
+@dataclass(frozen=True)
+class Proof:
+    """The first settings whose reading is the wanted rotation, and that reading; None where there are none.
+
+    ``verdict``: ``"right"``: the engine has the model and rotates as wanted; ``"wrong"``: it has no such model or no
+    settings for the rotation; ``"not shown"``: what it has, or does with the config, was not read. ``reason``: why.
+    """
+
+    verdict: Verdict
+    reason: str = ""
+    settings: Settings | None = None
+    reading: EngineReading | None = None
+
+
+def prove(engine: Engine, config: EngineConfig, wanted: ModelRotary, length: int) -> Proof:
+    """Whether the engine has the model, and settings that give the wanted rotation when they are read back."""
+    support = support_of(engine, config)
+    if support.verdict == "wrong":
+        return Proof("wrong", support.reason)
+    try:
+        settings, reading, why = _settings(engine, config, wanted, length)
+    except NotReadError as error:
+        return Proof("not shown", str(error))
+    except CannotSayError as error:
+        return Proof("wrong", str(error))
+    return Proof("wrong", why) if why else Proof(support.verdict, support.reason, settings, reading)
+
+
+def _settings(
     engine: Engine, config: EngineConfig, wanted: ModelRotary, length: int
 ) -> tuple[Settings | None, EngineReading | None, str]:
-    """The first settings whose reading is the wanted rotation, that reading, and else why there are none."""
-    try:
-        candidates = engine.write(config, wanted, length)
-    except CannotSayError as error:
-        return None, None, str(error)
+    """The first settings that are read back as wanted, the reading, and else why there are none."""
+    candidates = engine.write(config, wanted, length)
     why = ""
     for settings in candidates:
         try:
             reading = engine.read_back(config, settings)
+        except NotReadError:
+            raise
         except ValueError as error:
             why = str(error)
             continue

@@ -8,10 +8,12 @@ from typing import Any
 
 from ...models.configs import ModelRotary
 from ...rotary.spec import RotarySpec
+from ...support.findings import Verdict
 from ...support.whole_files import whole_folder, write_whole
 from ..engines import EngineConfig, EngineReading, Settings, typed
 from .cost import Cost
 from .kv import Memory, memory
+from .proof import Proof
 from .traps import Trap
 
 
@@ -21,8 +23,9 @@ class Plan:
 
     - ``config``: what was planned for. ``wanted``: the rotation of every layer; ``spec``: that of the layers that reach
       farthest.
-    - ``settings``: what to give the engine (`phasor.engines.Settings`); None where it cannot say the rotation, and
-      ``refused`` says why. ``reading``: what the engine makes of the settings, equal to ``wanted`` to 1e-6.
+    - ``proof``: whether the engine has the model and rotates as wanted. ``verdict``, ``reason``, ``settings`` and
+      ``reading`` are its own: ``settings`` is what to give the engine (`phasor.engines.Settings`), None where it cannot
+      say the rotation, and ``refused`` says why; ``reading`` is what it makes of them, equal to ``wanted`` to 1e-6.
     - ``why``: how the rotation was chosen; ``costs``: short prompts; ``warnings``: the traps that apply.
     """
 
@@ -33,12 +36,32 @@ class Plan:
     factor: float
     config: EngineConfig
     wanted: ModelRotary
-    settings: Settings | None
-    refused: str
-    reading: EngineReading | None
+    proof: Proof
     why: tuple[str, ...]
     costs: tuple[Cost, ...]
     warnings: tuple[Trap, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """``"right"``, ``"wrong"``, or ``"not shown"`` where the engine's own code was not read so far."""
+        return self.proof.verdict
+
+    @property
+    def settings(self) -> Settings | None:
+        """What to give the engine; None where it cannot say the rotation."""
+        return self.proof.settings
+
+    @property
+    def refused(self) -> str:
+        """Why there are no settings; empty where there are."""
+        if self.settings is not None:
+            return ""
+        return f"not shown: {self.proof.reason}" if self.verdict == "not shown" else self.proof.reason
+
+    @property
+    def reading(self) -> EngineReading | None:
+        """What the engine makes of the settings."""
+        return self.proof.reading
 
     @property
     def spec(self) -> RotarySpec:
@@ -57,6 +80,8 @@ class Plan:
         lines += _labelled("settings", self._settings() if self.settings else [f"not expressible: {self.refused}"])
         if self.reading is not None:
             lines += _labelled("read back", ["every layer rotates as planned, to 1e-6 in frequency and factor"])
+            if self.verdict == "not shown":
+                lines += _labelled("not shown", [self.proof.reason])
             lines += _labelled("rules", [rule.describe() for rule in self.reading.rules])
         lines += _labelled("cost", [text for cost in self.costs for text in cost.describe()])
         lines += _labelled("memory", self.kv_bytes(dtype, tensor_parallel).describe())
@@ -68,6 +93,7 @@ class Plan:
         return {
             "engine": self.engine, "version": self.version, "length": self.length, "trained": self.trained,
             "factor": self.factor, "why": list(self.why), "spec": self.spec.to_dict(), "refused": self.refused,
+            "verdict": self.verdict, "reason": self.proof.reason,
             "settings": settings and {"flags": settings.flags, "config": settings.config, "gguf": settings.gguf},
             "rules": [rule.describe() for rule in self.reading.rules] if self.reading else [],
             "costs": [text for cost in self.costs for text in cost.describe()],
