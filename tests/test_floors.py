@@ -50,7 +50,7 @@ INSIDE = {
         "transformer_xl",
         "attention heads",
     ],
-    "models": ["weights", "reading", "prefixes", "families", "configs new_row"],
+    "models": ["weights", "reading", "prefixes", "families", "configs new_row trained_lengths"],
     "caches": ["lengths tree origin", "ledger", "model_cache"],
     "tools": ["inspect golden checkpoints patch", "onnx doctor"],
     "serving": ["engines", "planner"],

@@ -109,7 +109,7 @@ def test_keys_alone(shared_data: Path, tmp_path: Path, name: str) -> None:
 
 def test_one_of_thirty_is_unknown(shared_data: Path) -> None:
     for name in UNKNOWN:
-        with pytest.raises(CannotSayError, match="how llama.cpp converts"):
+        with pytest.raises(CannotSayError, match=r"how llama\.cpp converts"):
             converted(known(shared_data, name))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from phasor.rotary.scaling import YaRN
 from phasor.serving.engines import ENGINES
 from phasor.serving.planner import Plan, plan
 
@@ -142,3 +143,30 @@ def test_a_model_that_no_list_names_is_not_shown(engine: str) -> None:
 def test_a_published_model_that_every_list_names(shared_data: Path) -> None:
     qwen = shared_data / "configs/full/Qwen__Qwen3-8B.json"
     assert {plan(qwen, length=40960, engine=engine).verdict for engine in ENGINES} == {"right"}
+
+
+def test_the_published_length_of_training(shared_data: Path) -> None:
+    """Qwen3-8B: its card gives YaRN 4.0 over 32,768 for 131,072 tokens, and its config declares 40,960."""
+    from phasor import read_config
+    from phasor.tools.inspect import model_facts, page
+
+    qwen = shared_data / "configs/full/Qwen__Qwen3-8B.json"
+    made = plan(qwen, length=131_072, engine="vllm")
+    scaling = made.spec.scaling
+    assert isinstance(scaling, YaRN)
+    assert (scaling.factor, scaling.original_max_position, made.trained) == (4.0, 32_768, 32_768)
+    assert "QwenLM/Qwen3" in made.explain()
+    model = read_config(qwen)
+    assert [fact.trained_length for fact in model_facts(model)] == [32_768]
+    assert "32,768 positions [QwenLM/Qwen3" in page(model, model_facts(model))
+    unstretched = plan(qwen, length=40_960)
+    assert (unstretched.factor, unstretched.wanted.layers) == (1.0, model.layers)
+    assert "trained with 32,768" in unstretched.explain()
+    assert "trained with" not in plan(qwen, length=32_768).explain()
+    assert plan(qwen, length=81_920, original=40_960).factor == 2.0
+
+
+def test_other_models_of_the_type_declare_what_they_were_trained_with(shared_data: Path) -> None:
+    """Qwen3-Coder: 262,144 declared and native, base 1e7 (its card); nothing published differs."""
+    coder = shared_data / "configs/full/Qwen__Qwen3-Coder-480B-A35B-Instruct.json"
+    assert plan(coder, length=524_288).trained == 262_144

@@ -23,7 +23,8 @@ def plan(
 
     ``config`` as ``source`` in `phasor.read_config`. ``method``: ``"yarn"``, ``"linear"``, ``"ntk"``, ``"dynamic"``,
     ``"none"``; by default the scaling that the model has is stretched further, and YaRN taken where it has none.
-    ``original``: the length it was trained with, where the config declares more (Qwen3: 32768 of 40960).
+    ``original``: the length it was trained with; by default the published one where it is known (Qwen3: 32768 of the
+    40960 declared), else the declared one.
 
     The settings are read back by the engine's reader (`phasor.engines`), and given only if every layer rotates as
     planned to 1e-6; else ``settings`` is None and ``refused`` says why. ``verdict`` is ``"not shown"`` where it was not

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ...models.configs import ModelRotary
+from ...models.trained_lengths import TrainedLength, trained_length
 from ...rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
 from ...rotary.scaling.ntk import stretched_base
 from ...rotary.spec import RotarySpec
@@ -28,7 +29,7 @@ class Choice:
 def choose(config: EngineConfig, length: int, method: str = "auto", original: int | None = None) -> Choice:
     """The rotation of a config for sequences of ``length``; raises ``ValueError`` where none is known to be right.
 
-    ``original``: the length that the model was trained with, where the config declares more.
+    ``original``: the length that the model was trained with; by default the published one, else the declared one.
     """
     one_of("method", method, METHODS)
     whole("length", length)
@@ -42,7 +43,8 @@ def choose(config: EngineConfig, length: int, method: str = "auto", original: in
             "rope_parameters.rope_theta is missing: the base would be the class's default, which is hardly that of "
             "the checkpoint; add the value it was trained with"
         )
-    trained = original or model.max_position
+    published = trained_length(model) if original is None else None
+    trained = original or (published.tokens if published else model.max_position)
     if trained is None:
         raise ValueError("the config declares no length; pass original (--original): the length it was trained with")
     declared = model.max_position or trained
@@ -51,14 +53,23 @@ def choose(config: EngineConfig, length: int, method: str = "auto", original: in
             f"length must be at least the trained one, {trained}, got {length}; the model reads that as is"
         )
     if length <= declared and original is None:
-        return Choice(model, trained, 1.0, (f"the config declares {declared:,} positions: nothing is stretched",))
+        why = f"the config declares {declared:,} positions: nothing is stretched"
+        return Choice(model, trained, 1.0, (why, *_beyond(published, length)))
     rotating = [word for word, spec in zip(model.layer_types, model.layers, strict=True) if spec is not None]
     if all(windowed(word) for word in rotating):
         why = "only windowed layers rotate (those with full attention do not): a stretch would be moot, and harm"
         if method in ("auto", "none"):
             return Choice(replace(model, max_position=max(length, declared)), trained, 1.0, (why,))
         raise ValueError(f"method {method!r} on a model in which {why}; leave the method out")
-    return _stretched(config, length, method, trained)
+    choice = _stretched(config, length, method, trained)
+    return replace(choice, why=(*choice.why, *_beyond(published, length)))
+
+
+def _beyond(published: TrainedLength | None, length: int) -> tuple[str, ...]:
+    """The published length of training, where a longer one is asked for."""
+    if published is None or length <= published.tokens:
+        return ()
+    return (f"trained with {published.tokens:,} positions [{published.source}]",)
 
 
 def _stretched(config: EngineConfig, length: int, method: str, trained: int) -> Choice:

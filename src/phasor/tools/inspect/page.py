@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from ...models.configs import ModelRotary
+from ...models.trained_lengths import trained_length
 from ...rotary.spec import RotarySpec
 from ...rotary.temperature import LearnedLog
 from ...support.number_text import ranges
@@ -32,6 +33,8 @@ def model_facts(model: ModelRotary, seq_len: int | None = None) -> list[SpecFact
     [100]
     """
     length = min(seq_len or model.max_position or UNSTATED_MAXIMUM, FARTHEST_EXACT)
+    published = trained_length(model)
+    trained = published.tokens if published else model.max_position
 
     def reach(spec: RotarySpec) -> int:
         if spec.coordinates == "real":
@@ -39,9 +42,7 @@ def model_facts(model: ModelRotary, seq_len: int | None = None) -> list[SpecFact
         return length if seq_len or model.max_position or spec.axes.count == 1 else UNSTATED_SIDE
 
     return [
-        spec_facts(
-            spec, reach(spec), length if spec.length_dependent else None, model.max_position, window_of(model, layers)
-        )
+        spec_facts(spec, reach(spec), length if spec.length_dependent else None, trained, window_of(model, layers))
         for spec, layers in model.distinct.items()
     ]
 
@@ -61,12 +62,13 @@ def to_dict(model: ModelRotary, facts: Sequence[SpecFacts]) -> dict[str, Any]:
     >>> to_dict(toy, model_facts(toy))["layers"]  # the first of its rotations
     [0]
     """
-    specs = list(model.distinct)
+    specs, published = list(model.distinct), trained_length(model)
     return {
         "model_type": model.model_type,
         "part": model.part,
         "parts": list(model.parts),
         "max_position": model.max_position,
+        "trained": published and {"tokens": published.tokens, "source": published.source},
         "num_heads": model.num_heads,
         "num_kv_heads": model.num_kv_heads,
         "heads": model.heads,
@@ -107,6 +109,8 @@ def _model_lines(model: ModelRotary, width: int) -> list[str]:
     heads = f"{model.num_heads} query heads, {model.num_kv_heads} key heads"
     maximum = f"{model.max_position:,} positions" if model.max_position else "no maximum stated"
     lines = [row("model", f"{model.model_type}, {rotated} of {len(model.layers)} layers rotate, {heads}, {maximum}")]
+    if published := trained_length(model):
+        lines.append(row("trained", f"with {published.tokens:,} positions [{published.source}]"))
     if model.parts:
         count = f"{len(model.parts)} part" + ("s" if len(model.parts) > 1 else "")
         here = f"{model.part}, one of {count}" if model.part else f"the top level, with {count} inside"
