@@ -6,18 +6,24 @@ import pytest
 import torch
 
 from phasor.encodings import ALiBi, T5Bias, TransformerXL
-from phasor.encodings.attention import Mask, attention
+from phasor.encodings.attention import KVCache, Mask, attention
 
 EPS64, EPS32 = torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps
 T = torch.arange(7)
 ROWS = torch.tensor([[0, 1, 2, 3, 4, 5, 6], [0, 0, 0, 1, 2, 0, 1]])  # the second: two pads, then two documents
 PADDING = torch.tensor([[False] * 7, [True, True, False, False, False, False, False]])
 DOCUMENTS = torch.tensor([[0] * 7, [0, 0, 1, 1, 1, 2, 2]])
+PADDED = torch.tensor([[0, 1, 2, 3, 4, 5, 6], [0, 0, 0, 1, 2, 3, 4]])
+PACKED = torch.tensor([[0, 1, 2, 3, 4, 5, 6], [0, 1, 0, 1, 2, 0, 1]])
+# Two drafts of two tokens behind three: 3, 3' at one depth, 4 the child of 3 and 4' of 3'. Who sees whom:
+TREE = torch.tensor([0, 1, 2, 3, 3, 4, 4])
+PATHS = ([0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 2, 3, 5], [0, 1, 2, 4, 6])
+ANCESTORS = torch.tensor([[j in path for j in range(7)] for path in PATHS])
 MASKS = {
     "plain": {"q_positions": T},
     "bidirectional": {"q_positions": T, "causal": False},
-    "padded": {"q_positions": ROWS, "key_padding_mask": PADDING},
-    "packed": {"q_positions": ROWS, "document_ids": DOCUMENTS},
+    "padded": {"q_positions": PADDED, "key_padding_mask": PADDING},
+    "packed": {"q_positions": PACKED, "document_ids": DOCUMENTS},
     "padded and packed, bidirectional": {
         "q_positions": ROWS,
         "causal": False,
@@ -25,6 +31,7 @@ MASKS = {
         "document_ids": DOCUMENTS,
     },
     "out of order": {"q_positions": T.flip(0)},
+    "a tree": {"q_positions": TREE, "attn_mask": ANCESTORS},
 }
 
 
@@ -70,7 +77,7 @@ def test_equals_the_loop(make_qkv, kernel, kv_heads, case):
         before = not rules.get("causal", True) or rows[b, j] <= rows[b, i]
         real = "key_padding_mask" not in rules or not PADDING[b, j]
         together = "document_ids" not in rules or DOCUMENTS[b, i] == DOCUMENTS[b, j]
-        return before and real and together
+        return before and real and together and ("attn_mask" not in rules or ANCESTORS[i, j])
 
     ours = attention(q, k, v, kernel=kernel, **rules)
     torch.testing.assert_close(ours, loop(q, k, v, rows, rows, visible), rtol=0, atol=50 * EPS64)
@@ -230,6 +237,68 @@ def test_scale_multiplies_scores_but_not_the_bias(make_qkv):
         torch.testing.assert_close(out[:, 0, 1], expected)
 
 
+@pytest.mark.parametrize("kernel", ["reference", "sdpa", pytest.param("flex", marks=pytest.mark.slow)])
+@torch.no_grad()
+def test_a_tree_gives_each_branch_what_it_has_alone(encoding, make_qkv, kernel):
+    if encoding.needs_weights or (kernel == "flex" and type(encoding).__name__ in ("Shaw", "TransformerXL")):
+        kernel = "auto"
+    q, k, v = make_qkv(dtype=torch.float32)
+    rules = {"scale": 0.4, "kernel": kernel}
+    as_floats = torch.zeros(1, 1, 7, 7).masked_fill(~ANCESTORS, -torch.inf)
+    for mask in (ANCESTORS, as_floats, ANCESTORS.expand(2, 4, 7, 7)):
+        tree = attention(q, k, v, encoding, q_positions=TREE, attn_mask=mask, **rules)
+        for branch in ([0, 1, 2, 3, 5], [0, 1, 2, 4, 6]):
+            alone = attention(*(x[:, :, branch] for x in (q, k, v)), encoding, q_positions=torch.arange(5), **rules)
+            torch.testing.assert_close(tree[:, :, branch], alone, rtol=0, atol=2 * 40 * EPS32)
+
+
+def test_a_tree_behind_a_cache(make_encoding, make_qkv):
+    q, k, v = make_qkv()
+    encoding, cache = make_encoding("rotary"), KVCache()
+    whole = attention(q, k, v, encoding, q_positions=TREE, attn_mask=ANCESTORS)
+    for part in (slice(0, 3), slice(3, 7)):
+        now = (x[:, :, part] for x in (q, k, v))
+        mask = ANCESTORS[part, : part.stop]
+        out = attention(*now, encoding, q_positions=TREE[part], attn_mask=mask, cache=cache)
+    torch.testing.assert_close(out, whole[:, :, 3:])
+
+
+@pytest.mark.parametrize("kernel", ["reference", "sdpa"])
+def test_a_mask_of_floats_is_added(make_qkv, kernel):
+    # softmax of the mask alone, for a query of zeros: weights 1 to 3 where it says log 3
+    _, k, v = make_qkv(2)
+    q = torch.zeros_like(v).requires_grad_()
+    added = torch.tensor([[0.0, math.log(3.0)], [-torch.inf, -torch.inf]], dtype=torch.float64, requires_grad=True)
+    out = attention(q, k, v, q_positions=torch.arange(2), causal=False, attn_mask=added, kernel=kernel)
+    torch.testing.assert_close(out[:, :, 0], (v[:, :, 0] + 3 * v[:, :, 1]) / 4)
+    assert not out[:, :, 1].any()  # it may see nothing
+    (gradient,) = torch.autograd.grad(out.square().sum(), added)
+    assert gradient.isfinite().all() and gradient[0].all() and not gradient[1].any()
+
+
+def test_positions_that_repeat_are_refused_where_they_would_have_to_tell_the_order(make_qkv):
+    q, k, v = make_qkv()
+    message = r"k_positions must not repeat within a row where causal=True, got 3 twice.* attn_mask .* document_ids"
+    with pytest.raises(ValueError, match=message):
+        attention(q, k, v, q_positions=TREE)
+    cache = KVCache()
+    attention(*(x[:, :, :4] for x in (q, k, v)), q_positions=TREE[:4], cache=cache)
+    with pytest.raises(ValueError, match=message):
+        attention(*(x[:, :, 4:] for x in (q, k, v)), q_positions=TREE[4:], cache=cache)
+    assert len(cache) == 4
+    with pytest.raises(ValueError, match="got 0 twice"):  # packed documents without their ids
+        attention(q, k, v, q_positions=torch.tensor([0, 1, 2, 0, 1, 2, 3]))
+    with pytest.raises(ValueError, match="got 0 twice"):  # one of the two is padding, but there are three
+        attention(q, k, v, q_positions=ROWS, key_padding_mask=torch.tensor([[False] * 7, [True] + [False] * 6]))
+    for rules in (
+        {"causal": False},
+        {"attn_mask": ANCESTORS},
+        {"document_ids": torch.tensor([0, 0, 0, 0, 1, 0, 1])},
+        {"key_padding_mask": torch.tensor([[False] * 4 + [True, False, True]]).expand(2, 7)},
+    ):
+        attention(q, k, v, q_positions=TREE, **rules)
+
+
 def test_is_lower_triangle_only_where_it_is():
     rows = T.expand(2, 7)
     assert Mask(True, T[None], T[None]).is_lower_triangle() and Mask(True, rows, rows).is_lower_triangle()
@@ -268,6 +337,11 @@ def test_traces_as_one_graph(make_encoding, make_qkv, name):
             {"key_padding_mask": torch.ones(2, 7)},
             "key_padding_mask must be bool .*True where .* padding.*attention_mask == 0",
         ),
+        (
+            {"attn_mask": torch.ones(7, 6).bool()},
+            r"attn_mask must be bool .*broadcastable to .* = \[2, 4, 7, 7\] .* \[7, 6\]",
+        ),
+        ({"attn_mask": torch.ones(7, 7).long()}, "attn_mask must be bool .*got torch.int64"),
         ({"key_padding_mask": torch.ones(7).bool()}, r"key_padding_mask must be bool \[B, K\] = \[2, 7\]"),
         ({"kernel": "flash"}, "kernel must be 'auto', 'sdpa', 'flex' or 'reference', got 'flash'"),
         ({"encoding": T5Bias(4, bidirectional=False)}, "scale must be given with T5Bias"),

@@ -51,5 +51,7 @@ class KVCache:
             padding = torch.cat((self.key_padding, padding), dim=-1)
             if documents is not None and self.k_documents is not None:
                 documents = torch.cat((self.k_documents, documents), dim=-1)
+        mask = replace(mask, k_positions=positions, key_padding=padding, k_documents=documents)
+        mask.check_order()
         self.k, self.v, self.k_positions, self.key_padding, self.k_documents = k, v, positions, padding, documents
-        return k, v, replace(mask, k_positions=positions, key_padding=padding, k_documents=documents)
+        return k, v, mask

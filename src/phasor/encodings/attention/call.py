@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .. import Encoding, NoPE
 from .cache import KVCache
-from .checks import check_inputs, check_padding, check_tokens
+from .checks import check_inputs, check_mask, check_padding, check_tokens
 from .kernels import KERNELS
 from .mask import Mask
 
@@ -22,6 +22,7 @@ def attention(
     q_positions: Tensor,
     k_positions: Tensor | None = None,
     causal: bool = True,
+    attn_mask: Tensor | None = None,
     key_padding_mask: Tensor | None = None,
     document_ids: Tensor | tuple[Tensor, Tensor] | None = None,
     scale: float | None = None,
@@ -35,7 +36,12 @@ def attention(
     A query that may see no key gets zeros.
 
     - ``q_positions``, ``k_positions``: int64 ``[S]`` or ``[B, S]``; the keys' default to the queries'.
-    - ``causal``: a query at m sees keys at ``n <= m``, whatever their order in memory.
+    - ``causal``: a query at m sees keys at ``n <= m``, whatever their order in memory. Positions that two keys of a
+      row share leave in doubt which is the earlier: they are refused (on a CPU; elsewhere values are not looked at)
+      unless ``attn_mask`` says it, one key is padding, or their documents differ.
+    - ``attn_mask``: as SDPA takes it, broadcastable to ``[B, H, Q, K]``, K with all keys of the cache: True where a
+      query may see a key, or floats that are added to the scores (``-inf`` hides). It hides beside all other rules: a
+      tree of drafted tokens gives each token the position of its depth, and a mask of its ancestors.
     - ``key_padding_mask``: bool ``[B, K]``, True where a key is padding (as in `torch.nn.MultiheadAttention`, the
       opposite of a tokenizer's ``attention_mask``).
     - ``document_ids``: integers ``[S]`` or ``[B, S]``; tokens see their own document only. A pair if q and k differ.
@@ -63,11 +69,14 @@ def attention(
     check_tokens("document_ids of q", q_documents, q)
     check_tokens("document_ids of k", k_documents, k)
     check_padding(key_padding_mask, k)
+    attn_mask = check_mask(attn_mask, q, k.shape[-2] + (0 if cache is None else len(cache)))
 
     q, k = encoding.rotate(q, k, q_positions, k_positions)
-    documents = [None if ids is None else _rows(ids) for ids in (q_documents, k_documents)]
-    mask = Mask(causal, _rows(q_positions), _rows(k_positions), key_padding_mask, *documents)
-    if cache is not None:
+    tokens = [None if ids is None else _rows(ids) for ids in (q_documents, k_documents)]
+    mask = Mask(causal, _rows(q_positions), _rows(k_positions), key_padding_mask, tokens[0], tokens[1], attn_mask)
+    if cache is None:
+        mask.check_order()
+    else:
         k, v, mask = cache.append(k, v, mask)
     scale = encoding.default_scale(q.shape[-1]) if scale is None else scale
     if kernel == "auto":

@@ -43,3 +43,21 @@ def check_padding(key_padding_mask: Tensor | None, k: Tensor) -> None:
             f"key_padding_mask must be bool [B, K] = {[k.shape[0], k.shape[-2]]}, True where a key is padding, got "
             f"{key_padding_mask.dtype} {list(key_padding_mask.shape)}; from a tokenizer: attention_mask == 0"
         )
+
+
+def check_mask(attn_mask: Tensor | None, q: Tensor, keys: int) -> Tensor | None:
+    """The mask as ``[B or 1, H or 1, Q, K]``."""
+    if attn_mask is None:
+        return None
+    full, got = (*q.shape[:3], keys), type(attn_mask).__name__
+    if isinstance(attn_mask, Tensor):
+        got = f"{attn_mask.dtype} {list(attn_mask.shape)} on {attn_mask.device}"
+        typed = attn_mask.dtype == torch.bool or attn_mask.is_floating_point()
+        sizes = zip(attn_mask.shape[::-1], full[::-1], strict=False)
+        if typed and attn_mask.ndim <= 4 and attn_mask.device == q.device and all(n in (1, most) for n, most in sizes):
+            four = attn_mask[(None,) * (4 - attn_mask.ndim)]
+            return four.expand(-1, -1, *full[2:])
+    raise ValueError(
+        "attn_mask must be bool (True where a query may see a key) or floats (added to the scores), broadcastable to "
+        f"[B, H, Q, K] = {list(full)} on {q.device}, K with all keys of the cache; got {got}"
+    )

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ...support.tracing import readable
+
 
 @dataclass(frozen=True)
 class Mask:
@@ -22,9 +24,10 @@ class Mask:
     key_padding: Tensor | None = None
     q_documents: Tensor | None = None
     k_documents: Tensor | None = None
+    attn_mask: Tensor | None = None  # [B or 1, H or 1, Q, K]; of floats it is added to the scores
 
     def dense(self) -> Tensor | None:
-        """True where visible, ``[B or 1, 1, Q, K]``; None if everything is."""
+        """True where visible, ``[B or 1, H or 1, Q, K]``; None if everything is."""
         rules = []
         if self.causal:
             rules.append(self.k_positions[:, None, None, :] <= self.q_positions[:, None, :, None])
@@ -32,22 +35,58 @@ class Mask:
             rules.append(~self.key_padding[:, None, None, :])
         if self.q_documents is not None and self.k_documents is not None:
             rules.append(self.q_documents[:, None, :, None] == self.k_documents[:, None, None, :])
+        if self.attn_mask is not None:
+            rules.append(self.attn_mask if self.added is None else self.attn_mask > -torch.inf)
         visible = None
         for rule in rules:
             visible = rule if visible is None else visible & rule
         return visible
 
+    @property
+    def added(self) -> Tensor | None:
+        """What is added to the scores of what is visible."""
+        if self.attn_mask is None or self.attn_mask.dtype == torch.bool:
+            return None
+        return self.attn_mask.masked_fill(self.attn_mask == -torch.inf, 0.0)
+
+    def check_order(self) -> None:
+        """``ValueError`` where causal visibility would have to be told by positions that two keys share.
+
+        Padding, and keys of other documents, may have any. Values are looked at on a CPU only.
+        """
+        if not self.causal or self.attn_mask is not None or not readable(self.k_positions):
+            return
+        at = self.k_positions
+        if not at.is_cpu or bool((at.diff() > 0).all()):
+            return
+        rows = self.expand(max(len(x) for x in (at, self.key_padding, self.k_documents) if x is not None))
+        fields = [x for x in (rows.k_positions, rows.k_documents, rows.key_padding) if x is not None]
+        order = fields[0].argsort(stable=True)
+        for field in fields[1:]:  # the last one decides first
+            order = order.gather(-1, field.gather(-1, order).argsort(stable=True))
+        fields = [field.gather(-1, order) for field in fields]
+        same = torch.stack([field[:, 1:] == field[:, :-1] for field in fields]).all(0)
+        if rows.key_padding is not None:
+            same &= ~fields[-1][:, 1:]
+        if bool(same.any()):
+            raise ValueError(
+                f"k_positions must not repeat within a row where causal=True, got {int(fields[0][:, 1:][same][0])} "
+                "twice: both keys would see each other. Give attn_mask for a tree of tokens, document_ids for packed "
+                "documents, key_padding_mask for padding, or causal=False"
+            )
+
     def is_lower_triangle(self) -> bool:
         """True if `dense` is SDPA's ``is_causal``, which is faster. Reads values, so it runs on a CPU only."""
         if torch.compiler.is_compiling() or not self.causal or self.q_positions.device.type != "cpu":
             return False
-        plain = self.key_padding is None and self.q_documents is None
+        plain = self.key_padding is None and self.q_documents is None and self.attn_mask is None
         rising = bool((self.q_positions.diff() > 0).all())
         return plain and rising and torch.equal(self.q_positions, self.k_positions)
 
     def mask_mod(self, batch: int) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
         """`dense` as FlexAttention asks for it."""
         rows = self.expand(batch)
+        allowed = replace(rows, causal=False, key_padding=None, q_documents=None).dense()  # that of attn_mask alone
 
         def visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             seen = rows.k_positions[b, j] <= rows.q_positions[b, i] if rows.causal else j >= 0
@@ -55,6 +94,8 @@ class Mask:
                 seen = seen & ~rows.key_padding[b, j]
             if rows.q_documents is not None and rows.k_documents is not None:
                 seen = seen & (rows.q_documents[b, i] == rows.k_documents[b, j])
+            if allowed is not None:
+                seen = seen & allowed[b, h if len(allowed[0]) > 1 else 0, i, j]
             return seen
 
         return visible
@@ -63,4 +104,6 @@ class Mask:
         """The same mask with one row for every sequence of the batch."""
         names = ("q_positions", "k_positions", "key_padding", "q_documents", "k_documents")
         rows = {name: getattr(self, name) for name in names}
-        return replace(self, **{name: row.expand(batch, -1) for name, row in rows.items() if row is not None})
+        rows = {name: row.expand(batch, -1) for name, row in rows.items() if row is not None}
+        given = None if self.attn_mask is None else self.attn_mask.expand(batch, -1, -1, -1)
+        return replace(self, **rows, attn_mask=given)
