@@ -178,7 +178,7 @@ CASES = {
     ),
     "from missing": (
         lambda: RotarySpec.from_dict({"head_dim": 8, "scaling": {"name": "yarn", "factor": 2.0}}),
-        ["scaling 'yarn' does not fit its fields", "original_max_position"],
+        ["original_max_position must be an integer of at least 1, got None", "trained on before scaling"],
     ),
     # scalings
     "linear": (lambda: Linear(0.0), ["factor must be a finite number above 0, got 0.0"]),

@@ -51,6 +51,13 @@ def test_the_kernel_that_is_named_turns(monkeypatch):
     assert len(names) == compared + sum(row.what.startswith("apply") for row in report.rows if row.replaced)
 
 
+def test_what_a_named_kernel_cannot_rotate_is_left_by_that_reason():
+    report = patch(causal("deepseek_v3"), kernel="onnx")
+    row = next(row for row in report.rows if row.what == "apply_rotary_pos_emb_interleave")
+    assert row.reason.startswith("kernel='onnx' cannot rotate these: ") and "written as halves" in row.reason
+    assert not row.replaced and row.verdict == "not shown"
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_logits_stay_bit_for_bit_in_bfloat16(family):
     model = causal(family, dtype=torch.bfloat16)

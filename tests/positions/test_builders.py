@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, read_rule
+from phasor import RotarySpec, Rotation, positions, read_rule
 from phasor.models.families import ROWS
 from phasor.positions import Rule, Video, decode_from, from_kinds, from_segments, mrope, token_kinds
 from phasor.rotary.axes import InterleavedSections
@@ -227,3 +227,18 @@ def test_errors(name):
     with pytest.raises(ValueError, match=re.escape(words[0])) as error:
         call()
     assert all(word in str(error.value) for word in words), str(error.value)
+
+
+def test_packed_is_one_graph_where_it_is_told_how_many_tokens_there_are():
+    def numbered(bounds, x):
+        return positions.packed(bounds, torch.tensor([0, 5, 9]), total=x.shape[0])
+
+    compiled = torch.compile(numbered, fullgraph=True, backend="aot_eager")
+    for bounds in ([0, 3, 3, 5], [0, 1, 5, 7]):
+        given = torch.tensor(bounds), torch.zeros(bounds[-1])
+        assert compiled(*given).tolist() == numbered(*given).tolist()
+    assert numbered(torch.tensor([0, 3, 3, 5]), torch.zeros(5)).tolist() == [0, 1, 2, 9, 10]
+    with pytest.raises(RuntimeError, match=r"cu_seqlens must start at 0 .* end with total=7"):
+        compiled(torch.tensor([0, 3, 3, 5]), torch.zeros(7))
+    with pytest.raises(ValueError, match="total must be the last of cu_seqlens, 5, got 7"):
+        numbered(torch.tensor([0, 3, 3, 5]), torch.zeros(7))

@@ -1,3 +1,5 @@
+from typing import Any
+
 from torch import Tensor
 
 from ..rotary.apply import TensorFormat, rotate
@@ -26,8 +28,13 @@ class Rotary(Encoding):
     [0.5403, 0.8415]
     """
 
-    def __init__(self, spec: RotarySpec, seq_len: int | None = None, *, kernel: str = "auto") -> None:
+    def __init__(
+        self, spec: RotarySpec | None = None, seq_len: int | None = None, *, kernel: str = "auto", **of_spec: Any
+    ) -> None:
         super().__init__()
+        if of_spec:
+            fields = ", ".join(f"{name}=..." for name in of_spec)
+            raise ValueError(f"{' and '.join(of_spec)} must be in the spec: Rotary(RotarySpec({fields}))")
         if not isinstance(spec, RotarySpec):
             raise ValueError(f"spec must be a RotarySpec, got {type(spec).__name__}; RotarySpec(head_dim=...) is one")
         self.spec, self.seq_len, self.kernel = spec, seq_len, kernel

@@ -4,13 +4,16 @@ import torch
 from torch import Tensor
 
 from ..support.checks import whole
+from ..support.tracing import readable
 from .tensor_checks import described, integers
 
 
-def packed(cu_seqlens: Tensor, offsets: Tensor | None = None) -> Tensor:
+def packed(cu_seqlens: Tensor, offsets: Tensor | None = None, *, total: int | None = None) -> Tensor:
     """Documents packed end to end: ``[documents + 1]`` cumulative lengths -> int64 ``[total]``, 0 at each start.
 
     ``offsets`` ``[documents]`` are the positions at which they start instead: what their caches hold already.
+    ``total`` is the number of tokens, ``cu_seqlens[-1]``. Give it in compiled code, as ``q.shape[0]``: a size that only
+    the values of a tensor tell breaks a graph. There wrong lengths raise ``RuntimeError`` when the code runs.
 
     >>> packed(torch.tensor([0, 3, 5])).tolist()
     [0, 1, 2, 0, 1]
@@ -19,18 +22,26 @@ def packed(cu_seqlens: Tensor, offsets: Tensor | None = None) -> Tensor:
     """
     bounds = integers("cu_seqlens", cu_seqlens, 1)
     lengths = bounds.diff()
-    if bounds.numel() < 2 or bounds[0] != 0 or (lengths < 0).any():
-        raise ValueError(
-            "cu_seqlens must start at 0 and never fall (cumulative lengths, [0, 3, 5] for documents of 3 and 2), "
-            f"got {bounds.tolist()[:8]}"
-        )
+    rule = "cu_seqlens must start at 0 and never fall (cumulative lengths, [0, 3, 5] for documents of 3 and 2)"
+    if bounds.numel() < 2:
+        raise ValueError(f"{rule}, got {bounds.numel()} values")
+    if total is None or readable(bounds):
+        if bounds[0] != 0 or (lengths < 0).any():
+            raise ValueError(f"{rule}, got {bounds.tolist()[:8]}")
+        if total is not None and total != bounds[-1]:
+            raise ValueError(f"total must be the last of cu_seqlens, {int(bounds[-1])}, got {total}")
+        total = int(bounds[-1])
+    else:
+        right = (bounds[0] == 0) & (lengths >= 0).all() & (bounds[-1] == total)
+        torch._assert_async(right, f"{rule} and end with total={total}")
     starts = bounds[:-1]
     if offsets is not None:
         first = integers("offsets", offsets, 1)
         if first.shape != lengths.shape:
             raise ValueError(f"offsets must have one value for each of {len(lengths)} documents, got {len(first)}")
         starts = starts - first
-    return torch.arange(int(bounds[-1]), device=bounds.device) - starts.repeat_interleave(lengths)
+    token = torch.arange(total, device=bounds.device)
+    return token - starts[torch.searchsorted(bounds[1:].contiguous(), token, right=True)]
 
 
 def from_mask(mask: Tensor) -> Tensor:

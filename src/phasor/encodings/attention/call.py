@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .. import Encoding, NoPE
 from .cache import KVCache
-from .checks import check_inputs, check_mask, check_padding, check_tokens
+from .checks import check_encoding, check_inputs, check_mask, check_padding, check_tokens
 from .kernels import KERNELS
 from .mask import Mask
 
@@ -63,6 +63,7 @@ def attention(
     encoding = NoPE() if encoding is None else encoding
     k_positions = q_positions if k_positions is None else k_positions
     q_documents, k_documents = document_ids if isinstance(document_ids, tuple) else (document_ids, document_ids)
+    check_encoding(encoding)
     check_inputs(q, k, v)
     check_tokens("q_positions", q_positions, q)
     check_tokens("k_positions", k_positions, k)

@@ -3,6 +3,17 @@
 import torch
 from torch import Tensor
 
+from ...rotary.spec import RotarySpec
+from .. import Encoding
+
+
+def check_encoding(encoding: object) -> None:
+    if isinstance(encoding, Encoding):
+        return
+    got = f"the class {encoding.__name__}" if isinstance(encoding, type) else type(encoding).__name__
+    way = "Rotary(spec)" if isinstance(encoding, RotarySpec) else "Rotary(RotarySpec(head_dim=...)) is one"
+    raise ValueError(f"encoding must be an instance of phasor.encodings.Encoding, or None, got {got}; {way}")
+
 
 def check_inputs(q: Tensor, k: Tensor, v: Tensor) -> None:
     if q.ndim != 4 or k.ndim != 4 or v.shape[:-1] != k.shape[:-1]:
@@ -24,6 +35,10 @@ def check_inputs(q: Tensor, k: Tensor, v: Tensor) -> None:
 def check_tokens(name: str, tokens: Tensor | None, x: Tensor) -> None:
     if tokens is None:
         return
+    if not isinstance(tokens, Tensor):
+        raise ValueError(
+            f"{name} must be an int64 tensor [S] or [B, S], got {type(tokens).__name__}; torch.tensor(...)"
+        )
     if tokens.dtype != torch.int64:
         raise ValueError(f"{name} must be int64, got {tokens.dtype}; convert with .to(torch.int64)")
     batch, length = x.shape[0], x.shape[-2]

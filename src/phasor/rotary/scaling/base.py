@@ -60,3 +60,13 @@ class Scaling(ABC):
 def check_seq_len(seq_len: int | None) -> None:
     if seq_len is not None:
         whole("seq_len", seq_len)
+
+
+def check_trained_length(original_max_position: int | None) -> None:
+    try:
+        whole("original_max_position", original_max_position)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; it is the length that the model was trained on before scaling "
+            "(original_max_position_embeddings in its config, or else max_position_embeddings)"
+        ) from None

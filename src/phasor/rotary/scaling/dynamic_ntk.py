@@ -5,10 +5,10 @@ from decimal import Decimal
 import torch
 from torch import Tensor
 
-from ...support.checks import number, whole
+from ...support.checks import number
 from ..frequencies import inverse_frequencies, inverse_frequencies_float32
 from ..phase import exact
-from .base import Scaling, check_seq_len
+from .base import Scaling, check_seq_len, check_trained_length
 from .ntk import check_dim, stretched_base
 
 
@@ -27,14 +27,14 @@ class DynamicNTK(Scaling):
     """
 
     factor: float
-    original_max_position: int
+    original_max_position: int = None  # type: ignore[assignment]  # checked below, where it is explained
     name = "dynamic"
     length_dependent = True
     caution = "transformers keeps the base of the longest sequence so far; this spec goes by seq_len alone"
 
     def __post_init__(self) -> None:
         number("factor", self.factor, at_least=1)
-        whole("original_max_position", self.original_max_position)
+        check_trained_length(self.original_max_position)
 
     def factor_at(self, seq_len: int | None = None) -> Decimal:
         """The NTK factor for a sequence of ``seq_len`` tokens; 1 inside the trained length."""
@@ -74,12 +74,12 @@ class SteppedNTK(Scaling):
     [1, 3, 3, 7]
     """
 
-    original_max_position: int
+    original_max_position: int = None  # type: ignore[assignment]  # checked below, where it is explained
     name = "stepped_ntk"
     length_dependent = True
 
     def __post_init__(self) -> None:
-        whole("original_max_position", self.original_max_position)
+        check_trained_length(self.original_max_position)
 
     def factor_at(self, seq_len: int | None = None) -> int:
         """The NTK factor for a sequence of ``seq_len`` tokens; 1 inside the trained length."""

@@ -5,10 +5,10 @@ from decimal import Decimal
 import torch
 from torch import Tensor
 
-from ...support.checks import flag, number, whole
+from ...support.checks import flag, number
 from ..frequencies import inverse_frequencies, powers_float32
 from ..phase import PI, exact
-from .base import Scaling
+from .base import Scaling, check_trained_length
 
 
 def magnitude(factor: float, mscale: float = 1.0) -> float:
@@ -43,7 +43,7 @@ class YaRN(Scaling):
     """
 
     factor: float
-    original_max_position: int
+    original_max_position: int = None  # type: ignore[assignment]  # checked below, where it is explained
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     truncate: bool = True
@@ -54,7 +54,7 @@ class YaRN(Scaling):
 
     def __post_init__(self) -> None:
         number("factor", self.factor, above=0)
-        whole("original_max_position", self.original_max_position)
+        check_trained_length(self.original_max_position)
         number("beta_slow", self.beta_slow, above=0)
         number("beta_fast", self.beta_fast, at_least=self.beta_slow)
         for name in ("mscale", "mscale_all_dim"):
@@ -135,14 +135,14 @@ class YaRNPaper(Scaling):
     """
 
     factor: float
-    original_max_position: int
+    original_max_position: int = None  # type: ignore[assignment]  # checked below, where it is explained
     alpha: float = 1.0
     beta: float = 32.0
     name = "yarn_paper"
 
     def __post_init__(self) -> None:
         number("factor", self.factor, above=0)
-        whole("original_max_position", self.original_max_position)
+        check_trained_length(self.original_max_position)
         number("alpha", self.alpha, at_least=0)
         number("beta", self.beta, above=self.alpha)
 

@@ -187,6 +187,19 @@ def compare_function(
     return best_of((way, _function_compared(function, way, tables, dtypes)) for way in ways)
 
 
+def refusal(
+    function: Callable, way: RotateFunction, tables: Sequence[Tables], dtypes: Sequence[torch.dtype], kernel: str
+) -> str:
+    """Why that kernel cannot do what ``way``, which agrees with the function, does by another; empty if it can."""
+    named = replace(way, kernel=kernel).stand_in()
+    for arguments, _ in (case for t in tables for case in _cases(function, way, t, dtypes)):
+        try:
+            named(*arguments[0], **arguments[1])
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
 def _function_compared(
     function: Callable, way: RotateFunction, tables: Sequence[Tables], dtypes: Sequence[torch.dtype]
 ) -> Difference:

@@ -146,6 +146,8 @@ def _match_functions(site: PatchSite, reading: ModelReading) -> Match:
         if row.replaced:
             best = reading.compared(function, tables, specs_of(models))
             row = _rotated(row, best, specs, "" if formed else ", by the model's own tables")
+            if not row.replaced and (cannot := reading.refusal(function, tables, specs_of(models))):
+                row = SiteRow(where=site.path, what=name, spec=row.spec, reason=cannot)
             rotated += [(name, best[0])] if row.replaced else []
         rows.append(row)
     if rotated:  # the others are code for another layout, which this config does not switch on

@@ -9,7 +9,7 @@ from torch import nn
 
 from ...models.configs import ModelRotary, read_parts
 from ...rotary.spec import Angles, RotarySpec
-from .compare import NEAR_AND_FAR, Best, compare_function, difference_of, parameters_of
+from .compare import NEAR_AND_FAR, Best, compare_function, difference_of, parameters_of, refusal
 from .rebuilt import RebuiltModels
 from .sites import part_of
 from .tables import Form, Tables
@@ -62,13 +62,21 @@ class ModelReading:
         tables: tuple[Tables, ...],
         specs: Sequence[RotarySpec],
         dtypes: Sequence[torch.dtype] = (),
+        kernel: str = "",
     ) -> Best:
         """`compare_function`, once for all layers that are alike."""
-        dtypes = tuple(dtypes) or self.dtypes
-        key = (function, tables, tuple(specs), dtypes)
+        dtypes, kernel = tuple(dtypes) or self.dtypes, kernel or self.kernel
+        key = (function, tables, tuple(specs), dtypes, kernel)
         if key not in self._functions:
-            self._functions[key] = compare_function(function, tables, specs, dtypes, self.kernel)
+            self._functions[key] = compare_function(function, tables, specs, dtypes, kernel)
         return self._functions[key]
+
+    def refusal(self, function: Callable, tables: tuple[Tables, ...], specs: Sequence[RotarySpec]) -> str:
+        """Why the named kernel cannot rotate as a function does that `"auto"` agrees with; empty if that is not it."""
+        way, difference = (None, None) if self.kernel == "auto" else self.compared(function, tables, specs, (), "auto")
+        if way is None or difference is None or not difference.exact:
+            return ""
+        return refusal(function, way, tables, self.dtypes, self.kernel)
 
     def with_chosen_angles(self, tables: Tables) -> Tables:
         if self.angles == "float32":  # the model's own, which are RoFormer's in float64
