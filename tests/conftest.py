@@ -76,7 +76,7 @@ def one_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if name := request.config.getoption("--kernel"):
         table = {kernel.name: kernel for kernel in kernels.KERNELS}
         monkeypatch.setattr(kernels, "KERNELS", tuple({n: table[n] for n in (name, "reference")}.values()))
-        monkeypatch.setattr(kernels.native, "OPEN", False)
+        monkeypatch.setattr(kernels.native, "OPEN", ())
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ ROTATION = Rotation.at(SPEC, POSITIONS)
 def asked(monkeypatch):
     """The kernels that turned, in order."""
     seen = []
-    monkeypatch.setattr(kernels.native, "OPEN", False)  # the short way to the first kernel passes the table by
+    monkeypatch.setattr(kernels.native, "OPEN", ())  # the short way to the first kernel passes the table by
     for kind in (Native, Eager, Reference):
 
         def turn(self, *given, kind=kind, before=kind.rotate):
@@ -145,7 +145,7 @@ def test_a_kernel_is_given_phases_by_rotate_and_tables_by_apply(monkeypatch):
             seen.append(angles)
             return super().rotate(q, k, angles, order, out)
 
-    monkeypatch.setattr(kernels.native, "OPEN", False)
+    monkeypatch.setattr(kernels.native, "OPEN", ())
     monkeypatch.setattr(kernels, "KERNELS", (Other(), *kernels.KERNELS))
     a = rotate(Q, K, POSITIONS, SPEC)
     b = apply_rotary_qk(Q, K, ROTATION, kernel="other")

@@ -380,16 +380,16 @@ def some_call(rng: random.Random) -> Call:
                 with contextlib.suppress(Exception):
                     x.requires_grad_()
         call.gradient = True
-    if rng.random() < 0.05 and tensor_format != "bhsd" and isinstance(q, Tensor):
+    if rng.random() < 0.2 and tensor_format != "bhsd" and isinstance(q, Tensor):
         with contextlib.suppress(Exception):
             q, k, given["num_heads"] = q.flatten(-2), None if k is None else k.flatten(-2), q.shape[-2]
     single = not phases and k is None and rng.random() < 0.7
-    if rng.random() < 0.25:
+    if rng.random() < 0.4:
         given["out"] = outputs(rng, memory, [q] if single else [q, k])
     if phases:
         if spec.length_dependent or rng.random() < 0.1:
             given["seq_len"] = rng.choice((1, 40, 40) if rng.random() < 0.9 else (0, -1, "x", 2.0, True))
-        if k is not None and rng.random() < 0.05:
+        if k is not None and rng.random() < 0.15:
             given["k_positions"] = positions_of(rng, memory, spec, per_batch, seq)
         call.function, call.args = rotate, [q, k, angles, spec]
     elif single:
@@ -580,7 +580,8 @@ def raw_call(seed: str) -> tuple[Any, list[Any], Any] | None:
         y: Any = rng.choice((None, None, torch.zeros(q.shape, dtype=dtype)))
         z: Any = None if y is None or k is None else torch.zeros(q.shape, dtype=dtype)
         per_batch = rng.choice(([], [], lead[-1:], [1])) if tensor_format in ("bhsd", "bshd") else []
-        args = [q, k, None, tensor_format, rng.random() < 0.3, y, z]
+        outputs = None if y is None else (y, z)
+        args = [q, k, None, tensor_format, rng.random() < 0.3, None, outputs, None]
         if kind == "apply":
             args[2] = rotation_of(rng, memory, spec, per_batch, heads, seq, dtype)
             if rng.random() < 0.3:
@@ -627,7 +628,7 @@ def check_raw(seed: str, seen: collections.Counter[str]) -> str:
     q, k, angles, tensor_format, transposed, *_ = again[1]
     try:
         if kind == "rotate":
-            plan = again[1][7]
+            plan = again[1][8]
             angles = Rotation.at(plan[1], angles, 40) if plan is autograd.plan_of(plan[1].key, 40) else None
         if angles is None:  # a plan of other steps, which nothing else knows
             seen["raw: unknown steps"] += 1

@@ -73,8 +73,8 @@ def test_odd_addresses_are_left_to_others(dtype):
     rotation, positions, x = Rotation.at(SPEC, torch.arange(5)), torch.arange(5), X.to(dtype)
     odd = rotation.replace(cos=misaligned(rotation.cos))
     expected = apply_rotary(x, rotation, kernel="reference")
-    assert NATIVE.apply(misaligned(x), None, rotation, "bhsd", False, None, None) is None
-    assert NATIVE.apply(x, None, odd, "bhsd", False, None, None) is None
+    assert NATIVE.apply(misaligned(x), None, rotation, "bhsd", False, None, None, None) is None
+    assert NATIVE.apply(x, None, odd, "bhsd", False, None, None, None) is None
     for kernel in ("auto", "native"):
         assert torch.equal(apply_rotary(misaligned(x), rotation, kernel=kernel), expected)
         assert torch.equal(apply_rotary(x, odd, kernel=kernel), expected)
@@ -108,7 +108,7 @@ def test_layouts_that_no_layout_is(changed):
     fields = LAYOUT | changed
     pairs = 4 if changed.get("rotary_dim") not in (16, 1, 7) else max(1, changed["rotary_dim"] // 2)
     plan = NATIVE.plan(SimpleNamespace(**fields), 1.0, 1.0, struct.pack(f"{pairs}q", *range(pairs)), pairs)
-    assert NATIVE.rotate(X, None, torch.arange(5), "bhsd", False, None, None, (plan,)) is None
+    assert NATIVE.rotate(X, None, torch.arange(5), "bhsd", False, None, None, None, (plan,)) is None
 
 
 def test_plans_of_nothing():

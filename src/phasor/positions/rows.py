@@ -24,7 +24,7 @@ def packed(cu_seqlens: Tensor, offsets: Tensor | None = None, *, total: int | No
     lengths = bounds.diff()
     rule = "cu_seqlens must start at 0 and never fall (cumulative lengths, [0, 3, 5] for documents of 3 and 2)"
     if bounds.numel() < 2:
-        raise ValueError(f"{rule}, got {bounds.numel()} values")
+        raise ValueError(f"{rule}, got {bounds.tolist()}")
     if total is None or readable(bounds):
         if bounds[0] != 0 or (lengths < 0).any():
             raise ValueError(f"{rule}, got {bounds.tolist()[:8]}")

@@ -55,8 +55,10 @@ def apply_rotary_to_cache(
     >>> k_cache[0, :, 0].tolist(), v_cache[0, :, 0].tolist()
     ([[0.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0]])
     """
-    if kernel == "auto" and out is None:
-        done = native.rotate_into_cache(q, k, v, rotation, k_cache, v_cache, slot_mapping, kv_layout, tensor_format)
+    if native.is_open(kernel):
+        done = native.rotate_into_cache(
+            q, k, v, rotation, k_cache, v_cache, slot_mapping, kv_layout, tensor_format, out
+        )
         if done is not None:
             return done
     check_angles("rotation", rotation)
@@ -137,6 +139,10 @@ def _check_slots(slots: Any, k: Tensor, cache: Tensor, order: Order, tensor_form
 def _check_overlaps(given: dict[str, Tensor | None], k_cache: Tensor, v_cache: Tensor) -> None:
     if not all(readable(t) for t in (*given.values(), k_cache, v_cache) if t is not None):
         return
+    out = given["out"]
+    for name in ("k", "v", "slot_mapping"):
+        if out is not None and overlap(out, given[name]):  # type: ignore[arg-type]
+            raise ValueError(f"out must not overlap {name} (q itself is in place)")
     if overlap(k_cache, v_cache):
         raise ValueError("k_cache and v_cache must not overlap")
     for name, x in given.items():

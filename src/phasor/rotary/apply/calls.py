@@ -52,10 +52,10 @@ def apply_rotary(
     >>> bool((y[0, 0, 0] == x[0, 0, 0]).all()), bool((y[0, 0, 1] == x[0, 0, 1]).all())
     (True, False)
     """
-    if kernel == "auto" and out is None and num_heads is None:
-        done = native.apply(x, None, rotation, tensor_format)
+    if native.is_open(kernel):
+        done = native.apply(x, None, rotation, tensor_format, num_heads, out)
         if done is not None:
-            return done[0]
+            return done[0]  # type: ignore[no-any-return]
     check_angles("rotation", rotation)
     return _rotate(x, None, rotation, tensor_format, num_heads, kernel, out, ("x", "k"))[0]
 
@@ -82,10 +82,10 @@ def apply_rotary_qk(
     >>> q.shape, k.shape
     (torch.Size([1, 3, 8]), torch.Size([1, 3, 4]))
     """
-    if kernel == "auto" and out is None and num_heads is None and k_rotation is None:
-        done = native.apply(q, k, rotation, tensor_format)
+    if native.is_open(kernel):
+        done = native.apply(q, k, rotation, tensor_format, num_heads, out, k_rotation)
         if done is not None:
-            return done  # type: ignore[return-value]
+            return done  # type: ignore[no-any-return]
     check_angles("rotation", rotation)
     if k_rotation is None or k is None:
         return _rotate(q, k, rotation, tensor_format, num_heads, kernel, out)  # type: ignore[return-value]
@@ -117,10 +117,10 @@ def rotate(
     >>> q.shape, k.shape
     (torch.Size([1, 2, 3, 4]), torch.Size([1, 1, 3, 4]))
     """
-    if kernel == "auto" and out is None and num_heads is None and k_positions is None:
-        done = native.rotate(q, k, positions, spec, seq_len, tensor_format)
+    if native.is_open(kernel):
+        done = native.rotate(q, k, positions, spec, seq_len, tensor_format, num_heads, out, k_positions)
         if done is not None:
-            return done  # type: ignore[return-value]
+            return done  # type: ignore[no-any-return]
     check_tensor("q", q)
     at = Phases(spec, positions, seq_len, dtype=q.dtype)
     if k_positions is None or k is None:
@@ -139,7 +139,7 @@ def _rotate(
     out: Any,
     names: tuple[str, str] = ("q", "k"),
 ) -> tuple[Tensor, Tensor | None]:
-    order = order_of(tensor_format)
+    order, given = order_of(tensor_format), out
     if num_heads is not None:
         head_dim = angles.layout.head_dim
         q, k = unflat(names[0], q, head_dim, tensor_format, num_heads), unflat(names[1], k, head_dim, tensor_format)
@@ -154,9 +154,11 @@ def _rotate(
     check_gradient(q, angles)
     pair = None if out is None else check_out(out, q, k, angles, names)
     y, z = choose(kernel, q, k, angles).rotate(q, k, angles, order, pair)
-    if num_heads is not None:
-        y, z = y.flatten(-2), None if z is None else z.flatten(-2)
-    return y, z
+    if num_heads is None:
+        return y, z
+    if given is not None:
+        return (given[0], given[1]) if isinstance(given, tuple | list) else (given, None)
+    return y.flatten(-2), None if z is None else z.flatten(-2)
 
 
 def _rotate_apart(

@@ -57,16 +57,16 @@ def apply_qk_norm_rotary(
     [[[-2.0, 7.0]]]
     """
     norm = Norm(q_weight, k_weight, eps, unit_offset, across_heads, after, rounding)
-    if kernel == "auto" and out is None and num_heads is None:
-        done = native.norm_and_rotate(q, k, rotation, norm, tensor_format)
+    if native.is_open(kernel):
+        done = native.norm_and_rotate(q, k, rotation, norm, tensor_format, num_heads, out)
         if done is not None:
-            return done  # type: ignore[return-value]
+            return done  # type: ignore[no-any-return]
     check_angles("rotation", rotation)
     number("eps", eps, at_least=0)
     for name, value in (("unit_offset", unit_offset), ("across_heads", across_heads), ("after", after)):
         flag(name, value)
     one_of("rounding", rounding, ROUNDINGS)
-    order, pair = order_of(tensor_format), None
+    order, pair, given = order_of(tensor_format), None, out
     if num_heads is not None:
         head_dim = rotation.layout.head_dim
         q, k = unflat("q", q, head_dim, tensor_format, num_heads), unflat("k", k, head_dim, tensor_format)
@@ -91,7 +91,7 @@ def apply_qk_norm_rotary(
             )
     y, z = choose(kernel, q, k, rotation, norm).norm_and_rotate(q, k, rotation, order, norm, pair)
     if num_heads is not None:
-        y, z = y.flatten(-2), None if z is None else z.flatten(-2)
+        y, z = given or (y.flatten(-2), None if z is None else z.flatten(-2))
     return y, z  # type: ignore[return-value]
 
 

@@ -67,7 +67,7 @@ class Operator(Kernel):
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor, about: list[int], tensor_format: str, transposed: bool) -> Tensor:
     rotation = Rotation(cos=cos, sin=sin, layout=layout_of(*about[:6]), per_head=bool(about[6]))
-    done = kernel._native and kernel._native.apply(x, None, rotation, tensor_format, transposed, None, None)
+    done = kernel._native and kernel._native.apply(x, None, rotation, tensor_format, transposed, None, None, None)
     if done is None:
         rotation = rotation.transpose() if transposed else rotation
         done = Reference().rotate(x, None, rotation, ORDERS[tensor_format], None)

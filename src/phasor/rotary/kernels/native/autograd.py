@@ -18,16 +18,15 @@ from . import norm_autograd
 from .extension import MODULE
 
 MOST_PAIRS = 512  # of its tables
-NEW = (None, None)  # in place of given outputs
 
 
 def call(
-    q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transposed: bool, plan: Any, out: Any = NEW
+    q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transposed: bool, plan: Any, out: Any = None
 ) -> Any:
     """q and k rotated by the extension, by tables or, with a plan, by positions; None where it declines."""
     if plan is None:
-        return MODULE.apply(q, k, angles, tensor_format, transposed, *out)
-    return MODULE.rotate(q, k, angles, tensor_format, transposed, *out, plan)
+        return MODULE.apply(q, k, angles, tensor_format, transposed, None, out, None)
+    return MODULE.rotate(q, k, angles, tensor_format, transposed, None, out, None, plan)
 
 
 def given_to(angles: Angles) -> tuple[Any, Any]:

@@ -31,6 +31,7 @@ def bind(learn: Callable[..., Any]) -> str:
     try:
         guards = (
             torch.is_grad_enabled,
+            torch.is_inference_mode_enabled,
             torch._C._are_functorch_transforms_active,
             torch._C._len_torch_dispatch_stack,
             torch._C._len_torch_function_stack,
@@ -39,7 +40,7 @@ def bind(learn: Callable[..., Any]) -> str:
         MODULE.bind(
             torch.Tensor.__dlpack_c_exchange_api__,  # type: ignore[attr-defined]
             (Tensor, torch.nn.Parameter, Rotation), guards, torch.empty_like,
-            {"memory_format": torch.contiguous_format}, forward_ad, learn, parallel_for(),
+            {"memory_format": torch.contiguous_format}, forward_ad, learn, torch._C._increment_version, parallel_for(),
             LARGE_PAGES.exists() and "[never]" not in LARGE_PAGES.read_text(),
         )  # fmt: skip
         assert forward_ad._current_level < 0

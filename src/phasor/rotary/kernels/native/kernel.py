@@ -1,10 +1,12 @@
 """The kernel in C: one pass over the bytes of q and k on a CPU, with the bits of `reference`.
 
 Its source is in ``c/``. It is optional: where it could not be built or loaded, the next kernel does its work. Two ways
-lead to it. The short one, `apply` and `rotate` here, comes before all checks: in less than a microsecond the extension
-looks at the tensors itself, and declines whatever is not a plain tensor in a plain call. The long one is that of every
-kernel, behind the checks that word the errors.
+lead to it. The short one, the functions at the end of this file, comes before all checks, for every call: in less than
+two microseconds the extension looks at the tensors itself, outputs included, and declines whatever is not right or not
+plain. The long one is that of every kernel, behind the checks that word the errors.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +20,7 @@ from ..norm import Norm
 from ..order import Order, format_of
 from ..reference import Reference
 from . import autograd, extension
-from .autograd import MOST_PAIRS, NEW, call, given_to, plan_of
+from .autograd import MOST_PAIRS, call, given_to, plan_of
 
 _native, MISSING = extension.MODULE, extension.MISSING
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -53,16 +55,14 @@ class Native(Kernel):
     def rotate(self, q: Tensor, k: Tensor | None, angles: Angles, order: Order, out: Pair | None) -> Pair:
         tensor_format = format_of(order)
         given, plan = given_to(angles)
-        done = call(q, k, given, tensor_format, False, plan, out or NEW)
+        done = call(q, k, given, tensor_format, False, plan, out)
         if done is None and k is not None:  # batches of different shapes, or one of them as below
-            y, z = out or NEW
+            y, z = out or (None, None)
             of_q, _ = self.rotate(q, None, angles, order, None if y is None else (y, None))
             of_k, _ = self.rotate(k, None, angles, order, None if z is None else (z, None))
             return of_q, of_k
         if done is None:  # memory that only autograd knows, as that of lazy zeros
             return Reference().rotate(q, k, angles, order, out)
-        if out is not None:
-            _written(out)
         pair: Pair = done
         return pair
 
@@ -77,27 +77,21 @@ class Native(Kernel):
     def norm_and_rotate(
         self, q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm, out: Pair | None
     ) -> Pair:
-        done = _native.norm_and_rotate(q, k, rotation, format_of(order), False, *(out or NEW), norm)
+        done = _native.norm_and_rotate(q, k, rotation, format_of(order), False, None, out, norm)
         if done is None:  # batches of different shapes, or rarer ways to hold heads
             return super().norm_and_rotate(q, k, rotation, order, norm, out)
-        if out is not None:
-            _written(out)
         pair: Pair = done
         return pair
 
     def rotate_into_cache(
         self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
     ) -> Tensor:
-        given = (q, k, rotation, format_of(order), False, out, None, v, *cache)
-        y: Tensor | None = _native.rotate_into_cache(*given, "NHD", True)
+        y: Tensor | None = _native.rotate_into_cache(
+            q, k, rotation, format_of(order), False, None, None, out, v, *cache, "NHD"
+        )
         if y is None:  # batches of different shapes, or rarer ways to hold heads
             return super().rotate_into_cache(q, k, v, rotation, order, cache, out)
-        _written((cache.k, cache.v) if out is None else (cache.k, cache.v, out))
         return y
-
-
-def _written(out: tuple[Tensor | None, ...]) -> None:
-    torch.autograd.graph.increment_version([y for y in out if y is not None and not y.is_inference()])
 
 
 def unsuited(q: Tensor, angles: Angles) -> str:
@@ -117,47 +111,51 @@ def unsuited(q: Tensor, angles: Angles) -> str:
     return ""
 
 
-def apply(q: Tensor, k: Tensor | None, rotation: Rotation, tensor_format: str) -> tuple[Tensor, Tensor | None] | None:
-    """Fast path from tables of cos and sin: the rotated pair, or None where the extension declines."""
-    if torch.compiler.is_compiling() or not OPEN:
-        return None
-    pair: tuple[Tensor, Tensor | None] | None = _native.apply(q, k, rotation, tensor_format, False, None, None)
-    return pair
+def is_open(kernel: str) -> bool:
+    """Whether the short way may be tried where ``kernel`` is asked for."""
+    return kernel in OPEN and not torch.compiler.is_compiling()
+
+
+def apply(
+    q: Tensor, k: Tensor | None, rotation: Rotation, tensor_format: str, num_heads: int | None, out: Any,
+    k_rotation: Rotation | None = None,
+) -> Any:  # fmt: skip
+    """The short way by tables of cos and sin: the rotated pair, or None where the extension declines."""
+    return _native.apply(q, k, rotation, tensor_format, False, num_heads, out, k_rotation)
 
 
 def rotate(
-    q: Tensor, k: Tensor | None, positions: Tensor, spec: RotarySpec, seq_len: int | None, tensor_format: str
-) -> tuple[Tensor, Tensor | None] | None:
+    q: Tensor, k: Tensor | None, positions: Tensor, spec: RotarySpec, seq_len: int | None, tensor_format: str,
+    num_heads: int | None, out: Any, k_positions: Tensor | None,
+) -> Any:  # fmt: skip
     """The short way for phases."""
-    if torch.compiler.is_compiling() or not OPEN or type(spec) is not RotarySpec:
+    if type(spec) is not RotarySpec or (seq_len is not None and type(seq_len) is not int):
         return None
-    if (seq_len is not None and type(seq_len) is not int) or (plan := plan_of(spec.key, seq_len)) is None:
+    if (plan := plan_of(spec.key, seq_len)) is None:
         return None
-    pair: tuple[Tensor, Tensor | None] | None = _native.rotate(q, k, positions, tensor_format, False, None, None, plan)
-    return pair
+    return _native.rotate(q, k, positions, tensor_format, False, num_heads, out, k_positions, plan)
 
 
-def norm_and_rotate(q: Tensor, k: Tensor | None, rotation: Rotation, norm: Norm, tensor_format: str) -> Pair | None:
+def apply_packed(qkv: Tensor, rotation: Rotation, num_heads: int | None, out: Tensor | None) -> Tensor | None:
+    """The short way for queries, keys and values in one tensor."""
+    rotated: Tensor | None = _native.apply_packed(qkv, rotation, num_heads, out)
+    return rotated
+
+
+def norm_and_rotate(
+    q: Tensor, k: Tensor | None, rotation: Rotation, norm: Norm, tensor_format: str, num_heads: int | None, out: Any
+) -> Any:
     """The short way for a norm and tables."""
-    if torch.compiler.is_compiling() or not OPEN:
-        return None
-    pair: Pair | None = _native.norm_and_rotate(q, k, rotation, tensor_format, False, None, None, norm)
-    return pair
+    return _native.norm_and_rotate(q, k, rotation, tensor_format, False, num_heads, out, norm)
 
 
 def rotate_into_cache(
     q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, k_cache: Tensor, v_cache: Tensor, slots: Tensor,
-    kv_layout: str, tensor_format: str,
+    kv_layout: str, tensor_format: str, out: Tensor | None,
 ) -> Tensor | None:  # fmt: skip
-    """Fast path into a cache: q rotated, or None where the extension declines; then nothing was written."""
-    if torch.compiler.is_compiling() or not OPEN or not (type(k_cache) is type(v_cache) is Tensor):
-        return None
-    if not torch.is_inference_mode_enabled() and (k_cache.is_inference() or v_cache.is_inference()):
-        return None
-    given = (q, k, rotation, tensor_format, False, None, None, v, k_cache, v_cache, slots)
-    y: Tensor | None = _native.rotate_into_cache(*given, kv_layout, False)
-    if y is not None:
-        _written((k_cache, v_cache))
+    """The short way into a cache: q rotated, or None where the extension declines; then nothing was written."""
+    given = (q, k, rotation, tensor_format, False, None, None, out, v, k_cache, v_cache, slots, kv_layout)
+    y: Tensor | None = _native.rotate_into_cache(*given)
     return y
 
 
@@ -165,4 +163,5 @@ if _native is not None:
     MISSING = extension.bind(autograd.learn)
     if MISSING:
         _native = None
-OPEN = _native is not None and CHOSEN in ("auto", "native")  # the short way
+# The names under which the short way may be taken.
+OPEN = () if _native is None else ("auto", "native") if CHOSEN in ("auto", "native") else ("native",)

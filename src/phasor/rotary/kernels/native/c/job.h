@@ -15,7 +15,7 @@ enum { PIECES = 32 };     /* sums for the gradient of a weight: however many thr
 typedef struct { /* one tensor in and one out; strides in elements */
   const char *in;
   char *out;
-  int64_t heads;
+  int64_t heads, passing; /* those after `heads` are copied */
   int64_t in_lead[MAX_LEAD], in_head, in_token, in_channel;
   int64_t out_lead[MAX_LEAD], out_head, out_token, out_channel;
   const char *kept; /* on the way back through a norm: what was normalised; `in` is the gradient */

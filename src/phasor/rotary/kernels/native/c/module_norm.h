@@ -52,20 +52,20 @@ static int read_normed(Job *job, PyObject *const *a, const Call *call) {
   return !(job->norm.across && job->per_head);
 }
 
-/* norm_and_rotate(q, k, rotation, tensor_format, transposed, out of q, out of k, Norm) */
+/* norm_and_rotate(q, k, rotation, tensor_format, transposed, num_heads, outputs, Norm) */
 static PyObject *norm_and_rotate(PyObject *self, PyObject *const *a, Py_ssize_t n) {
   (void)self;
   Job job = {0};
   Call call;
   PyObject *done = NULL;
   if (n != 8) return PyErr_Format(PyExc_TypeError, "norm_and_rotate takes 8 arguments");
-  if (read_call(&job, a, &call) && read_normed(&job, a, &call)) {
+  if (read_tables_call(&job, a, 0, &call) && read_normed(&job, a, &call)) {
     int learning = wanted(&call);
-    for (int m = 0; m < call.count && !learning && !call.out[0] && !off(torch.grad_enabled); m++) {
+    for (int m = 0; m < call.count && !learning && !off(torch.grad_enabled); m++) {
       PyObject *weight = PyTuple_GetItem(a[7], m);
       learning = weight != Py_None && learns(weight);
     }
-    done = learning ? learnt(a, a[7]) : rotated(&job, &call);
+    done = !learning ? rotated(&job, &call) : call.out[0] ? decline() : learnt(a, a[7]);
   } else
     done = decline();
   drop_weights(&job);
@@ -111,7 +111,7 @@ static PyObject *back(PyObject *self, PyObject *const *a, Py_ssize_t n) {
   Job job = {.norm.back = 1};
   Call call;
   if (n != 12) return PyErr_Format(PyExc_TypeError, "back takes 12 arguments");
-  int fits = read_call(&job, a, &call) && read_normed(&job, a, &call) && !job.norm.after;
+  int fits = read_call(&job, a, NULL, 0, &call) && read_normed(&job, a, &call) && !job.norm.after;
   for (int m = 0; m < call.count && fits; m++)
     fits = read_kept(&job, m, a[8 + m], call.order) && read_sums(&job, m, a[10 + m]);
   PyObject *done = fits ? rotated(&job, &call) : decline();

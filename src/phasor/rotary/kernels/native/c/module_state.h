@@ -10,13 +10,13 @@ static struct {
   const Exchange *exchange;
   PyObject *tensor, *parameter, *rotation;                                        /* types */
   PyObject *grad_enabled, *functorch, *dispatch_modes, *function_modes, *tracing; /* functions of torch */
-  PyObject *empty, *contiguous, *forward_ad, *learn;
+  PyObject *empty, *contiguous, *forward_ad, *learn, *inference_mode, *increment_version;
   ParallelFor parallel_for;
   int huge_pages;
 } torch;
 
 static PyObject *s_requires_grad, *s_level, *s_is_neg, *s_cos, *s_sin, *s_layout, *s_per_head, *s_promoted, *s_second;
-static PyObject *s_head_dim, *s_rotary_dim, *s_trailing, *s_interleaved, *s_blocks, *s_permuted;
+static PyObject *s_head_dim, *s_rotary_dim, *s_trailing, *s_interleaved, *s_blocks, *s_permuted, *s_is_inference;
 
 static PyObject *decline(void) {
   PyErr_Clear();

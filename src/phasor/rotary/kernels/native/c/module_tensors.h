@@ -20,6 +20,30 @@ static int read_tensor(PyObject *x, View *to) {
          0; /* a mapped file may lie at odd addresses */
 }
 
+enum { MAX_AXES = 16 };
+
+/* A tensor whose last axis holds `heads` heads (any number for 0) side by side, as one with an axis for them; where it
+   has one already, `width` is 0. `axes` has room for its sizes and strides. */
+static int read_heads(PyObject *x, View *to, int64_t heads, int64_t width, int64_t *axes) {
+  if (!read_tensor(x, to)) return 0;
+  const int last = to->rank - 1;
+  if (!width) return 1;
+  if (last < 1 || last + 2 > MAX_AXES || to->shape[last] < width || to->shape[last] % width ||
+      (heads && to->shape[last] / width != heads))
+    return 0;
+  int64_t *shape = axes, *strides = axes + MAX_AXES;
+  memcpy(shape, to->shape, (size_t)last * sizeof *shape);
+  memcpy(strides, to->strides, (size_t)last * sizeof *strides);
+  shape[last] = to->shape[last] / width;
+  shape[last + 1] = width;
+  strides[last] = to->strides[last] * width;
+  strides[last + 1] = to->strides[last];
+  to->shape = shape;
+  to->strides = strides;
+  to->rank++;
+  return 1;
+}
+
 static int float_kind(const View *x) {
   if (x->dtype.code == 2) return x->dtype.bits == 32 ? F32 : x->dtype.bits == 16 ? F16 : -1;
   return x->dtype.code == 4 && x->dtype.bits == 16 ? BF16 : -1;
@@ -47,24 +71,23 @@ static PyObject *new_like(PyObject *x, const View *view) {
 /* ---- The order of axes ---- */
 
 typedef struct {
-  int heads, tokens, batch;
-} Order; /* axes counted from the end; batch 0: all that remain in front */
+  int heads, tokens, batch, rank;
+} Order; /* axes counted from the end; batch 0: all that remain in front; rank 0: any */
 
-static int read_order(PyObject *format, const View *q, Order *to) {
+static int read_order(PyObject *format, Order *to) {
   const struct {
     const char *name;
     Order order;
-    int rank;
   } known[] = {
-      {"bhsd", {3, 2, 0}, 0},
-      {"bshd", {2, 3, 0}, 0},
-      {"sbhd", {2, 4, 3}, 4},
-      {"thd", {2, 3, 0}, 3},
+      {"bhsd", {3, 2, 0, 0}},
+      {"bshd", {2, 3, 0, 0}},
+      {"sbhd", {2, 4, 3, 4}},
+      {"thd", {2, 3, 0, 3}},
   };
   for (size_t i = 0; PyUnicode_Check(format) && i < sizeof known / sizeof *known; i++)
     if (!PyUnicode_CompareWithASCIIString(format, known[i].name)) {
       *to = known[i].order;
-      return !known[i].rank || q->rank == known[i].rank;
+      return 1;
     }
   return 0;
 }
@@ -73,7 +96,7 @@ static int read_order(PyObject *format, const View *q, Order *to) {
 static int place(Job *job, int at, const View *x, const View *y, Order order) {
   const int rank = x->rank, h = rank - order.heads, s = rank - order.tokens;
   const int lead = order.batch ? 1 : rank - 3;
-  if (rank < 3 || lead > MAX_LEAD || (order.batch && rank != 4) || y->rank != rank) return 0;
+  if (rank < 3 || lead > MAX_LEAD || (order.rank && rank != order.rank) || y->rank != rank) return 0;
   const int kind = float_kind(x);
   if (kind < 0 || kind != float_kind(y)) return 0;
   if (at && (lead != job->lead || x->shape[s] != job->tokens || x->shape[rank - 1] != job->width || kind != job->dtype))

@@ -80,6 +80,24 @@ static void scatter(char *y, int64_t step, const char *x, int64_t pairs, int int
                 x + (interleaved ? size : second), interleaved ? 2 : 1, pairs, size);
 }
 
+/* The heads of some tokens that do not rotate. */
+static void copy_heads(const Job *job, const Tensor *of, const int64_t *entry, int64_t start, int64_t tokens) {
+  const int64_t size = job->dtype == F32 ? 4 : 2;
+  if (of->in == of->out) return;
+  for (int64_t i = start; i < start + tokens; i++)
+    for (int64_t h = of->heads; h < of->heads + of->passing; h++) {
+      int64_t x = i * of->in_token + h * of->in_head, y = i * of->out_token + h * of->out_head;
+      for (int n = 0; n < job->lead; n++) {
+        x += entry[n] * of->in_lead[n];
+        y += entry[n] * of->out_lead[n];
+      }
+      if (of->in_channel == 1 && of->out_channel == 1)
+        memcpy(of->out + size * y, of->in + size * x, (size_t)(size * job->width));
+      else
+        copy_channels(of->out + size * y, of->out_channel, of->in + size * x, of->in_channel, job->width, size);
+    }
+}
+
 #define NAME(x) x##_portable
 #include "portable.h"
 #include "rows.h"

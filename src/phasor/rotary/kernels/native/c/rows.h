@@ -269,6 +269,7 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
           NAME(heads)(job, &job->of[m], run, table, entry, start, tokens, g, heads);
       }
     }
+    if (job->of[0].passing) copy_heads(job, &job->of[0], entry, start, tokens);
   }
   NAME(fence)(job->streamed);
 }
