@@ -10,12 +10,14 @@ INLINE void NAME(store)(float *p, F v, int nt) {
     _mm256_storeu_ps(p, v);
 }
 INLINE F NAME(swap)(F v) { return _mm256_permute_ps(v, 0xb1); }
-INLINE void NAME(deal)(float *to, const float *from, float sign) { /* even ones, then odd ones */
-  const F u = _mm256_loadu_ps(from), v = _mm256_loadu_ps(from + 8);
-  const __m256d even = _mm256_castps_pd(_mm256_shuffle_ps(u, v, 0x88)),
-                odd = _mm256_castps_pd(_mm256_shuffle_ps(u, v, 0xdd));
-  _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_permute4x64_pd(even, 0xd8)) * _mm256_set1_ps(sign));
-  _mm256_storeu_ps(to + 8, _mm256_castpd_ps(_mm256_permute4x64_pd(odd, 0xd8)) * _mm256_set1_ps(sign));
+INLINE void NAME(unzip)(F u, F v, F *even, F *odd) {
+  *even = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(u, v, 0x88)), 0xd8));
+  *odd = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(u, v, 0xdd)), 0xd8));
+}
+INLINE void NAME(zip)(F even, F odd, F *u, F *v) {
+  const F low = _mm256_unpacklo_ps(even, odd), high = _mm256_unpackhi_ps(even, odd);
+  *u = _mm256_permute2f128_ps(low, high, 0x20);
+  *v = _mm256_permute2f128_ps(low, high, 0x31);
 }
 INLINE void NAME(write)(void *p, __m256i v, int nt) {
   if (nt)
@@ -58,6 +60,19 @@ INLINE void NAME(store_f16)(uint16_t *p, F low, F high, int nt) {
   NAME(write)(p, _mm256_set_m128i(_mm256_cvtps_ph(high, 0), _mm256_cvtps_ph(low, 0)), nt);
 }
 INLINE F NAME(round_f16)(F v) { return _mm256_cvtph_ps(_mm256_cvtps_ph(v, 0)); }
+INLINE void NAME(load_eight)(const uint16_t *p, F *v, int dtype) {
+  const __m128i w = _mm_loadu_si128((const void *)p);
+  *v = dtype == BF16 ? _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(w), 16)) : _mm256_cvtph_ps(w);
+}
+INLINE void NAME(store_eight)(uint16_t *p, const F *v, int dtype) {
+  __m128i w;
+  if (dtype == BF16) {
+    const __m256i u = _mm256_srli_epi32(NAME(biased)(*v), 16);
+    w = _mm_packus_epi32(_mm256_castsi256_si128(u), _mm256_extracti128_si256(u, 1));
+  } else
+    w = _mm256_cvtps_ph(*v, 0);
+  _mm_storeu_si128((void *)p, w);
+}
 INLINE void NAME(fence)(int nt) {
   if (nt) _mm_sfence();
 }

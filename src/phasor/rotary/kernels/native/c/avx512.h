@@ -10,12 +10,10 @@ INLINE void NAME(store)(float *p, F v, int nt) {
     _mm512_storeu_ps(p, v);
 }
 INLINE F NAME(swap)(F v) { return _mm512_permute_ps(v, 0xb1); }
-INLINE void NAME(deal)(float *to, const float *from, float sign) { /* even ones, then odd ones */
-  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
-                odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-  const F u = _mm512_loadu_ps(from), v = _mm512_loadu_ps(from + 16);
-  _mm512_storeu_ps(to, _mm512_permutex2var_ps(u, even, v) * _mm512_set1_ps(sign));
-  _mm512_storeu_ps(to + 16, _mm512_permutex2var_ps(u, odd, v) * _mm512_set1_ps(sign));
+INLINE void NAME(unzip)(F u, F v, F *even, F *odd) {
+  const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  *even = _mm512_permutex2var_ps(u, at, v);
+  *odd = _mm512_permutex2var_ps(u, _mm512_add_epi32(at, _mm512_set1_epi32(1)), v);
 }
 INLINE void NAME(write)(void *p, __m512i v, int nt) {
   if (nt)

@@ -66,7 +66,7 @@ typedef struct {
   int wide;     /* rows rotate in float32, whatever their dtype */
   int rounded;  /* every product and sum is rounded to dtype, as models that multiply in it do */
   int streamed; /* stores go past the cache */
-  int through;  /* rows go through a buffer: channels are strided, or written in the other order */
+  int through;  /* rows go through a buffer: channels are strided */
   int lead;     /* number of batch axes */
   int64_t sizes[MAX_LEAD], batch, tokens, width;
   int64_t first, pairs, blocks; /* channels [first, first + 2 pairs) rotate, the others are copied */

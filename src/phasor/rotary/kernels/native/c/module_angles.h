@@ -47,7 +47,6 @@ static int lay_out(Job *job, PyObject *layout, int transposed) {
   job->blocks = fields->blocks;
   job->permuted = fields->permuted;
   job->interleaved = fields->interleaved ^ (transposed && fields->permuted);
-  job->through |= fields->permuted;
   return fits(job);
 }
 

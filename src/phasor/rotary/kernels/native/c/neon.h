@@ -8,10 +8,13 @@ INLINE void NAME(store)(float *p, F v, int nt) {
   vst1q_f32(p, v);
 }
 INLINE F NAME(swap)(F v) { return vrev64q_f32(v); }
-INLINE void NAME(deal)(float *to, const float *from, float sign) { /* even ones, then odd ones */
-  const float32x4x2_t apart = vld2q_f32(from);
-  vst1q_f32(to, vmulq_n_f32(apart.val[0], sign));
-  vst1q_f32(to + 4, vmulq_n_f32(apart.val[1], sign));
+INLINE void NAME(unzip)(F u, F v, F *even, F *odd) {
+  *even = vuzp1q_f32(u, v);
+  *odd = vuzp2q_f32(u, v);
+}
+INLINE void NAME(zip)(F even, F odd, F *u, F *v) {
+  *u = vzip1q_f32(even, odd);
+  *v = vzip2q_f32(even, odd);
 }
 
 INLINE void NAME(load_bf16)(const uint16_t *p, F *even, F *odd) {
@@ -48,4 +51,16 @@ INLINE void NAME(store_f16)(uint16_t *p, F low, F high, int nt) {
   vst1q_u16(p, vreinterpretq_u16_f16(vcombine_f16(vcvt_f16_f32(low), vcvt_f16_f32(high))));
 }
 INLINE F NAME(round_f16)(F v) { return vcvt_f32_f16(vcvt_f16_f32(v)); }
+INLINE void NAME(load_eight)(const uint16_t *p, F *v, int dtype) {
+  if (dtype == BF16)
+    NAME(load_bf16_in_order)(p, v, v + 1);
+  else
+    NAME(load_f16)(p, v, v + 1);
+}
+INLINE void NAME(store_eight)(uint16_t *p, const F *v, int dtype) {
+  if (dtype == BF16)
+    NAME(store_bf16_in_order)(p, v[0], v[1]);
+  else
+    NAME(store_f16)(p, v[0], v[1], 0);
+}
 INLINE void NAME(fence)(int nt) { (void)nt; }

@@ -4,12 +4,6 @@
 
 #include "head.h"
 
-INLINE F NAME(all)(float value) {
-  float same[NAME(W)];
-  for (int i = 0; i < NAME(W); i++) same[i] = value;
-  return NAME(load)(same);
-}
-
 /* 1 / sqrt(mean of squares + eps) */
 INLINE float NAME(root)(const float *x, int64_t n, float eps) {
   return 1.0f / __builtin_sqrtf(NAME(dot)(x, x, n) / (float)n + eps);

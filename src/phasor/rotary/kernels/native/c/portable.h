@@ -13,11 +13,13 @@ INLINE void NAME(store)(float *p, F v, int nt) {
   memcpy(p, &v, sizeof v);
 }
 INLINE F NAME(swap)(F v) { return (F){v[1], v[0], v[3], v[2]}; }
-INLINE void NAME(deal)(float *to, const float *from, float sign) { /* even ones, then odd ones */
-  for (int i = 0; i < 4; i++) {
-    to[i] = sign * from[2 * i];
-    to[4 + i] = sign * from[2 * i + 1];
-  }
+INLINE void NAME(unzip)(F u, F v, F *even, F *odd) {
+  *even = (F){u[0], u[2], v[0], v[2]};
+  *odd = (F){u[1], u[3], v[1], v[3]};
+}
+INLINE void NAME(zip)(F even, F odd, F *u, F *v) {
+  *u = (F){even[0], odd[0], even[1], odd[1]};
+  *v = (F){even[2], odd[2], even[3], odd[3]};
 }
 
 INLINE void NAME(load_bf16)(const uint16_t *p, F *even, F *odd) {
@@ -61,5 +63,17 @@ INLINE void NAME(store_f16)(uint16_t *p, F low, F high, int nt) {
 }
 INLINE F NAME(round_f16)(F v) {
   return (F){from_f16(to_f16(v[0])), from_f16(to_f16(v[1])), from_f16(to_f16(v[2])), from_f16(to_f16(v[3]))};
+}
+INLINE void NAME(load_eight)(const uint16_t *p, F *v, int dtype) {
+  if (dtype == BF16)
+    NAME(load_bf16_in_order)(p, v, v + 1);
+  else
+    NAME(load_f16)(p, v, v + 1);
+}
+INLINE void NAME(store_eight)(uint16_t *p, const F *v, int dtype) {
+  if (dtype == BF16)
+    NAME(store_bf16_in_order)(p, v[0], v[1]);
+  else
+    NAME(store_f16)(p, v[0], v[1], 0);
 }
 INLINE void NAME(fence)(int nt) { (void)nt; }

@@ -13,7 +13,8 @@
 #define INLINE static inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 
-enum { PLAIN, APART, TWICE }; /* the orders in which cos and sin are staged */
+enum { PLAIN, APART, TWICE };                       /* the orders in which cos and sin are staged */
+enum { HALVES, NEIGHBOURS, TO_HALVES, TO_NEIGHBOURS }; /* the forms of a row; the last two are read in the other */
 enum { AHEAD = 2048 };        /* bytes by which rows are fetched before they are read */
 
 /* 2 pi / 2**64, and the polynomials of phasor.phase */
@@ -30,8 +31,11 @@ static inline int64_t staged_of(int64_t pairs, int twice) {
   return ((twice ? 2 * pairs : pairs) + LANES - 1) / LANES * LANES;
 }
 static inline int dtype_of_rows(const Job *job) { return job->wide ? F32 : job->dtype; }
+static inline int are_twice(const Job *job) {
+  return job->interleaved && !job->permuted && dtype_of_rows(job) != BF16;
+}
 static inline int64_t token_floats(const Job *job) {
-  return 2 * job->blocks * staged_of(job->pairs / job->blocks, job->interleaved && dtype_of_rows(job) != BF16);
+  return 2 * job->blocks * staged_of(job->pairs / job->blocks, are_twice(job));
 }
 static inline int64_t tile_tokens(const Job *job) {
   const int64_t fit = TILE_FLOATS / token_floats(job);
@@ -68,18 +72,6 @@ static void copy_channels(char *y, int64_t y_step, const char *x, int64_t x_step
   for (int64_t i = 0; i < count; i++) memcpy(y + i * y_step * size, x + i * x_step * size, size == 4 ? 4 : 2);
 }
 
-/* A rotated row to its place, from interleaved to halves or back if permuted. */
-static void scatter(char *y, int64_t step, const char *x, int64_t pairs, int interleaved, int permuted, int64_t size) {
-  if (!permuted) {
-    copy_channels(y, step, x, 1, 2 * pairs, size);
-    return;
-  }
-  const int64_t second = size * pairs;
-  copy_channels(y, interleaved ? step : 2 * step, x, interleaved ? 2 : 1, pairs, size);
-  copy_channels(y + (interleaved ? second * step : size * step), interleaved ? step : 2 * step,
-                x + (interleaved ? size : second), interleaved ? 2 : 1, pairs, size);
-}
-
 /* The heads of some tokens that do not rotate. */
 static void copy_heads(const Job *job, const Tensor *of, const int64_t *entry, int64_t start, int64_t tokens) {
   const int64_t size = job->dtype == F32 ? 4 : 2;
@@ -111,7 +103,14 @@ static void copy_heads(const Job *job, const Tensor *of, const int64_t *entry, i
 #pragma GCC pop_options
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,f16c")
+#define NAME(x) x##_of_eight
+#include "avx2.h"
+#include "pairs.h"
+#include "eights.h"
+#undef F
+#undef NAME
 #define NAME(x) x##_avx512
+#define TAIL(x) x##_of_eight
 #include "avx512.h"
 #include "rows.h"
 #pragma GCC pop_options

@@ -2,97 +2,80 @@
 
    Products and sums are rounded one by one, never fused: the bits are those of the plain expression. */
 
-/* 16-bit activations are widened two vectors at a time. bfloat16 falls into even and odd channels, which needs no
-   shuffle, float16 into low and high ones; cos and sin are staged in the order in which a row wants them. */
-INLINE void NAME(widen)(const char *x, F *u, F *v, int dtype) {
-  if (dtype == BF16)
-    NAME(load_bf16)((const uint16_t *)x, u, v);
-  else
-    NAME(load_f16)((const uint16_t *)x, u, v);
-}
-INLINE void NAME(narrow)(char *y, F u, F v, int dtype, int nt) {
-  if (dtype == BF16)
-    NAME(store_bf16)((uint16_t *)y, u, v, nt);
-  else
-    NAME(store_f16)((uint16_t *)y, u, v, nt);
-}
-INLINE F NAME(product)(F a, F b, int dtype, int rounded) {
-  const F ab = a * b;
-  if (!rounded || dtype == F32) return ab;
-  return dtype == BF16 ? NAME(round_bf16)(ab) : NAME(round_f16)(ab);
-}
-#define TIMES(a, b) NAME(product)(a, b, dtype, rounded)
+#include "pairs.h"
+#ifndef TAIL /* a narrower set for what fills no vectors of this one */
+#include "eights.h"
+#define TAIL NAME
+#endif
 
-/* W or 2 W pairs of halves. */
-INLINE void NAME(halves)(char *ya, char *yb, const char *xa, const char *xb, const float *c, const float *s, int dtype,
-                         int nt, int rounded) {
-  const F c0 = NAME(load)(c), s0 = NAME(load)(s);
-  if (dtype == F32) {
-    const F a = NAME(load)((const float *)xa), b = NAME(load)((const float *)xb);
-    NAME(store)((float *)ya, TIMES(a, c0) - TIMES(b, s0), nt);
-    NAME(store)((float *)yb, TIMES(a, s0) + TIMES(b, c0), nt);
-    return;
-  }
-  const F c1 = NAME(load)(c + NAME(W)), s1 = NAME(load)(s + NAME(W));
-  F a0, a1, b0, b1;
-  NAME(widen)(xa, &a0, &a1, dtype);
-  NAME(widen)(xb, &b0, &b1, dtype);
-  NAME(narrow)(ya, TIMES(a0, c0) - TIMES(b0, s0), TIMES(a1, c1) - TIMES(b1, s1), dtype, nt);
-  NAME(narrow)(yb, TIMES(a0, s0) + TIMES(b0, c0), TIMES(a1, s1) + TIMES(b1, c1), dtype, nt);
+INLINE void NAME(copy)(char *y, const char *x, int64_t bytes) {
+  int64_t i = 0;
+  for (; i + 32 <= bytes; i += 32) memcpy(y + i, x + i, 32);
+  for (; i + 8 <= bytes; i += 8) memcpy(y + i, x + i, 8);
+  for (; i < bytes; i += 2) memcpy(y + i, x + i, 2);
 }
 
-/* W / 2 or W interleaved pairs; for float32 and float16 cos is staged twice, and sin with the sign of each member. */
-INLINE void NAME(neighbours)(char *y, const char *x, const float *c, const float *s, int dtype, int nt, int rounded) {
-  const F c0 = NAME(load)(c), s0 = NAME(load)(s);
-  if (dtype == F32) {
-    const F a = NAME(load)((const float *)x);
-    NAME(store)((float *)y, TIMES(a, c0) + TIMES(NAME(swap)(a), s0), nt);
-    return;
-  }
-  F a, b;
-  NAME(widen)(x, &a, &b, dtype);
-  if (dtype == BF16) {
-    NAME(narrow)(y, TIMES(a, c0) - TIMES(b, s0), TIMES(a, s0) + TIMES(b, c0), dtype, nt);
-    return;
-  }
-  const F c1 = NAME(load)(c + NAME(W)), s1 = NAME(load)(s + NAME(W));
-  NAME(narrow)(y, TIMES(a, c0) + TIMES(NAME(swap)(a), s0), TIMES(b, c1) + TIMES(NAME(swap)(b), s1), dtype, nt);
+/* Fewer than eight pairs, through buffers that hold eight. */
+static NOINLINE void NAME(few)(char *ya, char *yb, const char *xa, const char *xb, const float *c, const float *s,
+                               int64_t pairs, int dtype, int rounded) {
+  char rest[4][64] __attribute__((aligned(64))) = {{0}};
+  const int64_t half = pairs * (dtype == F32 ? 4 : 2);
+  NAME(copy)(rest[0], xa, xb ? half : 2 * half);
+  if (xb) NAME(copy)(rest[1], xb, half);
+  TAIL(eight)(rest[2], yb ? rest[3] : NULL, rest[0], xb ? rest[1] : NULL, c, s, dtype, rounded);
+  NAME(copy)(ya, rest[2], yb ? half : 2 * half);
+  if (yb) NAME(copy)(yb, rest[3], half);
 }
-#undef TIMES
 
-/* The channels of one head that rotate. What does not fill a vector goes through a buffer that does. */
+/* The channels of one head that rotate. */
 INLINE void NAME(row)(char *y, const char *x, const float *c, const float *s, int64_t blocks, int64_t per, int dtype,
-                      int interleaved, int nt, int rounded) {
-  const int64_t size = dtype == F32 ? 4 : 2, vector = dtype == F32 ? NAME(W) : 2 * NAME(W);
-  char rest[4][4 * LANES] __attribute__((aligned(64)));
-  for (int64_t z = 0; z < 2 * blocks * per * size; z += 64) __builtin_prefetch(x + AHEAD + z, 0, 3);
-  if (interleaved) {
+                      int form, int nt, int rounded) {
+  const int64_t size = dtype == F32 ? 4 : 2, vector = dtype == F32 ? NAME(W) : 2 * NAME(W), half = per * size;
+  if (form == NEIGHBOURS) {
     const int64_t channels = 2 * per, per_table = dtype == BF16 ? 2 : 1;
+    const int64_t small = dtype == F32 ? TAIL(W) : 2 * TAIL(W);
     int64_t j = 0;
     for (; j + vector <= channels; j += vector)
       NAME(neighbours)(y + j * size, x + j * size, c + j / per_table, s + j / per_table, dtype, nt, rounded);
+    for (; j + small <= channels; j += small)
+      TAIL(neighbours)(y + j * size, x + j * size, c + j / per_table, s + j / per_table, dtype, 0, rounded);
     if (j < channels) {
-      memset(rest, 0, sizeof rest);
-      memcpy(rest[0], x + j * size, (size_t)((channels - j) * size));
-      NAME(neighbours)(rest[1], rest[0], c + j / per_table, s + j / per_table, dtype, 0, rounded);
-      memcpy(y + j * size, rest[1], (size_t)((channels - j) * size));
+      char rest[2][64] __attribute__((aligned(64))) = {{0}};
+      NAME(copy)(rest[0], x + j * size, (channels - j) * size);
+      TAIL(neighbours)(rest[1], rest[0], c + j / per_table, s + j / per_table, dtype, 0, rounded);
+      NAME(copy)(y + j * size, rest[1], (channels - j) * size);
     }
     return;
   }
-  const int64_t staged = staged_of(per, 0), half = per * size;
+  if (form != HALVES) {
+    char kept[8 * MAX_PAIRS];
+    if (x == y) { /* what is written first may not yet be read */
+      NAME(copy)(kept, x, 2 * half);
+      x = kept;
+    }
+    const int64_t read = form == TO_HALVES ? 2 * size : size, written = form == TO_HALVES ? size : 2 * size;
+    const char *xb = form == TO_HALVES ? NULL : x + half;
+    char *yb = form == TO_HALVES ? y + half : NULL;
+    int64_t j = 0;
+    for (; j + 8 <= per; j += 8)
+      TAIL(eight)(y + j * written, yb ? yb + j * size : NULL, x + j * read, xb ? xb + j * size : NULL, c + j, s + j,
+                  dtype, rounded);
+    if (j < per)
+      NAME(few)(y + j * written, yb ? yb + j * size : NULL, x + j * read, xb ? xb + j * size : NULL, c + j, s + j,
+                per - j, dtype, rounded);
+    return;
+  }
+  const int64_t staged = staged_of(per, 0);
   for (int64_t k = 0; k < blocks; k++, x += 2 * half, y += 2 * half, c += staged, s += staged) {
     int64_t j = 0;
     for (; j + vector <= per; j += vector)
       NAME(halves)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, dtype, nt,
                    rounded);
-    if (j == per) continue;
-    const size_t bytes = (size_t)((per - j) * size);
-    memset(rest, 0, sizeof rest);
-    memcpy(rest[0], x + j * size, bytes);
-    memcpy(rest[1], x + half + j * size, bytes);
-    NAME(halves)(rest[2], rest[3], rest[0], rest[1], c + j, s + j, dtype, 0, rounded);
-    memcpy(y + j * size, rest[2], bytes);
-    memcpy(y + half + j * size, rest[3], bytes);
+    for (; j + 8 <= per; j += 8)
+      TAIL(eight)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, dtype, rounded);
+    if (j < per)
+      NAME(few)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, per - j, dtype,
+                rounded);
   }
 }
 
@@ -121,6 +104,12 @@ static NOINLINE void NAME(from_phases)(float *restrict cosine, float *restrict s
   }
 }
 
+INLINE F NAME(all)(float value) {
+  float same[NAME(W)];
+  for (int i = 0; i < NAME(W); i++) same[i] = value;
+  return NAME(load)(same);
+}
+
 /* cos and sin of one token in the order of the rows: apart for bfloat16 halves (even and odd ones of each two vectors),
    twice for interleaved float32 and float16. */
 static NOINLINE void NAME(stage)(float *restrict c, float *restrict s, const float *restrict cosine,
@@ -138,38 +127,36 @@ static NOINLINE void NAME(stage)(float *restrict c, float *restrict s, const flo
   const int64_t per = pairs / blocks, staged = staged_of(per, 0);
   for (int64_t k = 0; k < blocks; k++, c += staged, s += staged, cosine += per, sine += per) {
     int64_t j = 0;
-    if (order == APART) {
-      for (; j + 2 * W <= per; j += 2 * W) {
-        NAME(deal)(c + j, cosine + j, 1.0f);
-        NAME(deal)(s + j, sine + j, sign);
-      }
-      for (int64_t start = j; j < staged; j++) { /* the rest, as if zeros followed */
-        const int64_t lane = (j - start) % (2 * W), from = j - lane + (lane < W ? 2 * lane : 2 * (lane - W) + 1);
-        c[j] = from < per ? cosine[from] : 0;
-        s[j] = from < per ? sign * sine[from] : 0;
-      }
-    } else {
-      for (; j < per; j++) {
-        c[j] = cosine[j];
-        s[j] = sign * sine[j];
-      }
-      for (; j < staged; j++) c[j] = s[j] = 0;
+    for (; order == APART && j + 2 * W <= per; j += 2 * W) { /* what fills no two vectors lies in its order */
+      F even, odd;
+      NAME(unzip)(NAME(load)(cosine + j), NAME(load)(cosine + j + W), &even, &odd);
+      NAME(store)(c + j, even, 0);
+      NAME(store)(c + j + W, odd, 0);
+      NAME(unzip)(NAME(load)(sine + j), NAME(load)(sine + j + W), &even, &odd);
+      NAME(store)(s + j, even * NAME(all)(sign), 0);
+      NAME(store)(s + j + W, odd * NAME(all)(sign), 0);
     }
+    for (; j < per; j++) {
+      c[j] = cosine[j];
+      s[j] = sign * sine[j];
+    }
+    for (; j < staged; j++) c[j] = s[j] = 0;
   }
 }
 
 /* A run of rows, each with its own cos and sin if `next_table` is not 0. dtype, order of pairs, stores and rounding are
-   constants inside: twenty loops from one text. */
+   constants inside: thirty loops from one text. */
 INLINE void NAME(run)(const Job *job, char *y, const char *x, const float *table, int64_t rows, int64_t next_y,
-                      int64_t next_x, int64_t next_table, int dtype, int interleaved, int nt, int rounded) {
+                      int64_t next_x, int64_t next_table, int dtype, int form, int nt, int rounded) {
   const int64_t size = dtype == F32 ? 4 : 2, half_table = token_floats(job) / 2; /* dtype: that of the rows */
   const int64_t blocks = job->blocks, per = job->pairs / blocks; /* read once: to a compiler y may be anywhere */
   const int64_t before = job->first * size, rotating = 2 * job->pairs * size,
                 after = job->width * size - before - rotating;
   for (; rows > 0; rows--, x += next_x, y += next_y, table += next_table) {
-    if (before && y != x) memcpy(y, x, (size_t)before);
-    NAME(row)(y + before, x + before, table, table + half_table, blocks, per, dtype, interleaved, nt, rounded);
-    if (after && y != x) memcpy(y + before + rotating, x + before + rotating, (size_t)after);
+    for (int64_t z = 0; z < before + rotating + after; z += 64) __builtin_prefetch(x + AHEAD + z, 0, 3);
+    if (before && y != x) NAME(copy)(y, x, before);
+    NAME(row)(y + before, x + before, table, table + half_table, blocks, per, dtype, form, nt, rounded);
+    if (after && y != x) NAME(copy)(y + before + rotating, x + before + rotating, after);
   }
 }
 typedef void (*NAME(Run))(const Job *, char *, const char *, const float *, int64_t, int64_t, int64_t, int64_t);
@@ -178,16 +165,18 @@ typedef void (*NAME(Run))(const Job *, char *, const char *, const float *, int6
                                               int64_t rows, int64_t next_y, int64_t next_x, int64_t next_table) {      \
     NAME(run)(job, y, x, table, rows, next_y, next_x, next_table, d, i, n, r);                                         \
   }
-#define EVERY(d, r) RUN(d, 0, 0, r) RUN(d, 0, 1, r) RUN(d, 1, 0, r) RUN(d, 1, 1, r)
+#define EVERY(d, r) RUN(d, 0, 0, r) RUN(d, 0, 1, r) RUN(d, 1, 0, r) RUN(d, 1, 1, r) RUN(d, 2, 0, r) RUN(d, 3, 0, r)
 EVERY(0, 0)
 EVERY(1, 0) EVERY(1, 1) EVERY(2, 0) EVERY(2, 1)
 #undef EVERY
 #undef RUN
-#define EVERY(d, r) {NAME(run_##d##00##r), NAME(run_##d##01##r), NAME(run_##d##10##r), NAME(run_##d##11##r)}
-    static const NAME(Run) NAME(runs)[5][4] = {EVERY(0, 0), EVERY(1, 0), EVERY(1, 1), EVERY(2, 0), EVERY(2, 1)};
+#define EVERY(d, r)                                                                                                    \
+  {NAME(run_##d##00##r), NAME(run_##d##01##r), NAME(run_##d##10##r),                                                   \
+   NAME(run_##d##11##r), NAME(run_##d##20##r), NAME(run_##d##30##r)}
+    static const NAME(Run) NAME(runs)[5][6] = {EVERY(0, 0), EVERY(1, 0), EVERY(1, 1), EVERY(2, 0), EVERY(2, 1)};
 #undef EVERY
 
-/* One row whose channels are strided, or written in the other order. */
+/* One row whose channels are strided. */
 static void NAME(buffered)(const Job *job, const Job *row, NAME(Run) run, char *y, int64_t y_step, const char *x,
                            int64_t x_step, const float *table) {
   const int64_t size = dtype_of_rows(job) == F32 ? 4 : 2, before = job->first, rotating = 2 * job->pairs,
@@ -199,7 +188,7 @@ static void NAME(buffered)(const Job *job, const Job *row, NAME(Run) run, char *
   }
   copy_channels(read, 1, x + size * before * x_step, x_step, rotating, size);
   run(row, rotated, read, table, 1, 0, 0, 0);
-  scatter(y + size * before * y_step, y_step, rotated, job->pairs, job->interleaved, job->permuted, size);
+  copy_channels(y + size * before * y_step, y_step, rotated, 1, rotating, size);
 }
 
 /* Some heads of one tensor in one tile, walked in the order in which the results lie in memory. */
@@ -238,8 +227,9 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
   float table[TILE_FLOATS] __attribute__((aligned(64))), cosine[MAX_PAIRS], sine[MAX_PAIRS];
   const int dtype = dtype_of_rows(job);
   const NAME(Run) run =
-      NAME(runs)[dtype == F32 ? 0 : 2 * dtype - 1 + job->rounded][2 * job->interleaved + job->streamed];
-  const int order = job->interleaved ? (dtype == BF16 ? PLAIN : TWICE) : dtype == BF16 ? APART : PLAIN;
+      NAME(runs)[dtype == F32 ? 0 : 2 * dtype - 1 + job->rounded]
+                [job->permuted ? 5 - job->interleaved : 2 * job->interleaved + job->streamed];
+  const int order = are_twice(job) ? TWICE : !job->interleaved && !job->permuted && dtype == BF16 ? APART : PLAIN;
   const int64_t stride = token_floats(job), per_tile = tile_tokens(job),
                 per_entry = (job->tokens + per_tile - 1) / per_tile;
   const int64_t groups = job->per_head ? job->of[0].heads : 1;
@@ -276,3 +266,4 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
 
 #undef F
 #undef NAME
+#undef TAIL

@@ -1,0 +1,59 @@
+/* Pairs, whole vectors at a time, for one set of instructions. Part of rows.h. */
+
+/* 16-bit activations are widened two vectors at a time. bfloat16 falls into even and odd channels, which needs no
+   shuffle, float16 into low and high ones; cos and sin are staged in the order in which a row wants them. */
+INLINE void NAME(widen)(const char *x, F *u, F *v, int dtype) {
+  if (dtype == BF16)
+    NAME(load_bf16)((const uint16_t *)x, u, v);
+  else
+    NAME(load_f16)((const uint16_t *)x, u, v);
+}
+INLINE void NAME(narrow)(char *y, F u, F v, int dtype, int nt) {
+  if (dtype == BF16)
+    NAME(store_bf16)((uint16_t *)y, u, v, nt);
+  else
+    NAME(store_f16)((uint16_t *)y, u, v, nt);
+}
+INLINE F NAME(product)(F a, F b, int dtype, int rounded) {
+  const F ab = a * b;
+  if (!rounded || dtype == F32) return ab;
+  return dtype == BF16 ? NAME(round_bf16)(ab) : NAME(round_f16)(ab);
+}
+#define TIMES(a, b) NAME(product)(a, b, dtype, rounded)
+
+/* W or 2 W pairs of halves. */
+INLINE void NAME(halves)(char *ya, char *yb, const char *xa, const char *xb, const float *c, const float *s, int dtype,
+                         int nt, int rounded) {
+  const F c0 = NAME(load)(c), s0 = NAME(load)(s);
+  if (dtype == F32) {
+    const F a = NAME(load)((const float *)xa), b = NAME(load)((const float *)xb);
+    NAME(store)((float *)ya, TIMES(a, c0) - TIMES(b, s0), nt);
+    NAME(store)((float *)yb, TIMES(a, s0) + TIMES(b, c0), nt);
+    return;
+  }
+  const F c1 = NAME(load)(c + NAME(W)), s1 = NAME(load)(s + NAME(W));
+  F a0, a1, b0, b1;
+  NAME(widen)(xa, &a0, &a1, dtype);
+  NAME(widen)(xb, &b0, &b1, dtype);
+  NAME(narrow)(ya, TIMES(a0, c0) - TIMES(b0, s0), TIMES(a1, c1) - TIMES(b1, s1), dtype, nt);
+  NAME(narrow)(yb, TIMES(a0, s0) + TIMES(b0, c0), TIMES(a1, s1) + TIMES(b1, c1), dtype, nt);
+}
+
+/* W / 2 or W interleaved pairs; for float32 and float16 cos is staged twice, and sin with the sign of each member. */
+INLINE void NAME(neighbours)(char *y, const char *x, const float *c, const float *s, int dtype, int nt, int rounded) {
+  const F c0 = NAME(load)(c), s0 = NAME(load)(s);
+  if (dtype == F32) {
+    const F a = NAME(load)((const float *)x);
+    NAME(store)((float *)y, TIMES(a, c0) + TIMES(NAME(swap)(a), s0), nt);
+    return;
+  }
+  F a, b;
+  NAME(widen)(x, &a, &b, dtype);
+  if (dtype == BF16) {
+    NAME(narrow)(y, TIMES(a, c0) - TIMES(b, s0), TIMES(a, s0) + TIMES(b, c0), dtype, nt);
+    return;
+  }
+  const F c1 = NAME(load)(c + NAME(W)), s1 = NAME(load)(s + NAME(W));
+  NAME(narrow)(y, TIMES(a, c0) + TIMES(NAME(swap)(a), s0), TIMES(b, c1) + TIMES(NAME(swap)(b), s1), dtype, nt);
+}
+#undef TIMES
