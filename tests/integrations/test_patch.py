@@ -14,6 +14,7 @@ from phasor.rotary.kernels import Reference
 from phasor.support.findings import merged
 from phasor.tools.patch import patch, unpatch
 from phasor.tools.patch.reading import ModelReading
+from phasor.tools.patch.rotate_function import RotateFunction
 
 from .models import FAMILIES, causal, logits, qwen2_vl, tokens
 
@@ -49,6 +50,35 @@ def test_the_kernel_that_is_named_turns(monkeypatch):
     assert compared > 0
     assert torch.equal(logits(model), before)
     assert len(names) == compared + sum(row.what.startswith("apply") for row in report.rows if row.replaced)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_rotation_is_formed_once_for_all_layers(mode, dtype, monkeypatch):
+    model, formed = causal("llama", dtype=dtype), []
+    with mode():
+        before = model(tokens()).logits
+        patch(model)
+        of = RotateFunction._formed
+        monkeypatch.setattr(RotateFunction, "_formed", lambda *a, **b: (formed.append(1), of(*a, **b))[1])
+        assert torch.equal(model(tokens()).logits, before)
+    assert len(formed) == 1 < model.config.num_hidden_layers
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_tables_that_a_layer_writes_to_are_seen_by_the_next(mode):
+    model = causal("llama")
+    patch(model)
+
+    def negated(module, args, kwargs):
+        kwargs["position_embeddings"][1].neg_()
+
+    with mode():
+        plain = model(tokens()).logits
+        model.model.layers[1].register_forward_pre_hook(negated, with_kwargs=True)
+        moved = model(tokens()).logits
+        unpatch(model)
+        assert torch.equal(moved, model(tokens()).logits) and not torch.equal(moved, plain)
 
 
 def test_what_a_named_kernel_cannot_rotate_is_left_by_that_reason():

@@ -232,10 +232,13 @@ class RotateFunction:
         """The rotation of heads of that width, formed by the first layer that is given these tables."""
         if not _keeps(cos, sin):
             return self._formed(cos, sin, width, promoted)
-        now = (self, width, promoted, cos._version, sin._version)
+        counted = not (cos.is_inference() or sin.is_inference())  # else no version tells that they were written to
+        now = (self, width, promoted, *((cos._version, sin._version) if counted else ()))
         kept = getattr(cos, KEPT, None)
-        if kept is None or kept[0] != now or kept[1] is not sin:
-            kept = (now, sin, self._formed(cos, sin, width, promoted, kept=True))
+        fits = kept is not None and kept[0] == now and kept[1] is sin
+        if kept is None or not fits or not (counted or (torch.equal(cos, kept[3]) and torch.equal(sin, kept[4]))):
+            copies = () if counted else (cos.clone(), sin.clone())
+            kept = (now, sin, self._formed(cos, sin, width, promoted, kept=True), *copies)
             setattr(cos, KEPT, kept)
         rotation: Rotation = kept[2]
         return rotation
@@ -266,8 +269,7 @@ def _keeps(cos: Tensor, sin: Tensor) -> bool:
         transformed()
         or type(cos) is not Tensor
         or (torch.is_grad_enabled() and (cos.requires_grad or sin.requires_grad))
-        or cos.is_inference()
-        or sin.is_inference()
+        or (not cos.is_cpu and cos.is_inference())  # to compare values would wait for the device
     )
 
 
