@@ -23,11 +23,8 @@ INLINE void NAME(zip)(F even, F odd, F *u, F *v) {
 }
 
 INLINE void NAME(load_bf16)(const uint16_t *p, F *even, F *odd) {
-  *even = *odd = (F){0};
-  for (int i = 0; i < 4; i++) {
-    (*even)[i] = from_bf16(p[2 * i]);
-    (*odd)[i] = from_bf16(p[2 * i + 1]);
-  }
+  *even = (F){from_bf16(p[0]), from_bf16(p[2]), from_bf16(p[4]), from_bf16(p[6])};
+  *odd = (F){from_bf16(p[1]), from_bf16(p[3]), from_bf16(p[5]), from_bf16(p[7])};
 }
 INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) {
   (void)nt;
@@ -50,20 +47,45 @@ INLINE F NAME(round_bf16)(F v) {
   return (F){from_bf16(to_bf16(v[0])), from_bf16(to_bf16(v[1])), from_bf16(to_bf16(v[2])), from_bf16(to_bf16(v[3]))};
 }
 
+typedef uint32_t NAME(U) __attribute__((vector_size(16)));
+typedef uint16_t NAME(H) __attribute__((vector_size(8)));
+#define U NAME(U)
+INLINE U NAME(either)(U mask, U a, U b) { return (mask & a) | (~mask & b); }
+
+/* float16 by arithmetic of float32, as in half.h but without a branch: the hardware rounds, and subnormal ones are what
+   is left after a half. */
+INLINE F NAME(from_f16)(U h) {
+  const U size = h << 17, sign = (h & 0x8000) << 16;
+  const F normal = (F)((size >> 4) + (0xe0u << 23)) * 0x1p-112f, small = (F)(size >> 17 | 126u << 23) - 0.5f;
+  return (F)(NAME(either)((U)(size < 1u << 27), (U)small, (U)normal) | sign);
+}
+INLINE U NAME(to_f16)(F v) {
+  const U size = (U)v << 1, exponent = size & 0xff000000;
+  const U least = NAME(either)((U)(exponent < 0x71000000), (U){0} + 0x71000000, exponent);
+  const U sum = (U)((F)((least >> 1) + 0x07800000) + (F)((U)v & 0x7fffffff) * 0x1p112f * 0x1p-110f);
+  return NAME(either)((U)(size > 0xff000000), (U){0} + 0x7e00, (sum >> 13 & 0x7c00) + (sum & 0xfff)) |
+         ((U)v >> 16 & 0x8000);
+}
+INLINE F NAME(load_four)(const uint16_t *p) {
+  NAME(H) h;
+  memcpy(&h, p, sizeof h);
+  return NAME(from_f16)(__builtin_convertvector(h, U));
+}
+INLINE void NAME(store_four)(uint16_t *p, F v) {
+  const NAME(H) h = __builtin_convertvector(NAME(to_f16)(v), NAME(H));
+  memcpy(p, &h, sizeof h);
+}
 INLINE void NAME(load_f16)(const uint16_t *p, F *low, F *high) {
-  *low = (F){from_f16(p[0]), from_f16(p[1]), from_f16(p[2]), from_f16(p[3])};
-  *high = (F){from_f16(p[4]), from_f16(p[5]), from_f16(p[6]), from_f16(p[7])};
+  *low = NAME(load_four)(p);
+  *high = NAME(load_four)(p + 4);
 }
 INLINE void NAME(store_f16)(uint16_t *p, F low, F high, int nt) {
   (void)nt;
-  for (int i = 0; i < 4; i++) {
-    p[i] = to_f16(low[i]);
-    p[4 + i] = to_f16(high[i]);
-  }
+  NAME(store_four)(p, low);
+  NAME(store_four)(p + 4, high);
 }
-INLINE F NAME(round_f16)(F v) {
-  return (F){from_f16(to_f16(v[0])), from_f16(to_f16(v[1])), from_f16(to_f16(v[2])), from_f16(to_f16(v[3]))};
-}
+INLINE F NAME(round_f16)(F v) { return NAME(from_f16)(NAME(to_f16)(v)); }
+#undef U
 INLINE void NAME(load_eight)(const uint16_t *p, F *v, int dtype) {
   if (dtype == BF16)
     NAME(load_bf16_in_order)(p, v, v + 1);
