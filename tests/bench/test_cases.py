@@ -52,7 +52,7 @@ def test_a_peer_does_the_same(case, dtype, layout):
 @pytest.mark.parametrize("case, dtype, layout", [cell for cell in CELLS if "llama" in cell.values[0].name])
 def test_the_three_llamas(case, dtype, layout):
     patched, unpatched, none = (returned(case, dtype, layout, name) for name in ("patched", "unpatched", "none"))
-    if case.name == "llama-generate":
+    if case.name.startswith("llama-generate"):
         assert patched[0].shape == unpatched[0].shape == none[0].shape
         return
     assert all(torch.allclose(a, b, atol=0.02) for a, b in zip(patched, unpatched, strict=True))
@@ -70,7 +70,7 @@ def test_every_case_is_measured(case):
     assert rows[0].goal is not None and rows[0].ratio > 0 and rows[0].us > 0 and rows[0].unit_us > 0
 
 
-@pytest.mark.parametrize("name", ["given", "in-place", "rounded"])
+@pytest.mark.parametrize("name", ["given", "in-place", "rounded", "token-in-place", "token-out", "batch-4", "width-80"])
 def test_outputs_that_exist_are_what_is_written(name):
     (case,) = named([name])
     with torch.no_grad():

@@ -84,8 +84,13 @@ def _train(model: Any, ids: Tensor) -> tuple[Tensor, ...]:
     return loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))
 
 
-def _make_generation(variant: Variant) -> Calls:
-    return _three(partial(_generate, more=3 if variant.quick else 48), (16, 4), variant)
+def _infer(model: Any, ids: Tensor, more: int) -> Any:
+    with torch.inference_mode():
+        return _generate(model, ids, more).clone()
+
+
+def _make_generation(run: Callable[..., Any], variant: Variant) -> Calls:
+    return _three(partial(run, more=3 if variant.quick else 48), (16, 4), variant)
 
 
 def interval(times: Times, value: Callable[[Sequence[int]], float], draws: int = 2000) -> tuple[float, float]:
@@ -120,6 +125,7 @@ def _case(name: str, about: str, make: Callable[[Variant], Calls], gradient: boo
 
 LLAMA = (
     _case("llama-prefill", "2048 tokens at once", partial(_three, _prefill, (2048, 32))),
-    _case("llama-generate", "48 tokens generated one by one after 16", _make_generation),
+    _case("llama-generate", "48 tokens generated one by one after 16", partial(_make_generation, _generate)),
+    _case("llama-generate-inference", "the same under `torch.inference_mode()`", partial(_make_generation, _infer)),
     _case("llama-training", "loss and gradients of 1024 tokens", partial(_three, _train, (1024, 32)), gradient=True),
 )

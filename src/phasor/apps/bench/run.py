@@ -23,8 +23,9 @@ from .libraries import LIBRARIES
 from .llama import LLAMA
 from .measure import Case, Clock, chosen, measure_on, race
 from .result import HEAD, Record, Row, line
+from .shapes import SHAPES
 
-CASES: tuple[Case, ...] = (*LARGE, *SMALL, *LIBRARIES, *LLAMA)
+CASES: tuple[Case, ...] = (*LARGE, *SMALL, *SHAPES, *LIBRARIES, *LLAMA)
 COPIED = 2**30  # bytes, of which the rate of a copy is taken
 
 named = partial(chosen, cases=CASES)

@@ -35,8 +35,15 @@ INLINE __m256i NAME(biased)(F v) { /* its upper half is v rounded to nearest eve
   const __m256i u = _mm256_castps_si256(v), last = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
   return _mm256_add_epi32(u, _mm256_add_epi32(last, _mm256_set1_epi32(0x7fff)));
 }
+/* Both at once in 16-bit lanes: what stays, what goes, and one more where more than half goes, or half from an odd one.
+ */
 INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) {
-  NAME(write)(p, _mm256_blend_epi16(_mm256_srli_epi32(NAME(biased)(even), 16), NAME(biased)(odd), 0xaa), nt);
+  const __m256i u = _mm256_castps_si256(even), v = _mm256_castps_si256(odd);
+  const __m256i stays = _mm256_blend_epi16(_mm256_srli_epi32(u, 16), v, 0xaa);
+  const __m256i goes = _mm256_blend_epi16(u, _mm256_slli_epi32(v, 16), 0xaa);
+  const __m256i or_odd = _mm256_or_si256(goes, _mm256_and_si256(stays, _mm256_set1_epi16(1)));
+  const __m256i less = _mm256_xor_si256(or_odd, _mm256_set1_epi16((short)0x8000)); /* for signed comparison */
+  NAME(write)(p, _mm256_sub_epi16(stays, _mm256_cmpgt_epi16(less, _mm256_setzero_si256())), nt);
 }
 INLINE void NAME(load_bf16_in_order)(const uint16_t *p, F *low, F *high) {
   *low = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p)), 16));

@@ -50,11 +50,11 @@ INLINE void NAME(put_pairs)(char *y, const F *a, const F *b, int dtype) {
   }
 }
 
-/* Eight pairs: of halves at xa and xb, or interleaved at xa; written so too. cos and sin lie in their order. */
+/* Eight pairs: of halves at xa and xb, or interleaved at xa; to ya and yb, or to ya. cos and sin lie in their order. */
 INLINE void NAME(eight)(char *ya, char *yb, const char *xa, const char *xb, const float *c, const float *s, int dtype,
-                        int rounded) {
+                        int form, int rounded) {
   F a[NAME(N)] = {{0}}, b[NAME(N)] = {{0}}, u[NAME(N)], v[NAME(N)];
-  if (xb) {
+  if (form != TO_HALVES) {
     NAME(get_eight)(xa, a, dtype);
     NAME(get_eight)(xb, b, dtype);
   } else
@@ -64,7 +64,7 @@ INLINE void NAME(eight)(char *ya, char *yb, const char *xa, const char *xb, cons
     u[i] = NAME(product)(a[i], cos, dtype, rounded) - NAME(product)(b[i], sin, dtype, rounded);
     v[i] = NAME(product)(a[i], sin, dtype, rounded) + NAME(product)(b[i], cos, dtype, rounded);
   }
-  if (yb) {
+  if (form != TO_NEIGHBOURS) {
     NAME(put_eight)(ya, u, dtype);
     NAME(put_eight)(yb, v, dtype);
   } else

@@ -17,14 +17,14 @@ INLINE void NAME(copy)(char *y, const char *x, int64_t bytes) {
 
 /* Fewer than eight pairs, through buffers that hold eight. */
 static NOINLINE void NAME(few)(char *ya, char *yb, const char *xa, const char *xb, const float *c, const float *s,
-                               int64_t pairs, int dtype, int rounded) {
+                               int64_t pairs, int dtype, int form, int rounded) {
   char rest[4][64] __attribute__((aligned(64))) = {{0}};
   const int64_t half = pairs * (dtype == F32 ? 4 : 2);
-  NAME(copy)(rest[0], xa, xb ? half : 2 * half);
-  if (xb) NAME(copy)(rest[1], xb, half);
-  TAIL(eight)(rest[2], yb ? rest[3] : NULL, rest[0], xb ? rest[1] : NULL, c, s, dtype, rounded);
-  NAME(copy)(ya, rest[2], yb ? half : 2 * half);
-  if (yb) NAME(copy)(yb, rest[3], half);
+  NAME(copy)(rest[0], xa, form == TO_HALVES ? 2 * half : half);
+  if (form != TO_HALVES) NAME(copy)(rest[1], xb, half);
+  TAIL(eight)(rest[2], rest[3], rest[0], rest[1], c, s, dtype, form, rounded);
+  NAME(copy)(ya, rest[2], form == TO_NEIGHBOURS ? 2 * half : half);
+  if (form != TO_NEIGHBOURS) NAME(copy)(yb, rest[3], half);
 }
 
 /* The channels of one head that rotate. */
@@ -54,15 +54,13 @@ INLINE void NAME(row)(char *y, const char *x, const float *c, const float *s, in
       x = kept;
     }
     const int64_t read = form == TO_HALVES ? 2 * size : size, written = form == TO_HALVES ? size : 2 * size;
-    const char *xb = form == TO_HALVES ? NULL : x + half;
-    char *yb = form == TO_HALVES ? y + half : NULL;
     int64_t j = 0;
     for (; j + 8 <= per; j += 8)
-      TAIL(eight)(y + j * written, yb ? yb + j * size : NULL, x + j * read, xb ? xb + j * size : NULL, c + j, s + j,
-                  dtype, rounded);
+      TAIL(eight)(y + j * written, y + half + j * size, x + j * read, x + half + j * size, c + j, s + j, dtype, form,
+                  rounded);
     if (j < per)
-      NAME(few)(y + j * written, yb ? yb + j * size : NULL, x + j * read, xb ? xb + j * size : NULL, c + j, s + j,
-                per - j, dtype, rounded);
+      NAME(few)(y + j * written, y + half + j * size, x + j * read, x + half + j * size, c + j, s + j, per - j, dtype,
+                form, rounded);
     return;
   }
   const int64_t staged = staged_of(per, 0);
@@ -72,10 +70,11 @@ INLINE void NAME(row)(char *y, const char *x, const float *c, const float *s, in
       NAME(halves)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, dtype, nt,
                    rounded);
     for (; j + 8 <= per; j += 8)
-      TAIL(eight)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, dtype, rounded);
+      TAIL(eight)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, dtype, form,
+                  rounded);
     if (j < per)
       NAME(few)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, per - j, dtype,
-                rounded);
+                form, rounded);
   }
 }
 
