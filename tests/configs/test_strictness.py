@@ -351,3 +351,27 @@ def test_what_the_keys_of_an_unknown_type_leave_open_is_named(changes: dict[str,
 def test_an_unknown_vision_part_is_never_read_by_its_keys() -> None:
     with pytest.raises(ValueError, match="of vision_config 'newcomer' is not known: pair layout and axes cannot be"):
         read_config({"model_type": "llava", "vision_config": UNKNOWN}, part="vision_config")
+
+
+def test_a_name_of_the_hub_is_read_from_its_cache_or_said(tmp_path, monkeypatch):
+    """As ``huggingface_hub`` lays out what it fetched; nothing is fetched here."""
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    message = "and the hub's cache .*; fetch it with: hf download some-lab/Model-1.5B config.json"
+    with pytest.raises(ValueError, match=message):
+        read_config("some-lab/Model-1.5B")
+    folder = tmp_path / "hub/models--some-lab--Model-1.5B"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs/main").write_text("abc")
+    (folder / "snapshots/abc").mkdir(parents=True)
+    (folder / "snapshots/abc/config.json").write_text(
+        '{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1, "rope_theta": 777}'
+    )
+    assert read_config("some-lab/Model-1.5B").layers[0].base == 777.0
+    (tmp_path / "some-lab").mkdir()
+    (tmp_path / "some-lab/Model-1.5B").write_text("{}")  # a file of that name comes first
+    with pytest.raises(ValueError, match="model_type is missing"):
+        read_config("some-lab/Model-1.5B")
+    with pytest.raises(ValueError, match="there is no such file"):
+        read_config("folder/config.json/deep")

@@ -32,14 +32,18 @@ def phasor(
     """Position encodings: read a model's config, see what its rotary embedding does."""
 
 
-app.command("inspect")(inspect.inspect)
-app.command("plan")(plan.plan)
-app.command("demo")(demo.demo)
-app.command("bench")(bench.bench)
-app.command("convert")(convert.convert)
-app.command("detect")(detect.detect)
-app.command("doctor")(doctor.doctor)
-app.add_typer(lab.app, name="lab")
-app.add_typer(ner.app, name="ner")
-app.command("golden")(golden.golden)
-app.command("check")(golden.check)
+COMMANDS = (  # with the line that the list of commands shows, whole at 80 columns
+    ("inspect", inspect.inspect, "What a model's config makes of its positions, on one screen"),
+    ("plan", plan.plan, "Settings for a longer context on an engine, read back"),
+    ("convert", convert.convert, "A checkpoint in another pair layout or format, with a proof"),
+    ("detect", detect.detect, "In which layout the rotary pairs of a checkpoint are"),
+    ("doctor", doctor.doctor, "Whether a model's position encoding is right, and why not"),
+    ("golden", golden.golden, "Vectors to test rotary code in any language"),
+    ("check", golden.check, "Another implementation, or an ONNX file: what is wrong"),
+    ("bench", bench.bench, "What a rotation costs here, in copies of the same bytes"),
+    ("demo", demo.demo, "All of it on models that ship, as pages to look at"),
+)
+for name, command, line in COMMANDS:
+    app.command(name, short_help=line)(command)
+app.add_typer(lab.app, name="lab", short_help="Small models on real text: which encoding reaches how far")
+app.add_typer(ner.app, name="ner", short_help="Span recognition: train, measure, use")

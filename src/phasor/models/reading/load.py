@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from .row import NoRotary
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 100
+MODEL_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.json)")  # as the hub names models: org/name
 
 
 @contextmanager
@@ -53,6 +55,8 @@ def load(source: Any) -> dict[str, Any]:
 
 def _load_file(path: Path) -> dict[str, Any]:
     try:
+        if not path.exists() and MODEL_ID.fullmatch(str(path)):
+            path = _from_hub_cache(str(path))
         file = path / "config.json" if path.is_dir() else path
         if not file.is_file():
             why = "the folder has no config.json" if path.is_dir() else "there is no such file"
@@ -67,6 +71,22 @@ def _load_file(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ValueError(f"source {str(path)!r} must hold a JSON object, got {type(data).__name__}")
     return data
+
+
+def _from_hub_cache(name: str) -> Path:
+    """The config of a model by its name on the hub, if it was fetched before; nothing is fetched here."""
+    try:
+        from huggingface_hub import try_to_load_from_cache
+    except ModuleNotFoundError:
+        found = None
+    else:
+        found = try_to_load_from_cache(name, "config.json")
+    if not isinstance(found, str):
+        raise ValueError(
+            f"source {name!r} is no file, and the hub's cache on this machine has no config.json of that name; fetch "
+            f"it with: hf download {name} config.json"
+        )
+    return Path(found)
 
 
 def _parse(file: Path) -> Any:
