@@ -366,7 +366,7 @@ def test_a_name_of_the_hub_is_read_from_its_cache_or_said(tmp_path, monkeypatch)
     (folder / "refs/main").write_text("abc")
     (folder / "snapshots/abc").mkdir(parents=True)
     (folder / "snapshots/abc/config.json").write_text(
-        '{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1, "rope_theta": 777}'
+        '{"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "rope_theta": 777}'
     )
     assert read_config("some-lab/Model-1.5B").layers[0].base == 777.0
     (tmp_path / "some-lab").mkdir()

@@ -13,6 +13,7 @@ from .mrope import Placed, Segment, Video, from_segments, mrope
 from .multimodal import AUDIO, IMAGE, TEXT, VIDEO, from_kinds, token_kinds
 from .rows import decode, decode_from, from_mask, packed, text
 from .rules import Rule
+from .shards import gather, shard, shard_order
 
 Finding = PositionFinding  # under the name by which it is known outside
 
@@ -46,10 +47,13 @@ __all__ = [
     "from_kinds",
     "from_mask",
     "from_segments",
+    "gather",
     "grid",
     "mrope",
     "packed",
     "patches",
+    "shard",
+    "shard_order",
     "text",
     "token_kinds",
 ]
