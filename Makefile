@@ -93,7 +93,7 @@ packages: pyproject.toml
 	@$(PACKAGES)/bin/twine check --strict dist/*
 	@$(PACKAGES)/bin/check-wheel-contents dist/*.whl
 	@$(PACKAGES)/bin/abi3audit --strict dist/*.whl
-	@$(PYTHON) tests/packages.py dist --scratch $(PACKAGES)
+	@$(PYTHON) .ci/packages.py dist --scratch $(PACKAGES)
 
 check: $(STAMP)
 	@$(BIN)/ruff check

@@ -12,6 +12,7 @@ from ..tables import Phases
 from .fit import check_angles, check_fits, check_gradient, check_pair, check_tensor
 from .formats import TensorFormat, order_of, unflat
 from .outputs import check_out
+from .sharded import is_sharded, on_shards
 
 
 def apply_rotary(
@@ -56,6 +57,9 @@ def apply_rotary(
         done = native.apply(x, None, rotation, tensor_format, num_heads, out)
         if done is not None:
             return done[0]  # type: ignore[no-any-return]
+    if is_sharded(x):
+        check_angles("rotation", rotation)
+        return _sharded("x", x, rotation, tensor_format, num_heads, kernel, out)
     check_angles("rotation", rotation)
     return _rotate(x, None, rotation, tensor_format, num_heads, kernel, out, ("x", "k"))[0]
 
@@ -87,6 +91,13 @@ def apply_rotary_qk(
         if done is not None:
             return done  # type: ignore[no-any-return]
     check_angles("rotation", rotation)
+    if is_sharded(q):
+        y, z = out or (None, None)
+        y = _sharded("q", q, rotation, tensor_format, num_heads, kernel, y)
+        of_k = None if num_heads is None or k is None else k.shape[-1] // rotation.layout.head_dim
+        if k is not None:
+            z = _sharded("k", k, k_rotation or rotation, tensor_format, of_k, kernel, z)
+        return y, z  # type: ignore[return-value]
     if k_rotation is None or k is None:
         return _rotate(q, k, rotation, tensor_format, num_heads, kernel, out)  # type: ignore[return-value]
     check_angles("k_rotation", k_rotation)
@@ -122,11 +133,33 @@ def rotate(
         if done is not None:
             return done  # type: ignore[no-any-return]
     check_tensor("q", q)
+    if is_sharded(q):
+        y, z = out or (None, None)
+        more: Any = {"seq_len": seq_len, "tensor_format": tensor_format, "kernel": kernel}
+        of_k = None if num_heads is None or k is None else k.shape[-1] // spec.head_dim
+
+        def rotated(x: Tensor, at: Tensor, heads: int | None, into: Any) -> Tensor:
+            return rotate(x, None, at, spec, num_heads=heads, out=None if into is None else (into, into), **more)[0]
+
+        y = on_shards("q", q, positions, tensor_format, num_heads, y, rotated, spec.axes.count > 1)
+        at_k = positions if k_positions is None else k_positions
+        if k is not None:
+            z = on_shards("k", k, at_k, tensor_format, of_k, z, rotated, spec.axes.count > 1)
+        return y, z  # type: ignore[return-value]
     at = Phases(spec, positions, seq_len, dtype=q.dtype)
     if k_positions is None or k is None:
         return _rotate(q, k, at, tensor_format, num_heads, kernel, out)  # type: ignore[return-value]
     k_at = Phases(spec, k_positions, seq_len, dtype=q.dtype)
     return _rotate_apart(q, k, at, k_at, tensor_format, num_heads, kernel, out)
+
+
+def _sharded(
+    name: str, x: Any, rotation: Rotation, tensor_format: TensorFormat, num_heads: int | None, kernel: str, out: Any
+) -> Any:
+    def rotated(part: Tensor, own: Rotation, heads: int | None, into: Tensor | None) -> Tensor:
+        return apply_rotary(part, own, tensor_format=tensor_format, num_heads=heads, kernel=kernel, out=into)
+
+    return on_shards(name, x, rotation, tensor_format, num_heads, out, rotated)
 
 
 def _rotate(

@@ -13,6 +13,7 @@ from ..rotation import Rotation
 from .fit import check_angles, check_fits, check_gradient, check_pair
 from .formats import TensorFormat, order_of, unflat
 from .outputs import check_out
+from .sharded import is_sharded, on_shards, weight_on_shards
 
 
 def apply_qk_norm_rotary(
@@ -66,6 +67,8 @@ def apply_qk_norm_rotary(
     for name, value in (("unit_offset", unit_offset), ("across_heads", across_heads), ("after", after)):
         flag(name, value)
     one_of("rounding", rounding, ROUNDINGS)
+    if is_sharded(q):
+        return _sharded(q, k, rotation, norm, tensor_format, num_heads, kernel, out)
     order, pair, given = order_of(tensor_format), None, out
     if num_heads is not None:
         head_dim = rotation.layout.head_dim
@@ -93,6 +96,31 @@ def apply_qk_norm_rotary(
     if num_heads is not None:
         y, z = given or (y.flatten(-2), None if z is None else z.flatten(-2))
     return y, z  # type: ignore[return-value]
+
+
+def _sharded(
+    q: Any, k: Any, rotation: Rotation, norm: Norm, tensor_format: Any, num_heads: int | None, kernel: str, out: Any
+) -> Any:
+    """Each by itself, on the part that is here; a mean over all heads needs them all on one rank."""
+    pair: list[Any] = []
+    for name, x, weight, into in (("q", q, norm.q_weight, out and out[0]), ("k", k, norm.k_weight, out and out[1])):
+        if x is None:
+            pair.append(None)
+            continue
+        heads = None if num_heads is None else x.shape[-1] // rotation.layout.head_dim
+        axis = x.ndim - 1 if heads else x.ndim + order_of(tensor_format).heads
+        if norm.across_heads and any(p.is_shard(axis) for p in x.placements):
+            raise ValueError(f"{name} must have all heads on each rank for across_heads=True, got {x.placements}")
+
+        def rotated(part: Tensor, own: Any, of_part: int | None, here: Any, weight: Any = weight, x: Any = x) -> Tensor:
+            return apply_qk_norm_rotary(
+                part, None, own, weight_on_shards(weight, x), None, eps=norm.eps, unit_offset=norm.unit_offset,
+                across_heads=norm.across_heads, after=norm.after, rounding=norm.rounding, tensor_format=tensor_format,
+                num_heads=of_part, kernel=kernel, out=None if here is None else (here, here),
+            )[0]  # fmt: skip
+
+        pair.append(on_shards(name, x, rotation, tensor_format, heads, into, rotated))
+    return tuple(pair)
 
 
 def _check_weight(name: str, weight: Any, x: Tensor, heads: int) -> None:

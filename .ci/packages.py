@@ -1,4 +1,4 @@
-"""What was built, installed as a stranger would: ``python tests/packages.py DIST --scratch FOLDER``.
+"""What was built, installed as a stranger would: ``python .ci/packages.py DIST --scratch FOLDER``.
 
 The wheel, and the source distribution where no compiler works, each in a new environment with torch alone. Both rotate
 with the same bits; the wheel by the native kernel, the source by plain PyTorch, and it says so.

@@ -1,8 +1,8 @@
 """With which versions of torch and transformers phasor works: the rows of docs/versions.md.
 
-    python tests/versions.py SCRATCH [--torch V,V] [--transformers V,V]
+    python .ci/versions.py SCRATCH [--torch V,V] [--transformers V,V]
 
-in turn, and six small models are patched, compared bit by bit and judged by the doctor. Gigabytes, half an hour;
+Each torch gets a new environment with this checkout, and rotates; in that of the last one each transformers is put
 in turn, and six small models are patched, compared bit by bit and judged by the doctor. Gigabytes, and half an hour:
 nothing runs it by itself.
 """
