@@ -1,0 +1,81 @@
+"""Make `phasor/serving/engines/has.json` again: the model types whose architectures vLLM's and SGLang's wheels list.
+
+pip download --no-deps vllm==0.33.0 sglang==0.5.23; unzip both into FOLDER
+python -m tests.engines.list_models FOLDER
+"""
+
+import ast
+import json
+import sys
+import textwrap
+from pathlib import Path
+
+from transformers.models.auto import modeling_auto
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+from phasor.models.families import ROWS
+
+OWN_CODE = {  # of types that transformers does not know: what "architectures" says in published configs
+    "baichuan": "BaichuanForCausalLM", "bailing_moe": "BailingMoeForCausalLM", "chatglm": "ChatGLMModel",
+    "exaone": "ExaoneForCausalLM", "internlm": "InternLMForCausalLM", "internlm2": "InternLM2ForCausalLM",
+    "internlm3": "InternLM3ForCausalLM", "kimi_k2": "DeepseekV3ForCausalLM", "kimi_linear": "KimiLinearForCausalLM",
+    "mimo": "MiMoForCausalLM", "mimo_v2_flash": "MiMoV2FlashForCausalLM", "minicpm": "MiniCPMForCausalLM",
+    "minicpm3": "MiniCPM3ForCausalLM", "minicpmv": "MiniCPMV", "molmo": "MolmoForCausalLM",
+    "nemotron-nas": "DeciLMForCausalLM", "orion": "OrionForCausalLM", "phi3small": "Phi3SmallForCausalLM",
+    "qwen": "QWenLMHeadModel", "telechat2": "TeleChat2ForCausalLM", "xverse": "XverseForCausalLM",
+}  # fmt: skip
+NO_CLASS = ("llama4", "llama4_text", "minicpm", "phi", "qwen2_vl", "qwen2_vl_text")
+
+
+def architectures() -> dict[str, set[str]]:
+    """Model type -> the names under "architectures" of its configs."""
+    found = {name: {own} for name, own in OWN_CODE.items()}
+    for name in {*ROWS, *CONFIG_MAPPING_NAMES}:
+        for mapping in (getattr(modeling_auto, m) for m in dir(modeling_auto) if m.endswith("_MAPPING_NAMES")):
+            classes = dict(mapping).get(name) or ()
+            found.setdefault(name, set()).update([classes] if isinstance(classes, str) else classes)
+    return found
+
+
+def assigned(path: Path) -> dict[str, ast.expr]:
+    """The values of the names that a file assigns at its top."""
+    nodes = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.Assign | ast.AnnAssign) and n.value]
+    pairs = [(n.target if isinstance(n, ast.AnnAssign) else n.targets[0], n.value) for n in nodes]
+    return {target.id: value for target, value in pairs if isinstance(target, ast.Name) and value is not None}
+
+
+def main(folder: Path) -> None:
+    lists = assigned(folder / "vllm/model_executor/models/registry.py")
+    tables = [lists[f"_{kind}_MODELS"] for kind in ("TEXT_GENERATION", "MULTIMODAL", "EMBEDDING")]
+    vllm = {key.value for table in tables for key in table.keys if key is not None}  # type: ignore[attr-defined]
+    gone = ast.literal_eval(lists["_PREVIOUSLY_SUPPORTED_MODELS"])
+    files = (folder / "sglang/srt/models").rglob("*.py")
+    entries = [found["EntryClass"] for path in files if "EntryClass" in (found := assigned(path))]
+    sglang = {node.id for entry in entries for node in ast.walk(entry) if isinstance(node, ast.Name)}
+    types = architectures()
+
+    def having(known: set[str]) -> list[str]:
+        return sorted(name for name, classes in types.items() if classes & known)
+
+    last = {name: [c, gone[c]] for name, classes in types.items() for c in sorted(classes & gone.keys())}
+    made = {
+        "vllm": {"source": "vllm 0.33.0: vllm/model_executor/models/registry.py", "has": having(vllm),
+                 "gone": {name: last[name] for name in sorted(last) if name not in having(vllm)}},
+        "sglang": {"source": "sglang 0.5.23: EntryClass of sglang/srt/models/*.py", "has": having(sglang)},
+        "exllamav3": {"source": "exllamav3 1.6.5: get_architectures, run", "lacks": NO_CLASS},
+    }  # fmt: skip
+    (Path(__file__).parents[2] / "src/phasor/serving/engines/has.json").write_text(_wrapped(made), encoding="utf-8")
+    print(f"{len(made['vllm']['has'])} types in vllm, {len(made['sglang']['has'])} in sglang")
+
+
+def _wrapped(made: dict[str, dict[str, object]]) -> str:
+    fields = []
+    for engine, table in made.items():
+        lines = [textwrap.fill(f"{json.dumps(key)}: {json.dumps(value)}", 118, break_on_hyphens=False)
+                 for key, value in table.items()]  # fmt: skip
+        fields.append(f'"{engine}": {{\n' + ",\n".join(lines) + "\n}")
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
