@@ -1,6 +1,7 @@
 """Thirty configs, four lengths, every engine: each cell proven, or refused with a reason; some live."""
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,30 @@ def test_other_models_of_the_type_declare_what_they_were_trained_with(shared_dat
     """Qwen3-Coder: 262,144 declared and native, base 1e7 (its card); nothing published differs."""
     coder = shared_data / "configs/full/Qwen__Qwen3-Coder-480B-A35B-Instruct.json"
     assert plan(coder, length=524_288).trained == 262_144
+
+
+OLMO = {
+    "model_type": "olmo3", "hidden_size": 5120, "num_attention_heads": 40, "num_key_value_heads": 8,
+    "num_hidden_layers": 4, "max_position_embeddings": 65536, "rope_theta": 500000.0, "sliding_window": 4096,
+    "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192, "beta_fast": 32.0,
+                     "beta_slow": 1.0, "attention_factor": 1.2079441541679836},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["transformers", "vllm", "sglang"])
+def test_a_stated_attention_factor_follows_the_stretch(engine: str) -> None:
+    """Olmo 3 states 0.1 ln 8 + 1 for its factor of 8; for 16 the paper's formula is 0.1 ln 16 + 1 (YaRN, eq. 22)."""
+    made = plan(OLMO, length=131_072, engine=engine)
+    assert made.settings is not None, made.refused
+    assert made.spec.attention_factor() == pytest.approx(0.1 * math.log(16) + 1, rel=1e-9)
+    assert "1.20794" in made.explain() and "becomes 1.27726" in made.explain()
+    assert plan(OLMO, length=65_536, engine="transformers").wanted.layers[3] is not None
+    (kept,) = {s.attention_factor() for s in plan(OLMO, length=65_536).wanted.distinct if s.scaling is not None}
+    assert kept == 1.2079441541679836
+
+
+def test_an_attention_factor_of_ones_own_is_kept_and_said() -> None:
+    own = {**OLMO, "rope_scaling": {**OLMO["rope_scaling"], "attention_factor": 1.5}}  # type: ignore[dict-item]
+    made = plan(own, length=131_072)
+    assert made.spec.attention_factor() == 1.5
+    assert "attention_factor 1.5 is kept" in made.explain()

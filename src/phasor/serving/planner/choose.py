@@ -133,16 +133,29 @@ def stretch(spec: RotarySpec, length: int, method: str, trained: int) -> tuple[R
     )
 
 
+def _attention(scaling: YaRN, factor: float) -> tuple[YaRN, str]:
+    """YaRN by ``factor``: a stated attention factor that is the old factor's is made anew, any other is kept."""
+    by_formula = replace(scaling, attention=None)
+    was, stated = by_formula.attention_factor(), scaling.attention_factor()
+    made = replace(by_formula, factor=factor)
+    if abs(stated / was - 1) < 1e-5:
+        return made, f"attention_factor {stated:.6g}, the formula's for {scaling.factor:g}, becomes " + (
+            f"{made.attention_factor():.6g}"
+        )
+    kept = f"attention_factor {stated:.6g} is kept: it is not the formula's {was:.6g}, and none is known for {factor:g}"
+    return replace(scaling, factor=factor), kept
+
+
 def _further(spec: RotarySpec, scaling: Scaling, length: int, trained: int) -> tuple[RotarySpec, float, str]:
     """The scaling that the model was trained with, stretched further."""
     if isinstance(scaling, YaRN):
         factor = max(length / scaling.original_max_position, scaling.factor)
         made: Scaling = replace(scaling, factor=factor)
-        return (
-            spec.replace(scaling=made),
-            factor / scaling.factor,
-            f"its YaRN goes from {scaling.factor:g} to {factor:g}",
-        )
+        text = f"its YaRN goes from {scaling.factor:g} to {factor:g}"
+        if scaling.attention is not None and factor != scaling.factor:
+            made, said = _attention(scaling, factor)
+            text = f"{text}; {said}"
+        return spec.replace(scaling=made), factor / scaling.factor, text
     if isinstance(scaling, Linear | Llama3 | NTK | Proportional):
         factor = scaling.factor * length / trained
         made = replace(scaling, factor=factor)
