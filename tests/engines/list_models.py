@@ -46,8 +46,13 @@ def assigned(path: Path) -> dict[str, ast.expr]:
 
 def main(folder: Path) -> None:
     lists = assigned(folder / "vllm/model_executor/models/registry.py")
-    tables = [lists[f"_{kind}_MODELS"] for kind in ("TEXT_GENERATION", "MULTIMODAL", "EMBEDDING")]
-    vllm = {key.value for table in tables for key in table.keys if key is not None}  # type: ignore[attr-defined]
+
+    def listed(*kinds: str) -> set[str]:
+        keys = [key for kind in kinds for key in lists[f"_{kind}_MODELS"].keys]  # type: ignore[attr-defined]
+        return {key.value for key in keys if key is not None}
+
+    own, backend = listed("TEXT_GENERATION", "MULTIMODAL", "EMBEDDING"), listed("TRANSFORMERS_SUPPORTED")
+    vllm = own | backend
     gone = ast.literal_eval(lists["_PREVIOUSLY_SUPPORTED_MODELS"])
     files = (folder / "sglang/srt/models").rglob("*.py")
     entries = [found["EntryClass"] for path in files if "EntryClass" in (found := assigned(path))]
@@ -60,6 +65,7 @@ def main(folder: Path) -> None:
     last = {name: [c, gone[c]] for name, classes in types.items() for c in sorted(classes & gone.keys())}
     made = {
         "vllm": {"source": "vllm 0.33.0: vllm/model_executor/models/registry.py", "has": having(vllm),
+                 "backend": sorted({*having(backend)} - {*having(own)}),
                  "gone": {name: last[name] for name in sorted(last) if name not in having(vllm)}},
         "sglang": {"source": "sglang 0.5.23: EntryClass of sglang/srt/models/*.py", "has": having(sglang)},
         "exllamav3": {"source": "exllamav3 1.6.5: get_architectures, run", "lacks": NO_CLASS},

@@ -65,7 +65,7 @@ ONLY_READ = {
     "mlx-lm": {"mlx_lm/generate.py", "mlx_lm/models/deepseek_v3.py"},
     "sglang": {"sglang/srt/models/deepseek_common/utils.py: compute_mla_mscale_scaling"},
     "tensorrt-llm": {"tensorrt_llm/_torch/models", "tensorrt_llm/_torch/modules/attention.py: MLA"},
-    "vllm": {"vllm/model_executor/models/deepseek_v2.py"},
+    "vllm": {"vllm/model_executor/models/deepseek_v2.py", "vllm/model_executor/models/registry.py"},
 }  # fmt: skip
 
 

@@ -193,6 +193,14 @@ def test_a_stated_attention_factor_follows_the_stretch(engine: str) -> None:
     assert kept == 1.2079441541679836
 
 
+def test_vllm_runs_olmo_3_with_the_modules_of_transformers() -> None:
+    """vLLM 0.33.0's registry: Olmo3ForCausalLM in _TRANSFORMERS_SUPPORTED_MODELS; SGLang 0.5.23 has Olmo 2 alone."""
+    made = plan(OLMO, length=131_072, engine="vllm")
+    assert made.verdict == "right" and made.reading is not None
+    assert made.reading.model.layers == made.wanted.layers
+    assert plan(OLMO, length=131_072, engine="sglang").verdict == "not shown"
+
+
 def test_an_attention_factor_of_ones_own_is_kept_and_said() -> None:
     own = {**OLMO, "rope_scaling": {**OLMO["rope_scaling"], "attention_factor": 1.5}}  # type: ignore[dict-item]
     made = plan(own, length=131_072)

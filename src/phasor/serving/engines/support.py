@@ -40,3 +40,8 @@ def support_of(engine: Engine, config: EngineConfig) -> Support:
     if "has" not in known or name in known["has"]:
         return Support("right")
     return Support("not shown", f"that {called} runs {name}: no class of its own has it [{known['source']}]")
+
+
+def by_transformers(engine: str) -> frozenset[str]:
+    """The model types that the engine runs with transformers' own modules."""
+    return frozenset(_lists()[engine].get("backend", ()))

@@ -3,12 +3,13 @@
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ...models.configs import ModelRotary
+from ...models.configs import ModelRotary, read_config
 from ...rotary.scaling import NTK, Scaling
 from .base import CannotSayError, Engine, EngineReading, Flags, Rule, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
 from .rope import PLAIN, YARN_KEYS, BaseAndScaling, Rope, always, need, rotated, softmax_rules, yarn
+from .support import by_transformers
 
 LENGTHENED = ("default", "linear", "ntk", "dynamic", "proportional")  # types whose factor lengthens the model
 VERSION = "0.33.0"
@@ -195,6 +196,18 @@ def dynamic(rope: Rope, declared: int | None, rules: Rules) -> Scaling:
     return NTK(stretch)
 
 
+def as_transformers(config: EngineConfig, ropes: dict[str, Rope], declared: int | None, rules: Rules) -> ModelRotary:
+    """The rotation of a model that vLLM runs with transformers' own modules: what these make of the changed config."""
+    for rope in ropes.values():
+        need(rope, "rope_theta")
+    gone = (*ROPES, "rope_theta", "partial_rotary_factor")
+    text = {key: value for key, value in config.data.items() if key not in gone}
+    whole = {kind: {"partial_rotary_factor": 1.0, **rope} for kind, rope in ropes.items()}
+    text["rope_parameters"] = whole if any(config.kinds) else whole[""]
+    rules.append(Rule("transformers' own modules run and rotate this model", "vllm/model_executor/models/registry.py"))
+    return read_config({**text, "max_position_embeddings": declared})
+
+
 class Vllm(Engine):
     name = "vllm"
     version = VERSION
@@ -210,7 +223,10 @@ class Vllm(Engine):
         ropes, declared = overridden(config, override, rules)
         taken = longest(config, ropes, declared, flags, rules)
         facts = model_of(config)
-        model = rotated(config, lambda kind: rotation(config, facts, kind, ropes, declared, taken, rules), ropes)
+        if config.name in by_transformers(self.name) and not config.path:
+            model = as_transformers(config, ropes, declared, rules)
+        else:
+            model = rotated(config, lambda kind: rotation(config, facts, kind, ropes, declared, taken, rules), ropes)
         return EngineReading(
             engine=self.name, version=self.version, length=taken,
             rules=(*dict.fromkeys(rules), *softmax_rules(model, "vllm/model_executor/models/deepseek_v2.py")),
@@ -221,7 +237,8 @@ class Vllm(Engine):
         ropes = {kind: written(config, rope) for kind, rope in config.parameters(wanted).items()}
         text: dict[str, Any] = {}
         if wanted.layers != config.model.layers:
-            text["rope_parameters"] = ropes if any(config.kinds) else ropes[""]
+            whole = {kind: {"partial_rotary_factor": 1.0, **rope} for kind, rope in ropes.items()}
+    text["rope_parameters"] = whole if any(config.kinds) else whole[""]
         kinds = {rope["rope_type"] for rope in ropes.values()}
         stretch = max([float(r.get("factor", 1.0)) for r in ropes.values() if r["rope_type"] in LENGTHENED], default=1)
         stretch = stretch if model_of(config).grown else 1.0
