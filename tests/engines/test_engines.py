@@ -79,3 +79,52 @@ def test_a_rule_says_whether_the_engines_code_was_run(engine: str) -> None:
     assert {rule.source for rule in rules if not rule.run} == ONLY_READ[engine]
     assert not {rule.source for rule in rules if rule.run} & ONLY_READ[engine]
     assert all(rule.describe().endswith("; read, not run]") != rule.run for rule in rules)
+
+
+GLM = {"model_type": "glm4_moe", "num_hidden_layers": 2, "head_dim": 128, "partial_rotary_factor": 0.5,
+       "rope_theta": 1000000.0, "max_position_embeddings": 131072}  # fmt: skip
+VL = {"model_type": "qwen3_vl", "text_config": {"model_type": "qwen3_vl_text", "num_hidden_layers": 1, "head_dim": 128,
+      "rope_theta": 5000000.0, "rope_scaling": {"mrope_section": [24, 20, 20], "rope_type": "default"}}}  # fmt: skip
+YARN_64K = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 131072, "rope_theta": 1000000.0}
+
+
+def test_vllm_rotates_half_of_glm_without_a_stated_share() -> None:
+    """vllm 0.33.0, glm4_moe.py: ``config.rope_parameters.setdefault("partial_rotary_factor", 0.5)``."""
+    for model_type in ("glm4_moe", "glm4"):
+        reading = read_as({**GLM, "model_type": model_type}, "vllm", {"--hf-overrides": {"rope_parameters": YARN_64K}})
+        assert {spec.rotary_dim for spec in reading.model.distinct} == {64}
+
+
+def test_sglang_takes_the_base_of_qwen3_for_its_vision_model() -> None:
+    """sglang 0.5.23, qwen3.py: Qwen3DecoderLayer, which Qwen3LLMModel is made of; 1000000 without rope_theta."""
+    override = {"text_config": {"rope_parameters": {"rope_type": "default", "mrope_section": [24, 20, 20]}}}
+    reading = read_as(VL, "sglang", {"--json-model-override-args": override})
+    assert {spec.base for spec in reading.model.distinct} == {1_000_000.0}
+
+
+def test_mlx_lm_stretches_a_dynamic_base_by_the_length_of_each_call() -> None:
+    """mlx_lm 0.32.2, rope_utils.py: base * (factor * length / declared - (factor - 1)) ** (dims / (dims - 2))."""
+    config = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 1,
+              "max_position_embeddings": 2048, "rope_scaling": {"type": "dynamic", "factor": 4.0}}  # fmt: skip
+    reading = read_as(config, "mlx-lm")
+    (spec,) = reading.model.distinct
+    assert reading.seq_len is None
+    for length in (100, 2048, 8192):
+        base = 10_000.0 * (4.0 * max(length, 2048) / 2048 - 3.0) ** (64 / 62)
+        expected = base ** -(torch.arange(0, 64, 2, dtype=torch.float64) / 64)
+        torch.testing.assert_close(spec.inv_freq(length), expected, rtol=1e-12, atol=0)
+    assert any("each call" in rule.text for rule in reading.rules)
+
+
+def test_sglang_reads_no_factor_of_gemma_4() -> None:
+    """sglang 0.5.23, gemma4_causal.py passes rope_type, base and share to get_rope, and nothing else."""
+    full = {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25, "factor": 8.0}
+    near = {"rope_type": "default", "rope_theta": 1e4}
+    config = {"model_type": "gemma4_text", "num_hidden_layers": 6, "head_dim": 256, "global_head_dim": 512,
+              "rope_parameters": {"full_attention": full, "sliding_attention": near}}  # fmt: skip
+    reading = read_as(config, "sglang")
+    (spec,) = (s for s in reading.model.distinct if s.head_dim == 512)
+    expected = 1e6 ** -(torch.arange(0, 128, 2, dtype=torch.float64) / 512)
+    torch.testing.assert_close(spec.inv_freq()[:64], expected, rtol=1e-12, atol=0)
+    assert not spec.inv_freq()[64:].any()
+    assert any("factor is not read" in rule.text for rule in reading.rules)

@@ -37,9 +37,8 @@ class MlxLm(Engine):
             raise NotReadError(f"what mlx-lm {self.version} reads of the config of {config.name}")
         rules: Rules = []
         model = rotated(config, lambda kind: rotation(config, MODELS[config.name], kind, rules))
-        length = config.model.max_position
         return EngineReading(
-            engine=self.name, version=self.version, model=model, length=None, seq_len=length,
+            engine=self.name, version=self.version, model=model, length=None,
             rules=(*dict.fromkeys(rules), *softmax_rules(model, "mlx_lm/models/deepseek_v3.py"),
                    Rule("no length is refused", "mlx_lm/generate.py")),
         )  # fmt: skip
@@ -85,6 +84,8 @@ def scaling_of(config: EngineConfig, scheme: str, rope: Rope, rules: Rules) -> S
         grown = [1.0 if made.factor <= 1 else 0.1 * m * math.log(made.factor) + 1 for m in (mscale, below)]
         return replace(made, attention=grown[0] / grown[1])
     if scheme == "dynamic":
+        text = "dynamic: each call rotates by the length up to its own end; keys of earlier calls keep their rotation"
+        rules.append(Rule(text, f"{ROPES}: DynamicNTKScalingRoPE"))
         return DynamicNTK(float(need(rope, "factor")), int(declared or 2048))
     if scheme == "longrope":
         rules.append(Rule("LongRoPE: the long factors at every length", ROPES, True))

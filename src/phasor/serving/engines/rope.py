@@ -68,18 +68,21 @@ BaseAndScaling = tuple[float, Scaling | None]
 Rotation = Callable[[str], BaseAndScaling]  # of one kind of layer
 
 
-def rotated(config: EngineConfig, rotation: Rotation, ropes: Mapping[str, Rope] | None = None) -> ModelRotary:
+def rotated(
+    config: EngineConfig, rotation: Rotation, ropes: Mapping[str, Rope] | None = None, share: float = 1.0
+) -> ModelRotary:
     """The model with base and scaling of each kind of layer replaced by those of ``rotation``.
 
-    ``ropes``: the rope parameters of each kind, for engines that turn whole heads where these state no share.
+    ``ropes``: the rope parameters of each kind, for engines that rotate ``share`` of a head where these state none.
     """
     made: dict[tuple[str, RotarySpec], RotarySpec] = {}
     for kind, spec in zip(config.kinds, config.model.layers, strict=True):
         if spec is not None and (kind, spec) not in made:
             base, scaling = rotation(kind)
             made[kind, spec] = spec.replace(base=base, scaling=scaling)
-            if ropes is not None and not spec.trailing and "partial_rotary_factor" not in ropes[kind]:
-                made[kind, spec] = made[kind, spec].replace(rotary_dim=spec.head_dim, exponent_dim=None)
+            if ropes and not spec.trailing and "partial_rotary_factor" not in ropes[kind]:
+                dim = int(spec.head_dim * share)
+                made[kind, spec] = made[kind, spec].replace(rotary_dim=dim, exponent_dim=None)
     pairs = zip(config.kinds, config.model.layers, strict=True)
     layers = tuple(None if spec is None else made[kind, spec] for kind, spec in pairs)
     return replace(config.model, layers=layers, softmax_factor=softmax_of(layers, config.model.softmax_factor))

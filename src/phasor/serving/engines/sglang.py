@@ -143,6 +143,8 @@ def rotation(
         rules.append(Rule(f"dynamic is static: NTK factor {stretch:g} at every length", FACTORY, True))
         return base, NTK(stretch)
     if scheme == "proportional":
+        if rope.get("factor") not in (None, 1):
+            rules.append(Rule("proportional: factor is not read", "sglang/srt/models/gemma4_causal.py"))
         return base, PLAIN["proportional"]({**rope, "factor": 1.0})
     if scheme not in PLAIN:
         raise ValueError(f"rope_type {scheme!r} is none that SGLang {SGLang.version} knows")

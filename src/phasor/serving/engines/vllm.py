@@ -24,12 +24,14 @@ class VllmModel:
     - ``needs``: keys without which it stops; ``reads``: the keys of YaRN that it passes on.
     - ``grown``: a factor of its scaling lengthens the declared length (not of Gemma 3).
     - ``far``: M-RoPE's correction range is taken at so many times the original length.
+    - ``share``: of the head, which rotates where rope parameters state none; 0: as the config's other keys say.
     """
 
     theta: float | None = 10_000.0
     needs: tuple[str, ...] = ()
     reads: tuple[str, ...] = tuple(YARN_KEYS)
     far: int = 4
+    share: float = 1.0
     grown: bool = True
     note: str = ""
 
@@ -226,7 +228,8 @@ class Vllm(Engine):
         if config.name in by_transformers(self.name) and not config.path:
             model = as_transformers(config, ropes, declared, rules)
         else:
-            model = rotated(config, lambda kind: rotation(config, facts, kind, ropes, declared, taken, rules), ropes)
+            own = lambda kind: rotation(config, facts, kind, ropes, declared, taken, rules)  # noqa: E731
+            model = rotated(config, own, {} if facts.share == 0 else ropes, facts.share)
         return EngineReading(
             engine=self.name, version=self.version, length=taken,
             rules=(*dict.fromkeys(rules), *softmax_rules(model, "vllm/model_executor/models/deepseek_v2.py")),
@@ -237,8 +240,7 @@ class Vllm(Engine):
         ropes = {kind: written(config, rope) for kind, rope in config.parameters(wanted).items()}
         text: dict[str, Any] = {}
         if wanted.layers != config.model.layers:
-            whole = {kind: {"partial_rotary_factor": 1.0, **rope} for kind, rope in ropes.items()}
-    text["rope_parameters"] = whole if any(config.kinds) else whole[""]
+            text["rope_parameters"] = ropes if any(config.kinds) else ropes[""]
         kinds = {rope["rope_type"] for rope in ropes.values()}
         stretch = max([float(r.get("factor", 1.0)) for r in ropes.values() if r["rope_type"] in LENGTHENED], default=1)
         stretch = stretch if model_of(config).grown else 1.0
