@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engines.cases import configs
-from phasor import plan
+from phasor import plan, read_config
 from phasor.serving.engines import read_as
 
 Run = Callable[[str], tuple[int, str]]
@@ -130,3 +130,12 @@ def test_nothing_is_half_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"nothing to write for llama\.cpp"):
         write([made], tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("part", ["model", "spec"])
+def test_a_model_that_was_read_already_is_named(part: str) -> None:
+    model = read_config({"model_type": "llama", "num_hidden_layers": 1, "max_position_embeddings": 4096})
+    given = model if part == "model" else model.layers[0]
+    for call in (lambda: plan(given, length=8192), lambda: read_as(given, "vllm")):
+        with pytest.raises(ValueError, match=f"config must be .* got a {type(given).__name__}.*given to read_config"):
+            call()

@@ -100,6 +100,12 @@ def parameters_of(spec: RotarySpec) -> dict[str, Any]:
 
 def load_config(source: Any) -> EngineConfig:
     """The text model of a config; ``source`` and errors as in `phasor.read_config`."""
+    if isinstance(source, ModelRotary | RotarySpec):
+        raise ValueError(
+            f"config must be a config.json (a path, a dictionary or a transformers config), got a "
+            f"{type(source).__name__}, which no longer holds the keys that engines read; pass what was given to "
+            "read_config"
+        )
     data = load(source)
     model = read_config(data)
     composite = ConfigTree(data, ROWS)

@@ -17,12 +17,15 @@ ROPES = "mlx_lm/models/rope_utils.py: initialize_rope"
 class MlxModel:
     """What the arguments of a model type hold: the base without rope_theta, and which dictionaries are read.
 
-    ``scaling``: rope_scaling is passed on; ``parameters``: rope_parameters are read as well.
+    ``scaling``: rope_scaling is passed on; ``parameters``: rope_parameters are read as well; ``kinds``: these alone,
+    by kind of layer; ``local``: windowed layers have a base of their own, else that of the others, without scaling.
     """
 
     theta: float | None = None
     scaling: bool = True
     parameters: bool = False
+    kinds: bool = False
+    local: bool = True
 
 
 MODELS = facts_of("mlx-lm", MlxModel)
@@ -50,6 +53,9 @@ class MlxLm(Engine):
 def rotation(config: EngineConfig, facts: MlxModel, kind: str, rules: Rules) -> BaseAndScaling:
     """Base and scaling of one kind of layer."""
     text = config.text
+    if facts.kinds:
+        own: Rope = dict((text.get("rope_parameters") or {}).get(kind) or {})
+        return float(own.get("rope_theta", 10_000.0)), scaling_of(config, own.get("rope_type", "default"), own, rules)
     rope: Rope = dict(text.get("rope_scaling") or {})
     held = text.get("rope_parameters") or {}
     base = text.get("rope_theta") or (held.get("rope_theta") if facts.parameters else None)
@@ -59,12 +65,14 @@ def rotation(config: EngineConfig, facts: MlxModel, kind: str, rules: Rules) -> 
         rules.append(
             Rule("rope_parameters are not read for this model: rope_theta and rope_scaling are", "mlx_lm/models", True)
         )
-    if "sliding" in kind:
+    if "sliding" in kind and facts.local:
         return float(text.get("rope_local_base_freq") or 10_000.0), None
     base = facts.theta if base is None else base
     if base is None:
         raise ValueError("rope_theta is missing, and mlx-lm's class has no default for it; add it")
     scheme = rope.get("type") or rope.get("rope_type") or "default"
+    if "sliding" in kind:
+        return float(base), None
     if scheme not in ("default", "mrope") and not facts.scaling:
         rules.append(Rule("rope_scaling is not read for this model", "mlx_lm/models", True))
         return float(base), None

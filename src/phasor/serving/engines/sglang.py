@@ -15,6 +15,7 @@ FACTORY = "sglang/srt/layers/rotary_embedding/factory.py: get_rope"
 CONFIG = "sglang/srt/utils/hf_transformers/config.py: get_config"
 LENGTH = "sglang/srt/utils/hf_transformers/common.py: get_context_length"
 SOFTMAX = "sglang/srt/models/deepseek_common/utils.py: compute_mla_mscale_scaling"
+DEFAULTED = {"yarn": ("factor", ORIGINAL), "linear": ("factor",), "dynamic": ("factor",)}
 YARN = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate")
 
 
@@ -122,6 +123,10 @@ def rotation(
     if scheme != "default" and not facts.scaled:
         rules.append(Rule(f"{scheme} is not read for this model: only the base is", "sglang/srt/models"))
         return base, None
+    if scheme in DEFAULTED and (missing := [key for key in DEFAULTED[scheme] if rope.get(key) is None]):
+        rope = {**rope, **{key: 1.0 if key == "factor" else declared for key in missing}}
+        text = f"{' and '.join(missing)} missing: 1 and the declared length are taken, with a warning"
+        rules.append(Rule(text, f"{FACTORY}, _get_rope_param"))
     if scheme == "yarn":
         if rope.get("attention_factor") is not None:
             rules.append(Rule("attention_factor is not read (attn_factor multiplies instead)", FACTORY, True))
