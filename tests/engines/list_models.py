@@ -1,6 +1,6 @@
-"""Make `phasor/serving/engines/has.json` again: the model types whose architectures vLLM's and SGLang's wheels list.
+"""Make `phasor/serving/engines/has.json` again: which model types the wheels of engines list.
 
-pip download --no-deps vllm==0.33.0 sglang==0.5.23; unzip both into FOLDER
+pip download --no-deps vllm==0.33.0 sglang==0.5.23 mlx-lm==0.32.2; unzip all into FOLDER
 python -m tests.engines.list_models FOLDER
 """
 
@@ -58,6 +58,8 @@ def main(folder: Path) -> None:
     entries = [found["EntryClass"] for path in files if "EntryClass" in (found := assigned(path))]
     sglang = {node.id for entry in entries for node in ast.walk(entry) if isinstance(node, ast.Name)}
     types = architectures()
+    mlx = {path.stem for path in (folder / "mlx_lm/models").glob("*.py")}
+    renamed = ast.literal_eval(assigned(folder / "mlx_lm/utils.py")["MODEL_REMAPPING"])
 
     def having(known: set[str]) -> list[str]:
         return sorted(name for name, classes in types.items() if classes & known)
@@ -68,6 +70,8 @@ def main(folder: Path) -> None:
                  "backend": sorted({*having(backend)} - {*having(own)}),
                  "gone": {name: last[name] for name in sorted(last) if name not in having(vllm)}},
         "sglang": {"source": "sglang 0.5.23: EntryClass of sglang/srt/models/*.py", "has": having(sglang)},
+        "mlx-lm": {"source": "mlx-lm 0.32.2: mlx_lm/models/*.py and MODEL_REMAPPING",
+                   "lacks": sorted(set(ROWS) - mlx - set(renamed))},
         "exllamav3": {"source": "exllamav3 1.6.5: get_architectures, run", "lacks": NO_CLASS},
     }  # fmt: skip
     (Path(__file__).parents[2] / "src/phasor/serving/engines/has.json").write_text(_wrapped(made), encoding="utf-8")

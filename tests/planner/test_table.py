@@ -201,6 +201,15 @@ def test_vllm_runs_olmo_3_with_the_modules_of_transformers() -> None:
     assert plan(OLMO, length=131_072, engine="sglang").verdict == "not shown"
 
 
+def test_llama_cpp_leaves_the_windowed_layers_of_olmo_3_unscaled() -> None:
+    """llama.cpp, src/models/olmo2.cpp: freq_scale 1, ext_factor 0 and attn_factor 1 where ``is_swa``."""
+    made = plan(OLMO, length=131_072, engine="llama.cpp")
+    assert made.settings is not None and made.reading is not None
+    near, far = made.reading.model.layers[0], made.reading.model.layers[3]
+    assert near is not None and (near.base, near.scaling) == (500_000.0, None)
+    assert far is not None and far.attention_factor() == pytest.approx(0.1 * math.log(16) + 1, rel=1e-9)
+
+
 def test_an_attention_factor_of_ones_own_is_kept_and_said() -> None:
     own = {**OLMO, "rope_scaling": {**OLMO["rope_scaling"], "attention_factor": 1.5}}  # type: ignore[dict-item]
     made = plan(own, length=131_072)

@@ -24,7 +24,7 @@ class Arch:
     """The name of an architecture in GGUF, and what its sliding layers do.
 
     ``sliding``: ``""``: as the others; ``"own"``: they have their own base and no scaling; ``"trained"``: base and
-    scaling of the file, which no flag changes.
+    scaling of the file, which no flag changes; ``"plain"``: the base of the others, and no scaling.
     """
 
     name: str

@@ -79,6 +79,8 @@ def rotation(
 ) -> tuple[float, Scaling | None]:
     """Base and scaling of the layers that have this spec."""
     base, scale = context.base, context.scale
+    if sliding and meta.arch.sliding == "plain":
+        return base, None
     if sliding and meta.arch.sliding == "own":
         base, scale = float(meta.keys.get(BASE_SWA) or 10_000.0), 1.0
     elif sliding and meta.arch.sliding == "trained":

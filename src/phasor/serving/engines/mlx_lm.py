@@ -18,7 +18,8 @@ class MlxModel:
     """What the arguments of a model type hold: the base without rope_theta, and which dictionaries are read.
 
     ``scaling``: rope_scaling is passed on; ``parameters``: rope_parameters are read as well; ``kinds``: these alone,
-    by kind of layer; ``local``: windowed layers have a base of their own, else that of the others, without scaling.
+    by kind of layer where the model has several; ``local``: windowed layers have a base of their own, else that of the
+    others, without scaling.
     """
 
     theta: float | None = None
@@ -54,8 +55,11 @@ def rotation(config: EngineConfig, facts: MlxModel, kind: str, rules: Rules) -> 
     """Base and scaling of one kind of layer."""
     text = config.text
     if facts.kinds:
-        own: Rope = dict((text.get("rope_parameters") or {}).get(kind) or {})
-        return float(own.get("rope_theta", 10_000.0)), scaling_of(config, own.get("rope_type", "default"), own, rules)
+        stated = text.get("rope_parameters") or {}
+        own: Rope = dict((stated.get(kind) if kind else stated) or {})
+        return float(own.get("rope_theta", facts.theta or 10_000.0)), scaling_of(
+            config, own.get("rope_type", "default"), own, rules
+        )
     rope: Rope = dict(text.get("rope_scaling") or {})
     held = text.get("rope_parameters") or {}
     base = text.get("rope_theta") or (held.get("rope_theta") if facts.parameters else None)

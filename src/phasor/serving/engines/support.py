@@ -30,12 +30,12 @@ def support_of(engine: Engine, config: EngineConfig) -> Support:
     known = _lists().get(engine.name)
     if known is None:
         return Support("right")
-    name, called = str(config.data.get("model_type")), f"{engine.name} {engine.version}"
+    name, called = str(config.data.get("model_type") or config.name), f"{engine.name} {engine.version}"
     if name in known.get("gone", {}):
         architecture, last = known["gone"][name]
         reason = f"{called} has no {architecture}: {last} was the last version with it"
         return Support("wrong", f"{reason} [{known['source']}]")
-    if {name, config.name} & set(known.get("lacks", ())):
+    if name in known.get("lacks", ()):
         return Support("wrong", f"{called} has no class for {name} [{known['source']}]")
     if "has" not in known or name in known["has"]:
         return Support("right")
