@@ -25,8 +25,7 @@ class _Published:
 
 PUBLISHED = (
     _Published(("qwen3", "qwen3_moe"), 40_960, 1_000_000.0, TrainedLength(32_768,
-        "QwenLM/Qwen3 docs/source/inference/transformers.md and the model cards: 32,768 tokens in pre-training, "
-        "40,960 with room for an answer of 8,192")),
+        "QwenLM/Qwen3 docs/source/inference/transformers.md: the maximum context length in pre-training is 32,768")),
 )  # fmt: skip
 
 
