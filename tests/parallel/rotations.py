@@ -1,4 +1,4 @@
-"""Run by two processes: DTensors rotated under every placement are, put together, the rotation of the whole, to the bit.
+"""Run by two processes: DTensors rotated under any placement are, put together, the rotation of the whole, to the bit.
 
 ``torchrun --nproc-per-node 2 rotations.py [all]`` prints the number of cells and those that failed; without ``all`` the
 positions are those of one row, and nothing is compiled.
