@@ -32,7 +32,7 @@ from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, apply_rotary_qkv, rotate
 from phasor.rotary.apply.outputs import overlaps_itself
 from phasor.rotary.axes import Axial, OneAxis, Sections
 from phasor.rotary.kernels.native import autograd
@@ -383,6 +383,8 @@ def some_call(rng: random.Random) -> Call:
     if rng.random() < 0.2 and tensor_format != "bhsd" and isinstance(q, Tensor):
         with contextlib.suppress(Exception):
             q, k, given["num_heads"] = q.flatten(-2), None if k is None else k.flatten(-2), q.shape[-2]
+    if not phases and isinstance(q, Tensor) and rng.random() < 0.1:
+        return packed_call(rng, call, angles, lead, heads, of_k, seq, width, dtype)
     single = not phases and k is None and rng.random() < 0.7
     if rng.random() < 0.4:
         given["out"] = outputs(rng, memory, [q] if single else [q, k])
@@ -400,6 +402,23 @@ def some_call(rng: random.Random) -> Call:
         call.args[rng.randrange(len(call.args))] = rng.choice(JUNK)
     if rng.random() < 0.02:
         given["tensor_format"] = rng.choice(JUNK)
+    return call
+
+
+def packed_call(
+    rng: random.Random, call: Call, angles: Any, lead: Any, heads: int, of_k: int, seq: int, width: int, dtype: Any
+) -> Call:
+    """Queries, keys and values in one tensor."""
+    three = rng.random() < 0.5
+    shape = [*lead, seq, *((3, heads) if three else (heads + 2 * of_k,)), width]
+    qkv = tensor(rng, call.memory, shape, dtype)
+    if rng.random() < 0.08:
+        qkv = hostile(rng, qkv)
+    call.function, call.args, call.kwargs = apply_rotary_qkv, [qkv, angles], {}
+    if not three:
+        call.kwargs["num_heads"] = heads if rng.random() < 0.95 else rng.choice(JUNK)
+    if rng.random() < 0.5:
+        call.kwargs["out"] = outputs(rng, call.memory, [qkv])
     return call
 
 
