@@ -211,6 +211,23 @@ def test_a_result_must_not_lie_where_keys_are_still_read():
             apply_rotary_to_cache(*given, kv_layout="HND", out=out)
 
 
+@pytest.mark.parametrize("kernel", ["auto", "reference"])
+def test_a_result_must_not_lie_in_what_it_is_rotated_by(kernel):
+    """Later tiles of tokens would be rotated by results of earlier ones."""
+    memory, numbers = torch.zeros(40, 16), torch.arange(40 * 8)
+    at = numbers[:40]
+    rotation = Rotation.from_tables(memory[:, :6], torch.ones(40, 6), form="half", head_dim=16)
+    x = torch.ones(1, 40, 16)
+    message = "out must not overlap the rotation or its positions"
+    with pytest.raises(ValueError, match=message):
+        apply_rotary(x, rotation, out=memory[None], kernel=kernel)
+    with pytest.raises(ValueError, match=message):
+        rotate(x, None, at, SPEC, out=(numbers.view(torch.float32).view(1, 40, 16), None), kernel=kernel)
+    caches = memory.view(1, 40, 1, 16), torch.zeros(1, 40, 1, 16)
+    with pytest.raises(ValueError, match="k_cache must not overlap rotation"):
+        apply_rotary_to_cache(x, x, x, rotation, *caches, at, kernel=kernel)
+
+
 def test_gradients_go_through_flat_heads_and_keys_of_their_own():
     for name in ("flat heads", "keys of their own"):
         shapes, call = CALLS[name]

@@ -81,7 +81,8 @@ def apply_rotary_to_cache(
     if torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, k_cache, v_cache)):
         raise ValueError("q, k, v and caches must need no gradient, which a cache cannot keep; use torch.no_grad()")
     pair = None if out is None else check_out(out, q, None, rotation, ("q", "k"))
-    _check_overlaps({"q": q, "k": k, "v": v, "out": out, "slot_mapping": slot_mapping}, k_cache, v_cache)
+    given = {"q": q, "k": k, "v": v, "out": out, "slot_mapping": slot_mapping, "rotation": rotation.cos}
+    _check_overlaps(given | {"rotation's sines": rotation.sin}, k_cache, v_cache)
     cache = Cache(k_cache, v_cache, slot_mapping)
     return choose(kernel, q, k, rotation).rotate_into_cache(q, k, v, rotation, order, cache, pair and pair[0])
 

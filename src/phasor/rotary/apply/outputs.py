@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...support.tracing import readable
 from ..kernels import Angles, Pair
-from ..kernels.base import result_dtype
+from ..kernels.base import result_dtype, tensors_of
 from ..rotation import Rotation
 
 
@@ -25,6 +25,8 @@ def check_out(out: Any, q: Tensor, k: Tensor | None, angles: Angles, names: tupl
     inputs, outputs = [q, *([] if k is None else [k])], [y for y in pair if y is not None]
     if all(readable(x) for x in (*inputs, *outputs)):
         _check_overlaps(inputs, outputs)
+        if any(readable(t) and overlap(y, t) for y in outputs for t in tensors_of(angles)):
+            raise ValueError("out must not overlap the rotation or its positions, which are read while it is written")
     return pair[0], pair[1]
 
 

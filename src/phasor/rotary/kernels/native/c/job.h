@@ -75,6 +75,10 @@ typedef struct {
   int per_head;
   Tables tables; /* used unless phases.steps is set */
   Phases phases;
+  struct {
+    const char *from;
+    int64_t bytes;
+  } apart[2]; /* where they lie: no result is written there */
   Norm norm;
   Slots slots;
 } Job;

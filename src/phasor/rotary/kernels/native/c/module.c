@@ -80,7 +80,8 @@ static PyObject *rotated(Job *job, const Call *call) {
     y[m] = !placed ? NULL : given ? call->out[m] : new_like(call->x[m], &in[m]);
     if (given) Py_XINCREF(y[m]);
     placed = y[m] && read_heads(y[m], &out[m], 0, call->width, of_out[m]) &&
-             place_in(job, m, &in[m], &out[m], call);
+             place_in(job, m, &in[m], &out[m], call) &&
+             (!given || (is_apart(job, &out[m]) && (!call->apart || is_apart(job + 1, &out[m]))));
   }
   if (placed && (!given || may_write_all(call->x, y, in, out, call->count, counted))) {
     for (int m = 0; m < (call->apart ? call->count : 1); m++) run(job + m, !given);

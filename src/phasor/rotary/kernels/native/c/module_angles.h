@@ -67,6 +67,8 @@ static int read_tables(Job *job, PyObject *cos, PyObject *sin, int per_head, int
   job->per_head = per_head;
   job->rounded = kind == job->dtype && kind != F32;
   Tables *t = &job->tables;
+  keep_apart(job, 0, &c);
+  keep_apart(job, 1, &s);
   t->cos = c.data;
   t->sin = s.data;
   t->dtype = kind;
@@ -113,6 +115,7 @@ static int read_phases(Job *job, PyObject *positions, const Plan *plan, int tran
   if (batched && (!job->lead || (at.shape[axes] != 1 && at.shape[axes] != job->sizes[job->lead - 1]))) return 0;
   if (!lay_out(job, plan->layout, transposed) || job->pairs != plan->pairs) return 0;
   Phases *p = &job->phases;
+  keep_apart(job, 0, &at);
   p->at = at.data;
   p->bytes = at.dtype.bits / 8;
   p->axes = plan->axes;

@@ -54,6 +54,7 @@ static int read_into_cache(Job *job, PyObject *const *a, const Call *call, int b
   const View *given[] = {&q, &k, &v, &slots, y};
   for (int i = 0; i < 5; i++)
     if (given[i] && (overlap(given[i], &keys) || overlap(given[i], &values))) return 0;
+  if (!is_apart(job, &keys) || !is_apart(job, &values)) return 0;
   if (overlap(&keys, &values) || (y && (overlap(y, &k) || overlap(y, &v) || overlap(y, &slots)))) return 0;
   Slots *to = &job->slots;
   const Tensor *from = &other.of[0];
@@ -89,7 +90,7 @@ static PyObject *rotate_into_cache(PyObject *self, PyObject *const *a, Py_ssize_
   int counted[3] = {0}, good = read_tensor(a[0], &in);
   if (good && y)
     good = read_tensor(y, &out) && place(&job, 0, &in, &out, call.order) &&
-           may_write_all(a, &y, &in, &out, 1, counted + 2);
+           is_apart(&job, &out) && may_write_all(a, &y, &in, &out, 1, counted + 2);
   for (int i = 0; i < 2 && good; i++) {
     View cache;
     good = read_tensor(a[9 + i], &cache) && may_write(a[9 + i], &cache, &counted[i]);

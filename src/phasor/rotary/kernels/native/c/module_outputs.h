@@ -87,6 +87,18 @@ static int may_write(PyObject *y, const View *at, int *counted) {
   return *counted || !off(torch.inference_mode);
 }
 
+static void keep_apart(Job *job, int at, const View *x) { /* it is read while results are written */
+  job->apart[at].from = x->data;
+  job->apart[at].bytes = bytes_of(x);
+}
+static int is_apart(const Job *job, const View *y) {
+  for (int i = 0; i < 2; i++)
+    if ((uintptr_t)y->data < (uintptr_t)job->apart[i].from + (uintptr_t)job->apart[i].bytes &&
+        (uintptr_t)job->apart[i].from < (uintptr_t)y->data + (uintptr_t)bytes_of(y))
+      return 0;
+  return 1;
+}
+
 /* Whether the results of x may go to y: each in place or apart, from everything else apart, and without a gradient. */
 static int may_write_all(PyObject *const *x, PyObject *const *y, const View *in, const View *out, int count,
                          int *counted) {

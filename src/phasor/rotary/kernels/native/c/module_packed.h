@@ -40,7 +40,7 @@ static PyObject *apply_packed(PyObject *self, PyObject *const *a, Py_ssize_t n) 
   int counted = 0;
   if (given) Py_INCREF(y);
   if (y && read_packed(a[0], &in, apart, axes[0]) && read_packed(y, &out, apart, axes[1]) &&
-      place(&job, 0, &in, &out, order) && (!given || may_write_all(a, &y, &in, &out, 1, &counted))) {
+      place(&job, 0, &in, &out, order) && (!given || (is_apart(&job, &out) && may_write_all(a, &y, &in, &out, 1, &counted)))) {
     job.of[0].heads = (all + heads) / 2;
     job.of[0].passing = all - job.of[0].heads;
     run(&job, !given);

@@ -66,7 +66,7 @@ INLINE void NAME(row)(char *y, const char *x, const float *c, const float *s, in
   const int64_t staged = staged_of(per, 0);
   for (int64_t k = 0; k < blocks; k++, x += 2 * half, y += 2 * half, c += staged, s += staged) {
     int64_t j = 0;
-    for (; j + vector <= per; j += vector)
+    for (; vector >= 8 && j + vector <= per; j += vector) /* tables are padded for eights at multiples of eight */
       NAME(halves)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, dtype, nt,
                    rounded);
     for (; j + 8 <= per; j += 8)
