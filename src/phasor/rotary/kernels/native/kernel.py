@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from ....support.tracing import watched
 from ...rotation import Rotation
@@ -113,7 +114,7 @@ def unsuited(q: Tensor, angles: Angles) -> str:
 
 def is_open(kernel: str) -> bool:
     """Whether the short way may be tried where ``kernel`` is asked for."""
-    return kernel in OPEN and not torch.compiler.is_compiling()
+    return kernel in OPEN and not is_compiling()
 
 
 def apply(

@@ -28,7 +28,7 @@
 typedef struct {
   PyObject *x[2], *out[2]; /* no first output: new ones */
   Order order;
-  int count, transposed, apart; /* apart: k has tokens of its own, and is the next job */
+  int count, transposed, gradients, apart; /* gradients are kept; k has tokens of its own, and is the next job */
   int64_t heads, width; /* of q, and the width of all, where the last axis holds them side by side; else 0 */
 } Call;
 typedef int64_t Axes[2][2 * MAX_AXES];
@@ -50,6 +50,7 @@ static int place_in(Job *job, int m, const View *x, const View *y, const Call *c
 static int read_call(Job *job, PyObject *const *a, PyObject *layout, int apart, Call *call) {
   *call = (Call){
       .x = {a[0], a[1]}, .count = a[1] == Py_None ? 1 : 2, .transposed = a[4] == Py_True, .apart = apart};
+  call->gradients = !off(torch.grad_enabled);
   if (a[6] != Py_None) {
     const int pair = PyTuple_Check(a[6]);
     if (pair && PyTuple_Size(a[6]) != 2) return 0;
@@ -83,7 +84,7 @@ static PyObject *rotated(Job *job, const Call *call) {
              place_in(job, m, &in[m], &out[m], call) &&
              (!given || (is_apart(job, &out[m]) && (!call->apart || is_apart(job + 1, &out[m]))));
   }
-  if (placed && (!given || may_write_all(call->x, y, in, out, call->count, counted))) {
+  if (placed && (!given || may_write_all(call->x, y, in, out, call->count, call->gradients, counted))) {
     for (int m = 0; m < (call->apart ? call->count : 1); m++) run(job + m, !given);
     done = !given || count_versions(y, counted, call->count);
     pair = done ? PyTuple_Pack(2, y[0], y[1] ? y[1] : Py_None) : NULL;
@@ -95,7 +96,7 @@ static PyObject *rotated(Job *job, const Call *call) {
 
 /* Whether a result must be able to pass a gradient back. */
 static int wanted(const Call *call) {
-  return !call->out[0] && !off(torch.grad_enabled) && (learns(call->x[0]) || (call->count > 1 && learns(call->x[1])));
+  return !call->out[0] && call->gradients && (learns(call->x[0]) || (call->count > 1 && learns(call->x[1])));
 }
 
 /* learn(q, k, angles, tensor_format, transposed, plan) of native/autograd.py: the same with a way back. Flat heads are
@@ -125,9 +126,9 @@ static PyObject *apply(PyObject *self, PyObject *const *a, Py_ssize_t n) {
   Job job[2] = {0};
   Call call;
   if (n != 8) return PyErr_Format(PyExc_TypeError, "apply takes 8 arguments");
-  const int gradients = !off(torch.grad_enabled), apart = a[7] != Py_None && a[1] != Py_None;
-  if (!read_tables_call(job, a, apart, &call) || !read_rotation(job, a[2], call.transposed, gradients) ||
-      (apart && !read_rotation(job + 1, a[7], call.transposed, gradients)))
+  const int apart = a[7] != Py_None && a[1] != Py_None;
+  if (!read_tables_call(job, a, apart, &call) || !read_rotation(job, a[2], call.transposed, call.gradients) ||
+      (apart && !read_rotation(job + 1, a[7], call.transposed, call.gradients)))
     return decline();
   return !wanted(&call) ? rotated(job, &call) : apart ? decline() : learnt(a, Py_None);
 }

@@ -42,7 +42,7 @@ static int read_into_cache(Job *job, PyObject *const *a, const Call *call, int b
       !read_tensor(a[9], &keys) || !read_tensor(a[10], &values) || !read_tensor(a[11], &slots))
     return 0;
   for (int i = 8; i < 12; i++)
-    if (is_signed(a[i]) || (i < 11 && learns(a[i]) && !off(torch.grad_enabled))) return 0;
+    if (is_signed(a[i]) || (i < 11 && call->gradients && learns(a[i]))) return 0;
   if (!place(&other, 0, &v, &v, call->order) || other.dtype != job->dtype || other.lead != job->lead ||
       other.tokens != job->tokens || other.of[0].heads != job->of[1].heads)
     return 0;
@@ -84,13 +84,13 @@ static PyObject *rotate_into_cache(PyObject *self, PyObject *const *a, Py_ssize_
   if (n != 13) return PyErr_Format(PyExc_TypeError, "rotate_into_cache takes 13 arguments");
   const int by_head = PyUnicode_Check(a[12]) && !PyUnicode_CompareWithASCIIString(a[12], "HND");
   if (!by_head && !(PyUnicode_Check(a[12]) && !PyUnicode_CompareWithASCIIString(a[12], "NHD"))) return decline();
-  if (!read_call(&job, a, NULL, 0, &call) || !read_rotation(&job, a[2], 0, !off(torch.grad_enabled)) || wanted(&call))
+  if (!read_call(&job, a, NULL, 0, &call) || !read_rotation(&job, a[2], 0, call.gradients) || wanted(&call))
     return decline();
   PyObject *y = a[7] == Py_None ? NULL : a[7], *changed[] = {a[9], a[10], y};
   int counted[3] = {0}, good = read_tensor(a[0], &in);
   if (good && y)
     good = read_tensor(y, &out) && place(&job, 0, &in, &out, call.order) &&
-           is_apart(&job, &out) && may_write_all(a, &y, &in, &out, 1, counted + 2);
+           is_apart(&job, &out) && may_write_all(a, &y, &in, &out, 1, call.gradients, counted + 2);
   for (int i = 0; i < 2 && good; i++) {
     View cache;
     good = read_tensor(a[9 + i], &cache) && may_write(a[9 + i], &cache, &counted[i]);

@@ -47,7 +47,7 @@ static int read_norm(Job *job, PyObject *norm) {
   return 1;
 }
 static int read_normed(Job *job, PyObject *const *a, const Call *call) {
-  if (!read_norm(job, a[7]) || !read_rotation(job, a[2], call->transposed, !off(torch.grad_enabled))) return 0;
+  if (!read_norm(job, a[7]) || !read_rotation(job, a[2], call->transposed, call->gradients)) return 0;
   if (job->wide) job->rounded = 0;
   return !(job->norm.across && job->per_head);
 }
@@ -61,7 +61,7 @@ static PyObject *norm_and_rotate(PyObject *self, PyObject *const *a, Py_ssize_t 
   if (n != 8) return PyErr_Format(PyExc_TypeError, "norm_and_rotate takes 8 arguments");
   if (read_tables_call(&job, a, 0, &call) && read_normed(&job, a, &call)) {
     int learning = wanted(&call);
-    for (int m = 0; m < call.count && !learning && !off(torch.grad_enabled); m++) {
+    for (int m = 0; m < call.count && !learning && call.gradients; m++) {
       PyObject *weight = PyTuple_GetItem(a[7], m);
       learning = weight != Py_None && learns(weight);
     }

@@ -101,8 +101,7 @@ static int is_apart(const Job *job, const View *y) {
 
 /* Whether the results of x may go to y: each in place or apart, from everything else apart, and without a gradient. */
 static int may_write_all(PyObject *const *x, PyObject *const *y, const View *in, const View *out, int count,
-                         int *counted) {
-  const int gradients = !off(torch.grad_enabled);
+                         int gradients, int *counted) {
   for (int m = 0; m < count; m++) {
     if (gradients && (learns(x[m]) || (y[m] != x[m] && learns(y[m])))) return 0;
     if (!may_write(y[m], &out[m], &counted[m])) return 0;

@@ -34,13 +34,14 @@ static PyObject *apply_packed(PyObject *self, PyObject *const *a, Py_ssize_t n) 
   const int64_t all = in.shape[in.rank - 2], heads = apart ? all / 3 : PyLong_AsLongLong(a[2]);
   if (heads < 1 || heads >= all || (all - heads) % 2) return decline();
   job.of[0].heads = (all + heads) / 2;
-  if (!read_rotation(&job, a[1], 0, !off(torch.grad_enabled)) || (!off(torch.grad_enabled) && learns(a[0])))
-    return decline();
+  const int gradients = !off(torch.grad_enabled);
+  if (!read_rotation(&job, a[1], 0, gradients) || (gradients && learns(a[0]))) return decline();
   PyObject *y = given ? a[3] : new_like(a[0], &in);
   int counted = 0;
   if (given) Py_INCREF(y);
   if (y && read_packed(a[0], &in, apart, axes[0]) && read_packed(y, &out, apart, axes[1]) &&
-      place(&job, 0, &in, &out, order) && (!given || (is_apart(&job, &out) && may_write_all(a, &y, &in, &out, 1, &counted)))) {
+      place(&job, 0, &in, &out, order) &&
+      (!given || (is_apart(&job, &out) && may_write_all(a, &y, &in, &out, 1, gradients, &counted)))) {
     job.of[0].heads = (all + heads) / 2;
     job.of[0].passing = all - job.of[0].heads;
     run(&job, !given);
