@@ -9,8 +9,9 @@
 #endif
 
 INLINE void NAME(copy)(char *y, const char *x, int64_t bytes) {
+  const int64_t vector = 4 * NAME(W);
   int64_t i = 0;
-  for (; i + 32 <= bytes; i += 32) memcpy(y + i, x + i, 32);
+  for (; i + vector <= bytes; i += vector) NAME(store)((float *)(y + i), NAME(load)((const float *)(x + i)), 0);
   for (; i + 8 <= bytes; i += 8) memcpy(y + i, x + i, 8);
   for (; i < bytes; i += 2) memcpy(y + i, x + i, 2);
 }
