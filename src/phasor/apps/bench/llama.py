@@ -126,6 +126,6 @@ def _case(name: str, about: str, make: Callable[[Variant], Calls], gradient: boo
 LLAMA = (
     _case("llama-prefill", "2048 tokens at once", partial(_three, _prefill, (2048, 32))),
     _case("llama-generate", "48 tokens generated one by one after 16", partial(_make_generation, _generate)),
-    _case("llama-generate-inference", "the same under `torch.inference_mode()`", partial(_make_generation, _infer)),
+    _case("llama-inference", "the same under `torch.inference_mode()`", partial(_make_generation, _infer)),
     _case("llama-training", "loss and gradients of 1024 tokens", partial(_three, _train, (1024, 32)), gradient=True),
 )

@@ -109,7 +109,7 @@ SHAPES = (
         for way, about in WAYS.items()
     ),
     Case(
-        "transformers-token-in-place", f"transformers' function in units of `apply_rotary_qk` in place, {TOKEN}",
+        "transformers-given", f"transformers' function in units of `apply_rotary_qk` in place, {TOKEN}",
         _transformers_token, measured="transformers", unit="phasor", goals=at_least(5), repeat=200,
         obstacle=no_transformers,
     ),
