@@ -38,9 +38,9 @@ while it is first written, as in a process that gives memory back. *reused*: it 
 the allocator's own choice, where sizes are small.
 
 What stops the goals that are not met was measured too: `docs/log.md`, 2026-11-22. On a CPU with AVX2 alone half
-precision is bound by instructions wherever memory is not slow: for each 64 bytes of heads in bfloat16 the loop of halves
-has 45 instructions (2 loads of heads, 4 of cos and sin, 4 to widen, 12 products and sums, 18 to round, 2 stores, 3 to go
-on), that of permuted pairs 56, eight pairs that fill no two vectors 64, and a copy 4.
+precision is bound by instructions wherever memory is not slow. For each 64 bytes of heads in bfloat16 the loop of
+halves has 45 instructions: 2 loads of heads, 4 of cos and sin, 4 to widen, 12 products and sums, 18 to round, 2 stores
+and 3 to go on. That of permuted pairs has 56, eight pairs that fill no two vectors 64, and a copy 4.
 
 ## The cases and their goals
 
