@@ -162,7 +162,7 @@ def _notes_on_length(source: Source, form: str) -> list[str]:
         return [f"the {length} positions of the config are lost: params.json of Meta's code has no key for them"]
     if not length and form == "llama2c" and source.format != form:
         return [f"the source does not say its number of positions; {LENGTH} are written"]
-    if not length and form == "transformers" and source.format in ("meta", "mistral"):
+    if not length and form == "transformers" and source.format != form:
         return ["the source does not say its number of positions; transformers takes what the model's class has"]
     return []
 

@@ -182,6 +182,7 @@ static void NAME(buffered)(const Job *job, const Job *row, NAME(Run) run, char *
   const int64_t size = dtype_of_rows(job) == F32 ? 4 : 2, before = job->first, rotating = 2 * job->pairs,
                 end = before + rotating;
   char read[8 * MAX_PAIRS], rotated[8 * MAX_PAIRS];
+  read[0] = 0; /* some compilers do not see that every channel of it is written below */
   if (y != x) {
     copy_channels(y, y_step, x, x_step, before, size);
     copy_channels(y + size * end * y_step, y_step, x + size * end * x_step, x_step, job->width - end, size);

@@ -1,0 +1,55 @@
+"""`study`, which pairs a model uses; `fit`, the rotation that it wants at another length."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..support.plain_text import say, say_json
+from ..support.whole_files import check_file_target
+
+
+def study(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder with a transformers model.")],
+    text: Annotated[Path, typer.Option(metavar="FILE", help="Text of the kind that it was trained on.")],
+    length: Annotated[
+        int | None, typer.Option(min=2, help="Tokens of a window (default: the declared length).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+) -> None:
+    """Say which pairs of its rotation a model uses: what it costs to stop each, and to slow it."""
+    from ..tools.fit import study_folder
+
+    found = study_folder(model, text, length=length)
+    say_json(found.to_dict()) if as_json else say(found)
+
+
+def fit(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder with a transformers model.")],
+    text: Annotated[Path, typer.Option(metavar="FILE", help="Text of the kind that it was trained on.")],
+    length: Annotated[int, typer.Option(min=2, help="The length to reach, in tokens.")],
+    test: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Other text to judge on (default: the second half of --text).")
+    ] = None,
+    trained: Annotated[
+        int | None, typer.Option(min=2, help="The length it was trained for (default: the declared one).")
+    ] = None,
+    budget: Annotated[int, typer.Option(min=5, help="Candidates to try, each a pass over the text.")] = 220,
+    seed: Annotated[int, typer.Option(min=0, help="Of the search; the same seed gives the same result.")] = 0,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a config.json with what was found.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+) -> None:
+    """Search the rotation that a model wants at another length, beside the known schemes.
+
+    Exit code 0: the search bettered every known scheme on the text to judge on, 1: it did not.
+    """
+    from ..tools.fit import fit_folder
+
+    if out is not None:
+        check_file_target("--out", out)
+    found = fit_folder(model, text, out, test=test, length=length, trained=trained, budget=budget, seed=seed)
+    say_json(found.to_dict()) if as_json else say(found)
+    if out is not None and not as_json:
+        say(f"wrote {out}: longrope, which keeps the model's own frequencies up to {found.trained:,} tokens")
+    if found.gain <= 0:
+        raise typer.Exit(1)
