@@ -29,6 +29,7 @@ FILES = {
     "doctor --html": ("doctor", "nowhere", "--html"),
     "ner predict --html": ("ner", "predict", "nowhere", "nothing", "--html"),
     "ner export OUT.onnx": ("ner", "export", "nowhere"),
+    "fit --out": ("fit", "nowhere", "--text", "nothing", "--length", "8", "--out"),
     "bench --json": ("bench", "--cases", "nothing", "--json"),
     "bench --plot": ("bench", "--cases", "nothing", "--device", "cuda", "--plot"),
 }
@@ -46,6 +47,7 @@ FOLDERS = {
 }
 READ = {
     "plan --gguf", "convert SRC", "detect DIR", "detect --text", "doctor --text", "lab train [PATH…]",
+    "fit MODEL", "fit --text", "fit --test", "study MODEL", "study --text",
     "lab train --text",
     "lab evaluate RUN…", "lab evaluate --text", "lab extend RUN…", "lab extend --text", "lab export RUN",
     "lab report RUN…", "ner train TRAIN", "ner train --dev", "ner evaluate MODEL", "ner evaluate DATA",
