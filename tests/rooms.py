@@ -27,6 +27,7 @@ TESTS = {
     "tools/patch": "integrations",
     "tools/doctor": "doctor",
     "tools/fit": "fit",
+    "tools/study": "study",
     "tools/golden": "golden",
     "tools/onnx": "exported",
     "tools/inspect": "inspect",

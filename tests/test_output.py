@@ -30,6 +30,7 @@ FILES = {
     "ner predict --html": ("ner", "predict", "nowhere", "nothing", "--html"),
     "ner export OUT.onnx": ("ner", "export", "nowhere"),
     "fit --out": ("fit", "nowhere", "--text", "nothing", "--length", "8", "--out"),
+    "study --html": ("study", "nowhere", "--text", "nothing", "--html"),
     "bench --json": ("bench", "--cases", "nothing", "--json"),
     "bench --plot": ("bench", "--cases", "nothing", "--device", "cuda", "--plot"),
 }

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from .tools import checkpoints, doctor, golden, inspect, onnx
     from .tools import patch as integrations
     from .tools.doctor import diagnose, repair
+    from .tools.fit import fit
     from .tools.patch import patch, unpatch
+    from .tools.study import study
 
 # `phasor.attention` is the function; the module of that name is imported from, and must not take its place.
 sys.modules[f"{__name__}.attention"] = _attention
@@ -58,6 +60,8 @@ LATER = {
     **dict.fromkeys(("patch", "unpatch"), "tools.patch"),
     "plan": "serving.planner",
     **dict.fromkeys(("diagnose", "repair"), "tools.doctor"),
+    "fit": "tools.fit",
+    "study": "tools.study",
     **dict.fromkeys(("KeyLedger", "admitted_length"), "caches"),
 }
 MODULES = ("caches", "testing")
@@ -103,6 +107,7 @@ __all__ = [
     "change_spec",
     "diagnose",
     "encodings",
+    "fit",
     "heads",
     "kernels",
     "matrix",
@@ -119,6 +124,7 @@ __all__ = [
     "rotate",
     "scaling",
     "shift",
+    "study",
     "temperature",
     "unpatch",
     "unrotate",

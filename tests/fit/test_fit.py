@@ -1,4 +1,4 @@
-"""Searched divisors on a small trained model, judged by transformers' own LongRoPE; which pairs it uses; bad input."""
+"""Searched divisors on a small trained model, judged by transformers' own LongRoPE; bad input."""
 
 import json
 from dataclasses import replace
@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import phasor
 from doctor.declared import HERE, folder
-from phasor.tools.fit import fit, fit_folder, pair_use
+from phasor.tools.fit import fit, fit_folder
 from phasor.tools.fit.fit import JUDGED, known_schemes, written
 from phasor.tools.fit.search import Candidate, search
 from phasor.tools.fit.tables import Tables, windows_of
@@ -93,18 +93,6 @@ def test_a_search_goes_down_keeps_its_bounds_and_its_budget():
     assert len(seen) == 2 + 7
 
 
-def test_a_pair_that_the_weights_do_not_use_is_named(model):
-    """Rows of q for pairs 2 and 5 are zero in every head and layer, so that no angle of theirs reaches a score."""
-    assert set(range(4)) <= set(pair_use(model, TOKENS, length=128, windows=6).used)
-    for layer in model.model.layers:
-        weight = layer.self_attn.q_proj.weight.data.view(2, 2, 16, -1)  # heads, halves, pairs
-        weight[:, :, [2, 5]] = 0.0
-    found = pair_use(model, TOKENS, length=128, windows=6)
-    assert found.stopped[2] == found.stopped[5] == found.slowed[2] == 0.0 and not {2, 5} & set(found.used)
-    assert {0, 1, 3} <= set(found.used) and "pairs cost 0.002 or more" in str(found)
-    assert found.wavelengths[0] == pytest.approx(6.2832, abs=1e-4)
-
-
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -141,12 +129,8 @@ def test_the_commands(place, tmp_path, phasor):
     )
     assert code in (0, 1) and not err and "scheme" in out and f"wrote {tmp_path / 'c.json'}: longrope" in out
     assert json.loads((tmp_path / "c.json").read_text())["rope_scaling"]["rope_type"] == "longrope"
-    code, out, _ = phasor("study", place, "--text", TEXT, "--length", "128", "--json")
-    assert code == 0 and len(json.loads(out)["stopped"]) == 16
     code, _, err = phasor("fit", place, "--text", TEXT, "--length", "100")
     assert code == 2 and err.count("\n") == 1 and "length must be above the trained one, 256, got 100" in err
-    code, _, err = phasor("study", tmp_path, "--text", TEXT)
-    assert code == 2 and err.count("\n") == 1 and "config.json" in err
 
 
 @pytest.mark.slow

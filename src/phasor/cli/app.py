@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..support.plain_text import say
-from . import bench, convert, demo, detect, doctor, fit, golden, inspect, lab, ner, plan
+from . import bench, convert, demo, detect, doctor, fit, golden, inspect, lab, ner, plan, study
 
 
 def _version(asked: bool) -> None:
@@ -38,7 +38,7 @@ COMMANDS = (  # with the line that the list of commands shows, whole at 80 colum
     ("convert", convert.convert, "A checkpoint in another pair layout or format, with a proof"),
     ("detect", detect.detect, "In which layout the rotary pairs of a checkpoint are"),
     ("doctor", doctor.doctor, "Whether a model's position encoding is right, and why not"),
-    ("study", fit.study, "Which pairs of its rotation a model uses"),
+    ("study", study.study, "Which pairs of its rotation a model uses, and in which heads"),
     ("fit", fit.fit, "The rotation that a model wants at another length, searched"),
     ("golden", golden.golden, "Vectors to test rotary code in any language"),
     ("check", golden.check, "Another implementation, or an ONNX file: what is wrong"),

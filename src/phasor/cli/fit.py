@@ -1,4 +1,4 @@
-"""`study`, which pairs a model uses; `fit`, the rotation that it wants at another length."""
+"""`fit`: the rotation that a model wants at another length."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,21 +7,7 @@ import typer
 
 from ..support.plain_text import say, say_json
 from ..support.whole_files import check_file_target
-
-
-def study(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder with a transformers model.")],
-    text: Annotated[Path, typer.Option(metavar="FILE", help="Text of the kind that it was trained on.")],
-    length: Annotated[
-        int | None, typer.Option(min=2, help="Tokens of a window (default: the declared length).")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
-) -> None:
-    """Say which pairs of its rotation a model uses: what it costs to stop each, and to slow it."""
-    from ..tools.fit import study_folder
-
-    found = study_folder(model, text, length=length)
-    say_json(found.to_dict()) if as_json else say(found)
+from .progress import progress
 
 
 def fit(
@@ -47,7 +33,17 @@ def fit(
 
     if out is not None:
         check_file_target("--out", out)
-    found = fit_folder(model, text, out, test=test, length=length, trained=trained, budget=budget, seed=seed)
+    found = fit_folder(
+        model,
+        text,
+        out,
+        test=test,
+        length=length,
+        trained=trained,
+        budget=budget,
+        seed=seed,
+        tell=progress("candidates"),
+    )
     say_json(found.to_dict()) if as_json else say(found)
     if out is not None and not as_json:
         say(f"wrote {out}: longrope, which keeps the model's own frequencies up to {found.trained:,} tokens")

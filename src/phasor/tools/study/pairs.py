@@ -3,15 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..checkpoints.opening import read_json
-from ..doctor.loading import load
-from ..doctor.text.tokens import tokens_of
-from .tables import Tables, windows_of
+from ..fit.tables import Tables
 
 USED = 0.002  # nats per token: a pair whose stop costs less is called unused
 SLOWER = 2.0
@@ -50,18 +46,13 @@ class PairUse:
                 "used": list(self.used)}  # fmt: skip
 
 
-def pair_use(model: nn.Module, tokens: Tensor, *, length: int | None = None, windows: int = 24) -> PairUse:
-    """What each pair of a model's rotation is worth to it, on a text of its kind.
+def pair_use(tables: Tables, rows: Tensor) -> PairUse:
+    """What each pair of a model's rotation is worth to it in windows ``rows`` ``[n, L + 1]``.
 
     A pair is stopped in all layers (its frequency is 0, so its channels compare content alone), then rotated half as
     fast; the difference of the loss says whether the model uses its position. Twice as many passes as there are pairs.
-    ``length``: of the windows, by default the declared one. The model stays as it is.
-
-    Raises ``ValueError`` for a text that is too short, and models whose rotation cannot be given (`Tables`).
     """
-    tables = Tables(model)
-    length = length or tables.rotary.max_position or 512
-    rows = windows_of("tokens", tokens, length, windows)
+    length = rows.shape[1] - 1
     own, factor = tables.spec.inv_freq(length), tables.spec.attention_factor(length)
     with tables.given(own, factor):
         loss = tables.loss(rows)
@@ -77,10 +68,3 @@ def pair_use(model: nn.Module, tokens: Tensor, *, length: int | None = None, win
     stopped = tuple(cost(pair, 0.0) for pair in pairs)
     slowed = tuple(cost(pair, 1 / SLOWER) for pair in pairs)
     return PairUse(waves, stopped, slowed, loss, length)
-
-
-def study_folder(folder: str | Path, text: str | Path, *, length: int | None = None) -> PairUse:
-    """`pair_use` of a folder with a transformers model and its tokenizer, on a file of text."""
-    folder = Path(folder)
-    tokens = tokens_of(Path(text), folder, read_json(folder / "config.json"))
-    return pair_use(load(folder), tokens, length=length)

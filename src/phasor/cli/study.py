@@ -1,0 +1,37 @@
+"""`study`: which pairs of its rotation a model uses, and what its heads look at."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..support.plain_text import say, say_json
+from ..support.whole_files import check_file_target, write_whole
+from .progress import progress
+
+
+def study(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder with a transformers model.")],
+    text: Annotated[Path, typer.Option(metavar="FILE", help="Text of the kind that it was trained on.")],
+    length: Annotated[
+        int | None, typer.Option(min=16, help="Tokens of a window (default: the declared length).")
+    ] = None,
+    places: Annotated[int, typer.Option(min=1, help="Layers, heads and groups of pairs to measure one by one.")] = 120,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with a heat map and curves.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+) -> None:
+    """Say which pairs of its rotation a model uses, in which heads, and what each head looks at.
+
+    A pair is used where the loss on the text grows when it is stopped, or rotated half as fast.
+    """
+    from ..tools.study import study_folder
+    from ..tools.study.html import html_page
+
+    if html is not None:
+        check_file_target("--html", html)
+    found = study_folder(model, text, length=length, budget=places, tell=progress("places"))
+    if html is not None:
+        write_whole(html, html_page(found, model.name).encode())
+    say_json(found.to_dict()) if as_json else say(found)
+    if html is not None and not as_json:
+        say(f"wrote {html}")

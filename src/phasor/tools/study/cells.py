@@ -1,0 +1,69 @@
+"""Where a cost comes from: a whole layer first, then its heads, then halves of their pairs, the dearest first."""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+SPLIT = 0.001  # nats per token: what costs less, stopped and slowed, is not looked into
+
+
+class Place(NamedTuple):
+    """Pairs ``first`` to ``last`` (not included) of one head of one layer; ``head`` None: of all its heads."""
+
+    layer: int
+    head: int | None
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What it adds to the loss to stop the pairs of a place, and to rotate them half as fast, in nats per token."""
+
+    place: Place
+    stopped: float
+    slowed: float
+
+    @property
+    def worth(self) -> float:
+        return max(abs(self.stopped), abs(self.slowed))
+
+
+def costs(
+    cost: Callable[[Place, float], float],
+    layers: int,
+    heads: int,
+    pairs: int,
+    budget: int,
+    tell: Callable[[int, int], None] = lambda done, budget: None,
+) -> list[Cell]:
+    """All cells that were measured, in the order of their measuring: at most ``budget`` of them.
+
+    ``cost(place, speed)``: of rotating its pairs at ``speed`` times their own (0: stopped). A cell that costs less than
+    `SPLIT` is not split, so pairs inside it that undo each other are not seen.
+    """
+    done: list[Cell] = []
+
+    def measure(places: list[Place]) -> None:
+        for place in places[: budget - len(done)]:
+            cell = Cell(place, cost(place, 0.0), cost(place, 0.5))
+            done.append(cell)
+            heapq.heappush(dearest, (-cell.worth, place))
+            tell(len(done), budget)
+
+    dearest: list[tuple[float, Place]] = []
+    measure([Place(layer, None, 0, pairs) for layer in range(layers)])
+    while dearest and len(done) < budget:
+        worth, place = heapq.heappop(dearest)
+        if -worth < SPLIT:
+            break
+        measure(_parts(place, heads))
+    return done
+
+
+def _parts(place: Place, heads: int) -> list[Place]:
+    if place.head is None:
+        return [place._replace(head=head) for head in range(heads)]
+    middle = (place.first + place.last) // 2
+    return [place._replace(last=middle), place._replace(first=middle)] if middle > place.first else []

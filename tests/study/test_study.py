@@ -1,0 +1,189 @@
+"""Which pairs a model uses, by two ways to stop them; heads of planted kinds; where the costs are looked for."""
+
+import json
+import math
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+from transformers import AutoModelForCausalLM
+
+import phasor
+from doctor.declared import HERE, folder
+from integrations.models import causal
+from phasor.tools.fit.tables import Tables, windows_of
+from phasor.tools.study import Place, study
+from phasor.tools.study.cells import SPLIT, costs
+from phasor.tools.study.heads import by_distance, head_use
+from phasor.tools.study.html import html_page
+from phasor.tools.study.pairs import pair_use
+from phasor.tools.study.study import _check_route, _without
+
+TEXT = HERE / "held_out.txt"  # 16,000 bytes that the models were not trained on
+TOKENS = torch.tensor(list(TEXT.read_bytes()))
+LENGTH = 64
+SPEC = phasor.RotarySpec(head_dim=16)
+OWN = SPEC.inv_freq()
+PLACES = torch.arange(LENGTH)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return folder("plain", {}, tmp_path_factory.mktemp("study") / "m")
+
+
+@pytest.fixture
+def model(place):
+    return AutoModelForCausalLM.from_pretrained(place).eval()
+
+
+def unused(model, pairs):
+    """Rows of q for these pairs become zero in every head and layer, so that no angle of theirs reaches a score."""
+    for layer in model.model.layers:
+        layer.self_attn.q_proj.weight.data.view(2, 2, 16, -1)[:, :, pairs] = 0.0  # heads, halves, pairs
+    return model
+
+
+def test_a_pair_that_the_weights_do_not_use_is_named(model):
+    rows = windows_of("tokens", TOKENS, 128, 6)
+    assert set(range(4)) <= set(pair_use(Tables(model), rows).used)
+    found = pair_use(Tables(unused(model, [2, 5])), rows)
+    assert found.stopped[2] == found.stopped[5] == found.slowed[2] == 0.0 and not {2, 5} & set(found.used)
+    assert {0, 1, 3} <= set(found.used) and "pairs cost 0.002 or more" in str(found)
+    assert found.wavelengths[0] == pytest.approx(2 * math.pi)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "glm", "cohere", "olmo2", "gpt_neox", "phi3"])
+def test_rotated_back_is_not_rotated(family):
+    """Of all layers at once, and, with one layer, pair by pair as by the model's own tables; keys may be shared."""
+    model = causal(family, num_hidden_layers=1)
+    for parameter in model.parameters():
+        parameter.data.mul_(3.0)  # random weights of 0.02 would attend evenly
+    tables = Tables(model)
+    rows = torch.randint(3, 96, (4, LENGTH + 1), generator=torch.Generator().manual_seed(0))
+    own = tables.spec.inv_freq(LENGTH)
+    _check_route(tables, rows, own)
+    plain = tables.loss(rows)
+    for pair in range(0, len(own), 2):
+        for speed in (0.0, 0.5):
+            changed = own.clone()
+            changed[pair] *= speed
+            with tables.given(changed, tables.spec.attention_factor(LENGTH)):
+                theirs = tables.loss(rows)
+            ours = _without(tables, rows, own * (1 - speed), Place(0, None, pair, pair + 1))
+            assert ours == pytest.approx(theirs, abs=2e-5), (pair, speed)
+    assert tables.loss(rows) == plain and model.config._attn_implementation != "phasor_study"
+
+
+def test_heads_of_one_place_are_changed_alone(model):
+    """Stopping both heads of a layer one after the other is not stopping one: the other keeps its output."""
+    tables, rows = Tables(model), windows_of("tokens", TOKENS, LENGTH, 4)
+    own = tables.spec.inv_freq(LENGTH)
+    model.model.layers[1].self_attn.o_proj.weight.data[:, 32:] = 0.0  # head 1 of layer 1 reaches nothing
+    plain = tables.loss(rows)
+    assert _without(tables, rows, own, Place(1, 1, 0, 16)) == pytest.approx(plain, abs=1e-6)
+    assert _without(tables, rows, own, Place(1, 0, 0, 16)) == pytest.approx(
+        _without(tables, rows, own, Place(1, None, 0, 16)), abs=1e-6
+    )
+
+
+def rotated(x):
+    return phasor.rotate(x[:, None], x[:, None], PLACES, SPEC)[0][:, 0]
+
+
+def looking(back):
+    """q and k whose scores are largest at one distance: all tokens hold the same content, q's ``back`` places ago."""
+    u = torch.ones(2, LENGTH, 16)
+    q = phasor.rotate(u[:, None], u[:, None], PLACES - back, SPEC)[0][:, 0]
+    return 6 * q, rotated(u)
+
+
+def used(q, k, scale=1.0):
+    causal_mask = torch.full((LENGTH, LENGTH), -math.inf).triu(1)
+    weights = ((q @ k.mT) * scale + causal_mask).softmax(-1)
+    return head_use(0, 0, q, k, weights, SPEC, OWN, scale)
+
+
+@pytest.mark.parametrize(
+    "back, kind", [(0, "itself"), (1, "previous token"), (2, "2 tokens back"), (5, "5 tokens back")]
+)
+def test_a_head_that_looks_a_fixed_way_back_is_named_and_position_decides_it(back, kind):
+    found = used(*looking(back))
+    assert found.kind == kind and max(range(20), key=found.score.__getitem__) == back
+    assert found.position > 0.999 and found.mass[back] > 0.5
+
+
+def test_heads_that_look_at_the_start_at_everything_and_at_content():
+    generator = torch.Generator().manual_seed(0)
+    q, k = (torch.randn(2, LENGTH, 16, generator=generator) for _ in range(2))
+    assert used(q, k, 1e-4).kind == "everything"
+    assert used(rotated(q), rotated(k), 1.0).kind == "mixed"
+    first = torch.zeros(2, LENGTH, 16)
+    first[:, 0, 7] = 40.0  # of the slowest pair, which hardly rotates
+    start = used(rotated(torch.ones(2, LENGTH, 16)), rotated(first))
+    assert start.kind == "start" and start.start > 0.99 and start.content > 0.9
+    slow = torch.cat([torch.zeros(2, LENGTH, 7), torch.ones(2, LENGTH, 1)], -1).repeat(1, 1, 2)
+    found = used(rotated(q * slow), rotated(k * slow))  # 64 tokens are 0.02 of a radian
+    assert (  # the rest is chance: far distances are means of a few products
+        found.content > 0.95 and found.q_energy[:7] == (0.0,) * 7 and found.q_energy[7] == pytest.approx(2.0, rel=0.3)
+    )
+    fast = slow.flip(-1).roll(0)
+    assert used(rotated(q * fast), rotated(k * fast)).both > 0.8  # content that is turned at every step
+    assert found.position + found.content + found.both == pytest.approx(1.0)
+
+
+def test_the_mean_at_each_distance():
+    x = torch.arange(9.0).view(1, 3, 3)
+    assert by_distance(x).tolist() == [4.0, 5.0, 6.0]
+
+
+def test_the_dearest_places_are_split_first_within_the_budget():
+    """One pair of one head costs; its place is the last of 2 + 3 + 2 * 3 measured ones, and others are not split."""
+
+    def cost(place, speed):
+        dear = place.layer == 1 and place.head in (None, 2) and place.first <= 5 < place.last
+        return (1.0 - speed) if dear else SPLIT / 2
+
+    told = []
+    cells = costs(cost, 2, 3, 8, 100, lambda done, most: told.append(done))
+    assert [c.place for c in cells[-2:]] == [Place(1, 2, 4, 5), Place(1, 2, 5, 6)] and len(cells) == 11
+    assert (cells[-1].stopped, cells[-1].slowed, told) == (1.0, 0.5, [*range(1, 12)])
+    assert [len(costs(cost, 2, 3, 8, n)) for n in (1, 4, 7, 11, 50)] == [1, 4, 7, 11, 11]
+
+
+def test_a_study_names_what_the_weights_do_not_use_in_every_head(model, place):
+    before = {name: tensor.clone() for name, tensor in (*model.state_dict().items(), *model.named_buffers())}
+    found = study(model, TOKENS, length=LENGTH, budget=20)
+    after = dict((*model.state_dict().items(), *model.named_buffers()))
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert len(found.heads) == 4 and len(found.cells) == 20 and "position, content, both" in str(found)
+    whole = found.cost_of(1, 0, 0).place
+    assert whole.layer == 1 and whole.head in (0, None)
+    data = json.loads(json.dumps(found.to_dict()))
+    assert len(data["heads"]) == 4 and len(data["heads"][0]["mass"]) == LENGTH and data["cells"][0]["layer"] == 0
+    page = html_page(found, "<model>")
+    assert "&lt;model&gt;" in page and page.count('<th scope="row">') == 5 and "http" not in page
+    none = study(unused(model, list(range(16))), TOKENS, length=LENGTH, budget=20)
+    assert not none.pairs.used and all(cell.worth < 1e-6 for cell in none.cells) and len(none.cells) == 2
+
+
+def test_models_that_cannot_be_followed(model):
+    model.config.rope_parameters["rope_theta"] = 100.0  # not what the running module has
+    with pytest.raises(ValueError, match=r"model must rotate q and k as its config says: .*phasor doctor"):
+        study(model, TOKENS, length=LENGTH)
+    with pytest.raises(ValueError, match="tokens must have at least 20001 tokens"):
+        study(causal("llama"), TOKENS[:100], length=10_000)
+
+
+def test_the_command(place, tmp_path, phasor):
+    code, out, err = phasor(
+        "study", place, "--text", TEXT, "--length", "64", "--places", "4", "--html", tmp_path / "p.html"
+    )
+    assert code == 0 and not err and "wavelength" in out and "looks at" in out and f"wrote {tmp_path / 'p.html'}" in out
+    assert "all layers" in (tmp_path / "p.html").read_text()
+    code, out, _ = phasor("study", place, "--text", TEXT, "--length", "64", "--places", "2", "--json")
+    assert code == 0 and len(json.loads(out)["pairs"]["stopped"]) == 16
+    code, _, err = phasor("study", tmp_path, "--text", TEXT)
+    assert code == 2 and err.count("\n") == 1 and "config.json" in err
