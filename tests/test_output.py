@@ -48,7 +48,7 @@ FOLDERS = {
 }
 READ = {
     "plan --gguf", "convert SRC", "detect DIR", "detect --text", "doctor --text", "lab train [PATH…]",
-    "fit MODEL", "fit --text", "fit --test", "study MODEL", "study --text",
+    "fit MODEL", "fit --text", "fit --holdout", "study MODEL", "study --text",
     "lab train --text",
     "lab evaluate RUN…", "lab evaluate --text", "lab extend RUN…", "lab extend --text", "lab export RUN",
     "lab report RUN…", "ner train TRAIN", "ner train --dev", "ner evaluate MODEL", "ner evaluate DATA",

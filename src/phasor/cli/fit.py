@@ -1,5 +1,6 @@
 """`fit`: the rotation that a model wants at another length."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -7,20 +8,21 @@ import typer
 
 from ..support.plain_text import say, say_json
 from ..support.whole_files import check_file_target
-from .progress import progress
+from .progress import is_first, progress
 
 
 def fit(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder with a transformers model.")],
     text: Annotated[Path, typer.Option(metavar="FILE", help="Text of the kind that it was trained on.")],
     length: Annotated[int, typer.Option(min=2, help="The length to reach, in tokens.")],
-    test: Annotated[
+    holdout: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Other text to judge on (default: the second half of --text).")
     ] = None,
     trained: Annotated[
         int | None, typer.Option(min=2, help="The length it was trained for (default: the declared one).")
     ] = None,
-    budget: Annotated[int, typer.Option(min=5, help="Candidates to try, each a pass over the text.")] = 220,
+    evaluations: Annotated[int, typer.Option(min=5, help="Candidates to try, each a pass over the text.")] = 220,
+    minutes: Annotated[float, typer.Option(help="End the search after so many (default: no end).")] = math.inf,
     seed: Annotated[int, typer.Option(min=0, help="Of the search; the same seed gives the same result.")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a config.json with what was found.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
@@ -37,15 +39,20 @@ def fit(
         model,
         text,
         out,
-        test=test,
+        holdout=holdout,
         length=length,
         trained=trained,
-        budget=budget,
+        evaluations=evaluations,
+        minutes=minutes,
         seed=seed,
         tell=progress("candidates"),
     )
-    say_json(found.to_dict()) if as_json else say(found)
-    if out is not None and not as_json:
-        say(f"wrote {out}: longrope, which keeps the model's own frequencies up to {found.trained:,} tokens")
+    if is_first():
+        say_json(found.to_dict()) if as_json else say(found)
+    if out is not None and is_first() and not as_json:
+        kept = (
+            f"the fitted divisors as longrope, which keeps the model's own frequencies up to {found.trained:,} tokens"
+        )
+        say(f"wrote {out}: {kept if found.gain > 0 else f'{found.best_known}, the best known scheme'}")
     if found.gain <= 0:
         raise typer.Exit(1)

@@ -7,7 +7,7 @@ import typer
 
 from ..support.plain_text import say, say_json
 from ..support.whole_files import check_file_target, write_whole
-from .progress import progress
+from .progress import is_first, progress
 
 
 def study(
@@ -30,6 +30,8 @@ def study(
     if html is not None:
         check_file_target("--html", html)
     found = study_folder(model, text, length=length, budget=places, tell=progress("places"))
+    if not is_first():
+        return
     if html is not None:
         write_whole(html, html_page(found, model.name).encode())
     say_json(found.to_dict()) if as_json else say(found)

@@ -1,6 +1,8 @@
 """`fit`: searched divisors for a longer context, beside the known schemes, judged on text that was not searched on."""
 
 import json
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from ...models.configs import read_config, write_config
 from ...rotary.scaling import NTK, Linear, Llama3, LongRoPE, Scaling, YaRN
 from ...rotary.spec import RotarySpec
 from ...support.checks import whole
+from ...support.processes import process_group
 from ...support.whole_files import check_file_target, write_whole
 from ..checkpoints.opening import read_json
 from ..doctor.loading import load
@@ -20,7 +23,8 @@ from ..doctor.text.tokens import tokens_of
 from .search import Candidate, search
 from .tables import Tables, windows_of
 
-BUDGET, PATIENCE = 220, 80
+EVALUATIONS, PATIENCE = 220, 80
+INSIDE = 0.5  # the weight of the loss at the trained length, beside that at the longer one
 WINDOWS = 12  # of the text to fit on
 JUDGED = 24  # of the other, at most
 COMMON = 64  # tokens that two texts may not have in a row
@@ -46,10 +50,15 @@ class Fit:
     seed: int
 
     @property
-    def scaling(self) -> LongRoPE:
-        """Short sequences keep the model's own frequencies, longer ones have the divisors."""
-        ones = (1.0,) * len(self.divisors)
-        return LongRoPE(ones, self.divisors, self.trained, self.length / self.trained, attention=1.0)
+    def scaling(self) -> Scaling | None:
+        """The divisors as a LongRoPE, which keeps the model's own frequencies up to the trained length.
+
+        Where they do not better the best known scheme, that scheme; None where that is no scaling.
+        """
+        factor = self.length / self.trained
+        if self.gain <= 0:
+            return known_schemes(factor, self.trained)[self.best_known]
+        return LongRoPE((1.0,) * len(self.divisors), self.divisors, self.trained, factor, attention=1.0)
 
     @property
     def best_known(self) -> str:
@@ -67,7 +76,8 @@ class Fit:
             lines.append(f"{name:<12}{loss:>14.4f}{self.inside[name]:>14.4f}")
         lines.append(
             f"{self.tried} tried (seed {self.seed}); judged on {self.windows} windows of other text: "
-            f"{self.gain:+.4f} nats better than {self.best_known}"
+            f"{abs(self.gain):.4f} nats {'better' if self.gain > 0 else 'worse'} than {self.best_known}"
+            + ("" if self.gain > 0 else ": no gain")
         )
         return "\n".join(lines)
 
@@ -81,63 +91,75 @@ def fit(
     tokens: Tensor,
     *,
     length: int,
-    test: Tensor | None = None,
+    holdout: Tensor | None = None,
     trained: int | None = None,
-    budget: int = BUDGET,
+    evaluations: int = EVALUATIONS,
+    minutes: float = math.inf,
+    inside: float = INSIDE,
     seed: int = 0,
-    tell: Callable[[int, int, float], None] = lambda done, budget, best: None,
+    tell: Callable[[int, int, float], None] = lambda done, most, best: None,
 ) -> Fit:
     """The divisors that a model wants at ``length`` tokens, found by its loss on ``tokens`` ``[n]``.
 
     Every scheme for a longer context is a divisor per pair (and a factor on cos and sin); all but LongRoPE's are one
-    formula for every model. Here they are searched for this model, beginning with the formulas, and judged on ``test``
-    (by default the second half of ``tokens``). ``trained``: the length that it was trained for, by default the declared
-    one. ``tell``: called with the tries done, the budget, and the best loss so far. A seed gives the same result again.
+    formula for every model. Here they are searched for this model, beginning with the formulas, and judged on
+    ``holdout`` (by default the second half of ``tokens``). What is searched for is the lowest loss at ``length`` plus
+    ``inside`` times the loss at the trained length.
 
-    The model stays as it is. Raises ``ValueError`` for a length that is not above the trained one, texts that are too
+    - ``trained``: the length that it was trained for, by default the declared one.
+    - ``evaluations``, ``minutes``: the search ends at whichever is first. Unless the minutes end it, a seed gives the
+      same result again.
+    - ``tell``: called with the evaluations done, the most there can be, and the best score so far.
+
+    The model stays as it is. Under torchrun the processes share the windows, and all return the same.
+    Raises ``ValueError`` for a length that is not above the trained one, texts that are too
     short or share `COMMON` tokens in a row, and models whose rotation cannot be given (`Tables`).
-    Source: LongRoPE, arXiv:2402.13753.
+    Source: LongRoPE, arXiv:2402.13753, section 3.2.
     """
-    tables = Tables(model)
+    for name, value in (("length", length), ("evaluations", evaluations)):
+        whole(name, value)
+    with process_group() as group:
+        tables = Tables(model, group)
+        trained = _trained(tables, trained, length)
+        if holdout is None:
+            half = len(tokens) // 2
+            tokens, holdout = tokens[:half], tokens[half:]
+        on, on_near = (windows_of("the text to fit on", tokens, n, WINDOWS) for n in (length, trained))
+        judged, near = (windows_of("holdout", holdout, n, JUDGED) for n in (length, trained))
+        _check_apart(on, judged)
+        starts = {name: _divided(tables, scaling) for name, scaling in known_schemes(length / trained, trained).items()}
+        tried, end = 0, time.monotonic() + 60 * minutes
+
+        def score(divisors: tuple[float, ...]) -> float:
+            nonlocal tried
+            tried += 1
+            with tables.given(tables.plain / torch.tensor(divisors, dtype=torch.float64)):
+                return tables.loss(on) + (inside * tables.loss(on_near) if inside else 0.0)
+
+        def more(done: int, best: Candidate) -> bool:
+            tell(done, evaluations, best.score)
+            return not group.total(torch.tensor(int(time.monotonic() >= end)))  # of any: all end together
+
+        first = [divisors for divisors, _ in starts.values()]
+        best = search(score, first, length / trained, budget=evaluations, patience=PATIENCE, seed=seed, more=more)
+        losses, at_trained = {}, {}
+        for name, (divisors, attention) in {**starts, "fitted": (best.divisors, 1.0)}.items():
+            with tables.given(tables.plain / torch.tensor(divisors, dtype=torch.float64), attention):
+                losses[name], at_trained[name] = tables.loss(judged), tables.loss(near)
+    return Fit(trained, length, best.divisors, losses, at_trained, tried, len(judged), seed)
+
+
+def _trained(tables: Tables, trained: int | None, length: int) -> int:
+    """The length that the model was trained for, which must be below the one to reach."""
     trained = trained or tables.rotary.max_position
     if not trained:
         raise ValueError("trained is missing: the config declares no length")
-    for name, value in (("length", length), ("trained", trained), ("budget", budget)):
-        whole(name, value)
+    whole("trained", trained)
     if length <= trained:
         raise ValueError(
             f"length must be above the trained one, {trained}, got {length}; the model reads that as it is"
         )
-    if test is None:
-        half = len(tokens) // 2
-        tokens, test = tokens[:half], tokens[half:]
-    on, judged = (
-        windows_of("the text to fit on", tokens, length, WINDOWS),
-        windows_of("the test text", test, length, JUDGED),
-    )
-    _check_apart(on, judged)
-    starts = {name: _divided(tables, scaling) for name, scaling in known_schemes(length / trained, trained).items()}
-
-    tried = 0
-
-    def score(divisors: tuple[float, ...]) -> float:
-        nonlocal tried
-        tried += 1
-        with tables.given(tables.plain / torch.tensor(divisors, dtype=torch.float64)):
-            return tables.loss(on)
-
-    def said(done: int, best: Candidate) -> None:
-        tell(done, budget, best.score)
-
-    first = [divisors for divisors, _ in starts.values()]
-    best = search(score, first, length / trained, budget=budget, patience=PATIENCE, seed=seed, tell=said)
-    near = windows_of("the test text", test, trained, JUDGED)
-    found = {**starts, "fitted": (best.divisors, 1.0)}
-    losses, inside = {}, {}
-    for name, (divisors, attention) in found.items():
-        with tables.given(tables.plain / torch.tensor(divisors, dtype=torch.float64), attention):
-            losses[name], inside[name] = tables.loss(judged), tables.loss(near)
-    return Fit(trained, length, best.divisors, losses, inside, tried, len(judged), seed)
+    return trained
 
 
 def fit_folder(
@@ -145,7 +167,7 @@ def fit_folder(
     text: str | Path,
     out: str | Path | None = None,
     *,
-    test: str | Path | None = None,
+    holdout: str | Path | None = None,
     **options: Any,
 ) -> Fit:
     """`fit` of a folder with a transformers model and its tokenizer, on files of text.
@@ -157,9 +179,11 @@ def fit_folder(
         check_file_target("out", Path(out))
     config = read_json(folder / "config.json")
     tokens = tokens_of(Path(text), folder, config)
-    other = None if test is None else tokens_of(Path(test), folder, config)
-    found = fit(load(folder), tokens, test=other, **options)
-    if out is not None:
+    other = None if holdout is None else tokens_of(Path(holdout), folder, config)
+    with process_group() as group:
+        found = fit(load(folder), tokens, holdout=other, **options)
+        if out is None or not group.first:
+            return found
         write_whole(Path(out), (json.dumps(written(found, config), indent=2) + "\n").encode())
     return found
 
@@ -194,5 +218,5 @@ def _check_apart(one: Tensor, other: Tensor) -> None:
         for start in range(0, len(window) - step, step):
             if tuple(window[start : start + step]) in pieces:
                 raise ValueError(
-                    f"test must be other text than the one to fit on, and both hold the same {step} tokens"
+                    f"holdout must be other text than the one to fit on, and both hold the same {step} tokens"
                 )

@@ -32,11 +32,12 @@ def search(
     budget: int,
     patience: int,
     seed: int,
-    tell: Callable[[int, Candidate], None] = lambda done, best: None,
+    more: Callable[[int, Candidate], bool] = lambda done, best: True,
 ) -> Candidate:
     """The candidate with the lowest score of at most ``budget`` that are tried; the same for the same seed.
 
-    ``starts`` are tried first; the search ends early when ``patience`` tries in a row have not bettered the best.
+    ``starts`` are tried first; the search ends early when ``patience`` tries in a row have not bettered the best, or
+    when ``more``, called with the tries done and the best so far, says no.
 
     >>> search(lambda d: (d[1] - 3.0) ** 2, [(1.0, 2.0)], 4.0, budget=200, patience=100, seed=0).score < 0.01
     True
@@ -45,7 +46,8 @@ def search(
     known = sorted(Candidate(score(divisors), divisors) for divisors in starts[:budget])
     since = 0
     for done in range(len(known), budget):
-        tell(done, known[0])
+        if not more(done, known[0]):
+            break
         divisors = _changed(known, stretch, dice)
         made = Candidate(score(divisors), divisors)
         since = 0 if made.score < known[0].score else since + 1

@@ -10,21 +10,23 @@ from torch import Tensor, nn
 
 from ...models.configs import read_config
 from ...rotary.spec import RotarySpec
+from ...support.processes import Group
 
+ALONE = Group()
 AT_ONCE = 4096  # tokens of one forward pass
 
 
 class Tables:
-    """A model, its one rotation, and the module that forms its cos and sin.
+    """A model, its one rotation, and the module that forms its cos and sin; over the processes of ``group``.
 
     Raises ``ValueError`` for a model with several rotations, none, or one that does not keep its frequencies in a
     buffer ``inv_freq``, as transformers' modules do.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, group: Group = ALONE) -> None:
         if not hasattr(model, "config"):
             raise ValueError(f"model must be a transformers model with a config, got {type(model).__name__}")
-        self.model, self.rotary = model, read_config(model.config)
+        self.model, self.group, self.rotary = model, group, read_config(model.config)
         specs = list(self.rotary.distinct)
         modules = [m for m in model.modules() if isinstance(getattr(m, "inv_freq", None), Tensor)]
         if len(specs) != 1 or len(modules) != 1:
@@ -62,17 +64,20 @@ class Tables:
 
     @torch.no_grad()
     def loss(self, windows: Tensor) -> float:
-        """Nats per token of windows ``[n, L + 1]``. Raises ``ValueError`` where it is no number."""
-        total, count = 0.0, 0
-        for rows in windows.split(max(1, AT_ONCE // windows.shape[1])):
-            logits = self.model(rows[:, :-1], use_cache=False).logits.float()
-            total += float(F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), reduction="sum"))
-            count += rows[:, 1:].numel()
-        if not total < float("inf"):
-            raise ValueError(
-                f"the loss of the model must be a number, got {total / count} at {windows.shape[1] - 1} tokens"
-            )
-        return total / count
+        """Nats per token of windows ``[n, L + 1]``. Raises ``ValueError`` where it is no number.
+
+        Each process has its share of the batches. Their sums are added in the order of the batches, so the number of
+        processes does not change a bit.
+        """
+        batches = windows.split(max(1, AT_ONCE // windows.shape[1]))
+        sums = torch.zeros(len(batches), dtype=torch.float64)
+        for i in range(self.group.rank, len(batches), self.group.size):
+            logits = self.model(batches[i][:, :-1], use_cache=False).logits.float()
+            sums[i] = F.cross_entropy(logits.flatten(0, 1), batches[i][:, 1:].flatten(), reduction="sum")
+        loss = sum(self.group.total(sums).tolist()) / windows[:, 1:].numel()
+        if not loss < float("inf"):
+            raise ValueError(f"the loss of the model must be a number, got {loss} at {windows.shape[1] - 1} tokens")
+        return loss
 
 
 def windows_of(name: str, tokens: Tensor, length: int, most: int) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...support.checks import whole
+from ...support.processes import process_group
 from ..checkpoints.opening import read_json
 from ..doctor.loading import load
 from ..doctor.text.tokens import tokens_of
@@ -88,24 +89,27 @@ def study(
     3. rotated q and k are rotated back in one layer, then one head, then fewer and fewer of its pairs, the dearest
        first, ``budget`` places in all (`Cell`). ``tell`` is called with the places done and the budget.
 
-    The model stays as it is. Raises ``ValueError`` for a text that is too short, a model whose rotation cannot be given
-    (it must have one for all layers, formed in one module with ``inv_freq``), and one whose q and k, rotated back, do
-    not give the loss of a model that does not rotate.
+    The model stays as it is. Under torchrun the processes share the windows, and all return the same.
+    Raises ``ValueError`` for a text that is too short, a model whose rotation cannot be given (it must have one for all
+    layers, formed in one module with ``inv_freq``), and one whose q and k, rotated back, do not give the loss of the
+    model without rotation.
     """
     whole("budget", budget)
-    tables = Tables(model)
-    length = length or tables.rotary.max_position or 512
-    rows = windows_of("tokens", tokens, length, WINDOWS)
-    own = tables.spec.inv_freq(length)
-    heads = _heads(tables, rows[:OBSERVED], own)
-    _check_route(tables, rows[:OBSERVED], own)
-    pairs = pair_use(tables, rows)
+    with process_group() as group:
+        tables = Tables(model, group)
+        length = length or tables.rotary.max_position or 512
+        rows = windows_of("tokens", tokens, length, WINDOWS)
+        own = tables.spec.inv_freq(length)
+        heads = _heads(tables, rows[:OBSERVED], own)
+        _check_route(tables, rows[:OBSERVED], own)
+        pairs = pair_use(tables, rows)
 
-    def cost(place: Place, speed: float) -> float:
-        return _without(tables, rows, own * (1 - speed), place) - pairs.loss
+        def cost(place: Place, speed: float) -> float:
+            return _without(tables, rows, own * (1 - speed), place) - pairs.loss
 
-    layers, count = 1 + max(use.layer for use in heads), 1 + max(use.head for use in heads)
-    return Study(pairs, tuple(heads), tuple(costs(cost, layers, count, len(own), budget, tell)))
+        layers, count = 1 + max(use.layer for use in heads), 1 + max(use.head for use in heads)
+        cells = costs(cost, layers, count, len(own), budget, tell)
+    return Study(pairs, tuple(heads), tuple(cells))
 
 
 def study_folder(folder: str | Path, text: str | Path, **options: Any) -> Study:
@@ -125,8 +129,9 @@ def _heads(tables: Tables, rows: Tensor, own: Tensor) -> list[HeadUse]:
             kept.append(new)
         return out, weights
 
-    with watched(tables.model, see):
-        tables.loss(rows)
+    with watched(tables.model, see), torch.no_grad():  # every process sees all: these rows are few
+        for row in rows:
+            tables.model(row[None, :-1], use_cache=False)
     if not seen:
         raise ValueError("model must call its attention through transformers' list of functions, and this one did not")
     uses = []
