@@ -19,13 +19,17 @@ from ..lab import quick
 from ..run_folder.files import write_json
 from .healing import MADE_SICK, healing
 from .measurements import FAR, NEAR, LawResult, relative_law, rotation_times
+from .studying import STRETCH, studying
 
 COLUMNS = (f"{NEAR}", "its maximum", *(f"{place:,}" for place in FAR))
 _LAB_LINK = (
     "<h2>Which encoding reaches how far</h2><p>Small models were trained on short contexts and measured on long ones: "
     '<a href="lab/report.html">the report</a>.</p>'
 )
-
+_STUDY_LINK = (
+    "<h2>Which positions a model uses</h2><p>The small rotary model, pair by pair and head by head: "
+    '<a href="study/study.html">the study</a>.</p>'
+)
 _DOCTOR_LINK = (
     "<h2>A model made sick, and healed</h2><p>What the doctor says of a small Llama after one common line of code: "
     '<a href="doctor/sick.html">sick</a>, <a href="doctor/healed.html">healed</a>.</p>'
@@ -37,7 +41,8 @@ def run(out: Path, say: Callable[[str], None] = say, *, train: bool = True, prog
 
     The index holds all pictures itself, so it can be moved and sent alone.
     With transformers it ends with the doctor's pages of a small model made sick and healed, in ``doctor``.
-    With ``train`` it also trains small models on the standard library's sources and writes their report into ``lab``.
+    With ``train`` it also trains small models on the standard library's sources and writes their report into ``lab``;
+    with both, ``study/study.html`` shows which positions the rotary one uses.
     """
     out.mkdir(parents=True, exist_ok=True)
     say(f"{'model':<34}{'kind':<34}score change at position (share of |q||k|)")
@@ -59,13 +64,18 @@ def run(out: Path, say: Callable[[str], None] = say, *, train: bool = True, prog
         places="".join(f"<th>{place}</th>" for place in COLUMNS),
         rows="\n".join(rows),
         speeds="".join(f"<li>{html_text(line)}</li>" for line in speeds),
-        links=(_LAB_LINK if train else "") + (_DOCTOR_LINK if doctor else ""),
+        links=(_LAB_LINK if train else "")
+        + (_STUDY_LINK if train and doctor else "")
+        + (_DOCTOR_LINK if doctor else ""),
         sections="\n".join(sections),
     )
     write_whole(index, content.encode())
     if train:
         say("\nsmall models trained on 64 bytes at a time; loss at longer contexts, then the rotary one stretched")
         quick(out / "lab", say=say, progress=progress, command="phasor demo")
+        if doctor:
+            say(f"which pairs the rotary one uses, and the rotation that it wants at {STRETCH} times the length\n")
+            results["study"] = studying(out / "lab" / "runs" / "text-rotary-seed0", out / "study", say)
     if doctor:
         say(f"\na small Llama after {MADE_SICK}, and after phasor.repair(model)\n")
         results["doctor"] = healing(out / "doctor", say)
