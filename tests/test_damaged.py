@@ -14,7 +14,7 @@ from doctor.declared import HERE, folder
 TEXT = HERE / "held_out.txt"
 LIMIT = 60.0  # seconds of a machine that is slow; each takes less than two here
 ODD = (None, -1, 0, 1e308, 10**30, True, "x" * 100_000, "\x1b[31m", [], {}, [[]], {"a": {"b": []}}, 0.5, "1")
-FEW, MANY = 3, 25  # damaged inputs of each command
+FEW, MANY = 3, 150  # damaged inputs of each command
 TINY = (
     "--tokens", "256", "--batch", "2", "--layers", "1", "--dim", "8", "--heads", "1", "--length", "16",
 )  # fmt: skip
@@ -51,7 +51,7 @@ def config(place, phasor):
 # A command: what it reads, made whole; its words.
 COMMANDS = {
     "inspect": (config, ("inspect", "{}/model")),
-    "plan": (config, ("plan", "{}/model", "--length", "1024")),
+    "plan": (config, ("plan", "{}/model", "--length", "5000")),
     "golden": (config, ("golden", "{}/model", "--out", "{}/new")),
     "detect": (model, ("detect", "{}/model")),
     "detect --text": (text, ("detect", "{}/model", "--text", "{}/text.txt")),

@@ -6,7 +6,7 @@ from typing import Any
 from ...models.configs import ModelRotary, read_config
 from ...models.families import ROWS
 from ...models.reading.composite import ConfigTree
-from ...models.reading.load import load
+from ...models.reading.load import in_file, load
 from ...models.reading.row import CompositeModel
 from ...models.reading.schemes import ORIGINAL, TYPES, scheme_for
 from ...models.reading.text import TextModel
@@ -106,8 +106,9 @@ def load_config(source: Any) -> EngineConfig:
             f"{type(source).__name__}, which no longer holds the keys that engines read; pass what was given to "
             "read_config"
         )
-    data = load(source)
-    model = read_config(data)
+    with in_file(source):
+        data = load(source)
+        model = read_config(data)
     composite = ConfigTree(data, ROWS)
     row = composite.row(model.part)
     words = model.layer_types

@@ -9,7 +9,7 @@ import torch
 
 from ...models.configs import read_config
 from ...models.families import ROWS
-from ...models.reading.load import load
+from ...models.reading.load import in_file, load
 from ...models.reading.text import TextModel
 from ...support.findings import Difference, Finding
 from ...tools.checkpoints.formats.gguf_file import keys_of
@@ -127,7 +127,8 @@ def traps(source: Any, engine: str = "", flags: str | dict[str, Any] = "") -> li
     >>> [trap.number for trap in traps(qwen, "vllm", override)]
     [1]
     """
-    data = load(source)
+    with in_file(source):
+        data = load(source)
     values: dict[str, Any] = {}
     if engine:
         known = engine_of(engine)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ...models.reading.load import in_file
 from ...support.quiet import quiet
 from ..checkpoints.opening import plain_name, read_json
 from .memory import check_memory
@@ -27,10 +28,11 @@ def load(path: Path, *, meta: bool = False) -> nn.Module:
     """
     folder, file = file_of(path)
     data = read_json(file)
+    files = [] if meta else weights_of(folder)
+    with in_file(file):
+        model = built(data)
     if meta:
-        return built(data)
-    files = weights_of(folder)
-    model = built(data)
+        return model
     check_memory(folder, model, sum(p.stat().st_size for p in files))
     with quiet(), warnings.catch_warnings(action="ignore"):
         return _loaded(folder, type(model))
@@ -102,7 +104,10 @@ def _class_of(config: Any) -> Any:
     """The class that the config names, else the one that transformers has for its type."""
     import transformers
 
-    for name in getattr(config, "architectures", None) or ():
+    names = getattr(config, "architectures", None) or ()
+    if not isinstance(names, list | tuple):
+        raise ValueError(f"architectures must be a list of classes, got {names!r:.60}")
+    for name in names:
         found = getattr(transformers, name, None) if isinstance(name, str) else None
         if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
             return found

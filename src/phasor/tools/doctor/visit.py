@@ -89,7 +89,8 @@ def _said(error: ValueError, seen: Examined) -> str:
     if not seen.findings:
         return str(error)
     first = seen.findings[0]
-    said = f"{first.place}: {first.what.removeprefix('not read: ')}; {first.way_out}"
+    place = seen.path / first.place  # a file, or a tensor
+    said = f"{place if place.exists() else first.place}: {first.what.removeprefix('not read: ')}; {first.way_out}"
     return said if first.what in str(error) else f"{said} ({error})"
 
 

@@ -17,11 +17,10 @@ from ...rotary.spec import RotarySpec
 from ...support.checks import whole
 from ...support.processes import process_group
 from ...support.whole_files import check_file_target, write_whole
-from ..checkpoints.opening import read_json
 from ..doctor.loading import load
 from ..doctor.text.tokens import tokens_of
 from .search import Candidate, search
-from .tables import Tables, windows_of
+from .tables import Tables, read_folder, windows_of
 
 EVALUATIONS, PATIENCE = 220, 80
 INSIDE = 0.5  # the weight of the loss at the trained length, beside that at the longer one
@@ -177,7 +176,7 @@ def fit_folder(
     folder = Path(folder)
     if out is not None:
         check_file_target("out", Path(out))
-    config = read_json(folder / "config.json")
+    config = read_folder(folder)
     tokens = tokens_of(Path(text), folder, config)
     other = None if holdout is None else tokens_of(Path(holdout), folder, config)
     with process_group() as group:

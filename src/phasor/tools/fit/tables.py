@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from ...models.configs import read_config
 from ...rotary.spec import RotarySpec
 from ...support.processes import Group
+from ..checkpoints.opening import read_json
 
 ALONE = Group()
 AT_ONCE = 4096  # tokens of one forward pass
@@ -78,6 +80,13 @@ class Tables:
         if not loss < float("inf"):
             raise ValueError(f"the loss of the model must be a number, got {loss} at {windows.shape[1] - 1} tokens")
         return loss
+
+
+def read_folder(folder: Path) -> dict[str, Any]:
+    """The config of a folder. Raises ``ValueError``, with the file's name, where its rotation cannot be read."""
+    config = read_json(folder / "config.json")
+    read_config(folder)
+    return config
 
 
 def windows_of(name: str, tokens: Tensor, length: int, most: int) -> Tensor:

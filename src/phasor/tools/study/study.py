@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from ...support.checks import whole
 from ...support.processes import process_group
-from ..checkpoints.opening import read_json
 from ..doctor.loading import load
 from ..doctor.text.tokens import tokens_of
-from ..fit.tables import Tables, windows_of
+from ..fit.tables import Tables, read_folder, windows_of
 from .attention import Forward, taken_back, watched
 from .cells import Cell, Place, costs
 from .heads import HeadUse, head_use
@@ -115,7 +114,7 @@ def study(
 def study_folder(folder: str | Path, text: str | Path, **options: Any) -> Study:
     """`study` of a folder with a transformers model and its tokenizer, on a file of text."""
     folder = Path(folder)
-    tokens = tokens_of(Path(text), folder, read_json(folder / "config.json"))
+    tokens = tokens_of(Path(text), folder, read_folder(folder))
     return study(load(folder), tokens, **options)
 
 

@@ -68,12 +68,13 @@ def not_understood(config: Level) -> Iterator[FolderFault]:
     try:
         parts = read_parts(config).items()
     except ValueError as error:  # nan, which JSON does not have
-        raise ValueError(f"config.json: {error}; {OUT}") from None
+        raise ValueError(f"{error}; {OUT}") from None
     for part, read in parts:
         if isinstance(read, str) and read.startswith("not read"):
             where = f"config.json: {part}" if part else "config.json"
             if IMPOSSIBLE.search(read):
-                raise ValueError(f"{where}: {read.removeprefix('not read: ')}; {OUT}")
+                inside = f"{part}: " if part else ""
+                raise ValueError(f"{inside}{read.removeprefix('not read: ')}; {OUT}")
             yield FolderFault(where, read, NOT_UNDERSTOOD, way_out="change that key by hand")
 
 

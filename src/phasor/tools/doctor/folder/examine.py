@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ....models.reading.load import in_file
 from ...checkpoints.opening import read_json
 from ..loading import built, file_of
 from ..report import Check
@@ -49,7 +50,8 @@ def examine(path: Path) -> Examined:
     """
     folder, file = file_of(path)
     try:
-        return _examined(path, folder, file)
+        with in_file(file):
+            return _examined(path, folder, file)
     except RecursionError:
         raise ValueError(f"{file}: is nested too deeply to be a config") from None
 
