@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 
 from phasor import read_rule
 from phasor.models.families import ROWS
-from phasor.positions import Rule, decode_from, from_kinds, from_segments, token_kinds
+from phasor.positions import Rule, decode_from, from_kinds, from_segments, pack, token_kinds
 
 from .mixes import AUDIO_ID, AUDIO_START, IMAGE_ID, VIDEO_ID, VISION_START, random_mix
 from .theirs import MODELS as ALL
@@ -124,6 +124,66 @@ def test_sound(name, together, seeds):
         grids = {"image_grids": mix.image_grids(), "video_grids": mix.video_grids()}
         ours = from_kinds(mix.kinds(), mine, seconds=mix.seconds, mask=mix.attention_mask(), **grids)
         assert_same(ours, *of_omni(name, mix, together=together))
+
+
+def alone(name: str, mix):
+    """What the model's own code gives for one document; phasor's for the model whose tests stand elsewhere."""
+    if name in OMNI:
+        return of_omni(name, mix, together=False)
+    grids = {"image_grid_thw": mix.image_grids(), "video_grid_thw": mix.video_grids()}
+    if name == "hunyuan_vl":
+        del grids["video_grid_thw"]
+    if name in MODELS - {"glm_image"}:
+        config = config_of(name, **HUNYUAN) if name == "hunyuan_vl" else config_of(name)
+        return bare_model(name, config).get_rope_index(mix.input_ids(), mix.kinds(), **grids)
+    return from_kinds(mix.kinds(), RULES[name], image_grids=mix.image_grids())
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_packed_documents_are_numbered_as_if_each_were_alone(name):
+    """Two rows, of three documents and two, with padding before, between and behind."""
+    more = {"seconds": OMNI_SECONDS[name], "kinds": "iv"} if name in OMNI else {}
+    more |= {"kinds": "ti", "line_break": name == "hunyuan_vl"} if name in NO_VIDEO else {}
+    for seed in range(6):
+        mixes = [mixed(name, 100 * seed + i, rows=1, **more)[0] for i in range(5)]
+        each = [mix.kinds()[0].tolist() for mix in mixes]
+        rows = [[-1, *[0] * len(each[0]), *[1] * len(each[1]), -1, -1, *[2] * len(each[2])],
+                [*[7] * len(each[3]), *[4] * len(each[4])]]  # fmt: skip
+        documents = torch.full((2, max(map(len, rows))), -1)
+        for i, row in enumerate(rows):
+            documents[i, : len(row)] = torch.tensor(row)
+        kinds = torch.zeros_like(documents)
+        kinds[documents >= 0] = torch.tensor([kind for one in each for kind in one])
+        images, videos, times = (
+            [x for mix in mixes for x in getattr(mix, of)] for of in ("images", "videos", "seconds")
+        )
+        grids = {
+            "image_grids": torch.tensor(images) if images else None,
+            "video_grids": torch.tensor(videos) if videos else None,
+        }
+        if name in OMNI and not all(mix.images or mix.videos for mix in mixes):
+            continue
+        packed = pack(kinds, RULES[name], documents, seconds=times if name in OMNI else None, text_axis=True, **grids)
+        for number, (mix, one) in enumerate(zip(mixes, each, strict=True)):
+            positions, offset = alone(name, mix)
+            here = documents == (7 if number == 3 else number)
+            assert torch.equal(packed.positions[1:, here], positions[:, 0].to(packed.positions)), (seed, number)
+            assert packed.positions[0, here].tolist() == list(range(len(one)))
+            assert packed.offsets[number] == offset[0, 0]
+        assert (packed.positions[:, documents < 0] == RULES[name].padding).all()
+
+
+@pytest.mark.parametrize(
+    "documents, message",
+    [
+        ([[0, 1, 0]], "got 0 again at row 0, token 2; number the documents of the whole batch"),
+        ([[0, 0]], r"documents must have the shape \(1, 3\) of kinds, got \(1, 2\)"),
+        ([0, 0, 0], "documents"),
+    ],
+)
+def test_documents_that_cannot_be_packed(documents, message):
+    with pytest.raises(ValueError, match=message):
+        pack(torch.zeros(1, 3).long(), Rule(), torch.tensor(documents))
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -10,7 +10,7 @@ from typing import Any
 from .checking import Findings, PositionFinding, check
 from .grids import centres, grid, patches
 from .mrope import Placed, Segment, Video, from_segments, mrope
-from .multimodal import AUDIO, IMAGE, TEXT, VIDEO, from_kinds, token_kinds
+from .multimodal import AUDIO, IMAGE, TEXT, VIDEO, Packed, from_kinds, pack, token_kinds
 from .rows import decode, decode_from, from_mask, packed, text
 from .rules import Rule
 from .shards import gather, shard, shard_order
@@ -34,6 +34,7 @@ __all__ = [
     "VIDEO",
     "Finding",
     "Findings",
+    "Packed",
     "Placed",
     "PositionFinding",
     "Rule",
@@ -50,6 +51,7 @@ __all__ = [
     "gather",
     "grid",
     "mrope",
+    "pack",
     "packed",
     "patches",
     "shard",

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count, groupby
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,22 +71,108 @@ def from_kinds(
     ([[0, 1, 1, 3], [0, 1, 2, 3], [0, 1, 1, 3]], [[0]])
     """
     kinds = integers("kinds", kinds, 2, "[batch, seq]")
-    allowed = (TEXT, IMAGE, VIDEO, AUDIO) if rule.mix else (TEXT, IMAGE, VIDEO)
-    if not bool(torch.isin(kinds, torch.tensor(allowed, device=kinds.device)).all()):
-        raise ValueError(f"kinds must be out of {allowed} for this rule, got {kinds.unique().tolist()[:8]}")
     real = torch.ones_like(kinds, dtype=torch.bool) if mask is None else real_tokens(mask).to(kinds.device)
     if real.shape != kinds.shape:
         raise ValueError(f"mask must have the shape {tuple(kinds.shape)} of kinds, got {tuple(real.shape)}")
+    return _placed(kinds, rule, image_grids, video_grids, seconds, real)
+
+
+def _placed(
+    kinds: Tensor,
+    rule: Rule,
+    image_grids: Tensor | None,
+    video_grids: Tensor | None,
+    seconds: Tensor | Sequence[float] | None,
+    real: Tensor,
+    alone: bool = False,
+) -> Placed:
+    """Row by row; ``alone``: a rule that counts images begins anew in every row, instead of once for the batch."""
+    allowed = (TEXT, IMAGE, VIDEO, AUDIO) if rule.mix else (TEXT, IMAGE, VIDEO)
+    if not bool(torch.isin(kinds, torch.tensor(allowed, device=kinds.device)).all()):
+        raise ValueError(f"kinds must be out of {allowed} for this rule, got {kinds.unique().tolist()[:8]}")
     media = Media(_images(image_grids, rule), _videos(video_grids, seconds, rule))
     each = [row[here].tolist() for row, here in zip(kinds, real, strict=True)]
     images = count()
-    rows = [place(row_segments(row, media, rule), rule, images) for row in each]
+    rows = [place(row_segments(row, media, rule), rule, count() if alone else images) for row in each]
     media.check_used_up()
     dtype = torch.int64 if rule.whole else torch.float32
     positions = torch.full((rule.axes, *kinds.shape), rule.padding, dtype=dtype, device=kinds.device)
     for i, placed in enumerate(rows):
         positions[:, i, real[i]] = placed.positions.to(kinds.device)
     return Placed(positions, torch.stack([placed.offset for placed in rows]).to(kinds.device))
+
+
+class Packed(NamedTuple):
+    """Positions of packed documents, ``[axes, B, S]``, and the offset of each document, ``[documents]``.
+
+    The position of the next token of a document is its number of tokens plus its offset, as in `Placed`.
+    """
+
+    positions: Tensor
+    offsets: Tensor
+
+
+def pack(
+    kinds: Tensor,
+    rule: Rule,
+    documents: Tensor,
+    *,
+    image_grids: Tensor | None = None,
+    video_grids: Tensor | None = None,
+    seconds: Tensor | Sequence[float] | None = None,
+    text_axis: bool = False,
+) -> Packed:
+    """Positions of rows that hold several documents, each numbered as if it were alone: ``[axes, B, S]``.
+
+    ``documents`` ``[B, S]`` numbers the document of each token; a negative number is padding, which gets
+    ``rule.padding``. The rest is as in `from_kinds`: the grids are those of all documents, in order. ``text_axis`` puts
+    one more row in front, the token's place in its document, ``[1 + axes, B, S]``: Qwen's models find the documents by
+    it when they build their mask.
+
+    Raises ``ValueError`` where a document does not lie in one piece, and where tokens and grids do not match.
+
+    >>> documents = torch.tensor([[0, 0, 0, 1, 1, -1]])
+    >>> packed = pack(torch.tensor([[0, 1, 1, 1, 0, 0]]), Rule(merge=1), documents,
+    ...               image_grids=torch.tensor([[1, 2, 1], [1, 1, 1]]))
+    >>> packed.positions[:, 0].tolist(), packed.offsets.tolist()
+    ([[0, 1, 1, 0, 1, 0], [0, 1, 2, 0, 1, 0], [0, 1, 1, 0, 1, 0]], [0, 0])
+    """
+    kinds, documents = integers("kinds", kinds, 2, "[batch, seq]"), integers("documents", documents, 2, "[batch, seq]")
+    if documents.shape != kinds.shape:
+        raise ValueError(f"documents must have the shape {tuple(kinds.shape)} of kinds, got {tuple(documents.shape)}")
+    pieces = _pieces(documents)
+    longest = max((stop - start for _, start, stop in pieces), default=0)
+    rows, mask = (torch.zeros(len(pieces), longest, dtype=torch.int64, device=kinds.device) for _ in range(2))
+    for i, (row, start, stop) in enumerate(pieces):
+        rows[i, : stop - start], mask[i, : stop - start] = kinds[row, start:stop], 1
+    placed = _placed(rows, rule, image_grids, video_grids, seconds, mask.bool(), alone=True)
+    if text_axis:
+        places = torch.arange(longest, device=kinds.device).expand(1, len(pieces), -1)
+        placed = placed._replace(positions=torch.cat([places.to(placed.positions), placed.positions]))
+    shape = (len(placed.positions), *kinds.shape)
+    positions = torch.full(shape, rule.padding, dtype=placed.positions.dtype, device=kinds.device)
+    for i, (row, start, stop) in enumerate(pieces):
+        positions[:, row, start:stop] = placed.positions[:, i, : stop - start]
+    return Packed(positions, placed.offset[:, 0])
+
+
+def _pieces(documents: Tensor) -> list[tuple[int, int, int]]:
+    """Row, start and end of every document, in order."""
+    pieces, seen = [], set()
+    for row, numbers in enumerate(documents.tolist()):
+        start = 0
+        for number, group in groupby(numbers):
+            stop = start + len(list(group))
+            if number >= 0:
+                if number in seen:
+                    raise ValueError(
+                        f"documents must give every document one piece of one row, got {number} again at row {row}, "
+                        f"token {start}; number the documents of the whole batch"
+                    )
+                seen.add(number)
+                pieces.append((row, start, stop))
+            start = stop
+    return pieces
 
 
 def _images(grids: Tensor | None, rule: Rule) -> list[Video]:
