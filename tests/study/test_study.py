@@ -8,11 +8,11 @@ import torch
 
 pytest.importorskip("transformers")
 
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
 
 import phasor
 from doctor.declared import HERE, folder
-from integrations.models import causal
+from integrations.models import SIZES, causal
 from phasor.tools.fit.tables import Tables, windows_of
 from phasor.tools.study import Place, study
 from phasor.tools.study.cells import SPLIT, costs
@@ -75,6 +75,17 @@ def test_rotated_back_is_not_rotated(family):
             ours = _without(tables, rows, own * (1 - speed), Place(0, None, pair, pair + 1))
             assert ours == pytest.approx(theirs, abs=2e-5), (pair, speed)
     assert tables.loss(rows) == plain and model.config._attn_implementation != "phasor_study"
+
+
+def test_a_layer_without_rotation_has_no_cost():
+    """SmolLM3: `no_rope_layers` says 0 for the layer that does not rotate."""
+    torch.manual_seed(1)
+    model = SmolLM3ForCausalLM(SmolLM3Config(**SIZES, no_rope_layers=[1, 0])).eval()
+    for parameter in model.parameters():
+        parameter.data.mul_(3.0)
+    found = study(model, torch.randint(3, 96, (2000,), generator=torch.Generator().manual_seed(0)), length=32, budget=2)
+    first, second = found.cells
+    assert first.worth > 1e-4 and (second.stopped, second.slowed) == (0.0, 0.0)
 
 
 def test_heads_of_one_place_are_changed_alone(model):

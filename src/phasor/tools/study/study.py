@@ -136,9 +136,10 @@ def _heads(tables: Tables, rows: Tensor, own: Tensor) -> list[HeadUse]:
     uses = []
     for layer, (qs, ks, all_weights, scale) in sorted(seen.items()):
         q, k, weights = torch.cat(qs), torch.cat(ks), torch.cat(all_weights)
+        here = own if _rotates(tables, layer) else torch.zeros_like(own)
         for head in range(q.shape[1]):
             key = k[:, head * k.shape[1] // q.shape[1]]
-            uses.append(head_use(layer, head, q[:, head], key, weights[:, head], tables.spec, own, scale))
+            uses.append(head_use(layer, head, q[:, head], key, weights[:, head], tables.spec, here, scale))
     return uses
 
 
@@ -146,7 +147,7 @@ def _without(tables: Tables, rows: Tensor, frequencies: Tensor, place: Place | N
     """The loss with q and k rotated back by ``frequencies`` at a place, or everywhere."""
 
     def see(layer: int, q: Tensor, k: Tensor, scale: float, forward: Forward) -> tuple[Tensor, Tensor]:
-        if place is not None and layer != place.layer:
+        if not _rotates(tables, layer) or (place is not None and layer != place.layer):
             return forward(q, k)
         some = torch.zeros_like(frequencies)
         chosen = slice(None) if place is None else slice(place.first, place.last)
@@ -161,6 +162,11 @@ def _without(tables: Tables, rows: Tensor, frequencies: Tensor, place: Place | N
 
     with watched(tables.model, see):
         return tables.loss(rows)
+
+
+def _rotates(tables: Tables, layer: int) -> bool:
+    """Some models leave a layer without positions (NoPE)."""
+    return tables.rotary.layers[layer] is not None
 
 
 def _check_route(tables: Tables, rows: Tensor, own: Tensor) -> None:
