@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "performance.md"
 README = ROOT / "README.md"
 sys.path.insert(0, str(ROOT / "src"))
 
-from phasor.apps.bench import CASES, Record, Row, read  # noqa: E402
+from phasor.apps.bench import CASES, Record, Timing, read  # noqa: E402
 from phasor.apps.bench.gpu import CASES as ON_GPU  # noqa: E402
 from phasor.apps.bench.measure import DTYPES, Case  # noqa: E402
 from phasor.apps.bench.result import duration  # noqa: E402
@@ -127,7 +127,7 @@ def _run(run: Record, cases: Sequence[Case]) -> str:
     return text
 
 
-def _row(row: Row) -> str:
+def _row(row: Timing) -> str:
     spread = f"{row.spread[0]:.2f} to {row.spread[1]:.2f} ({row.spread_of})" if row.spread else ""
     measured, unit = f"{row.measured} {duration(row.us)}", f"{row.unit} {duration(row.unit_us)}"
     verdict = {None: "", True: "yes", False: "**no**"}[row.met]
@@ -153,7 +153,7 @@ def figures(runs: Sequence[Record]) -> str:
     return text
 
 
-def _worst(rows: Sequence[Row]) -> str:
+def _worst(rows: Sequence[Timing]) -> str:
     if not rows:
         return ""
     ratios = [row.ratio for row in rows]

@@ -3,7 +3,6 @@
 import json
 import random
 import shutil
-import time
 
 import pytest
 
@@ -12,7 +11,6 @@ pytest.importorskip("transformers")
 from doctor.declared import HERE, folder
 
 TEXT = HERE / "held_out.txt"
-LIMIT = 60.0  # seconds of a machine that is slow; each takes less than two here
 ODD = (None, -1, 0, 1e308, 10**30, True, "x" * 100_000, "\x1b[31m", [], {}, [[]], {"a": {"b": []}}, 0.5, "1")
 FEW, MANY = 3, 150  # damaged inputs of each command
 TINY = (
@@ -84,9 +82,7 @@ def test_damage_is_an_answer_or_one_line(name, count, tmp_path, phasor, wholes):
         place = tmp_path / str(number)
         shutil.copytree(made[make], place)
         what = damage(place, dice)
-        start = time.monotonic()
         code, out, err = phasor(*(word.format(place) for word in words))
-        assert time.monotonic() - start < LIMIT, what
         assert code in (0, 1, 2), (what, code)
         if code == 2:
             assert err.startswith("phasor: ") and err.count("\n") == 1 and len(err) < 3000, (what, err)

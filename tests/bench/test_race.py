@@ -2,7 +2,7 @@
 
 import pytest
 
-from phasor.apps.bench import Goal, Row, medians, race
+from phasor.apps.bench import Goal, Timing, medians, race
 from phasor.apps.bench.llama import interval, llama_ratios
 from phasor.apps.bench.measure import Case, Variant, compared, measure
 
@@ -81,7 +81,9 @@ def test_a_row_of_a_case():
     (row,) = measure(toy(seen, clock, repeat=5), "float16", "interleaved", memory="fresh", rounds=2, clock=clock)
     goal = Goal("at most", 0.7)
     quartiles = (0.75, 0.75), "quartiles"
-    assert row == Row("toy", "float16", "interleaved", "fresh", 1, "phasor", "clone", 3e6, 4e6, 0.75, *quartiles, goal)
+    assert row == Timing(
+        "toy", "float16", "interleaved", "fresh", 1, "phasor", "clone", 3e6, 4e6, 0.75, *quartiles, goal
+    )
     assert row.met is False and clock.log.count("clone") == (5 + 2) * 5
     (setting, threads, gradient) = seen[0]
     assert setting.interleaved and (threads, gradient) == (1, False)

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from phasor.apps.bench import Goal, Record, Row, read, write
+from phasor.apps.bench import Goal, Record, Timing, read, write
 from phasor.apps.bench.result import duration
 
-ROW = Row(
+ROW = Timing(
     "prefill", "float32", "halves", "fresh", 1, "phasor", "clone", 21.5, 40.0, 0.5375, (0.5, 0.625), "quartiles",
     Goal("at most", 0.75),
 )  # fmt: skip

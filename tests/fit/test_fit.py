@@ -20,7 +20,7 @@ from doctor.declared import HERE, folder
 from phasor.tools.fit import fit, fit_folder
 from phasor.tools.fit.fit import JUDGED, known_schemes, written
 from phasor.tools.fit.search import Candidate, search
-from phasor.tools.fit.tables import Tables, windows_of
+from phasor.tools.fit.tables import GivenTables, windows_of
 
 TEXT = HERE / "held_out.txt"  # 16,000 bytes that the models were not trained on
 TOKENS = torch.tensor(list(TEXT.read_bytes()))
@@ -141,7 +141,7 @@ def test_models_whose_rotation_cannot_be_given(model):
         (causal("gemma3"), "model must have one rotation for all its layers to be fitted, got 2"),
     ):
         with pytest.raises(ValueError, match=message):
-            Tables(other)
+            GivenTables(other)
     model.lm_head.weight.data.fill_(torch.nan)
     with pytest.raises(ValueError, match="the loss of the model must be a number, got nan"):
         fit(model, TOKENS, length=1024, evaluations=5)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from phasor.apps.ner import Entity, Example, ModelConfig, SpanModel, TrainConfig, labels_of, make_tokenizer, new_model
+from phasor.apps.ner import Entity, Example, SpanConfig, SpanModel, TrainConfig, labels_of, make_tokenizer, new_model
 
 torch.set_num_threads(1)  # the number of threads decides how sums are rounded
 
@@ -41,10 +41,10 @@ TRAIN, DEV = examples(120), examples(40, seed=1)
 TOKENIZER = make_tokenizer("characters", [example.text for example in TRAIN])
 
 
-def model_config(**changes: object) -> ModelConfig:
+def model_config(**changes: object) -> SpanConfig:
     plain = {"labels": labels_of(TRAIN), "vocab": TOKENIZER.get_vocab_size(), "dim": 32, "layers": 1, "heads": 2}
     small = {"head_dim": 16, "dropout": 0.1, "max_length": 32, "overlap": 8}
-    return ModelConfig(**{**plain, **small, **changes})  # type: ignore[arg-type]
+    return SpanConfig(**{**plain, **small, **changes})  # type: ignore[arg-type]
 
 
 def train_config(**changes: object) -> TrainConfig:

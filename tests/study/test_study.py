@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
 import phasor
 from doctor.declared import HERE, folder
 from integrations.models import SIZES, causal
-from phasor.tools.fit.tables import Tables, windows_of
+from phasor.tools.fit.tables import GivenTables, windows_of
 from phasor.tools.study import Place, study
 from phasor.tools.study.cells import SPLIT, costs
 from phasor.tools.study.heads import by_distance, head_use
@@ -48,8 +48,8 @@ def unused(model, pairs):
 
 def test_a_pair_that_the_weights_do_not_use_is_named(model):
     rows = windows_of("tokens", TOKENS, 128, 6)
-    assert set(range(4)) <= set(pair_use(Tables(model), rows).used)
-    found = pair_use(Tables(unused(model, [2, 5])), rows)
+    assert set(range(4)) <= set(pair_use(GivenTables(model), rows).used)
+    found = pair_use(GivenTables(unused(model, [2, 5])), rows)
     assert found.stopped[2] == found.stopped[5] == found.slowed[2] == 0.0 and not {2, 5} & set(found.used)
     assert {0, 1, 3} <= set(found.used) and "pairs cost 0.002 or more" in str(found)
     assert found.wavelengths[0] == pytest.approx(2 * math.pi)
@@ -61,7 +61,7 @@ def test_rotated_back_is_not_rotated(family):
     model = causal(family, num_hidden_layers=1)
     for parameter in model.parameters():
         parameter.data.mul_(3.0)  # random weights of 0.02 would attend evenly
-    tables = Tables(model)
+    tables = GivenTables(model)
     rows = torch.randint(3, 96, (4, LENGTH + 1), generator=torch.Generator().manual_seed(0))
     own = tables.spec.inv_freq(LENGTH)
     _check_route(tables, rows, own)
@@ -90,7 +90,7 @@ def test_a_layer_without_rotation_has_no_cost():
 
 def test_heads_of_one_place_are_changed_alone(model):
     """Stopping both heads of a layer one after the other is not stopping one: the other keeps its output."""
-    tables, rows = Tables(model), windows_of("tokens", TOKENS, LENGTH, 4)
+    tables, rows = GivenTables(model), windows_of("tokens", TOKENS, LENGTH, 4)
     own = tables.spec.inv_freq(LENGTH)
     model.model.layers[1].self_attn.o_proj.weight.data[:, 32:] = 0.0  # head 1 of layer 1 reaches nothing
     plain = tables.loss(rows)

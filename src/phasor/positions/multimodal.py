@@ -106,6 +106,9 @@ class Packed(NamedTuple):
     """Positions of packed documents, ``[axes, B, S]``, and the offset of each document, ``[documents]``.
 
     The position of the next token of a document is its number of tokens plus its offset, as in `Placed`.
+
+    >>> Packed(torch.tensor([[[0, 1, 1, 0]]]), torch.tensor([-1, 0])).offsets[0] + 3  # after three tokens
+    tensor(2)
     """
 
     positions: Tensor

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...rotary.rotation import Rotation
 from ...rotary.spec import RotarySpec
-from .result import Goal, Ratio, Row
+from .result import Goal, Ratio, Timing
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 LAYOUTS = ("halves", "interleaved")
@@ -187,7 +187,7 @@ def measure(
     kernel: str = "auto",
     quick: bool = False,
     clock: Callable[[], float] | None = None,
-) -> list[Row]:
+) -> list[Timing]:
     """The rows of a case on a CPU. The clock is the CPU time of this thread, or on several threads that of the wall."""
     threads = max(threads, case.threads)
     variant = Variant(DTYPES[dtype], layout == "interleaved", kernel, threads, quick)
@@ -204,7 +204,7 @@ def measure(
 
 def measure_on(
     clock: Clock, case: Case, dtype: str, layout: str, *, rounds: int, kernel: str = "auto", quick: bool = False
-) -> tuple[list[Row], dict[str, str]]:
+) -> tuple[list[Timing], dict[str, str]]:
     """The rows of a case on a device, and why other libraries fail; what phasor or the copy raises is passed on."""
     variant = Variant(DTYPES[dtype], layout == "interleaved", kernel, 1, quick, clock.device)
     failures: dict[str, str] = {}
@@ -229,5 +229,7 @@ def _race(case: Case, calls: Calls, rounds: int, quick: bool, **clock: Any) -> T
     return race(calls, rounds=rounds, repeat=repeat, warm_up=warm_up, **clock)
 
 
-def _rows(case: Case, dtype: str, times: Times, layout: str, memory: str, threads: int) -> list[Row]:
-    return [Row(case.name, dtype, layout, memory, threads, **vars(ratio)) for ratio in case.ratios(case, dtype, times)]
+def _rows(case: Case, dtype: str, times: Times, layout: str, memory: str, threads: int) -> list[Timing]:
+    return [
+        Timing(case.name, dtype, layout, memory, threads, **vars(ratio)) for ratio in case.ratios(case, dtype, times)
+    ]

@@ -67,7 +67,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Row(Ratio, Cell):
+class Timing(Ratio, Cell):
     """One number of the table: its cell, then its ratio."""
 
     @property
@@ -76,7 +76,7 @@ class Row(Ratio, Cell):
         return None if self.goal is None else self.goal.met(self.ratio, self.spread)
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "Row":
+    def from_dict(cls, data: dict[str, Any]) -> "Timing":
         goal, spread = data["goal"], data["spread"]
         return cls(
             **data
@@ -107,7 +107,7 @@ class Record:
     phasor: str
     kernel: str
     kernels: dict[str, str]
-    rows: tuple[Row, ...]
+    rows: tuple[Timing, ...]
     skipped: dict[str, str]
     device: dict[str, Any] | None = None
 
@@ -127,12 +127,12 @@ def read(path: Path) -> Record:
         known = {field.name for field in fields(Record)}
         if not isinstance(data, dict) or set(data) | {"device"} != known:  # a run on a CPU need not have one
             raise ValueError("it has other keys")
-        return Record(**data | {"rows": tuple(Row.from_dict(row) for row in data["rows"])})
+        return Record(**data | {"rows": tuple(Timing.from_dict(row) for row in data["rows"])})
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise ValueError(f"{path} must be what phasor bench --json writes, and is not: {error}") from error
 
 
-def line(row: Row, goals: bool, quick: bool) -> str:
+def line(row: Timing, goals: bool, quick: bool) -> str:
     """One row; with ``goals`` what its ratio should be, and, unless it is of tiny sizes, whether it is."""
     spread = f"{row.spread[0]:.2f}..{row.spread[1]:.2f}" if row.spread else ""
     unit = f"{row.unit} {duration(row.unit_us)}"

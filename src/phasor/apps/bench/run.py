@@ -22,7 +22,7 @@ from .gpu.libraries import LIBRARIES as GPU_LIBRARIES
 from .libraries import LIBRARIES
 from .llama import LLAMA
 from .measure import Case, Clock, chosen, measure_on, race
-from .result import HEAD, Record, Row, line
+from .result import HEAD, Record, Timing, line
 from .shapes import SHAPES
 
 CASES: tuple[Case, ...] = (*LARGE, *SMALL, *SHAPES, *LIBRARIES, *LLAMA)
@@ -78,9 +78,9 @@ def run(
     for name, reason in skipped.items():
         say(f"{name:<20}not run: {reason}")
     say(HEAD)
-    rows: list[Row] = []
+    rows: list[Timing] = []
     for result in _on_device(clock, plan, options) if clock else _in_children(plan, options | {"threads": threads}):
-        if isinstance(result, Row):
+        if isinstance(result, Timing):
             rows.append(result)
             say(line(result, goals, quick))
         elif result.name not in skipped:  # else it is skipped in the other kind of memory as well
@@ -93,11 +93,11 @@ def run(
     )
 
 
-def _in_children(plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Row | Skipped]:
+def _in_children(plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Timing | Skipped]:
     for memory, cases in _by_memory(plan, options["quick"]).items():
         for result in _child(memory, {"memory": memory, "cases": [case.name for case in cases], **options}):
             if "row" in result:
-                yield Row.from_dict(result["row"])
+                yield Timing.from_dict(result["row"])
             else:
                 yield Skipped(result["case"], f"{result['case']:<20}", result["skipped"])
 
@@ -132,7 +132,7 @@ def _child(memory: str, plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         raise RuntimeError(f"the process that measures ended with {child.returncode}; what it said stands above")
 
 
-def _on_device(clock: Clock, plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Row | Skipped]:
+def _on_device(clock: Clock, plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Timing | Skipped]:
     for case, dtype, layout in ((c, dtype, layout) for c in plan for dtype in c.dtypes for layout in c.layouts):
         rows, failures = measure_on(clock, case, dtype, layout, **options)
         yield from rows

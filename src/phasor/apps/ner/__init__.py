@@ -3,26 +3,26 @@
 `train` makes a folder with a model, `load` reads it, `predict` finds spans in texts, `evaluate` counts what is right.
 """
 
-from .config import ModelConfig, TrainConfig
+from .config import SpanConfig, TrainConfig
 from .data import Entity, Example, labels_of, read
 from .data.windows import Prediction
 from .metrics import Score, Scores, evaluate
 from .model import SavedModel, SpanModel, load, new_model
 from .predict import predict
 from .tokens import make_tokenizer
-from .train import Trained, train
+from .train import TrainedSpans, train
 
 __all__ = [
     "Entity",
     "Example",
-    "ModelConfig",
+    "SpanConfig",
     "Prediction",
     "SavedModel",
     "Score",
     "Scores",
     "SpanModel",
     "TrainConfig",
-    "Trained",
+    "TrainedSpans",
     "evaluate",
     "labels_of",
     "load",

@@ -20,7 +20,7 @@ RECIPES = {"bilstm": (0.2, 3e-3), "transformer": (0.3, 1e-3), "pretrained": (0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(Config):
+class SpanConfig(Config):
     """The architecture. ``labels`` in the order of the head's types; ``vocab`` tokens.
 
     ``encoder`` is ``"bilstm"`` or ``"transformer"``, ``layers`` layers of width ``dim`` (``heads`` of them attend), on
@@ -28,7 +28,7 @@ class ModelConfig(Config):
     own. ``encoder_positions="none"`` leaves a transformer without any knowledge of order. Longer texts than
     ``max_length`` tokens are cut into windows that overlap by ``overlap``.
 
-    >>> ModelConfig(labels=("name",), vocab=100).encoder
+    >>> SpanConfig(labels=("name",), vocab=100).encoder
     'bilstm'
     """
 

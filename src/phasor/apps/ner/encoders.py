@@ -8,7 +8,7 @@ from ...encodings.attention import attention
 from ...rotary.apply import apply_rotary_qk
 from ...rotary.rotation import Rotation
 from ...rotary.spec import RotarySpec
-from .config import ModelConfig
+from .config import SpanConfig
 
 
 class Locked(nn.Module):
@@ -27,7 +27,7 @@ class Locked(nn.Module):
 class Embedding(nn.Module):
     """Tokens, with dropout of whole channels."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: SpanConfig) -> None:
         super().__init__()
         self.tokens = nn.Embedding(config.vocab, config.dim)
         self.dropout = Locked(config.dropout)
@@ -49,7 +49,7 @@ class LSTM(nn.LSTM):
 class BiLSTM(nn.Module):
     """Two LSTMs a layer, one on the reversed text. Reversed inside its own length: padding is last for both."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: SpanConfig) -> None:
         super().__init__()
         self.width = config.dim
         self.embedding = Embedding(config)
@@ -87,7 +87,7 @@ def _take(x: Tensor, index: Tensor) -> Tensor:
 class Transformer(nn.Module):
     """Pre-norm layers of attention in both directions and GELU, with rotary positions or with none."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: SpanConfig) -> None:
         super().__init__()
         self.width = config.dim
         self.embedding = Embedding(config)
@@ -107,7 +107,7 @@ class Transformer(nn.Module):
 
 
 class TransformerLayer(nn.Module):
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: SpanConfig) -> None:
         super().__init__()
         dim = config.dim
         self.heads = config.heads
@@ -139,7 +139,7 @@ class Pretrained(nn.Module):
         return out
 
 
-def make_encoder(config: ModelConfig, pretrained: nn.Module | None = None) -> BiLSTM | Transformer | Pretrained:
+def make_encoder(config: SpanConfig, pretrained: nn.Module | None = None) -> BiLSTM | Transformer | Pretrained:
     """The encoder of ``config``; ``pretrained`` is the transformers model where it is one."""
     if config.encoder == "pretrained":
         assert pretrained is not None

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ...support.whole_files import write_whole
 from ..run_folder.files import conform, read_json
 from ..run_folder.tensors import filled, read_tensors, tensors_of, write_tensors
-from .config import HEADS, ModelConfig, TrainConfig
+from .config import HEADS, SpanConfig, TrainConfig
 from .data.windows import Encoded
 from .encoders import make_encoder
 from .pretrained import load_pretrained, make_pretrained
@@ -60,12 +60,12 @@ class SpanModel(nn.Module):
 
     ``ids``, ``mask`` (padding is False and last) and ``content`` (False for special tokens too) are ``[B, S]``.
 
-    >>> model = SpanModel(ModelConfig(labels=("name", "place"), vocab=10, dim=16, heads=2)).eval()
+    >>> model = SpanModel(SpanConfig(labels=("name", "place"), vocab=10, dim=16, heads=2)).eval()
     >>> model(torch.tensor([[1, 2, 3]]), torch.ones(1, 3, dtype=torch.bool)).shape
     torch.Size([1, 2, 3, 3])
     """
 
-    def __init__(self, config: ModelConfig, pretrained: nn.Module | None = None) -> None:
+    def __init__(self, config: SpanConfig, pretrained: nn.Module | None = None) -> None:
         super().__init__()
         self.config = config
         self.encoder = make_encoder(config, pretrained)
@@ -114,7 +114,7 @@ def load(folder: str | Path) -> SavedModel:
     tensors = check_folder(folder)
     try:
         about = read_json(folder / CONFIG, {"model": dict, "train": dict})
-        config = ModelConfig.from_dict(about["model"])
+        config = SpanConfig.from_dict(about["model"])
         TrainConfig.from_dict(about["train"])
         tokenizer = _tokenizer(folder / TOKENIZER, config.vocab)
         model = filled(lambda: SpanModel(config, _encoder(folder, config)), tensors)
@@ -152,7 +152,7 @@ def _check_seals(folder: Path, sealed: Any) -> None:
             raise ValueError(f"{name} that is absent or has changed since it was written beside the weights (SHA-256)")
 
 
-def _encoder(folder: Path, config: ModelConfig) -> Any:
+def _encoder(folder: Path, config: SpanConfig) -> Any:
     return make_pretrained(folder / ENCODER) if config.encoder == "pretrained" else None
 
 
@@ -169,7 +169,7 @@ def _tokenizer(path: Path, vocab: int) -> Any:
     return tokenizer
 
 
-def new_model(config: ModelConfig, seed: int, encoder: Path | None = None) -> SpanModel:
+def new_model(config: SpanConfig, seed: int, encoder: Path | None = None) -> SpanModel:
     """A model with the weights that ``seed`` gives, and those of a transformers encoder's directory."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -38,7 +38,7 @@ STATE = {"run": {"model": dict, "train": dict, "data": dict}, "step": int, "loss
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedSpans:
     """A finished training: its folder, its best epoch (from 1), the score on the
     development data there, and the seconds of all epochs."""
 
@@ -61,7 +61,7 @@ def train(
     checkpoint_every: int = 500,
     say: Callable[[str], None] = lambda line: None,
     progress: bool = False,
-) -> Trained:
+) -> TrainedSpans:
     """Train ``model`` in ``folder``, or go on from its checkpoint: the weights it ends with are the same to the bit.
 
     After the first epoch the folder is a model that `load` reads, with the weights of the epoch best on ``dev``. Beside
@@ -115,7 +115,7 @@ def train(
                 say(line(training.history[-1], config.epochs))
     best = max(training.history, key=lambda entry: (entry["f1"], entry["epoch"]))
     seconds = sum(entry["seconds"] for entry in training.history)
-    return Trained(folder, len(training.history), best["epoch"], Score(*best["counts"]), seconds)
+    return TrainedSpans(folder, len(training.history), best["epoch"], Score(*best["counts"]), seconds)
 
 
 class SpanTraining:

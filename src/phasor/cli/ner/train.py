@@ -93,7 +93,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model. Repeat a command that was killed: it goes on where it was."""
-    from ...apps.ner import ModelConfig, TrainConfig, labels_of
+    from ...apps.ner import SpanConfig, TrainConfig, labels_of
     from ...apps.ner import train as train_one
     from ...apps.ner.config import RECIPES
     from ...apps.ner.model import new_model
@@ -111,7 +111,7 @@ def train(
     kind = "pretrained" if folder else encoder
     usual_dropout, usual_lr = RECIPES[kind]
     tokenizer, max_length = tokenizer_and_limits(folder, tokens, [e.text for e in examples], max_length)
-    model_config = ModelConfig(
+    model_config = SpanConfig(
         labels=labels, vocab=tokenizer.get_vocab_size(), encoder=kind, encoder_positions=encoder_positions,
         dim=dim, layers=layers, heads=heads,
         dropout=usual_dropout if dropout is None else dropout,

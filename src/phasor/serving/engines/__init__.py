@@ -3,7 +3,7 @@
 from typing import Any
 
 from ...support.registry import register
-from .base import CannotSayError, Engine, EngineReading, NotReadError, Rule, Settings
+from .base import CannotSayError, Engine, EngineReading, EngineRule, NotReadError, Settings
 from .engine_config import EngineConfig, load_config
 from .exllamav3 import ExLlamaV3
 from .flags import parse, typed
@@ -19,7 +19,7 @@ Reading, Seen, look = EngineReading, EngineConfig, load_config  # earlier names
 ENGINES: dict[str, Engine] = {}
 
 __all__ = [
-    "CannotSayError", "ENGINES", "Engine", "EngineConfig", "EngineReading", "NotReadError", "Rule", "Settings",
+    "CannotSayError", "ENGINES", "Engine", "EngineConfig", "EngineReading", "NotReadError", "EngineRule", "Settings",
     "Support", "engine_of", "load_config", "parse", "read_as", "register_engine", "support_of", "typed",
 ]  # fmt: skip
 

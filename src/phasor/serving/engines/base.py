@@ -23,7 +23,7 @@ class NotReadError(CannotSayError):
 
 
 @dataclass(frozen=True)
-class Rule:
+class EngineRule:
     """One thing that an engine does. ``run``: its own code was run and gave the same; else it was only read."""
 
     text: str
@@ -34,7 +34,7 @@ class Rule:
         return f"{self.text} [{self.source}{'' if self.run else '; read, not run'}]"
 
 
-Rules = list[Rule]
+Rules = list[EngineRule]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class EngineReading:
     model: ModelRotary
     length: int | None
     seq_len: int | None = None
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[EngineRule, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ...models.configs import ModelRotary
 from ...rotary.scaling import Linear, Llama3, Proportional, Scaling, YaRN
-from .base import CannotSayError, Engine, EngineReading, Flags, NotReadError, Rule, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
 from .rope import BaseAndScaling, Rope, always, need, rotated, softmax_rules
@@ -45,7 +45,7 @@ class ExLlamaV3(Engine):
         groups = [config.text.get(key) for key in ("n_group", "topk_group")]
         if any(count not in (None, 1) for count in groups):
             raise CannotSayError(f"exllamav3 does not load it: experts are chosen in {groups[0]} groups")
-        rules: Rules = [Rule("no length is refused; the cache bounds it", "exllamav3/cache/cache.py: Cache")]
+        rules: Rules = [EngineRule("no length is refused; the cache bounds it", "exllamav3/cache/cache.py: Cache")]
         model = rotated(config, lambda kind: rotation(config, MODELS[config.name], kind, rules))
         taken = flags.get("--cache_size", flags.get("-cs"))
         if taken is not None and taken % PAGE:
@@ -75,12 +75,14 @@ def rotation(config: EngineConfig, facts: ExLlamaV3Model, kind: str, rules: Rule
     if "sliding" in kind and facts.local is not None and not facts.kinds:
         stated = config.text.get("rope_local_base_freq")
         if stated not in (None, facts.local):
-            rules.append(Rule(f"rope_local_base_freq is not read: {facts.local:g}", "exllamav3/architecture", True))
+            rules.append(
+                EngineRule(f"rope_local_base_freq is not read: {facts.local:g}", "exllamav3/architecture", True)
+            )
         return facts.local, None
     default = facts.local if "sliding" in kind and facts.local is not None else facts.theta
     base = (None if facts.kinds else config.text.get("rope_theta")) or rope.get("rope_theta")
     if base is None:
-        rules.append(Rule(f"no rope_theta: base {default:g}", "exllamav3/architecture", True))
+        rules.append(EngineRule(f"no rope_theta: base {default:g}", "exllamav3/architecture", True))
         base = default
     scheme = rope.get("rope_type") or rope.get("type") or "default"
     return float(base), scaling_of(config, scheme, rope, rules)
@@ -100,14 +102,14 @@ def scaling_of(config: EngineConfig, scheme: str, rope: Rope, rules: Rules) -> S
         )  # fmt: skip
     if scheme == "proportional":
         if rope.get("factor") not in (None, 1):
-            rules.append(Rule("proportional: factor is not read", "exllamav3/architecture/gemma4.py", True))
+            rules.append(EngineRule("proportional: factor is not read", "exllamav3/architecture/gemma4.py", True))
         return Proportional(float(rope.get("partial_rotary_factor", 1.0)))
     if scheme == "yarn":
         return yarn(config, rope, declared, rules)
     if scheme in ("longrope", "su"):
         original = int(rope.get(ORIGINAL) or config.text[ORIGINAL])
         side = "long" if (declared or 0) > original else "short"
-        rules.append(Rule(f"LongRoPE: the {side} factors at every length", ROPES, True))
+        rules.append(EngineRule(f"LongRoPE: the {side} factors at every length", ROPES, True))
         return always(side == "long", {**rope, ORIGINAL: original}, declared)
     raise ValueError(f"rope_type {scheme!r} is none that ExLlamaV3 {ExLlamaV3.version} knows")
 
@@ -120,7 +122,7 @@ def yarn(config: EngineConfig, rope: Rope, declared: int | None, rules: Rules) -
     factor = declared / original
     if factor != rope.get("factor"):
         text = f"factor {rope.get('factor')} is not read: {declared} / {original} = {factor:g}"
-        rules.append(Rule(text, ROPES, True))
+        rules.append(EngineRule(text, ROPES, True))
     if factor < 1:
         raise CannotSayError(f"exllamav3: a YaRN factor of {factor:g}, max_position_embeddings / {ORIGINAL}, below 1")
     made = YaRN(
@@ -132,7 +134,7 @@ def yarn(config: EngineConfig, rope: Rope, declared: int | None, rules: Rules) -
     if MODELS[config.name].folds and both:
         return made
     if both and made.attention is None:
-        rules.append(Rule("mscale and mscale_all_dim are not read", ROPES, True))
+        rules.append(EngineRule("mscale and mscale_all_dim are not read", ROPES, True))
     return replace(made, mscale=None, mscale_all_dim=None)
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ...models.configs import ModelRotary
 from ...rotary.scaling import Linear, LongRoPE, Scaling, YaRN
 from ...rotary.spec import RotarySpec
-from .base import CannotSayError, Engine, EngineReading, Flags, Rule, Rules, Settings
+from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings
 from .engine_config import EngineConfig
 from .flags import length, real
 from .gguf import (
@@ -46,16 +46,16 @@ class Context:
     trained: int
 
 
-def of_file(config: EngineConfig, flags: Flags) -> list[Rule]:
+def of_file(config: EngineConfig, flags: Flags) -> list[EngineRule]:
     """What the converter leaves out of config.json, and what is not read of what it writes."""
-    rules = [Rule("what the converter writes of config.json", CONVERTER)]
+    rules = [EngineRule("what the converter writes of config.json", CONVERTER)]
     if any(isinstance(spec.scaling, YaRN) and not spec.scaling.truncate for spec in config.model.distinct):
-        rules.append(Rule("truncate is not read: the ends of YaRN's ramp are rounded", "ggml-cpu/ops.cpp", True))
+        rules.append(EngineRule("truncate is not read: the ends of YaRN's ramp are rounded", "ggml-cpu/ops.cpp", True))
     if betas(config).keys() - flags.keys():
         text = "beta_fast and beta_slow are not read from the file, only from --yarn-beta-fast and --yarn-beta-slow"
-        rules.append(Rule(text, "src/llama-context.cpp", True))
+        rules.append(EngineRule(text, "src/llama-context.cpp", True))
     if config.rope.get("attention_factor") is not None:
-        rules.append(Rule("attention_factor is not read from the file", "src/llama-context.cpp", True))
+        rules.append(EngineRule("attention_factor is not read from the file", "src/llama-context.cpp", True))
     return rules
 
 
@@ -152,12 +152,16 @@ def context_of(meta: Metadata, flags: Flags, rules: Rules) -> Context:
     if ext:
         if "--yarn-attn-factor" in flags:
             rules.append(
-                Rule(f"--yarn-attn-factor {attn:g} is overwritten: the factor follows from the stretch", CONTEXT, True)
+                EngineRule(
+                    f"--yarn-attn-factor {attn:g} is overwritten: the factor follows from the stretch", CONTEXT, True
+                )
             )
         attn = own_factor(meta, stretch) / (1 + 0.1 * math.log(stretch))
     if given and kind == "yarn" and scale < 1:
         trained = int(orig / scale)
-        rules.append(Rule(f"YaRN flags raise the training length to {orig} x {stretch:g} = {trained}", CONTEXT, True))
+        rules.append(
+            EngineRule(f"YaRN flags raise the training length to {orig} x {stretch:g} = {trained}", CONTEXT, True)
+        )
     return Context(
         base=float(flags.get("--rope-freq-base") or keys.get(BASE) or 10_000.0), scale=scale, ext=ext,
         attn=attn * float(keys.get(ATTENTION) or 1.0), fast=positive(flags, "--yarn-beta-fast", 32.0),
@@ -265,7 +269,7 @@ class LlamaCpp(Engine):
         asked = flags.get("--ctx-size") or context.trained
         if asked > context.trained:
             text = f"llama-server caps -c {asked} at {context.trained}, the training length"
-            rules.append(Rule(text, "tools/server/server-context.cpp"))
+            rules.append(EngineRule(text, "tools/server/server-context.cpp"))
         model = config.model
         made: dict[tuple[RotarySpec, bool], RotarySpec] = {}
         layers = []

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ...models.configs import ModelRotary
 from ...rotary.scaling import DynamicNTK, Scaling
-from .base import Engine, EngineReading, Flags, NotReadError, Rule, Rules, Settings, facts_of
+from .base import Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .rope import PLAIN, BaseAndScaling, Rope, always, need, rotated, softmax_rules, yarn
 from .transformers import rewritten
@@ -44,7 +44,7 @@ class MlxLm(Engine):
         return EngineReading(
             engine=self.name, version=self.version, model=model, length=None,
             rules=(*dict.fromkeys(rules), *softmax_rules(model, "mlx_lm/models/deepseek_v3.py"),
-                   Rule("no length is refused", "mlx_lm/generate.py")),
+                   EngineRule("no length is refused", "mlx_lm/generate.py")),
         )  # fmt: skip
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
@@ -67,7 +67,9 @@ def rotation(config: EngineConfig, facts: MlxModel, kind: str, rules: Rules) -> 
         rope = dict(held)
     elif held:
         rules.append(
-            Rule("rope_parameters are not read for this model: rope_theta and rope_scaling are", "mlx_lm/models", True)
+            EngineRule(
+                "rope_parameters are not read for this model: rope_theta and rope_scaling are", "mlx_lm/models", True
+            )
         )
     if "sliding" in kind and facts.local:
         return float(text.get("rope_local_base_freq") or 10_000.0), None
@@ -78,7 +80,7 @@ def rotation(config: EngineConfig, facts: MlxModel, kind: str, rules: Rules) -> 
     if "sliding" in kind:
         return float(base), None
     if scheme not in ("default", "mrope") and not facts.scaling:
-        rules.append(Rule("rope_scaling is not read for this model", "mlx_lm/models", True))
+        rules.append(EngineRule("rope_scaling is not read for this model", "mlx_lm/models", True))
         return float(base), None
     return float(base), scaling_of(config, scheme, rope, rules)
 
@@ -90,17 +92,17 @@ def scaling_of(config: EngineConfig, scheme: str, rope: Rope, rules: Rules) -> S
     if scheme in ("yarn", "deepseek_yarn"):
         for key in ("attention_factor", "truncate"):
             if rope.get(key) is not None:
-                rules.append(Rule(f"{key} is not read", ROPES, True))
+                rules.append(EngineRule(f"{key} is not read", ROPES, True))
         made = yarn({ORIGINAL: 4096, **rope}, ("beta_fast", "beta_slow", "mscale_all_dim"))
         mscale, below = float(rope.get("mscale", 1)), float(rope.get("mscale_all_dim", 0))
         grown = [1.0 if made.factor <= 1 else 0.1 * m * math.log(made.factor) + 1 for m in (mscale, below)]
         return replace(made, attention=grown[0] / grown[1])
     if scheme == "dynamic":
         text = "dynamic: each call rotates by the length up to its own end; keys of earlier calls keep their rotation"
-        rules.append(Rule(text, f"{ROPES}: DynamicNTKScalingRoPE"))
+        rules.append(EngineRule(text, f"{ROPES}: DynamicNTKScalingRoPE"))
         return DynamicNTK(float(need(rope, "factor")), int(declared or 2048))
     if scheme == "longrope":
-        rules.append(Rule("LongRoPE: the long factors at every length", ROPES, True))
+        rules.append(EngineRule("LongRoPE: the long factors at every length", ROPES, True))
         return always(True, rope, declared)
     if scheme not in PLAIN:
         raise ValueError(f"rope_scaling.type {scheme!r} is none that mlx-lm {MlxLm.version} knows")

@@ -8,7 +8,7 @@ from ...models.configs import ModelRotary
 from ...models.reading.schemes import ORIGINAL
 from ...rotary.scaling import Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
 from ...rotary.spec import RotarySpec
-from .base import Rule
+from .base import EngineRule
 from .engine_config import EngineConfig
 
 Rope = dict[str, Any]
@@ -88,11 +88,11 @@ def rotated(
     return replace(config.model, layers=layers, softmax_factor=softmax_of(layers, config.model.softmax_factor))
 
 
-def softmax_rules(model: ModelRotary, source: str, run: bool = False) -> tuple[Rule, ...]:
+def softmax_rules(model: ModelRotary, source: str, run: bool = False) -> tuple[EngineRule, ...]:
     """What is told of a factor on the softmax; nothing without one."""
     if model.softmax_factor == 1:
         return ()
-    return (Rule(f"the softmax scale is multiplied by {model.softmax_factor:.6g}", source, run),)
+    return (EngineRule(f"the softmax scale is multiplied by {model.softmax_factor:.6g}", source, run),)
 
 
 def softmax_of(layers: Iterable[RotarySpec | None], otherwise: float) -> float:

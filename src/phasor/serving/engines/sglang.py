@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ...models.configs import ModelRotary
 from ...rotary.scaling import NTK, LongRoPE
-from .base import CannotSayError, Engine, EngineReading, Flags, Rule, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
 from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, softmax_rules, yarn
@@ -75,14 +75,14 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
     text, outside = walk(override, config.inside)
     for name in outside:
         if name in ROPES or name in ("rope_theta", "max_position_embeddings"):
-            rules.append(Rule(f"{name} has no effect: the text model reads {config.inside}.{name}", CONFIG, True))
+            rules.append(EngineRule(f"{name} has no effect: the text model reads {config.inside}.{name}", CONFIG, True))
     declared = text.get("max_position_embeddings", config.model.max_position)
     given = next((text[name] for name in ROPES if isinstance(text.get(name), dict)), None)
     if given is None:
         return ropes, declared
     nested, inside = any(config.kinds), bool(config.inside)
     text_of = "replaces the whole dictionary" if inside else "is merged into the dictionary"
-    rules.append(Rule(f"the override of rope_parameters {text_of}", CONFIG, True))
+    rules.append(EngineRule(f"the override of rope_parameters {text_of}", CONFIG, True))
     if nested:
         if inside and (missing := [kind for kind in ropes if kind not in given]):
             raise ValueError(f"rope_parameters must have the key {missing[0]!r}: SGLang reads it by kind of layer")
@@ -98,7 +98,7 @@ def longest(ropes: dict[str, Rope], declared: int | None, flags: Flags, rules: R
         if factor != 1 and ORIGINAL not in rope and rope.get("rope_type") != "llama3" and declared is not None:
             derived = int(declared * factor)
             rules.append(
-                Rule(f"factor {factor:g} lengthens the {declared} declared positions to {derived}", LENGTH, True)
+                EngineRule(f"factor {factor:g} lengthens the {declared} declared positions to {derived}", LENGTH, True)
             )
     asked = flags.get("--context-length")
     allowed = flags.get("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN") in ("1", "true", "True")
@@ -117,19 +117,19 @@ def rotation(
     base = rope.get("rope_theta")
     if base is None:
         base = facts.theta
-        rules.append(Rule(f"no rope_theta in the override: base {base:g}", "sglang/srt/models"))
+        rules.append(EngineRule(f"no rope_theta in the override: base {base:g}", "sglang/srt/models"))
     base = float(int(base)) if facts.whole else float(base)
     scheme = rope.get("rope_type") or rope.get("type") or "default"
     if scheme != "default" and not facts.scaled:
-        rules.append(Rule(f"{scheme} is not read for this model: only the base is", "sglang/srt/models"))
+        rules.append(EngineRule(f"{scheme} is not read for this model: only the base is", "sglang/srt/models"))
         return base, None
     if scheme in DEFAULTED and (missing := [key for key in DEFAULTED[scheme] if rope.get(key) is None]):
         rope = {**rope, **{key: 1.0 if key == "factor" else declared for key in missing}}
         text = f"{' and '.join(missing)} missing: 1 and the declared length are taken, with a warning"
-        rules.append(Rule(text, f"{FACTORY}, _get_rope_param"))
+        rules.append(EngineRule(text, f"{FACTORY}, _get_rope_param"))
     if scheme == "yarn":
         if rope.get("attention_factor") is not None:
-            rules.append(Rule("attention_factor is not read (attn_factor multiplies instead)", FACTORY, True))
+            rules.append(EngineRule("attention_factor is not read (attn_factor multiplies instead)", FACTORY, True))
         made = yarn(rope, facts.reads)
         both = rope.get("mscale") is not None and rope.get("mscale_all_dim") is not None
         if not both and facts.reads == YARN:
@@ -139,17 +139,17 @@ def rotation(
         return base, made
     if scheme == "longrope":
         original = int(need(rope, ORIGINAL))
-        rules.append(Rule("LongRoPE: the longest position of a batch chooses the factors of all of it", FACTORY))
+        rules.append(EngineRule("LongRoPE: the longest position of a batch chooses the factors of all of it", FACTORY))
         short, long = (tuple(float(v) for v in need(rope, name)) for name in ("short_factor", "long_factor"))
         return base, LongRoPE(short, long, original_max_position=original, factor=(declared or original) / original)
     if scheme == "dynamic":
         factor = float(need(rope, "factor"))
         stretch = float(rope["alpha"]) if "alpha" in rope else factor * factor - (factor - 1)
-        rules.append(Rule(f"dynamic is static: NTK factor {stretch:g} at every length", FACTORY, True))
+        rules.append(EngineRule(f"dynamic is static: NTK factor {stretch:g} at every length", FACTORY, True))
         return base, NTK(stretch)
     if scheme == "proportional":
         if rope.get("factor") not in (None, 1):
-            rules.append(Rule("proportional: factor is not read", "sglang/srt/models/gemma4_causal.py"))
+            rules.append(EngineRule("proportional: factor is not read", "sglang/srt/models/gemma4_causal.py"))
         return base, PLAIN["proportional"]({**rope, "factor": 1.0})
     if scheme not in PLAIN:
         raise ValueError(f"rope_type {scheme!r} is none that SGLang {SGLang.version} knows")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from ...models.configs import ModelRotary
 from ...rotary.scaling import NTK, Linear, Llama3, Scaling, YaRN
 from ...rotary.scaling.yarn import magnitude
-from .base import CannotSayError, Engine, EngineReading, Flags, NotReadError, Rule, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
 from .rope import BaseAndScaling, Rope, always, need, rotated, softmax_rules
@@ -50,7 +50,7 @@ class TensorRTLLM(Engine):
                 "tensorrt-llm reads configs by transformers 4.56, which knows rope_theta and rope_scaling, and not "
                 "the rope_parameters that this one states"
             )
-        rules: Rules = [Rule("what a model's file passes on of config.json", "tensorrt_llm/_torch/models")]
+        rules: Rules = [EngineRule("what a model's file passes on of config.json", "tensorrt_llm/_torch/models")]
         model = rotated(config, lambda kind: rotation(config, MODELS[config.name], kind, rules))
         return EngineReading(
             engine=self.name, version=self.version, model=model, length=longest(config, flags, rules),
@@ -90,7 +90,9 @@ def rotation(config: EngineConfig, facts: TensorRTModel, kind: str, rules: Rules
     if facts.typed and scheme not in TYPED:
         raise ValueError(f"rope_scaling.type {scheme!r} stops TensorRT-LLM: it is none of its kinds of embedding")
     if facts.fused:
-        rules.append(Rule(f"rope_scaling ({scheme}) is not read: the fused kernel turns by the base", FUSED, True))
+        rules.append(
+            EngineRule(f"rope_scaling ({scheme}) is not read: the fused kernel turns by the base", FUSED, True)
+        )
         return base, None
     return base, scaling_of(config, facts, scheme, rope, rules)
 
@@ -106,7 +108,7 @@ def scaling_of(config: EngineConfig, facts: TensorRTModel, scheme: str, rope: Ro
             )
         for key in ("attention_factor", "truncate", *(("mscale", "mscale_all_dim") if facts.single else ())):
             if rope.get(key) is not None:
-                rules.append(Rule(f"{key} is not read", PARAMS, True))
+                rules.append(EngineRule(f"{key} is not read", PARAMS, True))
         above, below = (1.0, 0.0) if facts.single else (rope.get("mscale", 1.0), rope.get("mscale_all_dim", 0.0))
         return YaRN(
             factor=float(need(rope, "factor")), original_max_position=original, mscale_all_dim=below or None,
@@ -117,11 +119,11 @@ def scaling_of(config: EngineConfig, facts: TensorRTModel, scheme: str, rope: Ro
         low, high = float(rope.get("low_freq_factor", 1.0)), float(rope.get("high_freq_factor", 4.0))
         return Llama3(factor, low_freq_factor=low, high_freq_factor=high, original_max_position=original)
     if scheme == "longrope":
-        rules.append(Rule("LongRoPE: the long factors at every length", PARAMS, True))
+        rules.append(EngineRule("LongRoPE: the long factors at every length", PARAMS, True))
         return always(True, {**rope, ORIGINAL: original}, config.model.max_position)
     if scheme == "dynamic":
         alpha = float(rope.get("alpha", 1.0))
-        rules.append(Rule(f"dynamic: factor is not read, alpha is: {alpha:g}", PARAMS, True))
+        rules.append(EngineRule(f"dynamic: factor is not read, alpha is: {alpha:g}", PARAMS, True))
         return NTK(alpha) if alpha != 1 else None
     if scheme in ("linear", "none", "mrope"):
         return Linear(factor) if factor != 1 else None
@@ -138,5 +140,5 @@ def longest(config: EngineConfig, flags: Flags, rules: Rules) -> int | None:
     if asked is None or derived is None:
         return derived if asked is None else int(asked)
     if asked > derived:
-        rules.append(Rule(f"--max_seq_len {asked} is cut to {derived}, with a warning", ENGINE))
+        rules.append(EngineRule(f"--max_seq_len {asked} is cut to {derived}, with a warning", ENGINE))
     return min(int(asked), derived)

@@ -4,12 +4,12 @@ import copy
 from dataclasses import replace
 
 from ...models.configs import ModelRotary, write_config
-from .base import CannotSayError, Engine, EngineReading, Flags, Rule, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Settings, facts_of
 from .engine_config import EngineConfig
 
 # Classes that keep head_dim None, by which the functions of modeling_rope_utils.py multiply.
 HEADLESS: dict[str, dict[str, str]] = facts_of("transformers", dict)
-WHOLE = Rule(
+WHOLE = EngineRule(
     "frequencies and factors are those of the model's own modules, bit for bit with float32 angles",
     "transformers/modeling_rope_utils.py and models/*/modeling_*.py",
     run=True,

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from ...models.configs import ModelRotary, read_config
 from ...rotary.scaling import NTK, Scaling
-from .base import CannotSayError, Engine, EngineReading, Flags, Rule, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
 from .rope import PLAIN, YARN_KEYS, BaseAndScaling, Rope, always, need, rotated, softmax_rules, yarn
@@ -71,11 +71,13 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
         if name in ROPES or name in ("rope_theta", "max_position_embeddings"):
             where = ".".join(config.inside.split("."))
             rules.append(
-                Rule(f"--hf-overrides {name} has no effect: the text model reads {where}.{name}", source, True)
+                EngineRule(f"--hf-overrides {name} has no effect: the text model reads {where}.{name}", source, True)
             )
     for name in ("rope_theta", "partial_rotary_factor"):
         if name in text:
-            rules.append(Rule(f"--hf-overrides {name} has no effect: rope_parameters already hold it", source, True))
+            rules.append(
+                EngineRule(f"--hf-overrides {name} has no effect: rope_parameters already hold it", source, True)
+            )
     declared = text.get("max_position_embeddings", declared)
     given = next((text[name] for name in ROPES if isinstance(text.get(name), dict)), None)
     if given is None:
@@ -84,10 +86,12 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
     if config.inside:
         if nested:
             if flat := [key for key in given if key not in ropes]:
-                rules.append(Rule(f"rope_parameters.{flat[0]} has no effect beside the kinds of layers", source, True))
+                rules.append(
+                    EngineRule(f"rope_parameters.{flat[0]} has no effect beside the kinds of layers", source, True)
+                )
             return {kind: {**rope, **given.get(kind, {})} for kind, rope in ropes.items()}, declared
         return {kind: {**rope, **given} for kind, rope in ropes.items()}, declared
-    rules.append(Rule("--hf-overrides rope_parameters replaces the whole dictionary", source, True))
+    rules.append(EngineRule("--hf-overrides rope_parameters replaces the whole dictionary", source, True))
     if nested:
         if missing := [kind for kind in ropes if kind not in given]:
             raise ValueError(f"--hf-overrides rope_parameters must have the key {missing[0]!r}: vLLM reads it by kind")
@@ -111,12 +115,12 @@ def longest(
                 text = (
                     f"{rope['rope_type']} factor {factor:g} lengthens max_position_embeddings {declared} to {derived}"
                 )
-                rules.append(Rule(text, source, True))
+                rules.append(EngineRule(text, source, True))
     asked = flags.get("--max-model-len")
     if asked is None:
         original = config.text.get(ORIGINAL)
         if any(rope["rope_type"] == "longrope" for rope in ropes.values()) and original:
-            rules.append(Rule(f"LongRoPE without --max-model-len: {original} positions", source, True))
+            rules.append(EngineRule(f"LongRoPE without --max-model-len: {original} positions", source, True))
             return int(original)
         return derived
     if derived is not None and asked > derived:
@@ -126,7 +130,7 @@ def longest(
                 "max_position_embeddings as well, or set VLLM_ALLOW_LONG_MAX_MODEL_LEN=1"
             )
         text = f"positions from {declared} on lie outside its tables of cos and sin"
-        rules.append(Rule(text, f"{FILES}/base.py: _compute_cos_sin_cache"))
+        rules.append(EngineRule(text, f"{FILES}/base.py: _compute_cos_sin_cache"))
     return int(asked)
 
 
@@ -147,7 +151,7 @@ def rotation(
     if base is None:
         base = facts.theta
         source = f"vllm/model_executor/models ({config.name})"
-        rules.append(Rule(f"no rope_theta in the override: base {base:g}", source, True))
+        rules.append(EngineRule(f"no rope_theta in the override: base {base:g}", source, True))
     spec = config.spec_of(kind)
     assert spec is not None and base is not None
     scheme = "yarn" if facts.note else rope["rope_type"]
@@ -156,7 +160,7 @@ def rotation(
         if "mrope_section" in rope and facts.far != 1:
             far = scaling.original_max_position * facts.far
             rules.append(
-                Rule(f"M-RoPE takes YaRN's correction range at {far}, {facts.far} times the original length",
+                EngineRule(f"M-RoPE takes YaRN's correction range at {far}, {facts.far} times the original length",
                      f"{FILES}/mrope.py: MRotaryEmbedding.__init__", True)
             )  # fmt: skip
             scaling = replace(scaling, original_max_position=far)
@@ -169,7 +173,7 @@ def rotation(
         return float(base), dynamic(rope, declared, rules)
     if scheme == "proportional":
         if rope.get("factor") not in (None, 1):
-            rules.append(Rule("proportional: factor is not read", f"{FILES}/gemma4_rope.py", True))
+            rules.append(EngineRule("proportional: factor is not read", f"{FILES}/gemma4_rope.py", True))
         return float(base), PLAIN["proportional"]({**rope, "factor": 1.0})
     if scheme == "linear" and not isinstance(rope.get("factor"), float):
         raise ValueError(
@@ -184,7 +188,7 @@ def longrope(rope: Rope, declared: int | None, taken: int | None, rules: Rules) 
     original = int(need(rope, ORIGINAL))
     long = (taken or 0) > original
     text = f"LongRoPE: --max-model-len {taken} chooses the {'long' if long else 'short'} factors for every prompt"
-    rules.append(Rule(text, f"{FILES}/phi3_long_rope_scaled_rope.py: __init__", True))
+    rules.append(EngineRule(text, f"{FILES}/phi3_long_rope_scaled_rope.py: __init__", True))
     return always(long, rope, declared, rope.get("long_mscale" if long else "short_mscale"))
 
 
@@ -194,7 +198,7 @@ def dynamic(rope: Rope, declared: int | None, rules: Rules) -> Scaling:
         return NTK(float(rope["alpha"]))
     factor, trained = float(need(rope, "factor")), rope.get("max_trained_positions") or declared
     stretch = factor * (declared or 1) / (trained or 1) - (factor - 1)
-    rules.append(Rule(f"dynamic is static: NTK factor {stretch:g} at every length", source, True))
+    rules.append(EngineRule(f"dynamic is static: NTK factor {stretch:g} at every length", source, True))
     return NTK(stretch)
 
 
@@ -206,7 +210,9 @@ def as_transformers(config: EngineConfig, ropes: dict[str, Rope], declared: int 
     text = {key: value for key, value in config.data.items() if key not in gone}
     whole = {kind: {"partial_rotary_factor": 1.0, **rope} for kind, rope in ropes.items()}
     text["rope_parameters"] = whole if any(config.kinds) else whole[""]
-    rules.append(Rule("transformers' own modules run and rotate this model", "vllm/model_executor/models/registry.py"))
+    rules.append(
+        EngineRule("transformers' own modules run and rotate this model", "vllm/model_executor/models/registry.py")
+    )
     return read_config({**text, "max_position_embeddings": declared})
 
 

@@ -20,7 +20,7 @@ from ...support.whole_files import check_file_target, write_whole
 from ..doctor.loading import load
 from ..doctor.text.tokens import tokens_of
 from .search import Candidate, search
-from .tables import Tables, read_folder, windows_of
+from .tables import GivenTables, read_folder, windows_of
 
 EVALUATIONS, PATIENCE = 220, 80
 INSIDE = 0.5  # the weight of the loss at the trained length, beside that at the longer one
@@ -113,13 +113,20 @@ def fit(
 
     The model stays as it is. Under torchrun the processes share the windows, and all return the same.
     Raises ``ValueError`` for a length that is not above the trained one, texts that are too
-    short or overlap (`SHARED`), and models whose rotation cannot be given (`Tables`).
+    short or overlap (`SHARED`), and models whose rotation cannot be given (`GivenTables`).
     Source: LongRoPE, arXiv:2402.13753, section 3.2.
+
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    >>> model = LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=50, max_position_embeddings=16)).eval()
+    >>> found = fit(model, torch.randint(50, (400,)), length=32, evaluations=5)  # the formulas alone
+    >>> found.trained, found.length, found.tried, list(found.losses)
+    (16, 32, 5, ['none', 'linear', 'ntk', 'yarn', 'llama3', 'fitted'])
     """
     for name, value in (("length", length), ("evaluations", evaluations)):
         whole(name, value)
     with process_group() as group:
-        tables = Tables(model, group)
+        tables = GivenTables(model, group)
         trained = _trained(tables, trained, length)
         if holdout is None:
             half = len(tokens) // 2
@@ -149,7 +156,7 @@ def fit(
     return Fit(trained, length, best.divisors, losses, at_trained, tried, len(judged), seed)
 
 
-def _trained(tables: Tables, trained: int | None, length: int) -> int:
+def _trained(tables: GivenTables, trained: int | None, length: int) -> int:
     """The length that the model was trained for, which must be below the one to reach."""
     trained = trained or tables.rotary.max_position
     if not trained:
@@ -204,7 +211,7 @@ def known_schemes(factor: float, trained: int) -> dict[str, Scaling | None]:
     }  # fmt: skip
 
 
-def _divided(tables: Tables, scaling: Scaling | None) -> tuple[tuple[float, ...], float]:
+def _divided(tables: GivenTables, scaling: Scaling | None) -> tuple[tuple[float, ...], float]:
     spec: RotarySpec = tables.spec.replace(scaling=scaling)
     divisors = tables.plain / spec.inv_freq()
     return tuple(divisors.tolist()), spec.attention_factor()

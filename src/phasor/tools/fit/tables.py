@@ -18,7 +18,7 @@ ALONE = Group()
 AT_ONCE = 4096  # tokens of one forward pass
 
 
-class Tables:
+class GivenTables:
     """A model, its one rotation, and the module that forms its cos and sin; over the processes of ``group``.
 
     Raises ``ValueError`` for a model with several rotations, none, or one that does not keep its frequencies in a

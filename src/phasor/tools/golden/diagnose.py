@@ -38,7 +38,7 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Explanation:
     """One mistake or two, the case that they make, and how much of the tolerance its values leave."""
 
     mistakes: tuple[Mistake, ...]
@@ -54,7 +54,7 @@ class Reading:
         return "; and ".join(mistake.text for mistake in self.mistakes)
 
 
-class Judge:
+class MistakeJudge:
     """The tensors of one kind that are off, against every reading."""
 
     def __init__(self, vectors: Vectors, kind: Kind, off: list[Comparison]) -> None:
@@ -81,12 +81,12 @@ class Judge:
                 return Cause(best.word, best.text, tensors)
         return next(filter(None, map(self._larger, tries)), None)
 
-    def _single(self, tensors: list[Comparison]) -> Iterator[Reading]:
+    def _single(self, tensors: list[Comparison]) -> Iterator[Explanation]:
         for mistake in itertools.chain(self.known, fits(self.case, tensors, self.inputs)):
             if (changed := mistake.of(self.case)) is not None:
-                yield Reading((mistake,), changed)
+                yield Explanation((mistake,), changed)
 
-    def _double(self, tensors: list[Comparison]) -> Iterator[Reading]:
+    def _double(self, tensors: list[Comparison]) -> Iterator[Explanation]:
         beside = [mistake for mistake in self.known if not mistake.alone]
         for first in (mistake for mistake in beside if mistake.cause in _FIRST_OF_TWO):
             changed = first.of(self.case)
@@ -99,31 +99,31 @@ class Judge:
                 if second.cause == "low_precision" and first.cause in _OF_ANGLES:
                     continue
                 if (twice := second.of(changed)) is not None:
-                    yield Reading((first, second), twice)
+                    yield Explanation((first, second), twice)
 
-    def _best(self, readings: Iterable[Reading], tensors: list[Comparison]) -> Reading | None:
+    def _best(self, readings: Iterable[Explanation], tensors: list[Comparison]) -> Explanation | None:
         """The first that explains all tensors, unless a later one clearly leaves less."""
-        best: Reading | None = None
+        best: Explanation | None = None
         for reading in readings:
             rest = self._rest(reading, tensors)
             limit = CLEARLY if all(mistake in self.known for mistake in reading.mistakes) else READ_OFF
             if rest is not None and (best is None or rest < limit * best.rest):
-                best = Reading(reading.mistakes, reading.case, rest)
+                best = Explanation(reading.mistakes, reading.case, rest)
                 if rest < NOTHING:
                     break
         return best
 
-    def _told(self, best: Reading, tensors: list[Comparison]) -> Cause:
+    def _told(self, best: Explanation, tensors: list[Comparison]) -> Cause:
         """With the other known mistake that fits as well, if there is one: then it is not shown which it is."""
         for mistake in self.known if best.mistakes[0] in self.known else ():
             changed = mistake.of(self.case) if mistake.cause != best.word else None
-            rest = None if changed is None else self._rest(Reading((mistake,), changed), tensors)
+            rest = None if changed is None else self._rest(Explanation((mistake,), changed), tensors)
             if rest is not None and rest <= EQUALLY * best.rest + NOTHING:
                 text = f"not shown which of two it is, for both give these values: {best.text}; or {mistake.text}"
                 return Cause(f"{best.word}|{mistake.cause}", text, tensors)
         return Cause(best.word, best.text, tensors)
 
-    def _rest(self, reading: Reading, tensors: list[Comparison]) -> float | None:
+    def _rest(self, reading: Explanation, tensors: list[Comparison]) -> float | None:
         """What is left of the tolerance in the worst tensor, None unless it explains each of them."""
         worst = 0.0
         for c in tensors:
@@ -176,7 +176,7 @@ class Judge:
 
     def _larger(self, tensors: list[Comparison]) -> Cause | None:
         """The mistake that gives whole tokens of every tensor, where several were made."""
-        best: tuple[float, Reading] | None = None
+        best: tuple[float, Explanation] | None = None
         for reading in self._single(tensors):
             share = min(self._rows(c, reading.case) for c in tensors)
             if share >= ROWS and (best is None or share > best[0]):
@@ -208,5 +208,5 @@ def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | N
     """The cause of what is off in these tensors; None where no known mistake gives it."""
     if kind.spec is None:
         return None
-    judge = Judge(vectors, kind, wrong)
+    judge = MistakeJudge(vectors, kind, wrong)
     return judge.cause() if judge.off else None

@@ -18,7 +18,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cell:
+class PlaceCost:
     """What it adds to the loss to stop the pairs of a place, and to rotate them half as fast, in nats per token."""
 
     place: Place
@@ -37,17 +37,17 @@ def costs(
     pairs: int,
     budget: int,
     tell: Callable[[int, int], None] = lambda done, budget: None,
-) -> list[Cell]:
+) -> list[PlaceCost]:
     """All cells that were measured, in the order of their measuring: at most ``budget`` of them.
 
     ``cost(place, speed)``: of rotating its pairs at ``speed`` times their own (0: stopped). A cell that costs less than
     `SPLIT` is not split, so pairs inside it that undo each other are not seen.
     """
-    done: list[Cell] = []
+    done: list[PlaceCost] = []
 
     def measure(places: list[Place]) -> None:
         for place in places[: budget - len(done)]:
-            cell = Cell(place, cost(place, 0.0), cost(place, 0.5))
+            cell = PlaceCost(place, cost(place, 0.0), cost(place, 0.5))
             done.append(cell)
             heapq.heappush(dearest, (-cell.worth, place))
             tell(len(done), budget)

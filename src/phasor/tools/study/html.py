@@ -6,7 +6,7 @@ from itertools import groupby
 from string import Template
 
 from ...support.plain_text import html_text, json_text
-from .cells import Cell
+from .cells import PlaceCost
 from .heads import HeadUse
 from .study import Study
 
@@ -47,7 +47,7 @@ def _row(found: Study, use: HeadUse) -> str:
     return f"<tr>{head}<td>{html_text(use.kind)}</td>{shares}{cells}</tr>"
 
 
-def _cell(cell: Cell, columns: int, key: str) -> str:
+def _cell(cell: PlaceCost, columns: int, key: str) -> str:
     """What was measured in one, as wide as the pairs that were stopped together."""
     place = cell.place
     whose = "all heads" if place.head is None else f"head {place.head}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..fit.tables import Tables
+from ..fit.tables import GivenTables
 
 USED = 0.002  # nats per token: a pair whose stop costs less is called unused
 SLOWER = 2.0
@@ -46,7 +46,7 @@ class PairUse:
                 "used": list(self.used)}  # fmt: skip
 
 
-def pair_use(tables: Tables, rows: Tensor) -> PairUse:
+def pair_use(tables: GivenTables, rows: Tensor) -> PairUse:
     """What each pair of a model's rotation is worth to it in windows ``rows`` ``[n, L + 1]``.
 
     A pair is stopped in all layers (its frequency is 0, so its channels compare content alone), then rotated half as

@@ -12,9 +12,9 @@ from ...support.checks import whole
 from ...support.processes import process_group
 from ..doctor.loading import load
 from ..doctor.text.tokens import tokens_of
-from ..fit.tables import Tables, read_folder, windows_of
+from ..fit.tables import GivenTables, read_folder, windows_of
 from .attention import Forward, taken_back, watched
-from .cells import Cell, Place, costs
+from .cells import Place, PlaceCost, costs
 from .heads import HeadUse, head_use
 from .pairs import PairUse, pair_use
 
@@ -31,12 +31,12 @@ class Study:
 
     pairs: PairUse
     heads: tuple[HeadUse, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[PlaceCost, ...]
 
-    def cost_of(self, layer: int, head: int, pair: int) -> Cell:
+    def cost_of(self, layer: int, head: int, pair: int) -> PlaceCost:
         """The smallest cell that was measured and holds this pair of this head."""
 
-        def holds(cell: Cell) -> bool:
+        def holds(cell: PlaceCost) -> bool:
             place = cell.place
             return place.layer == layer and place.head in (None, head) and place.first <= pair < place.last
 
@@ -56,7 +56,7 @@ class Study:
         lines.append(f"{len(self.cells)} places measured, each stopped and slowed")
         return "\n".join(lines)
 
-    def _of_head(self, use: HeadUse) -> Cell | None:
+    def _of_head(self, use: HeadUse) -> PlaceCost | None:
         """The cell of the whole head, where it was measured."""
         place = Place(use.layer, use.head, 0, len(self.pairs.stopped))
         return next((cell for cell in self.cells if cell.place == place), None)
@@ -86,16 +86,23 @@ def study(
     1. every pair is stopped, then slowed, in the whole model (`PairUse`);
     2. every head is described by its attention weights and scores (`HeadUse`);
     3. rotated q and k are rotated back in one layer, then one head, then fewer and fewer of its pairs, the dearest
-       first, ``budget`` places in all (`Cell`). ``tell`` is called with the places done and the budget.
+       first, ``budget`` places in all (`PlaceCost`). ``tell`` is called with the places done and the budget.
 
     The model stays as it is. Under torchrun the processes share the windows, and all return the same.
     Raises ``ValueError`` for a text that is too short, a model whose rotation cannot be given (it must have one for all
     layers, formed in one module with ``inv_freq``), and one whose q and k, rotated back, do not give the loss of the
     model without rotation.
+
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    >>> model = LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=50, max_position_embeddings=16)).eval()
+    >>> found = study(model, torch.randint(50, (100,)), budget=1)
+    >>> [round(wave) for wave in found.pairs.wavelengths], len(found.heads), found.cells[0].place.last
+    ([6, 63, 628, 6283], 1, 4)
     """
     whole("budget", budget)
     with process_group() as group:
-        tables = Tables(model, group)
+        tables = GivenTables(model, group)
         length = length or tables.rotary.max_position or 512
         rows = windows_of("tokens", tokens, length, WINDOWS)
         own = tables.spec.inv_freq(length)
@@ -118,7 +125,7 @@ def study_folder(folder: str | Path, text: str | Path, **options: Any) -> Study:
     return study(load(folder), tokens, **options)
 
 
-def _heads(tables: Tables, rows: Tensor, own: Tensor) -> list[HeadUse]:
+def _heads(tables: GivenTables, rows: Tensor, own: Tensor) -> list[HeadUse]:
     seen: dict[int, tuple[list[Tensor], list[Tensor], list[Tensor], float]] = {}
 
     def see(layer: int, q: Tensor, k: Tensor, scale: float, forward: Forward) -> tuple[Tensor, Tensor]:
@@ -143,7 +150,7 @@ def _heads(tables: Tables, rows: Tensor, own: Tensor) -> list[HeadUse]:
     return uses
 
 
-def _without(tables: Tables, rows: Tensor, frequencies: Tensor, place: Place | None) -> float:
+def _without(tables: GivenTables, rows: Tensor, frequencies: Tensor, place: Place | None) -> float:
     """The loss with q and k rotated back by ``frequencies`` at a place, or everywhere."""
 
     def see(layer: int, q: Tensor, k: Tensor, scale: float, forward: Forward) -> tuple[Tensor, Tensor]:
@@ -164,12 +171,12 @@ def _without(tables: Tables, rows: Tensor, frequencies: Tensor, place: Place | N
         return tables.loss(rows)
 
 
-def _rotates(tables: Tables, layer: int) -> bool:
+def _rotates(tables: GivenTables, layer: int) -> bool:
     """Some models leave a layer without positions (NoPE)."""
     return tables.rotary.layers[layer] is not None
 
 
-def _check_route(tables: Tables, rows: Tensor, own: Tensor) -> None:
+def _check_route(tables: GivenTables, rows: Tensor, own: Tensor) -> None:
     """Stopping everything after the rotation, and before it, must be the same."""
     with tables.given(torch.zeros_like(own), tables.spec.attention_factor(rows.shape[1] - 1)):
         before = tables.loss(rows)

@@ -18,7 +18,7 @@ from ..reference import Reference
 def rotated(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
     """q and k rotated, in new memory; differentiable in both."""
     if torch.is_grad_enabled() and (q.requires_grad or (k is not None and k.requires_grad)):
-        pair: Pair = _Rotate.apply(q, k, angles, order, transposed, dtype)
+        pair: Pair = _RotateOnGPU.apply(q, k, angles, order, transposed, dtype)
         return pair
     return new(q, k, angles, order, transposed, dtype)
 
@@ -72,7 +72,7 @@ def _sense(key: str, seq_len: int | None) -> tuple[bool, float]:
     return spec.reverse, spec.attention_factor(seq_len)
 
 
-class _Rotate(torch.autograd.Function):
+class _RotateOnGPU(torch.autograd.Function):
     """q and k rotated at once. Keeps tables or positions, nothing of q and k; its way back is itself, transposed."""
 
     @staticmethod
