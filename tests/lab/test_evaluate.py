@@ -6,6 +6,7 @@ import torch
 
 from phasor.apps.lab import Decoder, ModelConfig, RunConfig, evaluate, extend
 from phasor.apps.lab.evaluate import check_budget, token_losses
+from phasor.apps.lab.fitted import fitted
 from phasor.rotary.scaling import Linear
 
 
@@ -122,11 +123,32 @@ def test_extension_takes_each_scheme_at_its_own_length(model, config, text):
     assert [r["loss"] for r in result["table"] if (r["scheme"], r["factor"]) == ("none", 2)] == [plain]
 
 
+def test_the_searched_scheme_is_one_more_row(model, config, text):
+    """It leaves windows of the trained length alone, and on the text of the search it is at least as good as all it
+    began with, by the sum that is searched for."""
+    result = extend(model, config, text, schemes=("none", "fitted"), factors=(2, 4), tokens=64)
+    rows = {(r["scheme"], r["factor"]): r["loss"] for r in result["table"]}
+    assert set(rows) == {("none", 2), ("none", 4), ("fitted", 2), ("fitted", 4)}
+    inside = {r["scheme"]: r["loss"] for r in result["curves"] if r["length"] == 16}
+    assert inside["fitted"] == inside["none"]
+    spec, seen = config.model.rotary_spec, {}
+
+    def loss(tried, length, count):
+        value = float(token_losses(model, text.train, length, count * length, rotary=tried).mean())
+        seen.setdefault(tried.scaling.long_factor, []).append(value)
+        return value
+
+    best = fitted(spec, 16, 2, loss, evaluations=30)
+    sums = {divisors: far + 0.5 * near for divisors, (far, near, *_) in seen.items()}  # some are drawn twice
+    assert sum(map(len, seen.values())) == 2 * 30 and sums[best.long_factor] == min(sums.values())
+    assert best.short_factor == (1.0,) * spec.pairs
+
+
 def test_what_cannot_be_extended_or_evaluated_is_refused(model, config, text):
     alibi = RunConfig(model=ModelConfig(encoding="alibi"), source=text.sha256)
     with pytest.raises(ValueError, match="run must be of a rotary model to be extended, got alibi"):
         extend(Decoder(alibi.model), alibi, text)
-    with pytest.raises(ValueError, match=r"scheme must be one of none, linear, .*, got 'longrope'"):
+    with pytest.raises(ValueError, match=r"scheme must be one of none, linear, .*, fitted, got 'longrope'"):
         extend(model, config, text, schemes=("longrope",))
     with pytest.raises(ValueError, match="factors must be integers of at least 1, got"):
         extend(model, config, text, factors=())

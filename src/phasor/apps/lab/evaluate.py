@@ -13,6 +13,7 @@ from ...rotary.scaling import NTK, DynamicNTK, Linear, Llama3, NTKFixed, Scaling
 from ...rotary.spec import RotarySpec
 from ...support.checks import whole
 from .data import Text, randomness
+from .fitted import fitted
 from .model import Decoder
 from .run import RunConfig, check_text
 from .tasks import DEPTHS, TASKS, accuracy, passkey_rows
@@ -26,8 +27,9 @@ LONGEST = 2**20  # bytes of a context
 TASK_SEED = 2**31  # far from the seeds of training
 ROWS = 64  # questions of a task per length
 
-# scheme -> its scaling for (factor, trained length). LongRoPE is absent: its divisors come out of a search for each
-# model, and dividing by made-up ones would measure nothing.
+# scheme -> its scaling for (factor, trained length). `FITTED` is beside them: a LongRoPE whose divisors are searched
+# for each model and factor, which takes about a minute.
+FITTED = "fitted"
 SCHEMES: dict[str, Callable[[int, int], Scaling | None]] = {
     "none": lambda factor, trained: None,
     "linear": lambda factor, trained: Linear(float(factor)),
@@ -228,6 +230,7 @@ def extend(
     ``table`` has one row per scheme and factor; ``curves`` the loss over all lengths with the largest factor. The
     length-dependent schemes (dynamic, stepped_ntk) follow the length of the window, so stepped_ntk ignores the factor;
     dynamic takes it as config files state it: at ``factor`` times the length, NTK by ``factor**2 - factor + 1``.
+    ``"fitted"`` is searched for each model and factor above 1 on the text that it was trained on (`phasor.fit`).
 
     Raises ``ValueError`` for a model that is not rotary or not trained on text.
     """
@@ -236,8 +239,8 @@ def extend(
     if config.task != "text":
         raise ValueError(f"run must be of the task text to be extended, got {config.task}")
     for name in schemes:
-        if name not in SCHEMES:
-            raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}, got {name!r}")
+        if name not in (*SCHEMES, FITTED):
+            raise ValueError(f"scheme must be one of {', '.join((*SCHEMES, FITTED))}, got {name!r}")
     if not factors or not all(isinstance(f, int) and f >= 1 for f in factors):
         raise ValueError(f"factors must be integers of at least 1, got {list(factors)}")
     check_text(config, text)
@@ -246,10 +249,21 @@ def extend(
     tokens = check_budget(text, lengths[-1], tokens)
     scored = text.held_out_sample(tokens + 1)
 
+    own: RotarySpec = config.model.rotary_spec
+
+    def training_loss(spec: RotarySpec, length: int, count: int) -> float:
+        count = min(count, (len(text.train) - 1) // length)
+        return float(token_losses(model, text.train[: count * length + 1], length, count * length, rotary=spec).mean())
+
+    @cache
+    def scaling(scheme: str, factor: int) -> Scaling | None:
+        if scheme != FITTED:
+            return SCHEMES[scheme](factor, trained)
+        return fitted(own, trained, factor, training_loss) if factor > 1 else None
+
     @cache
     def measured(scheme: str, factor: int, length: int) -> dict[str, Any]:
-        assert config.model.rotary_spec is not None
-        spec = config.model.rotary_spec.replace(scaling=SCHEMES[scheme](factor, trained))
+        spec = own.replace(scaling=scaling(scheme, factor))
         losses = token_losses(model, scored, length, tokens, rotary=spec)
         return summary(losses.flatten()[:tokens], lengths[-1])
 

@@ -9,7 +9,9 @@ from .options import Json, Runs, Scored, TextFiles, Threads, numbers, prepare, p
 def extend(
     runs: Runs,
     text: TextFiles = None,
-    schemes: Annotated[str, typer.Option(help="Scaling schemes, with commas (default: all).")] = "",
+    schemes: Annotated[
+        str, typer.Option(help="Scaling schemes, with commas (default: all but fitted, which is searched).")
+    ] = "",
     factors: Annotated[str, typer.Option(help="How many times the training length.")] = "2,4,8",
     tokens: Scored = 65_536,
     threads: Threads = 1,
