@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from phasor import RotarySpec
@@ -198,6 +198,7 @@ ANY = given(st.dictionaries(NAMES | st.text(max_size=5), JSON, max_size=8), st.n
 
 
 @settings(max_examples=100, deadline=None)
+@example({"model_type": {"text_config": {"model_type": "llama"}}}, None)  # a part inside what is no part
 @ANY
 def test_any_json_reads_or_raises_value_error(source: dict[str, Any], part: str | None) -> None:
     reads_or_refuses(source, part)

@@ -130,7 +130,7 @@ class ConfigTree:
         """
         around, _, key = path.rpartition(".")
         row = self._stated_row(around)
-        if not path or not self.config(path).get("model_type"):
+        if not path or (around and around not in self.parts) or not self.config(path).get("model_type"):
             return ""
         if isinstance(row, Row) and key in row.parts:
             return row.parts[key].row if row.parts[key].fixed else ""
