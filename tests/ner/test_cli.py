@@ -36,8 +36,9 @@ def files(tmp_path_factory):
 def test_training_tells_of_the_data_and_of_every_epoch(files):
     _, shown = files
     lines = shown.splitlines()
-    assert lines[0].startswith("train: 120 texts, ") and "0 misaligned" in lines[0]
-    assert [line.split()[1] for line in lines[2:-1]] == [f"{i}/6" for i in range(1, 7)]
+    assert lines[0] == "model: convolution on words, 1 layers of width 32"
+    assert lines[1].startswith("train: 120 texts, ") and "0 misaligned" in lines[1]
+    assert [line.split()[1] for line in lines[3:-1]] == [f"{i}/6" for i in range(1, 7)]
     assert "dev F1" in lines[-1] and "of 6," in lines[-1]
 
 
@@ -137,7 +138,7 @@ def test_broken_data_is_one_line_and_nothing_is_written(files, tmp_path, line, b
     [
         (
             ["--encoder", "cnn"],
-            "encoder must be bilstm, transformer or a folder with a transformers encoder, got 'cnn'",
+            "encoder must be convolution, bilstm, transformer or a folder with a transformers encoder, got 'cnn'",
         ),
         (["--dim", "30"], "dim must be a multiple of"),
         (["--lr", "0"], "lr must be a finite number above 0"),

@@ -119,7 +119,7 @@ def test_a_folder_without_a_file_or_with_a_damaged_one_is_named(tmp_path, name):
     "changes, message",
     [
         ({"labels": ()}, "labels must name at least one type, got none"),
-        ({"encoder": "cnn"}, "encoder must be 'bilstm', 'transformer' or 'pretrained', got 'cnn'"),
+        ({"encoder": "cnn"}, "encoder must be 'bilstm', 'convolution', 'transformer' or 'pretrained', got 'cnn'"),
         ({"head": "crf"}, "head must be 'efficient' or 'global-pointer', got 'crf'"),
         ({"dim": 30}, "dim must be a multiple of"),
         ({"dropout": 1.0}, "dropout must be below 1, got 1.0"),
@@ -209,8 +209,8 @@ def test_bytes_cover_every_text():
     encoding = tokenizer.encode(text)
     assert len(encoding.ids) == len(text.encode())
     assert sorted({offset for offset in encoding.offsets}) == [(i, i + 1) for i in range(len(text))]
-    with pytest.raises(ValueError, match="tokens must be one of characters, bytes, got 'words'"):
-        make_tokenizer("words", [])
+    with pytest.raises(ValueError, match="tokens must be one of words, characters, bytes, got 'syllables'"):
+        make_tokenizer("syllables", [])
 
 
 @pytest.fixture(scope="module")
@@ -321,7 +321,9 @@ def test_folders_that_transformers_cannot_use_are_refused(bert, tmp_path):
 
 def test_slow_tokenizers_and_folders_without_encoder_are_refused(tmp_path):
     transformers = pytest.importorskip("transformers")
-    with pytest.raises(ValueError, match="encoder must be bilstm, transformer or a folder with a transformers encoder"):
+    with pytest.raises(
+        ValueError, match="encoder must be convolution, bilstm, transformer or a folder with a transformers encoder"
+    ):
         tokenizer_and_limits(tmp_path, "characters", [], 256)
     transformers.CanineTokenizer().save_pretrained(tmp_path)
     transformers.CanineConfig().save_pretrained(tmp_path)

@@ -210,7 +210,7 @@ def test_seeds_decide_the_weights(tmp_path):
 def finished(scores, patience, epochs=100):
     training = SpanTraining(model(), train_config(epochs=epochs, patience=patience), per_epoch=1)
     for f1 in scores:  # f1 of so many right out of 10 found and 10 true
-        training.record(Score(f1, 10, 10), 0.0)
+        training.record(Score(f1, 10, 10), 0.5, 0.0)
     return training.finished
 
 
@@ -311,3 +311,23 @@ def test_data_without_an_entity_on_the_tokens_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"data must hold an entity that lies on the tokens .* 0 of .* entities kept"):
         train(SpanModel(config), TOKENIZER, TRAIN, DEV, train_config(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_minutes_decide_the_epochs_by_the_first_steps():
+    training = SpanTraining(model(), train_config(epochs=100), per_epoch=30)
+    assert training.measured == 20
+    training.fit(1.0, seconds=4.0, dev_share=2.0)  # 0.2 s a step, 30 steps, and as long again for the evaluation
+    assert training.epochs == 5 and training.steps == 150
+    training.fit(1.0, seconds=0.02, dev_share=0.0)
+    assert training.epochs == 5  # more than there were there never are
+    with pytest.raises(ValueError, match=r"minutes must suffice for one epoch, which takes about 0.2 here, got 0.1"):
+        training.fit(0.1, seconds=4.0, dev_share=2.0)
+
+
+def test_a_run_with_a_budget_keeps_its_epochs_when_it_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(SpanTraining, "fit", lambda training, *_: setattr(training, "epochs", 2))
+    with monkeypatch.context() as patch:
+        patch.setattr(SpanTraining, "advance", die_at(20, SpanTraining.advance))
+        with pytest.raises(Killed):
+            run(tmp_path, epochs=9, minutes=1.0, checkpoint_every=4)
+    assert run(tmp_path, epochs=9, minutes=1.0, checkpoint_every=4).epochs == 2

@@ -51,7 +51,7 @@ def train_config(**changes: object) -> TrainConfig:
     return TrainConfig(**{"epochs": 3, "batch": 8, "lr": 1e-2, "average": 0.5, **changes})  # type: ignore[arg-type]
 
 
-RUN = {"train": train_config().to_dict()}  # what `save` is told of a training
+RUN = {"train": train_config().to_dict(), "threshold": 0.5}  # what `save` is told of a training
 
 
 def model(seed: int = 0, **changes: object) -> SpanModel:

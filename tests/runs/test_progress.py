@@ -5,10 +5,10 @@ import pytest
 from phasor.apps.run_folder.training import check_loss, progress_bar
 
 
-def test_the_bar_shows_steps_loss_and_speed(capsys):
+def test_the_bar_shows_steps_loss_and_note(capsys):
     pytest.importorskip("rich")
     with progress_bar("toy", 1, 4, shown=True) as advance:
-        advance(2.5, 1234.0)
+        advance(2.5, "1,234 tokens/s")
     error = capsys.readouterr().err
     assert all(text in error for text in ("toy", "2/4", "loss 2.500", "1,234 tokens/s"))
 

@@ -82,7 +82,7 @@ def train(
             for step in range(first, config.steps):
                 loss = training.step(step)
                 speed = (step + 1 - first) * config.batch * config.model.length / (time.perf_counter() - start)
-                advance(loss, speed)
+                advance(loss, f"{speed:,.0f} tokens/s")
                 log.add(step, loss, speed)
                 if group.first and ((step + 1) % checkpoint_every == 0 or step + 1 == config.steps):
                     log.sync()

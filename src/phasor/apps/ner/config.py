@@ -1,7 +1,7 @@
 """What decides a span model, and what decides its training."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...encodings.heads import EfficientGlobalPointer, GlobalPointer
 from ...encodings.heads.decode import MODES, Mode
@@ -10,21 +10,61 @@ from ..run_folder.config import MOST_WEIGHTS, Config, at_most, check_seed, check
 from ..run_folder.files import shown
 
 HEADS = {"efficient": EfficientGlobalPointer, "global-pointer": GlobalPointer}
-ENCODERS = ("bilstm", "transformer", "pretrained")
+ENCODERS = ("bilstm", "convolution", "transformer", "pretrained")
 POSITIONS = ("rotary", "none")
-MOST = {"vocab": 2**24, "dim": 2**14, "layers": 1024, "heads": 2**13, "head_dim": 2**12, "max_length": 2**16}
+MOST = {
+    "vocab": 2**24,
+    "rows": 2**24,
+    "dim": 2**14,
+    "layers": 1024,
+    "heads": 2**13,
+    "head_dim": 2**12,
+    "max_length": 2**16,
+}
 
 
-# Dropout and peak learning rate where none are given.
-RECIPES = {"bilstm": (0.2, 3e-3), "transformer": (0.3, 1e-3), "pretrained": (0.1, 5e-5)}
+class Recipe(NamedTuple):
+    """What is taken where nothing else is given."""
+
+    dim: int
+    dropout: float
+    lr: float
+
+
+RECIPES = {
+    "bilstm": Recipe(192, 0.2, 3e-3),
+    "convolution": Recipe(96, 0.4, 2e-3),
+    "transformer": Recipe(192, 0.3, 1e-3),
+    "pretrained": Recipe(192, 0.1, 5e-5),
+}
+
+
+def usual_epochs(sentences: int) -> int:
+    """Many passes over few sentences, few over many: 8 and one for each time that ``sentences`` goes into 6,000.
+
+    >>> usual_epochs(200), usual_epochs(1500), usual_epochs(24000)
+    (38, 12, 8)
+    """
+    return 8 + min(52, 6000 // max(1, sentences))
+
+
+def usual_batch(sentences: int) -> int:
+    """Smaller steps, and so more of them, where there is little to learn from.
+
+    >>> usual_batch(1500), usual_batch(24000)
+    (16, 32)
+    """
+    return 16 if sentences < 5000 else 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanConfig(Config):
     """The architecture. ``labels`` in the order of the head's types; ``vocab`` tokens.
 
-    ``encoder`` is ``"bilstm"`` or ``"transformer"``, ``layers`` layers of width ``dim`` (``heads`` of them attend), on
-    embeddings of tokens. ``"pretrained"`` is a transformers encoder, which has all these settings in a config of its
+    ``encoder`` is ``"bilstm"``, ``"convolution"`` (over windows of three tokens) or ``"transformer"``, ``layers``
+    layers of width ``dim`` (``heads`` of them attend), on embeddings of tokens. With ``words`` the tokens are words,
+    known by hashed features in a table of ``rows``, and, where ``vectors`` is above 0, by a vector of that width for
+    each of ``vocab`` words. ``"pretrained"`` is a transformers encoder, which has all these settings in a config of its
     own. ``encoder_positions="none"`` leaves a transformer without any knowledge of order. Longer texts than
     ``max_length`` tokens are cut into windows that overlap by ``overlap``.
 
@@ -43,6 +83,9 @@ class SpanConfig(Config):
     head: str = "efficient"
     head_dim: int = 64
     rotary: bool = True
+    words: bool = False
+    rows: int = 20_000
+    vectors: int = 0
     max_length: int = 256
     overlap: int = 64
 
@@ -56,6 +99,12 @@ class SpanConfig(Config):
         for name, most in MOST.items():
             at_most(name, getattr(self, name), most)
         flag("rotary", self.rotary)
+        flag("words", self.words)
+        whole("vectors", self.vectors, at_least=0)
+        if self.words and self.encoder == "pretrained":
+            raise ValueError("words must be False for a pretrained encoder, which has tokens of its own, got True")
+        if self.vectors and not self.words:
+            raise ValueError(f"vectors are for words alone, got vectors={self.vectors} and words=False")
         whole("overlap", self.overlap, at_least=0)
         if self.overlap >= self.max_length:
             raise ValueError(f"overlap must be below max_length = {self.max_length}, got {self.overlap}")
@@ -65,7 +114,8 @@ class SpanConfig(Config):
         if self.dim % (2 * self.heads):
             raise ValueError(f"dim must be a multiple of 2 heads = {2 * self.heads}, got {self.dim}")
         types = 2 if self.head == "efficient" else 2 * len(self.labels)
-        weights = self.dim * (self.vocab + 12 * self.layers * self.dim + types * self.head_dim)
+        embedded = 64 * self.rows + self.vectors * self.vocab if self.words else self.dim * self.vocab
+        weights = embedded + self.dim * (12 * self.layers * self.dim + types * self.head_dim)
         if self.encoder != "pretrained":
             at_most("the number of weights", weights, MOST_WEIGHTS, "make dim, layers, vocab or head_dim smaller")
 
@@ -86,6 +136,14 @@ class TrainConfig(Config):
     head peaks at ``head_lr`` (default: 0.001 on a pretrained encoder, whose ``lr`` is too small for it, else ``lr``).
     What is evaluated and saved is the running mean of the weights with ``average`` as its decay (0: the last weights).
     Training stops early when dev F1, once above 0, has not improved for ``patience`` epochs (0: never).
+
+    ``threshold`` None: after each epoch the one with the best dev F1, which is kept with the model. It lies below a
+    half where the model is unsure: for calibrated probabilities at half of the best F1 (Lipton et al. 2014,
+    arXiv:1402.1892, theorem 1). ``minutes``: as many epochs, at most ``epochs``, as fit into that time by the speed of
+    the first steps; how many that are depends on the machine.
+
+    >>> TrainConfig().threshold is None
+    True
     """
 
     seed: int = 0
@@ -98,7 +156,8 @@ class TrainConfig(Config):
     clip: float = 1.0
     average: float = 0.99
     patience: int = 5
-    threshold: float = 0.5
+    minutes: float | None = None
+    threshold: float | None = None
     mode: Mode = "nested"
     bfloat16: bool = False
 
@@ -113,8 +172,12 @@ class TrainConfig(Config):
         number("clip", self.clip, above=0)
         number("weight_decay", self.weight_decay, at_least=0)
         flag("bfloat16", self.bfloat16)
-        for name in ("warmup", "threshold", "average"):
+        if self.minutes is not None:
+            number("minutes", self.minutes, above=0)
+        for name in ("warmup", "average"):
             check_share(name, getattr(self, name))
+        if self.threshold is not None:
+            check_share("threshold", self.threshold)
         if self.average == 1:
             raise ValueError("average must be below 1, or the mean stays at the random start, got 1")
         one_of("mode", self.mode, MODES)

@@ -1,4 +1,7 @@
-"""Encoders: ``(ids [B, S], mask [B, S]) -> [B, S, width]``, alike for a sentence alone and padded in a batch."""
+"""Encoders: ``(ids [B, S], mask [B, S]) -> [B, S, width]``, alike for a sentence alone and padded in a batch.
+
+Words are given by their features, ``ids [B, S, features]``.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -9,32 +12,7 @@ from ...rotary.apply import apply_rotary_qk
 from ...rotary.rotation import Rotation
 from ...rotary.spec import RotarySpec
 from .config import SpanConfig
-
-
-class Locked(nn.Module):
-    """Dropout of whole channels of a sentence, the same for all its tokens (Gal and Ghahramani 2016, 1512.05287)."""
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training or not self.p:
-            return x
-        return x * x.new_empty(x.shape[0], 1, x.shape[2]).bernoulli_(1 - self.p).div_(1 - self.p)
-
-
-class Embedding(nn.Module):
-    """Tokens, with dropout of whole channels."""
-
-    def __init__(self, config: SpanConfig) -> None:
-        super().__init__()
-        self.tokens = nn.Embedding(config.vocab, config.dim)
-        self.dropout = Locked(config.dropout)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        out: Tensor = self.dropout(self.tokens(ids))
-        return out
+from .embeddings import Locked, Maxout, make_embedding
 
 
 class LSTM(nn.LSTM):
@@ -52,7 +30,7 @@ class BiLSTM(nn.Module):
     def __init__(self, config: SpanConfig) -> None:
         super().__init__()
         self.width = config.dim
-        self.embedding = Embedding(config)
+        self.embedding = make_embedding(config)
         half = config.dim // 2
         self.forwards = nn.ModuleList(LSTM(config.dim, half, batch_first=True) for _ in range(config.layers))
         self.backwards = nn.ModuleList(LSTM(config.dim, half, batch_first=True) for _ in range(config.layers))
@@ -84,13 +62,35 @@ def _take(x: Tensor, index: Tensor) -> Tensor:
     return x.flatten(0, 1).index_select(0, rows.flatten()).view(x.shape)
 
 
+class Convolution(nn.Module):
+    """Layers that look at a token and its two neighbours: ``x + maxout(left, x, right)``.
+
+    That is spaCy's MaxoutWindowEncoder with a norm. ``layers`` of them see as many tokens to each side.
+    """
+
+    def __init__(self, config: SpanConfig) -> None:
+        super().__init__()
+        self.width = config.dim
+        self.embedding = make_embedding(config)
+        self.layers = nn.ModuleList(Maxout(3 * config.dim, config.dim) for _ in range(config.layers))
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        x = self.embedding(ids)
+        for layer in self.layers:
+            around = F.pad(x * mask.unsqueeze(-1), (0, 0, 1, 1))
+            window = torch.cat((around[:, :-2], around[:, 1:-1], around[:, 2:]), dim=-1)
+            x = x + self.dropout(layer(window))
+        return x
+
+
 class Transformer(nn.Module):
     """Pre-norm layers of attention in both directions and GELU, with rotary positions or with none."""
 
     def __init__(self, config: SpanConfig) -> None:
         super().__init__()
         self.width = config.dim
-        self.embedding = Embedding(config)
+        self.embedding = make_embedding(config)
         self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.dim)
         rotary = config.encoder_positions == "rotary"
@@ -139,9 +139,15 @@ class Pretrained(nn.Module):
         return out
 
 
-def make_encoder(config: SpanConfig, pretrained: nn.Module | None = None) -> BiLSTM | Transformer | Pretrained:
+Encoder = BiLSTM | Convolution | Transformer | Pretrained
+FROM_SCRATCH: dict[str, type[BiLSTM | Convolution | Transformer]] = {
+    "bilstm": BiLSTM, "convolution": Convolution, "transformer": Transformer,
+}  # fmt: skip
+
+
+def make_encoder(config: SpanConfig, pretrained: nn.Module | None = None) -> Encoder:
     """The encoder of ``config``; ``pretrained`` is the transformers model where it is one."""
     if config.encoder == "pretrained":
         assert pretrained is not None
         return Pretrained(pretrained, config.dropout)
-    return BiLSTM(config) if config.encoder == "bilstm" else Transformer(config)
+    return FROM_SCRATCH[config.encoder](config)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Protocol
 
-from .data.windows import overlapping
+from .data.windows import Prediction, overlapping
 
 NESTED = (
     "nested: spans inside or around others; found: the nested true ones, and wrong ones nested in or around a found one"
@@ -68,6 +68,29 @@ class Scores:
     labels: dict[str, Score]
     nested: Score
     confusion: dict[tuple[str | None, str | None], int]
+
+
+def best_threshold(gold: Sequence[Iterable[Labelled]], predicted: Sequence[Iterable[Prediction]]) -> float:
+    """The probability above which predictions are kept for the largest F1, midway between two of them.
+
+    ``predicted`` are those of a low threshold: what is kept of them at a higher one is what a search at that one finds,
+    because the better prediction is always served first. The highest of several that are equally good; 0.5 if nothing
+    is right at any.
+
+    >>> from phasor.apps.ner.data import Entity
+    >>> right, wrong = Prediction(0, 3, "name", 0.4), Prediction(4, 7, "name", 0.2)
+    >>> round(best_threshold([[Entity(0, 3, "name")]], [[right, wrong]]), 3)
+    0.3
+    """
+    true = _keys(gold)
+    ranked = sorted((-p.score, (i, p.start, p.end, p.label) in true) for i, of in enumerate(predicted) for p in of)
+    best, threshold, correct = 0.0, 0.5, 0
+    for count, (score, right) in enumerate(ranked, 1):
+        correct += right
+        following = -ranked[count][0] if count < len(ranked) else 0.0
+        if following < -score and (f1 := 2 * correct / (count + len(true))) > best:
+            best, threshold = f1, (following - score) / 2
+    return threshold
 
 
 Key = tuple[int, int, int, str]  # text, start, end, label

@@ -11,12 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from ...support.whole_files import write_whole
+from ..run_folder.config import check_share
 from ..run_folder.files import conform, read_json
 from ..run_folder.tensors import filled, read_tensors, tensors_of, write_tensors
 from .config import HEADS, SpanConfig, TrainConfig
 from .data.windows import Encoded
 from .encoders import make_encoder
 from .pretrained import load_pretrained, make_pretrained
+from .words import WordVectors
 
 WEIGHTS, CONFIG, TOKENIZER, ENCODER = "model.safetensors", "config.json", "tokenizer.json", "encoder"
 WAY_OUT = "put back what was there, or train again"
@@ -24,7 +26,7 @@ WAY_OUT = "put back what was there, or train again"
 
 class Batch(NamedTuple):
     """``ids``, ``mask`` (tokens) and ``content`` (tokens that are not special) ``[B, S]``, padding last; ``spans``
-    int64 ``[N, 4]`` rows (batch, type, start, end)."""
+    int64 ``[N, 4]`` rows (batch, type, start, end). The ``ids`` of words are ``[B, S, features]``."""
 
     ids: Tensor
     mask: Tensor
@@ -44,7 +46,8 @@ def collate(windows: Sequence[Encoded]) -> Batch:
     ([[5, 6], [7, 0]], [[True, True], [True, False]], [[0, 3, 0, 1]])
     """
     length = max(len(window.ids) for window in windows)
-    ids = torch.zeros(len(windows), length, dtype=torch.int64)
+    features = torch.tensor(windows[0].ids).shape[1:]  # of a word; a token of another kind is a number
+    ids = torch.zeros(len(windows), length, *features, dtype=torch.int64)
     mask, content = (torch.zeros(len(windows), length, dtype=torch.bool) for _ in range(2))
     for row, window in enumerate(windows):
         size = len(window.ids)
@@ -94,7 +97,8 @@ class SavedModel:
 def save(folder: Path, model: SpanModel, tokenizer: Any, about: dict[str, Any]) -> None:
     """Write the folder that `load` reads: settings, tokenizer, and the weights last, with the SHA-256 of the others.
 
-    Each file is whole or absent. ``about`` must hold the settings of the training as ``"train"``.
+    Each file is whole or absent. ``about`` must hold the settings of the training as ``"train"`` and the threshold
+    that `predict` takes as ``"threshold"``.
     """
     files = {
         CONFIG: (json.dumps({"model": model.config.to_dict(), **about}, indent=1) + "\n").encode(),
@@ -113,9 +117,10 @@ def load(folder: str | Path) -> SavedModel:
     folder = Path(folder)
     tensors = check_folder(folder)
     try:
-        about = read_json(folder / CONFIG, {"model": dict, "train": dict})
+        about = read_json(folder / CONFIG, {"model": dict, "train": dict, "threshold": (int, float)})
         config = SpanConfig.from_dict(about["model"])
         TrainConfig.from_dict(about["train"])
+        check_share("threshold", about["threshold"])
         tokenizer = _tokenizer(folder / TOKENIZER, config.vocab)
         model = filled(lambda: SpanModel(config, _encoder(folder, config)), tensors)
     except (ValueError, TypeError, RuntimeError, RecursionError) as error:
@@ -169,8 +174,16 @@ def _tokenizer(path: Path, vocab: int) -> Any:
     return tokenizer
 
 
-def new_model(config: SpanConfig, seed: int, encoder: Path | None = None) -> SpanModel:
-    """A model with the weights that ``seed`` gives, and those of a transformers encoder's directory."""
+def new_model(
+    config: SpanConfig, seed: int, encoder: Path | None = None, vectors: WordVectors | None = None
+) -> SpanModel:
+    """A model with the weights that ``seed`` gives, those of a transformers encoder's directory, and word vectors."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return SpanModel(config, None if encoder is None else load_pretrained(encoder))
+        model = SpanModel(config, None if encoder is None else load_pretrained(encoder))
+    if vectors is not None:
+        embedding: Any = model.encoder.embedding
+        with torch.no_grad():
+            embedding.vectors.weight[0] = 0  # of words that have none
+            embedding.vectors.weight[1:] = vectors.values
+    return model

@@ -1,14 +1,17 @@
 """From texts to predictions: windows, scores, spans, and the windows of a text merged."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...encodings.heads import Span, decode
+from .config import SpanConfig
 from .data import Example
-from .data.windows import Encoded, Mode, Prediction, align, merge
+from .data.windows import AlignmentReport, Encoded, Mode, Prediction, align, merge
 from .model import SavedModel, SpanModel, collate
+from .words import token_ids
 
 
 def predict(
@@ -21,20 +24,29 @@ def predict(
 ) -> list[list[Prediction]]:
     """The entities of each text as half-open character spans with probabilities, in the order of the text.
 
-    ``threshold`` (a probability) and ``mode`` are by default those of the training. Texts of any length: longer ones
+    ``threshold`` (a probability) is by default the one that was best on the development data, or that of the training;
+    ``mode`` is that of the training. Texts of any length: longer ones
     than the model's windows are cut and merged.
     """
     config, about = saved.model.config, saved.about["train"]
     examples = [Example(text, (), f"text {i + 1}") for i, text in enumerate(texts)]
-    windows, _ = align(examples, saved.tokenizer, config.labels, max_length=config.max_length, stride=config.overlap)
+    windows, _ = align_for(config, examples, saved.tokenizer)
     return predict_windows(
         saved.model,
         windows,
         len(texts),
-        threshold=about["threshold"] if threshold is None else threshold,
+        threshold=saved.about["threshold"] if threshold is None else threshold,
         mode=mode or about["mode"],
         batch=batch,
     )
+
+
+def align_for(config: SpanConfig, examples: Sequence[Example], tokenizer: Any) -> tuple[list[Encoded], AlignmentReport]:
+    """`align` with the labels, the windows and the tokens of a model."""
+    return align(
+        examples, tokenizer, config.labels,
+        max_length=config.max_length, stride=config.overlap, token_ids=token_ids(config),
+    )  # fmt: skip
 
 
 @torch.no_grad()

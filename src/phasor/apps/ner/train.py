@@ -18,23 +18,32 @@ from ...support.lock import alone
 from ...support.whole_files import remove_partial, write_whole
 from ..run_folder import checkpoint
 from ..run_folder.training import adamw, check_loss, progress_bar
+from .card import CARD, model_card
 from .config import TrainConfig
 from .data import Example
-from .data.windows import Encoded, align
-from .metrics import Score, evaluate
+from .data.windows import Encoded
+from .metrics import Score, Scores, best_threshold, evaluate
 from .model import CONFIG, ENCODER, TOKENIZER, WEIGHTS, SpanModel, check_folder, collate, save
-from .predict import predict_windows
+from .predict import align_for, predict_windows
 
 CHECKPOINT, LOG = checkpoint.FILE, "log.jsonl"
 MOST = 8  # spans per token: no text has as many entities
+LEAST = 0.002  # the lowest probability that is looked at for the best threshold
+MEASURED = 20  # steps from which the speed is told
 POOL = 50  # batches sorted by length together: less padding, still another mixture every epoch
 HEAD_LR = 1e-3  # on a pretrained encoder
 NUMBER = (int, float)
 EPOCH = {
     "epoch": int, "step": int, "loss": NUMBER, "f1": NUMBER, "precision": NUMBER, "recall": NUMBER,
-    "counts": [int], "seconds": NUMBER,
+    "threshold": NUMBER, "counts": [int], "seconds": NUMBER,
 }  # fmt: skip
-STATE = {"run": {"model": dict, "train": dict, "data": dict}, "step": int, "loss": NUMBER, "history": [EPOCH]}
+STATE = {
+    "run": {"model": dict, "train": dict, "data": dict},
+    "step": int,
+    "epochs": int,
+    "loss": NUMBER,
+    "history": [EPOCH],
+}
 
 
 @dataclass(frozen=True)
@@ -61,11 +70,13 @@ def train(
     checkpoint_every: int = 500,
     say: Callable[[str], None] = lambda line: None,
     progress: bool = False,
+    baseline: Scores | None = None,
 ) -> TrainedSpans:
     """Train ``model`` in ``folder``, or go on from its checkpoint: the weights it ends with are the same to the bit.
 
     After the first epoch the folder is a model that `load` reads, with the weights of the epoch best on ``dev``. Beside
-    it are ``log.jsonl`` (a line an epoch) and ``checkpoint.safetensors``, written every ``checkpoint_every`` steps and
+    it are ``card.md`` (what the model knows, by label, length and novelty; beside ``baseline``, if given),
+    ``log.jsonl`` (a line an epoch) and ``checkpoint.safetensors``, written every ``checkpoint_every`` steps and
     every epoch.
 
     Raises ``ValueError`` if the folder holds a run with other settings or data, a damaged checkpoint or a damaged model
@@ -74,13 +85,13 @@ def train(
     """
     folder = Path(folder)
     whole("checkpoint_every", checkpoint_every)
-    shape = {"max_length": model.config.max_length, "stride": model.config.overlap}
-    windows, report = align(data, tokenizer, model.config.labels, **shape)
-    dev_windows, dev_report = align(dev, tokenizer, model.config.labels, **shape)
+    windows, report = align_for(model.config, data, tokenizer)
+    dev_windows, dev_report = align_for(model.config, dev, tokenizer)
     say(f"train: {len(data)} texts, {report}")
     say(f"dev:   {len(dev)} texts, {dev_report}")
     if not report.kept:
         raise ValueError(f"data must hold an entity that lies on the tokens of a window, got {report}")
+    true = [example.entities for example in dev]
     digests = {"train": digest(data), "dev": digest(dev)}
     run = json.loads(json.dumps({"model": model.config.to_dict(), "train": config.to_dict(), "data": digests}))
     training = SpanTraining(model.to(device), config, -(-len(windows) // config.batch))
@@ -92,27 +103,37 @@ def train(
         if training.history:  # its best epoch lies in these files alone
             check_folder(folder, f"put back what was there, or delete {CHECKPOINT} to train again from the start")
         write_log(folder / LOG, training.history)  # what cannot be written is said now, and what was damaged is whole
-        remove_partial(folder, CHECKPOINT, LOG, CONFIG, TOKENIZER, WEIGHTS, f"{ENCODER}/{CONFIG}")
+        remove_partial(folder, CHECKPOINT, LOG, CONFIG, TOKENIZER, WEIGHTS, CARD, f"{ENCODER}/{CONFIG}")
         with progress_bar("training", training.step, training.steps, progress) as advance:
             while not training.finished:
                 start = time.perf_counter()
                 batches = shuffled(windows, config.batch, config.seed, training.epoch)
                 for batch in batches[training.step % training.per_epoch :]:
-                    advance(training.advance(batch))
+                    loss = training.advance(batch)
+                    if config.minutes is not None and training.step == training.measured:
+                        training.fit(config.minutes, time.perf_counter() - start, len(dev_windows) / len(windows))
+                        say(f"{config.minutes:g} minutes: {training.epochs} epochs by the speed of the first steps")
+                    advance(loss, f"best dev F1 {training.best:.4f}", training.steps)
                     if training.step % checkpoint_every == 0 and training.step % training.per_epoch:
                         training.save(folder / CHECKPOINT, run)
                 with training.averaged():
                     predictions = predict_windows(
-                        model, dev_windows, len(dev), threshold=config.threshold, mode=config.mode,
-                        batch=config.batch, most=MOST,
+                        model, dev_windows, len(dev), mode=config.mode, batch=config.batch, most=MOST,
+                        threshold=LEAST if config.threshold is None else config.threshold,
                     )  # fmt: skip
-                    score = evaluate([example.entities for example in dev], predictions).overall
-                    if training.record(score, time.perf_counter() - start):
-                        save(folder, model, tokenizer, run)
+                    threshold = config.threshold
+                    if threshold is None:
+                        threshold = best_threshold(true, predictions)
+                        predictions = [[span for span in spans if span.score > threshold] for spans in predictions]
+                    scores = evaluate(true, predictions)
+                    if training.record(scores.overall, threshold, time.perf_counter() - start):
+                        save(folder, model, tokenizer, run | {"threshold": threshold})
+                        card = model_card(model.config, training.history[-1], data, dev, predictions, run, baseline)
+                        write_whole(folder / CARD, card.encode())
                 write_log(folder / LOG, training.history)
                 # last: a run that is killed before it does the epoch again, to the same end
                 training.save(folder / CHECKPOINT, run)
-                say(line(training.history[-1], config.epochs))
+                say(line(training.history[-1], training.epochs))
     best = max(training.history, key=lambda entry: (entry["f1"], entry["epoch"]))
     seconds = sum(entry["seconds"] for entry in training.history)
     return TrainedSpans(folder, len(training.history), best["epoch"], Score(*best["counts"]), seconds)
@@ -126,7 +147,8 @@ class SpanTraining:
 
     def __init__(self, model: SpanModel, config: TrainConfig, per_epoch: int) -> None:
         self.model, self.config, self.per_epoch = model, config, per_epoch
-        self.steps = config.epochs * per_epoch
+        self.epochs = config.epochs
+        self.measured = min(MEASURED, per_epoch)
         self.step, self.loss = 0, 0.0
         self.history: list[dict[str, Any]] = []
         self.weights = [p for p in model.parameters() if p.requires_grad]
@@ -143,12 +165,21 @@ class SpanTraining:
         return self.step // self.per_epoch
 
     @property
+    def steps(self) -> int:
+        return self.epochs * self.per_epoch
+
+    @property
+    def best(self) -> float:
+        """The best F1 on the development data so far."""
+        return max((entry["f1"] for entry in self.history), default=0.0)
+
+    @property
     def finished(self) -> bool:
         """All epochs are done, or dev F1, once above 0, has not improved for ``patience`` epochs."""
         scores = [entry["f1"] for entry in self.history]
         patience = self.config.patience
         waited = scores[::-1].index(max(scores)) if scores else 0
-        return len(scores) == self.config.epochs or bool(patience and waited >= patience and max(scores) > 0)
+        return len(scores) == self.epochs or bool(patience and waited >= patience and max(scores) > 0)
 
     def advance(self, windows: Sequence[Encoded]) -> float:
         """One update; returns the loss."""
@@ -173,14 +204,29 @@ class SpanTraining:
         self.loss += value
         return value
 
-    def record(self, score: Score, seconds: float) -> bool:
+    def fit(self, minutes: float, seconds: float, dev_share: float) -> None:
+        """As many epochs as fit into ``minutes``, where the first `measured` steps took ``seconds``.
+
+        A sentence of the development data takes half the time of one that is learnt from. Raises ``ValueError`` if not
+        one epoch fits.
+        """
+        epoch = seconds / self.measured * self.per_epoch * (1 + dev_share / 2)
+        if epoch > 60 * minutes:
+            raise ValueError(
+                f"minutes must suffice for one epoch, which takes about {epoch / 60:.2g} here, got {minutes:g}; give "
+                "more, or take fewer sentences or a smaller model"
+            )
+        self.epochs = min(self.epochs, int(60 * minutes / epoch))
+
+    def record(self, score: Score, threshold: float, seconds: float) -> bool:
         """An epoch is over with this score on the development data. Returns whether none before was better."""
-        best = score.f1 >= max((past["f1"] for past in self.history), default=0.0)
+        best = score.f1 >= self.best
         self.history.append(
             {
                 "epoch": self.epoch, "step": self.step, "loss": self.loss / self.per_epoch,
                 "f1": score.f1, "precision": score.precision, "recall": score.recall,
-                "counts": [score.correct, score.predicted, score.gold], "seconds": round(seconds, 1),
+                "threshold": threshold, "counts": [score.correct, score.predicted, score.gold],
+                "seconds": round(seconds, 1),
             }
         )  # fmt: skip
         self.loss = 0.0
@@ -205,7 +251,7 @@ class SpanTraining:
             weight.copy_(value)
 
     def save(self, path: Path, run: dict[str, Any]) -> None:
-        about = {"run": run, "step": self.step, "loss": self.loss, "history": self.history}
+        about = {"run": run, "step": self.step, "epochs": self.epochs, "loss": self.loss, "history": self.history}
         checkpoint.save(path, self.tensors, about)
 
     def resume(self, path: Path, run: dict[str, Any]) -> None:
@@ -217,6 +263,9 @@ class SpanTraining:
         step, history = state["step"], state["history"]
         epochs = [(entry["epoch"], entry["step"], len(entry["counts"])) for entry in history]
         expected = [(i, i * self.per_epoch, 3) for i in range(1, step // self.per_epoch + 1)]
+        if not 0 < state["epochs"] <= self.config.epochs:
+            raise checkpoint.fault(path, f"{state['epochs']} epochs of at most {self.config.epochs}")
+        self.epochs = state["epochs"]
         if not 0 < step <= self.steps or epochs != expected:
             raise checkpoint.fault(path, f"step {step} of {self.steps} and a history of {len(history)} epochs")
         checkpoint.fill(path, self.tensors, tensors)

@@ -26,12 +26,12 @@ def check_loss(loss: float, lr: float, step: int) -> None:
 
 @contextmanager
 def progress_bar(name: str, first: int, steps: int, shown: bool) -> Iterator[Callable[..., None]]:
-    """A bar on stderr, or nothing if not ``shown``, as a function of a step's loss and of the tokens per second.
+    """A bar on stderr, or nothing if not ``shown``, as a function of a step's loss and a note beside it.
 
-    Lines printed meanwhile stand above it.
+    Its third argument is how many steps there are, if that has changed. Lines printed meanwhile stand above the bar.
     """
     if not shown:
-        yield lambda loss, tokens_per_second=None: None
+        yield lambda loss, note="", steps=None: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -43,8 +43,7 @@ def progress_bar(name: str, first: int, steps: int, shown: bool) -> Iterator[Cal
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(name, total=steps, completed=first, status="")
 
-        def advance(loss: float, tokens_per_second: float | None = None) -> None:
-            speed = "" if tokens_per_second is None else f"  {tokens_per_second:,.0f} tokens/s"
-            bar.update(task, advance=1, status=f"loss {loss:.3f}{speed}")
+        def advance(loss: float, note: str = "", steps: int | None = None) -> None:
+            bar.update(task, advance=1, total=steps, status=f"loss {loss:.3f}  {note}")
 
         yield advance

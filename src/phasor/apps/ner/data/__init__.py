@@ -1,13 +1,15 @@
 """Texts with labelled spans: read from files, checked, and laid on the tokens of a tokenizer."""
 
 from .example import Entity, Example, labels_of
+from .holdout import hold_out
 from .read import FORMATS, read
-from .windows import AlignmentReport, Encoded, Prediction, align, merge
+from .windows import AlignmentReport, Encoded, Prediction, align, merge, usual_mode
 
 __all__ = [
     "Entity",
     "Example",
     "labels_of",
+    "hold_out",
     "FORMATS",
     "read",
     "Encoded",
@@ -15,4 +17,5 @@ __all__ = [
     "align",
     "Prediction",
     "merge",
+    "usual_mode",
 ]

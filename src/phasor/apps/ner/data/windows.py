@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from unicodedata import category
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class Encoded:
     """The tokens of one window of a text.
 
-    ``offsets``: the characters of each token in the text, half-open; ``special``: the tokens that stand for no
-    character of it (``[CLS]``, ``[SEP]``, ...), never part of a span; ``spans``: ``(type, first token, last token)``,
-    both included; ``example``: the index of the text; ``shift``: added to the index of a token that is not special,
-    the index of that token in the whole text's encoding.
+    ``ids``: a number for each token, or a list of them for a word; ``offsets``: the characters of each token in the
+    text, half-open; ``special``: the tokens that stand for no character of it (``[CLS]``, ``[SEP]``, ...), never part
+    of a span; ``spans``: ``(type, first token, last token)``, both included; ``example``: the index of the text;
+    ``shift``: added to the index of a token that is not special, the index of that token in the whole text's encoding.
     """
 
-    ids: list[int]
+    ids: list[int] | list[list[int]]
     offsets: list[tuple[int, int]]
     special: list[bool]
     example: int
@@ -69,20 +69,22 @@ def align(
     *,
     max_length: int | None = None,
     stride: int | None = None,
+    token_ids: Callable[[str, int], list[int]] | None = None,
 ) -> tuple[list[Encoded], AlignmentReport]:
     """The windows of all examples in order, with their entities as spans of tokens, and a count of what was lost.
 
     ``max_length``: tokens of a window, special ones included; None: one window a text. ``stride``: the tokens that
     two neighbouring windows share (default: half of those that are not special). Every entity of up to ``stride + 1``
     tokens lies in at least one window, and is a span of each that holds it. A text without tokens gives no window.
-    The tokenizer's own truncation and padding are not used.
+    The tokenizer's own truncation and padding are not used. ``token_ids``: what stands for a token, from its text and
+    its number in the tokenizer (default: the number).
     """
     types = {label: i for i, label in enumerate(labels)}
     size, stride = _window(tokenizer, max_length, stride)
     windows: list[Encoded] = []
     lost: list[tuple[str, Entity, str]] = []
     for index, (example, encoding) in enumerate(zip(examples, _encode(tokenizer, examples), strict=True)):
-        tokens = _all_tokens(example.text, encoding, index)
+        tokens = _all_tokens(example.text, encoding, index, token_ids)
         spans, misaligned = _spans(tokens, example, types)
         cut = list(_cut(tokens, _content(encoding), size, stride, spans))
         windows += cut
@@ -129,13 +131,18 @@ def _encode(tokenizer: "Tokenizer", examples: Sequence[Example]) -> "list[Encodi
             tokenizer.enable_padding(**padding)
 
 
-def _all_tokens(text: str, encoding: "Encoding", example: int) -> Encoded:
+def _all_tokens(
+    text: str, encoding: "Encoding", example: int, token_ids: Callable[[str, int], list[int]] | None
+) -> Encoded:
     covered = bytearray(len(text))
     for start, end in encoding.offsets:
         covered[start:end] = b"\1" * (end - start)
     offsets = [_characters(text, covered, start, end) for start, end in encoding.offsets]
     special = [bool(s) or i == j for s, (i, j) in zip(encoding.special_tokens_mask, offsets, strict=True)]
-    return Encoded(encoding.ids, offsets, special, example, [])
+    ids: list[int] | list[list[int]] = encoding.ids
+    if token_ids is not None:
+        ids = [token_ids(text[i:j], number) for number, (i, j) in zip(encoding.ids, offsets, strict=True)]
+    return Encoded(ids, offsets, special, example, [])
 
 
 def _characters(text: str, covered: bytearray, start: int, end: int) -> tuple[int, int]:
@@ -195,13 +202,30 @@ def _cut(
         stop = min(start + size, last)
         pick = [*range(first), *range(start, stop), *range(last, len(tokens.ids))]
         yield Encoded(
-            [tokens.ids[i] for i in pick],
+            [tokens.ids[i] for i in pick],  # type: ignore[arg-type]
             [tokens.offsets[i] for i in pick],
             [tokens.special[i] for i in pick],
             tokens.example,
             [(t, i - start + first, j - start + first) for t, i, j in spans if start <= i and j < stop],
             shift=start - first,
         )
+
+
+def usual_mode(examples: Iterable[Example]) -> Mode:
+    """The strictest rule that the entities of all texts keep: "flat", "nested" or "all".
+
+    >>> usual_mode([Example("Ada met Bob", (Entity(0, 3, "name"), Entity(8, 11, "name")), "")])
+    'flat'
+    >>> usual_mode([Example("FC Bonn", (Entity(0, 7, "club"), Entity(3, 7, "place")), "")])
+    'nested'
+    """
+    mode: Mode = "flat"
+    for example in examples:
+        if _crossing(example.entities):
+            return "all"
+        if any(True for _ in overlapping([(entity.start, entity.end) for entity in example.entities])):
+            mode = "nested"
+    return mode
 
 
 def _crossing(entities: Sequence[Entity]) -> int:
