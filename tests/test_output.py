@@ -51,8 +51,8 @@ READ = {
     "fit MODEL", "fit --text", "fit --holdout", "study MODEL", "study --text",
     "lab train --text",
     "lab evaluate RUN…", "lab evaluate --text", "lab extend RUN…", "lab extend --text", "lab export RUN",
-    "lab report RUN…", "ner train TRAIN", "ner train --dev", "ner evaluate MODEL", "ner evaluate DATA",
-    "ner predict MODEL", "ner export MODEL",
+    "lab report RUN…", "ner train TRAIN", "ner train --dev", "ner train --vectors", "ner evaluate MODEL",
+    "ner evaluate DATA", "ner predict MODEL", "ner export MODEL",
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from phasor.apps.ner.export import export
+from phasor.apps.ner.words import ids_of_a_token
 
 from .toy import LABELS, model
 
@@ -16,6 +17,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
     "shape",
     [
         {"encoder": "bilstm", "layers": 1, "head": "global-pointer"},
+        {"encoder": "convolution", "words": True, "rows": 10},
         pytest.param({"encoder": "bilstm", "layers": 2}, marks=pytest.mark.slow),
         pytest.param({"encoder": "transformer", "head": "global-pointer"}, marks=pytest.mark.slow),
         pytest.param({"encoder": "transformer", "encoder_positions": "none", "rotary": False}, marks=pytest.mark.slow),
@@ -33,7 +35,8 @@ def test_onnx_has_torchs_scores_for_every_batch_and_length(tmp_path, shape):
     assert "sigmoid(2 s)" in told["scores"]
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
     for batch, length in ((2, 5), (1, 1), (3, 17), (1, 300)):
-        ids = torch.randint(0, 10, (batch, length))
+        features = [ids_of_a_token(spans.config)] if spans.config.words else []
+        ids = torch.randint(0, 10, (batch, length, *features))
         mask = torch.arange(length) < torch.randint(1, length + 1, (batch, 1))
         content = mask & (torch.arange(length) > 0)
         inputs = {"ids": ids, "mask": mask.long(), "content": content.long()}

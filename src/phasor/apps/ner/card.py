@@ -164,8 +164,8 @@ def _limits(config: SpanConfig, data: Sequence[Example], dev: Sequence[Example],
                 unseen
                 and f"Labels that do not occur in the development data, so were not measured: {', '.join(unseen)}.",
                 never and f"Labels of which it found none in the development data: {', '.join(never)}.",
-                f"Entities of more than {config.overlap + 1} tokens in texts of more than {config.max_length}: a window "
-                "may cut them.",
+                f"Entities of more than {config.overlap + 1} tokens in texts of more than {config.max_length}: "
+                "a window may cut them.",
             )
             if sentence
         )

@@ -10,9 +10,11 @@ from torch import Tensor, nn
 
 from ...tools.onnx import export as write
 from .model import SpanModel
+from .words import ids_of_a_token
 
 INPUTS = {
-    "ids": "int64 [batch, length]: the tokens, as tokenizer.json of the model's folder gives them",
+    "ids": "int64 [batch, length]: the tokens, as tokenizer.json of the model's folder gives them; of a model on words "
+    "[batch, length, features]: for each word the rows of its features, CRC-32 of 'name=value' modulo the rows",
     "mask": "int64 [batch, length]: 1 for tokens, 0 for padding, which is last",
     "content": "int64 [batch, length]: 1 for tokens that stand for characters, 0 for special ones and padding",
 }
@@ -26,6 +28,7 @@ OPSET = 20  # the first with Gelu
 def export(model: SpanModel, path: str | Path) -> Path:
     """Write ``path``: int64 ``ids``, ``mask``, ``content`` ``[batch, length]`` -> float32 ``scores``.
 
+    The ``ids`` of a model on words are ``[batch, length, features]``: `phasor.apps.ner.words.hashed` of each word.
     ``mask`` is 1 for tokens and 0 for padding, which is last; ``content`` is 0 for special tokens too. The scores are
     those of `SpanModel`, ``[batch, labels, length, length]``, -inf where there is no span. The file says so of each
     input and output, and its metadata hold ``labels`` (a JSON list, in the order of the scores), ``max_length`` and
@@ -33,7 +36,11 @@ def export(model: SpanModel, path: str | Path) -> Path:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    example = tuple(torch.ones(2, 5, dtype=torch.int64) for _ in INPUTS)  # one tensor given twice would be one input
+    # three tensors: one that is given twice would be one input
+    ids, mask, content = (torch.ones(2, 5, dtype=torch.int64) for _ in INPUTS)
+    if (width := ids_of_a_token(model.config)) is not None:
+        ids = torch.ones(2, 5, width, dtype=torch.int64)
+    example = (ids, mask, content)
     dynamic = {0: "batch", 1: "length"}
     return write(
         _Exported(model).eval(),

@@ -22,6 +22,7 @@ from .card import CARD, model_card
 from .config import TrainConfig
 from .data import Example
 from .data.windows import Encoded
+from .lora import add_lora, merged
 from .metrics import Score, Scores, best_threshold, evaluate
 from .model import CONFIG, ENCODER, TOKENIZER, WEIGHTS, SpanModel, check_folder, collate, save
 from .predict import align_for, predict_windows
@@ -94,6 +95,8 @@ def train(
     true = [example.entities for example in dev]
     digests = {"train": digest(data), "dev": digest(dev)}
     run = json.loads(json.dumps({"model": model.config.to_dict(), "train": config.to_dict(), "data": digests}))
+    if config.lora:
+        add_lora(model, config.lora)
     training = SpanTraining(model.to(device), config, -(-len(windows) // config.batch))
     with (
         alone(folder),  # makes it: what cannot be written is said now, not after an epoch
@@ -127,7 +130,7 @@ def train(
                         predictions = [[span for span in spans if span.score > threshold] for spans in predictions]
                     scores = evaluate(true, predictions)
                     if training.record(scores.overall, threshold, time.perf_counter() - start):
-                        save(folder, model, tokenizer, run | {"threshold": threshold})
+                        save(folder, merged(model), tokenizer, run | {"threshold": threshold})
                         card = model_card(model.config, training.history[-1], data, dev, predictions, run, baseline)
                         write_whole(folder / CARD, card.encode())
                 write_log(folder / LOG, training.history)
@@ -154,7 +157,7 @@ class SpanTraining:
         self.weights = [p for p in model.parameters() if p.requires_grad]
         self.mean = [p.detach().clone() for p in self.weights]
         groups = [
-            {"params": list(model.encoder.parameters()), "peak": config.lr},
+            {"params": [p for p in model.encoder.parameters() if p.requires_grad], "peak": config.lr},
             {"params": list(model.head.parameters()), "peak": head_lr(model, config)},
         ]
         self.optimizer = adamw(groups, weight_decay=config.weight_decay)

@@ -45,7 +45,7 @@ Overlap = Annotated[
 ]
 Dropout = Annotated[
     float | None,
-    typer.Option(help="Of the encoder (default: convolution 0.4, bilstm 0.2, transformer 0.3, a folder 0.1)."),
+    typer.Option(help="Of the encoder (default: bilstm 0.2, a folder 0.1, else 0.3)."),
 ]
 Epochs = Annotated[int | None, typer.Option(min=1, help="At most (default: from 60 for few sentences to 8 for many).")]
 Minutes = Annotated[float | None, typer.Option(help="As many epochs as fit into this time on this machine.")]
@@ -74,6 +74,9 @@ LeastProbability = Annotated[
 SpanMode = Annotated[
     Choice | None,
     typer.Option(help="All spans, none crossing, or none overlapping (default: the strictest that TRAIN keeps)."),
+]
+Lora = Annotated[
+    int, typer.Option(min=0, help="Train a folder's encoder by updates of this rank; 0: whole. Needs peft.")
 ]
 Baseline = Annotated[
     bool, typer.Option("--baseline", help="Train a CRF with hand-made features beside it. Needs python-crfsuite.")
@@ -117,6 +120,7 @@ def train(
     patience: Patience = 5,
     threshold: LeastProbability = None,
     mode: SpanMode = None,
+    lora: Lora = 0,
     baseline: Baseline = False,
     seed: Seeds = None,
     bfloat16: Bfloat16 = False,
@@ -171,7 +175,7 @@ def train(
             seed=number, epochs=epochs or usual_epochs(len(examples)), minutes=minutes,
             batch=batch or usual_batch(len(examples)), lr=usual.lr if lr is None else lr, head_lr=head_lr,
             warmup=warmup, weight_decay=weight_decay, clip=clip, average=average, patience=patience,
-            threshold=threshold, mode=mode or usual_mode(examples), bfloat16=bfloat16,
+            lora=lora, threshold=threshold, mode=mode or usual_mode(examples), bfloat16=bfloat16,
         )  # fmt: skip
         target = out / f"seed{number}" if len(seed or [0]) > 1 else out
         result = train_one(

@@ -1,0 +1,142 @@
+"""F1 of the span heads with and without rotation, of a biaffine head, and of a CRF, on the same texts and seeds.
+
+    python benchmarks/spans.py TRAIN DEV [TEST] [--sentences 1500] [--seeds 5] [--heads rotary none biaffine] [--crf]
+        [--encoder convolution] [--encoder-positions rotary] [--out results.json]
+
+Everything but the head is what `phasor ner train` chooses by itself; the epoch and the threshold are those of the best
+F1 on DEV. With TEST, F1 on it is what counts. Prints each run, then the paired differences from the rotary head with
+their standard error, also for the third of the test texts that are longest, and for nested entities.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from phasor.apps.ner import Example, SpanConfig, TrainConfig, evaluate, labels_of, predict, read, train
+from phasor.apps.ner.baseline import crf_scores
+from phasor.apps.ner.config import RECIPES, usual_batch, usual_epochs
+from phasor.apps.ner.data import usual_mode
+from phasor.apps.ner.model import load, new_model
+from phasor.apps.ner.tokens import make_tokenizer
+from phasor.apps.ner.words import have_words
+from phasor.encodings.heads import EfficientGlobalPointer
+from phasor.encodings.heads.cells import Factors
+
+
+class Biaffine(EfficientGlobalPointer):
+    """A biaffine form of start and end for each type (Yu et al. 2020, arXiv:2005.07150), with their linear terms.
+
+    ``s_a(i, j) = q_i U_a k_j / sqrt(d) + start_a(i) + end_a(j)``. Theirs is followed by a softmax over types; here it
+    has the same loss and the same decoding as the heads that it is compared with.
+    """
+
+    def make_layers(self) -> None:
+        super().make_layers()
+        self.forms = nn.Parameter(torch.randn(self.num_types, self.head_dim, self.head_dim) / self.head_dim**0.5)
+
+    def project(self, hidden: Tensor, positions: Tensor | None) -> Factors:
+        plain = super().project(hidden, positions)
+        q = torch.einsum("bosd,tde->btse", plain.q, self.forms)
+        return Factors(q, plain.k.expand(-1, self.num_types, -1, -1), plain.start, plain.end)
+
+
+def main() -> None:
+    args = arguments()
+    torch.set_num_threads(1)
+    data = read(args.train)[: args.sentences]
+    labels = labels_of(data)
+    dev = read(args.dev)
+    test = read(args.test) if args.test else dev
+    runs: dict[str, list[dict[str, float]]] = {head: [] for head in args.heads}
+    for seed in range(args.seeds):
+        for head in args.heads:
+            runs[head].append(one_run(data, dev, test, labels, head, seed, args))
+            print(head, seed, json.dumps(runs[head][-1]), flush=True)
+    result: dict[str, Any] = {"arguments": vars(args), "runs": runs}
+    if args.crf:
+        words = have_words(example.text for example in data)
+        result["crf"] = crf_scores(data, test, words).overall.f1
+        print("crf", round(result["crf"], 4))
+    for head in args.heads[1:]:
+        for name in runs[head][0]:
+            differences = [a[name] - b[name] for a, b in zip(runs[args.heads[0]], runs[head], strict=True)]
+            error = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else float("nan")
+            print(f"{args.heads[0]} - {head}  {name}: {statistics.mean(differences):+.4f} +- {error:.4f}")
+    if args.out:
+        Path(args.out).write_text(json.dumps(result, indent=1) + "\n")
+
+
+def one_run(
+    data: list[Example], dev: list[Example], test: list[Example], labels: tuple[str, ...], head: str, seed: int,
+    args: argparse.Namespace,
+) -> dict[str, float]:  # fmt: skip
+    words = have_words(example.text for example in data)
+    encoder = args.encoder or ("convolution" if words else "bilstm")
+    tokenizer = make_tokenizer("words" if words else "characters", [example.text for example in data])
+    usual = RECIPES[encoder]
+    config = SpanConfig(
+        labels=labels, vocab=tokenizer.get_vocab_size(), encoder=encoder, words=words, dim=usual.dim,
+        dropout=usual.dropout, rotary=head == "rotary", encoder_positions=args.encoder_positions,
+    )  # fmt: skip
+    training = TrainConfig(
+        seed=seed, epochs=args.epochs or usual_epochs(len(data)), batch=usual_batch(len(data)), lr=usual.lr,
+        mode=usual_mode(data),
+    )  # fmt: skip
+    model = new_model(config, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        if head == "biaffine":
+            torch.manual_seed(seed)
+            model.head = Biaffine(
+                config.dim if encoder != "pretrained" else model.encoder.width, len(labels), rotary=None
+            )
+        result = train(model, tokenizer, data, dev, training, folder)
+        saved = saved_model(folder, model, head)
+        found = predict(saved, [example.text for example in test])
+    scores = evaluate([example.entities for example in test], found)
+    longest = sorted(range(len(test)), key=lambda i: -len(test[i].text))[: len(test) // 3]
+    long = evaluate([test[i].entities for i in longest], [found[i] for i in longest])
+    out = {"f1": scores.overall.f1, "f1 of long texts": long.overall.f1, "dev": result.dev.f1}
+    return {name: round(value, 4) for name, value in out.items()} | (
+        {"f1 of nested": round(scores.nested.f1, 4)} if scores.nested.gold else {}
+    )
+
+
+def saved_model(folder: str, model: Any, head: str) -> Any:
+    """The best epoch's model. A folder knows no biaffine head, so its weights are put into the one at hand."""
+    if head != "biaffine":
+        return load(folder)
+    from safetensors.torch import load_file
+
+    from phasor.apps.ner.model import CONFIG, TOKENIZER, WEIGHTS, SavedModel
+
+    model.load_state_dict(load_file(Path(folder) / WEIGHTS))
+    from tokenizers import Tokenizer
+
+    about = json.loads((Path(folder) / CONFIG).read_text())
+    return SavedModel(model.eval(), Tokenizer.from_file(str(Path(folder) / TOKENIZER)), about)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("train")
+    parser.add_argument("dev")
+    parser.add_argument("test", nargs="?")
+    parser.add_argument("--sentences", type=int, default=None)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=None)
+    parser.add_argument("--heads", nargs="+", default=["rotary", "none", "biaffine"])
+    parser.add_argument("--encoder", default=None)
+    parser.add_argument("--encoder-positions", default="rotary")
+    parser.add_argument("--crf", action="store_true")
+    parser.add_argument("--out", default=None)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
