@@ -97,8 +97,8 @@ def test_vectors_stand_for_their_words_and_stay_as_they_are(tmp_path):
     "text, message",
     [
         ("ada 1 2\nbob 1\n", ":2: line must hold a word and 2 numbers, got 'bob 1"),
-        ("ada one\n", ":1: line must hold a word and 1 numbers"),
-        ("ada nan\n", ":1: line must hold a word and 1 numbers"),
+        ("ada one\n", ":1: line must hold a word and its numbers"),
+        ("ada nan\n", ":1: line must hold a word and its numbers"),
         ("", "file must hold a word and its numbers a line, got none"),
     ],
 )

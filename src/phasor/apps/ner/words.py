@@ -107,9 +107,9 @@ def read_vectors(path: Path) -> WordVectors:
                 row = torch.tensor([float(value) for value in values])
             except ValueError:
                 row = torch.empty(0)
-            width = len(rows[0]) if rows else max(1, len(row))
-            if len(row) != width or not bool(row.isfinite().all()):
-                raise ValueError(f"{path}:{number}: line must hold a word and {width} numbers, got {line[:60]!r}")
+            if not len(row) or len(row) != len(rows[0] if rows else row) or not bool(row.isfinite().all()):
+                numbers = f"{len(rows[0])} numbers" if rows else "its numbers"
+                raise ValueError(f"{path}:{number}: line must hold a word and {numbers}, got {line.rstrip()[:60]!r}")
             if word and word not in words and word != UNKNOWN:
                 words[word] = len(rows)
                 rows.append(row)
@@ -123,17 +123,14 @@ def ids_of_a_token(config: SpanConfig) -> int | None:
     return len(FEATURES) + bool(config.vectors) if config.words else None
 
 
-def token_ids(config: SpanConfig) -> Callable[[str, int], list[int]] | None:
+def token_ids(config: SpanConfig) -> Callable[[str, int], tuple[int, ...]] | None:
     """What a model takes for a token, from its text and its number in the tokenizer; None for the number itself.
 
     For words that is the row of each feature, and behind them the number where the model has vectors for words.
     """
     if not config.words:
         return None
-    rows, vectors = config.rows, bool(config.vectors)
-
-    def ids(word: str, number: int) -> list[int]:
-        features = hashed(word, rows)
-        return [*features, number] if vectors else [*features]
-
-    return ids
+    rows = config.rows
+    if config.vectors:
+        return lambda word, number: (*hashed(word, rows), number)
+    return lambda word, number: hashed(word, rows)

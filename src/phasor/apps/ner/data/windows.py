@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class Encoded:
     """The tokens of one window of a text.
 
-    ``ids``: a number for each token, or a list of them for a word; ``offsets``: the characters of each token in the
+    ``ids``: a number for each token, or several for a word; ``offsets``: the characters of each token in the
     text, half-open; ``special``: the tokens that stand for no character of it (``[CLS]``, ``[SEP]``, ...), never part
     of a span; ``spans``: ``(type, first token, last token)``, both included; ``example``: the index of the text;
     ``shift``: added to the index of a token that is not special, the index of that token in the whole text's encoding.
     """
 
-    ids: list[int] | list[list[int]]
+    ids: list[int] | list[tuple[int, ...]]
     offsets: list[tuple[int, int]]
     special: list[bool]
     example: int
@@ -69,7 +69,7 @@ def align(
     *,
     max_length: int | None = None,
     stride: int | None = None,
-    token_ids: Callable[[str, int], list[int]] | None = None,
+    token_ids: Callable[[str, int], tuple[int, ...]] | None = None,
 ) -> tuple[list[Encoded], AlignmentReport]:
     """The windows of all examples in order, with their entities as spans of tokens, and a count of what was lost.
 
@@ -132,14 +132,14 @@ def _encode(tokenizer: "Tokenizer", examples: Sequence[Example]) -> "list[Encodi
 
 
 def _all_tokens(
-    text: str, encoding: "Encoding", example: int, token_ids: Callable[[str, int], list[int]] | None
+    text: str, encoding: "Encoding", example: int, token_ids: Callable[[str, int], tuple[int, ...]] | None
 ) -> Encoded:
     covered = bytearray(len(text))
     for start, end in encoding.offsets:
         covered[start:end] = b"\1" * (end - start)
     offsets = [_characters(text, covered, start, end) for start, end in encoding.offsets]
     special = [bool(s) or i == j for s, (i, j) in zip(encoding.special_tokens_mask, offsets, strict=True)]
-    ids: list[int] | list[list[int]] = encoding.ids
+    ids: list[int] | list[tuple[int, ...]] = encoding.ids
     if token_ids is not None:
         ids = [token_ids(text[i:j], number) for number, (i, j) in zip(encoding.ids, offsets, strict=True)]
     return Encoded(ids, offsets, special, example, [])
