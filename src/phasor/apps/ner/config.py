@@ -40,12 +40,12 @@ RECIPES = {
 
 
 def usual_epochs(sentences: int) -> int:
-    """Many passes over few sentences, few over many: 8 and one for each time that ``sentences`` goes into 6,000.
+    """Many passes over few sentences, few over many: 10 and one for each time that ``sentences`` goes into 6,000.
 
     >>> usual_epochs(200), usual_epochs(1500), usual_epochs(24000)
-    (38, 12, 8)
+    (40, 14, 10)
     """
-    return 8 + min(52, 6000 // max(1, sentences))
+    return 10 + min(50, 6000 // max(1, sentences))
 
 
 def usual_batch(sentences: int) -> int:

@@ -29,6 +29,7 @@ from .predict import align_for, predict_windows
 
 CHECKPOINT, LOG = checkpoint.FILE, "log.jsonl"
 MOST = 8  # spans per token: no text has as many entities
+BETAS = (0.9, 0.99)  # a run has a few thousand steps: the usual 0.999 would remember most of them
 LEAST = 0.002  # the lowest probability that is looked at for the best threshold
 MEASURED = 20  # steps from which the speed is told
 POOL = 50  # batches sorted by length together: less padding, still another mixture every epoch
@@ -160,7 +161,7 @@ class SpanTraining:
             {"params": [p for p in model.encoder.parameters() if p.requires_grad], "peak": config.lr},
             {"params": list(model.head.parameters()), "peak": head_lr(model, config)},
         ]
-        self.optimizer = adamw(groups, weight_decay=config.weight_decay)
+        self.optimizer = adamw(groups, weight_decay=config.weight_decay, betas=BETAS)
         self.tensors = checkpoint.tensors_of(model, self.optimizer, self.mean)
 
     @property

@@ -47,7 +47,7 @@ Dropout = Annotated[
     float | None,
     typer.Option(help="Of the encoder (default: bilstm 0.2, a folder 0.1, else 0.3)."),
 ]
-Epochs = Annotated[int | None, typer.Option(min=1, help="At most (default: from 60 for few sentences to 8 for many).")]
+Epochs = Annotated[int | None, typer.Option(min=1, help="At most (default: from 60 for few sentences to 10 for many).")]
 Minutes = Annotated[float | None, typer.Option(help="As many epochs as fit into this time on this machine.")]
 Batch = Annotated[
     int | None, typer.Option(min=1, help="Windows per step (default: 16 below 5,000 sentences, else 32).")
