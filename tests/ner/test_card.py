@@ -74,6 +74,26 @@ def test_the_best_threshold_is_that_of_a_search_over_all():
     assert best_threshold(gold, [[], []]) == 0.5
 
 
+def test_a_threshold_never_parts_equal_scores_and_is_the_highest_of_equals():
+    gold = [[Entity(0, 3, "x")]]
+    tied = [[Prediction(0, 3, "x", 0.5), Prediction(4, 7, "x", 0.5), Prediction(8, 9, "x", 0.3)]]
+    assert best_threshold(gold, tied) == pytest.approx(0.4)  # 2/3 with both; a cut between them would be 1, and no cut
+    two = [[Entity(0, 3, "x"), Entity(4, 7, "x"), Entity(8, 9, "x")]]
+    # kept one: 2/4; two: 2/5; three: 2/6; four, with the second right one: 4/7
+    scores = (((0, 3), 0.9), ((1, 2), 0.8), ((2, 3), 0.7), ((4, 7), 0.6), ((5, 6), 0.5))
+    assert best_threshold(two, [[Prediction(*span, "x", score) for span, score in scores]]) == pytest.approx(0.55)
+    equal = [[Prediction(0, 3, "x", 0.9), *(Prediction(i, i + 1, "x", 0.8 - i / 100) for i in range(10, 13)),
+              Prediction(4, 7, "x", 0.2)]]  # 2/4 with one, 4/8 with all five  # fmt: skip
+    assert best_threshold(two, equal) == pytest.approx((0.9 + 0.7) / 2)
+
+
+def test_labels_that_were_not_measured_are_named():
+    data = [example("Ada in Rome", (0, 3, "name"), (7, 11, "place"))]
+    dev = [example("Zoe", (0, 3, "name"))]
+    text = card(data, dev, [[Prediction(0, 3, "name", 0.9)]])
+    assert "Labels that do not occur in the development data, so were not measured: place." in text
+
+
 def test_the_baseline_learns_the_toy_language():
     pytest.importorskip("pycrfsuite")
     scores = crf_scores(TRAIN, DEV, words=True)

@@ -88,6 +88,14 @@ def test_vectors_stand_for_their_words_and_stay_as_they_are(tmp_path):
     spans = new_model(config, 0, vectors=vectors)
     inputs = batch(config, tokenizer)
     assert inputs.ids[0, :, -1].tolist() == [1, 0, 0, 0, 2]
+    spans.eval()
+    before, embedding = spans.encoder.embedding(inputs.ids), spans.encoder.embedding
+    with torch.no_grad():
+        embedding.vectors.weight[2] += 1  # that of "rome", the last word
+    after = embedding(inputs.ids)
+    assert torch.equal(after[0, :4], before[0, :4]) and not torch.equal(after[0, 4], before[0, 4])
+    with torch.no_grad():
+        embedding.vectors.weight[2] -= 1
     train(spans, tokenizer, TRAIN, DEV, train_config(epochs=1), tmp_path / "model")
     saved = load(tmp_path / "model").model
     assert saved.encoder.embedding.vectors.weight.tolist() == [[0, 0, 0], [1, 2, 3], [0, 0.5, -1]]
