@@ -133,7 +133,7 @@ class DualChunk(Grouped):
         whole("chunk", chunk)
         whole("trained", trained)
         if chunk >= trained:
-            raise ValueError(f"chunk must be less than the trained length, {trained}, got {chunk}; 3/4 of it is usual")
+            raise ValueError(f"chunk must be less than the trained length, {trained}, got {chunk}")
 
         def number(at: Tensor) -> Tensor:
             return at.div(chunk, rounding_mode="floor")
