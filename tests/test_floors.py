@@ -46,7 +46,7 @@ INSIDE = {
     ],
     "encodings": [
         "base",
-        "alibi learned none rotary shaw sinusoidal t5",
+        "alibi grouped learned none rotary shaw sinusoidal t5",
         "transformer_xl",
         "attention heads",
     ],

@@ -2,6 +2,7 @@
 
 from .alibi import ALiBi, alibi_slopes
 from .base import Encoding
+from .grouped import DualChunk, Grouped, ReRoPE, SelfExtend
 from .learned import Learned
 from .none import NoPE
 from .rotary import Rotary
@@ -18,6 +19,10 @@ __all__ = [
     "shift_matrix",
     "Learned",
     "Rotary",
+    "Grouped",
+    "SelfExtend",
+    "ReRoPE",
+    "DualChunk",
     "ALiBi",
     "alibi_slopes",
     "T5Bias",

@@ -29,6 +29,7 @@ class Encoding(nn.Module):
     """
 
     needs_weights = False  # True if `values` acts: the softmax weights must then exist as a tensor
+    causal_only = False  # True if it places no keys behind the query
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Token embeddings ``[B, S, dim]`` with their positions written in."""

@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from .. import Encoding, NoPE
+from .. import Encoding, Grouped, NoPE
 from .cache import KVCache
 from .checks import check_encoding, check_inputs, check_mask, check_padding, check_tokens
 from .kernels import KERNELS
@@ -50,7 +50,7 @@ def attention(
     - ``kernel``: ``"sdpa"`` is `torch.nn.functional.scaled_dot_product_attention`; ``"flex"`` is FlexAttention,
       compiled on a GPU and forward only on a CPU; ``"reference"`` is the plain formula in float32 or float64, the
       meaning of the others. A kernel that cannot compute what is asked raises. ``"auto"`` is sdpa, or reference if
-      the encoding needs the softmax weights.
+      the encoding needs the softmax weights or has several positions for a token (`Grouped`).
 
     Example: two equal logits, so each of the visible values has half of the weight.
 
@@ -64,6 +64,10 @@ def attention(
     k_positions = q_positions if k_positions is None else k_positions
     q_documents, k_documents = document_ids if isinstance(document_ids, tuple) else (document_ids, document_ids)
     check_encoding(encoding)
+    if encoding.causal_only and not causal:
+        raise ValueError(
+            f"causal must be True for {type(encoding).__name__}, which places earlier keys only, got False"
+        )
     check_inputs(q, k, v)
     check_tokens("q_positions", q_positions, q)
     check_tokens("k_positions", k_positions, k)
@@ -81,13 +85,18 @@ def attention(
         k, v, mask = cache.append(k, v, mask)
     scale = encoding.default_scale(q.shape[-1]) if scale is None else scale
     if kernel == "auto":
-        kernel = "reference" if encoding.needs_weights else "sdpa"
+        kernel = "reference" if encoding.needs_weights or isinstance(encoding, Grouped) else "sdpa"
     if kernel not in KERNELS:
         raise ValueError(f"kernel must be 'auto', 'sdpa', 'flex' or 'reference', got {kernel!r}")
     if encoding.needs_weights and kernel != "reference":
         raise ValueError(
             f"kernel={kernel!r} never forms the softmax weights that {type(encoding).__name__} needs for its values; "
             "use kernel='reference'"
+        )
+    if kernel == "sdpa" and isinstance(encoding, Grouped):
+        raise ValueError(
+            f"kernel='sdpa' has one position for each token, and {type(encoding).__name__} several; "
+            "use kernel='flex' or 'reference'"
         )
     return KERNELS[kernel](q, k, v, encoding, mask, scale)
 

@@ -3,21 +3,25 @@
 import warnings
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .. import Encoding
+from .. import Encoding, Grouped
 from ..base import ScoreMod, wide
+from ..grouped import Part
 from .mask import Mask
+
+MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def _reference(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, scale: float) -> Tensor:
     group, dtype = q.shape[1] // k.shape[1], wide(q.dtype)
     wide_q = q.to(dtype)
     wide_k, wide_v = (x.to(dtype).repeat_interleave(group, dim=1) for x in (k, v))
-    scores = wide_q @ wide_k.transpose(-1, -2) * scale
+    scores = _scores(wide_q, wide_k, encoding, mask) * scale
     bias = _bias(wide_q, wide_k, encoding, mask, scale)
     scores = scores if bias is None else scores + bias
     visible = mask.dense()
@@ -29,6 +33,17 @@ def _reference(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, 
     out = weights @ wide_v
     extra = encoding.values(weights, mask.q_positions, mask.k_positions)
     return (out if extra is None else out + extra).to(q.dtype)
+
+
+def _scores(q: Tensor, k: Tensor, encoding: Encoding, mask: Mask) -> Tensor:
+    if not isinstance(encoding, Grouped):
+        return q @ k.transpose(-1, -2)
+    scores = q.new_zeros(*q.shape[:-1], k.shape[-2])
+    m, n = mask.q_positions[:, None, :, None], mask.k_positions[:, None, None, :]
+    for part in encoding.parts:
+        part_q, part_k = encoding.rotate_part(part, q, k, mask.q_positions, mask.k_positions)
+        scores = torch.where(part.where(m, n), part_q @ part_k.transpose(-1, -2), scores)
+    return scores
 
 
 def _sdpa(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, scale: float) -> Tensor:
@@ -74,13 +89,45 @@ def _flex(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, scale
     all_rows = mask.expand(batch)
     score_mod = _with(all_rows.added, encoding.score_mod(all_rows.q_positions, all_rows.k_positions))
     heads = None if mask.attn_mask is None or mask.attn_mask.shape[1] == 1 else q.shape[1]
-    block_mask = create_block_mask(mask.mask_mod(batch), batch, heads, rows, columns, device=str(q.device))
-    grouped = q.shape[1] != k.shape[1]
-    if not on_cpu:
-        return _compiled_flex()(q, k, v, score_mod, block_mask, scale, grouped)
-    with warnings.catch_warnings():  # torch warns that it is slow uncompiled: on a CPU it is here to check score_mods
-        warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
-        return flex_attention(q, k, v, score_mod, block_mask, scale, grouped)
+    visible, grouped = mask.mask_mod(batch), q.shape[1] != k.shape[1]
+
+    def run(q: Tensor, k: Tensor, rule: MaskMod, with_sums: bool) -> Any:
+        block_mask = create_block_mask(rule, batch, heads, rows, columns, device=str(q.device))
+        how = (score_mod, block_mask, scale, grouped)
+        if not on_cpu:
+            return _compiled_flex()(q, k, v, *how, return_lse=with_sums)
+        with warnings.catch_warnings():  # that it is slow uncompiled, which here only checks score_mods; and of its
+            warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
+            warnings.filterwarnings("ignore", message="return_lse is deprecated")  # other name, which older torch lacks
+            return flex_attention(q, k, v, *how, return_lse=with_sums)  # type: ignore[call-overload]
+
+    if not isinstance(encoding, Grouped):
+        return run(q, k, visible, False)  # type: ignore[no-any-return]
+    parts = [
+        run(
+            *encoding.rotate_part(part, q, k, all_rows.q_positions, all_rows.k_positions),
+            _both(visible, part, all_rows),
+            True,
+        )
+        for part in encoding.parts
+    ]
+    return _merged(parts).to(q.dtype)
+
+
+def _both(visible: MaskMod, part: Part, rows: Mask) -> MaskMod:
+    """What is visible and of this part."""
+
+    def rule(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return visible(b, h, i, j) & part.where(rows.q_positions[b, i], rows.k_positions[b, j])
+
+    return rule
+
+
+def _merged(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """One softmax over keys that were attended to part by part: each part by its sum of exponentials."""
+    sums = torch.stack([lse for _, lse in parts])
+    shares = sums.softmax(0).masked_fill(sums == -torch.inf, 0.0)  # also where no part sees a key
+    return sum((out * share[..., None] for (out, _), share in zip(parts, shares, strict=True)), torch.tensor(0.0))
 
 
 def _with(added: Tensor | None, score_mod: ScoreMod | None) -> ScoreMod | None:

@@ -1,0 +1,38 @@
+"""What stands in for a static cache: transformers' own for keys that stay, `most` for a ledger that may not grow on."""
+
+import pytest
+import torch
+
+import phasor
+from phasor.caches import LedgerCache
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture
+def model() -> torch.nn.Module:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64,
+    )  # fmt: skip
+    made: torch.nn.Module = transformers.LlamaForCausalLM(config).eval()
+    return made
+
+
+HOW = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+
+
+def test_a_patched_model_with_a_static_cache_continues_as_the_unpatched_one(model: torch.nn.Module) -> None:
+    ids = torch.arange(5)[None]
+    expected = model.generate(ids, **HOW)  # type: ignore[operator]
+    assert phasor.patch(model)
+    assert torch.equal(model.generate(ids, cache_implementation="static", **HOW), expected)  # type: ignore[operator]
+
+
+def test_more_tokens_than_a_cache_may_hold_are_one_line(model: torch.nn.Module) -> None:
+    """The prompt has 5; the ninth token finds 8."""
+    cache = LedgerCache(model, most=8)
+    with pytest.raises(ValueError, match="k must leave at most most=8 tokens, got 1 for 8") as error:
+        model.generate(torch.arange(5)[None], past_key_values=cache, **HOW)  # type: ignore[operator]
+    assert "\n" not in str(error.value) and cache.get_seq_length() == 8 and not cache.is_compileable
