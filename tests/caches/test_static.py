@@ -26,13 +26,15 @@ HOW = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
 def test_a_patched_model_with_a_static_cache_continues_as_the_unpatched_one(model: torch.nn.Module) -> None:
     ids = torch.arange(5)[None]
     expected = model.generate(ids, **HOW)  # type: ignore[operator]
-    assert phasor.patch(model)
+    assert phasor.patch(model).replaced
     assert torch.equal(model.generate(ids, cache_implementation="static", **HOW), expected)  # type: ignore[operator]
 
 
 def test_more_tokens_than_a_cache_may_hold_are_one_line(model: torch.nn.Module) -> None:
     """The prompt has 5; the ninth token finds 8."""
     cache = LedgerCache(model, most=8)
-    with pytest.raises(ValueError, match="k must leave at most most=8 tokens, got 1 for 8") as error:
+    with pytest.raises(
+        ValueError, match="k must leave at most most=8 tokens, got 1 for 8"
+    ) as error:
         model.generate(torch.arange(5)[None], past_key_values=cache, **HOW)  # type: ignore[operator]
     assert "\n" not in str(error.value) and cache.get_seq_length() == 8 and not cache.is_compileable

@@ -120,7 +120,8 @@ class DualChunk(Grouped):
 
     Keys stand at ``n % chunk``; a query at ``m % chunk`` for its own chunk, at ``min(m % chunk + chunk, trained - 1)``
     for the one before, at ``trained - 1`` for all earlier ones. ``chunk`` is less than ``trained``; their difference is
-    the paper's local window w. No factor on the scores, which some servers add.
+    the paper's local window w. The published code (HKUNLP/ChunkLlama) has ``trained`` where the paper has
+    ``trained - 1``: a distance that training never saw.
 
     Source: An et al. 2024, arXiv:2402.17463, equations 2 to 6 (chunk is its s, trained its c).
 
