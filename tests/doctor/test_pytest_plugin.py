@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import limited
+from pytest_runs import run_tests
 
-pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parents[2]
 
 MODEL = """
@@ -53,34 +53,27 @@ def test_interleaved(phasor_golden):
 
 
 @pytest.fixture
-def run(pytester):
-    """One test file with the plugin by its name; where phasor is installed pytest has it from the entry point."""
-
-    def run(source, *arguments):
-        pytester.makepyfile(source)
-        return pytester.runpytest_inprocess("-p", "phasor_pytest", "-p", "no:cacheprovider", *arguments)
-
-    return run
+def run(python, tmp_path):
+    return lambda source, *arguments: run_tests(python, tmp_path, source, *arguments)
 
 
 def test_the_laws_hold_of_a_function_that_rotates_by_distances(run):
-    run(MODEL.format(factor=0.1) + CHOSEN).assert_outcomes(passed=2)
+    assert run(MODEL.format(factor=0.1) + CHOSEN)[0] == {"passed": 2}
 
 
 def test_a_fault_fails_the_law_that_it_breaks_alone(run):
-    result = run(MODEL.format(factor="(0.1 + positions[:, :1, None])") + CHOSEN)
-    result.assert_outcomes(passed=1, failed=1)
+    outcomes, lines = run(MODEL.format(factor="(0.1 + positions[:, :1, None])") + CHOSEN)
+    assert outcomes == dict(passed=1, failed=1)
     said = "E *AssertionError: shift of all positions: logits differ by *"
-    result.stdout.fnmatch_lines([said, "FAILED *test_law[[]relative[]]*"])
+    lines.fnmatch_lines([said, "FAILED *test_law[[]relative[]]*"])
 
 
 def test_every_law_is_a_test_and_one_that_cannot_be_checked_fails(run):
     """A function keeps no cache, and has one way of attention."""
-    result = run(MODEL.format(factor=0.1) + "def test_law(phasor_law):\n    phasor_law()\n", "-rf")
-    outcomes = result.parseoutcomes()
+    outcomes, lines = run(MODEL.format(factor=0.1) + "def test_law(phasor_law):\n    phasor_law()\n")
     assert sum(outcomes.values()) == 7 and outcomes["failed"] >= 3
     for check in ("cached = full", "chunked = full"):
-        result.stdout.fnmatch_lines([f"E *AssertionError: {check}: cannot be checked: logits keeps no cache*"])
+        lines.fnmatch_lines([f"E *AssertionError: {check}: cannot be checked: logits keeps no cache*"])
 
 
 def test_the_laws_are_all_of_testing():
@@ -92,22 +85,22 @@ def test_the_laws_are_all_of_testing():
 
 
 def test_without_a_model_the_law_says_what_is_missing(run):
-    result = run("def test_law(phasor_law):\n    phasor_law()\n")
-    result.assert_outcomes(errors=7)
-    result.stdout.fnmatch_lines(["*needs a fixture of yours called phasor_model*"])
+    outcomes, lines = run("def test_law(phasor_law):\n    phasor_law()\n")
+    assert outcomes == dict(errors=7)
+    lines.fnmatch_lines(["*needs a fixture of yours called phasor_model*"])
 
 
 def test_a_law_that_is_none_is_named(run):
-    result = run(MODEL.format(factor=0.1) + CHOSEN.replace("relative", "relativ"))
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*phasor_law must be parametrized with laws of relative, *got 'relativ'*"])
+    outcomes, lines = run(MODEL.format(factor=0.1) + CHOSEN.replace("relative", "relativ"))
+    assert outcomes == dict(passed=1, errors=1)
+    lines.fnmatch_lines(["*phasor_law must be parametrized with laws of relative, *got 'relativ'*"])
 
 
 def test_golden_vectors_pass_what_is_right_and_name_the_mistake(run):
     pytest.importorskip("safetensors")
-    result = run(GOLDEN)
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["E *pairs are interleaved (2i, 2i + 1) there and must be halves (i, i + 2)*"])
+    outcomes, lines = run(GOLDEN)
+    assert outcomes == dict(passed=1, failed=1)
+    lines.fnmatch_lines(["E *pairs are interleaved (2i, 2i + 1) there and must be halves (i, i + 2)*"])
 
 
 def test_the_entry_point_names_the_module_and_costs_no_torch():
@@ -117,3 +110,10 @@ def test_the_entry_point_names_the_module_and_costs_no_torch():
     source = "import sys, phasor_pytest; print(sorted({'torch', 'phasor', 'numpy'} & set(sys.modules)))"
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     assert limited.run([sys.executable, "-c", source], env=env, check=True).stdout == "[]\n"
+
+
+def test_no_file_of_the_project_has_the_name_of_a_standard_module():
+    """Of an editable installation with a plugin pytest takes docs/NAME.py for a module NAME, and warns of one that is
+    imported already."""
+    names = {path.stem for path in ROOT.glob("*/*.py")}
+    assert "conftest" in names and not names & sys.stdlib_module_names
