@@ -66,7 +66,8 @@ def run(
             out, err = process.communicate()
         if late.is_set():
             raise TooLong(f"{command} had not ended after {limit:g} s{_shown(out, err)}")
-    assert not check or process.returncode == 0, f"{command} ended with {process.returncode}{_shown(out, err)}"
+    if check and process.returncode:
+        raise AssertionError(f"{command} ended with {process.returncode}{_shown(out, err)}")
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 

@@ -191,6 +191,113 @@ def torchtune():
     yield locals(), torch.stack((first, second), -1).flatten(3)
 
 
+def rotary_embedding_torch():
+    """Adjacent pairs of the first channels; (arange + offset) / interpolate_factor * theta ** (-2i / dim)."""
+    t, dim, theta, factor, offset = torch.randn(2, 3, 5, HEAD), WIDTH, 5e5, 4.0, 11
+    a = angles((torch.arange(5) + offset) / factor, dim, theta).float()
+    yield locals(), turned(t, a.cos(), a.sin(), interleaved=True)
+
+
+def angles_of_pairs():
+    """rotary-embedding-torch: angles [s, d], each twice in a row; t * cos(freqs) + rotate_half(t) * sin(freqs)."""
+    t, freqs = torch.randn(2, 3, 5, HEAD), angles(torch.arange(5), WIDTH).float().repeat_interleave(2, -1)
+    part, rest = t[..., :WIDTH], t[..., WIDTH:]
+    yield locals(), torch.cat((part * freqs.cos() + rotate_every_two(part) * freqs.sin(), rest), -1)
+
+
+def x_transformers():
+    """The same, of the last tokens: freqs [1, n, d] with n tokens or more."""
+    t, freqs = torch.randn(2, 3, 5, HEAD), angles(torch.arange(9), WIDTH).float().repeat_interleave(2, -1)[None]
+    part, rest, f = t[..., :WIDTH], t[..., WIDTH:], freqs[:, None, 4:]
+    yield locals(), torch.cat((part * f.cos() + rotate_every_two(part) * f.sin(), rest), -1)
+
+
+def x_transformers_halves():
+    half = angles(torch.arange(9), WIDTH).float()
+    t, freqs = torch.randn(2, 3, 5, HEAD), torch.cat((half, half), -1)
+    part, rest, f = t[..., :WIDTH], t[..., WIDTH:], freqs[4:]
+    yield locals(), torch.cat((part * f.cos() + rotate_half(part) * f.sin(), rest), -1)
+
+
+def diffusers():
+    """use_real_unbind_dim=-1: x [B, H, S, D], cos and sin [S, D] repeated; x * cos + (-x_imag, x_real) * sin."""
+    x, (cos, sin) = torch.randn(2, 3, 7, HEAD), (t[:7].repeat_interleave(2, -1) for t in tables(HEAD))
+    yield {"x": x, "cos": cos, "sin": sin}, x * cos + rotate_every_two(x) * sin
+
+
+def diffusers_halves():
+    """use_real_unbind_dim=-2 (Stable Audio, OmniGen, CogView4), with sequence_dim=1: x [B, S, H, D]."""
+    x, (cos, sin) = torch.randn(2, 7, 3, HEAD), (torch.cat((t[:7], t[:7]), -1) for t in tables(HEAD))
+    yield {"x": x, "cos": cos, "sin": sin}, x * cos[:, None] + rotate_half(x) * sin[:, None]
+
+
+def torchtitan():
+    """x [b, s, h, d] as complex numbers of adjacent channels, times freqs_cis [max, d / 2] gathered by positions."""
+    a = angles(torch.arange(ROWS_OF_TABLE), HEAD).float()
+    xq, xk, freqs_cis = torch.randn(2, 5, 4, HEAD), torch.randn(2, 5, 2, HEAD), torch.polar(torch.ones_like(a), a)
+    positions = torch.tensor([[0, 1, 2, 9, 8], [5, 6, 7, 0, 1]])
+    f = freqs_cis[positions][:, :, None]
+    yield (
+        {"xq": xq, "xk": xk, "freqs_cis": freqs_cis, "positions": positions},
+        [torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * f).flatten(3) for x in (xq, xk)],
+    )
+
+
+def has(frequencies, width, interleaved):
+    """A spec's frequencies beside those expected; first the channels of its pairs, which must be equal."""
+
+    def compare(spec):
+        pairs = (
+            torch.arange(width).unflatten(0, (-1, 2)) if interleaved else torch.arange(width).unflatten(0, (2, -1)).T
+        )
+        assert [t.tolist() for t in spec.layout.split(torch.arange(spec.head_dim))] == pairs.T.tolist()
+        return spec.inv_freq().float(), frequencies.float()
+
+    return compare
+
+
+def flash_attn_module():
+    """1 / base ** (arange(0, dim, 2) / dim) of the first dim channels."""
+    for interleaved in (False, True):
+        head_dim, dim, base = HEAD, WIDTH, 5e5
+        yield locals(), has(angles(1, dim, base), dim, interleaved)
+
+
+def torchtune_module():
+    yield {"dim": HEAD, "base": 10_000}, has(angles(1, HEAD), HEAD, True)
+
+
+def torchtune_llama3():
+    """By wavelength: above trained / low divided by the factor, below trained / high kept, between blended."""
+    dim, base, factor, low, high, trained = 64, 5e5, 8, 1, 4, 8192
+    plain = angles(1, dim, base)
+    turns = trained * plain / (2 * math.pi)
+    keep = ((turns - low) / (high - low)).clamp(0, 1)
+    assert ((keep > 0) & (keep < 1)).any()
+    yield locals(), has(plain * keep + plain / factor * (1 - keep), dim, True)
+
+
+def transformer_engine_module():
+    """1 / rotary_base ** (arange(0, dim, 2) / dim) of int(dim * rotary_percent) channels; positions / factor."""
+    for interleaved in (False, True):
+        dim, rotary_percent, factor, base = HEAD, 0.75, 4, 1e4
+        yield locals(), has(angles(1, WIDTH, base) / factor, WIDTH, interleaved)
+
+
+def vllm_module():
+    for is_neox_style in (True, False):
+        head_size, part, base = HEAD, 0.75, 1e4
+        yield locals(), has(angles(1, WIDTH, base), WIDTH, not is_neox_style)
+
+
+def transformers_module():
+    hf = pytest.importorskip("transformers")
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    config = hf.LlamaConfig(hidden_size=4 * HEAD, num_attention_heads=4, num_hidden_layers=1)
+    yield {"config": config}, has(LlamaRotaryEmbedding(config).inv_freq, HEAD, False)
+
+
 def onnx():
     """Opset 23: [batch, seq, hidden] with num_heads; caches [max, rotary / 2] gathered by position_ids."""
     for interleaved in (0, 1):
@@ -239,9 +346,22 @@ THEIRS = {
     "transformers, partial (GPT-NeoX)": gpt_neox,
     "transformers, interleaved (Cohere)": cohere,
     "torchtune": torchtune,
+    "rotary-embedding-torch": rotary_embedding_torch,
+    "rotary-embedding-torch, angles": angles_of_pairs,
+    "x-transformers": x_transformers,
+    "x-transformers, halves (stable-audio-tools)": x_transformers_halves,
+    "diffusers": diffusers,
+    "diffusers, halves": diffusers_halves,
+    "torchtitan": torchtitan,
     "ONNX": onnx,
     "MLX": mlx,
     "torch (proposed)": torch_proposed,
+    "flash-attn, module": flash_attn_module,
+    "torchtune, module": torchtune_module,
+    "torchtune, Llama 3.1": torchtune_llama3,
+    "TransformerEngine, module": transformer_engine_module,
+    "vLLM, module": vllm_module,
+    "transformers, module": transformers_module,
 }
 
 

@@ -53,6 +53,27 @@ def test_json(config, phasor):
     assert len(data["rotations"][0]["wavelengths"]) == 64
 
 
+def test_brief(config, tmp_path, phasor):
+    """A line for each; only a config that is not understood is a mistake."""
+    texts = {
+        "bert": {"model_type": "bert", "hidden_size": 64, "num_attention_heads": 4},
+        "typo": LLAMA | {"rope_thetta": 1.0},
+        "none": {"name": "no model"},
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(text))
+    bert, typo, none, absent = (tmp_path / f"{name}.json" for name in (*texts, "absent"))
+    code, said, err = phasor("inspect", "--brief", config, bert)
+    assert code == 0 and not err
+    first, second = said.splitlines()
+    assert first.startswith(f"{config}: llama, 2 of 2 layers: ") and "base 500000" in first
+    assert second == f"{bert}: bert uses learned absolute positions; it has no rotary embedding to read"
+    code, said, err = phasor("inspect", "--brief", typo, absent, config, none)
+    lines = said.splitlines()
+    assert code == 2 and not err and [": not read: " in line for line in lines] == [True, True, False, True]
+    assert lines[0].startswith(f"{typo}: not read: rope_thetta is 1.0") and "model_type is missing" in lines[3]
+
+
 def test_plot(config, tmp_path, phasor):
     code, said, _ = phasor("inspect", config, "--plot", tmp_path / "figures")
     assert code == 0
@@ -117,6 +138,7 @@ def test_refusals(tmp_path, config, phasor):
     assert "rope_thetta" in one_line("inspect", written(json.dumps(LLAMA | {"rope_thetta": 1.0})))
     assert "--diff compares two" in one_line("inspect", "--diff", config)
     assert "one config at a time" in one_line("inspect", config, config)
+    assert "--brief is a line for each" in one_line("inspect", "--brief", config, "--json")
     assert "CONFIG" in refused("inspect")
     assert "seq-len" in refused("inspect", config, "--seq-len", "0")
 

@@ -3,9 +3,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..support.plain_text import say_json
+from ..models.configs import NoRotary
+from ..support.plain_text import one_line, say, say_json
 from ..support.whole_files import check_folder_target
-from ..tools.inspect import ConfigView, diff, diff_lines, model_facts, read_view, view_dict, view_page
+from ..tools.inspect import ConfigView, diff, diff_lines, model_facts, read_view, view_dict, view_line, view_page
 from .terminal import columns, show
 
 
@@ -29,14 +30,21 @@ def inspect(
     flags: Annotated[
         str | None, typer.Option(metavar="LINE", help="With --as: the engine's command line, or its flags.")
     ] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="One line for each of many configs, as a hook needs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show what a model's config makes of its positions: layers, wavelengths, scaling, decay, exactness.
 
     Of a composite config the text model is shown, and a line about every other part. Where the text model does not
     rotate, all parts that do are shown; where it could not be read, they are too, with the reason and exit code 2.
-    With --diff the exit code is 0 if both rotate alike, and 1 if they differ.
+    With --diff the exit code is 0 if both rotate alike, and 1 if they differ. With --brief it is 2 if a config could
+    not be read, after a line about each; a model without rotation is read, and no mistake.
     """
+    if brief:
+        if compare or plot is not None or as_json or engine is not None:
+            raise ValueError("--brief is a line for each config; call it without --diff, --plot, --json and --as")
+        _brief(configs, part)
+        return
     if engine is not None or flags is not None:
         _as(configs, engine, flags or "", as_json)
         return
@@ -55,7 +63,9 @@ def inspect(
     if plot is not None:
         check_folder_target("--plot", plot)
     if len(configs) != 1:
-        raise ValueError(f"inspect shows one config at a time, got {len(configs)}; to compare two, add --diff")
+        raise ValueError(
+            f"inspect shows one config at a time, got {len(configs)}; add --diff to compare two, or --brief"
+        )
     view = read_view(configs[0], part)
     facts = [model_facts(model, seq_len) for model in view.shown]
     figures = [] if plot is None else _draw(view, facts, plot)
@@ -66,6 +76,23 @@ def inspect(
     if figures and not as_json:
         show("\nfigures\n" + "\n".join(f"  {path}" for path in figures))
     _refuse(view)
+
+
+def _brief(configs: list[str], part: str | None) -> None:
+    faulty = 0
+    for config in configs:
+        try:
+            view = read_view(config, part)
+            _refuse(view)
+            line = view_line(view)
+        except NoRotary as error:
+            line = str(error)
+        except (ValueError, OSError) as error:
+            faulty += 1
+            line = f"not read: {str(error).removeprefix(f'{config}: ')}"
+        say(one_line(f"{config}: {line}"))
+    if faulty:
+        raise typer.Exit(2)
 
 
 def _as(configs: list[str], engine: str | None, flags: str, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from .compare import Disagreement, compare, compare_lengths, diff, diff_lines
 from .curves import decay, decay_bound
 from .numbers import SpecFacts, spec_facts
 from .page import model_facts, page, to_dict
-from .view import ConfigView, read_view, view_dict, view_page
+from .view import ConfigView, read_view, view_dict, view_line, view_page
 
 __all__ = [
     "Disagreement",
@@ -22,5 +22,6 @@ __all__ = [
     "spec_facts",
     "to_dict",
     "view_dict",
+    "view_line",
     "view_page",
 ]

@@ -81,6 +81,16 @@ def view_page(view: ConfigView, facts: Sequence[Sequence[SpecFacts]], columns: i
     return "\n".join(lines).rstrip()
 
 
+def view_line(view: ConfigView) -> str:
+    """What is shown, in a line: the layers that rotate, and how.
+
+    >>> llama = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    >>> view_line(read_view(llama))
+    'llama, 1 of 1 layers: ...'
+    """
+    return "; ".join(f"{model.part}: {_in_brief(model)}" if model.part else _in_brief(model) for model in view.shown)
+
+
 def view_dict(view: ConfigView, facts: Sequence[Sequence[SpecFacts]]) -> dict[str, Any]:
     """Everything the page says, as plain JSON data: the first model shown, the rest under ``other_parts``.
 
