@@ -33,8 +33,6 @@ def test_a_patched_model_with_a_static_cache_continues_as_the_unpatched_one(mode
 def test_more_tokens_than_a_cache_may_hold_are_one_line(model: torch.nn.Module) -> None:
     """The prompt has 5; the ninth token finds 8."""
     cache = LedgerCache(model, most=8)
-    with pytest.raises(
-        ValueError, match="k must leave at most most=8 tokens, got 1 for 8"
-    ) as error:
+    with pytest.raises(ValueError, match="k must leave at most most=8 tokens, got 1 for 8") as error:
         model.generate(torch.arange(5)[None], past_key_values=cache, **HOW)  # type: ignore[operator]
     assert "\n" not in str(error.value) and cache.get_seq_length() == 8 and not cache.is_compileable
