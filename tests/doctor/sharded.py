@@ -12,6 +12,7 @@ from torch.distributed.fsdp import fully_shard
 
 from integrations.models import logits
 from integrations.sick import buffers, healthy
+from leave import leave
 from phasor.tools.doctor import repair
 
 
@@ -40,7 +41,7 @@ def main(out: Path) -> None:
         "equal": all(torch.equal(a, b) for a, b in pairs),
     }
     torch.save(found, out / f"{dist.get_rank()}.pt")
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

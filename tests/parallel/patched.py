@@ -12,6 +12,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import phasor
+from leave import leave
 
 BOUND = {torch.float64: 1e-12, torch.float32: 1e-5}  # of a gradient's norm
 PLAN = {
@@ -76,7 +77,7 @@ def main():
                     failed.append((str(dtype), name, before, max(off)))
     if dist.get_rank() == 0:
         print(f"{cells} cells, failed: {failed}")
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

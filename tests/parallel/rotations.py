@@ -17,6 +17,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 import phasor
+from leave import leave
 
 BATCH, HEADS, KV_HEADS, TOKENS, WIDTH = 2, 4, 2, 17, 32  # tokens that no two ranks share evenly
 SPECS = {
@@ -171,8 +172,7 @@ def main() -> None:
     count = cells(q, k, "all" in sys.argv) + flat_heads(q) + norms(q, k) + refusals(q) + shards_of_a_mesh()
     if dist.get_rank() == 0:
         print(f"{count} cells, failed: {sorted(set(FAILED))}", flush=True)
-    dist.destroy_process_group()
-    sys.exit(bool(FAILED))
+    leave(bool(FAILED))
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ class Maxout(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.norm(self.maps(x).unflatten(-1, (-1, 3)).amax(-1))
+        out: Tensor = self.norm(torch.unflatten(self.maps(x), -1, (-1, 3)).amax(-1))
         return out
 
 
