@@ -99,6 +99,7 @@ def test_the_baseline_learns_the_toy_language():
     scores = crf_scores(TRAIN, DEV, words=True)
     flat = sum(len(e.entities) - (len(e.entities) > 3) for e in DEV)  # of "lima fc" only the outer one can be told
     assert scores.overall.correct == flat
+    assert scores.labels["club"].correct == scores.labels["club"].gold > 0
     assert crf_scores(TRAIN, DEV, words=False).overall.f1 > 0.8
 
 

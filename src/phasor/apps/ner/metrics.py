@@ -83,12 +83,13 @@ def best_threshold(gold: Sequence[Iterable[Labelled]], predicted: Sequence[Itera
     0.3
     """
     true = _keys(gold)
+    # of equal scores the wrong ones come first: so the best cut never lies between them
     ranked = sorted((-p.score, (i, p.start, p.end, p.label) in true) for i, of in enumerate(predicted) for p in of)
     best, threshold, correct = 0.0, 0.5, 0
     for count, (score, right) in enumerate(ranked, 1):
         correct += right
         following = -ranked[count][0] if count < len(ranked) else 0.0
-        if following < -score and (f1 := 2 * correct / (count + len(true))) > best:
+        if (f1 := 2 * correct / (count + len(true))) > best:
             best, threshold = f1, (following - score) / 2
     return threshold
 
