@@ -12,6 +12,7 @@ from torch import Tensor
 from ...rotary.scaling import NTK, DynamicNTK, Linear, Llama3, NTKFixed, Scaling, SteppedNTK, YaRN, YaRNPaper
 from ...rotary.spec import RotarySpec
 from ...support.checks import whole
+from .byte_pairs import byte_pairs_loss
 from .data import Text, randomness
 from .fitted import fitted
 from .model import Decoder
@@ -131,10 +132,18 @@ def evaluate(
         "protocol": protocol(tokens, stride),
         "unit": "nats per byte",
         "trained_length": config.model.length,
+        **_training(model, config, text, scored[: tokens + 1]),
         "tokens": tokens,
         "by_length": by_length,
         "by_position": by_position,
     }
+
+
+def _training(model: Decoder, config: RunConfig, text: Text, scored: Tensor) -> dict[str, float]:
+    """The loss at the trained length, and that of counted pairs of bytes on the same text: was it trained enough?"""
+    tokens = len(scored) - 1
+    loss = token_losses(model, scored, config.model.length, tokens).flatten()[:tokens].mean()
+    return {"trained_loss": float(loss), "byte_pairs_loss": byte_pairs_loss(text.train, scored)}
 
 
 def check_budget(text: Text, longest: int, tokens: int, stride: int | None = None) -> int:
@@ -276,6 +285,7 @@ def extend(
         "protocol": protocol(tokens, None) + " No fine-tuning: only the rotation changes.",
         "unit": "nats per byte",
         "trained_length": trained,
+        **_training(model, config, text, scored),
         "tokens": tokens,
         "table": table,
         "curves": curves,

@@ -52,6 +52,8 @@ def quick(
     for name, section in numbers["sections"].items():
         if name in ("loss_by_length", "extension_table"):
             say(table_text(name, section["curves"]))
+    if numbers["training"]:
+        say(numbers["training"])
     say(f"open {(out / 'report.html').resolve()}")
     return numbers
 

@@ -81,6 +81,7 @@ def _numbers(runs: list[dict[str, Any]]) -> dict[str, Any]:
         protocol = results.one_value(some, "protocol", lambda r: r["evaluation"]["protocol"])
         add(task, protocol, results.by_length(runs, task, "accuracy"), some)
     data["runs"] = [{"name": run["name"], **run["run"]} for run in runs]
+    data["training"] = results.training_note(runs)
     data["commands"] = sorted({run["about"]["command"] for run in runs if run["about"].get("command")})
     data["texts"] = sorted({run["about"]["text"] for run in runs if run["about"].get("text")})
     return data
@@ -123,6 +124,7 @@ def _page(data: dict[str, Any], figures: dict[str, bytes]) -> str:
         )
     template = Template((files(__package__) / "report.html").read_text(encoding="utf-8"))
     return template.substitute(
+        training=f'<p class="warning">{html_text(data["training"])}</p>' if data["training"] else "",
         sections="\n".join(sections),
         runs="\n".join(_run_row(run) for run in data["runs"]),
         commands=html_text("\n".join(data["commands"]) or "(called from Python)"),

@@ -15,9 +15,10 @@ EVALUATION, EXTENSION = "evaluation.json", "extension.json"
 NUMBER, MAYBE = (int, float), (int, float, type(None))
 ABOUT = {"run": dict, "about": {"command?": str, "text?": str, "paths?": [str], "glob?": str}}
 MEASURED = {"length": int, "loss?": MAYBE, "accuracy?": MAYBE, "blocks?": [NUMBER]}
-LOSSES = {"task": str, "protocol": str, "by_length": [MEASURED], "by_position?": (dict, type(None))}
+TRAINING = {"trained_loss?": NUMBER, "byte_pairs_loss?": NUMBER}
+LOSSES = {"task": str, "protocol": str, "by_length": [MEASURED], "by_position?": (dict, type(None)), **TRAINING}
 STRETCHED = [{"scheme": str, "factor": int, "length": int, "loss": NUMBER, "blocks?": [NUMBER]}]
-PATTERNS = {EVALUATION: LOSSES, EXTENSION: {"protocol": str, "table": STRETCHED, "curves": STRETCHED}}
+PATTERNS = {EVALUATION: LOSSES, EXTENSION: {"protocol": str, "table": STRETCHED, "curves": STRETCHED, **TRAINING}}
 CURVE = {"position": [NUMBER], "loss": [NUMBER]}
 RESAMPLES = 2000
 COVERAGE = 0.95
@@ -152,6 +153,35 @@ def seeds_of(runs: Sequence[dict[str, Any]], bands: bool) -> str:
 
 def of_task(runs: Sequence[dict[str, Any]], task: str) -> list[dict[str, Any]]:
     return [run for run in runs if run["evaluation"] and run["evaluation"]["task"] == task]
+
+
+def training_note(runs: Sequence[dict[str, Any]]) -> str:
+    """What to know of models that are hardly trained, or of which that was not measured; "" if there are none.
+
+    A model that predicts a byte no better than by counting which byte follows which need not use its context at all,
+    and then no position encoding can help or harm it.
+    """
+    hardly, unknown = [], []
+    for run in runs:
+        texts = [part for part in (run["evaluation"], run["extension"]) if part and part.get("task", "text") == "text"]
+        measured = next((part for part in texts if "trained_loss" in part and "byte_pairs_loss" in part), None)
+        if measured is None:
+            unknown += [run["name"]] if texts else []
+        elif measured["trained_loss"] >= measured["byte_pairs_loss"]:
+            hardly.append(f"{run['name']} ({measured['trained_loss']:.2f} against {measured['byte_pairs_loss']:.2f})")
+    sentences = []
+    if hardly:
+        sentences.append(
+            f"Hardly trained: {', '.join(hardly)}. At the trained length these models predict no better than by "
+            "counting, in the text that they were trained on, which byte follows which. Nothing shows that they use a "
+            "context, so their numbers say nothing about positions; train longer (--tokens)."
+        )
+    if unknown:
+        sentences.append(
+            f"Not shown for {', '.join(unknown)}: whether they are trained enough to say anything about positions; "
+            "evaluate them again."
+        )
+    return " ".join(sentences)
 
 
 def one_value(runs: Sequence[dict[str, Any]], what: str, pick: Any) -> Any:

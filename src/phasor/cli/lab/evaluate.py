@@ -20,7 +20,7 @@ def evaluate(
     """Loss (of a task: accuracy) beyond the training length, written beside each run."""
     from ...apps.lab import evaluate as evaluate_one
     from ...apps.lab import load_model
-    from ...apps.lab.results import EVALUATION, by_length, find_runs, gather
+    from ...apps.lab.results import EVALUATION, by_length, find_runs, gather, training_note
     from ...apps.run_folder.files import write_json
 
     prepare(threads)
@@ -40,3 +40,5 @@ def evaluate(
         if table := by_length(gathered, task, value):
             print_table(f"{task}: {value}", table)
             say(next(r["protocol"] for r in results.values() if r["task"] == task) + "\n")
+    if note := training_note(gathered):
+        say(note)

@@ -20,7 +20,7 @@ def extend(
     """Stretch trained rotary models without fine-tuning, with every scaling scheme."""
     from ...apps.lab import SCHEMES, load_model
     from ...apps.lab import extend as extend_one
-    from ...apps.lab.results import EXTENSION, extensions, find_runs, gather
+    from ...apps.lab.results import EXTENSION, extensions, find_runs, gather, training_note
     from ...apps.run_folder.files import write_json
 
     prepare(threads)
@@ -41,8 +41,11 @@ def extend(
     if as_json:
         say_json(results)
         return
-    print_table("times the length", extensions(gather(list(results), ["extension"]), "table", "factor"))
+    gathered = gather(list(results), ["extension"])
+    print_table("times the length", extensions(gathered, "table", "factor"))
     say(next(iter(results.values()))["protocol"])
+    if note := training_note(gathered):
+        say(note)
 
 
 def _whole(number: float) -> int:

@@ -21,4 +21,9 @@ def report(
     check_folder_target("--out", out)
     prepare(1, "matplotlib")
     numbers = write_report(runs, out)
-    say_json(numbers) if as_json else say(f"open {(out / 'report.html').resolve()}")
+    if as_json:
+        say_json(numbers)
+        return
+    if numbers["training"]:
+        say(numbers["training"])
+    say(f"open {(out / 'report.html').resolve()}")
