@@ -454,7 +454,7 @@ def test_compiled_code_keeps_the_plain_expression_except_in_half_precision(dtype
     tells = torch.compile(lambda x: x + int(torch.compiler.is_exporting()), backend="eager")
     if tells(torch.zeros(1)) and dtype != torch.float32:
         pytest.skip("this torch (2.10) says of compiled code that it is exported, which keeps the plain expression")
-    q, k = (torch.randn(1, h, 300, 64, dtype=dtype, requires_grad=learns) for h in (4, 2))
+    q, k = (torch.randn(1, h, 300, 64, dtype=dtype, requires_grad=learns) for h in (32, 8))
     for tokens, few in ((300, False), (5, True)):
         rotation = Rotation.at(RotarySpec(head_dim=64), torch.arange(tokens))
         pair = [x[:, :, :tokens].detach().requires_grad_(learns) for x in (q, k)]
@@ -468,7 +468,7 @@ def test_compiled_code_keeps_the_plain_expression_except_in_half_precision(dtype
 
 @needs_native
 def test_gradients_of_compiled_half_precision():
-    q = torch.randn(2, 4, 300, 64, dtype=torch.bfloat16, requires_grad=True)
+    q = torch.randn(2, 16, 300, 64, dtype=torch.bfloat16, requires_grad=True)
     rotation = Rotation.at(RotarySpec(head_dim=64, interleaved=True), torch.arange(300))
     up = torch.randn_like(q)
     torch.compiler.reset()
@@ -482,7 +482,7 @@ def test_gradients_of_compiled_half_precision():
 @needs_native
 def test_compiled_transforms_of_half_precision_keep_the_plain_expression():
     """The operator has no forward derivative and no batch rule: a tangent would be lost without a word."""
-    rotation, x = Rotation.at(RotarySpec(head_dim=64), torch.arange(300)), torch.randn(2, 1, 4, 300, 64).bfloat16()
+    rotation, x = Rotation.at(RotarySpec(head_dim=64), torch.arange(300)), torch.randn(2, 1, 32, 300, 64).bfloat16()
 
     def turn(y):
         return apply_rotary(y, rotation)
@@ -508,7 +508,7 @@ def test_exported_programs_hold_the_plain_expression():
         def forward(self, x):
             return rotate(x, None, torch.arange(x.shape[-2]), RotarySpec(head_dim=64))[0]
 
-    x = torch.randn(1, 8, 300, 64, dtype=torch.bfloat16)
+    x = torch.randn(1, 32, 300, 64, dtype=torch.bfloat16)
     program = torch.export.export(Turns(), (x,))
     assert not [n for n in program.graph.nodes if "phasor" in str(n.target)]
     assert torch.equal(program.module()(x), Turns()(x))

@@ -21,7 +21,7 @@ from .triton import norm_operator, operator
 from .triton.operator import described, layout_of
 
 HALF = (torch.bfloat16, torch.float16)
-FEW = 2**16  # elements of q below which calling an operator costs more than it saves
+FEW = 2**19  # elements of q below which calling an operator costs more than it saves
 
 
 class Operator(Kernel):
