@@ -3,7 +3,7 @@
        compare SEED JOBS
 
    prints the sets compared and a checksum of what `portable` wrote, which is the same on every machine. It has
-   nothing of Python, and so runs wherever a C compiler reaches; tests/native/test_neon.py builds and runs it. */
+   nothing of Python, and so runs wherever a C compiler reaches; tests/native/test_compilers.py builds and runs it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

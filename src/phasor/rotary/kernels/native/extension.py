@@ -17,7 +17,9 @@ MISSING = ""
 try:
     from . import _native as MODULE  # type: ignore[attr-defined,no-redef]
 except ImportError as error:
-    MISSING = "it was not built when phasor was installed, for want of a C compiler that it builds with (gcc does)"
+    MISSING = (
+        "it was not built when phasor was installed, for want of a C compiler that it builds with (gcc and clang do)"
+    )
     if list(Path(__file__).parent.glob("_native.*")):
         MISSING = f"it was built, and cannot be loaded here ({error})"
 

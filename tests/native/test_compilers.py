@@ -1,11 +1,13 @@
-"""Every set of instructions writes what the portable one does, and that is the same on x86-64 and on 64-bit ARM.
+"""Every set of instructions writes what the portable one does, by every compiler, on x86-64 and on 64-bit ARM.
 
-The C program `compare.c` is built for this machine and for ARM, which an emulator runs. Nothing here measures speed.
-What one writes in C decides most of it, and a build that hardly optimizes says of that the same in a fifth of the time;
-`make slow` has the build that is shipped.
+The C program `compare.c` is built by the compilers that are here, and for ARM, which an emulator runs. Nothing here
+measures speed. What one writes in C decides most of it, and a build that hardly optimizes says of that the same in a
+fifth of the time; `make slow` has the build that is shipped.
 """
 
+import importlib.util
 import os
+import platform
 import shutil
 from pathlib import Path
 
@@ -18,6 +20,7 @@ KERNEL = HERE.parents[1] / "src" / "phasor" / "rotary" / "kernels" / "native" / 
 EXACT = ["-std=gnu11", "-ffp-contract=off", "-fno-math-errno"]  # as setup.py builds it, with -O3
 
 COMPILER = shutil.which(os.environ.get("CC", "cc"))
+OTHERS = ("clang", "musl-gcc")
 FOR_ARM = shutil.which("aarch64-linux-gnu-gcc")
 ARM = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
 
@@ -33,9 +36,25 @@ def level(request):
     return request.param
 
 
-def built(compiler, path, *more):
+def setup_script():
+    """setup.py as a module, which then builds nothing."""
+    spec = importlib.util.spec_from_file_location("setup_of_phasor", HERE.parents[1] / "setup.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def built(compiler, path, *more, for_arm=False):
+    """`compare` at ``path``, each set of instructions compiled with the flags that setup.py gives to its file."""
+    setup = setup_script()
+    objects = []
+    for name in setup.SETS:
+        flags = [] if for_arm else setup.flags_of(name)
+        objects.append(str(path.with_name(f"{path.name}_{name}.o")))
+        source = str(KERNEL / name)
+        limited.run([compiler, *EXACT, *more, *flags, f"-I{KERNEL}", "-c", source, "-o", objects[-1]], check=True)
     sources = [str(KERNEL / "rotary.c"), str(HERE / "compare.c")]
-    limited.run([compiler, *EXACT, *more, f"-I{KERNEL}", "-o", str(path), *sources], check=True)
+    limited.run([compiler, *EXACT, *more, f"-I{KERNEL}", "-o", str(path), *sources, *objects], check=True)
     return str(path)
 
 
@@ -61,9 +80,20 @@ def test_the_sets_of_this_machine_agree(here, seed):
 
 @needs_sources
 @needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags of the sets are those of x86-64")
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_compilers_write_the_same_bits(here, level, name, tmp_path):
+    if not (other := shutil.which(name)):
+        pytest.skip(f"there is no {name}")
+    assert compared(built(other, tmp_path / "compare", level)) == compared(here)
+
+
+@needs_sources
+@needs_compiler
 @needs_arm
 def test_neon_agrees_and_arm_writes_the_bits_of_this_machine(here, level, tmp_path):
-    arm, jobs = built(FOR_ARM, tmp_path / "compare", level, "-static"), 1000 if level == "-O3" else 300
+    jobs = 1000 if level == "-O3" else 300
+    arm = built(FOR_ARM, tmp_path / "compare", level, "-static", for_arm=True)
     sets, checksum = compared(ARM, arm, jobs=jobs)
     assert sets == ["neon"]
     assert checksum == compared(here, jobs=jobs)[1]

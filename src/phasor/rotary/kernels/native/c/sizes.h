@@ -1,0 +1,19 @@
+/* How large staged tables and tiles are. */
+#pragma once
+#include "job.h"
+
+/* The length of a staged table: whole registers, whichever are used. */
+static inline int64_t staged_of(int64_t pairs, int twice) {
+  return ((twice ? 2 * pairs : pairs) + LANES - 1) / LANES * LANES;
+}
+static inline int dtype_of_rows(const Job *job) { return job->wide ? F32 : job->dtype; }
+static inline int are_twice(const Job *job) {
+  return job->interleaved && !job->permuted && dtype_of_rows(job) != BF16;
+}
+static inline int64_t token_floats(const Job *job) {
+  return 2 * job->blocks * staged_of(job->pairs / job->blocks, are_twice(job));
+}
+static inline int64_t tile_tokens(const Job *job) {
+  const int64_t fit = TILE_FLOATS / token_floats(job);
+  return fit > TILE_TOKENS ? TILE_TOKENS : fit;
+}
