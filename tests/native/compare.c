@@ -70,6 +70,12 @@ static int64_t lie(int64_t *strides, const int64_t *sizes, int axes, int rows, i
   return extent;
 }
 
+/* Half way between two floats, or one off: where an integer that is rounded twice may end elsewhere. */
+static int64_t halfway(void) {
+  const int64_t odd = (1ll << 24) + 2 * below(1ll << 23) + 1; /* 25 bits: a float has 24, a double 53 */
+  return (odd << from_to(20, 35)) + from_to(-1, 1);
+}
+
 static const char *const names[] = {"avx512", "avx2", "neon"};
 static uint64_t checksum = 0xcbf29ce484222325;
 
@@ -169,8 +175,11 @@ static void random_job(void) {
     const int64_t sizes[] = {axes, batched ? batch : 1, job.tokens};
     const int64_t count = lie(strides, sizes, 3, 0, 1);
     int64_t *at = first = malloc((size_t)(8 * count));
-    for (int64_t i = 0; i < count; i++) at[i] = (int64_t)any();
-    for (int i = 0; i < 4 * MAX_PAIRS; i++) steps[i] = below(8) ? (int64_t)any() : from_to(-2, 2) * (1ll << 61);
+    for (int64_t i = 0; i < count; i++) at[i] = below(4) ? (int64_t)any() : 1;
+    for (int i = 0; i < 4 * MAX_PAIRS; i++) {
+      const int64_t kind = below(8);
+      steps[i] = kind > 1 ? (int64_t)any() : kind ? halfway() : from_to(-2, 2) * (1ll << 61);
+    }
     job.per_head = 0;
     job.phases = (Phases){first, below(2) ? 8 : 4, axes, strides[0], batched ? strides[1] : 0, strides[2], steps, below(2) ? 1.0f : 1.3f};
   }

@@ -80,10 +80,13 @@ INLINE void NAME(row)(char *y, const char *x, const float *c, const float *s, in
 }
 
 /* Integer phases to cos and sin of one token: nearest quarter turn, and a polynomial for the rest of at most an eighth.
-   The same operations in the same order as phasor.phase.cos_sin. */
+   The same operations in the same order as phasor.phase.cos_sin. Two loops, because lanes of 64 bits and of 32 do not
+   go together in one vector. */
 static NOINLINE void NAME(from_phases)(float *restrict cosine, float *restrict sine, const Phases *of, int64_t pairs,
                                        int64_t batch, int64_t token) {
   uint64_t phase[MAX_PAIRS];
+  float rest[MAX_PAIRS];
+  uint32_t quarters[MAX_PAIRS];
   for (int a = 0; a < of->axes; a++) {
     const char *p = of->at + of->bytes * (a * of->axis + batch * of->batch + token * of->token);
     const uint64_t at = of->bytes == 8 ? (uint64_t)*(const int64_t *)p : (uint64_t)(int64_t)*(const int32_t *)p;
@@ -95,12 +98,18 @@ static NOINLINE void NAME(from_phases)(float *restrict cosine, float *restrict s
   }
   for (int64_t j = 0; j < pairs; j++) {
     const uint64_t quarter = (phase[j] + (1ull << 61)) >> 62;
-    const float x = (float)(int64_t)(phase[j] - (quarter << 62)) * RADIANS, z = x * x;
+    quarters[j] = (uint32_t)quarter;
+    rest[j] = float_of_rest(phase[j] - (quarter << 62));
+  }
+  const float factor = of->factor;
+  for (int64_t j = 0; j < pairs; j++) {
+    const uint32_t quarter = quarters[j];
+    const float x = rest[j] * RADIANS, z = x * x;
     const float sn = x + x * (z * (SIN_3 + z * (SIN_5 + z * SIN_7)));
     const float cs = 1.0f - z * (0.5f - z * (COS_4 + z * (COS_6 + z * COS_8)));
-    const float u = quarter & 1 ? sn : cs, v = quarter & 1 ? cs : sn;
-    cosine[j] = ((quarter + 1) & 2 ? 0.0f - u : u) * of->factor; /* 0 - u: a zero has no sign */
-    sine[j] = (quarter & 2 ? 0.0f - v : v) * of->factor;
+    const float u = either(quarter, sn, cs), v = either(quarter, cs, sn);
+    cosine[j] = either((quarter + 1) >> 1, 0.0f - u, u) * factor; /* 0 - u: a zero has no sign */
+    sine[j] = either(quarter >> 1, 0.0f - v, v) * factor;
   }
 }
 
