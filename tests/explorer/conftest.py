@@ -32,7 +32,7 @@ function run(body, values) {
 
 @pytest.fixture(scope="session")
 def js() -> Run:
-    """``js(body, *values)``: what the body of a function of ``a``, the list of values, returns in the page's scripts."""
+    """``js(body, *values)``: what the body of a function of ``a``, the list of values, returns in the page."""
     quickjs = pytest.importorskip("quickjs")
     context = quickjs.Context()
     for name in SCRIPTS[:-1]:  # the last one is the page's own, and needs a page

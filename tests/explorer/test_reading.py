@@ -1,6 +1,5 @@
-"""What the page reads of a config that is dropped on it is what phasor reads, or it says in one line that it does not."""
+"""What the page reads of a config that is dropped on it is what phasor reads, or it says in one line why not."""
 
-import copy
 import json
 import sys
 from pathlib import Path
@@ -52,7 +51,9 @@ def differences(got, config):
         "spec": (mine["spec"], spec_data(spec)),
         "own angles": (got["own_angles"], model.own_angles),
     }
-    kept = [[{**store, "kind": "attention"} for store in group["stores"]] for group in memory_groups(load_config(config))]
+    kept = [
+        [{**store, "kind": "attention"} for store in group["stores"]] for group in memory_groups(load_config(config))
+    ]
     wrong = [name for name, (one, other) in pairs.items() if one != other]
     return wrong + (["memory"] if any(stores != got["memory"][0]["stores"] for stores in kept) else [])
 
@@ -81,7 +82,7 @@ def test_every_plain_type_with_every_scaling(js, rope, key):
     read = 0
     for name in plain_types():
         theta = {} if "rope_theta" in rope else {"rope_theta": 500000.0}
-        config = {"model_type": name, **LLAMA, "head_dim": 128, **theta, key: rope, "model_type": name}
+        config = {**LLAMA, "model_type": name, "head_dim": 128, **theta, key: rope}
         config = {k: v for k, v in config.items() if k != "rope_theta" or theta}
         try:
             read_config(config)
@@ -101,8 +102,13 @@ def test_every_config(js, every_config):
         assert sum(read or 0 for read in found.values()) >= 35
 
 
+def one_kind_of_number(text):
+    """JavaScript has one: it reads 32.0 where 32 is meant, and phasor asks for a whole number."""
+    return int(float(text)) if float(text).is_integer() and float(text) < 2**53 else float(text)
+
+
 def test_mistakes_drawn_at_random(js, shared_data, monkeypatch):
-    """Configs of plain types with a random mistake: whatever phasor refuses the page refuses, and what it reads is right."""
+    """Configs of plain types with a random mistake: what phasor refuses the page refuses; what it reads is right."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "configs"))
     for name in ("confused", "mutate", "vocabulary"):
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -112,9 +118,9 @@ def test_mistakes_drawn_at_random(js, shared_data, monkeypatch):
     paths = sorted((shared_data / "configs").glob("*/*.json"))
     texts = {path.stem: json.loads(path.read_text(encoding="utf-8-sig")) for path in paths}
     bases = {name: config for name, config in texts.items() if is_right(js, config)}
-    read = 0
-    for number in range(1500):
-        made = mutant(number, copy.deepcopy(bases), known(texts))
+    read, values = 0, known(texts)
+    for number in range(600):
+        made = mutant(number, bases, values)
         try:
             text = json.dumps(made.data, allow_nan=False)
         except ValueError:
@@ -124,12 +130,12 @@ def test_mistakes_drawn_at_random(js, shared_data, monkeypatch):
             assert "\n" not in got["refused"], made.done
             continue
         try:
-            wrong = differences(got, json.loads(text))
+            wrong = differences(got, json.loads(text, parse_float=one_kind_of_number))
         except ValueError as error:
             wrong = [f"phasor refuses it: {error}"]
         assert not wrong, (made.number, made.done, wrong)
         read += 1
-    assert read > 150
+    assert read > 100
 
 
 @pytest.mark.parametrize(

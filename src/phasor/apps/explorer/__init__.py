@@ -1,4 +1,4 @@
-"""One HTML file to look at a rotation and to change it: models read by phasor, and everything else in plain JavaScript."""
+"""One HTML file to look at a rotation and to change it: models that phasor read, and plain JavaScript."""
 
 from .entries import model_entry, view_entries
 from .html import html_page

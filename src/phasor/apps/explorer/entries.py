@@ -1,4 +1,4 @@
-"""What the page knows of one model: its rotations with their steps, what its cache keeps, and each engine's settings."""
+"""What the page knows of one model: its rotations with their steps, what its cache keeps, and engines' settings."""
 
 import struct
 from collections.abc import Sequence
@@ -38,8 +38,8 @@ def model_entry(model: ModelRotary, source: Any, name: str, plans: Sequence[Plan
     >>> toy = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
     >>> from phasor import read_config
     >>> entry = model_entry(read_config(toy), toy, "toy")
-    >>> entry["rotations"][0]["regimes"][0]["steps"][0][:16]  # 2**64 / 2 pi, and that is the first of two
-    '28be60db9391054b'
+    >>> entry["rotations"][0]["regimes"][0]["steps"][0][:16]  # 2**64 / 2 pi
+    '28be60db9391054a'
     """
     published = trained_length(model)
     return {
@@ -121,8 +121,14 @@ def _served(model: ModelRotary, source: Any, plans: Sequence[Plan]) -> dict[str,
     try:
         config = load_config(source)
         if config.path != model.part:
-            raise ValueError(f"engines serve the text model, {config.path or 'the top level'}, and this is another part")
-        return {"memory": memory_groups(config), "settings": [_settings(p) for p in plans or _all_plans(config)], "why": ""}
+            raise ValueError(
+                f"engines serve the text model, {config.path or 'the top level'}, and this is another part"
+            )
+        return {
+            "memory": memory_groups(config),
+            "settings": [_settings(p) for p in plans or _all_plans(config)],
+            "why": "",
+        }
     except (ValueError, KeyError) as error:
         return {"memory": [], "settings": [], "why": str(error)}
 
@@ -149,9 +155,10 @@ def _store(store: Any) -> dict[str, Any]:
 
 def _all_plans(config: EngineConfig) -> list[Plan]:
     """The plans of all engines at several lengths; those that cannot be made are left out."""
-    declared = config.model.max_position
-    found = []
-    for stretch in STRETCHES if declared else ():
+    found: list[Plan] = []
+    if (declared := config.model.max_position) is None:
+        return found
+    for stretch in STRETCHES:
         for engine in ENGINES:
             try:
                 found.append(plan(config.data, length=min(stretch * declared, LONGEST), engine=engine))

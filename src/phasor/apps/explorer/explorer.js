@@ -28,6 +28,7 @@ function options(select, words, chosen) {
 
 function chooseModel(index) {
   state.model = index;
+  at("model").value = String(index);
   state.rotation = 0;
   state.length = entry().declared || 4096;
   const words = entry().rotations.map((r) => `${r.where} (${r.kinds.join(", ")})`);
@@ -118,18 +119,9 @@ function update() {
   });
 }
 
-// The regime of the entry that holds for this length: its float32 frequencies are those of the model's own code.
-function writtenRegime() {
-  if (state.changed) return null;
-  const s = state.spec.scaling;
-  const key = !dependsOnLength(s) || state.length <= s.original_max_position ? null : state.length;
-  const same = (regime) => regime.length === key || (s && s.name === "longrope" && regime.length !== null && key !== null);
-  return rotation().regimes.find(same) || null;
-}
-
 function draw() {
   const length = state.length;
-  const written = writtenRegime();
+  const written = state.changed ? null : writtenRegime(rotation(), length);
   const m = measured(state.spec, length, written && float32FromHex(written.float32));
   const trained = trainedLength(entry(), state.spec);
   const farthest = Math.max(2, Math.min(length, rotation().window || length) - 1);

@@ -82,7 +82,7 @@ class Chart {
     const at = this.y.at(y);
     if (!(at >= MARGIN.top && at <= this.height - MARGIN.bottom)) return;
     this.parts.push(`<line class="limit" x1="${MARGIN.left}" x2="${this.width - MARGIN.right}" y1="${at}" y2="${at}"/>`);
-    this.text(side === "start" ? MARGIN.left + 4 : this.width - MARGIN.right - 4, at - 4, words, side);
+    this.text(side === "start" ? MARGIN.left + 4 : this.width - MARGIN.right - 4, at + (side === "start" ? -4 : 13), words, side);
   }
   sign(x, y, shape, kind) {
     const [px, py] = [this.x.at(x), this.y.at(y)];

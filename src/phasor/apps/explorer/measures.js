@@ -17,6 +17,14 @@ function measured(spec, length, own) {
   };
 }
 
+// What phasor wrote down of a rotation at this length: steps, and float32 frequencies as the model's own code forms them.
+function writtenRegime(rotation, length) {
+  const s = rotation.spec.scaling;
+  const inside = !dependsOnLength(s) || length <= s.original_max_position;
+  const holds = (regime) => (inside || regime.length === null ? inside && regime.length === null : s.name === "longrope" || regime.length === length);
+  return rotation.regimes.find(holds) || null;
+}
+
 function wavelengths(freqs) {
   return freqs.map((f) => (f ? (2 * Math.PI) / Math.abs(f) : Infinity));
 }
@@ -96,7 +104,7 @@ function decayEnvelope(m, farthest) {
   });
 }
 
-// Largest error of cos or sin at positions first to last, if angles are formed in float32 as position * frequency.
+// Largest error of cos or sin, times their factor, at positions first to last, if angles are formed in float32.
 function float32Error(m, first, last) {
   const weights = shares(m.spec);
   const steps = m.steps[0].map((_, p) => m.steps.reduce((sum, row) => sum + row[p], 0n));
@@ -109,7 +117,7 @@ function float32Error(m, first, last) {
       worst = Math.max(worst, Math.abs(Math.cos(angle) - cos), Math.abs(Math.sin(angle) - sin));
     }
   }
-  return worst;
+  return worst * m.factor;
 }
 
 // [position, error] at positions even on a log scale.

@@ -5,9 +5,10 @@ from typing import Any
 
 from ...models.configs import read_config
 from ...models.families import ROWS
-from ...models.reading.composite import OTHER_NAMES, SETTINGS
+from ...models.reading.composite import CLAIMS, OTHER_NAMES, SETTINGS
 from ...models.reading.keys import COMMON, LAYER_NAMES, OTHER_POSITIONS, ROPE_NAMES, ROPE_WORDS
-from ...models.reading.layers import BY_NAME, alike
+from ...models.reading.layers import BY_NAME, LARGEST_HEAD, alike
+from ...models.reading.sizes import LARGEST_COUNT, LARGEST_HIDDEN
 from ...models.reading.text import TextModel
 from ...models.reading.text_row import ANY_NAMES, Rope
 from ...models.trained_lengths import PUBLISHED
@@ -19,6 +20,11 @@ SILENT = {
     "rope", "tables", "weights", "published", "gguf", "in_transformers", "known_deviations", "notes", "axes",
     "scheme_names", "positions", "reads", "layer_types",
 }  # fmt: skip
+# Keys by which a cache keeps something else than the keys and values of all heads in all layers.
+OF_MEMORY = (
+    "attention_k_eq_v", "block_configs", "kv_lora_rank", "num_kv_shared_layers", "swa_num_key_value_heads",
+    "swa_v_head_dim", "v_head_dim",
+)  # fmt: skip
 _PLAIN = TextModel("PlainConfig", base=10_000.0)
 
 
@@ -101,4 +107,7 @@ def reading_rules() -> dict[str, Any]:
         "other_names": sorted(OTHER_NAMES),
         "synonyms": {name: list(names) for name, names in vars(ANY_NAMES).items()},
         "settings": list(SETTINGS),
+        "claims": list(CLAIMS),
+        "memory": list(OF_MEMORY),
+        "largest": {"heads": LARGEST_COUNT, "layers": LARGEST_COUNT, "head": LARGEST_HEAD, "hidden": LARGEST_HIDDEN},
     }

@@ -6,6 +6,8 @@ const COMMAND = "phasor inspect config.json --html page.html";
 const ORIGINAL = "original_max_position_embeddings";
 const EXACT_WHOLE = Number.MAX_SAFE_INTEGER;
 
+const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u;
+
 class NotRead extends Error {}
 
 function hasOwn(data, name) {
@@ -28,6 +30,8 @@ class Keys {
     this.data = data;
     this.path = path;
     this.used = new Set();
+    const odd = Object.keys(data).find((name) => UNPRINTABLE.test(name));
+    if (odd !== undefined) refuse(`a key must be a plain word, got ${shown(odd)}`);
   }
   has(name) {
     return hasOwn(this.data, name);
@@ -137,23 +141,25 @@ function trainedElsewhere(type, sizes, spec, rules) {
 }
 
 function readSizes(row, keys, rules) {
-  const size = (name, fallback, what, most) => {
-    const value = keys.whole(name, most);
+  const most = rules.largest;
+  const size = (name, fallback, what, largest) => {
+    const value = keys.whole(name, largest);
     if (value !== null) return value;
     const other = rules.synonyms[what].find((synonym) => synonym !== name && (keys.data[synonym] ?? null) !== null);
     if (other && what !== "kv_heads") refuse(`${other} is not how ${row.config} calls ${name}, which is missing`);
     if (fallback === null) refuse(`${name} is missing`);
     return fallback;
   };
-  const heads = size("num_attention_heads", row.heads, "heads", 2048);
-  const layers = size("num_hidden_layers", row.layers, "layers", 2048);
-  let kvHeads = keys.whole("num_key_value_heads", 2048);
+  const heads = size("num_attention_heads", row.heads, "heads", most.heads);
+  const layers = size("num_hidden_layers", row.layers, "layers", most.layers);
+  let kvHeads = keys.whole("num_key_value_heads", most.heads);
   if (kvHeads === null) kvHeads = keys.has("num_key_value_heads") || row.kv_heads === null ? heads : row.kv_heads;
-  let headDim = keys.whole("head_dim", 65536);
+  let headDim = keys.whole("head_dim", most.head);
   if (headDim === null && row.head_dim !== null && !keys.has("head_dim")) headDim = row.head_dim;
-  if (headDim === null) headDim = size("hidden_size", row.hidden, "hidden", 2 ** 20) / heads;
+  if (headDim === null) headDim = size("hidden_size", row.hidden, "hidden", most.hidden) / heads;
   if (!Number.isInteger(headDim)) refuse("head_dim is missing, and hidden_size is not a multiple of num_attention_heads");
-  keys.get("hidden_size");
+  if (headDim > most.head) refuse(`hidden_size / num_attention_heads must be at most ${most.head}, got ${headDim}`);
+  keys.whole("hidden_size");
   const stated = keys.whole("max_position_embeddings");
   const length = stated === null && row.length === null ? null : size("max_position_embeddings", row.length, "length");
   return { heads, layers, kvHeads, headDim, length };
@@ -299,7 +305,7 @@ function readLayers(keys, layers) {
   const off = keys.get("use_sliding_window") === false;
   for (const name of window) {
     const value = keys.get(name);
-    if (value !== null && !off) refuse(`${name} is ${shown(value)}, and the page does not read windows`);
+    if (value !== null && !(off && typeof value === "number")) refuse(`${name} is ${shown(value)}, and the page does not read windows`);
   }
   keys.get("max_window_layers");
   keys.whole(ORIGINAL);
@@ -313,10 +319,12 @@ function refuseRest(keys, rules) {
       if (value !== null || keys.used.has(name) || !isSlip(name, rules, keys.used)) continue;
       refuse(`${name} is nearly another key`);
     }
+    if (value && rules.memory.includes(name)) refuse(`${name} changes what a cache keeps`);
     if (value && typeof value === "object" && !rules.settings.includes(name)) refuseInside(name, value, words);
     const slip = isSlip(name, rules, keys.used);
     const about = slip || words.test(name) || rules.layer_names.includes(name);
-    const neutral = [false, "", "default"].includes(value) || (value === 1 && !name.includes("theta"));
+    const asksNothing = [false, "", "default"].includes(value) || (value === 1 && !name.includes("theta"));
+    const neutral = asksNothing && !rules.claims.includes(name);
     if (about && (slip || !neutral)) refuse(`${name} is ${shown(value)}, which is not understood here`);
   }
 }
