@@ -69,6 +69,7 @@ mutants: $(STAMP)
 SITE := $(VENV)-site
 docs: $(STAMP) $(SITE)/installed
 	@$(BIN)/python docs/api.py
+	@$(BIN)/python docs/explorer.py
 	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --strict --clean
 	@echo "open $(abspath site/index.html)"
 $(SITE)/installed:

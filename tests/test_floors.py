@@ -54,7 +54,7 @@ INSIDE = {
     "caches": ["lengths tree origin", "ledger", "model_cache"],
     "tools": ["inspect golden checkpoints patch", "onnx doctor", "fit", "study"],
     "serving": ["engines", "planner"],
-    "apps": ["run_folder bench", "lab ner", "demo"],
+    "apps": ["run_folder bench explorer", "lab ner", "demo"],
 }
 
 HEAVY = ["transformers", "tokenizers", "matplotlib", "typer", "rich", "onnx", "onnxscript", "triton"]

@@ -26,6 +26,8 @@ SOURCE = Path(phasor.cli.__file__).parents[1]
 # Where commands write to, with the rest of a call. Whatever else these calls name does not exist: a refusal of the
 # target shows that it was looked at first.
 FILES = {
+    "inspect --html": ("inspect", "nowhere", "--html"),
+    "plan --html": ("plan", "nowhere", "--length", "8", "--html"),
     "doctor --html": ("doctor", "nowhere", "--html"),
     "ner predict --html": ("ner", "predict", "nowhere", "nothing", "--html"),
     "ner export OUT.onnx": ("ner", "export", "nowhere"),

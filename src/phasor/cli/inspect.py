@@ -5,7 +5,7 @@ import typer
 
 from ..models.configs import NoRotary
 from ..support.plain_text import one_line, say, say_json
-from ..support.whole_files import check_folder_target
+from ..support.whole_files import check_file_target, check_folder_target, write_whole
 from ..tools.inspect import ConfigView, diff, diff_lines, model_facts, read_view, view_dict, view_line, view_page
 from .terminal import columns, show
 
@@ -21,6 +21,9 @@ def inspect(
         typer.Option(min=1, max=2**31, help="Length for scalings that depend on it (default: the model's maximum)."),
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Also draw the figures as PNG into DIR.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page to look at it and to change it.")
+    ] = None,
     compare: Annotated[
         bool, typer.Option("--diff", help="Say where two configs disagree, and from which position.")
     ] = False,
@@ -41,10 +44,14 @@ def inspect(
     not be read, after a line about each; a model without rotation is read, and no mistake.
     """
     if brief:
-        if compare or plot is not None or as_json or engine is not None:
-            raise ValueError("--brief is a line for each config; call it without --diff, --plot, --json and --as")
+        if compare or plot is not None or html is not None or as_json or engine is not None:
+            raise ValueError("--brief is a line for each config; call it without --diff, --plot, --html, --json, --as")
         _brief(configs, part)
         return
+    if html is not None:
+        check_file_target("--html", html)
+        if compare or engine is not None:
+            raise ValueError("--html shows one config as its own model reads it; call it without --diff and --as")
     if engine is not None or flags is not None:
         _as(configs, engine, flags or "", as_json)
         return
@@ -75,6 +82,8 @@ def inspect(
         show(view_page(view, facts, columns()))
     if figures and not as_json:
         show("\nfigures\n" + "\n".join(f"  {path}" for path in figures))
+    if html is not None:
+        _write_page(view, configs[0], html, as_json)
     _refuse(view)
 
 
@@ -116,6 +125,15 @@ def _refuse(*views: ConfigView) -> None:
         if view.faulty:
             assert view.refused is not None
             raise view.refused
+
+
+def _write_page(view: ConfigView, config: str, html: Path, quiet: bool) -> None:
+    """The page of every model shown."""
+    from ..apps.explorer import html_page, view_entries
+
+    write_whole(html, html_page(view_entries(view, config, config), config).encode())
+    if not quiet:
+        say(f"\nwrote {html}")
 
 
 def _draw(view: ConfigView, facts: list[Any], folder: Path) -> list[Path]:

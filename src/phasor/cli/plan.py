@@ -4,7 +4,7 @@ from typing import Annotated
 import typer
 
 from ..support.plain_text import say, say_json
-from ..support.whole_files import check_folder_target
+from ..support.whole_files import check_file_target, check_folder_target, write_whole
 
 
 def plan(
@@ -25,6 +25,9 @@ def plan(
         Path | None, typer.Option(metavar="DIR", help="Write the settings into a new folder, never over the source.")
     ] = None,
     gguf: Annotated[Path | None, typer.Option(metavar="FILE", help="With --write: the GGUF file to change.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page with the model and these settings.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Settings for a longer context, per engine: read back and proven equal, or refused with the reason.
@@ -37,6 +40,8 @@ def plan(
 
     if write is not None:
         check_folder_target("--write", write)
+    if html is not None:
+        check_file_target("--html", html)
     if gguf is not None and write is None:
         raise ValueError("--gguf names the file to change, which --write DIR writes changed; add --write")
     plans = [make_plan(config, length=length, engine=e, method=method, original=original) for e in engine or ENGINES]
@@ -44,6 +49,13 @@ def plan(
         say_json([one.to_dict(dtype, tensor_parallel) for one in plans])
     else:
         say("\n\n".join(one.explain(dtype, tensor_parallel) for one in plans))
+    if html is not None:
+        from ..apps.explorer import html_page, view_entries
+        from ..tools.inspect import read_view
+
+        write_whole(html, html_page(view_entries(read_view(config), config, config, plans), config).encode())
+        if not as_json:
+            say(f"\nwrote {html}")
     for path in write_plans(plans, write, gguf) if write is not None else ():
         say(f"wrote {path}")
     if any(one.settings is None for one in plans):

@@ -33,9 +33,14 @@ BASES, WIDTHS, SHARES = (
     ("rotary_dim",),
     ("partial_rotary_factor", "rotary_pct"),
 )
+INTERLEAVED, HALVES = (
+    ("rope_interleave", "rotary_interleaved", "rope_interleaved"),
+    ("rope_is_neox_style", "is_neox_style"),
+)
 ROTARY_KINDS = ("rope", "rotary", "absolute")  # the last is what BERT's configs say where nobody asks
 OTHER_NAMES = {name for group in vars(ANY_NAMES).values() for name in group}
 ROTATES = ("use_rope", "rope", "use_rotary_pos_emb", "rotary", "use_rotary_embedding", "use_pos_enc")
+CLAIMS = (*ROTATES, *BASES, *HEAD_DIMS, *WIDTHS, *SHARES, *INTERLEAVED, *HALVES)  # which false or 1 may contradict
 TEXT_KEYS_AT_TOP = "its text keys stand at the top, where transformers may not look for them: it has a text_config"
 RowTable = MutableMapping[str, Row | Alias]
 
@@ -413,8 +418,8 @@ def _claim(key: str, value: Any, model: ModelRotary) -> bool | None:
         (HEAD_DIMS, {spec.head_dim for spec in specs}),
         (WIDTHS, {spec.rotary_dim for spec in specs}),
         (SHARES, {spec.rotary_dim / spec.head_dim for spec in specs}),
-        (("rope_interleave", "rotary_interleaved", "rope_interleaved"), {spec.interleaved for spec in specs}),
-        (("rope_is_neox_style", "is_neox_style"), {not spec.interleaved for spec in specs}),
+        (INTERLEAVED, {spec.interleaved for spec in specs}),
+        (HALVES, {not spec.interleaved for spec in specs}),
     ):
         if key in names and isinstance(value, int | float):
             return values == {value}

@@ -77,7 +77,7 @@ class Plan:
         """Everything as text."""
         lines = [f"{self.engine} {self.version}, {self.length:,} positions"]
         lines += _labelled("rotation", self.why)
-        lines += _labelled("settings", self._settings() if self.settings else [f"not expressible: {self.refused}"])
+        lines += _labelled("settings", self.setting_lines() or [f"not expressible: {self.refused}"])
         if self.reading is not None:
             lines += _labelled("read back", ["every layer rotates as planned, to 1e-6 in frequency and factor"])
             if self.verdict == "not shown":
@@ -101,9 +101,11 @@ class Plan:
             "warnings": [str(trap) for trap in self.warnings],
         }  # fmt: skip
 
-    def _settings(self) -> list[str]:
+    def setting_lines(self) -> list[str]:
+        """The settings as they are typed or written, one a line; empty where there are none."""
         settings = self.settings
-        assert settings is not None
+        if settings is None:
+            return []
         said = [typed(settings.flags)] if settings.flags else []
         if settings.gguf:
             said += [f"GGUF key {{arch}}.{key} = {value}" for key, value in settings.gguf.items()]

@@ -1,0 +1,179 @@
+"""What the page knows of one model: its rotations with their steps, what its cache keeps, and engines' settings."""
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from ...models.configs import ModelRotary
+from ...models.trained_lengths import trained_length
+from ...rotary.axes import OneAxis
+from ...rotary.spec import RotarySpec, axis_steps
+from ...serving.engines import ENGINES, EngineConfig, load_config
+from ...serving.planner import Plan, plan
+from ...serving.planner.kv import stores
+from ...support.number_text import ranges
+from ...tools.inspect import ConfigView
+from ...tools.inspect.page import window_of
+
+STRETCHES = (1, 2, 4, 8)  # times the declared length: where the settings of every engine are given
+LONGEST = 2**31
+
+
+def view_entries(view: ConfigView, source: Any, name: str, plans: Sequence[Plan] = ()) -> list[dict[str, Any]]:
+    """One entry for each model that is shown of a config; ``plans``: settings in place of those at 1, 2, 4 and 8 times.
+
+    ``source`` as in `phasor.read_config`; ``name``: how the page calls it. Settings and memory are those of the text
+    model, which engines serve.
+    """
+    found = []
+    for model in view.shown:
+        title = f"{name}: {model.part}" if len(view.shown) > 1 else name
+        found.append(model_entry(model, source, title, plans))
+    return found
+
+
+def model_entry(model: ModelRotary, source: Any, name: str, plans: Sequence[Plan] = ()) -> dict[str, Any]:
+    """Plain JSON data of one model.
+
+    >>> toy = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    >>> from phasor import read_config
+    >>> entry = model_entry(read_config(toy), toy, "toy")
+    >>> entry["rotations"][0]["regimes"][0]["steps"][0][:16]  # 2**64 / 2 pi
+    '28be60db9391054a'
+    """
+    published = trained_length(model)
+    return {
+        "name": name,
+        "type": model.model_type,
+        "part": model.part,
+        "declared": model.max_position,
+        "trained": published.tokens if published else None,
+        "trained_source": published.source if published else "",
+        "heads": model.num_heads,
+        "kv_heads": model.num_kv_heads,
+        "layers": len(model.layers),
+        "own_angles": model.own_angles,
+        "softmax_factor": model.softmax_factor,
+        "notes": [*model.notes, *_beyond_rotation(model)],
+        "rotations": [_rotation(model, spec, layers) for spec, layers in model.distinct.items()],
+        **_served(model, source, plans),
+    }
+
+
+def _beyond_rotation(model: ModelRotary) -> list[str]:
+    """What the figures leave out, in words."""
+    notes = []
+    if any(scheme is not None for scheme in model.temperatures):
+        notes.append("queries grow with the position, which no figure here shows")
+    if any(spec.second is not None for spec in model.distinct):
+        notes.append("the members of a pair rotate by different angles; the figures show the first members")
+    if any(spec.learned for spec in model.distinct):
+        notes.append("a trained log-scale multiplies the frequencies; everything here is without it")
+    if any(spec.coordinates == "real" for spec in model.distinct):
+        notes.append("positions are real coordinates; whole ones are shown here")
+    return notes
+
+
+def _rotation(model: ModelRotary, spec: RotarySpec, layers: tuple[int, ...]) -> dict[str, Any]:
+    return {
+        "layers": len(layers),
+        "where": f"layers {ranges(layers)}" if len(layers) > 1 else f"layer {layers[0]}",
+        "kinds": sorted({model.layer_types[i] for i in layers}),
+        "window": window_of(model, layers),
+        "spec": spec_data(spec),
+        "regimes": [_regime(spec, length) for length in lengths_of(model, spec)],
+    }
+
+
+def spec_data(spec: RotarySpec) -> dict[str, Any]:
+    """A spec with the rung and the weights of every pair written out, where these are not those of one plain axis."""
+    data = {key: value for key, value in spec.to_dict().items() if key not in ("axes", "second", "angles", "tables")}
+    plain = isinstance(spec.axes, OneAxis)
+    rungs = [list(rung) for rung in spec.axes.rung_of_pair(spec.pairs)]
+    return {
+        **data,
+        "rungs": None if rungs == [[i, spec.pairs] for i in range(spec.pairs)] else rungs,
+        "weights": None if plain else [list(row) for row in spec.axes.weights(spec.pairs)],
+    }
+
+
+def lengths_of(model: ModelRotary, spec: RotarySpec) -> list[int | None]:
+    """The lengths of sequences whose steps are written down: inside the trained length, and the declared one."""
+    if not spec.length_dependent:
+        return [None]
+    far = max(model.max_position or 0, 2 * ((spec.scaling and spec.scaling.trained_length) or 1))
+    return [None, min(far, LONGEST)]
+
+
+def _regime(spec: RotarySpec, length: int | None) -> dict[str, Any]:
+    """Steps as 16 hexadecimal digits each, the frequencies of the model's own code as 8 digits of a float32 each."""
+    own = spec.replace(angles="float32").inv_freq(length).tolist()
+    return {
+        "length": length,
+        "steps": ["".join(f"{step % 2**64:016x}" for step in axis) for axis in axis_steps(spec, length)],
+        "float32": "".join(struct.pack(">f", value).hex() for value in own),
+        "attention_factor": spec.attention_factor(length),
+    }
+
+
+def _served(model: ModelRotary, source: Any, plans: Sequence[Plan]) -> dict[str, Any]:
+    """Memory and settings, or why there are none."""
+    try:
+        config = load_config(source)
+        if config.path != model.part:
+            raise ValueError(
+                f"engines serve the text model, {config.path or 'the top level'}, and this is another part"
+            )
+        return {
+            "memory": memory_groups(config),
+            "settings": [_settings(p) for p in plans or _all_plans(config)],
+            "why": "",
+        }
+    except (ValueError, KeyError) as error:
+        return {"memory": [], "settings": [], "why": str(error)}
+
+
+def memory_groups(config: EngineConfig) -> list[dict[str, Any]]:
+    """What one sequence keeps, with the engines that keep it so."""
+    groups: dict[str, dict[str, Any]] = {}
+    for engine in ENGINES:
+        kept = [_store(store) for store in stores(config, engine)]
+        groups.setdefault(repr(kept), {"engines": [], "stores": kept})["engines"].append(engine)
+    return list(groups.values())
+
+
+def _store(store: Any) -> dict[str, Any]:
+    return {
+        "kind": store.kind,
+        "layers": store.layers - store.shared,
+        "per_token": store.per_token,
+        "window": store.window,
+        "state": store.state,
+        "beside": [{"values": one.values, "every": one.every, "size": one.size} for one in store.beside],
+    }
+
+
+def _all_plans(config: EngineConfig) -> list[Plan]:
+    """The plans of all engines at several lengths; those that cannot be made are left out."""
+    found: list[Plan] = []
+    if (declared := config.model.max_position) is None:
+        return found
+    for stretch in STRETCHES:
+        for engine in ENGINES:
+            try:
+                found.append(plan(config.data, length=min(stretch * declared, LONGEST), engine=engine))
+            except ValueError:
+                continue
+    return found
+
+
+def _settings(made: Plan) -> dict[str, Any]:
+    return {
+        "engine": made.engine,
+        "version": made.version,
+        "length": made.length,
+        "verdict": made.verdict,
+        "why": list(made.why),
+        "lines": made.setting_lines(),
+        "refused": made.refused,
+    }
