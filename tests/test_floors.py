@@ -52,7 +52,7 @@ INSIDE = {
     ],
     "models": ["weights", "reading", "prefixes", "families", "configs new_row trained_lengths"],
     "caches": ["lengths tree origin", "ledger", "model_cache"],
-    "tools": ["inspect golden checkpoints patch", "onnx doctor", "fit", "study"],
+    "tools": ["inspect checkpoints patch", "golden", "onnx doctor", "fit", "study"],
     "serving": ["engines", "planner"],
     "apps": ["run_folder bench", "lab ner", "demo"],
 }
