@@ -37,6 +37,7 @@ TESTS = {
     "apps/ner": "ner",
     "apps/run_folder": "runs",
     "apps/bench": "bench",
+    "apps/atlas": "atlas",
     "apps/demo": "test_readme.py inspect/test_demo.py",
     "testing": "doctor/test_testing.py",
     "cli": "*/test_cli.py */test_command.py */test_terminal.py test_interrupt.py test_output.py",

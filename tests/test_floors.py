@@ -54,7 +54,7 @@ INSIDE = {
     "caches": ["lengths tree origin", "ledger", "model_cache"],
     "tools": ["inspect checkpoints patch", "golden", "onnx doctor", "fit", "study"],
     "serving": ["engines", "planner"],
-    "apps": ["run_folder bench", "lab ner", "demo"],
+    "apps": ["run_folder bench atlas", "lab ner", "demo"],
 }
 
 HEAVY = ["transformers", "tokenizers", "matplotlib", "typer", "rich", "onnx", "onnxscript", "triton"]
