@@ -39,6 +39,7 @@ static int wrong(const char *what, const phasor_rotation *r, int at, double got,
 static int check(const phasor_rotation *r) {
   static double c[MOST], s[MOST], c2[MOST], s2[MOST];
   static float out[4 * MOST];
+  if (r->pairs > MOST || r->head_dim > 4 * MOST) return printf("%s: raise MOST\n", r->describe), 1;
   for (int token = PHASOR_GOLDEN_TOKENS - 1; token >= 0; token--) {
     tables(r, r->rates, token, c, s);
     tables(r, r->rates_second ? r->rates_second : r->rates, token, c2, s2);
