@@ -12,6 +12,7 @@ PAGES = {
     "CHANGELOG.md": "changes.md",
 }
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?\)")
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\.png\)")
 CODE = re.compile(r"(^```.*?^```[ \t]*$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```math\n(.+?)^```[ \t]*$|^\$\$(.+?)\$\$[ \t]*$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"\\tag\{(\w+)\}")
@@ -43,6 +44,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     parts = CODE.split(BLOCK.sub(lambda m: _block(m[1] or m[2]), markdown))
     for i in range(0, len(parts), 2):
         parts[i] = INLINE.sub(lambda m: f"<span>{_math(m[1], 'inline')}</span>", parts[i])
+        parts[i] = PICTURE.sub(lambda m: _in_both_schemes(m[1], m[2]), parts[i])
         parts[i] = LINK.sub(lambda m: f"{m[1]}{_target(m[2], of_root, depth)}{m[3] or ''})", parts[i])
     return "".join(parts)
 
@@ -54,6 +56,13 @@ def _target(link: str, of_root: bool, depth: int) -> str:
         return PAGES.get(link, link.removeprefix("docs/"))
     root = "../" * (depth + 1)
     return "../" * depth + PAGES[link.removeprefix(root)] if link.removeprefix(root) in PAGES else link
+
+
+def _in_both_schemes(words: str, name: str) -> str:
+    """A picture, and beside it the one for the dark scheme where there is one: the theme shows one of them."""
+    if not (ROOT / "docs" / f"{name}-dark.png").is_file():
+        return f"![{words}]({name}.png)"
+    return f"![{words}]({name}.png#only-light)![{words}]({name}-dark.png#only-dark)"
 
 
 def _block(formula: str) -> str:

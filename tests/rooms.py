@@ -38,6 +38,7 @@ TESTS = {
     "apps/run_folder": "runs",
     "apps/bench": "bench",
     "apps/explorer": "explorer",
+    "apps/atlas": "atlas",
     "apps/demo": "test_readme.py inspect/test_demo.py",
     "testing": "doctor/test_testing.py",
     "cli": "*/test_cli.py */test_command.py */test_terminal.py test_interrupt.py test_output.py",

@@ -52,9 +52,9 @@ INSIDE = {
     ],
     "models": ["weights", "reading", "prefixes", "families", "configs new_row trained_lengths"],
     "caches": ["lengths tree origin", "ledger", "model_cache"],
-    "tools": ["inspect golden checkpoints patch", "onnx doctor", "fit", "study"],
+    "tools": ["inspect checkpoints patch", "golden", "onnx doctor", "fit", "study"],
     "serving": ["engines", "planner"],
-    "apps": ["run_folder bench explorer", "lab ner", "demo"],
+    "apps": ["run_folder bench explorer atlas", "lab ner", "demo"],
 }
 
 HEAVY = ["transformers", "tokenizers", "matplotlib", "typer", "rich", "onnx", "onnxscript", "triton"]

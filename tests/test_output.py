@@ -40,6 +40,7 @@ FOLDERS = {
     "inspect --plot": ("inspect", "nowhere", "--plot"),
     "plan --write": ("plan", "nowhere", "--length", "8", "--write"),
     "demo --out": ("demo", "--out"),
+    "atlas --out": ("atlas", "--out"),
     "convert DST": ("convert", "nowhere", "--to", "halves"),
     "doctor --repair": ("doctor", "nowhere", "--repair"),
     "golden --out": ("golden", "nowhere", "--out"),

@@ -1,4 +1,4 @@
-"""docs/models.md is what the readers say today."""
+"""docs/models.md and docs/golden are what the readers say today."""
 
 import importlib.util
 
@@ -20,3 +20,14 @@ def test_the_page_of_models_is_current() -> None:
     text = generator.PAGE.read_text(encoding="utf-8")
     assert text == generator.page(), "docs/models.md is stale; run: python docs/models.py"
     assert all(f"| `{name}`" in text for name in model_types())
+
+
+@pytest.mark.slow
+def test_the_golden_pack_is_current(tmp_path) -> None:
+    from .kept import ROOT
+
+    spec = importlib.util.spec_from_file_location("pack_page", ROOT / "docs" / "golden_pack.py")
+    assert spec is not None and spec.loader is not None
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    assert not generator.stale(tmp_path / "pack"), "docs/golden is stale; run: python docs/golden_pack.py"

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..support.plain_text import say
-from . import bench, convert, demo, detect, doctor, fit, golden, inspect, lab, ner, plan, study
+from . import atlas, bench, convert, demo, detect, doctor, fit, golden, inspect, lab, ner, plan, study
 
 
 def _version(asked: bool) -> None:
@@ -43,6 +43,7 @@ COMMANDS = (  # with the line that the list of commands shows, whole at 80 colum
     ("golden", golden.golden, "Vectors to test rotary code in any language"),
     ("check", golden.check, "Another implementation, or an ONNX file: what is wrong"),
     ("bench", bench.bench, "What a rotation costs here, in copies of the same bytes"),
+    ("atlas", atlas.atlas, "Every position encoding as a picture"),
     ("demo", demo.demo, "All of it on models that ship, as pages to look at"),
 )
 for name, command, line in COMMANDS:

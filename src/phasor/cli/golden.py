@@ -9,10 +9,16 @@ from ..support.whole_files import check_folder_target
 
 
 def golden(
-    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A config.json or a folder that holds one.")],
+    configs: Annotated[
+        list[str],
+        typer.Argument(metavar="CONFIG...", help="A config.json or a folder that holds one; many with --pack."),
+    ],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder to write (default: golden-MODEL).")
+        Path | None, typer.Option(metavar="DIR", help="The folder to write (default: golden-MODEL, or golden-pack).")
     ] = None,
+    pack: Annotated[
+        bool, typer.Option("--pack", help="All parts of all configs in one small pack: safetensors, JSON, C, GGUF.")
+    ] = False,
     part: Annotated[str | None, typer.Option(help="The part of a composite config (default: its text model).")] = None,
     positions: Annotated[
         str | None,
@@ -21,16 +27,33 @@ def golden(
     moved: Annotated[bool, typer.Option("--moved", help="Also keys that a cache moves to other positions.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the made-up inputs.")] = 0,
 ) -> None:
-    """Write golden vectors, to test rotary code in any language against."""
+    """Write golden vectors, to test rotary code in any language against; of many models in one pack with --pack."""
     from ..models.configs import read_config
     from ..tools.golden import write
 
     if out is not None:
         check_folder_target("--out", out)
+    if pack:
+        if (part, positions, moved, seed) != (None, None, False, 0):
+            raise ValueError(
+                "--pack has all parts at positions of its own; leave out --part, --positions, --moved, --seed"
+            )
+        _pack(configs, out or Path("golden-pack"))
+        return
+    if len(configs) > 1:
+        raise ValueError(f"golden vectors are those of one config, got {len(configs)}; add --pack for many in one pack")
     chosen = None if positions is None else _numbers(positions)
-    model = read_config(config, part=part)
+    model = read_config(configs[0], part=part)
     folder = write(model, out or Path(f"golden-{model.model_type}"), positions=chosen, moved=moved, seed=seed)
     say(f"{folder}: vectors.safetensors, vectors.json, README.md (how to test against them)")
+
+
+def _pack(configs: list[str], out: Path) -> None:
+    from ..tools.golden import write_pack
+
+    folder = write_pack({config: config for config in configs}, out)
+    files = sorted(folder.iterdir())
+    say(f"{folder}: {', '.join(path.name for path in files)}, {sum(path.stat().st_size for path in files):,} bytes")
 
 
 def check(

@@ -2,8 +2,9 @@
 
 from .check import check
 from .folder import write
+from .pack import write_pack
 from .report import GoldenReport, TensorFinding
 
 Finding, Report = TensorFinding, GoldenReport  # under the names by which they are known outside
 
-__all__ = ["Finding", "GoldenReport", "Report", "TensorFinding", "check", "write"]
+__all__ = ["Finding", "GoldenReport", "Report", "TensorFinding", "check", "write", "write_pack"]

@@ -1,0 +1,168 @@
+"""The layer for transformers' hook ``rotary_pos_emb``: phasor in the place of a model's function that rotates q and k.
+
+All definitions under that hook have one list of parameters and differ in what they do: where pairs lie, in which dtype
+products are rounded, in which direction they turn. So each definition is first tried on made-up heads, and replaced
+only by what gives its bits, forward and, where gradients are asked for, backward; one that nothing equals stays.
+
+Half precision widened to float32 is such a case in training: autograd rounds each of the two products of a gradient to
+half precision, and phasor rounds their sum once.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...rotary.layout import Layout
+from ...support.tracing import transformed
+from .rotate_function import RotateFunction
+from .tables import Form
+
+PARAMETERS = ("q", "k", "cos", "sin", "unsqueeze_dim")
+TOKENS, HEADS = 5, (2, 1)  # of the made-up heads
+
+
+class HookedRotary(nn.Module):
+    """A model's function behind transformers' hook ``rotary_pos_emb``, run by phasor's kernels where it has their bits.
+
+    ``kernelize`` of the library kernels takes ``forward`` for the model's own: q ``[B, H, S, D]`` and k, cos and sin
+    ``[B, S, D]`` as the model's module forms them; ``unsqueeze_dim`` says where the head axis of cos and sin goes.
+    Gives new q and k. Each definition is tried once for each width and dtype, with its gradients if they are asked
+    for; where phasor has other bits, the model's own function runs. Nothing is written into the inputs. Raises
+    ``ValueError`` where it is called as a module of its own.
+
+    Source: ``kernels.use_kernel_forward_from_hub``; the layer has no state and no members of its own, as it asks.
+
+    >>> from inspect import signature
+    >>> list(signature(HookedRotary.forward).parameters)
+    ['self', 'q', 'k', 'cos', 'sin', 'unsqueeze_dim']
+    """
+
+    has_backward = True
+    can_torch_compile = False
+
+    def forward(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> Any:
+        definition = type(self).forward  # this method has taken its place on the instance alone
+        if definition is HookedRotary.forward:
+            raise ValueError("HookedRotary has no function of a model to stand in for; call phasor.apply_rotary_qk")
+        stand_in = None
+        plain = all(type(t) is Tensor and t.ndim > 1 for t in (q, k, cos, sin)) and not transformed()
+        if plain and cos.shape == sin.shape:
+            widths = q.shape[-1], k.shape[-1], cos.shape[-1]
+            dtypes = q.dtype, k.dtype, cos.dtype, sin.dtype
+            learns = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
+            stand_in = _equal_to(definition, widths, dtypes, columns(cos, sin), learns)
+        if stand_in is None:
+            return definition(self, q, k, cos, sin, unsqueeze_dim)
+        return stand_in(q, k, cos, sin, unsqueeze_dim=unsqueeze_dim)
+
+
+KEPT = "_phasor_columns"  # the attribute of a table under which its columns are kept, while it lives
+
+
+def columns(cos: Tensor, sin: Tensor) -> Form | None:
+    """What the columns of tables with one value per channel are, looked at once for each pair; None: no known order.
+
+    >>> table = torch.tensor([[1.0, 0.5, 1.0, 0.5]])
+    >>> columns(table, table), columns(table[:, [0, 0, 1, 1]], table[:, [0, 0, 1, 1]])
+    ('doubled', 'repeated')
+    """
+    counted = not (cos.is_inference() or sin.is_inference())  # else no version tells that they were written to
+    now = (sin, cos._version, sin._version) if counted else None
+    kept = getattr(cos, KEPT, None)
+    if kept is not None and counted and kept[0][0] is sin and kept[0][1:] == now[1:]:  # type: ignore[index]
+        form: Form | None = kept[1]
+        return form
+    form = None
+    if cos.shape[-1] % 2 == 0:
+        halves = all(torch.equal(*t.chunk(2, dim=-1)) for t in (cos, sin))
+        form = "doubled" if halves else None
+        if not halves and all(torch.equal(t[..., 0::2], t[..., 1::2]) for t in (cos, sin)):
+            form = "repeated"
+    if counted:
+        setattr(cos, KEPT, (now, form))
+    return form
+
+
+@lru_cache(maxsize=1024)
+def _equal_to(
+    definition: Callable, widths: tuple[int, int, int], dtypes: tuple[torch.dtype, ...], form: Form | None, learns: bool
+) -> Callable | None:
+    """The stand-in with the bits of a definition, those of gradients too if it ``learns``; None where there is none."""
+    with torch.inference_mode(False), torch.set_grad_enabled(learns):
+        case = _made_up(widths, dtypes, form)
+        try:
+            theirs = _results(partial(definition, None), learns, *case)
+        except Exception:  # it takes no such heads and tables: its own error is for the call that brought them
+            return None
+        for way in _ways(widths, form):
+            stand_in = way.stand_in()
+            try:
+                ours = _results(stand_in, learns, *case)
+            except ValueError:  # phasor refuses such heads
+                continue
+            if _same(theirs, ours):
+                return stand_in
+    return None
+
+
+def _ways(widths: tuple[int, int, int], form: Form | None) -> Iterator[RotateFunction]:
+    """Every way to rotate whole heads of this width by tables of this width."""
+    width, _, table = widths
+    if width % 2 or table not in (width, width // 2):
+        return
+    roundings: tuple[dict[str, bool], ...] = ({"promoted": True}, {}, {"widened": True})
+    for interleaved, backwards, rounding in product((False, True), (False, True), roundings):
+        layout = Layout(head_dim=width, interleaved=interleaved)
+        common: dict[str, Any] = {"backwards": backwards, **rounding}
+        if table == width // 2:
+            yield RotateFunction(PARAMETERS, 1, "bhsd", "half", layout, **common)
+        elif form is not None:
+            yield RotateFunction(PARAMETERS, 1, "bhsd", form, layout, **common)
+        elif not interleaved:  # two angles for each pair
+            yield RotateFunction(PARAMETERS, 1, "bhsd", "doubled", layout, sheared=True, **common)
+
+
+Case = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+def _made_up(widths: tuple[int, int, int], dtypes: tuple[torch.dtype, ...], form: Form | None) -> Case:
+    """q, k, cos, sin with columns of that form, and gradients for both results."""
+    random = torch.Generator().manual_seed(0)
+    heads = [
+        torch.randn(2, count, TOKENS, width, generator=random).to(dtype)
+        for count, width, dtype in (
+            (HEADS[0], widths[0], dtypes[0]), (HEADS[1], widths[1], dtypes[1]),
+            (HEADS[0], widths[0], dtypes[0]), (HEADS[1], widths[1], dtypes[1]),
+        )
+    ]  # fmt: skip
+    angles = torch.rand(2, TOKENS, widths[2], generator=random) * 6
+    if form is not None and widths[2] == widths[0]:
+        first = angles[..., : widths[2] // 2]
+        angles = torch.cat((first, first), -1) if form == "doubled" else first.repeat_interleave(2, -1)
+    return heads[0], heads[1], angles.cos().to(dtypes[2]), angles.sin().to(dtypes[3]), heads[2], heads[3]
+
+
+def _results(
+    function: Callable, learns: bool, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *gradients: Tensor
+) -> list[Tensor]:
+    """Results, and gradients if asked for, with heads before tokens and after them."""
+    found: list[Tensor] = []
+    for unsqueeze_dim in (1, 2):
+        given = [x if unsqueeze_dim == 1 else x.transpose(1, 2) for x in (q, k, *gradients)]
+        leaves = [x.detach().clone().requires_grad_(learns) for x in given[:2]]
+        results = list(function(*leaves, cos, sin, unsqueeze_dim=unsqueeze_dim))
+        found += results
+        if learns:
+            back = [g.to(x.dtype) for g, x in zip(given[2:], results, strict=True)]
+            found += torch.autograd.grad(results, leaves, back)
+    return found
+
+
+def _same(theirs: list[Tensor], ours: list[Tensor]) -> bool:
+    return len(theirs) == len(ours) and all(
+        a.dtype == b.dtype and a.shape == b.shape and torch.equal(a, b) for a, b in zip(theirs, ours, strict=True)
+    )
