@@ -97,7 +97,7 @@ def diffusers() -> None:
 
 
 def torchtitan() -> None:
-    from torchtitan.models.common.rope import ComplexRoPE
+    from torchtitan.models.common.rope import ComplexRoPE, CosSinRoPE
 
     rope = ComplexRoPE(ComplexRoPE.Config(dim=16, max_seq_len=64, scaling="llama", theta=500_000.0))
     heads = nn.ParameterList([torch.randn(2, 12, 4, 16), torch.randn(2, 12, 2, 16)])
@@ -111,6 +111,10 @@ def torchtitan() -> None:
         follow("torchtitan", apply_rotary_qk=counted(apply_rotary_qk))
         close(before, gradients(heads, run))
         ComplexRoPE.apply_rotary_emb = staticmethod(kept)
+    halves = CosSinRoPE(CosSinRoPE.Config(dim=16, max_seq_len=64))  # what the page says of it
+    cos, sin = halves._reshape_cache(heads[0])[:, :, 0].chunk(2, dim=-1)
+    ours = apply_rotary_qk(*heads, Rotation.from_tables(cos, sin, form="doubled"), tensor_format="bshd")
+    close(list(halves(*heads)), list(ours))
 
 
 def trl() -> None:

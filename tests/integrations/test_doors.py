@@ -150,6 +150,15 @@ def test_what_is_unlike_every_rotation_stays(stood_in):
     assert stood_in == [False]
 
 
+def test_other_devices_and_transforms_keep_the_definition(stood_in):
+    given = [x.to("meta") for x in case("doubled")]
+    assert function_of(usual)(*given)[0].shape == given[0].shape
+    q, k, cos, sin = case("doubled")
+    mapped = torch.vmap(lambda q: function_of(usual)(q, k, cos, sin)[0])(torch.stack((q, 2 * q)))
+    assert torch.equal(mapped[1], usual(2 * q, k, cos, sin)[0])
+    assert stood_in == []
+
+
 def test_tables_that_were_written_to_are_looked_at_again():
     q, k, cos, sin = case("doubled")
     function = function_of(usual)

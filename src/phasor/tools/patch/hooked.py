@@ -31,8 +31,8 @@ class HookedRotary(nn.Module):
     ``kernelize`` of the library kernels takes ``forward`` for the model's own: q ``[B, H, S, D]`` and k, cos and sin
     ``[B, S, D]`` as the model's module forms them; ``unsqueeze_dim`` says where the head axis of cos and sin goes.
     Gives new q and k. Each definition is tried once for each width and dtype, with its gradients if they are asked
-    for; where phasor has other bits, the model's own function runs. Nothing is written into the inputs. Raises
-    ``ValueError`` where it is called as a module of its own.
+    for; where phasor has other bits, and on other devices than a CPU, the model's own function runs. Nothing is
+    written into the inputs. Raises ``ValueError`` where it is called as a module of its own.
 
     Source: ``kernels.use_kernel_forward_from_hub``; the layer has no state and no members of its own, as it asks.
 
@@ -49,7 +49,7 @@ class HookedRotary(nn.Module):
         if definition is HookedRotary.forward:
             raise ValueError("HookedRotary has no function of a model to stand in for; call phasor.apply_rotary_qk")
         stand_in = None
-        plain = all(type(t) is Tensor and t.ndim > 1 for t in (q, k, cos, sin)) and not transformed()
+        plain = all(type(t) is Tensor and t.is_cpu and t.ndim > 1 for t in (q, k, cos, sin)) and not transformed()
         if plain and cos.shape == sin.shape:
             widths = q.shape[-1], k.shape[-1], cos.shape[-1]
             dtypes = q.dtype, k.dtype, cos.dtype, sin.dtype
