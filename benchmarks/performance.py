@@ -37,8 +37,8 @@ about phasor's time; goals of at least one are about the time of another library
 while it is first written, as in a process that gives memory back. *reused*: it was used and freed before. *as found*:
 the allocator's own choice, where sizes are small.
 
-Machines stand one after the other. The Xeon at 2.80 GHz did other work all the while (`cpu_xeon_shared.json`): what waits
-for memory waited longer there.
+Machines stand one after the other. The Xeon at 2.80 GHz did other work all the while (`cpu_xeon_shared.json`): what
+waits for memory waited longer there.
 
 What stops the goals that are not met was measured too: `docs/log.md`, 2026-11-22. On a CPU with AVX2 alone half
 precision is bound by instructions wherever memory is not slow. For each 64 bytes of heads in bfloat16 the loop of
