@@ -75,7 +75,7 @@ def one_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """With ``--kernel``: what that kernel can turn, it turns, and by the long way."""
     if name := request.config.getoption("--kernel"):
         table = {kernel.name: kernel for kernel in kernels.KERNELS}
-        monkeypatch.setattr(kernels, "KERNELS", tuple({n: table[n] for n in (name, "reference")}.values()))
+        monkeypatch.setattr(kernels, "KERNELS", list({n: table[n] for n in (name, "reference")}.values()))
         monkeypatch.setattr(kernels.native, "OPEN", ())
 
 

@@ -253,7 +253,7 @@ def assert_refused(call: Callable[[], object], fragments: list[str]) -> None:
 
 def without_native(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where phasor was installed without a compiler."""
-    monkeypatch.setattr(kernels, "KERNELS", (kernels.Eager(), kernels.Reference()))
+    monkeypatch.setattr(kernels, "KERNELS", [kernels.Eager(), kernels.Reference()])
     monkeypatch.setattr(kernels.native, "OPEN", ())
 
 

@@ -35,7 +35,7 @@ def tables(monkeypatch):
             monkeypatch.setitem(table, name, table.get(name))
             if table[name] is None:
                 monkeypatch.delitem(table, name)
-    monkeypatch.setattr(kernels, "KERNELS", kernels.KERNELS)
+    monkeypatch.setattr(kernels, "KERNELS", list(kernels.KERNELS))
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,9 @@ def test_a_kernel_stands_where_it_was_put_and_once(tables):
     class Own(Reference):
         name, about = "own", "a test"
 
-    own = Own()
+    own, table = Own(), kernels.KERNELS
     register_kernel(own, before="eager")
+    assert own in table  # whoever holds the table sees it
     assert list(kernels.available()) == ["native", "operator", "triton", "own", "eager", "reference", "onnx"]
     register_kernel(own)
     assert [kernel.name for kernel in kernels.KERNELS].count("own") == 1

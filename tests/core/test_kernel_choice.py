@@ -146,7 +146,7 @@ def test_a_kernel_is_given_phases_by_rotate_and_tables_by_apply(monkeypatch):
             return super().rotate(q, k, angles, order, out)
 
     monkeypatch.setattr(kernels.native, "OPEN", ())
-    monkeypatch.setattr(kernels, "KERNELS", (Other(), *kernels.KERNELS))
+    monkeypatch.setattr(kernels, "KERNELS", [Other(), *kernels.KERNELS])
     a = rotate(Q, K, POSITIONS, SPEC)
     b = apply_rotary_qk(Q, K, ROTATION, kernel="other")
     assert torch.equal(a[0], b[0])

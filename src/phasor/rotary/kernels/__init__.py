@@ -16,7 +16,7 @@ from .reference import Reference
 from .triton.kernel import Triton
 
 # In the order in which they are asked. The reference rotates everything, so what stands behind it is taken by name.
-KERNELS: tuple[Kernel, ...] = (Native(), Operator(), Triton(), Eager(), Reference(), Onnx())
+KERNELS: list[Kernel] = [Native(), Operator(), Triton(), Eager(), Reference(), Onnx()]
 
 
 def available() -> dict[str, str]:
@@ -37,7 +37,6 @@ def register_kernel(kernel: Kernel, *, before: str = "reference") -> Kernel:
     >>> register_kernel(KERNELS[0]).name  # what is in the table already stays where it is
     'native'
     """
-    global KERNELS
     if not isinstance(kernel, Kernel):
         raise ValueError(f"kernel must be a Kernel, got {kernel!r}; inherit from phasor.kernels.Kernel")
     if kernel.name == "auto":
@@ -47,8 +46,7 @@ def register_kernel(kernel: Kernel, *, before: str = "reference") -> Kernel:
         raise ValueError(f"before must be one of {', '.join(map(repr, table))}, got {before!r}")
     register(table, "kernel", kernel.name, kernel)
     if kernel not in KERNELS:
-        place = list(table).index(before)
-        KERNELS = (*KERNELS[:place], kernel, *KERNELS[place:])
+        KERNELS.insert(list(table).index(before), kernel)
     return kernel
 
 
