@@ -160,3 +160,27 @@ def test_in_chromium(tmp_path, width):
     assert len({name for name, *_ in said}) == len(bundled_models()) + 3
     for name, first, second, words in said:
         assert first and second and "\n" not in words, (name, words)
+
+
+def luminance(colour):
+    """WCAG 2.1, relative luminance."""
+    digits = "".join(c * 2 for c in colour[1:]) if len(colour) == 4 else colour[1:7]
+    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_contrast(dark):
+    """Words at 4.5 to 1 or more, signs in figures at 3 to 1 (WCAG 2.1, 1.4.3 and 1.4.11), light and dark."""
+    style = (ROOT / "src/phasor/apps/explorer/style.css").read_text(encoding="utf-8")
+    colours = [
+        dict(re.findall(r"--(\w+): (#\w+)", block)) for block in re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    ]
+    mine = {**colours[0], **colours[1]} if dark else colours[0]
+    assert len(colours) == 2 and colours[0].keys() == colours[1].keys()
+    for ground in ("ground", "panel"):
+        for name in mine.keys() - {"ground", "panel", "line", "band"}:
+            light, shade = sorted((luminance(mine[name]), luminance(mine[ground])), reverse=True)
+            least = 3 if name in ("before", "stopped", "focus") else 4.5
+            assert (light + 0.05) / (shade + 0.05) >= least, (name, ground)
