@@ -57,7 +57,7 @@ def test_what_the_readme_counts():
     assert types and f"the {types[1]} model types of transformers" in tour
     assert f"Configs of {types[1]} model types" in readme
     assert f"as {len(MODELS)} families number their tokens" in tour  # each compared with transformers' own code
-    assert len(bundled_models()) == 12 and "draws twelve models that ship" in readme
+    assert len(bundled_models()) == 12 and "draws the rotation of twelve published models" in readme
 
 
 def test_the_versions_on_the_page_of_plans():
