@@ -33,7 +33,7 @@ TESTS = {
     "tools/inspect": "inspect",
     "tools/checkpoints": "checkpoints",
     "serving": "engines planner",
-    "apps/lab": "lab",
+    "apps/lab": "lab parallel",
     "apps/ner": "ner",
     "apps/run_folder": "runs",
     "apps/bench": "bench",

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from phasor import RotarySpec
 from phasor.apps.lab import Decoder, ModelConfig, RunConfig, read_text
-from phasor.apps.lab.train import learning_rate
+from phasor.apps.lab.training import learning_rate
 from phasor.rotary.scaling import Linear, YaRN
 
 MODEL = ModelConfig(layers=2, dim=64, heads=2, length=256)

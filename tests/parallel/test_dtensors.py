@@ -1,21 +1,8 @@
 """Two processes: DTensors against the whole (`rotations.py`), patched models against one process (`patched.py`)."""
 
-import os
-import sys
-from pathlib import Path
-
 import pytest
 
-import limited
-
-RUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-
-
-def run(script: str, *arguments: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    done = limited.run([*RUN, str(Path(__file__).with_name(script)), *arguments], env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-    return done.stdout
+from .torchrun import run
 
 
 def test_every_placement_has_the_bits_of_the_whole():
@@ -27,6 +14,7 @@ def test_batches_of_positions_and_compiled_code_too():
     assert "179 cells, failed: []" in run("rotations.py", "all")
 
 
-def test_a_patched_model_under_fsdp_and_tensor_parallel():
+def test_a_patched_model_has_the_gradients_of_one_process():
+    """FSDP2 and tensor parallel, patched before and after; ``tp_plan="auto"``, stages of a pipeline, cut sequences."""
     pytest.importorskip("transformers")
-    assert "8 cells, failed: []" in run("patched.py")
+    assert "14 cells, failed: []" in run("patched.py")

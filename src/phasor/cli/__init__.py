@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import traceback
 
 from ..support.interrupt import LINE, Stopped, leave, stop
 from ..support.plain_text import one_line, say
@@ -21,6 +22,15 @@ def main() -> None:
         _run()
     except Stopped:
         say(LINE, error=True)
+        raise
+    except SystemExit as ended:
+        if _in_a_mesh():
+            _end(ended.code)
+        raise
+    except BaseException:
+        if _in_a_mesh():
+            traceback.print_exc()
+            _end(1)
         raise
     finally:
         if signal.getsignal(signal.SIGINT) is stop:
@@ -42,6 +52,8 @@ def _run() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ValueError, OSError) as error:
+        if type(error).__name__ == "SaidByAll" and os.environ.get("RANK", "0") != "0":
+            sys.exit(2)
         _stop(str(error))
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
@@ -53,3 +65,15 @@ def _run() -> None:
 def _stop(message: str) -> None:
     say(f"phasor: {one_line(message)}", error=True)
     sys.exit(2)
+
+
+def _in_a_mesh() -> bool:
+    """Whether this is one of several processes that form a mesh."""
+    return os.environ.get("WORLD_SIZE", "1") != "1" and "torch.distributed.device_mesh" in sys.modules
+
+
+def _end(code: object) -> None:
+    """End without the interpreter's own end: torch's caches of meshes hold a group beyond it, with its threads."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(bool(code)))

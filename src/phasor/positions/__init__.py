@@ -7,7 +7,7 @@ A rotation is only as right as its positions. Each builder covers one case where
 from importlib import import_module
 from typing import Any
 
-from .checking import Findings, PositionFinding, check
+from .checking import Findings, PositionFinding, check, check_shards
 from .grids import centres, grid, patches
 from .mrope import Placed, Segment, Video, from_segments, mrope
 from .multimodal import AUDIO, IMAGE, TEXT, VIDEO, Packed, from_kinds, pack, token_kinds
@@ -42,6 +42,7 @@ __all__ = [
     "Video",
     "centres",
     "check",
+    "check_shards",
     "decode",
     "decode_from",
     "from_canvas",

@@ -5,10 +5,18 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+PATIENCE = timedelta(minutes=10)  # for a process that has to come
+
+
+class SaidByAll(ValueError):
+    """An error that all processes raise: the first one says it."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,39 @@ class Group:
         """Wait until all are here."""
         if self.size > 1:
             dist.barrier()
+
+    def told(self, word: Any) -> list[Any]:
+        """What each process gives, plain data, in the order of the ranks.
+
+        Raises ``ValueError`` on the first process, naming the ranks that did not come within `PATIENCE`.
+        """
+        if self.size == 1:
+            return [word]
+        try:
+            dist.monitored_barrier(timeout=PATIENCE, wait_all_ranks=True)
+        except RuntimeError as error:
+            raise ValueError(f"all processes must come here within {PATIENCE}, got: {error}") from None
+        words: list[Any] = [None] * self.size
+        dist.all_gather_object(words, word)
+        return words
+
+    @contextmanager
+    def alike(self) -> Iterator[None]:
+        """All go on after this block, or all raise ``SaidByAll`` with what the first one that fails says."""
+        said = ""
+        try:
+            yield
+        except SaidByAll:
+            raise
+        except (ValueError, OSError) as error:
+            if self.size == 1:
+                raise
+            said = str(error)
+        errors = self.told(said)
+        failed = [rank for rank, word in enumerate(errors) if word]
+        if failed:
+            where = "" if failed[0] == 0 else f"rank {failed[0]}: "
+            raise SaidByAll(where + errors[failed[0]])
 
     @contextmanager
     def together(self) -> Iterator[None]:

@@ -83,6 +83,22 @@ ENCODINGS: dict[str, tuple[Callable[[ModelConfig], Encoding], bool]] = {
 }
 
 
+@dataclass(frozen=True)
+class Tokens:
+    """Where tokens stand: ``positions`` ``[S]`` of those at hand, ``k_positions`` of all that they may see, and
+    ``gathered``, which makes the keys and values of all from those at hand."""
+
+    positions: Tensor
+    k_positions: Tensor
+    gathered: Callable[[Tensor], Tensor]
+
+    @classmethod
+    def whole(cls, length: int, device: torch.device | None = None) -> "Tokens":
+        """Of a sequence that is not cut."""
+        positions = torch.arange(length, device=device)
+        return cls(positions, positions, lambda x: x)
+
+
 class Decoder(nn.Module):
     """RMSNorm, grouped heads, SwiGLU, no biases: with rotary it is transformers' ``LlamaForCausalLM``, same names.
 
@@ -107,19 +123,21 @@ class Decoder(nn.Module):
         make, per_layer = ENCODINGS[config.encoding]
         self.encodings = nn.ModuleList(make(config) for _ in range(config.layers if per_layer else 1))
 
-    def forward(self, tokens: Tensor, *, rotary: RotarySpec | None = None) -> Tensor:
-        """Logits ``[B, S, 256]`` of bytes ``[B, S]``. ``rotary`` is another rotation than the one trained with."""
-        positions = torch.arange(tokens.shape[1], device=tokens.device)
-        x = self.embed_tokens(tokens)
+    def forward(self, ids: Tensor, *, rotary: RotarySpec | None = None, tokens: Tokens | None = None) -> Tensor:
+        """Logits ``[B, S, 256]`` of bytes ``[B, S]``. ``rotary`` is another rotation than the one trained with,
+        ``tokens`` says where they stand if they are a part of their sequence."""
+        tokens = tokens or Tokens.whole(ids.shape[1], ids.device)
+        positions = tokens.positions
+        x = self.embed_tokens(ids)
         first = self.encodings[0]
         if isinstance(first, Sinusoidal):
             x = x * self.config.dim**0.5  # Vaswani et al. 2017, section 3.4: else the sines drown the bytes
         assert isinstance(first, Encoding)
         x = first.embed(x, positions)
         spec = rotary or self.config.rotary_spec
-        rotation = None if spec is None else Rotation.at(spec, positions, tokens.shape[1], dtype=x.dtype)
+        rotation = None if spec is None else Rotation.at(spec, positions, len(tokens.k_positions), dtype=x.dtype)
         for i, layer in enumerate(self.layers):
-            x = layer(x, positions, self.encodings[i % len(self.encodings)], rotation)
+            x = layer(x, tokens, self.encodings[i % len(self.encodings)], rotation)
         logits: Tensor = self.lm_head(self.norm(x))
         return logits
 
@@ -134,8 +152,8 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(config.dim, eps=1e-5)
         self.mlp = SwiGLU(config)
 
-    def forward(self, x: Tensor, positions: Tensor, encoding: Encoding, rotation: Rotation | None) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), positions, encoding, rotation)
+    def forward(self, x: Tensor, tokens: Tokens, encoding: Encoding, rotation: Rotation | None) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), tokens, encoding, rotation)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
 
@@ -150,7 +168,7 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(config.dim, key_width, bias=False)
         self.o_proj = nn.Linear(config.dim, config.dim, bias=False)
 
-    def forward(self, x: Tensor, positions: Tensor, encoding: Encoding, rotation: Rotation | None) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tokens, encoding: Encoding, rotation: Rotation | None) -> Tensor:
         q, k, v = (
             torch.unflatten(proj(x), -1, (-1, self.head_dim)).transpose(1, 2)
             for proj in (self.q_proj, self.k_proj, self.v_proj)
@@ -158,7 +176,10 @@ class Attention(nn.Module):
         if rotation is not None:  # formed once for all layers, and not again by the encoding
             q, k = apply_rotary_qk(q, k, rotation)
         acting = None if rotation is not None else encoding
-        out = attention(q, k, v, acting, q_positions=positions, scale=self.head_dim**-0.5)
+        out = attention(
+            q, tokens.gathered(k), tokens.gathered(v), acting,
+            q_positions=tokens.positions, k_positions=tokens.k_positions, scale=self.head_dim**-0.5,
+        )  # fmt: skip
         mixed: Tensor = self.o_proj(out.transpose(1, 2).flatten(-2))
         return mixed
 

@@ -1,36 +1,38 @@
-"""Training: batches are a function of (seed, step), so a run that was killed goes on as if nothing had happened."""
+"""Training in a folder: batches are a function of (seed, step), so a killed run goes on as if nothing had happened."""
 
 import hashlib
 import json
 import math
 import os
 import time
-from contextlib import nullcontext
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ...support.checks import whole
 from ...support.lock import alone
-from ...support.processes import Group, process_group
+from ...support.processes import Group, SaidByAll, process_group
 from ...support.whole_files import remove_partial, write_whole
-from ..run_folder import checkpoint
+from ..run_folder import checkpoint, sharded
 from ..run_folder.files import read_json, write_json
 from ..run_folder.tensors import filled
-from ..run_folder.training import adamw, check_loss, progress_bar
+from ..run_folder.training import progress_bar
 from .data import Text
 from .model import Decoder
 from .run import RunConfig, check_text
-from .tasks import IGNORE, task_batch
+from .training import CHECKPOINT, STATE, DecoderTraining, run_of
 
-CHECKPOINT, METRICS, RUN = checkpoint.FILE, "metrics.jsonl", "run.json"
+if TYPE_CHECKING:
+    from .parallel import Parallel
+
+METRICS, RUN = "metrics.jsonl", "run.json"
 MODEL = checkpoint.MODEL
-STATE = {"run": dict, "step": int, "log": str}
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,15 @@ def train(
     checkpoint_every: int = 100,
     about: dict[str, Any] | None = None,
     progress: bool = False,
+    parallel: "Parallel | None" = None,
 ) -> Trained:
     """Train in ``folder``, or go on from its checkpoint: the final weights are the same to the bit.
 
     Writes ``checkpoint.safetensors`` (weights, optimizer, step) every ``checkpoint_every`` steps, ``metrics.jsonl``
     (one line a step) and ``run.json`` (the config and ``about``; of a finished run only where it is damaged). Under
     torchrun every process takes its share of each batch, and the losses are those of one process to float rounding.
+    ``parallel``: how sequences, heads and weights are cut as well; checkpoints on the way are then in shards, that of
+    the end is the same file. Any number of processes goes on from either.
 
     Raises ``ValueError`` if the folder holds a run with another config, naming what differs, if what it holds is
     damaged, or if another process is at work in it, and ``OSError`` if the disk is full; the last checkpoint stays.
@@ -65,12 +70,14 @@ def train(
     folder = Path(folder)
     check_text(config, text)
     whole("checkpoint_every", checkpoint_every)
-    with process_group() as group, alone(folder) if group.first else nullcontext():
-        if config.batch % group.size:
-            raise ValueError(f"batch must be a multiple of the {group.size} processes, got {config.batch}")
-        training = DecoderTraining(config, text, group)
-        first, past = training.resume(folder / CHECKPOINT)
-        group.barrier()  # nobody writes before everybody has read
+    with process_group() as group, ExitStack() as stack:
+        with group.alike():
+            if group.first:
+                stack.enter_context(alone(folder))
+        agree(config, group)
+        training = training_of(config, text, group, parallel)
+        with group.alike():  # nobody writes before everybody has read
+            first, past = training.resume(folder / CHECKPOINT)
         speed, start = 0.0, time.perf_counter()
         with (
             Log(folder / METRICS, first, past, group.first) as log,
@@ -84,11 +91,50 @@ def train(
                 speed = (step + 1 - first) * config.batch * config.model.length / (time.perf_counter() - start)
                 advance(loss, f"{speed:,.0f} tokens/s")
                 log.add(step, loss, speed)
-                if group.first and ((step + 1) % checkpoint_every == 0 or step + 1 == config.steps):
+                if (step + 1) % checkpoint_every == 0 or step + 1 == config.steps:
                     log.sync()
-                    state = {"run": config.to_dict(), "step": step + 1, "log": log.sha256}
-                    checkpoint.save(folder / CHECKPOINT, training.tensors, state)
+                    training.save(folder, {"run": config.to_dict(), "step": step + 1, "log": log.sha256})
+            if group.first:
+                make_one_file(folder, training.tensors)
         return Trained(folder, config, first, log.last_loss, speed)
+
+
+def agree(config: RunConfig, group: Group) -> None:
+    """Raise ``ValueError`` on all processes unless they have the same run, naming what differs."""
+    first, *others = group.told(config.flat())
+    for rank, other in enumerate(others, 1):
+        for name, value in first.items():
+            if other[name] != value:
+                raise SaidByAll(
+                    f"{name} must be the same on all processes, got {value!r} on rank 0 and {other[name]!r} on "
+                    f"rank {rank}; give all the same command"
+                )
+
+
+def training_of(
+    config: RunConfig, text: Text | None, group: Group, parallel: "Parallel | None" = None
+) -> DecoderTraining:
+    """The training of these processes. Raises ``ValueError`` if they cannot share it."""
+    with group.alike():
+        if parallel is not None:
+            parallel.check(config, group.size)
+        elif config.batch % group.size:
+            raise ValueError(f"batch must be a multiple of the {group.size} processes, got {config.batch}")
+    if parallel is None:
+        return DecoderTraining(config, text, group)
+    from .parallel import ParallelTraining  # with torch's engine, which one process has no use for
+
+    return ParallelTraining(config, text, group, parallel)
+
+
+def make_one_file(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Of a finished run in shards, the checkpoint that evaluations read; nothing if there are no shards."""
+    if not sharded.is_there(folder):
+        return
+    whole_ = {name: torch.empty(tensor.shape, dtype=tensor.dtype) for name, tensor in tensors.items()}
+    sharded.fill(folder, whole_)
+    checkpoint.save(folder / CHECKPOINT, whole_, sharded.about(folder, STATE))
+    sharded.remove(folder)
 
 
 def _has_config(path: Path, config: RunConfig) -> bool:
@@ -97,48 +143,6 @@ def _has_config(path: Path, config: RunConfig) -> bool:
         return bool(read_json(path, {"run": dict, "about": dict})["run"] == config.to_dict())
     except (ValueError, OSError):
         return False
-
-
-class DecoderTraining:
-    """The model and its optimizer between two steps."""
-
-    def __init__(self, config: RunConfig, text: Text | None, group: Group) -> None:
-        self.config, self.text, self.group = config, text, group
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.seed)
-            self.model = Decoder(config.model)
-        self.optimizer = adamw(
-            self.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=config.weight_decay
-        )
-        self.tensors = checkpoint.tensors_of(self.model, self.optimizer)
-
-    def step(self, step: int) -> float:
-        """One update. Returns the mean loss over the scored tokens of the whole batch."""
-        config, group = self.config, self.group
-        tokens, targets = batch(config, self.text, step)
-        scored = int((targets != IGNORE).sum())
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = learning_rate(config, step)
-        logits = self.model(group.share(tokens))
-        # Gradients are summed over processes, so each divides the sum of its rows by all scored tokens.
-        loss = summed_loss(logits, group.share(targets)) / scored
-        loss.backward()
-        group.total_gradients(self.model.parameters())
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        value = float(group.total(loss.detach()))
-        check_loss(value, config.lr, step)
-        return value
-
-    def resume(self, path: Path) -> tuple[int, str | None]:
-        """The step to go on with and the SHA-256 of the log until then; 0 and None if there is no checkpoint."""
-        if not checkpoint.is_there(path):
-            return 0, None
-        tensors, state = checkpoint.load(path, STATE)
-        checkpoint.check_same(path, self.config.flat(), _run_of(path, state).flat())
-        checkpoint.fill(path, self.tensors, tensors)
-        return state["step"], state["log"]
 
 
 class Log:
@@ -201,42 +205,6 @@ class Log:
             self._file.close()
 
 
-def _run_of(path: Path, state: dict[str, Any]) -> RunConfig:
-    try:
-        config = RunConfig.from_dict(state["run"])
-        if not 0 < state["step"] <= config.steps:
-            raise ValueError(f"step {state['step']} of {config.steps}")
-    except ValueError as error:
-        raise checkpoint.fault(path, error) from None
-    return config
-
-
-def batch(config: RunConfig, text: Text | None, step: int) -> tuple[Tensor, Tensor]:
-    """The global batch of a step."""
-    if text is not None and config.task == "text":
-        return text.batch(config.seed, step, config.batch, config.model.length)
-    return task_batch(config.task, config.seed, step, config.batch, config.model.length)
-
-
-def summed_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
-
-
-def learning_rate(config: RunConfig, step: int) -> float:
-    """Linear warmup, then a cosine down to a tenth.
-
-    >>> from .model import ModelConfig
-    >>> config = RunConfig(model=ModelConfig(length=1), batch=1, tokens=100, lr=1.0, warmup=0.1)
-    >>> learning_rate(config, 0), learning_rate(config, 9), round(learning_rate(config, 99), 3)
-    (0.1, 1.0, 0.1)
-    """
-    warm = max(1, round(config.warmup * config.steps))
-    if step < warm:
-        return config.lr * (step + 1) / warm
-    done = (step + 1 - warm) / max(1, config.steps - warm)
-    return config.lr * (0.55 + 0.45 * math.cos(math.pi * done))
-
-
 def load_model(folder: str | Path) -> tuple[Decoder, RunConfig]:
     """The model of a finished run, ready to be evaluated.
 
@@ -246,7 +214,7 @@ def load_model(folder: str | Path) -> tuple[Decoder, RunConfig]:
     if not path.is_file():
         raise ValueError(f"run must be a folder with {CHECKPOINT}, as `phasor lab train` makes it, got {str(folder)!r}")
     tensors, state = checkpoint.load(path, STATE)
-    config = _run_of(path, state)
+    config = run_of(path, state)
     if state["step"] < config.steps:
         raise ValueError(
             f"run must be finished, got {str(folder)!r} at step {state['step']} of {config.steps}; "

@@ -1,4 +1,3 @@
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -30,6 +29,10 @@ Base = Annotated[float, typer.Option(help="Base of the rotary frequencies.")]
 Untied = Annotated[bool, typer.Option("--untied", help="Give the output a matrix of its own.")]
 Lr = Annotated[float, typer.Option(help="Peak learning rate.")]
 CheckpointEvery = Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")]
+Cp = Annotated[int, typer.Option("--cp", min=1, help="Processes that share each sequence (context parallel).")]
+Tp = Annotated[int, typer.Option("--tp", min=1, help="Processes that share heads and weights (tensor parallel).")]
+Fsdp = Annotated[bool, typer.Option("--fsdp", help="Shard weights, gradients and moments over the other processes.")]
+CpScheme = Annotated[str, typer.Option("--cp-scheme", help="How sequences are cut: head-tail, contiguous, striped.")]
 Glob = Annotated[str, typer.Option(help="Which files of a folder, by name.")]
 
 
@@ -51,37 +54,53 @@ def train(
     untied: Untied = False,
     lr: Lr = 3e-3,
     checkpoint_every: CheckpointEvery = 100,
+    cp: Cp = 1,
+    tp: Tp = 1,
+    fsdp: Fsdp = False,
+    cp_scheme: CpScheme = "head-tail",
     glob: Glob = "*",
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Train one model per encoding and seed. Repeat a command that was killed: it goes on where it was."""
+    """Train one model per encoding and seed. Repeat a command that was killed: it goes on where it was.
+
+    Under torchrun the processes share each batch; with --cp, --tp or --fsdp also sequences, heads and weights.
+    """
     from ...apps.lab import ModelConfig, RunConfig, read_text
     from ...apps.lab import train as train_one
+    from ...support.processes import process_group
 
     check_folder_target("--out", out)
     prepare(threads)
-    first = os.environ.get("RANK", "0") == "0"
     files = [*(paths or ()), *(text or ())]
-    source = read_text(files, glob=glob) if task == "text" else None
-    about: dict[str, Any] = {"command": shlex.join(["phasor", *sys.argv[1:]])}
-    if source:
-        about |= {"text": ", ".join(source.names), "paths": [str(p.resolve()) for p in files], "glob": glob}
     finished = []
-    for name in encoding or ["rotary"]:
-        model = ModelConfig(
-            encoding=name, layers=layers, dim=dim, heads=heads, length=length, base=base, tied=not untied,
-            kv_heads=heads if kv_heads is None else kv_heads,
-        )  # fmt: skip
-        for number in seed or [0]:
-            config = RunConfig(
-                model=model, task=task, seed=number, tokens=tokens, batch=batch, lr=lr,
-                source=source.sha256 if source else "",
-            )  # fmt: skip
+    with process_group() as group:
+        with group.alike():
+            source = read_text(files, glob=glob) if task == "text" else None
+            about: dict[str, Any] = {"command": shlex.join(["phasor", *sys.argv[1:]])}
+            if source:
+                about |= {"text": ", ".join(source.names), "paths": [str(p.resolve()) for p in files], "glob": glob}
+            models = [
+                ModelConfig(
+                    encoding=name, layers=layers, dim=dim, heads=heads, length=length, base=base, tied=not untied,
+                    kv_heads=heads if kv_heads is None else kv_heads,
+                )
+                for name in encoding or ["rotary"]
+            ]  # fmt: skip
+            configs = [
+                RunConfig(
+                    model=model, task=task, seed=number, tokens=tokens, batch=batch, lr=lr,
+                    source=source.sha256 if source else "",
+                )
+                for model in models for number in seed or [0]
+            ]  # fmt: skip
+        first = group.first
+        for config in configs:
             folder = out / config.name
             result = train_one(
-                config, folder, source, checkpoint_every=checkpoint_every, about=about, progress=first and not as_json
-            )
+                config, folder, source, checkpoint_every=checkpoint_every, about=about,
+                progress=first and not as_json, parallel=_parallel(cp, tp, fsdp, cp_scheme),
+            )  # fmt: skip
             finished.append({
                 "folder": str(folder), "steps": config.steps, "resumed_at": result.resumed_at, "loss": result.loss,
                 "tokens_per_second": result.tokens_per_second,
@@ -91,3 +110,12 @@ def train(
                 say(f"{folder}  {how}, last loss {result.loss:.3f}")
     if first and as_json:
         say_json(finished)
+
+
+def _parallel(cp: int, tp: int, fsdp: bool, scheme: str) -> Any:
+    """How sequences and weights are cut; None if they are not."""
+    if cp == tp == 1 and not fsdp:
+        return None
+    from ...apps.lab.parallel import Parallel
+
+    return Parallel(cp, tp, fsdp, scheme)  # type: ignore[arg-type]  # checked with the run

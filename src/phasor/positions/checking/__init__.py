@@ -2,5 +2,6 @@
 
 from .check import check
 from .findings import Findings, PositionFinding
+from .shards import check_shards
 
-__all__ = ["Findings", "PositionFinding", "check"]
+__all__ = ["Findings", "PositionFinding", "check", "check_shards"]

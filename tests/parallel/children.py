@@ -1,0 +1,28 @@
+"""One process of a training that is cut, for tests that kill it."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from phasor.apps.lab import ModelConfig, RunConfig, train
+from phasor.apps.lab.parallel import Parallel
+
+
+def run(folder: Path, environment: dict[str, str], cut: tuple[tuple[str, Any], ...]) -> None:
+    """24 steps, a checkpoint every third; with nothing in ``cut`` as one process."""
+    torch.set_num_threads(1)
+    os.environ.update(environment)
+    config = RunConfig(model=ModelConfig(layers=1, dim=16, heads=2, length=16), task="copy", tokens=24 * 128, batch=8)
+    code = 0
+    try:
+        train(config, folder, checkpoint_every=3, parallel=Parallel(**dict(cut)) if cut else None)
+    except (ValueError, RuntimeError) as error:  # the other one was killed
+        print(error, file=sys.stderr)
+        code = 1
+    assert not dist.is_initialized()
+    sys.stderr.flush()
+    os._exit(code)  # meshes hold the group beyond its end
