@@ -63,3 +63,25 @@ static void copy_heads(const Job *job, const Tensor *of, const int64_t *entry, i
         copy_channels(of->out + size * y, of->out_channel, of->in + size * x, of->in_channel, job->width, size);
     }
 }
+
+/* Where one token stands on an axis, as phases are counted: modulo 2**64. */
+static inline uint64_t position_of(const Phases *of, int axis, int64_t batch, int64_t token) {
+  const char *p = of->at + of->bytes * (axis * of->axis + batch * of->batch + token * of->token);
+  return of->bytes == 8 ? (uint64_t)*(const int64_t *)p : (uint64_t)(int64_t)*(const int32_t *)p;
+}
+
+/* Whether a token stands where the one before it does, as in blocks that move alike. */
+static inline int as_before(const Phases *of, int64_t batch, int64_t token) {
+  for (int a = 0; a < of->axes; a++)
+    if (position_of(of, a, batch, token) != position_of(of, a, batch, token - 1)) return 0;
+  return 1;
+}
+
+/* Upper halves of some phases, and four times each as a signed float, one by one. */
+static inline void split_each(const uint64_t *phase, float *upper, float *rest, int count) {
+  for (int i = 0; i < count; i++) {
+    const uint32_t bits = (uint32_t)(phase[i] >> 32);
+    memcpy(upper + i, &bits, sizeof bits);
+    rest[i] = (float)(int64_t)(phase[i] << 2);
+  }
+}
