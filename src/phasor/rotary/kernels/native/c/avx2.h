@@ -83,3 +83,24 @@ INLINE void NAME(store_eight)(uint16_t *p, const F *v, int dtype) {
 INLINE void NAME(fence)(int nt) {
   if (nt) _mm_sfence();
 }
+/* Four signed integers to the nearest floats, by way of doubles. Large ones have more bits than a double: their lowest
+   eleven are joined to one, which no float shows but where it lies beyond half. */
+INLINE __m128 NAME(nearest)(__m256i x) {
+  const __m256i low = _mm256_set1_epi64x(0x7ff), size = _mm256_xor_si256(x, _mm256_srai_epi32(x, 31));
+  const __m256i joined = _mm256_andnot_si256(low, _mm256_or_si256(x, _mm256_add_epi64(_mm256_and_si256(x, low), low)));
+  const __m256i large = _mm256_shuffle_epi32(_mm256_cmpgt_epi32(size, _mm256_set1_epi32(1 << 16)), 0xf5);
+  const __m256i y = _mm256_blendv_epi8(x, joined, large);
+  /* 2**52 and the lower half, 2**84 + 2**63 and the upper one: their bits are those of doubles */
+  const __m256i lower = _mm256_blend_epi16(y, _mm256_set1_epi64x(0x4330000000000000), 0xcc);
+  const __m256i upper = _mm256_xor_si256(_mm256_srli_epi64(y, 32), _mm256_set1_epi64x(0x4530000080000000));
+  const __m256d both = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4530000080100000)); /* 2**84 + 2**63 + 2**52 */
+  return _mm256_cvtpd_ps(
+      _mm256_add_pd(_mm256_sub_pd(_mm256_castsi256_pd(upper), both), _mm256_castsi256_pd(lower)));
+}
+/* Eight phases: their upper halves, and four times each as a signed float. */
+INLINE void NAME(split)(const uint64_t *phase, F *upper, F *rest) {
+  const __m256i u = _mm256_loadu_si256((const void *)phase), v = _mm256_loadu_si256((const void *)(phase + 4));
+  F lower;
+  NAME(unzip)(_mm256_castsi256_ps(u), _mm256_castsi256_ps(v), &lower, upper);
+  *rest = _mm256_set_m128(NAME(nearest)(_mm256_slli_epi64(v, 2)), NAME(nearest)(_mm256_slli_epi64(u, 2)));
+}

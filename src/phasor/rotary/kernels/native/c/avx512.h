@@ -65,3 +65,11 @@ INLINE F NAME(round_f16)(F v) { return _mm512_cvtph_ps(_mm512_cvtps_ph(v, 0)); }
 INLINE void NAME(fence)(int nt) {
   if (nt) _mm_sfence();
 }
+/* Sixteen phases: their upper halves, and four times each as a signed float. */
+INLINE void NAME(split)(const uint64_t *phase, F *upper, F *rest) {
+  const __m512i u = _mm512_loadu_si512(phase), v = _mm512_loadu_si512(phase + 8);
+  F lower;
+  NAME(unzip)(_mm512_castsi512_ps(u), _mm512_castsi512_ps(v), &lower, upper);
+  *rest = _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtepi64_ps(_mm512_slli_epi64(u, 2))),
+                             _mm512_cvtepi64_ps(_mm512_slli_epi64(v, 2)), 1);
+}

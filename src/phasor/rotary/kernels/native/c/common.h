@@ -21,29 +21,6 @@ enum { AHEAD = 2048 };                                 /* bytes by which rows ar
 #define COS_6 -1.388731625493765e-3f
 #define COS_8 2.443315711809948e-5f
 
-/* A signed integer of at most 2**61 to the nearest float. AVX2 has no instruction that does so for many at once. There
-   it goes by way of a double, which has room for all but eight bits: the lowest bit that it takes tells whether there
-   was more, so that rounding twice is rounding once. The double is put together from two halves, with the exponents of
-   2**52 and 2**84 above them. */
-static inline float float_of_rest(uint64_t rest) {
-#if !defined(__AVX2__) || defined(__AVX512DQ__)
-  return (float)(int64_t)rest;
-#else
-  const uint64_t odd = (rest | (((rest & 255) + 255) & 256)) & ~255ull;
-  const uint64_t all = rest + (1ull << 53) < 1ull << 54 ? rest : odd;
-  const uint64_t low = (all & 0xffffffff) | 0x4330000000000000, high = all >> 32 ^ 0x4530000080000000;
-  double least, most;
-  memcpy(&least, &low, 8); /* 2**52 + low half */
-  memcpy(&most, &high, 8); /* 2**84 + 2**63 + upper half */
-  return (float)(most - (0x1p84 + 0x1p63 + 0x1p52) + least);
-#endif
-}
-
-/* a if the last bit is set, else b, without a branch that would keep a loop from becoming vectors. */
-static inline float either(uint32_t last, float a, float b) {
-  return float_of(bits_of(b) ^ ((bits_of(a) ^ bits_of(b)) & (0 - (last & 1))));
-}
-
 /* One token of given tables, widened. A NaN loses its payload: rounding to bfloat16 could carry it over to zero. */
 static void from_tables(float *restrict cosine, float *restrict sine, const Tables *of, int64_t pairs, int64_t batch,
                         int64_t head, int64_t token) {
@@ -85,4 +62,26 @@ static void copy_heads(const Job *job, const Tensor *of, const int64_t *entry, i
       else
         copy_channels(of->out + size * y, of->out_channel, of->in + size * x, of->in_channel, job->width, size);
     }
+}
+
+/* Where one token stands on an axis, as phases are counted: modulo 2**64. */
+static inline uint64_t position_of(const Phases *of, int axis, int64_t batch, int64_t token) {
+  const char *p = of->at + of->bytes * (axis * of->axis + batch * of->batch + token * of->token);
+  return of->bytes == 8 ? (uint64_t)*(const int64_t *)p : (uint64_t)(int64_t)*(const int32_t *)p;
+}
+
+/* Whether a token stands where the one before it does, as in blocks that move alike. */
+static inline int as_before(const Phases *of, int64_t batch, int64_t token) {
+  for (int a = 0; a < of->axes; a++)
+    if (position_of(of, a, batch, token) != position_of(of, a, batch, token - 1)) return 0;
+  return 1;
+}
+
+/* Upper halves of some phases, and four times each as a signed float, one by one. */
+static inline void split_each(const uint64_t *phase, float *upper, float *rest, int count) {
+  for (int i = 0; i < count; i++) {
+    const uint32_t bits = (uint32_t)(phase[i] >> 32);
+    memcpy(upper + i, &bits, sizeof bits);
+    rest[i] = (float)(int64_t)(phase[i] << 2);
+  }
 }

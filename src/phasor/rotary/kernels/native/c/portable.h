@@ -99,3 +99,9 @@ INLINE void NAME(store_eight)(uint16_t *p, const F *v, int dtype) {
     NAME(store_f16)(p, v[0], v[1], 0);
 }
 INLINE void NAME(fence)(int nt) { (void)nt; }
+INLINE void NAME(split)(const uint64_t *phase, F *upper, F *rest) {
+  float u[4], r[4];
+  split_each(phase, u, r, 4);
+  *upper = NAME(load)(u);
+  *rest = NAME(load)(r);
+}

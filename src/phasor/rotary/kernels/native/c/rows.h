@@ -7,6 +7,7 @@
 #include "eights.h"
 #define TAIL NAME
 #endif
+#include "phases.h"
 
 INLINE void NAME(copy)(char *y, const char *x, int64_t bytes) {
   const int64_t vector = 4 * NAME(W);
@@ -76,40 +77,6 @@ INLINE void NAME(row)(char *y, const char *x, const float *c, const float *s, in
     if (j < per)
       NAME(few)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, per - j, dtype,
                 form, rounded);
-  }
-}
-
-/* Integer phases to cos and sin of one token: nearest quarter turn, and a polynomial for the rest of at most an eighth.
-   The same operations in the same order as phasor.phase.cos_sin. Two loops, because lanes of 64 bits and of 32 do not
-   go together in one vector. */
-static NOINLINE void NAME(from_phases)(float *restrict cosine, float *restrict sine, const Phases *of, int64_t pairs,
-                                       int64_t batch, int64_t token) {
-  uint64_t phase[MAX_PAIRS];
-  float rest[MAX_PAIRS];
-  uint32_t quarters[MAX_PAIRS];
-  for (int a = 0; a < of->axes; a++) {
-    const char *p = of->at + of->bytes * (a * of->axis + batch * of->batch + token * of->token);
-    const uint64_t at = of->bytes == 8 ? (uint64_t)*(const int64_t *)p : (uint64_t)(int64_t)*(const int32_t *)p;
-    const int64_t *steps = of->steps + a * pairs;
-    if (!a)
-      for (int64_t j = 0; j < pairs; j++) phase[j] = at * (uint64_t)steps[j];
-    else
-      for (int64_t j = 0; j < pairs; j++) phase[j] += at * (uint64_t)steps[j];
-  }
-  for (int64_t j = 0; j < pairs; j++) {
-    const uint64_t quarter = (phase[j] + (1ull << 61)) >> 62;
-    quarters[j] = (uint32_t)quarter;
-    rest[j] = float_of_rest(phase[j] - (quarter << 62));
-  }
-  const float factor = of->factor;
-  for (int64_t j = 0; j < pairs; j++) {
-    const uint32_t quarter = quarters[j];
-    const float x = rest[j] * RADIANS, z = x * x;
-    const float sn = x + x * (z * (SIN_3 + z * (SIN_5 + z * SIN_7)));
-    const float cs = 1.0f - z * (0.5f - z * (COS_4 + z * (COS_6 + z * COS_8)));
-    const float u = either(quarter, sn, cs), v = either(quarter, cs, sn);
-    cosine[j] = either((quarter + 1) >> 1, 0.0f - u, u) * factor; /* 0 - u: a zero has no sign */
-    sine[j] = either(quarter >> 1, 0.0f - v, v) * factor;
   }
 }
 
@@ -252,6 +219,10 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
     const int64_t batch = job->lead ? entry[job->lead - 1] : 0;
     for (int64_t g = 0; g < groups; g++) {
       for (int64_t i = 0; i < tokens; i++) {
+        if (i && job->phases.steps && as_before(&job->phases, batch, start + i)) {
+          memcpy(table + i * stride, table + (i - 1) * stride, sizeof(float) * (size_t)stride);
+          continue;
+        }
         if (job->phases.steps)
           NAME(from_phases)(cosine, sine, &job->phases, job->pairs, batch, start + i);
         else
