@@ -48,7 +48,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Names for what the theme leaves without one, and code that the keyboard can scroll."""
+    """Names for what the theme leaves without one."""
     return _named(output)
 
 
@@ -60,7 +60,7 @@ def on_post_template(output_content: str, template_name: str, config: Any) -> st
 def _named(page: str) -> str:
     for what, name in (('id="__search"', "Search"), ('id="__drawer"', "Navigation"), ('role="dialog"', "Search")):
         page = page.replace(what, f'{what} aria-label="{name}"')
-    return page.replace("<pre><span></span><code>", '<pre><span></span><code tabindex="0">')
+    return page
 
 
 def _target(link: str, of_root: bool, depth: int) -> str:
