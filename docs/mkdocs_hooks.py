@@ -49,6 +49,22 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return "".join(parts)
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Names for what the theme leaves without one."""
+    return _named(output)
+
+
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    """The same for the page of what is not found."""
+    return _named(output_content) if template_name.endswith(".html") else output_content
+
+
+def _named(page: str) -> str:
+    for what, name in (('id="__search"', "Search"), ('id="__drawer"', "Navigation"), ('role="dialog"', "Search")):
+        page = page.replace(what, f'{what} aria-label="{name}"')
+    return page
+
+
 def _target(link: str, of_root: bool, depth: int) -> str:
     if link.startswith(("http://", "https://", "mailto:")):
         return link

@@ -13,7 +13,7 @@ from phasor import read_config
 from phasor.apps.demo.run import bundled_models
 from phasor.apps.explorer import html_page, model_entry, view_entries
 from phasor.tools.inspect import read_view
-from test_readme import ROOT
+from test_readme import ROOT, blocks, run_python
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2,
@@ -72,6 +72,14 @@ def test_words_of_a_config_cannot_leave_their_place():
     text = html_page([model_entry(read_config(config), config, "</script><script>alert(1)</script>")], "</title><b>")
     assert "<script>alert" not in text and "</title><b>" not in text
     assert data_of(text)["models"][0]["name"] == "</script><script>alert(1)</script>"
+
+
+def test_the_example_of_the_docs():
+    text = (ROOT / "docs/explore.md").read_text(encoding="utf-8")
+    (block,) = [block for block in blocks(text) if block.language == "python"]
+    names: dict = {}
+    assert not run_python(block, names, "explore.md")
+    assert data_of(names["page"])["models"][0]["name"] == "mine"
 
 
 def test_entries_of_something_else_are_refused():
