@@ -1,4 +1,4 @@
-"""transformers 5.23: what `phasor.read_config` reads is what its modules turn; length is what the config declares."""
+"""transformers 5.23: what `phasor.read_config` reads is what its modules rotate; length is what the config declares."""
 
 import copy
 from dataclasses import replace
