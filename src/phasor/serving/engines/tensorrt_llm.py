@@ -66,15 +66,15 @@ class TensorRTLLM(Engine):
 
 def in_old_words(written: dict[str, Any], config: EngineConfig) -> dict[str, Any]:
     """A config with rope_theta and rope_scaling in the place of the rope_parameters that were added to it."""
-    made = copy.deepcopy(written)
-    text = made
+    changed = copy.deepcopy(written)
+    text = changed
     for key in config.path.split(".") if config.path else ():
         text = text[key]
     if "rope_parameters" in text and "rope_parameters" not in config.text:
         rope = text.pop("rope_parameters")
         text["rope_theta"] = rope.pop("rope_theta", None) or text.get("rope_theta")
         text["rope_scaling"] = None if rope.get("rope_type") == "default" else rope
-    return made
+    return changed
 
 
 def rotation(config: EngineConfig, facts: TensorRTModel, kind: str, rules: Rules) -> BaseAndScaling:

@@ -35,17 +35,17 @@ class Cost:
     leaving: int
 
     def describe(self) -> list[str]:
-        said = [
+        lines = [
             f"{self.leaving} of {self.pairs} pairs pass the angles of training ({self.unturned} never completed a turn)"
         ]
         if not self.changed and self.score == 1.0:
-            return ["short prompts: nothing changes", *said]
+            return ["short prompts: nothing changes", *lines]
         where = "" if self.first is None else f"; pair {self.first} is 0.1 rad off from {self.position:,} on"
         return [
             f"short prompts: {self.changed} of {self.pairs} pairs rotate differently{where}; "
             f"scores times {self.score:.4g}, "
             f"mean of cos off by {self.drift:.3g}",
-            *said,
+            *lines,
         ]
 
 
