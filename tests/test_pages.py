@@ -138,12 +138,12 @@ def test_the_page_of_plans(tmp_path, monkeypatch, shared_data):
     names: dict = {}
     (block,) = python("planner.md")
     assert not run_python(block, names, "planner.md")
-    made = names["made"]
-    assert list(made.settings.flags) == ["--hf-overrides", "--max-model-len"]
-    assert made.settings.flags["--max-model-len"] == 131072
-    assert made.spec.scaling.name == "yarn"
+    plan = names["plan"]
+    assert list(plan.settings.flags) == ["--hf-overrides", "--max-model-len"]
+    assert plan.settings.flags["--max-model-len"] == 131072
+    assert plan.spec.scaling.name == "yarn"
     # keys and values of 36 layers, 8 heads of 128 channels, a byte each, half of them on each of two devices
-    assert made.kv_bytes("fp8", tensor_parallel=2).total == 2 * 36 * 8 * 128 * 131072 // 2
+    assert plan.kv_bytes("fp8", tensor_parallel=2).total == 2 * 36 * 8 * 128 * 131072 // 2
 
 
 def test_the_start_page_is_two_screens():

@@ -190,7 +190,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "config: no model": (config(model_type="gone"), "model_type is missing"),
     "config: two bases": (config(rope_theta=1e4, rope_parameters={"rope_theta": 1e6, "rope_type": "default"}), "contradict"),
     "config: NaN": (config(rope_theta=float("nan")), "rope_theta must be a finite number"),
-    "config: odd heads": (config(head_dim=15), "head_dim must be even if all its channels turn"),
+    "config: odd heads": (config(head_dim=15), "head_dim must be even if all its channels rotate"),
     "config: no rotation": (config(model_type="gpt2", n_head=4), "position"),
     "GPTQ": (tensors(lambda t: t.update({Q.replace("weight", "qweight"): torch.zeros(8, 64, dtype=torch.int32)}) or t.pop(Q)), "qweight: the rows of a quantized weight must be rows of bytes .* GPTQ or AWQ"),
     "bitsandbytes": (tensors(lambda t: t.update({f"{Q}.absmax": torch.zeros(8)})), "absmax: .* bitsandbytes: blocks run across rows"),

@@ -42,7 +42,7 @@ ARGUED = {
     "llama_4_scaling_beta counts in it": "a temperature that counts in the trained length, which the scaling states",
     "if it has no effect on positions": "the base of CLVP stands in its code, and no key says another",
     "the default of MiMoV2FlashConfig": "MiMo's files state at the top what its class has by default",
-    "channels turn in pairs": "YaRN has no ramp for an odd number of channels (GLM-4-MoE), in the code as well",
+    "channels rotate in pairs": "YaRN has no ramp for an odd number of channels (GLM-4-MoE), in the code as well",
     "channels rotate; remove it": "Dots 3 states a share beside latent attention, which a scaling would take once more",
     "has scaling.original_max_position": "dynamic scaling grows from the declared length",
 }

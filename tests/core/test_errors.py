@@ -45,7 +45,7 @@ CASES = {
     "whole bool": (lambda: whole("w", True), ["got True"]),
     "whole low": (lambda: whole("w", -1, at_least=0), ["of at least 0, got -1"]),
     # spec
-    "odd": (lambda: RotarySpec(head_dim=7), ["head_dim must be even if all its channels turn", "pairs", "got 7"]),
+    "odd": (lambda: RotarySpec(head_dim=7), ["head_dim must be even if all its channels rotate", "pairs", "got 7"]),
     "odd head, way out": (lambda: RotarySpec(head_dim=63), ["got 63", "rotary_dim, 62 or less"]),
     "odd width": (lambda: RotarySpec(head_dim=64, rotary_dim=63), ["rotary_dim must be a positive even", "got 63"]),
     "name of a config": (

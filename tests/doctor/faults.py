@@ -201,7 +201,7 @@ def _(model: Any, changed: Any) -> None:
     turning(model, changed, wrong)
 
 
-@fault("twice", "turned twice", None)
+@fault("twice", "rotated twice", None)
 def _(model: Any, changed: Any) -> None:
     file = sys.modules[type(text_of(model).layers[0].self_attn).__module__]
     again = file.apply_rotary_pos_emb  # DeepSeek's result lies in halves, which this one reads

@@ -72,7 +72,7 @@ def test_the_true_reading_comes_first(model, declared, swapped, truth, tmp_path)
 def test_what_the_page_shows_is_what_is_printed(tmp_path):
     """docs/doctor_text.md; another machine may round a loss otherwise."""
     page = (HERE.parents[2] / "docs/doctor_text.md").read_text(encoding="utf-8")
-    shown = page.partition("ranks them by\ntheir loss:\n\n```\n")[2].partition("```")[0].splitlines()
+    shown = page.partition("The readings are ranked by their loss:\n\n```\n")[2].partition("```")[0].splitlines()
     said = str(by_text(folder("plain", AWAY, tmp_path / "m"), TEXT)).splitlines()
     number = re.compile(r"\d\.\d{3}")
     assert len(shown) > 5

@@ -57,7 +57,7 @@ def own_forward(how):
 HOW = {
     "right": (lambda q, k, cos, sin: (rotated(q, cos, sin), rotated(k, cos, sin)), None),
     "layout": (lambda q, k, c, s: (rotated(q, c, s, interleaved=True), rotated(k, c, s, interleaved=True)), "layout"),
-    "nothing": (lambda q, k, cos, sin: (q, k), "not turned"),
+    "nothing": (lambda q, k, cos, sin: (q, k), "not rotated"),
     "k only": (lambda q, k, cos, sin: (q, rotated(k, cos, sin)), "k only"),
     "first row": (lambda q, k, c, s: (rotated(q, c[:1], s[:1]), rotated(k, c[:1], s[:1])), "own positions"),
     "factor of k": (lambda q, k, c, s: (rotated(q, c, s), rotated(k, c, s, factor=0.75)), "attention factor"),

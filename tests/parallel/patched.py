@@ -6,7 +6,6 @@ torchrun --standalone --nproc-per-node 2 patched.py
 
 import torch
 import torch.distributed as dist
-from patched_ways import WAYS, plain_loss
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -15,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import phasor
 from leave import leave
+from parallel.patched_ways import WAYS, plain_loss
 
 BOUND = {torch.float64: 1e-12, torch.float32: 1e-5}  # of a gradient's norm
 PLAN = {

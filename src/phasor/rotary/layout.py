@@ -1,4 +1,4 @@
-"""Layout: which channels of a head turn, and how they hold P two-dimensional pairs.
+"""Layout: which channels of a head rotate, and how they hold P two-dimensional pairs.
 
 ::
 
@@ -24,7 +24,7 @@ from ..support.checks import flag, whole
 class Layout:
     """Where the pairs of a head lie: plain, hashable data, and the one place that knows what it means.
 
-    - ``head_dim``: channels of one head; ``rotary_dim`` of them turn (default: all), the first ones, or the last ones
+    - ``head_dim``: channels of one head; ``rotary_dim`` of them rotate (default: all), the first ones, or the last ones
       if ``trailing``.
     - ``interleaved``: pairs are channels ``(2i, 2i + 1)``; otherwise halves, ``(i, i + rotary_dim / 2)``, inside each
       of ``blocks`` equal blocks (pairs are numbered block by block).
@@ -52,12 +52,12 @@ class Layout:
                 raise ValueError(f"{name} must be an integer, got {value!r}")
         if self.rotary_dim == self.head_dim and self.head_dim > 2 and self.head_dim % 2:
             raise ValueError(
-                f"head_dim must be even if all its channels turn (they turn in pairs), got {self.head_dim}; "
+                f"head_dim must be even if all its channels rotate (they rotate in pairs), got {self.head_dim}; "
                 f"give rotary_dim, {self.head_dim - 1} or less, if one passes"
             )
         if self.rotary_dim < 2 or self.rotary_dim % 2:
             raise ValueError(
-                f"rotary_dim must be a positive even number (channels turn in pairs), got {self.rotary_dim}"
+                f"rotary_dim must be a positive even number (channels rotate in pairs), got {self.rotary_dim}"
             )
         if self.rotary_dim > self.head_dim:
             raise ValueError(
@@ -75,12 +75,12 @@ class Layout:
 
     @property
     def pairs(self) -> int:
-        """The number of pairs that turn, ``rotary_dim / 2``."""
+        """The number of pairs that rotate, ``rotary_dim / 2``."""
         return self.rotary_dim // 2
 
     @property
     def turning(self) -> slice:
-        """The channels of a head that turn.
+        """The channels of a head that rotate.
 
         >>> Layout(head_dim=192, rotary_dim=64, trailing=True).turning
         slice(128, 192, None)
@@ -89,7 +89,7 @@ class Layout:
 
     @property
     def passing(self) -> slice:
-        """The channels that do not."""
+        """The channels of a head that pass unchanged."""
         return slice(0, self.head_dim - self.rotary_dim) if self.trailing else slice(self.rotary_dim, self.head_dim)
 
     @cached_property
@@ -98,7 +98,7 @@ class Layout:
         return not (self.interleaved or self.permuted) and self.blocks == 1 and self.rotary_dim == self.head_dim
 
     def turned(self, x: Tensor) -> Tensor:
-        """The channels of ``x`` that turn, as a view; ``x`` itself if it has no others."""
+        """The channels of ``x`` that rotate, as a view; ``x`` itself if it has no others."""
         return x if x.shape[-1] == self.rotary_dim else x[..., self.turning]
 
     def views(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -119,7 +119,7 @@ class Layout:
     def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """First and second channel of every pair as they are read: ``[..., head_dim]`` -> two ``[..., P]``.
 
-        Views, unless ``blocks`` > 1. Takes the ``rotary_dim`` channels that turn alone, too.
+        Views, unless ``blocks`` > 1. Takes the ``rotary_dim`` channels that rotate alone, too.
 
         >>> Layout(head_dim=8, blocks=2).split(torch.arange(8))
         (tensor([0, 1, 4, 5]), tensor([2, 3, 6, 7]))
@@ -128,7 +128,7 @@ class Layout:
         return (a.flatten(-2), b.flatten(-2)) if self.blocks > 1 else (a, b)
 
     def join(self, a: Tensor, b: Tensor) -> Tensor:
-        """The channels that turn, from both members of all pairs: two ``[..., P]`` -> a new ``[..., rotary_dim]``.
+        """The channels that rotate, from both members of all pairs: two ``[..., P]`` -> a new ``[..., rotary_dim]``.
 
         >>> Layout(head_dim=4).join(torch.tensor([0, 1]), torch.tensor([2, 3])).tolist()
         [0, 1, 2, 3]
@@ -139,24 +139,24 @@ class Layout:
             return torch.cat((self.per_block(a), self.per_block(b)), dim=-1).flatten(-2)
         return torch.cat((a, b), dim=-1)
 
-    def within(self, x: Tensor, turned: Tensor) -> Tensor:
-        """The head ``x`` with ``turned`` in place of its channels that turn; a new tensor unless all of them do.
+    def within(self, x: Tensor, rotated: Tensor) -> Tensor:
+        """The head ``x`` with ``rotated`` in place of its channels that rotate; a new tensor unless all of them do.
 
         >>> layout = Layout(head_dim=3, rotary_dim=2, trailing=True)
         >>> layout.within(torch.tensor([7, 8, 9]), layout.join(torch.tensor([1]), torch.tensor([2]))).tolist()
         [7, 1, 2]
         """
         if self.rotary_dim == self.head_dim:
-            return turned
+            return rotated
         rest = x[..., self.passing]
-        return torch.cat((rest, turned) if self.trailing else (turned, rest), dim=-1)
+        return torch.cat((rest, rotated) if self.trailing else (rotated, rest), dim=-1)
 
     def written(self) -> "Layout":
         """The layout of the result: this one, unless ``permuted``."""
         return dataclasses.replace(self, interleaved=not self.interleaved, permuted=False) if self.permuted else self
 
     def read(self) -> "Layout":
-        """The layout of what is turned, without a word on how it is written."""
+        """The layout in which pairs are read: this one, with ``permuted`` off."""
         return dataclasses.replace(self, permuted=False) if self.permuted else self
 
     def transposed(self) -> "Layout":

@@ -15,7 +15,8 @@ class Proportional(Scaling):
     """p-RoPE: keep the ``int(fraction * dim / 2)`` fastest pairs of the full ladder, stop all others (frequency 0).
 
     Unlike partial rotary, the exponent keeps the full width and stopped pairs stay paired in the full head: with the
-    halves layout the turning channels are ``0 … n-1`` and ``dim/2 … dim/2 + n-1``. What turns is divided by ``factor``.
+    halves layout the rotating channels are ``0 … n-1`` and ``dim/2 … dim/2 + n-1``. Their frequencies are divided by
+    ``factor``.
     Source: Barbero et al. 2024, arXiv:2410.06205, section 6; Gemma 4's full-attention layers.
 
     >>> [float(f) for f in Proportional(fraction=0.5).inv_freq(Decimal(10_000), 8)]
@@ -29,7 +30,7 @@ class Proportional(Scaling):
     def __post_init__(self) -> None:
         number("fraction", self.fraction, above=0)
         if self.fraction > 1:
-            raise ValueError(f"fraction must be at most 1 (the share of pairs that turn), got {self.fraction!r}")
+            raise ValueError(f"fraction must be at most 1 (the share of pairs that rotate), got {self.fraction!r}")
         number("factor", self.factor, above=0)
 
     def _rotating(self, dim: int) -> int:

@@ -35,10 +35,10 @@ class EngineConfig:
     @property
     def text(self) -> dict[str, Any]:
         """The config of the text model."""
-        found = self.data
+        part = self.data
         for key in self.path.split(".") if self.path else ():
-            found = found[key]
-        return found
+            part = part[key]
+        return part
 
     @property
     def name(self) -> str:
@@ -72,13 +72,13 @@ class EngineConfig:
 
         Of ``model`` if it is given, else of the config's own, with all that it states.
         """
-        found = {}
+        by_kind = {}
         for kind in dict.fromkeys(self.kinds):
             spec = self.spec_of(kind, model)
             if spec is not None:
                 stated = self.rope.get(kind, {}) if kind else self.rope
-                found[kind] = {**({} if model else renamed(stated)), **parameters_of(spec)}
-        return found
+                by_kind[kind] = {**({} if model else renamed(stated)), **parameters_of(spec)}
+        return by_kind
 
 
 def parameters_of(spec: RotarySpec) -> dict[str, Any]:

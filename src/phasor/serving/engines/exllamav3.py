@@ -64,8 +64,8 @@ class ExLlamaV3(Engine):
 
 def dictionary(config: EngineConfig, kind: str) -> Rope:
     """rope_scaling, else rope_parameters: the first that is a dictionary, even an empty one."""
-    found = [config.text.get(name) for name in ("rope_scaling", "rope_parameters")]
-    rope: Rope = dict(next((one for one in found if isinstance(one, dict)), {}))
+    stated = [config.text.get(name) for name in ("rope_scaling", "rope_parameters")]
+    rope: Rope = dict(next((one for one in stated if isinstance(one, dict)), {}))
     return dict(rope.get(kind) or {}) if MODELS[config.name].kinds else rope
 
 
@@ -125,17 +125,17 @@ def yarn(config: EngineConfig, rope: Rope, declared: int | None, rules: Rules) -
         rules.append(EngineRule(text, ROPES, True))
     if factor < 1:
         raise CannotSayError(f"exllamav3: a YaRN factor of {factor:g}, max_position_embeddings / {ORIGINAL}, below 1")
-    made = YaRN(
+    scaling = YaRN(
         factor=factor, original_max_position=original, beta_fast=float(rope.get("beta_fast", 32)),
         beta_slow=float(rope.get("beta_slow", 1)), truncate=bool(rope.get("truncate", True)),
         mscale=rope.get("mscale"), mscale_all_dim=rope.get("mscale_all_dim"), attention=rope.get("attention_factor"),
     )  # fmt: skip
-    both = made.mscale and made.mscale_all_dim
+    both = scaling.mscale and scaling.mscale_all_dim
     if MODELS[config.name].folds and both:
-        return made
-    if both and made.attention is None:
+        return scaling
+    if both and scaling.attention is None:
         rules.append(EngineRule("mscale and mscale_all_dim are not read", ROPES, True))
-    return replace(made, mscale=None, mscale_all_dim=None)
+    return replace(scaling, mscale=None, mscale_all_dim=None)
 
 
 def softmax(config: EngineConfig, model: ModelRotary) -> float:

@@ -12,33 +12,33 @@ from ...support.checks import keys_once, number, whole
 def json_object(text: str) -> dict[str, Any]:
     """A JSON object, in which no key stands twice."""
     try:
-        found = json.loads(text, object_pairs_hook=keys_once)
+        value = json.loads(text, object_pairs_hook=keys_once)
     except ValueError as error:
         way_out = "; inside quoted flags, put single quotes around it" if '"' not in text else ""
         raise ValueError(f"must be a JSON object: {error}{way_out}") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ValueError(f"must be a JSON object, got {text!r:.80}")
-    return found
+    return value
 
 
 def length(text: str) -> int:
     """A number of positions; ``k`` means 1000 or, in capitals, 1024, as vLLM and its users write them."""
     unit = {"k": 1000, "K": 1024, "m": 10**6, "M": 2**20}.get(text[-1:], 1)
     try:
-        found = int(text if unit == 1 else text[:-1]) * unit
+        value = int(text if unit == 1 else text[:-1]) * unit
     except ValueError:
         raise ValueError(f"must be a number of positions, got {text!r}") from None
-    whole("it", found)
-    return found
+    whole("it", value)
+    return value
 
 
 def real(text: str) -> float:
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
         raise ValueError(f"must be a number, got {text!r}") from None
-    number("it", found)
-    return found
+    number("it", value)
+    return value
 
 
 def parse(line: str, known: Mapping[str, Callable[[str], Any]], gone: Mapping[str, str], engine: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def parse(line: str, known: Mapping[str, Callable[[str], Any]], gone: Mapping[st
         words = shlex.split(line)
     except ValueError as error:
         raise ValueError(f"flags must be a command line: {error}; got {line!r:.80}") from None
-    found: dict[str, Any] = {}
+    flags: dict[str, Any] = {}
     i = 0
     while i < len(words):
         name, equals, value = words[i].partition("=")
@@ -70,10 +70,10 @@ def parse(line: str, known: Mapping[str, Callable[[str], Any]], gone: Mapping[st
             read = known[name](value)
         except ValueError as error:
             raise ValueError(f"{name} {error}") from None
-        if name in found and found[name] != read:
-            raise ValueError(f"{name} stands twice, with {found[name]!r} and {read!r}; keep one")
-        found[name] = read
-    return found
+        if name in flags and flags[name] != read:
+            raise ValueError(f"{name} stands twice, with {flags[name]!r} and {read!r}; keep one")
+        flags[name] = read
+    return flags
 
 
 def typed(flags: Mapping[str, Any]) -> str:

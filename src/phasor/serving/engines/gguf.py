@@ -49,10 +49,10 @@ class Metadata:
 
 
 def arch_of(config: EngineConfig) -> Arch:
-    found = ARCHS.get(config.name) or ARCHS.get(config.model.model_type)
-    if found is None:
+    arch = ARCHS.get(config.name) or ARCHS.get(config.model.model_type)
+    if arch is None:
         raise NotReadError(f"how llama.cpp converts {config.model.model_type}")
-    return found
+    return arch
 
 
 def global_spec(config: EngineConfig) -> RotarySpec:

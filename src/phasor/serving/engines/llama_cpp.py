@@ -271,14 +271,14 @@ class LlamaCpp(Engine):
             text = f"llama-server caps -c {asked} at {context.trained}, the training length"
             rules.append(EngineRule(text, "tools/server/server-context.cpp"))
         model = config.model
-        made: dict[tuple[RotarySpec, bool], RotarySpec] = {}
+        specs: dict[tuple[RotarySpec, bool], RotarySpec] = {}
         layers = []
         for word, spec in zip(model.layer_types, model.layers, strict=True):
             sliding = "sliding" in word
-            if spec is not None and (spec, sliding) not in made:
+            if spec is not None and (spec, sliding) not in specs:
                 base, scaling = rotation(spec, meta, context, sliding, asked)
-                made[spec, sliding] = spec.replace(base=base, scaling=scaling, frequencies=None)
-            layers.append(None if spec is None else made[spec, sliding])
+                specs[spec, sliding] = spec.replace(base=base, scaling=scaling, frequencies=None)
+            layers.append(None if spec is None else specs[spec, sliding])
         softmax = softmax_factor(meta, context)
         model = replace(model, layers=tuple(layers), max_position=context.trained, softmax_factor=softmax)
         return EngineReading(

@@ -93,10 +93,10 @@ def scaling_of(config: EngineConfig, scheme: str, rope: Rope, rules: Rules) -> S
         for key in ("attention_factor", "truncate"):
             if rope.get(key) is not None:
                 rules.append(EngineRule(f"{key} is not read", ROPES, True))
-        made = yarn({ORIGINAL: 4096, **rope}, ("beta_fast", "beta_slow", "mscale_all_dim"))
+        scaling = yarn({ORIGINAL: 4096, **rope}, ("beta_fast", "beta_slow", "mscale_all_dim"))
         mscale, below = float(rope.get("mscale", 1)), float(rope.get("mscale_all_dim", 0))
-        grown = [1.0 if made.factor <= 1 else 0.1 * m * math.log(made.factor) + 1 for m in (mscale, below)]
-        return replace(made, attention=grown[0] / grown[1])
+        grown = [1.0 if scaling.factor <= 1 else 0.1 * m * math.log(scaling.factor) + 1 for m in (mscale, below)]
+        return replace(scaling, attention=grown[0] / grown[1])
     if scheme == "dynamic":
         text = "dynamic: each call rotates by the length up to its own end; keys of earlier calls keep their rotation"
         rules.append(EngineRule(text, f"{ROPES}: DynamicNTKScalingRoPE"))

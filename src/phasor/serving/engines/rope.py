@@ -75,16 +75,16 @@ def rotated(
 
     ``ropes``: the rope parameters of each kind, for engines that rotate ``share`` of a head where these state none.
     """
-    made: dict[tuple[str, RotarySpec], RotarySpec] = {}
+    changed: dict[tuple[str, RotarySpec], RotarySpec] = {}
     for kind, spec in zip(config.kinds, config.model.layers, strict=True):
-        if spec is not None and (kind, spec) not in made:
+        if spec is not None and (kind, spec) not in changed:
             base, scaling = rotation(kind)
-            made[kind, spec] = spec.replace(base=base, scaling=scaling)
+            changed[kind, spec] = spec.replace(base=base, scaling=scaling)
             if ropes and not spec.trailing and "partial_rotary_factor" not in ropes[kind]:
                 dim = int(spec.head_dim * share)
-                made[kind, spec] = made[kind, spec].replace(rotary_dim=dim, exponent_dim=None)
+                changed[kind, spec] = changed[kind, spec].replace(rotary_dim=dim, exponent_dim=None)
     pairs = zip(config.kinds, config.model.layers, strict=True)
-    layers = tuple(None if spec is None else made[kind, spec] for kind, spec in pairs)
+    layers = tuple(None if spec is None else changed[kind, spec] for kind, spec in pairs)
     return replace(config.model, layers=layers, softmax_factor=softmax_of(layers, config.model.softmax_factor))
 
 

@@ -130,13 +130,13 @@ def rotation(
     if scheme == "yarn":
         if rope.get("attention_factor") is not None:
             rules.append(EngineRule("attention_factor is not read (attn_factor multiplies instead)", FACTORY, True))
-        made = yarn(rope, facts.reads)
+        scaling = yarn(rope, facts.reads)
         both = rope.get("mscale") is not None and rope.get("mscale_all_dim") is not None
         if not both and facts.reads == YARN:
-            made = replace(made, mscale=None, mscale_all_dim=None)
+            scaling = replace(scaling, mscale=None, mscale_all_dim=None)
         if extra := rope.get("attn_factor"):
-            made = replace(made, attention=made.attention_factor() * float(extra))
-        return base, made
+            scaling = replace(scaling, attention=scaling.attention_factor() * float(extra))
+        return base, scaling
     if scheme == "longrope":
         original = int(need(rope, ORIGINAL))
         rules.append(EngineRule("LongRoPE: the longest position of a batch chooses the factors of all of it", FACTORY))

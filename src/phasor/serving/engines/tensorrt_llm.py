@@ -24,8 +24,8 @@ TYPED = ("yarn", "mrope")  # types that models whose code asks for the kind of e
 class TensorRTModel:
     """What TensorRT-LLM's code for a model type does; read in ``tensorrt_llm/_torch/models``, not run.
 
-    ``fused``: one kernel norms and turns q and k, by the base alone; ``typed``: the type of the scaling is taken for a
-    kind of embedding; ``single``: YaRN's table holds each angle once; ``latent``: twice, as its attention wants it.
+    ``fused``: one kernel norms and rotates q and k, by the base alone; ``typed``: the type of the scaling is taken for
+    a kind of embedding; ``single``: YaRN's table holds each angle once; ``latent``: twice, as its attention wants it.
     """
 
     fused: bool = False
@@ -66,15 +66,15 @@ class TensorRTLLM(Engine):
 
 def in_old_words(written: dict[str, Any], config: EngineConfig) -> dict[str, Any]:
     """A config with rope_theta and rope_scaling in the place of the rope_parameters that were added to it."""
-    made = copy.deepcopy(written)
-    text = made
+    changed = copy.deepcopy(written)
+    text = changed
     for key in config.path.split(".") if config.path else ():
         text = text[key]
     if "rope_parameters" in text and "rope_parameters" not in config.text:
         rope = text.pop("rope_parameters")
         text["rope_theta"] = rope.pop("rope_theta", None) or text.get("rope_theta")
         text["rope_scaling"] = None if rope.get("rope_type") == "default" else rope
-    return made
+    return changed
 
 
 def rotation(config: EngineConfig, facts: TensorRTModel, kind: str, rules: Rules) -> BaseAndScaling:
@@ -91,7 +91,7 @@ def rotation(config: EngineConfig, facts: TensorRTModel, kind: str, rules: Rules
         raise ValueError(f"rope_scaling.type {scheme!r} stops TensorRT-LLM: it is none of its kinds of embedding")
     if facts.fused:
         rules.append(
-            EngineRule(f"rope_scaling ({scheme}) is not read: the fused kernel turns by the base", FUSED, True)
+            EngineRule(f"rope_scaling ({scheme}) is not read: the fused kernel rotates by the base", FUSED, True)
         )
         return base, None
     return base, scaling_of(config, facts, scheme, rope, rules)
@@ -104,7 +104,7 @@ def scaling_of(config: EngineConfig, facts: TensorRTModel, scheme: str, rope: Ro
         if not facts.single and not facts.latent:
             raise CannotSayError(
                 "tensorrt-llm's table for YaRN holds every angle twice, and its attention reads it at single width: "
-                "positions 2k and 2k + 1 would both turn as k"
+                "positions 2k and 2k + 1 would both rotate as k"
             )
         for key in ("attention_factor", "truncate", *(("mscale", "mscale_all_dim") if facts.single else ())):
             if rope.get(key) is not None:

@@ -1,4 +1,4 @@
-"""transformers 5.23: what `phasor.read_config` reads is what its modules turn; length is what the config declares."""
+"""transformers 5.23: what `phasor.read_config` reads is what its modules rotate; length is what the config declares."""
 
 import copy
 from dataclasses import replace
@@ -36,9 +36,9 @@ def rewritten(config: EngineConfig, wanted: ModelRotary, length: int) -> dict[st
     """The config with the rotation ``wanted`` and the declared ``length``; raises `CannotSayError`."""
     declared = replace(wanted, max_position=max(length, wanted.max_position or length))
     try:
-        made = write_config(declared, copy.deepcopy(config.data))
+        data = write_config(declared, copy.deepcopy(config.data))
     except ValueError as error:
         raise CannotSayError(f"config.json cannot say it: {error}") from None
-    if config.name in HEADLESS and not config.path and made.get("head_dim") is None:
-        made["head_dim"] = next(iter(wanted.distinct)).head_dim  # without it transformers stops with a TypeError
-    return made
+    if config.name in HEADLESS and not config.path and data.get("head_dim") is None:
+        data["head_dim"] = next(iter(wanted.distinct)).head_dim  # without it transformers stops with a TypeError
+    return data

@@ -75,17 +75,17 @@ def _beyond(published: TrainedLength | None, length: int) -> tuple[str, ...]:
 def _stretched(config: EngineConfig, length: int, method: str, trained: int) -> Choice:
     model = config.model
     far = {kind for kind, word in zip(config.kinds, model.layer_types, strict=True) if not windowed(word)}
-    made: dict[RotarySpec, RotarySpec] = {}
+    stretched: dict[RotarySpec, RotarySpec] = {}
     factor, why = length / trained, []
     layers = []
     for kind, spec in zip(config.kinds, model.layers, strict=True):
         if spec is None or kind not in far:
             layers.append(spec)
             continue
-        if spec not in made:
-            made[spec], factor, text = stretch(spec, length, method, trained)
+        if spec not in stretched:
+            stretched[spec], factor, text = stretch(spec, length, method, trained)
             why.append(text)
-        layers.append(made[spec])
+        layers.append(stretched[spec])
     if any(word for word in model.layer_types if windowed(word)):
         near = [s for k, s in zip(config.kinds, model.layers, strict=True) if s is not None and k not in far]
         why.append(
@@ -137,10 +137,10 @@ def _attention(scaling: YaRN, factor: float) -> tuple[YaRN, str]:
     """YaRN by ``factor``: a stated attention factor that is the old factor's is made anew, any other is kept."""
     by_formula = replace(scaling, attention=None)
     was, stated = by_formula.attention_factor(), scaling.attention_factor()
-    made = replace(by_formula, factor=factor)
+    scaled = replace(by_formula, factor=factor)
     if abs(stated / was - 1) < 1e-5:
-        return made, f"attention_factor {stated:.6g}, the formula's for {scaling.factor:g}, becomes " + (
-            f"{made.attention_factor():.6g}"
+        return scaled, f"attention_factor {stated:.6g}, the formula's for {scaling.factor:g}, becomes " + (
+            f"{scaled.attention_factor():.6g}"
         )
     kept = f"attention_factor {stated:.6g} is kept: it is not the formula's {was:.6g}, and none is known for {factor:g}"
     return replace(scaling, factor=factor), kept
@@ -150,17 +150,17 @@ def _further(spec: RotarySpec, scaling: Scaling, length: int, trained: int) -> t
     """The scaling that the model was trained with, stretched further."""
     if isinstance(scaling, YaRN):
         factor = max(length / scaling.original_max_position, scaling.factor)
-        made: Scaling = replace(scaling, factor=factor)
+        scaled: Scaling = replace(scaling, factor=factor)
         text = f"its YaRN goes from {scaling.factor:g} to {factor:g}"
         if scaling.attention is not None and factor != scaling.factor:
-            made, said = _attention(scaling, factor)
-            text = f"{text}; {said}"
-        return spec.replace(scaling=made), factor / scaling.factor, text
+            scaled, change = _attention(scaling, factor)
+            text = f"{text}; {change}"
+        return spec.replace(scaling=scaled), factor / scaling.factor, text
     if isinstance(scaling, Linear | Llama3 | NTK | Proportional):
         factor = scaling.factor * length / trained
-        made = replace(scaling, factor=factor)
+        scaled = replace(scaling, factor=factor)
         text = f"its {scaling.name} scaling goes from {scaling.factor:g} to {factor:g}"
-        return spec.replace(scaling=made), length / trained, text
+        return spec.replace(scaling=scaled), length / trained, text
     if isinstance(scaling, DynamicNTK):
         return spec, length / trained, "its dynamic NTK follows the length by itself"
     if isinstance(scaling, LongRoPE):

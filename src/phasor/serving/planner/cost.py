@@ -16,7 +16,7 @@ TURN = 2 * math.pi
 class Cost:
     """What becomes of one rotation inside the trained length, and at the new one.
 
-    - ``changed`` of ``pairs`` turn otherwise; pair ``first`` is 0.1 rad off from position ``position`` on.
+    - ``changed`` of ``pairs`` rotate differently; pair ``first`` is 0.1 rad off from position ``position`` on.
     - ``score``: scores grow by this factor (the squared attention factors, and DeepSeek's on the softmax), also at
       distance 0.
     - ``drift``: by how much the mean of cos over the pairs differs, on average over all trained distances.
@@ -35,17 +35,17 @@ class Cost:
     leaving: int
 
     def describe(self) -> list[str]:
-        said = [
-            f"{self.leaving} of {self.pairs} pairs pass the angles of training ({self.unturned} never turned fully)"
+        lines = [
+            f"{self.leaving} of {self.pairs} pairs pass the angles of training ({self.unturned} never completed a turn)"
         ]
         if not self.changed and self.score == 1.0:
-            return ["short prompts: nothing changes", *said]
+            return ["short prompts: nothing changes", *lines]
         where = "" if self.first is None else f"; pair {self.first} is 0.1 rad off from {self.position:,} on"
         return [
-            f"short prompts: {self.changed} of {self.pairs} pairs turn otherwise{where}; "
+            f"short prompts: {self.changed} of {self.pairs} pairs rotate differently{where}; "
             f"scores times {self.score:.4g}, "
             f"mean of cos off by {self.drift:.3g}",
-            *said,
+            *lines,
         ]
 
 
@@ -54,7 +54,7 @@ def costs(before: ModelRotary, after: ModelRotary, trained: int, length: int) ->
 
     >>> toy = ModelRotary(model_type="toy", layers=(RotarySpec(head_dim=8),), layer_types=("a",), num_heads=1)
     >>> costs(toy, toy, 100, 200)[0].describe()
-    ['short prompts: nothing changes', '2 of 4 pairs pass the angles of training (2 never turned fully)']
+    ['short prompts: nothing changes', '2 of 4 pairs pass the angles of training (2 never completed a turn)']
     """
     groups: dict[tuple[RotarySpec, RotarySpec], list[int]] = {}
     for i, (old, new) in enumerate(zip(before.layers, after.layers, strict=True)):

@@ -79,15 +79,15 @@ class Memory:
         return sum(size for _, size in self.stores)
 
     def describe(self) -> list[str]:
-        said = [f"{size_text(self.total)} at {self.length:,} tokens; the next one costs {self.per_token:,} bytes"]
+        lines = [f"{size_text(self.total)} at {self.length:,} tokens; the next one costs {self.per_token:,} bytes"]
         for store, size in self.stores:
             window = f", last {store.window:,} tokens" if store.window else ""
             what = f"{store.per_token:,} values a token" if store.per_token else f"a state of {store.state:,} values"
             more = "".join(f", {one.what}: {one.values:,} every {one.every:,} tokens" for one in store.beside)
-            said.append(f"  {store.layers} x {store.kind}: {size_text(size)} ({what}{window}{more})")
+            lines.append(f"  {store.layers} x {store.kind}: {size_text(size)} ({what}{window}{more})")
         if self.draft:
-            said.append(f"  and {size_text(self.draft)} for draft layers, if they are used")
-        return [*said, *(f"  {note}" for note in self.notes)]
+            lines.append(f"  and {size_text(self.draft)} for draft layers, if they are used")
+        return [*lines, *(f"  {note}" for note in self.notes)]
 
     def to_dict(self) -> dict[str, Any]:
         kinds = {
@@ -113,22 +113,22 @@ def memory(
     whole("tensor_parallel", tensor_parallel)
     whole("batch", batch)
     whole("length", length)
-    width, found, notes = BYTES[dtype], [], []
+    width, sizes, notes = BYTES[dtype], [], []
     for store in stores(config, engine, tensor_parallel):
-        found.append((store, batch * store.bytes_at(length, width)))
+        sizes.append((store, batch * store.bytes_at(length, width)))
     if unwindowed(config, engine) and any(word in WINDOWS for word in config.model.layer_types):
         notes.append(IN_FULL.get(engine, "windowed layers are kept in full"))
     if COMPRESSED.keys() & set(config.model.layer_types) and engine != "transformers":
         notes.append(f"as transformers keeps them; in what format {engine} keeps compressed entries is not shown")
-    if any(store.state for store, _ in found):
+    if any(store.state for store, _ in sizes):
         notes.append("states are counted in the cache's dtype; engines may keep them in float32")
     if image := _image(config):
         size = batch * width * image // tensor_parallel
         notes.append(f"an image of all tiles adds {size_text(size)} in the layers of cross-attention, once")
     draft = _draft(config, engine, tensor_parallel)
     return Memory(
-        stores=tuple(found), draft=batch * width * draft * length, length=length, notes=tuple(notes),
-        per_token=sum(batch * s.bytes_at(length + 1, width) - size for s, size in found),
+        stores=tuple(sizes), draft=batch * width * draft * length, length=length, notes=tuple(notes),
+        per_token=sum(batch * s.bytes_at(length + 1, width) - size for s, size in sizes),
     )  # fmt: skip
 
 
@@ -136,14 +136,14 @@ def stores(config: EngineConfig, engine: str, tensor_parallel: int = 1) -> list[
     """What each kind of layer keeps, in the order in which the kinds first stand."""
     text, words = config.text, config.model.layer_types
     shared = int(text.get("num_kv_shared_layers") or 0)
-    found: dict[tuple[Any, ...], list[int]] = {}
+    layers_of: dict[tuple[Any, ...], list[int]] = {}
     indexed = _indexed(config)
     for i, word in enumerate(words):
         beside = _beside(config, engine, word, indexed[i])
-        found.setdefault((word, *_layer(config, engine, i, tensor_parallel), beside), []).append(i)
+        layers_of.setdefault((word, *_layer(config, engine, i, tensor_parallel), beside), []).append(i)
     return [
         Store(word, len(layers), values, window, state, beside, sum(i >= len(words) - shared for i in layers))
-        for (word, values, window, state, beside), layers in found.items()
+        for (word, values, window, state, beside), layers in layers_of.items()
     ]
 
 
@@ -157,13 +157,13 @@ def _indexed(config: EngineConfig) -> list[int]:
 
 def _beside(config: EngineConfig, engine: str, word: str, indexed: int) -> tuple[Beside, ...]:
     """The indexer's keys, and DeepSeek-V4's compressed entries, which its indexer sees as well."""
-    every, found = COMPRESSED.get(word, 1), []
+    every, extra = COMPRESSED.get(word, 1), []
     if word in COMPRESSED:
-        found.append(Beside("compressed entries", _plain_width(config), every))
+        extra.append(Beside("compressed entries", _plain_width(config), every))
     if indexed:
         packed = indexed + 4 * -(-indexed // 128) if engine in INDEXED_IN_8_BITS and word == "indexed_attention" else 0
-        found.append(Beside("the indexer's keys", indexed, every, packed))
-    return tuple(found)
+        extra.append(Beside("the indexer's keys", indexed, every, packed))
+    return tuple(extra)
 
 
 def _image(config: EngineConfig) -> int:
@@ -204,10 +204,10 @@ def _layer(config: EngineConfig, engine: str, index: int, tensor_parallel: int) 
 
 def _window(text: dict[str, Any], word: str) -> int | None:
     """How many tokens a layer keeps; a plain ``sliding_window`` holds for all layers where none are told apart."""
-    found = text.get(WINDOWS.get(word, ""))
+    window = text.get(WINDOWS.get(word, ""))
     if word == "attention" and "max_window_layers" not in text and text.get("use_sliding_window", True):
-        found = text.get("sliding_window")
-    return found if isinstance(found, int) and found > 0 else None
+        window = text.get("sliding_window")
+    return window if isinstance(window, int) and window > 0 else None
 
 
 def _heads(config: EngineConfig, index: int) -> tuple[tuple[int, int], int]:

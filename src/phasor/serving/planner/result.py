@@ -106,15 +106,15 @@ class Plan:
         settings = self.settings
         if settings is None:
             return []
-        said = [typed(settings.flags)] if settings.flags else []
+        lines = [typed(settings.flags)] if settings.flags else []
         if settings.gguf:
-            said += [f"GGUF key {{arch}}.{key} = {value}" for key, value in settings.gguf.items()]
+            lines += [f"GGUF key {{arch}}.{key} = {value}" for key, value in settings.gguf.items()]
         if settings.config is not None:
             changed = {k: v for k, v in settings.config.items() if self.config.data.get(k) != v}
             gone = [key for key in self.config.data if key not in settings.config]
-            said += [f"config.json: {key} = {value}" for key, value in changed.items()]
-            said += [f"config.json: without {key}" for key in gone]
-        return said or ["none: the config says it"]
+            lines += [f"config.json: {key} = {value}" for key, value in changed.items()]
+            lines += [f"config.json: without {key}" for key in gone]
+        return lines or ["none: the config says it"]
 
 
 def _labelled(label: str, texts: Sequence[str]) -> list[str]:
@@ -142,13 +142,13 @@ def _files(plan: Plan, scratch: Path, inner: str, gguf: Path | None) -> list[str
     settings, place = plan.settings, scratch / inner
     assert settings is not None
     place.mkdir(exist_ok=True)
-    made = []
+    written = []
     if settings.config is not None:
         write_whole(place / "config.json", (json.dumps(settings.config, indent=2) + "\n").encode())
-        made.append("config.json")
+        written.append("config.json")
     if settings.flags:
         write_whole(place / "flags.txt", f"{typed(settings.flags)}\n".encode())
-        made.append("flags.txt")
+        written.append("flags.txt")
     if settings.gguf:
         if gguf is None:
             raise ValueError(
@@ -157,5 +157,5 @@ def _files(plan: Plan, scratch: Path, inner: str, gguf: Path | None) -> list[str
         from ...tools.checkpoints.formats.gguf_file import rekey
 
         rekey(gguf, place / gguf.name, settings.gguf)
-        made.append(gguf.name)
-    return [f"{inner}/{name}".lstrip("/") for name in made]
+        written.append(gguf.name)
+    return [f"{inner}/{name}".lstrip("/") for name in written]

@@ -294,7 +294,7 @@ CHECKS = (
 
 
 def loaded_traps(model: Any) -> list[Trap]:
-    """Trap 11: ``model.config`` was changed after loading; no rotary module of ``model`` turns as it says now.
+    """Trap 11: ``model.config`` was changed after loading; no rotary module of ``model`` rotates as it says now.
 
     ``model``: a transformers model. Its modules are compared by their ``inv_freq``.
     """

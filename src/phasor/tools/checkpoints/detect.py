@@ -141,17 +141,17 @@ def z_of(attention: AttentionTensors, channels: Floats) -> dict[str, float]:
     count = channels.shape[1]
     if count < 2 * FEWEST:
         return {}
-    made = np.random.default_rng(0)
-    shuffled = np.stack([channels[:, made.permutation(count)] for _ in range(PAIRINGS)])
+    generator = np.random.default_rng(0)
+    shuffled = np.stack([channels[:, generator.permutation(count)] for _ in range(PAIRINGS)])
     null = roughness(shuffled[..., 0::2] + shuffled[..., 1::2])
     if null.std() == 0:
         return {}
-    found = {}
+    scores = {}
     for word in PAIRS:
         order = rotated_channels(with_pairs(attention.spec.layout, word)).channels()
         a, b = channels[:, order[: count // 2]], channels[:, order[count // 2 :]]
-        found[word] = float((null.mean() - roughness(a + b)) / null.std())
-    return found
+        scores[word] = float((null.mean() - roughness(a + b)) / null.std())
+    return scores
 
 
 def together(zs: list[dict[str, float]]) -> dict[str, float]:

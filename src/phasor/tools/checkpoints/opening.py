@@ -62,14 +62,14 @@ def read_json(path: Path) -> dict[str, Any]:
 def parse_json(data: bytes, path: Path) -> dict[str, Any]:
     """The bytes of a JSON object as a dictionary; ``path`` is named in errors."""
     try:
-        found = json.loads(data.decode("utf-8-sig"), object_pairs_hook=keys_once)
+        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=keys_once)
     except RecursionError:
         raise ValueError(f"{path}: is nested too deeply to be a JSON file of a model") from None
     except ValueError as error:  # not UTF-8, not JSON, a key twice, an integer of thousands of digits
         raise ValueError(f"{path}: is not JSON in UTF-8: {error}"[:400]) from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path}: must hold a JSON object, got {type(found).__name__}")
-    return found
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: must hold a JSON object, got {type(value).__name__}")
+    return value
 
 
 def plain_name(name: Any, where: Path) -> str:

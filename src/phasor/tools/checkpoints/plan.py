@@ -102,8 +102,8 @@ class ConversionPlan:
 
 def files_of(output: Output) -> set[Path]:
     """The files that an output is made of."""
-    found = {s.file for s in output.segments if isinstance(s, Range)}
-    return found | {part.file for s in output.segments if isinstance(s, Reordered) for part in s.tensor.parts}
+    files = {s.file for s in output.segments if isinstance(s, Range)}
+    return files | {part.file for s in output.segments if isinstance(s, Reordered) for part in s.tensor.parts}
 
 
 def make_plan(

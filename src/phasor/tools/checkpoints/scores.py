@@ -52,14 +52,14 @@ def gains_of(
     attention: AttentionTensors, tensors: Mapping[str, Tensor], kind: str, heads: int, *, bias: bool = False
 ) -> Floats | None:
     """``[heads, channels that rotate]`` of the norm's weight or bias, each repeated for the heads that share it."""
-    found = []
+    vectors = []
     for piece in pieces_of(attention, kind, "norm"):
         if piece.tensor.endswith(".bias") == bias:
             values = values_of(tensors[piece.tensor])
-            found += [values[..., s : s + piece.width].reshape(-1, piece.width) for s in piece.starts]
-    if not found:
+            vectors += [values[..., s : s + piece.width].reshape(-1, piece.width) for s in piece.starts]
+    if not vectors:
         return None
-    gains = np.concatenate(found)
+    gains = np.concatenate(vectors)
     return gains[np.arange(heads) * len(gains) // heads]
 
 

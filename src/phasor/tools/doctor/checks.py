@@ -71,8 +71,8 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
 
 
 def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
-    rotary, turning = rotary_modules(model), list(callers(model))
-    if not (rotary or turning or turning_methods_of(model) or stored_tables(model)):
+    rotary, attentions = rotary_modules(model), list(callers(model))
+    if not (rotary or attentions or rotating_methods_of(model) or stored_tables(model)):
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
     plan = ModelReading(model, "float32")
     for path, module in rotary.items():
@@ -86,16 +86,16 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     subject = subject_of(model, plan.parts)
     meta = any(p.is_meta for p in model.parameters())
     given = of_model(model, inputs)
-    with watched([caller.module for caller in turning]) as calls, undisturbed(model):
+    with watched([caller.module for caller in attentions]) as calls, undisturbed(model):
         if not meta:
             given.run(subject)
-    of_attention = [check_of_attention(plan, caller, list(rotary.values()), calls) for caller in turning]
+    of_attention = [check_of_attention(plan, caller, list(rotary.values()), calls) for caller in attentions]
     yield from of_attention
     if meta:
         says = "the model is on the meta device; it is checked against the spec only"
         yield Check(what="all that runs the model", against="itself", verdict="not shown", reason=says, needed=True)
         return
-    yield from _unseen_layers(plan, len(turning))
+    yield from _unseen_layers(plan, len(attentions))
     length = next((m.max_position for m in plan.parts.values() if isinstance(m, ModelRotary)), None)
     with undisturbed(model):
         of_positions = list(checks_of_positions(subject, rotary, given.tokens, length))
@@ -112,12 +112,12 @@ def _unseen_layers(plan: ModelReading, seen: int) -> Iterator[Check]:
     layers = max(
         (len(m.layers) - m.layers.count(None) for m in plan.parts.values() if isinstance(m, ModelRotary)), default=0
     )
-    if seen < layers and not turning_methods_of(plan.model):
+    if seen < layers and not rotating_methods_of(plan.model):
         says = f"{layers} layers rotate by the config, and {seen} modules call a function that does"
         yield Check(what="rotation of q and k", against="spec", verdict="not shown", reason=says, needed=True)
 
 
-def turning_methods_of(model: nn.Module) -> bool:
+def rotating_methods_of(model: nn.Module) -> bool:
     return any(True for _ in rotating_methods(model))
 
 

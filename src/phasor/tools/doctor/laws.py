@@ -39,7 +39,7 @@ def _moved(trial: Trial, by: int) -> Check:
         return trial.subject.logits(trial.tokens, trial.positions + by)
 
     says = f"scores depend on where a text stands, and must depend on distances only (moved by {by})"
-    way = "look at what turns q and k: one of them only, the wrong sign, tables or products in half precision"
+    way = "look at what rotates q and k: one of them only, the wrong sign, tables or products in half precision"
     return trial.judged("shift of all positions", moved, trial.logits, says, way, far=trial.last + by)
 
 
@@ -219,8 +219,8 @@ REGIMES: tuple[Law, ...] = (shift, cached, chunked, batched)  # what depends on 
 def asked(law: Law, trial: Trial) -> Check:
     """A law, and where it fails, whether that says anything about the encoding.
 
-    It does not where the law fails by tables that turn nothing as well (compressed keys, say), nor where it holds as
-    soon as the encoder beside a decoder says nothing: turned queries meet keys that are not turned then.
+    It says nothing if the law also fails with tables that rotate nothing (compressed keys, say). Nor if it holds once
+    the encoder's output is zero: then rotated queries met encoder keys that are not rotated.
     """
     check = law(trial)
     if check.verdict != "wrong" or law is implementation:
@@ -233,6 +233,6 @@ def asked(law: Law, trial: Trial) -> Check:
             return Check(what=check.what, against="itself", verdict="not shown", reason=says)
     with contextlib.suppress(NotChecked), trial.subject.alone():
         if (again := law(replace(trial))).verdict == "right" and not again.by_design:
-            says = "its queries, which turn, meet keys of the encoder, which do not"
+            says = "its queries, which are rotated, meet keys of the encoder, which are not"
             return replace(check, verdict="right", cause=BY_DESIGN, reason=says, way_out="")
     return check

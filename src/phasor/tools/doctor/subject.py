@@ -47,7 +47,7 @@ class Subject:
 
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
-        """Inside, rotary tables turn nothing: what happens then is not theirs."""
+        """Inside, rotary tables rotate nothing, so a fault that remains is not theirs."""
         raise NotChecked(f"{self.name} forms its tables where they cannot be changed")
         yield
 

@@ -69,7 +69,7 @@ def _speed_lines(fact: SpecFacts, width: int) -> list[str]:
     if fact.trained_length is not None:
         seen = min(fact.trained_length, fact.window or fact.trained_length)
         fast, some = sum(t >= 32 for t in fact.turns), sum(1 <= t < 32 for t in fact.turns)
-        counts = f"{fast} pairs turn 32 times or more, {some} once or more, {fact.never_turn} never"
+        counts = f"{fast} pairs complete 32 turns or more, {some} one or more, {fact.never_turn} none"
         before = ", before scaling" if spec.scaling and spec.scaling.trained_length else ""
         what = f"{seen:,} tokens" if seen == fact.trained_length else f"{seen:,} tokens, the window"
         lines.append(row("  trained", f"{what}{before}: {counts}"))

@@ -16,7 +16,7 @@ from .sites import rotary_modules, stored_tables
 
 HALVES = (torch.bfloat16, torch.float16)
 HUGE = 1e6  # no frequency and no table of positions is as large
-WILD = 10.0  # times the fastest frequency: no rotation turns so fast
+WILD = 10.0  # times the fastest frequency: no rotation is so fast
 TINY = 1e-30  # memory that holds other things is full of such numbers
 FARTHEST = 2**20  # a position beyond every length at which frequencies change
 

@@ -39,8 +39,8 @@ def recognised(path: Path) -> bool:
 
 def _file(path: Path) -> Path | None:
     if path.is_dir():
-        found = [p for p in sorted(path.glob("*.gguf")) if p.name != METADATA]
-        return found[0] if len(found) == 1 else None
+        files = [p for p in sorted(path.glob("*.gguf")) if p.name != METADATA]
+        return files[0] if len(files) == 1 else None
     return path if path.suffix == ".gguf" else None
 
 
@@ -100,12 +100,12 @@ def _names(arch: str, layers: int) -> dict[str, str]:
 
     kind = next(key for key, name in MODEL_ARCH_NAMES.items() if name == arch)
     known = get_tensor_name_map(kind, layers)
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for module in MODULES:
         for i in range(layers if "{}" in module else 1):
             if (theirs := known.get_name(module.format(i))) is not None:
-                found |= {f"{module.format(i)}.{word}": f"{theirs}.{word}" for word in ("weight", "bias")}
-    return found
+                names |= {f"{module.format(i)}.{word}": f"{theirs}.{word}" for word in ("weight", "bias")}
+    return names
 
 
 def layout_of(row: Gguf) -> str:
@@ -185,24 +185,24 @@ def config_of(path: Path, metadata: Mapping[str, Any], row: Gguf, model_type: st
 
     ``factors``: the tensor ``rope_freqs`` of Llama 3, or None.
     """
-    said = {k.removeprefix(f"{row.arch}."): v for k, v in metadata.items() if k.startswith(f"{row.arch}.")}
-    if unknown := sorted(said.keys() - SIZES.keys() - KNOWN):
+    stated = {k.removeprefix(f"{row.arch}."): v for k, v in metadata.items() if k.startswith(f"{row.arch}.")}
+    if unknown := sorted(stated.keys() - SIZES.keys() - KNOWN):
         raise ValueError(
-            f"{path}: {row.arch}.{unknown[0]}: is not known, and may change the model: {said[unknown[0]]!r}"
+            f"{path}: {row.arch}.{unknown[0]}: is not known, and may change the model: {stated[unknown[0]]!r}"
         )
     for key in ("block_count", "embedding_length", "attention.head_count"):
-        if not isinstance(said.get(key), int) or isinstance(said[key], bool) or said[key] < 1:
-            raise ValueError(f"{path}: {row.arch}.{key} must be a number from 1, got {said.get(key)!r}")
-    config = {theirs: _shortest(said[ours]) for ours, theirs in SIZES.items() if said.get(ours) is not None}
+        if not isinstance(stated.get(key), int) or isinstance(stated[key], bool) or stated[key] < 1:
+            raise ValueError(f"{path}: {row.arch}.{key} must be a number from 1, got {stated.get(key)!r}")
+    config = {theirs: _shortest(stated[ours]) for ours, theirs in SIZES.items() if stated.get(ours) is not None}
     heads, width = config["num_attention_heads"], config["hidden_size"]
     head_dim = config.get("head_dim", width // heads)
     for key in ("rope.dimension_count", "attention.value_length"):
-        if said.get(key, head_dim) != head_dim:
-            raise ValueError(f"{path}: {row.arch}.{key} must be the width of a head, {head_dim}, got {said[key]}")
+        if stated.get(key, head_dim) != head_dim:
+            raise ValueError(f"{path}: {row.arch}.{key} must be the width of a head, {head_dim}, got {stated[key]}")
     config = {"model_type": model_type, "hidden_act": "silu", "rope_theta": 10_000.0, **config}
-    kind = said.get("rope.scaling.type", "none")
+    kind = stated.get("rope.scaling.type", "none")
     if kind == "linear":
-        config["rope_scaling"] = {"rope_type": "linear", "factor": _shortest(said.get("rope.scaling.factor"))}
+        config["rope_scaling"] = {"rope_type": "linear", "factor": _shortest(stated.get("rope.scaling.factor"))}
     elif kind != "none":
         raise ValueError(f"{path}: {row.arch}.rope.scaling.type must be none or linear here, got {kind!r}")
     if factors is not None:
@@ -233,8 +233,8 @@ def llama3_factors(base: float, head_dim: int, factor: float) -> np.ndarray[Any,
         factor, LLAMA3["low_freq_factor"], LLAMA3["high_freq_factor"], LLAMA3["original_max_position_embeddings"]
     )
     scaled = plain.replace(scaling=scaling)
-    found: np.ndarray[Any, Any] = (plain.inv_freq() / scaled.inv_freq()).numpy().astype(np.float32)
-    return found
+    factors: np.ndarray[Any, Any] = (plain.inv_freq() / scaled.inv_freq()).numpy().astype(np.float32)
+    return factors
 
 
 def metadata_of(path: Path, config: Mapping[str, Any], row: Gguf, vocab: int) -> dict[str, bytes]:

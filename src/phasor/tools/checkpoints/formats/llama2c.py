@@ -128,6 +128,6 @@ def _check_tables(file: Path, at: int, length: int, head_dim: int) -> None:
     with opened(file) as fd:
         for i, table in enumerate(wanted):
             start = at + i * 4 * length * (head_dim // 2)
-            found = np.frombuffer(read_at(fd, start, table.nbytes, file), np.float32)
-            if not np.allclose(found, table, atol=1e-4):
+            stored = np.frombuffer(read_at(fd, start, table.nbytes, file), np.float32)
+            if not np.allclose(stored, table, atol=1e-4):
                 raise ValueError(f"{file}: its tables of cos and sin must be those of base {BASE:g}, and are not")

@@ -31,10 +31,10 @@ def rope_of(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     >>> rope_of(Path("model"), {"rope_parameters": {"rope_theta": 5e5}})
     {'rope_theta': 500000.0, 'rope_type': 'default'}
     """
-    said = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
-    base = needed(path, {"rope_theta": config.get("rope_theta"), **said}, "rope_theta")
-    scheme = said.get("rope_type", said.get("type", "default"))
-    fields = {key: value for key, value in said.items() if key not in ("rope_theta", "rope_type", "type")}
+    rope = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
+    base = needed(path, {"rope_theta": config.get("rope_theta"), **rope}, "rope_theta")
+    scheme = rope.get("rope_type", rope.get("type", "default"))
+    fields = {key: value for key, value in rope.items() if key not in ("rope_theta", "rope_type", "type")}
     return {"rope_theta": base, "rope_type": scheme, **fields}
 
 

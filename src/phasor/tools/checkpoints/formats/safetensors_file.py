@@ -44,17 +44,17 @@ def read_header(path: Path) -> SafetensorsFile:
     metadata = data.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise ValueError(f"{path}: __metadata__ must map words to words, got {metadata!r:.80}")
-    found = [(name, _entry(path, name, entry, len(head), size)) for name, entry in data.items()]
-    found.sort(key=lambda pair: (pair[1].offset, pair[1].size))
+    tensors = [(name, _entry(path, name, entry, len(head), size)) for name, entry in data.items()]
+    tensors.sort(key=lambda pair: (pair[1].offset, pair[1].size))
     at = len(head)
-    for name, tensor in found:
+    for name, tensor in tensors:
         if tensor.offset != at:
             what = "overlap the one before" if tensor.offset < at else "follow the one before without a hole"
             raise ValueError(f"{path}: {name}: its bytes must {what.replace('overlap', 'not overlap')}")
         at += tensor.size
     if at != size:
         raise ValueError(f"{path}: must end with its last tensor, at byte {at}, and has {size}")
-    return SafetensorsFile(path, dict(found), metadata, head)
+    return SafetensorsFile(path, dict(tensors), metadata, head)
 
 
 def _entry(path: Path, name: str, entry: Any, start: int, size: int) -> Stored:

@@ -1,1 +1,1 @@
-"""Against the spec: what each module and each turning makes, beside what the config says."""
+"""Against the spec: what each module and each rotation gives, compared with the config."""

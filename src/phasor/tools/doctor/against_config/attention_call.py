@@ -17,9 +17,9 @@ from .observed import (
     is_formed_here,
     mean_square,
     projected,
+    rotating_nothing,
     still_modules,
     tables_in,
-    turning_nothing,
 )
 from .rotated_heads import RIGHT, UNKNOWN, Heads, Outcome, outcome
 
@@ -57,14 +57,14 @@ def seen_in_call(
     calls: Calls,
     heads: int | None = None,
 ) -> Seen:
-    """By whichever of ``specs`` explains it best; of the first ``heads`` alone, where no others turn."""
+    """By whichever of ``specs`` explains it best; of the first ``heads`` alone, where no others rotate."""
     given = calls.first.get(module)
     if given is None:
         return Seen(why_not=NOT_REACHED)
     with code_that_runs() as ran:
         true = heads_of(module, given)
     with still_modules(rotary) as formed, projected(module) as lengths:
-        plain = heads_of(module, turning_nothing(given))
+        plain = heads_of(module, rotating_nothing(given))
     if isinstance(true, str) or isinstance(plain, str):
         return Seen(why_not=true if isinstance(true, str) else str(plain), ran=frozenset(ran))
     tables = tables_in(given)

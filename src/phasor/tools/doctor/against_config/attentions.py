@@ -1,4 +1,4 @@
-"""Each module that turns q and k: the functions it has for that, and what it does with them in a real call."""
+"""Each module that rotates q and k: the functions it has for that, and what it does with them in a real call."""
 
 import math
 from collections.abc import Sequence
@@ -44,14 +44,14 @@ def check_of_attention(plan: ModelReading, caller: PatchSite, rotary: list[nn.Mo
     if seen.right and (fault := _of_scale(check, seen, plan, caller.path, models[0].softmax_factor)) is not None:
         return fault
     if some is not None and specs[0].permuted:  # put in order outside of the function, which is given those heads alone
-        says = seen.why_not or "its first heads are turned rightly, and how their pairs are read before is not seen"
+        says = seen.why_not or "its first heads are rotated rightly, and how their pairs are read before is not seen"
         return replace(check, verdict="not shown", reason=says)
     functions = of_functions(plan, caller, specs, seen.ran)
     return _decided(check, seen, functions, specs)
 
 
 def _of_its_own(path: str, models: list[ModelRotary]) -> list[ModelRotary]:
-    """Of a module that a part is named after (``indexer``) that part alone: it may turn other pairs than attention."""
+    """Of a module that names a part (``indexer``) that part alone: it may rotate other pairs than attention."""
     name = path.rpartition(".")[2]
     return [m for m in models if m.part.rpartition(".")[2] == name] or models
 

@@ -24,7 +24,7 @@ WORDS = {
     "positions": "positions",
     "seq_len": "length of the frequencies",
     "low_precision": "half precision",
-    "not_rotated": "not turned",
+    "not_rotated": "not rotated",
     "unknown": "unknown",
     "value": "single values",
 }
@@ -32,7 +32,7 @@ OF_CONFIGS = ("base", "scaling", "YaRN's truncate", "rotary width", "sections") 
 WAYS = {
     "base": "set rope_theta in the config and build the model again, or phasor.repair(model)",
     "scaling": "build the model from the config it is meant to have, or phasor.repair(model)",
-    "layout": "turn the pairs that the weights were trained with: phasor.patch(model), or permute q and k",
+    "layout": "rotate the pairs that the weights were trained with: phasor.patch(model), or permute q and k",
     "positions": "give position_ids that count the tokens from 0, and no table shorter than the text",
     "half precision": "form angles and tables in float32 and round the result once: phasor.patch(model)",
 }

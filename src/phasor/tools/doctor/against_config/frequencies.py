@@ -47,7 +47,7 @@ def _in_words(found: Damage) -> tuple[str, str, str] | None:
     if found.kind == "rounded":
         return f"frequencies {found.words}", f"inv_freq was {found.words}, and must stay in float32", LOAD
     if found.kind == "zeros":
-        return "frequencies are zero", "nothing turns: inv_freq was filled with zeros", MEND
+        return "frequencies are zero", "nothing rotates: inv_freq was filled with zeros", MEND
     if found.kind == "garbage":
         says = f"inv_freq holds {found.words}; memory that nothing has written after to_empty looks so"
         return "garbage frequencies", says, MEND

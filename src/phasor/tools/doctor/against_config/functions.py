@@ -1,4 +1,4 @@
-"""The functions by which a module turns, on random heads and the right tables: whether one agrees with the spec."""
+"""The functions by which a module rotates, on random heads and the right tables: whether one agrees with the spec."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -49,21 +49,21 @@ def of_functions(
     for function in called if ran else caller.functions.values():
         tables = known or implied_tables(function, specs)
         compared = plan.compared(function, tables, specs, DTYPES) if tables else (None, INCOMPARABLE)
-        turning, agreement = compared
-        if turning is None:
+        rotate, agreement = compared
+        if rotate is None:
             continue
         if agreement.close:
             return Functions(agrees=True, compared=True, size=agreement.size)
         if agreement != INCOMPARABLE and not found.compared:
-            found = _named(function, turning, tables[0], specs)
+            found = _named(function, rotate, tables[0], specs)
     return found
 
 
 def _named(
-    function: Callable[..., Any], turning: RotateFunction, tables: Tables, specs: Sequence[RotarySpec]
+    function: Callable[..., Any], rotate: RotateFunction, tables: Tables, specs: Sequence[RotarySpec]
 ) -> Functions:
     """What a function does to random heads instead."""
-    spec = next((s for s in specs if s.layout == turning.layout), specs[0])
+    spec = next((s for s in specs if s.layout == rotate.layout), specs[0])
     if spec.second is not None:
         return Functions(compared=True)
     tables = replace(tables, spec=tables.spec.replace(learned=False))
@@ -76,7 +76,7 @@ def _named(
         if width != spec.head_dim:
             layout = replace(layout, head_dim=width, trailing=False)
         for at in [p for p, last in shaped(tables.spec, positions) if last == tables.coordinates_last]:
-            for args, more in random_arguments(turning, tables, at, width, torch.float32, torch.float32, random):
+            for args, more in random_arguments(rotate, tables, at, width, torch.float32, torch.float32, random):
                 try:
                     theirs = function(*args, **more)
                 except (RuntimeError, IndexError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Golden vectors made in memory, and what golden's judging says of tables and of turned heads by them."""
+"""Golden vectors made in memory, and what golden's judging says of tables and of rotated heads by them."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""What reaches attention: the q and k of a real call, by the tables of the call and by tables that turn nothing."""
+"""What reaches attention: the q and k of a real call, by the tables of the call and by tables that rotate nothing."""
 
 import contextlib
 import inspect
@@ -133,21 +133,21 @@ def _is_pair(value: Any) -> bool:
 
 
 def still(value: Any) -> Any:
-    """Tables of the same form that turn nothing."""
+    """Tables of the same form that rotate nothing."""
     if isinstance(value, Tensor):
         return torch.ones_like(value)
     return type(value)((torch.ones_like(value[0]), torch.zeros_like(value[1])))
 
 
-def turning_nothing(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call with tables that turn nothing."""
+def rotating_nothing(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call with tables that rotate nothing."""
     tables = tables_in(given)
     return {name: still(value) if value is tables and value is not None else value for name, value in given.items()}
 
 
 @contextlib.contextmanager
 def still_modules(modules: list[nn.Module]) -> Iterator[list[Any]]:
-    """Rotary modules that attentions call themselves return tables that turn nothing; the list holds the true ones."""
+    """Rotary modules that attentions call return tables that rotate nothing; the list holds the true ones."""
     seen: list[Any] = []
 
     def instead(module: nn.Module, args: Any, result: Any) -> Any:
@@ -169,10 +169,10 @@ def blurred_modules(modules: list[nn.Module], by: float, seed: int) -> Iterator[
 
     def instead(module: nn.Module, args: Any, result: Any) -> Any:
         if isinstance(result, Tensor) and result.is_complex():
-            return torch.complex(*turned(result.real, result.imag))
-        return type(result)(turned(*result)) if _is_pair(result) else result
+            return torch.complex(*rotated(result.real, result.imag))
+        return type(result)(rotated(*result)) if _is_pair(result) else result
 
-    def turned(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    def rotated(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         angles = (torch.randint(2, cos.shape, generator=made, device="cpu") * 2 - 1).to(cos) * by
         return cos - sin * angles, sin + cos * angles
 

@@ -1,4 +1,4 @@
-"""What happened to q and k: heads before and after a turning, beside every way in which turning goes wrong."""
+"""What happened to q and k: heads before and after a rotation, compared with every known way to rotate wrongly."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from ....rotary.layout import Layout
 STEPS = 8  # of the number format, of the largest value: products and sums in any order
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 UNKNOWN = "unknown"
-SIGN, ONLY, TWICE = "sign", "not turned", "turned twice"
+SIGN, ONLY, TWICE = "sign", "not rotated", "rotated twice"
 
 
 @dataclass(frozen=True)
 class Heads:
-    """``before`` and ``after``, ``[H, S, D]``; ``cos`` and ``sin`` ``[S, P]`` by which they must be turned."""
+    """``before`` and ``after``, ``[H, S, D]``; ``cos`` and ``sin`` ``[S, P]`` by which they must be rotated."""
 
     before: Tensor
     after: Tensor
@@ -26,12 +26,12 @@ class Heads:
     sin: Tensor
     layout: Layout
 
-    def turned(self, cos: Tensor, sin: Tensor, layout: Layout | None = None) -> Tensor:
+    def rotated_by(self, cos: Tensor, sin: Tensor, layout: Layout | None = None) -> Tensor:
         return reference.rotated(self.before.double(), cos.double(), sin.double(), layout or self.layout)
 
     @property
     def right(self) -> Tensor:
-        return self.turned(self.cos, self.sin)
+        return self.rotated_by(self.cos, self.sin)
 
     @property
     def allowed(self) -> float:
@@ -45,7 +45,7 @@ class Heads:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``cause`` is empty for heads that are turned rightly, ``scaled`` if up to a factor of each token.
+    """``cause`` is empty for heads that are rotated rightly, ``scaled`` if up to a factor of each token.
 
     ``factor`` is that of all tokens and heads, None where they have different ones.
     """
@@ -87,26 +87,26 @@ def _place(heads: Heads, right: Tensor) -> Outcome:
 
 
 def _mistakes(heads: Heads) -> Iterator[tuple[str, str, Tensor]]:
-    """Every known way to turn wrongly by the right tables."""
+    """Every known way to rotate wrongly by the right tables."""
     cos, sin, layout = heads.cos.double(), heads.sin.double(), heads.layout
-    yield ONLY, "nothing turned it", heads.before.double()
-    yield SIGN, "it turns the other way round: the sign of sin is reversed", heads.turned(cos, -sin)
-    yield TWICE, "it is turned twice", reference.rotated(heads.right, cos, sin, layout.written())
+    yield ONLY, "nothing rotated it", heads.before.double()
+    yield SIGN, "it rotates the other way round: the sign of sin is reversed", heads.rotated_by(cos, -sin)
+    yield TWICE, "it is rotated twice", reference.rotated(heads.right, cos, sin, layout.written())
     for other in _layouts(layout):
         yield (
             "layout",
             f"its pairs are {other.describe()}, and must be {layout.describe()}",
-            heads.turned(cos, sin, other),
+            heads.rotated_by(cos, sin, other),
         )
     if layout.rotary_dim < layout.head_dim:
         side, must = ("first", "last") if layout.trailing else ("last", "first")
         other = dataclasses.replace(layout, trailing=not layout.trailing)
-        says = f"the {side} {layout.rotary_dim} channels are turned, and must be the {must}"
-        yield "side of the head", says, heads.turned(cos, sin, other)
+        says = f"the {side} {layout.rotary_dim} channels are rotated, and must be the {must}"
+        yield "side of the head", says, heads.rotated_by(cos, sin, other)
     yield from _widths(heads)
     for by in (1, -1):
-        says = f"it is turned by the position {'after' if by > 0 else 'before'} its own"
-        yield "positions", says, heads.turned(cos.roll(-by, 0), sin.roll(-by, 0))
+        says = f"it is rotated by the position {'after' if by > 0 else 'before'} its own"
+        yield "positions", says, heads.rotated_by(cos.roll(-by, 0), sin.roll(-by, 0))
 
 
 def _layouts(layout: Layout) -> Iterator[Layout]:
@@ -118,7 +118,7 @@ def _layouts(layout: Layout) -> Iterator[Layout]:
 
 
 def _widths(heads: Heads) -> Iterator[tuple[str, str, Tensor]]:
-    """Fewer channels, the first of those that should turn, by the first pairs of the tables."""
+    """Fewer channels, the first of those that should rotate, by the first pairs of the tables."""
     layout = heads.layout
     inside = dataclasses.replace(layout, head_dim=layout.rotary_dim, trailing=False, blocks=1)
     part = layout.turned(heads.before.double())
@@ -126,9 +126,9 @@ def _widths(heads: Heads) -> Iterator[tuple[str, str, Tensor]]:
         if width % 2 == 0 and 2 <= width < layout.rotary_dim:
             narrow = dataclasses.replace(inside, rotary_dim=width)
             cos, sin = (t[:, : width // 2].double() for t in (heads.cos, heads.sin))
-            says = f"{width} channels are turned, and {layout.rotary_dim} must be"
-            turned = reference.rotated(part, cos, sin, narrow)
-            yield "rotary width", says, layout.within(heads.before.double(), turned)
+            says = f"{width} channels are rotated, and {layout.rotary_dim} must be"
+            part_rotated = reference.rotated(part, cos, sin, narrow)
+            yield "rotary width", says, layout.within(heads.before.double(), part_rotated)
 
 
 def _rescaled(after: Tensor, right: Tensor) -> Tensor:
@@ -152,7 +152,7 @@ def _rounded(heads: Heads, right: Tensor) -> tuple[str, str] | None:
     apart = (heads.after.double() - right).abs().max().item()
     for name, half in reversed(HALVES.items()):
         if apart <= 4 * torch.finfo(half).eps * largest:
-            says = f"it is turned in half precision ({name} would give such values), and must be in float32"
+            says = f"it is rotated in half precision ({name} would give such values), and must be in float32"
             return "half precision", says
     return None
 
@@ -163,7 +163,7 @@ def together(q: Outcome, k: Outcome) -> tuple[str, str]:
         return q.cause, q.says.replace("it is", "they are").replace("it ", "they ").replace("its", "their")
     for name, one, other in (("k", k, q), ("q", q, k)):
         if one.cause == ONLY and not other.cause:
-            return f"{'q' if name == 'k' else 'k'} only", f"{name} is not turned, and must be as the other is"
+            return f"{'q' if name == 'k' else 'k'} only", f"{name} is not rotated, and must be as the other is"
         if one.cause and not other.cause:
             return f"{one.cause} of {name}", f"of {name}: {one.says}"
     return " + ".join((f"{q.cause} of q", f"{k.cause} of k")), f"of q: {q.says}; of k: {k.says}"

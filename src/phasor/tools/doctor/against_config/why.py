@@ -29,7 +29,7 @@ def judged(one: Module, plan: ModelReading, spec: RotarySpec) -> Check:
     """Beside ``spec``, which its tables should be: frequencies that are broken first, then every known mistake."""
     positions = next(positions_for(spec, torch.device("cpu"))).squeeze(1)
     theirs = None if spec.second is not None else made(one.probe, one.layer_type, spec, positions)
-    if theirs is not None:  # what turns is judged by right tables of this form
+    if theirs is not None:  # what rotates is judged by right tables of this form
         rounded = spec.tables in ("activation", "rounded")
         plan.tables[one.path].append(Tables(spec, theirs.form, rounded, coordinates_last=theirs.last))
     if (broken := one.broken(one.check, held_frequencies(one.probe, one.layer_type))) is not None:
