@@ -7,6 +7,7 @@ from .lengths import admitted_length
 
 if TYPE_CHECKING:
     from .model_cache import LedgerCache, LedgerLayer
+    from .static_cache import StaticLedgerCache, StaticLedgerLayer
 
 
 def __getattr__(name: str) -> Any:
@@ -14,7 +15,13 @@ def __getattr__(name: str) -> Any:
         from . import model_cache
 
         return getattr(model_cache, name)
+    if name in ("StaticLedgerCache", "StaticLedgerLayer"):
+        from . import static_cache
+
+        return getattr(static_cache, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["Keep", "KeyLedger", "LedgerCache", "LedgerLayer", "admitted_length"]
+__all__ = [
+    "Keep", "KeyLedger", "LedgerCache", "LedgerLayer", "StaticLedgerCache", "StaticLedgerLayer", "admitted_length",
+]  # fmt: skip

@@ -1,0 +1,113 @@
+"""A cache of fixed shapes: the graph of one token gives what the full pass gives, with sinks what a ledger gives."""
+
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers")
+
+from caches.test_model_cache import model_of  # noqa: E402
+from integrations.models import tokens  # noqa: E402
+from phasor.caches import LedgerCache, StaticLedgerCache  # noqa: E402
+
+FAMILIES = ["llama", "qwen2", "gemma3", "deepseek_v3", "smollm3", "yarn"]  # local layers, latent attention, NoPE, YaRN
+
+
+def wide(family):
+    """In float64 where experts can be."""
+    model = model_of(family)
+    return model if family == "deepseek_v3" else model.double()
+
+
+def stepwise(call, ids, cache, prompt):
+    """Logits of the prompt at once, then of each token."""
+    parts = [call(ids[:, :prompt], past_key_values=cache).logits]
+    parts += [call(one, past_key_values=cache).logits for one in ids[:, prompt:].split(1, dim=1)]
+    return torch.cat(parts, dim=1)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_token_at_a_time_is_the_full_pass(family):
+    model, ids = wide(family), tokens(2, 40)
+    found = stepwise(model, ids, StaticLedgerCache(model, most=48), 12)
+    torch.testing.assert_close(found, model(ids).logits, rtol=0, atol=1e-5)  # tables of the model's own in float32
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sinks_are_those_of_a_ledger(family):
+    model, ids = wide(family), tokens(2, 80)
+    how = {"sinks": 4, "window": 20, "unpadded": True}
+    static, growing = (stepwise(model, ids, made(model, **how), 10) for made in (StaticLedgerCache, LedgerCache))
+    torch.testing.assert_close(static, growing, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("how", [{"most": 32}, {"sinks": 2, "window": 12, "unpadded": True}], ids=["most", "sinks"])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "deepseek_v3", "smollm3", "yarn"])
+def test_one_graph_serves_every_token(family, how):
+    """Compiled as a whole, without a break: filling, full, and after tokens were taken back."""
+    model, ids, graphs = wide(family), tokens(2, 26), []
+
+    def counted(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(model.forward, fullgraph=True, backend=counted)
+    ours, plain = StaticLedgerCache(model, **how), StaticLedgerCache(model, **how)
+    for cache, call in ((ours, compiled), (plain, model)):
+        cache.found = [model(ids[:, :10], past_key_values=cache).logits]
+        for number, one in enumerate(ids[:, 10:].split(1, dim=1)):
+            cache.found.append(call(one, past_key_values=cache).logits)
+            if number == 8:
+                cache.crop(-3)
+    assert len(graphs) == 1
+    torch.testing.assert_close(torch.cat(ours.found, 1), torch.cat(plain.found, 1), rtol=0, atol=1e-9)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["llama", "gemma3", "smollm3"])
+def test_beams_rows_and_tokens_taken_back(family):
+    """As transformers' own growing cache."""
+    model, ids = wide(family), tokens(2, 10)
+    how = {"max_new_tokens": 8, "do_sample": False, "num_beams": 2, "pad_token_id": 0, "eos_token_id": None}
+    static = StaticLedgerCache(model, most=32)
+    assert torch.equal(model.generate(ids, past_key_values=static, **how), model.generate(ids, **how))
+    cache, own = StaticLedgerCache(model, most=32), transformers.DynamicCache(config=model.config)
+    found = []
+    for one in (cache, own):
+        model(ids, past_key_values=one)
+        one.batch_repeat_interleave(2)
+        one.batch_select_indices(torch.tensor([3, 0]))
+        one.crop(-4)
+        found.append(stepwise(model, ids, one, 3))
+    torch.testing.assert_close(*found, rtol=0, atol=1e-5)
+    cache.reset()
+    torch.testing.assert_close(stepwise(model, ids, cache, 5), model(ids).logits, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_what_is_refused_changes_nothing():
+    model, ids = model_of("llama"), tokens(1, 12)
+    cache = StaticLedgerCache(model, most=12)
+    model(ids, past_key_values=cache)
+    for count in (1, 3):
+        with pytest.raises(ValueError, match=f"k must leave at most most=12 tokens in a static cache, got {count} for"):
+            model(ids[:, :count], past_key_values=cache)
+    assert {int(layer.held) for layer in cache.layers} == {12} == {int(layer.seen) for layer in cache.layers}
+    with pytest.raises(ValueError, match="tokens_to_remove must be a number from -12 to 0, got -13"):
+        cache.crop(-13)
+    with pytest.raises(RuntimeError, match="k must leave at most most=12 tokens in a static cache"):
+        torch.compile(model.forward, backend="eager")(ids[:, :1], past_key_values=cache)
+    sinks = StaticLedgerCache(model, sinks=4, window=6)
+    model(ids, past_key_values=sinks)
+    with pytest.raises(ValueError, match="tokens_to_remove must leave the 4 sinks, got -7 of 10"):
+        sinks.crop(-7)
+
+
+@pytest.mark.parametrize("how", [{}, {"most": 8, "window": 8}, {"most": 8, "sinks": 2}, {"most": 0}])
+def test_refused_in_one_line(how):
+    with pytest.raises(ValueError, match="must") as caught:
+        StaticLedgerCache(model_of("llama"), **how)
+    assert "\n" not in str(caught.value)
