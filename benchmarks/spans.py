@@ -1,7 +1,7 @@
 """F1 of the span heads with and without rotation, of a biaffine head, and of a CRF, on the same texts and seeds.
 
     python benchmarks/spans.py TRAIN DEV [TEST] [--sentences 1500] [--seeds 5] [--heads rotary none biaffine] [--crf]
-        [--encoder convolution] [--encoder-positions rotary] [--out results.json]
+        [--head efficient] [--encoder convolution] [--encoder-positions rotary] [--out results.json]
 
 Everything but the head is what `phasor ner train` chooses by itself; the epoch and the threshold are those of the best
 F1 on DEV. With TEST, F1 on it is what counts. Prints each run, then the paired differences from the rotary head with
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from phasor.apps.ner import Example, SpanConfig, TrainConfig, evaluate, labels_of, predict, read, train
 from phasor.apps.ner.baseline import crf_scores
-from phasor.apps.ner.config import RECIPES, usual_batch, usual_epochs
+from phasor.apps.ner.config import HEADS, RECIPES, usual_batch, usual_epochs
 from phasor.apps.ner.data import usual_mode
 from phasor.apps.ner.model import load, new_model
 from phasor.apps.ner.tokens import make_tokenizer
@@ -82,7 +82,8 @@ def one_run(
     usual = RECIPES[encoder]
     config = SpanConfig(
         labels=labels, vocab=tokenizer.get_vocab_size(), encoder=encoder, words=words, dim=usual.dim,
-        dropout=usual.dropout, rotary=head == "rotary", encoder_positions=args.encoder_positions,
+        dropout=usual.dropout, head=args.head or usual.head, rotary=head == "rotary",
+        encoder_positions=args.encoder_positions,
     )  # fmt: skip
     training = TrainConfig(
         seed=seed, epochs=args.epochs or usual_epochs(len(data)), batch=usual_batch(len(data)), lr=usual.lr,
@@ -131,6 +132,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--heads", nargs="+", default=["rotary", "none", "biaffine"])
+    parser.add_argument("--head", choices=list(HEADS), default=None)
     parser.add_argument("--encoder", default=None)
     parser.add_argument("--encoder-positions", default="rotary")
     parser.add_argument("--crf", action="store_true")

@@ -171,6 +171,15 @@ CASES = {
             "one position per token",
         ],
     ),
+    "one position for all tokens": (
+        lambda: apply_rotary(X[:1], Rotation.at(RotarySpec(head_dim=8), torch.tensor([-1000]))),
+        [
+            "x has 5 tokens",
+            "give one position per token, or, to move",
+            "phasor.shift(k, by, spec)",
+            "its other axis has 1",
+        ],
+    ),
     "other format": (
         lambda: apply_rotary(X.transpose(1, 2), ROTATION),
         ["x has 3 tokens", "its other axis has 5: did you mean tensor_format='bshd'?"],

@@ -60,6 +60,8 @@ class KeyLedger:
     >>> ledger.stream(sinks=1, window=3)
     >>> ledger.positions.tolist(), len(ledger)
     ([[2, 3, 4, 5]], 4)
+    >>> ledger
+    KeyLedger(4 tokens of 1 x 1 heads, torch.float32, 1 moved, keep='residual', all 4 channels, halves, base 10000, ...
     """
 
     def __init__(
@@ -75,6 +77,16 @@ class KeyLedger:
 
     def __len__(self) -> int:
         return 0 if self._tokens is None else len(self._tokens)
+
+    def __repr__(self) -> str:
+        if self._tokens is None:
+            return f"KeyLedger(no tokens yet, {self.spec.describe()})"
+        (batch, heads, tokens, _), dtype = self.keys.shape, self.keys.dtype
+        moved = 0 if self._tokens.origin is None or self.keep == "raw" else len(self._tokens.origin)
+        return (
+            f"KeyLedger({tokens} tokens of {batch} x {heads} heads, {dtype}, {moved} moved, keep={self.keep!r}, "
+            f"{self.spec.describe()})"
+        )
 
     @property
     def keys(self) -> Tensor:

@@ -28,7 +28,10 @@ Tokens = Annotated[
     Literal["words", "characters", "bytes"] | None,
     typer.Option(help="Of an encoder from scratch: words, known by their features; or one per character or byte."),
 ]
-Head = Annotated[Literal["efficient", "global-pointer"], typer.Option(help="EfficientGlobalPointer or GlobalPointer.")]
+Head = Annotated[
+    Literal["efficient", "global-pointer"] | None,
+    typer.Option(help="EfficientGlobalPointer, or GlobalPointer (the default of a bilstm): queries for each label."),
+]
 Rotary = Annotated[bool, typer.Option(help="Rotate the head's queries and keys.")]
 EncoderPositions = Annotated[Literal["rotary", "none"], typer.Option(help="Positions of a transformer from scratch.")]
 Vectors = Annotated[
@@ -98,7 +101,7 @@ def train(
     encoder: Encoder = None,
     tokens: Tokens = None,
     vectors: Vectors = None,
-    head: Head = "efficient",
+    head: Head = None,
     rotary: Rotary = True,
     encoder_positions: EncoderPositions = "rotary",
     dim: Dim = None,
@@ -162,7 +165,7 @@ def train(
     model_config = SpanConfig(
         labels=labels, vocab=tokenizer.get_vocab_size(), encoder=kind, encoder_positions=encoder_positions,
         dim=dim or usual.dim, layers=layers, heads=heads, dropout=usual.dropout if dropout is None else dropout,
-        head=head, head_dim=head_dim, rotary=rotary, words=folder is None and tokens == "words",
+        head=head or usual.head, head_dim=head_dim, rotary=rotary, words=folder is None and tokens == "words",
         vectors=table.width if table else 0,
         max_length=max_length, overlap=max_length // 4 if overlap is None else overlap,
     )  # fmt: skip

@@ -92,7 +92,8 @@ def _wrong_length(name: str, x: Tensor, tokens: int, tensor_format: str) -> Valu
         hint += ", or, to move rotated keys by one distance, phasor.shift(k, by, spec)"
     others = [f for f in ("bhsd", "bshd", "sbhd") if f != tensor_format and x.ndim >= RANKS.get(f, 3)]
     if fitting := [f for f in others if x.shape[ORDERS[f].tokens] == tokens]:
-        hint = f"its other axis has {tokens}: did you mean tensor_format={fitting[0]!r}?"
+        axis = f"its other axis has {tokens}: did you mean tensor_format={fitting[0]!r}?"
+        hint = f"{hint}; {axis}" if tokens == 1 else axis
     return ValueError(
         f"{name} has {x.shape[ORDERS[tensor_format].tokens]} tokens in tensor_format={tensor_format!r} but the "
         f"rotation has {tokens} positions (shape {tuple(x.shape)}); {hint}"
