@@ -51,7 +51,7 @@ INSIDE = {
         "attention heads",
     ],
     "models": ["weights", "reading", "prefixes", "families", "configs new_row trained_lengths"],
-    "caches": ["lengths tree origin", "ledger", "model_cache", "static_cache"],
+    "caches": ["lengths tree origin", "tokens", "ledger", "model_cache", "static_cache"],
     "tools": ["inspect checkpoints patch", "golden", "onnx doctor", "fit", "study"],
     "serving": ["engines", "planner"],
     "apps": ["run_folder bench explorer atlas", "lab ner", "demo"],

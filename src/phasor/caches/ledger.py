@@ -1,7 +1,7 @@
 """KeyLedger: the keys of some sequences, where they stand, and how they come to stand elsewhere at the right angle."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import torch
@@ -15,23 +15,10 @@ from ..rotary.tables import check_positions
 from ..support.checks import one_of, whole
 from ..support.tracing import readable
 from .origin import Origin
+from .tokens import Tokens, check_distinct, check_distinct_after
 from .tree import depths, is_path, tree_mask
 
 Keep = Literal["raw", "residual"]
-
-
-@dataclass(frozen=True)
-class _Tokens:
-    """What a ledger holds; a new one for every change, so that copies cost nothing and errors change nothing."""
-
-    keys: Tensor
-    values: Tensor | None
-    positions: Tensor
-    origin: Origin | None  # of tokens that have moved, and of all where raw keys are kept
-    parents: tuple[int, ...] = ()  # of the drafts, the last tokens
-
-    def __len__(self) -> int:
-        return self.keys.shape[-2]
 
 
 class KeyLedger:
@@ -73,7 +60,7 @@ class KeyLedger:
         if most is not None:
             whole("most", most)
         self.spec, self.keep, self.most, self.log_scale = spec, keep, most, log_scale
-        self._tokens: _Tokens | None = None
+        self._tokens: Tokens | None = None
 
     def __len__(self) -> int:
         return 0 if self._tokens is None else len(self._tokens)
@@ -138,7 +125,7 @@ class KeyLedger:
         at = torch.arange(start, start + k.shape[-2], device=k.device).expand(k.shape[0], -1)
         axes = self.spec.axes.count
         positions = at if axes == 1 else at.expand(axes, -1, -1)
-        self._add(k, positions, v, lambda: _Tokens(k, v, positions, None), twice=True)
+        self._add(k, positions, v, lambda: Tokens(k, v, positions, None), twice=True)
 
     def reuse(self, chunk: "KeyLedger", at: int | tuple[int, ...]) -> None:
         """The tokens of another ledger of the same model, the first one at position ``at``, the others as far apart.
@@ -169,7 +156,7 @@ class KeyLedger:
         gone, held = self._slots(slots), self._free()
         stays = torch.ones(len(held), dtype=torch.bool, device=gone.device)
         stays[gone] = False
-        self._tokens = self._taken(held, stays.nonzero()[:, 0])
+        self._tokens = held.take(stays.nonzero()[:, 0])
 
     def stream(self, sinks: int, window: int) -> None:
         """The first ``sinks`` tokens and the last ``window``, the sinks moved up to right before the others.
@@ -182,11 +169,11 @@ class KeyLedger:
         held = self._free()
         if len(held) <= sinks + window:
             return
-        recent = _sliced(held, len(held) - window, len(held))
+        recent = held.between(len(held) - window, len(held))
         if sinks:
             to = recent.positions.amin(-1, keepdim=True) - torch.arange(sinks, 0, -1, device=held.keys.device)
             values = None if held.values is None else held.values[..., :sinks, :]
-            recent = _joined(self._placed(self._source(range(sinks)), to, values), recent)
+            recent = self._placed(self._source(range(sinks)), to, values).then(recent)
         self._tokens = recent
 
     def move(self, positions: Tensor, slots: range | Sequence[int] | Tensor | None = None) -> None:
@@ -195,17 +182,17 @@ class KeyLedger:
         chosen = torch.arange(len(held), device=held.keys.device) if slots is None else self._slots(slots)
         source = self._source(chosen)
         positions = self._positions_of(source.keys, positions)
-        _distinct(held.positions.index_copy(-1, chosen, positions))
+        check_distinct(held.positions.index_copy(-1, chosen, positions))
         moved = self._placed(source, positions, None)
         if len(chosen) == len(held):
             order = chosen.argsort()
-            self._tokens = replace(self._taken(moved, order), values=held.values)
+            self._tokens = replace(moved.take(order), values=held.values)
             return
         rest = torch.ones(len(held), dtype=torch.bool, device=chosen.device)
         rest[chosen] = False
-        others = self._taken(replace(held, values=None), rest.nonzero()[:, 0])
+        others = replace(held, values=None).take(rest.nonzero()[:, 0])
         order = torch.cat((rest.nonzero()[:, 0], chosen)).argsort()
-        self._tokens = replace(self._taken(_joined(others, moved), order), values=held.values)
+        self._tokens = replace(others.then(moved).take(order), values=held.values)
 
     def shift(self, by: int | tuple[int, ...], slots: range | Sequence[int] | Tensor | None = None) -> None:
         """The tokens, all or ``slots``, by one distance, with a number for each axis."""
@@ -225,7 +212,7 @@ class KeyLedger:
         held = self._free()
         source = self._source(range(len(held)))
         keys = source.at(spec, held.positions, self.log_scale)
-        origin = _moved_of(source, spec, held.positions, self.keep == "raw")
+        origin = source.moved_to(spec, held.positions, raw=self.keep == "raw")
         self._tokens, self.spec = replace(held, keys=keys, origin=origin), spec
 
     def draft(self, k: Tensor, parents: Sequence[int], v: Tensor | None = None, *, rotated: bool = False) -> Tensor:
@@ -265,7 +252,7 @@ class KeyLedger:
             )
         before = len(held) - len(held.parents)
         slots = torch.tensor([*range(before), *(before + i for i in path)], device=held.keys.device)
-        self._tokens = replace(self._taken(held, slots), parents=())
+        self._tokens = replace(held.take(slots), parents=())
 
     def crop(self, length: int) -> None:
         """Only the first ``length`` tokens."""
@@ -273,7 +260,7 @@ class KeyLedger:
         held = self._free()
         if length > len(held):
             raise ValueError(f"length must be at most the {len(held)} tokens that are held, got {length}")
-        self._tokens = _sliced(held, 0, length)
+        self._tokens = held.between(0, length)
 
     def reorder(self, rows: Tensor) -> None:
         """Rows ``rows`` of the batch, as beams are reordered; a row may come twice, or not at all."""
@@ -301,16 +288,16 @@ class KeyLedger:
     def cut(self, slots: range | Sequence[int] | Tensor) -> "KeyLedger":
         """Another ledger with the tokens ``slots`` only: a chunk to be reused."""
         other = self.fork()
-        other._tokens = self._taken(self._free(), self._slots(slots))
+        other._tokens = self._free().take(self._slots(slots))
         return other
 
     @property
-    def _held(self) -> _Tokens:
+    def _held(self) -> Tokens:
         if self._tokens is None:
             raise ValueError("this ledger holds no tokens yet; append some first")
         return self._tokens
 
-    def _free(self) -> _Tokens:
+    def _free(self) -> Tokens:
         """What is held, with no drafts open."""
         if self._held.parents:
             raise ValueError(
@@ -377,7 +364,7 @@ class KeyLedger:
                 )
 
     def _add(
-        self, k: Tensor, positions: Tensor, v: Tensor | None, form: Callable[[], _Tokens], twice: bool = False
+        self, k: Tensor, positions: Tensor, v: Tensor | None, form: Callable[[], Tokens], twice: bool = False
     ) -> None:
         """What is formed of new tokens, behind those that are held."""
         before = self._free() if self._tokens is not None else None
@@ -389,20 +376,20 @@ class KeyLedger:
                 f"k must leave at most most={self.most} tokens, got {k.shape[-2]} for {len(self)}; evict some"
             )
         if not twice:
-            _distinct_after(None if before is None else before.positions, positions)
-        self._tokens = form() if before is None else _joined(before, form())
+            check_distinct_after(None if before is None else before.positions, positions)
+        self._tokens = form() if before is None else before.then(form())
 
-    def _new(self, k: Tensor, positions: Tensor, v: Tensor | None, rotated: bool) -> _Tokens:
+    def _new(self, k: Tensor, positions: Tensor, v: Tensor | None, rotated: bool) -> Tokens:
         """Tokens that have been nowhere else."""
         if rotated:
-            return _Tokens(k, v, positions, None)
+            return Tokens(k, v, positions, None)
         return self._placed(Origin.of(k, positions, None), positions, v)
 
     def _source(self, slots: range | Tensor) -> Origin:
         """What the tokens ``slots`` come from, whether they have moved or not."""
         held, origin = self._held, self._held.origin
         if isinstance(slots, range):
-            part = _sliced(held, slots.start, slots.stop)
+            part = held.between(slots.start, slots.stop)
             source = Origin.of(part.keys, part.positions, self.spec)
         else:
             keys, positions = held.keys.index_select(-2, slots), held.positions.index_select(-1, slots)
@@ -420,95 +407,7 @@ class KeyLedger:
         order = both.slots.argsort()
         return both.take(order, both.slots[order])
 
-    def _placed(self, source: Origin, positions: Tensor, values: Tensor | None) -> _Tokens:
+    def _placed(self, source: Origin, positions: Tensor, values: Tensor | None) -> Tokens:
         """Tokens of their own, at ``positions`` of this spec."""
         keys = source.at(self.spec, positions, self.log_scale)
-        return _Tokens(keys, values, positions, _moved_of(source, self.spec, positions, self.keep == "raw"))
-
-    @staticmethod
-    def _taken(held: _Tokens, slots: Tensor) -> _Tokens:
-        origin = held.origin
-        if origin is not None:
-            entries = origin.entries_of(slots, len(held))
-            moved = (entries >= 0).nonzero()[:, 0]
-            origin = origin.take(entries[moved], moved) if len(moved) else None
-        return replace(
-            held,
-            keys=held.keys.index_select(-2, slots),
-            values=None if held.values is None else held.values.index_select(-2, slots),
-            positions=held.positions.index_select(-1, slots),
-            origin=origin,
-        )
-
-
-def _moved_of(source: Origin, spec: RotarySpec, positions: Tensor, raw: bool) -> Origin | None:
-    """What must be kept of a source once its keys stand at ``positions``: nothing of those that are now as it has them,
-    and raw keys only where they were asked for."""
-    if raw:
-        return source
-    if source.regimes == (None,):
-        return None
-    moved = ~source.standing(spec, positions)
-    if None in source.regimes:
-        moved &= source.regime != source.regimes.index(None)
-    entries = moved.nonzero()[:, 0]
-    if len(entries) == len(source):
-        return source
-    return source.take(entries, source.slots[entries]) if len(entries) else None
-
-
-def _sliced(held: _Tokens, start: int, stop: int) -> _Tokens:
-    """Tokens next to each other, as views."""
-    origin = held.origin
-    if origin is not None:
-        inside = ((origin.slots >= start) & (origin.slots < stop)).nonzero()[:, 0]
-        origin = origin.take(inside, origin.slots[inside] - start) if len(inside) else None
-    keys, positions = held.keys[..., start:stop, :], held.positions[..., start:stop]
-    return replace(
-        held,
-        keys=keys,
-        values=None if held.values is None else held.values[..., start:stop, :],
-        positions=positions,
-        origin=origin,
-    )
-
-
-def _joined(before: _Tokens, new: _Tokens) -> _Tokens:
-    origin = before.origin
-    if new.origin is not None:
-        moved = new.origin.further(len(before))
-        origin = moved if origin is None else origin.then(moved)
-    return _Tokens(
-        torch.cat((before.keys, new.keys), -2),
-        None if before.values is None or new.values is None else torch.cat((before.values, new.values), -2),
-        torch.cat((before.positions, new.positions), -1),
-        origin,
-    )
-
-
-def _distinct_after(before: Tensor | None, new: Tensor) -> None:
-    """`_distinct` of both, soon done where the new ones lie beyond, as they do while a sequence grows."""
-    if not new.is_cpu or not readable(new) or not new.numel():
-        return
-    along = new if new.ndim == 2 else new[0]
-    rising = bool((along.diff(dim=-1) > 0).all())
-    if before is None or not before.numel():
-        return None if rising else _distinct(new)
-    last = before if before.ndim == 2 else before[0]
-    beyond = bool((along.amin(-1) > last.amax(-1)).all())
-    if beyond:
-        return None if rising else _distinct(new)
-    return _distinct(torch.cat((before, new), -1))
-
-
-def _distinct(positions: Tensor) -> None:
-    """``ValueError`` where two tokens of a row share a position, on all axes."""
-    if not positions.is_cpu or not readable(positions):
-        return
-    for row, own in enumerate(positions.unbind(-2)):
-        each, counts = own.unique(dim=-1, return_counts=True)
-        if each.shape[-1] < own.shape[-1]:
-            raise ValueError(
-                f"positions must be held by one token each, got {each[..., counts > 1][..., 0].tolist()} twice in row "
-                f"{row}; evict or move the other token first"
-            )
+        return Tokens(keys, values, positions, source.moved_to(self.spec, positions, raw=self.keep == "raw"))

@@ -113,3 +113,19 @@ class Origin:
         here = torch.tensor([regime == spec for regime in self.regimes], device=self.slots.device)
         same = (self.positions == positions).flatten(0, -2).all(0)
         return same & here[self.regime.long()]
+
+    def moved_to(self, spec: RotarySpec, positions: Tensor, raw: bool) -> "Origin | None":
+        """What must be kept of a source once its keys stand at ``positions``: nothing of those that are now as it has
+        them, and raw keys only where they were asked for.
+        """
+        if raw:
+            return self
+        if self.regimes == (None,):
+            return None
+        moved = ~self.standing(spec, positions)
+        if None in self.regimes:
+            moved &= self.regime != self.regimes.index(None)
+        entries = moved.nonzero()[:, 0]
+        if len(entries) == len(self):
+            return self
+        return self.take(entries, self.slots[entries]) if len(entries) else None
