@@ -129,8 +129,8 @@ def assert_positions(
     Traceback (most recent call last):
     AssertionError: row 0, token 0: off by one: position 1 where 0 is needed: the document starts at 1; ...
     """
-    if found := positions.check(input_ids, position_ids, attention_mask, **more).wrong:
-        raise AssertionError(str(found))
+    if mistakes := positions.check(input_ids, position_ids, attention_mask, **more).wrong:
+        raise AssertionError(str(mistakes))
 
 
 def _assert_holds(wanted: tuple[laws.Law, ...], model: Any, inputs: Tensor | None, by_design: bool) -> None:
@@ -139,8 +139,8 @@ def _assert_holds(wanted: tuple[laws.Law, ...], model: Any, inputs: Tensor | Non
     inside = torch.device("cpu") if has_config(model) else nullcontext()  # a function may be at home elsewhere
     with undisturbed(model), inside:
         trial = _trial(model, inputs)
-        found = not_finite(trial)
-        for check in [found] if found else (laws.asked(law, trial) for law in wanted):
+        infinite = not_finite(trial)
+        for check in [infinite] if infinite else (laws.asked(law, trial) for law in wanted):
             if check.verdict != "right" or (check.by_design and not by_design):
                 raise AssertionError(_told(check))
 

@@ -12,14 +12,14 @@ def depths(parents: Sequence[int]) -> list[int]:
     >>> depths([-1, -1, 0, 2])
     [1, 1, 2, 3]
     """
-    found: list[int] = []
+    levels: list[int] = []
     for i, parent in enumerate(parents):
         if not isinstance(parent, int) or not -1 <= parent < i:
             raise ValueError(f"parents[{i}] must be an earlier draft or -1, got {parent!r}")
-        found.append(1 + (found[parent] if parent >= 0 else 0))
-    if not found:
+        levels.append(1 + (levels[parent] if parent >= 0 else 0))
+    if not levels:
         raise ValueError("parents must have one entry for each draft, got none")
-    return found
+    return levels
 
 
 def tree_mask(parents: Sequence[int], before: int, device: torch.device) -> Tensor:

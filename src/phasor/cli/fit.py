@@ -35,7 +35,7 @@ def fit(
 
     if out is not None:
         check_file_target("--out", out)
-    found = fit_folder(
+    fitted = fit_folder(
         model,
         text,
         out,
@@ -48,11 +48,11 @@ def fit(
         tell=progress("candidates"),
     )
     if is_first():
-        say_json(found.to_dict()) if as_json else say(found)
+        say_json(fitted.to_dict()) if as_json else say(fitted)
     if out is not None and is_first() and not as_json:
         kept = (
-            f"the fitted divisors as longrope, which keeps the model's own frequencies up to {found.trained:,} tokens"
+            f"the fitted divisors as longrope, which keeps the model's own frequencies up to {fitted.trained:,} tokens"
         )
-        say(f"wrote {out}: {kept if found.gain > 0 else f'{found.best_known}, the best known scheme'}")
-    if found.gain <= 0:
+        say(f"wrote {out}: {kept if fitted.gain > 0 else f'{fitted.best_known}, the best known scheme'}")
+    if fitted.gain <= 0:
         raise typer.Exit(1)

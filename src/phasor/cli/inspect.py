@@ -61,10 +61,10 @@ def inspect(
         if plot is not None:
             raise ValueError("--plot draws one config; call it without --diff")
         first, second = (read_view(source, part) for source in configs)
-        found = diff(first, second, seq_len)
-        say_json(found) if as_json else show("\n".join(diff_lines(found)))
+        difference = diff(first, second, seq_len)
+        say_json(difference) if as_json else show("\n".join(diff_lines(difference)))
         _refuse(first, second)
-        if not found["same"]:
+        if not difference["same"]:
             raise typer.Exit(1)
         return
     if plot is not None:

@@ -29,11 +29,11 @@ def study(
 
     if html is not None:
         check_file_target("--html", html)
-    found = study_folder(model, text, length=length, budget=places, tell=progress("places"))
+    report = study_folder(model, text, length=length, budget=places, tell=progress("places"))
     if not is_first():
         return
     if html is not None:
-        write_whole(html, html_page(found, model.name).encode())
-    say_json(found.to_dict()) if as_json else say(found)
+        write_whole(html, html_page(report, model.name).encode())
+    say_json(report.to_dict()) if as_json else say(report)
     if html is not None and not as_json:
         say(f"wrote {html}")

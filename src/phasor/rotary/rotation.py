@@ -107,9 +107,11 @@ class Rotation:
         if seq_len is None or isinstance(seq_len, int):
             return cls.of(Phases(spec, positions, seq_len, log_scale, dtype))
         parts, order = phases_of_rows(spec, positions, seq_len, log_scale, dtype)
-        made = [cls.of(part) for part in parts]
-        tables = [torch.cat(same).index_select(0, order) for same in zip(*(_leaves(r)[0] for r in made), strict=True)]
-        return _from_leaves(tables, made[0].about())
+        rotations = [cls.of(part) for part in parts]
+        tables = [
+            torch.cat(same).index_select(0, order) for same in zip(*(_leaves(r)[0] for r in rotations), strict=True)
+        ]
+        return _from_leaves(tables, rotations[0].about())
 
     @classmethod
     def of(cls, phases: Phases) -> "Rotation":
@@ -173,9 +175,9 @@ class Rotation:
         blocks, sure = layout.get("blocks", 1), rotary_dim is not None
         tables = (per_pair(n, t, form, blocks, sure) for n, t in (("cos", cos), ("sin", sin)))
         cos, sin = (t.float() if t.dtype.itemsize == 2 else t for t in tables)
-        made = cls._laid_out(cos, sin, rotary_dim, per_head, magnitude, layout)
+        rotation = cls._laid_out(cos, sin, rotary_dim, per_head, magnitude, layout)
         check_magnitude(cos, sin, magnitude)
-        return made
+        return rotation
 
     @classmethod
     def from_angles(
@@ -424,10 +426,10 @@ def _leaves(rotation: Rotation) -> tuple[list[Any], Any]:
 
 def _from_leaves(leaves: Iterable[Any], about: Iterable[tuple[str, Any]]) -> Rotation:
     """Unchecked: while a tree is mapped, anything may stand where the tensors will."""
-    made, (cos, sin, *second) = object.__new__(Rotation), leaves
+    rotation, (cos, sin, *second) = object.__new__(Rotation), leaves
     for name, value in (("cos", cos), ("sin", sin), ("second", tuple(second) or None), *about):
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(rotation, name, value)
+    return rotation
 
 
 def _named_leaves(rotation: Rotation) -> tuple[list[tuple[Any, Any]], Any]:

@@ -240,8 +240,8 @@ class RotarySpec:
                 "cache_key needs a spec at one length, got one that depends on it; spec.at_length(n) first"
             )
         plain = RotarySpec(head_dim=self.head_dim).to_dict() | {"head_dim": None}
-        said = {name: value for name, value in self.to_dict().items() if value != plain[name]}
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+        fields = {name: value for name, value in self.to_dict().items() if value != plain[name]}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
     def replace(self, **changes: Any) -> "RotarySpec":
         """A copy with some fields changed, checked again. If all channels rotate, they do at another ``head_dim``, too.

@@ -68,11 +68,11 @@ def check_rows(positions: Any, rows: int, batched: bool) -> None:
 def rows_at(table: Tensor, positions: Tensor, per_head: bool) -> Tensor:
     """Rows of a table ``[(B,) (H,) S, columns]``: ``[S]`` of them, or ``[B, S]``."""
     check_rows(positions, table.shape[-2], batched=table.ndim > 2 + per_head)
-    found = table.index_select(-2, positions.flatten())
+    rows = table.index_select(-2, positions.flatten())
     if positions.ndim == 1:
-        return found
-    found = torch.unflatten(found, -2, positions.shape)
-    return found.transpose(0, 1) if per_head else found
+        return rows
+    rows = torch.unflatten(rows, -2, positions.shape)
+    return rows.transpose(0, 1) if per_head else rows
 
 
 def check_log_scale(log_scale: Any, spec: RotarySpec) -> None:

@@ -150,10 +150,10 @@ class Report(Generic[F]):
         total = f"{len(self.findings)} {self.unit}{'s' * (len(self.findings) != 1)}"
         missing = f", {count['not shown']} not shown" if count["not shown"] and self.verdict != "not shown" else ""
         if self.verdict == "wrong":
-            said = f"{count['wrong']} of {total}{missing}: {', '.join(self.causes) or 'unknown cause'}"
+            summary = f"{count['wrong']} of {total}{missing}: {', '.join(self.causes) or 'unknown cause'}"
         else:
-            said = f"{total}{missing}"
-        return f"{self.subject}: {self.verdict}: {said}"
+            summary = f"{total}{missing}"
+        return f"{self.subject}: {self.verdict}: {summary}"
 
     def __str__(self) -> str:
         lines = [self.summary()]

@@ -58,7 +58,7 @@ class Group:
         if self.size > 1:
             dist.barrier()
 
-    def told(self, word: Any) -> list[Any]:
+    def gather(self, word: Any) -> list[Any]:
         """What each process gives, plain data, in the order of the ranks.
 
         Raises ``ValueError`` on the first process, naming the ranks that did not come within `PATIENCE`.
@@ -76,7 +76,7 @@ class Group:
     @contextmanager
     def alike(self) -> Iterator[None]:
         """All go on after this block, or all raise ``SaidByAll`` with what the first one that fails says."""
-        said = ""
+        message = ""
         try:
             yield
         except SaidByAll:
@@ -84,8 +84,8 @@ class Group:
         except (ValueError, OSError) as error:
             if self.size == 1:
                 raise
-            said = str(error)
-        errors = self.told(said)
+            message = str(error)
+        errors = self.gather(message)
         failed = [rank for rank, word in enumerate(errors) if word]
         if failed:
             where = "" if failed[0] == 0 else f"rank {failed[0]}: "

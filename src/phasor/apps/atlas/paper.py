@@ -33,10 +33,10 @@ class Paper:
 
         layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
         figure = Figure(figsize=(WIDTH, height), layout=layout, facecolor=self.ground)
-        found = figure.subplots(rows, columns, **more)
-        for ax in [found] if rows == columns == 1 else found.flat:
+        panels = figure.subplots(rows, columns, **more)
+        for ax in [panels] if rows == columns == 1 else panels.flat:
             self.dress(ax)
-        return figure, found
+        return figure, panels
 
     def dress(self, ax: Any) -> None:
         """Ground, frame and letters of one panel."""

@@ -17,9 +17,9 @@ def bias_of(encoding: Encoding, heads: int, last: int, queries: int = 1) -> Tens
     q = torch.randn(queries, heads, 1, WIDTH, generator=torch.Generator().manual_seed(1))
     keys = torch.zeros(queries, heads, last + 1, WIDTH)
     with torch.no_grad():
-        found = encoding.bias(q, keys, torch.tensor([last]), last - torch.arange(last + 1), scale=WIDTH**-0.5)
-    assert found is not None
-    return found.expand(queries, heads, 1, last + 1)[:, :, 0]
+        bias = encoding.bias(q, keys, torch.tensor([last]), last - torch.arange(last + 1), scale=WIDTH**-0.5)
+    assert bias is not None
+    return bias.expand(queries, heads, 1, last + 1)[:, :, 0]
 
 
 def made_up(kind: type[Encoding], *args: Any, spread: float = 1.0, **more: Any) -> Encoding:

@@ -117,8 +117,8 @@ def integral(distances: Tensor, base: float) -> Tensor:
     >>> [round(g, 3) for g in integral(torch.tensor([0, 64, 1024]), 10_000.0).tolist()]
     [1.0, 0.487, 0.185]
     """
-    found = (cosine_integral(distances.double()) - cosine_integral(distances / base)) / math.log(base)
-    return torch.where(distances == 0, 1.0, found)
+    mean = (cosine_integral(distances.double()) - cosine_integral(distances / base)) / math.log(base)
+    return torch.where(distances == 0, 1.0, mean)
 
 
 def cosine_integral(x: Tensor) -> Tensor:

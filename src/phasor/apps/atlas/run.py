@@ -16,23 +16,23 @@ def run(out: Path) -> list[Path]:
     The page is light or dark as its reader's system is, and loads nothing from elsewhere. Raises ``OSError`` for what
     cannot be written. Needs matplotlib.
     """
-    found = pictures()
+    images = pictures()
     page = Template(files(__package__).joinpath("index.html").read_text(encoding="utf-8"))
     sections = "\n".join(map(_section, PLATES))
-    found["index.html"] = page.substitute(sections=sections).encode()
+    images["index.html"] = page.substitute(sections=sections).encode()
     out.mkdir(parents=True, exist_ok=True)
-    write_together({out / name: data for name, data in found.items()})
-    return [out / name for name in found]
+    write_together({out / name: data for name, data in images.items()})
+    return [out / name for name in images]
 
 
 def pictures() -> dict[str, bytes]:
     """Each plate as ``NAME.png`` and ``NAME-dark.png``."""
-    found = {}
+    images = {}
     for plate in PLATES:
         values = plate.values()
         for suffix, paper in (("", LIGHT), ("-dark", DARK)):
-            found[f"{plate.name}{suffix}.png"] = png(plate.draw(paper, values))
-    return found
+            images[f"{plate.name}{suffix}.png"] = png(plate.draw(paper, values))
+    return images
 
 
 def _section(plate: Plate) -> str:

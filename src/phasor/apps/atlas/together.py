@@ -39,9 +39,9 @@ def matrix(encoding: Encoding, heads: int) -> Tensor:
     return bias.reshape(-1, POSITIONS, POSITIONS)[min(heads, 3) - 1]
 
 
-def draw(paper: Paper, found: dict[str, Tensor]) -> Any:
+def draw(paper: Paper, curves: dict[str, Tensor]) -> Any:
     figure, axes = paper.figure(4, 2, height=9.6, sharex=True, sharey=True)
-    for ax, (name, scores) in zip(axes.flat, found.items(), strict=True):
+    for ax, (name, scores) in zip(axes.flat, curves.items(), strict=True):
         paper.scale(figure, paper.heat(ax, scores.numpy(), aspect="equal"), ax)
         ax.set_title(name)
     for ax in axes[-1]:

@@ -25,11 +25,11 @@ def view_entries(view: ConfigView, source: Any, name: str, plans: Sequence[Plan]
     ``source`` as in `phasor.read_config`; ``name``: how the page calls it. Settings and memory are those of the text
     model, which engines serve.
     """
-    found = []
+    entries = []
     for model in view.shown:
         title = f"{name}: {model.part}" if len(view.shown) > 1 else name
-        found.append(model_entry(model, source, title, plans))
-    return found
+        entries.append(model_entry(model, source, title, plans))
+    return entries
 
 
 def model_entry(model: ModelRotary, source: Any, name: str, plans: Sequence[Plan] = ()) -> dict[str, Any]:
@@ -155,16 +155,16 @@ def _store(store: Any) -> dict[str, Any]:
 
 def _all_plans(config: EngineConfig) -> list[Plan]:
     """The plans of all engines at several lengths; those that cannot be made are left out."""
-    found: list[Plan] = []
+    plans: list[Plan] = []
     if (declared := config.model.max_position) is None:
-        return found
+        return plans
     for stretch in STRETCHES:
         for engine in ENGINES:
             try:
-                found.append(plan(config.data, length=min(stretch * declared, LONGEST), engine=engine))
+                plans.append(plan(config.data, length=min(stretch * declared, LONGEST), engine=engine))
             except ValueError:
                 continue
-    return found
+    return plans
 
 
 def _settings(made: Plan) -> dict[str, Any]:

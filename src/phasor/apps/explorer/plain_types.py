@@ -77,10 +77,10 @@ def _reads_plainly(name: str, row: TextModel) -> bool:
 
 
 def _defaults(row: TextModel) -> dict[str, Any]:
-    found = {name: getattr(row, name) for name in COPIED}
-    found["base"] = row.rope.base if isinstance(row.rope, Rope) else row.base
+    values = {name: getattr(row, name) for name in COPIED}
+    values["base"] = row.rope.base if isinstance(row.rope, Rope) else row.base
     return {
-        **found,
+        **values,
         "notes": list(row.notes),
         "unread": sorted(key for key in row.reads if "." not in key),
         "own_schemes": sorted(row.scheme_names),

@@ -101,7 +101,7 @@ def train(
 
 def agree(config: RunConfig, group: Group) -> None:
     """Raise ``ValueError`` on all processes unless they have the same run, naming what differs."""
-    first, *others = group.told(config.flat())
+    first, *others = group.gather(config.flat())
     for rank, other in enumerate(others, 1):
         for name, value in first.items():
             if other[name] != value:

@@ -78,15 +78,15 @@ def _from_hub_cache(name: str) -> Path:
     try:
         from huggingface_hub import try_to_load_from_cache
     except ModuleNotFoundError:
-        found = None
+        file = None
     else:
-        found = try_to_load_from_cache(name, "config.json")
-    if not isinstance(found, str):
+        file = try_to_load_from_cache(name, "config.json")
+    if not isinstance(file, str):
         raise ValueError(
             f"source {name!r} is no file, and the hub's cache on this machine has no config.json of that name; fetch "
             f"it with: hf download {name} config.json"
         )
-    return Path(found)
+    return Path(file)
 
 
 def _parse(file: Path) -> Any:

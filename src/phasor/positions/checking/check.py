@@ -69,8 +69,8 @@ def check(
 
     Two documents of 3 and 2 tokens in a row, whose positions go on:
 
-    >>> found = check(torch.zeros(1, 5).long(), torch.tensor([[0, 1, 2, 3, 4]]), cu_seqlens=torch.tensor([0, 3, 5]))
-    >>> [(finding.cause, finding.row, finding.token) for finding in found]
+    >>> report = check(torch.zeros(1, 5).long(), torch.tensor([[0, 1, 2, 3, 4]]), cu_seqlens=torch.tensor([0, 3, 5]))
+    >>> [(finding.cause, finding.row, finding.token) for finding in report]
     [('not restarted', 0, 3)]
     >>> check(torch.zeros(1, 5).long(), torch.tensor([[0, 1, 2, 0, 1]]), cu_seqlens=torch.tensor([0, 3, 5])).causes
     ()

@@ -30,8 +30,8 @@ def check_shards(shards: Sequence[Tensor], whole: Tensor, *, k_positions: Tensor
     Two ranks, of which the second counts from 0:
 
     >>> import torch
-    >>> found = check_shards([torch.tensor([0, 1]), torch.tensor([0, 1])], torch.arange(4))
-    >>> found.causes, found[0].reason
+    >>> report = check_shards([torch.tensor([0, 1]), torch.tensor([0, 1])], torch.arange(4))
+    >>> report.causes, report[0].reason
     (('shard numbered locally',), 'rank 1 stands at 0 to 1, and 2 to 3 are missing')
     >>> check_shards([torch.tensor([0, 3]), torch.tensor([1, 2])], torch.arange(4)).causes
     ()
@@ -70,17 +70,17 @@ def _of_row(row: int, parts: list[list[Token]], whole: list[Token]) -> list[Posi
             mistake(row, 0, "shard numbered locally", why.format(rank, _span(Counter(parts[rank])), lost), CUT)
             for rank in local
         ]
-    found = []
+    mistakes = []
     if more:
         token = next(iter(more))
         ranks = [rank for rank, part in enumerate(parts) if token in part]
         column = len(parts[ranks[-1]]) - 1 - parts[ranks[-1]][::-1].index(token)
         where = f"ranks {', '.join(map(str, ranks))} hold" if len(ranks) > 1 else f"rank {ranks[0]} holds"
         times = f"{held[token]} times where the whole has it {wanted[token]} times"
-        found.append(mistake(row, column, "tokens twice", f"{where} position {_said(token)} {times}", CUT))
+        mistakes.append(mistake(row, column, "tokens twice", f"{where} position {_said(token)} {times}", CUT))
     if missing:
-        found.append(mistake(row, None, "tokens missing", f"no rank holds position {lost}", CUT))
-    return found
+        mistakes.append(mistake(row, None, "tokens missing", f"no rank holds position {lost}", CUT))
+    return mistakes
 
 
 def _of_keys(row: int, keys: list[Token], gathered: list[Token]) -> list[PositionFinding]:

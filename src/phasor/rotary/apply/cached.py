@@ -132,9 +132,9 @@ def _check_slots(slots: Any, k: Tensor, cache: Tensor, order: Order, tensor_form
             f"slot_mapping must be -1 (skip), or from 0 to {size - 1} ({cache.shape[0]} blocks of {block_size}), "
             f"got {low if low < -1 else high}"
         )
-    found, counts = slots[slots >= 0].unique(return_counts=True)
+    used, counts = slots[slots >= 0].unique(return_counts=True)
     if (counts > 1).any():
-        raise ValueError(f"slot_mapping must give every token a slot of its own, got {int(found[counts > 1][0])} twice")
+        raise ValueError(f"slot_mapping must give every token a slot of its own, got {int(used[counts > 1][0])} twice")
 
 
 def _check_overlaps(given: dict[str, Tensor | None], k_cache: Tensor, v_cache: Tensor) -> None:

@@ -85,9 +85,9 @@ def page_slots(
     if readable(page) and page.is_cpu and bool((starts < 0).any() | ((page >= pages) & (positions >= 0)).any()):
         bounds = f"{int(starts.min())} to {int(starts[-1])}"
         raise ValueError(f"kv_indptr must go from 0 to the number of pages in kv_indices, {pages}, got {bounds}")
-    found = kv_indices.long()[page.clamp(max=kv_indices.shape[0] - 1)]
-    _check_kept("kv_indices", found, positions)
-    return torch.where(positions < 0, -1, found * page_size + at % page_size)
+    block = kv_indices.long()[page.clamp(max=kv_indices.shape[0] - 1)]
+    _check_kept("kv_indices", block, positions)
+    return torch.where(positions < 0, -1, block * page_size + at % page_size)
 
 
 def _check_kept(name: str, block: Tensor, positions: Tensor) -> None:
@@ -105,5 +105,5 @@ def _check_integers(name: str, x: Tensor, rank: int) -> None:
 
 def _check_devices(**given: Tensor) -> None:
     if len({x.device for x in given.values()}) > 1:
-        found = ", ".join(f"{name} on {x.device}" for name, x in given.items())
-        raise ValueError(f"{' and '.join(given)} must be on the same device, got {found}")
+        devices = ", ".join(f"{name} on {x.device}" for name, x in given.items())
+        raise ValueError(f"{' and '.join(given)} must be on the same device, got {devices}")

@@ -121,10 +121,10 @@ FEWEST = 4  # pairs; fewer have no course
 
 def energies(attention: AttentionTensors, tensors: Mapping[str, Tensor], kind: str) -> Floats | None:
     """The weight of every channel that rotates, ``[heads, channels]``; None where there are no whole rows of it."""
-    found = [np.square(weight).sum(1) for weight in heads_of(attention, tensors, kind)]
-    if not found:
+    per_head = [np.square(weight).sum(1) for weight in heads_of(attention, tensors, kind)]
+    if not per_head:
         return None
-    x = np.stack(found)
+    x = np.stack(per_head)
     if (gains := gains_of(attention, tensors, kind, len(x))) is not None:
         x = x * np.square(gains)
     return x if np.isfinite(x).all() and (x > 0).all() else None
@@ -132,8 +132,8 @@ def energies(attention: AttentionTensors, tensors: Mapping[str, Tensor], kind: s
 
 def roughness(pairs: Floats) -> Floats:
     """``T`` of energies of pairs ``[..., heads, P]``."""
-    found: Floats = np.abs(np.diff(np.log(pairs), axis=-1)).mean((-1, -2))
-    return found
+    mean: Floats = np.abs(np.diff(np.log(pairs), axis=-1)).mean((-1, -2))
+    return mean
 
 
 def z_of(attention: AttentionTensors, channels: Floats) -> dict[str, float]:

@@ -68,16 +68,16 @@ def segment(tensor: Tensor, move: Move | None) -> Segment:
 
 def merged(segments: Iterable[Segment]) -> tuple[Segment, ...]:
     """Ranges that follow one another in one file as one."""
-    found: list[Segment] = []
+    joined: list[Segment] = []
     for each in segments:
-        last = found[-1] if found else None
+        last = joined[-1] if joined else None
         if isinstance(each, Range) and not each.size:
             continue
         if isinstance(each, Range) and isinstance(last, Range) and _follows(last, each):
-            found[-1] = Range(last.file, last.offset, last.size + each.size)
+            joined[-1] = Range(last.file, last.offset, last.size + each.size)
         else:
-            found.append(each)
-    return tuple(found)
+            joined.append(each)
+    return tuple(joined)
 
 
 def _follows(first: Range, second: Range) -> bool:
@@ -197,13 +197,13 @@ def groups(order: Order, most: int) -> list[tuple[int, int]]:
     [(0, 2), (2, 3), (3, 5)]
     """
     ends = np.flatnonzero(np.maximum.accumulate(order) == np.arange(len(order))) + 1
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     first = 0
     for i, end in enumerate(ends):
         if i + 1 == len(ends) or ends[i + 1] - first > most:
-            found.append((first, int(end)))
+            ranges.append((first, int(end)))
             first = int(end)
-    return found
+    return ranges
 
 
 def settle(files: Iterable[tuple[int, Path | None]]) -> None:

@@ -138,7 +138,7 @@ def check_scores(
     folder: Path,
 ) -> dict[str, Any]:
     """The largest difference of scores in every attention, as a share of its largest score."""
-    found: dict[str, float] = {}
+    differences: dict[str, float] = {}
     left_out: list[str] = []
     for attention in qk.attentions:
         before, after = (with_pairs(attention.spec.layout, word) for word in layouts)
@@ -151,8 +151,12 @@ def check_scores(
                 f"largest, got {difference:.3g}; nothing was put in place"
             )
         else:
-            found[attention.name] = difference
-    return {"largest_difference": max(found.values(), default=0.0), "attentions": found, "left_out": left_out}
+            differences[attention.name] = difference
+    return {
+        "largest_difference": max(differences.values(), default=0.0),
+        "attentions": differences,
+        "left_out": left_out,
+    }
 
 
 # dtype -> integer of its width, its bits without the sign, the least of them that is infinite or NaN

@@ -77,17 +77,17 @@ def find_qk_tensors(folder: Path, config: dict[str, Any], tensors: Mapping[str, 
         try:
             sizes = {"heads": rotary.num_heads, "kv_heads": rotary.num_kv_heads}
             prefix = find_prefix(plain, weights, rotary.layers, **sizes)
-            found = [
+            attention_tensors = [
                 AttentionTensors(at, spec, pieces(weights, spec, plain, at, **sizes))
                 for at, spec in attentions(plain, weights, rotary.layers, prefix).items()
             ]
         except ValueError as error:
             errors.append(error)
             continue
-        _check_dtypes(folder, found, tensors)
+        _check_dtypes(folder, attention_tensors, tensors)
         if not weights.uneven:
-            _check_heads(folder, found, rotary, tensors)
-        return QKTensors(rotary, row, weights, prefix, tuple(found))
+            _check_heads(folder, attention_tensors, rotary, tensors)
+        return QKTensors(rotary, row, weights, prefix, tuple(attention_tensors))
     says = str(errors[0]).removeprefix("shapes ")
     named = [name for name in plain if name.rpartition(".")[0] in says]  # the file of the tensor that it speaks of
     raise ValueError(f"{place_of(folder, named[0], tensors) if named else folder}: {says}") from None
@@ -112,8 +112,8 @@ def _weights(config: dict[str, Any], part: str) -> tuple[Any, list[Weights]]:
     return row, [row.weights, *([row.published] if row.published else [])]
 
 
-def _check_dtypes(folder: Path, found: list[AttentionTensors], tensors: Mapping[str, Tensor]) -> None:
-    for piece in (piece for attention in found for piece in attention.pieces):
+def _check_dtypes(folder: Path, attention_tensors: list[AttentionTensors], tensors: Mapping[str, Tensor]) -> None:
+    for piece in (piece for attention in attention_tensors for piece in attention.pieces):
         tensor = tensors[piece.tensor]
         if tensor.dtype not in FLOATS and not tensor.dtype.startswith(BLOCKS):
             raise ValueError(
@@ -128,7 +128,7 @@ def _check_dtypes(folder: Path, found: list[AttentionTensors], tensors: Mapping[
             raise ValueError(
                 f"{place_of(folder, piece.tensor, tensors)}: must have one axis, got shape {list(tensor.shape)}"
             )
-    for attention in found:
+    for attention in attention_tensors:
         _check_biases(folder, attention, tensors)
 
 
@@ -149,10 +149,10 @@ def _check_biases(folder: Path, attention: AttentionTensors, tensors: Mapping[st
 
 
 def _check_heads(
-    folder: Path, found: list[AttentionTensors], rotary: ModelRotary, tensors: Mapping[str, Tensor]
+    folder: Path, attention_tensors: list[AttentionTensors], rotary: ModelRotary, tensors: Mapping[str, Tensor]
 ) -> None:
     """As many heads as the config says: else its heads have another width, and every order would be wrong."""
-    for attention in found:
+    for attention in attention_tensors:
         for kind, wanted in (("q", rotary.num_heads), ("k", rotary.num_kv_heads)):
             shared = kind == "k" and attention.spec.trailing  # latent attention: one key head for all
             held = [p for p in attention.pieces if p.kind == kind and p.role == "weight" and p.axis == 0]
@@ -214,8 +214,8 @@ def refuse_quantized(folder: Path, tensors: Mapping[str, Tensor], weights: Weigh
     modules = {name.rstrip(".") for rows in weights.rows for name in rows.name.split("|")}
     for tensor in tensors:
         for word, why in PACKED.items():
-            before, found, _ = tensor.partition(f".{word}")
-            if found and any(before.removesuffix(".weight").endswith(f".{module}") for module in modules):
+            before, rest, _ = tensor.partition(f".{word}")
+            if rest and any(before.removesuffix(".weight").endswith(f".{module}") for module in modules):
                 raise ValueError(
                     f"{place_of(folder, tensor, tensors)}: the rows of a quantized weight must be rows of bytes to be "
                     f"permuted exactly, got {why}; convert the weights before they are quantized"

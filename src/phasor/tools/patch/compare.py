@@ -348,8 +348,8 @@ def compare_self_numbered(
 ) -> tuple[Tables | None, Difference]:
     """The `Tables` out of ``specs`` that agree best with what the module itself returns."""
     module.eval()
-    made = (Tables(spec, "doubled", rounded=True) for spec in specs)
-    return best_of((t, largest(_differences(module, SelfNumberedModule(t, numbering), dtypes))) for t in made)
+    candidates = (Tables(spec, "doubled", rounded=True) for spec in specs)
+    return best_of((t, largest(_differences(module, SelfNumberedModule(t, numbering), dtypes))) for t in candidates)
 
 
 def _differences(module: Any, ours: SelfNumberedModule, dtypes: Sequence[torch.dtype]) -> Iterator[Difference]:
@@ -373,5 +373,5 @@ def compare_stored(module: nn.Module, name: str, specs: Sequence[RotarySpec]) ->
     own = stored_table(module, name)
     dtype = torch.float32 if own.dtype.itemsize == 2 and name in module._buffers else own.dtype
     fitting = (spec for spec in specs if spec.axes.count == 1 and 2 * spec.pairs == own.shape[-1])
-    made = (StoredTable(Tables(spec, "half", rounded=False), name, len(own)) for spec in fitting)
-    return best_of((table, difference_of(own, table.table().to(dtype))) for table in made)
+    candidates = (StoredTable(Tables(spec, "half", rounded=False), name, len(own)) for spec in fitting)
+    return best_of((table, difference_of(own, table.table().to(dtype))) for table in candidates)

@@ -127,10 +127,10 @@ def _rounded(own: Tensor, sound: Tensor) -> str:
         return ""
     bf16, fp16 = HALVES
     for steps in ((own.dtype,), (bf16,), (fp16,), (bf16, fp16), (fp16, bf16)):
-        made = sound
+        rounded = sound
         for dtype in steps:
-            made = made.to(dtype)
-        if steps[0] in HALVES and torch.equal(made.to(own.dtype), own):
+            rounded = rounded.to(dtype)
+        if steps[0] in HALVES and torch.equal(rounded.to(own.dtype), own):
             return " and ".join(name_of(dtype) for dtype in steps)
     return ""
 

@@ -150,16 +150,16 @@ def _results(
     function: Callable, learns: bool, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *gradients: Tensor
 ) -> list[Tensor]:
     """Results, and gradients if asked for, with heads before tokens and after them."""
-    found: list[Tensor] = []
+    outputs: list[Tensor] = []
     for unsqueeze_dim in (1, 2):
         given = [x if unsqueeze_dim == 1 else x.transpose(1, 2) for x in (q, k, *gradients)]
         leaves = [x.detach().clone().requires_grad_(learns) for x in given[:2]]
         results = list(function(*leaves, cos, sin, unsqueeze_dim=unsqueeze_dim))
-        found += results
+        outputs += results
         if learns:
             back = [g.to(x.dtype) for g, x in zip(given[2:], results, strict=True)]
-            found += torch.autograd.grad(results, leaves, back)
-    return found
+            outputs += torch.autograd.grad(results, leaves, back)
+    return outputs
 
 
 def _same(theirs: list[Tensor], ours: list[Tensor]) -> bool:

@@ -78,7 +78,7 @@ def compare_at(
     The module goes by the largest position of a call, so a call that has the last one is of that length.
     """
     more = {} if layer_type is None else {"layer_type": layer_type}
-    found = []
+    differences = []
     for length in lengths:
         own = module()
         device = next((b.device for b in own.buffers()), torch.device("cpu"))
@@ -87,8 +87,8 @@ def compare_at(
         at = along[None] if axes == 1 else along.expand(axes, 1, -1)
         at = at.movedim(0, -1) if tables.coordinates_last else at
         x = torch.zeros(1, len(along), 1, device=device)
-        found.append(difference_of(own.forward(x, at, **more), tables_at(tables, length, x, at, None)))
-    return largest(found)
+        differences.append(difference_of(own.forward(x, at, **more), tables_at(tables, length, x, at, None)))
+    return largest(differences)
 
 
 def lengths_to_compare(regime: Lengths | Literal["generate"], spec: RotarySpec) -> tuple[int, ...]:

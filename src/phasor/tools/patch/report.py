@@ -204,8 +204,8 @@ def _logits(model: nn.Module, inputs: Any) -> Tensor:
         for module, training in modes:
             module.training = training
     for name in ("logits", "last_hidden_state"):
-        if isinstance(found := getattr(output, name, None), Tensor):
-            return found
+        if isinstance(tensor := getattr(output, name, None), Tensor):
+            return tensor
     raise ValueError(f"inputs gave {type(output).__name__}, which has neither logits nor last_hidden_state to compare")
 
 

@@ -90,5 +90,5 @@ def by_autograd(
         norm = norm._replace(q_weight=weight)
         y, _ = Reference().norm_and_rotate(x, None, rotation, order, norm, None)
     wanted = [t for t, is_wanted in ((x, of_x), (weight, of_weight)) if is_wanted and t is not None]
-    found = iter(torch.autograd.grad(y, wanted, grad, create_graph=again))
-    return next(found) if of_x else None, next(found) if of_weight else None
+    gradients = iter(torch.autograd.grad(y, wanted, grad, create_graph=again))
+    return next(gradients) if of_x else None, next(gradients) if of_weight else None

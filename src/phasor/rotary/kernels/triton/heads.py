@@ -44,51 +44,51 @@ def root_of(head, width, eps):
 @triton.jit
 def times(head, factor):
     """By a tile ``[rows, 1]``."""
-    made = ()
+    parts = ()
     for i in tl.static_range(len(head)):
-        made += (head[i] * factor,)
-    return made
+        parts += (head[i] * factor,)
+    return parts
 
 
 @triton.jit
 def products(x, y):
-    made = ()
+    parts = ()
     for i in tl.static_range(len(x)):
-        made += (x[i] * y[i],)
-    return made
+        parts += (x[i] * y[i],)
+    return parts
 
 
 @triton.jit
 def sums(x, y):
-    made = ()
+    parts = ()
     for i in tl.static_range(len(x)):
-        made += (x[i] + y[i],)
-    return made
+        parts += (x[i] + y[i],)
+    return parts
 
 
 @triton.jit
 def one_more(weight):
     """For models that keep a weight less one."""
-    made = ()
+    parts = ()
     for i in tl.static_range(len(weight)):
-        made += (1 + weight[i],)
-    return made
+        parts += (1 + weight[i],)
+    return parts
 
 
 @triton.jit
 def normed(head, weight, width, eps, dtype: tl.constexpr, NORM: tl.constexpr):
     """Of mean square 1, times its weight if it has one; ``NORM`` rounds 1 nothing, 2 the result, 3 both."""
-    made = times(head, root_of(head, width, eps))
+    parts = times(head, root_of(head, width, eps))
     if NORM == 3:
-        made = rounded(made, dtype)
+        parts = rounded(parts, dtype)
     if len(weight):
-        made = products(made, weight)
-    return made if NORM == 1 else rounded(made, dtype)
+        parts = products(parts, weight)
+    return parts if NORM == 1 else rounded(parts, dtype)
 
 
 @triton.jit
 def rounded(head, dtype: tl.constexpr):
-    made = ()
+    parts = ()
     for i in tl.static_range(len(head)):
-        made += (head[i].to(dtype).to(tl.float32),)
-    return made
+        parts += (head[i].to(dtype).to(tl.float32),)
+    return parts

@@ -123,8 +123,8 @@ def unsuited(q: Tensor, k: Tensor | None, angles: Angles) -> str:
 def too_old(device: torch.device) -> str:
     """Why a GPU cannot run it."""
     if torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0):
-        found = ".".join(map(str, torch.cuda.get_device_capability(device)))
-        return f"it is compiled for compute capability 8.0 and newer, and {device} has {found}"
+        capability = ".".join(map(str, torch.cuda.get_device_capability(device)))
+        return f"it is compiled for compute capability 8.0 and newer, and {device} has {capability}"
     return ""
 
 

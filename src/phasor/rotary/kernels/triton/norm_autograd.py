@@ -51,8 +51,8 @@ class TritonNormAndRotate(torch.autograd.Function):
             if of is not None and (of_x or of_weight)
         }  # fmt: skip
         about = rotation.replace(cos=cos, sin=sin), norm, order
-        found = dict(zip(both, _back(list(both.values()), *about), strict=True))
-        (d_q, d_q_weight), (d_k, d_k_weight) = (found.get(name, (None, None)) for name in "qk")
+        by_name = dict(zip(both, _back(list(both.values()), *about), strict=True))
+        (d_q, d_q_weight), (d_k, d_k_weight) = (by_name.get(name, (None, None)) for name in "qk")
         return d_q, d_k, d_q_weight, d_k_weight, None, None, None
 
 
@@ -68,7 +68,8 @@ def _back(sides: list[NormSide], rotation: Rotation, norm: Norm, order: Order) -
     weights = [s.weight for s in sides]
     norm = norm._replace(q_weight=weights[0], k_weight=weights[-1])
     of_weights = any(s.of_weight for s in sides)
-    found = rotate_back([s.x for s in sides], [s.of_result for s in sides], rotation, order, norm, of_weights)
+    gradients = rotate_back([s.x for s in sides], [s.of_result for s in sides], rotation, order, norm, of_weights)
     return [
-        (x if s.of_x else None, weight if s.of_weight else None) for s, (x, weight) in zip(sides, found, strict=True)
+        (x if s.of_x else None, weight if s.of_weight else None)
+        for s, (x, weight) in zip(sides, gradients, strict=True)
     ]

@@ -82,9 +82,9 @@ def back_heads(
         if WEIGHTED:
             given = products(given, weight)
         mean = tl.div_rn(dots(given, x), width)[:, None]
-        made = times(sums(given, times(x, -mean)), root)
-        store_pairs(down + FIRST * down_step, down_step, ok, made[0], made[1], PAIRS, WIDE, BLOCKS, READ_TWINS)
-        store_rest(down + REST_FIRST * down_step, down_step, ok, rest_of(made), REST, PART)
+        gradient = times(sums(given, times(x, -mean)), root)
+        store_pairs(down + FIRST * down_step, down_step, ok, gradient[0], gradient[1], PAIRS, WIDE, BLOCKS, READ_TWINS)
+        store_rest(down + REST_FIRST * down_step, down_step, ok, rest_of(gradient), REST, PART)
         kept += kept_head
         up += up_head
         down += down_head

@@ -51,8 +51,8 @@ def _norm_and_rotate_back(
 
     *of_norm, tensor_format = rest
     norm, rotation = _norm(weights, *of_norm), rotation_of(tables, about)
-    found = rotate_back([*qk], [*grads], rotation, ORDERS[tensor_format], norm, bool(weights))
-    return [x for x, _ in found] + [w for _, w in found if w is not None]
+    gradients = rotate_back([*qk], [*grads], rotation, ORDERS[tensor_format], norm, bool(weights))
+    return [x for x, _ in gradients] + [w for _, w in gradients if w is not None]
 
 
 def _norm(weights: Sequence[Tensor], eps: float, unit_offset: bool, rounding: Any) -> Norm:
@@ -80,8 +80,8 @@ def _back(ctx: Any, grads: Sequence[Tensor | None]) -> Any:
     if torch.is_grad_enabled():
         return *_back_again(grads, qk, weights, tables, *ctx.rest), [None, None], None, None, None, None, None
     given = [torch.zeros_like(x) if g is None else g for x, g in zip(qk, grads, strict=True)]
-    found = torch.ops.phasor.norm_and_rotate_qk_back(given, [*qk], [*weights], [*tables], *ctx.rest)
-    return found[:of_qk], found[of_qk:], [None, None], None, None, None, None, None
+    gradients = torch.ops.phasor.norm_and_rotate_qk_back(given, [*qk], [*weights], [*tables], *ctx.rest)
+    return gradients[:of_qk], gradients[of_qk:], [None, None], None, None, None, None, None
 
 
 def _back_again(
@@ -91,14 +91,14 @@ def _back_again(
     """The same by the plain expression, which has a way back itself."""
     *of_norm, tensor_format = rest
     norm, rotation, order = _norm(weights, *of_norm), rotation_of(tables, about), ORDERS[tensor_format]
-    found: list[Gradients] = []
+    gradients: list[Gradients] = []
     for x, weight, grad in zip(qk, weights or (None,) * len(qk), grads, strict=True):
         of_x, of_weight = x.requires_grad, weight is not None and weight.requires_grad
         if grad is None or not (of_x or of_weight):
-            found.append((None, None))
+            gradients.append((None, None))
         else:
-            found.append(by_autograd(grad, x, weight, of_x, of_weight, rotation, norm, order))
-    return [of_x for of_x, _ in found], [of_weight for _, of_weight in found][: len(weights)]
+            gradients.append(by_autograd(grad, x, weight, of_x, of_weight, rotation, norm, order))
+    return [of_x for of_x, _ in gradients], [of_weight for _, of_weight in gradients][: len(weights)]
 
 
 LIBRARY.define(f"norm_and_rotate_qk(Tensor[] qk, Tensor[] weights, Tensor[] tables, {ABOUT}) -> Tensor[]")

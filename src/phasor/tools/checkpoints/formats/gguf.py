@@ -157,11 +157,11 @@ def _metadata_file(source: Source) -> GgufFile | None:
 def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: GgufFile | None) -> tuple[Mapping[str, bytes], int]:
     if file is None:
         return metadata_of(source.path, config, row, source.tensors["model.embed_tokens.weight"].shape[0]), 32
-    said = config_of(file.path, file.metadata, row, source.config["model_type"], _factors(file))
-    ropes = rope_of(source.path, config), rope_of(file.path, said)
+    stated = config_of(file.path, file.metadata, row, source.config["model_type"], _factors(file))
+    ropes = rope_of(source.path, config), rope_of(file.path, stated)
     if is_llama3(ropes[0]):  # a tensor says it, not the metadata
         ropes = {"rope_theta": ropes[0]["rope_theta"], "rope_type": "default"}, ropes[1]
-    ours, theirs = ({**each, "rope_parameters": rope} for each, rope in zip((config, said), ropes, strict=True))
+    ours, theirs = ({**each, "rope_parameters": rope} for each, rope in zip((config, stated), ropes, strict=True))
     for key in sorted(theirs.keys() & ours.keys() - {"rope_theta", "rope_scaling", "bos_token_id", "eos_token_id"}):
         if ours[key] != theirs[key]:
             raise ValueError(f"{file.path}: {key} must be what config.json says, {ours[key]!r}, got {theirs[key]!r}")
@@ -240,13 +240,13 @@ def llama3_factors(base: float, head_dim: int, factor: float) -> np.ndarray[Any,
 def metadata_of(path: Path, config: Mapping[str, Any], row: Gguf, vocab: int) -> dict[str, bytes]:
     """The same the other way: key -> its bytes, with those of its value. No tokenizer."""
     rope = rope_of(path, config)
-    said = {
+    sizes = {
         "max_position_embeddings": LENGTH, **config, "rope_theta": float(rope["rope_theta"]),
         "rms_norm_eps": float(needed(path, config, "rms_norm_eps")),
     }  # fmt: skip
     values = {
         "general.architecture": row.arch,
-        **{f"{row.arch}.{ours}": said[theirs] for ours, theirs in SIZES.items()},
+        **{f"{row.arch}.{ours}": sizes[theirs] for ours, theirs in SIZES.items()},
     }
     values |= {f"{row.arch}.{k}": config["head_dim"] for k in ("attention.value_length", "rope.dimension_count")}
     values[f"{row.arch}.vocab_size"] = vocab

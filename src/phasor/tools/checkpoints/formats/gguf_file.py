@@ -107,19 +107,19 @@ def read_header(path: Path) -> GgufFile:
         raise ValueError(f"{path}: general.alignment must be a power of two, got {alignment!r:.40}")
     abouts = [_about(cursor) for _ in range(tensors)]
     first = -(-cursor.at // alignment) * alignment
-    found: dict[str, Stored] = {}
+    stored: dict[str, Stored] = {}
     end = 0
     for name, dtype, shape, offset, length in abouts:
-        if name in found:
+        if name in stored:
             raise ValueError(f"{path}: {name:.80}: stands twice")
         if offset % alignment or offset < end or first + offset + length > size:
             raise ValueError(
                 f"{path}: {name:.80}: its bytes must follow the tensor before at a multiple of {alignment} and end "
                 f"inside the file, got {length} at {offset}"
             )
-        found[name] = Stored(dtype, shape, path, first + offset, length)
+        stored[name] = Stored(dtype, shape, path, first + offset, length)
         end = offset + length
-    return GgufFile(path, metadata, found, raw, alignment)
+    return GgufFile(path, metadata, stored, raw, alignment)
 
 
 def _about(cursor: _Cursor) -> tuple[str, str, tuple[int, ...], int, int]:

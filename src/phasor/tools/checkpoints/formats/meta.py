@@ -92,7 +92,7 @@ def outputs(
     params = params_of(source.path, config, mistral=False)
     if files < 1 or params["n_kv_heads"] % files:
         raise ValueError(f"files must divide the {params['n_kv_heads']} heads of k, got {files}")
-    found = []
+    outputs = []
     for i in range(files):
         segments: dict[str, Segment] = {}
         abouts: dict[str, tuple[str, tuple[int, ...]]] = {}
@@ -102,8 +102,8 @@ def outputs(
             axis = None if files == 1 else cut_of(theirs, tensor.shape, params["dim"])
             segments[theirs] = _share(source, ours, tensor, moves.get(ours), axis, i, files)
             abouts[theirs] = (tensor.dtype, _cut(tensor.shape, axis, files))
-        found.append(archive(f"consolidated.{i:02d}.pth", segments, abouts))
-    return [*found, Output(PARAMS, (as_json(params),))]
+        outputs.append(archive(f"consolidated.{i:02d}.pth", segments, abouts))
+    return [*outputs, Output(PARAMS, (as_json(params),))]
 
 
 def _share(

@@ -68,9 +68,9 @@ def _entry(path: Path, name: str, entry: Any, start: int, size: int) -> Stored:
         raise ValueError(f"{where}: shape must be a list of sizes from 0, got {shape!r:.80}")
     if not _whole(offsets) or len(offsets) != 2 or offsets[0] > offsets[1] or start + offsets[1] > size:
         raise ValueError(f"{where}: data_offsets must be [begin, end] inside the file, got {offsets!r:.80}")
-    if (said := offsets[1] - offsets[0]) != (needed := bytes_of(dtype, shape)):
-        raise ValueError(f"{where}: {dtype} {shape} needs {needed} bytes, and its data_offsets hold {said}")
-    return Stored(dtype, tuple(shape), path, start + offsets[0], said)
+    if (length := offsets[1] - offsets[0]) != (needed := bytes_of(dtype, shape)):
+        raise ValueError(f"{where}: {dtype} {shape} needs {needed} bytes, and its data_offsets hold {length}")
+    return Stored(dtype, tuple(shape), path, start + offsets[0], length)
 
 
 def _whole(values: Any) -> bool:

@@ -104,13 +104,13 @@ def _zip(entries: list[tuple[str, Segment]]) -> tuple[tuple[Segment, ...], list[
         wide, far = zip64_extras(size, at)
         fixed = at + LOCAL.size + len(name) + len(wide) + 4
         padding = struct.pack("<2sH", b"FB", pad := -fixed % ALIGN) + b"Z" * pad
-        said = BIG if wide else size
-        head = LOCAL.pack(b"PK\3\4", 45, 0, 0, 0, 0x21, 0, said, said, len(name), len(wide) + len(padding))
+        size_field = BIG if wide else size
+        head = LOCAL.pack(b"PK\3\4", 45, 0, 0, 0, 0x21, 0, size_field, size_field, len(name), len(wide) + len(padding))
         segments += [head + name.encode() + wide + padding, body]
-        said, start = (BIG, BIG) if far else (size, at)
+        size_field, start = (BIG, BIG) if far else (size, at)
         places.append((at, fixed + pad, size, len(directory)))
         directory += CENTRAL.pack(
-            b"PK\1\2", 45, 45, 0, 0, 0, 0x21, 0, said, said, len(name), len(far), 0, 0, 0, 0, start
+            b"PK\1\2", 45, 45, 0, 0, 0, 0x21, 0, size_field, size_field, len(name), len(far), 0, 0, 0, 0, start
         ) + name.encode() + far  # fmt: skip
         at = fixed + pad + size
     count = len(entries)

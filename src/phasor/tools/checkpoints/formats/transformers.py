@@ -83,8 +83,8 @@ def _sharded(folder: Path, index: str, load: Callable[[Path], Mapping[str, Store
             if tensor in held:
                 raise ValueError(f"{folder / name}: {tensor}: is in {held[tensor]} as well; remove one")
             if listed.get(tensor) != name:
-                said = repr(listed[tensor]) if tensor in listed else "no file"
-                raise ValueError(f"{where}: {tensor}: must name {name!r}, which holds it, and names {said}")
+                place = repr(listed[tensor]) if tensor in listed else "no file"
+                raise ValueError(f"{where}: {tensor}: must name {name!r}, which holds it, and names {place}")
             held[tensor] = name
     if missing := [tensor for tensor in listed if tensor not in held]:
         raise ValueError(f"{where}: {missing[0]}: must be in {listed[missing[0]]}, and is not")
@@ -93,12 +93,12 @@ def _sharded(folder: Path, index: str, load: Callable[[Path], Mapping[str, Store
 
 def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str) -> list[Output]:
     """The files to write: the weights, their index, the config, and a mark where the layout is not the model's own."""
-    found = _same(source, moves) if source.keep.get("safe") else _new(source, moves)
+    files = _same(source, moves) if source.keep.get("safe") else _new(source, moves)
     same = source.format == "transformers" and config == source.config
-    found.append(Output(CONFIG, (whole_file(source.path / CONFIG) if same else as_json(config),)))
+    files.append(Output(CONFIG, (whole_file(source.path / CONFIG) if same else as_json(config),)))
     if mark:
-        found.append(Output(MARK, (mark_file(mark),)))
-    return found
+        files.append(Output(MARK, (mark_file(mark),)))
+    return files
 
 
 def mark_file(layout: str) -> bytes:
@@ -108,13 +108,13 @@ def mark_file(layout: str) -> bytes:
 
 def _same(source: Source, moves: Mapping[str, Move]) -> list[Output]:
     """Safetensors files as they were, but for the tensors that move."""
-    found = []
+    files = []
     for file in (read_header(path) for path in source.files):
         body: list[Segment] = [segment(tensor, moves.get(name)) for name, tensor in file.tensors.items()]
-        found.append(Output(file.path.name, (file.head, *merged(body))))
+        files.append(Output(file.path.name, (file.head, *merged(body))))
     if source.keep["index"]:
-        found.append(Output(source.keep["index"], (whole_file(source.path / source.keep["index"]),)))
-    return found
+        files.append(Output(source.keep["index"], (whole_file(source.path / source.keep["index"]),)))
+    return files
 
 
 def _new(source: Source, moves: Mapping[str, Move]) -> list[Output]:
@@ -127,16 +127,16 @@ def _new(source: Source, moves: Mapping[str, Move]) -> list[Output]:
             size = 0
         shards[-1].append(name)
         size += tensor.size
-    found: list[Output] = []
+    files: list[Output] = []
     listed: dict[str, str] = {}
     for i, names in enumerate(shards, 1):
         file = SINGLE if len(shards) == 1 else f"model-{i:05d}-of-{len(shards):05d}.safetensors"
-        found.append(safetensors_output(file, {name: source.tensors[name] for name in names}, moves))
+        files.append(safetensors_output(file, {name: source.tensors[name] for name in names}, moves))
         listed |= dict.fromkeys(names, file)
     if len(shards) > 1:
         total = sum(tensor.size for tensor in source.tensors.values())
-        found.append(Output(INDEX, (as_json({"metadata": {"total_size": total}, "weight_map": listed}),)))
-    return found
+        files.append(Output(INDEX, (as_json({"metadata": {"total_size": total}, "weight_map": listed}),)))
+    return files
 
 
 def safetensors_output(file: str, tensors: Mapping[str, Tensor], moves: Mapping[str, Move]) -> Output:
