@@ -165,9 +165,9 @@ def _as_one(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _rounded(spec: RotarySpec, table: Tensor, dtype: torch.dtype, wide: torch.dtype) -> Tensor:
-    if spec.tables in ("activation", "rounded"):
+    if spec.tables in ("activation", "rounded") and table.dtype != dtype:
         table = table.to(dtype)
-    if spec.tables == "rounded":
+    if spec.tables == "rounded" and table.dtype != wide:
         table = table.to(wide)
     return table.double() if spec.tables == "float64" else table
 
@@ -201,7 +201,8 @@ def _float_angles(
     dtype = torch.float32 if spec.angles == "float32" else torch.float64
     frequencies = _frequencies(spec, seq_len, second, dtype, positions[0].device)
     if log_scale is not None:
-        frequencies = frequencies * log_scale.to(dtype).exp()
+        scale = log_scale.to(dtype).exp()
+        frequencies = [f * scale for f in frequencies]
     at = [p.to(dtype) for p in positions]
     if spec.position_scale != 1:
         at = [p * spec.position_scale for p in at]
@@ -230,17 +231,19 @@ def _kept_steps(key: str, seq_len: int | None, second: bool, device: torch.devic
 
 def _frequencies(
     spec: RotarySpec, seq_len: int | None, second: bool, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """``[axes, P]``, likewise."""
+) -> Sequence[Tensor]:
+    """Of each axis ``[P]``, likewise."""
     if not watched():
         return _for_graphs(_kept_frequencies(spec.key, seq_len, second, dtype, device), device)
-    return torch.tensor(_axis_frequencies(spec.key, seq_len, second), dtype=dtype, device=device)
+    return torch.tensor(_axis_frequencies(spec.key, seq_len, second), dtype=dtype, device=device).unbind(0)
 
 
 @lru_cache(maxsize=512)
-def _kept_frequencies(key: str, seq_len: int | None, second: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _kept_frequencies(
+    key: str, seq_len: int | None, second: bool, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, ...]:
     with torch.inference_mode(False):
-        return torch.tensor(_axis_frequencies(key, seq_len, second), dtype=dtype, device=device)
+        return torch.tensor(_axis_frequencies(key, seq_len, second), dtype=dtype, device=device).unbind(0)
 
 
 def _for_graphs(kept: T, device: torch.device) -> T:

@@ -56,13 +56,14 @@ class Tables:
             formed = [t.reshape(*([1] * self.led), *shape, -1) for t in formed]
         if self.form == "complex":
             return formed[0]
+        cos, sin = self._laid_out(*formed[0::2]), self._laid_out(*formed[1::2])
         dtype = x.dtype if self.rounded else torch.float32
-        return self._laid_out(*formed[0::2]).to(dtype), self._laid_out(*formed[1::2]).to(dtype)
+        return (cos, sin) if cos.dtype == dtype else (cos.to(dtype), sin.to(dtype))
 
     def _laid_out(self, first: Tensor, second: Tensor) -> Tensor:
         if self.form == "half":
             return first
-        if self.form == "doubled":  # at once: this is the form of most models
+        if self.form == "doubled":  # at once, likewise
             return torch.cat((first, second), dim=-1)
         return _channels(2 * first.shape[-1], self.form, self.spec.blocks).join(first, second)
 
@@ -71,6 +72,8 @@ def per_pair(table: Tensor, form: Form, blocks: int = 1) -> Tensor:
     """One value per pair of a table in the model's form, as a view where that is possible."""
     if form in ("half", "complex"):  # the parts of a complex table have one value per pair
         return table
+    if form == "doubled":  # at once, in every forward pass: this is the form of most models
+        return table[..., : table.shape[-1] // 2]
     return _channels(table.shape[-1], form, blocks).split(table)[0]
 
 
