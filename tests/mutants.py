@@ -30,7 +30,8 @@ from rooms import ROOT, Room, room_named
 
 ARGUED = Path(__file__).with_name("mutants_argued.txt")
 WORKERS = max(1, min(4, os.cpu_count() or 1))
-NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "demo-output", "*.egg-info")
+NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info")
+MADE_AGAIN = {"build", "dist", "demo-output", "site"}  # in the project's own folder; hub/ has a build of its own
 
 
 class Argued(NamedTuple):
@@ -55,7 +56,9 @@ def copy_project(root: Path, folder: Path) -> Path:
     """All that tests read, but for environments and what is made again."""
 
     def left_out(place: str, names: list[str]) -> Iterable[str]:
-        return {*NOT_COPIED(place, names), *(name for name in names if Path(place, name, "pyvenv.cfg").exists())}
+        made_again = MADE_AGAIN.intersection(names) if Path(place) == root else set()
+        environments = {name for name in names if Path(place, name, "pyvenv.cfg").exists()}
+        return {*NOT_COPIED(place, names), *made_again, *environments}
 
     shutil.copytree(root, folder / "project", ignore=left_out)
     (folder / "tmp").mkdir()

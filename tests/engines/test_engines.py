@@ -48,6 +48,23 @@ def test_a_reader_agrees_with_the_engines_own_code(engine: str, case: dict[str, 
             assert reading.model.softmax_factor == pytest.approx(theirs["softmax"], rel=1e-6)
 
 
+def test_a_rule_names_the_file_that_it_was_read_in() -> None:
+    for engine, case in CASES:
+        if "error" not in case:
+            config = {**configs()[case["config"]], **case.get("changes", {})}
+            config = {key: value for key, value in config.items() if value is not None}
+            for rule in read_as(config, engine, case["flags"]).rules:
+                assert re.match(r"[\w.-]+/\S+|\S+\.(py|cpp)\b", rule.source), rule
+
+
+def test_sglang_takes_one_for_a_factor_that_is_missing() -> None:
+    """As `_get_rope_param` of its factory does."""
+    flags = {"--json-model-override-args": {"rope_scaling": {"rope_type": "dynamic"}}}
+    reading = read_as(configs()["Qwen/Qwen2.5-7B-Instruct"], "sglang", flags)
+    (rule,) = (rule for rule in reading.rules if "missing" in rule.text)
+    assert rule.text == "factor missing: 1 and the declared length are taken, with a warning"
+
+
 def test_every_engine_was_run() -> None:
     assert {*RUNS, "transformers"} == set(ENGINES)  # transformers is run live: tests/planner/test_table.py
     assert all((Path(__file__).parent / f"run_{re.sub('[.-]', '_', engine)}.py").is_file() for engine in RUNS)

@@ -42,6 +42,12 @@ def test_the_factor_on_the_softmax_counts():
     assert cost.score == pytest.approx(((0.1 * math.log(80) + 1) / (0.1 * math.log(40) + 1)) ** 2, rel=1e-6)
 
 
+def test_which_pairs_completed_a_turn():
+    """inv_freq is 1, 0.1, 0.01, 0.001. At position 8 the first pair is 8 rad on: past one turn (6.28), not past 9.42."""
+    model = ModelRotary(model_type="toy", layers=(RotarySpec(head_dim=8),), layer_types=("a",), num_heads=1)
+    assert [costs(model, model, trained, 100)[0].unturned for trained in (7, 8, 9)] == [4, 3, 3]
+
+
 def test_a_difference_names_layers_pair_and_values():
     """Which layers differ, in what, and by how much, in the words that a refusal shows."""
     model = read_config({**DEEPSEEK, "num_hidden_layers": 3})

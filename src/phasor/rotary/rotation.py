@@ -14,7 +14,7 @@ from ..support.tracing import capturing
 from .layout import Layout
 from .row_lengths import phases_of_rows
 from .spec import RotarySpec
-from .table_forms import Form, check_magnitude, per_pair
+from .table_forms import Form, check_like_cos, check_magnitude, check_table, per_pair
 from .tables import Phases, learned_angles, rows_at
 
 Map = Callable[[Tensor], Tensor]
@@ -57,10 +57,10 @@ class Rotation:
             raise ValueError(f"layout must be a Layout, got {self.layout!r}; from tables of others use from_tables")
         if not 0 < self.magnitude < float("inf"):  # a comparison, which compilers trace
             raise ValueError(f"magnitude must be a finite number above 0, got {self.magnitude!r}")
-        _check("cos", self.cos, self.layout.pairs, self.per_head)
-        _alike("sin", self.sin, self.cos)
+        check_table("cos", self.cos, self.layout.pairs, self.per_head)
+        check_like_cos("sin", self.sin, self.cos)
         for name, table in zip(("second[0]", "second[1]"), self.second or (), strict=bool(self.second)):
-            _alike(name, table, self.cos)
+            check_like_cos(name, table, self.cos)
 
     def __str__(self) -> str:
         """What it holds, in a line; ``repr`` prints the tables, too."""
@@ -394,30 +394,6 @@ class Rotation:
         of_sin = of_sin or of_cos
         second = None if self.second is None else (of_cos(self.second[0]), of_sin(self.second[1]))
         return self.replace(cos=of_cos(self.cos), sin=of_sin(self.sin), second=second)
-
-
-def _check(name: str, table: Tensor, pairs: int, per_head: bool) -> None:
-    if not isinstance(table, Tensor) or not table.is_floating_point():
-        got = table.dtype if isinstance(table, Tensor) else type(table).__name__
-        raise ValueError(f"{name} must be a floating-point tensor, got {got}")
-    shape = table.shape
-    if len(shape) not in ((3, 4) if per_head else (2, 3)):
-        order = "[(batch,) heads, seq, pairs] with per_head" if per_head else "[(batch,) seq, pairs]"
-        raise ValueError(f"{name} must be {order}, got shape {tuple(shape)}")
-    if shape[-1] != pairs:
-        raise ValueError(
-            f"{name} must have one column for each of the layout's {pairs} pairs (rotary_dim / 2), got {shape[-1]}; "
-            "tables of other forms: Rotation.from_tables(cos, sin, form=...)"
-        )
-
-
-def _alike(name: str, table: Tensor, cos: Tensor) -> None:
-    if not isinstance(table, Tensor) or (table.shape, table.dtype, table.device) != (cos.shape, cos.dtype, cos.device):
-        got = f"{table.dtype} {tuple(table.shape)} on {table.device}" if isinstance(table, Tensor) else repr(table)
-        raise ValueError(
-            f"{name} must have the shape, dtype and device of cos, {cos.dtype} {tuple(cos.shape)} on {cos.device}, "
-            f"got {got}"
-        )
 
 
 def _leaves(rotation: Rotation) -> tuple[list[Any], Any]:

@@ -1,4 +1,4 @@
-"""The forms in which other libraries hold cos and sin, and the one value per pair inside each of them."""
+"""The forms in which other libraries hold cos and sin, the one value per pair inside each, and what tables must be."""
 
 from typing import Literal, get_args
 
@@ -42,6 +42,32 @@ def per_pair(name: str, table: Tensor, form: Form, blocks: int = 1, sure: bool =
             "pair, 'doubled' is [c, c], 'repeated' is [c0, c0, c1, c1], 'joined' is [cos | sin]"
         )
     return first
+
+
+def check_table(name: str, table: Tensor, pairs: int, per_head: bool) -> None:
+    """``ValueError`` unless the table is ``[(B,) (H,) S, P]`` of real numbers, with one column per pair."""
+    if not isinstance(table, Tensor) or not table.is_floating_point():
+        got = table.dtype if isinstance(table, Tensor) else type(table).__name__
+        raise ValueError(f"{name} must be a floating-point tensor, got {got}")
+    shape = table.shape
+    if len(shape) not in ((3, 4) if per_head else (2, 3)):
+        order = "[(batch,) heads, seq, pairs] with per_head" if per_head else "[(batch,) seq, pairs]"
+        raise ValueError(f"{name} must be {order}, got shape {tuple(shape)}")
+    if shape[-1] != pairs:
+        raise ValueError(
+            f"{name} must have one column for each of the layout's {pairs} pairs (rotary_dim / 2), got {shape[-1]}; "
+            "tables of other forms: Rotation.from_tables(cos, sin, form=...)"
+        )
+
+
+def check_like_cos(name: str, table: Tensor, cos: Tensor) -> None:
+    """``ValueError`` unless the table has the shape, dtype and device of cos."""
+    if not isinstance(table, Tensor) or (table.shape, table.dtype, table.device) != (cos.shape, cos.dtype, cos.device):
+        got = f"{table.dtype} {tuple(table.shape)} on {table.device}" if isinstance(table, Tensor) else repr(table)
+        raise ValueError(
+            f"{name} must have the shape, dtype and device of cos, {cos.dtype} {tuple(cos.shape)} on {cos.device}, "
+            f"got {got}"
+        )
 
 
 def check_magnitude(cos: Tensor, sin: Tensor, magnitude: float) -> None:

@@ -84,17 +84,20 @@ ENCODINGS: dict[str, tuple[Callable[[ModelConfig], Encoding], bool]] = {
 
 
 @dataclass(frozen=True)
-class Tokens:
-    """Where tokens stand: ``positions`` ``[S]`` of those at hand, ``k_positions`` of all that they may see, and
-    ``gathered``, which makes the keys and values of all from those at hand."""
+class SequencePart:
+    """The tokens of a sequence that one process has.
+
+    ``positions`` ``[S]`` are theirs, ``k_positions`` those of all tokens that they may see. ``gathered`` makes the keys
+    or values of all from those of this part.
+    """
 
     positions: Tensor
     k_positions: Tensor
     gathered: Callable[[Tensor], Tensor]
 
     @classmethod
-    def whole(cls, length: int, device: torch.device | None = None) -> "Tokens":
-        """Of a sequence that is not cut."""
+    def whole(cls, length: int, device: torch.device | None = None) -> "SequencePart":
+        """All of a sequence."""
         positions = torch.arange(length, device=device)
         return cls(positions, positions, lambda x: x)
 
@@ -123,11 +126,11 @@ class Decoder(nn.Module):
         make, per_layer = ENCODINGS[config.encoding]
         self.encodings = nn.ModuleList(make(config) for _ in range(config.layers if per_layer else 1))
 
-    def forward(self, ids: Tensor, *, rotary: RotarySpec | None = None, tokens: Tokens | None = None) -> Tensor:
+    def forward(self, ids: Tensor, *, rotary: RotarySpec | None = None, part: SequencePart | None = None) -> Tensor:
         """Logits ``[B, S, 256]`` of bytes ``[B, S]``. ``rotary`` is another rotation than the one trained with,
-        ``tokens`` says where they stand if they are a part of their sequence."""
-        tokens = tokens or Tokens.whole(ids.shape[1], ids.device)
-        positions = tokens.positions
+        ``part`` says where the bytes stand if they are a part of their sequence."""
+        part = part or SequencePart.whole(ids.shape[1], ids.device)
+        positions = part.positions
         x = self.embed_tokens(ids)
         first = self.encodings[0]
         if isinstance(first, Sinusoidal):
@@ -135,9 +138,9 @@ class Decoder(nn.Module):
         assert isinstance(first, Encoding)
         x = first.embed(x, positions)
         spec = rotary or self.config.rotary_spec
-        rotation = None if spec is None else Rotation.at(spec, positions, len(tokens.k_positions), dtype=x.dtype)
+        rotation = None if spec is None else Rotation.at(spec, positions, len(part.k_positions), dtype=x.dtype)
         for i, layer in enumerate(self.layers):
-            x = layer(x, tokens, self.encodings[i % len(self.encodings)], rotation)
+            x = layer(x, part, self.encodings[i % len(self.encodings)], rotation)
         logits: Tensor = self.lm_head(self.norm(x))
         return logits
 
@@ -152,8 +155,8 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(config.dim, eps=1e-5)
         self.mlp = SwiGLU(config)
 
-    def forward(self, x: Tensor, tokens: Tokens, encoding: Encoding, rotation: Rotation | None) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), tokens, encoding, rotation)
+    def forward(self, x: Tensor, part: SequencePart, encoding: Encoding, rotation: Rotation | None) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), part, encoding, rotation)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
 
@@ -168,7 +171,7 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(config.dim, key_width, bias=False)
         self.o_proj = nn.Linear(config.dim, config.dim, bias=False)
 
-    def forward(self, x: Tensor, tokens: Tokens, encoding: Encoding, rotation: Rotation | None) -> Tensor:
+    def forward(self, x: Tensor, part: SequencePart, encoding: Encoding, rotation: Rotation | None) -> Tensor:
         q, k, v = (
             torch.unflatten(proj(x), -1, (-1, self.head_dim)).transpose(1, 2)
             for proj in (self.q_proj, self.k_proj, self.v_proj)
@@ -177,8 +180,8 @@ class Attention(nn.Module):
             q, k = apply_rotary_qk(q, k, rotation)
         acting = None if rotation is not None else encoding
         out = attention(
-            q, tokens.gathered(k), tokens.gathered(v), acting,
-            q_positions=tokens.positions, k_positions=tokens.k_positions, scale=self.head_dim**-0.5,
+            q, part.gathered(k), part.gathered(v), acting,
+            q_positions=part.positions, k_positions=part.k_positions, scale=self.head_dim**-0.5,
         )  # fmt: skip
         mixed: Tensor = self.o_proj(out.transpose(1, 2).flatten(-2))
         return mixed

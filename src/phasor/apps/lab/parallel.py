@@ -24,7 +24,7 @@ from ...support.processes import Group
 from ..run_folder import checkpoint, sharded, tensors
 from ..run_folder.training import adamw
 from .data import Text
-from .model import Decoder, Tokens
+from .model import Decoder, SequencePart
 from .run import RunConfig
 from .tasks import IGNORE
 from .training import DecoderTraining, batch, summed_loss
@@ -94,10 +94,10 @@ class Mesh:
         rows = x.chunk(self.data.size())[self.data.get_local_rank()]
         return shard(rows, self.context, self.parallel.scheme)
 
-    def tokens_of(self, length: int) -> Tokens:
+    def part_of(self, length: int) -> SequencePart:
         """Where this process's tokens stand, and how it gets the keys of the others. No positions are sent."""
         order = shard_order(length, self.parallel.cp, self.parallel.scheme)
-        return Tokens(shard(torch.arange(length), self.context, self.parallel.scheme), order, self.gathered)
+        return SequencePart(shard(torch.arange(length), self.context, self.parallel.scheme), order, self.gathered)
 
     def gathered(self, x: Tensor) -> Tensor:
         """Keys or values ``[B, H, S, head_dim]`` of all parts of the sequence, in the order of the ranks."""
@@ -162,7 +162,7 @@ class ParallelTraining(DecoderTraining):
     def __init__(self, config: RunConfig, text: Text | None, group: Group, parallel: Parallel) -> None:
         self.mesh = Mesh(parallel, group.size)
         super().__init__(config, text, group)
-        self.tokens = self.mesh.tokens_of(config.model.length)
+        self.part = self.mesh.part_of(config.model.length)
         self.tensors = {checkpoint.MODEL + name: weight for name, weight in tensors.tensors_of(self.model).items()}
         for i, weight in enumerate(self.model.parameters()):  # numbered as in one process
             self.tensors |= {f"optimizer.{i}.{name}": part for name, part in self.optimizer.state[weight].items()}
@@ -183,7 +183,7 @@ class ParallelTraining(DecoderTraining):
         scored = int((targets != IGNORE).sum())
         rest = (0, self.config.model.length - tokens.shape[1])  # tasks may be shorter; nothing looks behind the end
         tokens, targets = F.pad(tokens, rest), F.pad(targets, rest, value=IGNORE)
-        logits = self.model(self.mesh.share(tokens), tokens=self.tokens)
+        logits = self.model(self.mesh.share(tokens), part=self.part)
         loss = summed_loss(logits, self.mesh.share(targets)) / scored
         (loss * self.mesh.loss_scale()).backward()
         self.mesh.total_gradients(self.model.parameters())
