@@ -9,7 +9,7 @@ from phasor import ModelRotary, RotarySpec, read_config
 from phasor.rotary.axes import Sections
 from phasor.rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
 from phasor.tools.inspect import compare, compare_lengths, decay, decay_bound, model_facts, page, spec_facts
-from phasor.tools.inspect.numbers import regimes
+from phasor.tools.inspect.numbers import log_distances, regimes
 
 LLAMA31 = RotarySpec(head_dim=128, base=500_000.0, scaling=Llama3(8.0, 1.0, 4.0, 8192))
 
@@ -76,6 +76,24 @@ def test_float32_error_grows_with_the_position():
 
 def test_table_bytes():
     assert spec_facts(LLAMA31, 131_072).table_bytes == 64 * 2**20  # 131072 x 64 x (cos and sin) x 4 bytes
+
+
+def test_a_page_says_what_a_table_takes():
+    """By hand: cos and sin in 4 bytes for each of 64 pairs are 512 bytes a token; a step takes 8 bytes a pair and axis."""
+    one, several = (
+        " ".join(page(toy, model_facts(toy, seq_len=131_072)).split())
+        for spec in (LLAMA31, RotarySpec(head_dim=128, axes=Sections((32, 16, 16))))
+        for toy in [ModelRotary(model_type="toy", layers=(spec,), layer_types=("a",), num_heads=1)]
+    )
+    assert "64 MiB of cos and sin for 131,072 positions; 512 bytes of steps replace it" in one
+    assert "512 bytes of cos and sin per token; 1.5 KiB of steps replace any table" in several
+
+
+def test_distances_of_real_coordinates_begin_below_one():
+    real = spec_facts(RotarySpec(head_dim=8, coordinates="real"), 1024)
+    distances = log_distances(real, 5)
+    assert (float(distances[0]), float(distances[-1])) == pytest.approx((1 / 64, real.farthest))
+    assert log_distances(spec_facts(RotarySpec(head_dim=8), 1024), 5)[0] == 1
 
 
 def test_facts_survive_json():
