@@ -1,4 +1,6 @@
-"""What was built, installed and used as a stranger would: ``python .ci/packages.py DIST --scratch FOLDER [--python P]...``.
+"""What was built, installed and used as a stranger would.
+
+    python .ci/packages.py DIST --scratch FOLDER [--python python3.12 --python python3.13]
 
 For each interpreter (by default this one) three new environments with torch: the wheel where no compiler works, the
 source distribution with a compiler, and without one. All rotate with the same bits, by the native kernel or, in the
