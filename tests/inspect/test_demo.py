@@ -10,8 +10,10 @@ import pytest
 from phasor.apps.demo.measurements import relative_law, rotation_speeds
 from phasor.apps.demo.run import _cells, _speed_lines, bundled_models, run
 from phasor.apps.lab import quick
+from phasor.models.configs import read_config
 from phasor.rotary.spec import RotarySpec
-from phasor.tools.inspect.figures import save_figures
+from phasor.tools.inspect import model_facts
+from phasor.tools.inspect.figures import caption, save_figures, wavelengths
 
 # They have every kind of picture: of two rotations, of several axes, of layers that differ.
 DRAWN = {"google/gemma-3-27b-it", "Qwen/Qwen2-VL-2B-Instruct"}
@@ -89,9 +91,17 @@ def test_a_caption_says_what_is_drawn_and_names_its_rotation(out):
     gemma, qwen = texts["google--gemma-3-27b-it"], texts["Qwen--Qwen2-VL-2B-Instruct"]
     assert [text.split(".")[0].split(",")[0] for text in gemma[:-1]] == ["Rotation 1"] * 3 + ["Rotation 2"] * 3
     assert gemma[0].startswith("Rotation 1, layers 0-4, 6-10, ") and gemma[3].startswith("Rotation 2, layers 5, 11, ")
-    grey = [text for text in (*gemma, *qwen) if "Grey" in text]
-    assert grey == [gemma[3]]  # its global layers alone have a scaling
+    assert not any("Grey" in text for text in (*gemma, *qwen))  # neither names a length from before a scaling
+    assert "above the window" in gemma[0] and "above the trained length" in gemma[3]
     assert not any(text.startswith("Rotation") for text in qwen) and "every position" not in page
+
+
+def test_the_wavelengths_before_a_scaling_are_told_of_where_they_are_drawn():
+    config = bundled_models()["meta-llama/Llama-3.1-8B"]["config"]
+    (facts,) = model_facts(read_config(config))
+    assert "Grey: before scaling" in caption("wavelengths", facts)
+    grey = [line for line in wavelengths(facts).axes[0].lines if line.get_label() == "before scaling"]
+    assert [len(line.get_xdata()) for line in grey] == [64 - facts.count("kept")]
 
 
 def test_marked_is_what_stands_there_as_too_much():
