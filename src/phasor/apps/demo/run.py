@@ -32,11 +32,11 @@ _LAB = (
 _STUDY = (
     "study/study.html",
     "Which positions a model uses",
-    "One of them, pair by pair and head by head.",
+    "The rotary one, pair by pair and head by head.",
 )
 _DOCTOR = (
-    ("doctor/sick.html", "A model made sick", f"The same one after {MADE_SICK}: what the doctor finds."),
-    ("doctor/healed.html", "and healed", "After phasor.repair(model)."),
+    ("doctor/sick.html", "A model made sick", f"The rotary one after {MADE_SICK}: what the doctor finds."),
+    ("doctor/healed.html", "The same model healed", "After phasor.repair(model)."),
 )
 
 
