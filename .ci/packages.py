@@ -2,9 +2,9 @@
 
     python .ci/packages.py DIST --scratch FOLDER [--python python3.12 --python python3.13]
 
-For each interpreter (by default this one) three new environments with torch: the wheel where no compiler works, the
-source distribution with a compiler, and without one. All rotate with the same bits, by the native kernel or, in the
-last one, by plain PyTorch, and say which; and the command line reads a config.
+For each interpreter (by default this one) a new environment with torch, and in it one after the other: the wheel where
+no compiler works, the source distribution with a compiler, and without one. All rotate with the same bits, by the
+native kernel or, in the last one, by plain PyTorch, and say which; and the command line reads a config.
 """
 
 import argparse
@@ -27,30 +27,33 @@ CONSTRAINTS = Path(__file__).resolve().parents[1] / "constraints.txt"
 NO_COMPILER = {"CC": "/bin/false", "CXX": "/bin/false"}
 
 
-def tried(interpreter: str, package: Path, folder: Path, **environment: str) -> list[str]:
-    """Install a package into a new environment, use it, and give what it prints: the kernel's state, and the bits."""
-    env = {**os.environ, **environment}
-    env.pop("PYTHONPATH", None)
+class Environment:
+    """A new environment of an interpreter, with torch and without phasor."""
 
-    def call(*command: str | Path) -> str:
-        done = subprocess.run(
-            command, check=True, env=env, timeout=LIMIT, cwd=folder, stdout=subprocess.PIPE, text=True
-        )
-        return done.stdout
+    def __init__(self, interpreter: str, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.folder, self.programs = folder, folder / "env/bin"
+        self.pip = (self.programs / "python", "-m", "pip", "--quiet", "--quiet", "--disable-pip-version-check")
+        self.call(interpreter, "-m", "venv", folder / "env")
+        self.call(*self.pip, "install", "-c", CONSTRAINTS, "torch", "numpy")
 
-    folder.mkdir(parents=True)
-    call(interpreter, "-m", "venv", folder / "env")
-    programs = folder / "env/bin"
-    pip = (programs / "python", "-m", "pip", "--quiet", "--quiet", "--disable-pip-version-check", "install")
-    call(*pip, "-c", CONSTRAINTS, "torch", "numpy")
-    call(*pip, "-c", CONSTRAINTS, f"phasor-rope[cli] @ {package.as_uri()}")
-    native, bits = call(programs / "python", "-c", TRY).splitlines()
-    (folder / "config.json").write_text(CONFIG)
-    page = call(programs / "phasor", "inspect", "config.json")
-    if "2 of 2 layers rotate" not in page:
-        sys.exit(f"phasor inspect says:\n{page}")
-    shutil.rmtree(folder)
-    return [native, bits]
+    def call(self, *command: str | Path, **environment: str) -> str:
+        """What a program prints; its failure is an exception."""
+        env = {**os.environ, **environment}
+        env.pop("PYTHONPATH", None)
+        told = {"stdout": subprocess.PIPE, "text": True}
+        return subprocess.run(command, check=True, env=env, timeout=LIMIT, cwd=self.folder, **told).stdout
+
+    def tried(self, package: Path, **environment: str) -> list[str]:
+        """Install a package, use it, and take it away again; gives the state of its native kernel, and its bits."""
+        self.call(*self.pip, "install", "-c", CONSTRAINTS, f"phasor-rope[cli] @ {package.as_uri()}", **environment)
+        native, bits = self.call(self.programs / "python", "-c", TRY).splitlines()
+        (self.folder / "config.json").write_text(CONFIG)
+        page = self.call(self.programs / "phasor", "inspect", "config.json")
+        if "2 of 2 layers rotate" not in page:
+            sys.exit(f"phasor inspect says:\n{page}")
+        self.call(*self.pip, "uninstall", "--yes", "phasor-rope")
+        return [native, bits]
 
 
 def main() -> None:
@@ -63,19 +66,19 @@ def main() -> None:
     scratch = options.scratch.resolve()
     everywhere: set[str] = set()
     for interpreter in options.python or [sys.executable]:
-        version = subprocess.run([interpreter, "--version"], check=True, capture_output=True, text=True).stdout.split()[
-            1
-        ]
-        for name, package, environment, here in (
+        environment = Environment(interpreter, scratch / f"try-{os.getpid()}")
+        version = environment.call(interpreter, "--version").split()[1]
+        for name, package, compiler, here in (
             ("wheel, no compiler", wheel, NO_COMPILER, True),
             ("source", source, {}, True),
             ("source, no compiler", source, NO_COMPILER, False),
         ):
-            native, bits = tried(interpreter, package, scratch / f"try-{os.getpid()}", **environment)
+            native, bits = environment.tried(package, **compiler)
             print(f"{version}, {name}: {bits}; native kernel: {native}", flush=True)
             if here == native.startswith("not here"):
                 sys.exit("that is another kernel than was expected")
             everywhere.add(bits)
+        shutil.rmtree(environment.folder)
     if len(everywhere) > 1:
         sys.exit("they rotate with different bits")
 
