@@ -1,67 +1,86 @@
-"""What was built, installed as a stranger would: ``python .ci/packages.py DIST --scratch FOLDER``.
+"""What was built, installed and used as a stranger would.
 
-The wheel, and the source distribution where no compiler works, each in a new environment with torch alone. Both rotate
-with the same bits; the wheel by the native kernel, the source by plain PyTorch, and it says so.
+    python .ci/packages.py DIST --scratch FOLDER [--python python3.12 --python python3.13]
+
+For each interpreter (by default this one) a new environment with torch, and in it one after the other: the wheel where
+no compiler works, the source distribution with a compiler, and without one. All rotate with the same bits, by the
+native kernel or, in the last one, by plain PyTorch, and say which; and the command line reads a config.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 TRY = """
-import sys, torch, phasor
+import hashlib, torch, phasor
 q, k = torch.arange(1024.0).reshape(1, 2, 4, 128).cos(), torch.arange(512.0).reshape(1, 1, 4, 128).sin()
 a, b = phasor.rotate(q, k, torch.tensor([0, 1, 131_071, 2_000_000_000]), phasor.RotarySpec(head_dim=128))
-kernels = phasor.kernels.available()
-print("native:", kernels["native"])
-print(hash(tuple(torch.cat((a.flatten(), b.flatten())).view(torch.int32).tolist())))
+print(phasor.kernels.available()["native"])
+print(hashlib.sha256(torch.cat((a.flatten(), b.flatten())).numpy().tobytes()).hexdigest()[:12])
 """
+CONFIG = '{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}'
 LIMIT = 900  # seconds of one installation on a slow machine
+CONSTRAINTS = Path(__file__).resolve().parents[1] / "constraints.txt"
+NO_COMPILER = {"CC": "/bin/false", "CXX": "/bin/false"}
 
 
-def tried(name: str, package: Path, scratch: Path, **environment: str) -> list[str]:
-    """What a new environment with this package prints."""
-    folder = scratch / name
-    python = folder / "bin" / "python"
-    env = {**os.environ, **environment}
-    constraints = Path(__file__).resolve().parents[1] / "constraints.txt"
-    pip = [
-        str(python),
-        "-m",
-        "pip",
-        "--quiet",
-        "--quiet",
-        "--disable-pip-version-check",
-        "install",
-        "-c",
-        str(constraints),
-    ]
-    for call in (
-        [sys.executable, "-m", "venv", "--clear", str(folder)],
-        [*pip, "torch", "numpy"],
-        [*pip, str(package)],
-    ):
-        subprocess.run(call, check=True, env=env, timeout=LIMIT)
-    done = subprocess.run(
-        [str(python), "-c", TRY], check=True, env=env, timeout=LIMIT, cwd=scratch, stdout=subprocess.PIPE, text=True
-    )
-    print(f"{name}: {done.stdout.strip()}")
-    return done.stdout.splitlines()
+class Environment:
+    """A new environment of an interpreter, with torch and without phasor."""
+
+    def __init__(self, interpreter: str, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.folder, self.programs = folder, folder / "env/bin"
+        self.pip = (self.programs / "python", "-m", "pip", "--quiet", "--quiet", "--disable-pip-version-check")
+        self.call(interpreter, "-m", "venv", folder / "env")
+        self.call(*self.pip, "install", "-c", CONSTRAINTS, "torch", "numpy")
+
+    def call(self, *command: str | Path, **environment: str) -> str:
+        """What a program prints; its failure is an exception."""
+        env = {**os.environ, **environment}
+        env.pop("PYTHONPATH", None)
+        told = {"stdout": subprocess.PIPE, "text": True}
+        return subprocess.run(command, check=True, env=env, timeout=LIMIT, cwd=self.folder, **told).stdout
+
+    def tried(self, package: Path, **environment: str) -> list[str]:
+        """Install a package, use it, and take it away again; gives the state of its native kernel, and its bits."""
+        self.call(*self.pip, "install", "-c", CONSTRAINTS, f"phasor-rope[cli] @ {package.as_uri()}", **environment)
+        native, bits = self.call(self.programs / "python", "-c", TRY).splitlines()
+        (self.folder / "config.json").write_text(CONFIG)
+        page = self.call(self.programs / "phasor", "inspect", "config.json")
+        if "2 of 2 layers rotate" not in page:
+            sys.exit(f"phasor inspect says:\n{page}")
+        self.call(*self.pip, "uninstall", "--yes", "phasor-rope")
+        return [native, bits]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dist", type=Path)
     parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--python", action="append", help="an interpreter to try, as often as there are")
     options = parser.parse_args()
     (wheel,), (source,) = (sorted(options.dist.resolve().glob(end)) for end in ("*.whl", "*.tar.gz"))
     scratch = options.scratch.resolve()
-    with_kernel = tried("wheel", wheel, scratch)
-    plain = tried("source-without-compiler", source, scratch, CC="/bin/false", CXX="/bin/false")
-    if with_kernel[-1] != plain[-1]:
-        sys.exit("the two rotate with other bits")
+    everywhere: set[str] = set()
+    for interpreter in options.python or [sys.executable]:
+        environment = Environment(interpreter, scratch / f"try-{os.getpid()}")
+        version = environment.call(interpreter, "--version").split()[1]
+        for name, package, compiler, here in (
+            ("wheel, no compiler", wheel, NO_COMPILER, True),
+            ("source", source, {}, True),
+            ("source, no compiler", source, NO_COMPILER, False),
+        ):
+            native, bits = environment.tried(package, **compiler)
+            print(f"{version}, {name}: {bits}; native kernel: {native}", flush=True)
+            if here == native.startswith("not here"):
+                sys.exit("that is another kernel than was expected")
+            everywhere.add(bits)
+        shutil.rmtree(environment.folder)
+    if len(everywhere) > 1:
+        sys.exit("they rotate with different bits")
 
 
 if __name__ == "__main__":

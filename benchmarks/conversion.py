@@ -1,10 +1,10 @@
-"""What a conversion costs beside a copy of the same files: time synced to the disk, and peak memory.
+"""What `phasor convert` costs beside a copy of the same files: the whole command, synced to the disk, and peak memory.
 
-    python benchmarks/conversion.py FOLDER [--gigabytes 2.2] [--rounds 5]
+    python benchmarks/conversion.py FOLDER [--gigabytes 1.5] [--rounds 5]
 
 Writes a sharded bfloat16 checkpoint of Llama's shape into FOLDER (a disk, not a tmpfs), reads it once, then measures in
-turn, each in a process of its own: ``cp`` and ``sync``, the conversion, the conversion with its proof, the conversion
-in place. Medians of the ratios within a round; memory is that of the whole process less a bare ``import`` of it.
+turn, each from the start of its process to its end: ``cp`` and ``sync``, the conversion without and with its proof, and
+both in place. Medians of the ratios within a round; memory is that of the process above one that only prints the plan.
 """
 
 import argparse
@@ -16,24 +16,14 @@ import sys
 import time
 from pathlib import Path
 
-CONVERT = """
-import sys, time
-from phasor.checkpoints import convert, convert_in_place
-
-def peak():
-    lines = open("/proc/self/status").read().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-
-open("/proc/self/clear_refs", "w").write("5")  # the peak of the imports is forgotten
-bare = peak()
-start = time.perf_counter()
-how, source, target = sys.argv[1:]
-if how.startswith("in place"):
-    convert_in_place(source, to="interleaved", proof="proof" in how)
-else:
-    convert(source, target, to="interleaved", proof=how == "with proof")
-print(time.perf_counter() - start, peak() - bare)
-"""
+COPY, PLAN = "cp and sync", "the plan alone"
+OPTIONS = {
+    PLAN: ("--dry-run",),
+    "converted": ("--no-proof",),
+    "with proof": (),
+    "in place": ("--in-place", "--no-proof"),
+    "in place, with proof": ("--in-place",),
+}
 
 
 def copied(source: Path, target: Path) -> tuple[float, float]:
@@ -46,29 +36,34 @@ def copied(source: Path, target: Path) -> tuple[float, float]:
     return time.perf_counter() - start, 0.0
 
 
-def converted(how: str, source: Path, target: Path) -> tuple[float, float]:
-    done = subprocess.run(
-        [sys.executable, "-c", CONVERT, how, source, target], check=True, capture_output=True, text=True
-    )
-    seconds, megabytes = map(float, done.stdout.split())
-    return seconds, megabytes
+def converted(way: str, source: Path, target: Path) -> tuple[float, float]:
+    """Seconds of the command, and the megabytes of memory that it had at most."""
+    places = (target,) if way.startswith("in place") else (source, target)
+    command = [sys.executable, "-m", "phasor", "convert", *places, "--to", "interleaved", *OPTIONS[way]]
+    start = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return time.perf_counter() - start, usage.ru_maxrss / 1024
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--gigabytes", type=float, default=2.2)
+    parser.add_argument("--gigabytes", type=float, default=1.5)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from checkpoints import synthetic
 
     source, target = options.folder / "source", options.folder / "target"
-    layers = round(16 * options.gigabytes / 1.946)
+    layers = max(1, round(16 * options.gigabytes / 1.946))
     synthetic.write(source, layers=layers, hidden=2048, heads=32, kv_heads=8, wide=8192)
     size = sum(path.stat().st_size for path in source.iterdir())
     moved = layers * 2 * 2048 * (2048 + 512) / size
-    ways = ("cp and sync", "converted", "with proof", "in place", "in place with proof")
+    ways = (COPY, *OPTIONS)
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     memory: dict[str, float] = dict.fromkeys(ways, 0.0)
     for _ in range(options.rounds):
@@ -77,18 +72,16 @@ def main() -> None:
         for way in ways:
             if way.startswith("in place"):
                 copied(source, target)
-            took, peak = (
-                copied(source, target)
-                if way == ways[0]
-                else converted(way, target if way.startswith("in place") else source, target)
-            )
-            shutil.rmtree(target)
+            took, peak = copied(source, target) if way == COPY else converted(way, source, target)
+            if way != PLAN:
+                shutil.rmtree(target)
             seconds[way].append(took)
             memory[way] = max(memory[way], peak)
     print(f"{size / 1e9:.2f} GB, {moved:.1%} of it q and k, {options.rounds} rounds")
     for way in ways:
-        ratio = statistics.median(b / a for a, b in zip(seconds[ways[0]], seconds[way], strict=True))
-        print(f"{way:20s} {statistics.median(seconds[way]):6.2f} s  {ratio:5.2f} x cp and sync  {memory[way]:6.0f} MB")
+        ratio = statistics.median(b / a for a, b in zip(seconds[COPY], seconds[way], strict=True))
+        more = max(0.0, memory[way] - memory[PLAN])
+        print(f"{way:20s} {statistics.median(seconds[way]):6.2f} s  {ratio:5.2f} x cp and sync  {more:6.0f} MB more")
     shutil.rmtree(source)
 
 

@@ -23,7 +23,8 @@ def test_a_quick_run(tmp_path, python):
     args = ("--quick", "--cases", "token, given,vllm", "--against-goals", "--json", path)
     done = phasor(python, *args, PHASOR_PEERS=str(tmp_path))
     assert done.returncode == 0 and not done.stderr
-    head, *lines = done.stdout.splitlines()
+    first, head, *lines, last = done.stdout.splitlines()
+    assert first == last and "these times and ratios say nothing about speed" in first
     assert head.split() == ["case", "dtype", "layout", "memory", "measured", "unit", "ratio", "spread"]
     assert len(lines) == 2 * 3 * 2 + 1  # two cases, three dtypes, two layouts; and one that is not here
     assert lines[0].startswith("given") and lines[0].endswith("at most 0.9")  # no verdict on tiny sizes

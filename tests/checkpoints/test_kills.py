@@ -153,6 +153,30 @@ def test_killed_at_two_hundred_random_moments(zygote, source, whole, tmp_path):
     kill_at_random(zygote, source, whole, tmp_path, 200)
 
 
+@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=pytest.mark.slow)])
+def test_killed_inside_a_write(kills, zygote, source, whole, tmp_path):
+    """A random call that writes is cut at a random byte; half of the runs are in place, some are cut twice."""
+    before, dice = contents(source), random.Random(kills)
+    expected = {n: d for n, d in whole[0].items() if n != "phasor-proof.json"}
+    for number in range(kills):
+        folder = tmp_path / str(number)
+        in_place = number % 2 == 1
+        if in_place:
+            synthetic.copy(source, folder)
+        request = {"source": folder if in_place else source, "target": "" if in_place else folder, "to": "interleaved"}
+        calls = 9 if in_place else 12  # as many as there are in a run
+        codes = [zygote.run(**request, at=dice.randint(1, calls), share=dice.random())]
+        if dice.random() < 0.3:
+            codes.append(zygote.run(**request, at=dice.randint(1, 4), share=dice.random()))
+        assert codes[0] == -signal.SIGKILL
+        if in_place:
+            assert not (folder / "config.json").exists() or contents(folder).items() >= before.items()
+            assert zygote.run(**request) == 0
+            assert contents(folder) == expected
+        else:
+            check(zygote, source, folder, before, whole[0])
+
+
 @pytest.mark.parametrize("step", EVERY)
 def test_killed_while_it_replaces(step, zygote, source, whole, tmp_path):
     """With --force, what was there before is there until the new files are."""

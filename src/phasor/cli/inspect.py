@@ -144,7 +144,7 @@ def _draw(view: ConfigView, facts: list[Any], folder: Path) -> list[Path]:
         drawn: list[Path] = []
         for model, numbers in zip(view.shown, facts, strict=True):
             own = folder if len(view.shown) == 1 else folder / (model.part or "top level")
-            drawn += save_figures(model, numbers, own).values()
+            drawn += [picture.path for picture in save_figures(model, numbers, own).values()]
         return drawn
     except ModuleNotFoundError as error:
         raise ValueError(f"--plot needs {error.name}; install it with: pip install 'phasor-rope[plots]'") from None

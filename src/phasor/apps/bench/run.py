@@ -27,6 +27,7 @@ from .shapes import SHAPES
 
 CASES: tuple[Case, ...] = (*LARGE, *SMALL, *SHAPES, *LIBRARIES, *LLAMA)
 COPIED = 2**30  # bytes, of which the rate of a copy is taken
+QUICK = "--quick: tiny sizes and two rounds, which show that it runs; these times and ratios say nothing about speed"
 
 named = partial(chosen, cases=CASES)
 
@@ -77,6 +78,8 @@ def run(
         say(f"{about['name']}: a copy reads and writes {about['copy_tb_per_s']:.2f} TB/s")
     for name, reason in skipped.items():
         say(f"{name:<20}not run: {reason}")
+    if quick:
+        say(QUICK)
     say(HEAD)
     rows: list[Timing] = []
     for result in _on_device(clock, plan, options) if clock else _in_children(plan, options | {"threads": threads}):
@@ -86,6 +89,8 @@ def run(
         elif result.name not in skipped:  # else it is skipped in the other kind of memory as well
             skipped[result.name] = result.reason
             say(f"{result.label}not run: {result.reason}")
+    if quick:
+        say(QUICK)
     order = [case.name for case in plan]
     rows.sort(key=lambda row: order.index(row.case))
     return Record(

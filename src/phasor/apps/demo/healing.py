@@ -1,54 +1,63 @@
-"""A small model made sick by one common line, looked at, and healed: the doctor's pages of both."""
+"""The model that the demo trains, made sick by one common line, looked at, and healed: the doctor's pages of both."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from ...support.whole_files import write_whole
 from ...tools.doctor import diagnose, repair
 from ...tools.doctor.differences import curves
 from ...tools.doctor.html import html_page
+from ...tools.doctor.loading import load
 from ...tools.doctor.page import page
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 256, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 2,
-    "num_key_value_heads": 1, "max_position_embeddings": 8192, "rope_theta": 500_000.0,
-    "initializer_range": 0.1,  # five times the usual, so that positions move the logits of an untrained model
-}  # fmt: skip
 MADE_SICK = "model.to(torch.bfloat16)"
+ROWS = 64  # of the held-out text, for the loss
 
 
-def healing(out: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
+def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
     """Write ``sick.html`` and ``healed.html`` into ``out``, say the pages, and return the causes and what was mended.
 
-    The model is a Llama of two layers with random weights. Whether the healed one is bit for bit what `from_pretrained`
-    would have given is found with weights in bfloat16 and frequencies that never were.
+    ``folder``: the model, as transformers loads it. ``tokens`` ``[tokens]``: text that it has not seen, for the loss at
+    four times the trained length. Whether the healed model is bit for bit what loading it in bfloat16 gives is found
+    with the same weights beside frequencies that never were in bfloat16.
     """
     out.mkdir(parents=True, exist_ok=True)
-    model, never_sick = _model().to(torch.bfloat16), _model()
+    model, never_sick = load(folder).to(torch.bfloat16), load(folder)
     for parameter in never_sick.parameters():
         parameter.data = parameter.data.to(torch.bfloat16)
+    length = 4 * model.config.max_position_embeddings
+    text = tokens[: ROWS * length].unflatten(0, (-1, length))
     sick, apart = diagnose(model), curves(model)
-    say(page(sick, apart))
-    write_whole(out / "sick.html", html_page(sick, apart).encode())
+    losses = [_loss(model, text)]
     report = repair(model)
-    say(f"\n{report}\n")
     healed = diagnose(model)
-    say(page(healed, curves(model)))
-    more = [("repaired", str(report))]
-    write_whole(out / "healed.html", html_page(healed, curves(model), more).encode())
-    tokens = torch.arange(64)[None]
+    losses += [_loss(model, text), _loss(never_sick, text)]
+    told = (
+        f"nats per byte at {length} positions: {losses[0]:.4f} sick, {losses[1]:.4f} healed, {losses[2]:.4f} for a "
+        "model that was loaded in bfloat16"
+    )
+    for name, diagnosis, gaps, more in (
+        ("sick", sick, apart, [("loss", told)]),
+        ("healed", healed, curves(model), [("repaired", str(report)), ("loss", told)]),
+    ):
+        write_whole(out / f"{name}.html", html_page(diagnosis, gaps, more).encode())
+        say("\n\n".join((page(diagnosis, gaps), *(text for _, text in more))) + "\n")
     with torch.no_grad():
-        equal = torch.equal(model(tokens).logits, never_sick(tokens).logits)
-    say(f"\nlogits {'bit-equal to' if equal else 'OTHER than'} those of a model that was loaded in bfloat16")
-    return {"causes": list(sick.causes), "mended": len(report.mended), "sound": healed.sound, "bit_equal": equal}
+        equal = torch.equal(model(text[:1]).logits, never_sick(text[:1]).logits)
+    say(f"logits {'bit-equal to' if equal else 'OTHER than'} those of a model that was loaded in bfloat16")
+    return {
+        "causes": list(sick.causes), "mended": len(report.mended), "sound": healed.sound, "bit_equal": equal,
+        "losses": losses,
+    }  # fmt: skip
 
 
-def _model() -> Any:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return LlamaForCausalLM(LlamaConfig(**SIZES)).eval()
+@torch.no_grad()
+def _loss(model: Any, text: Tensor) -> float:
+    """Nats per token of rows ``[rows, tokens]``."""
+    logits = model(text).logits[:, :-1].float()
+    return float(F.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten()))

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from time import perf_counter
 
 import torch
 from torch import Tensor
@@ -13,8 +12,11 @@ from ...rotary.apply import apply_rotary_qk
 from ...rotary.rotation import Rotation
 from ...rotary.spec import RotarySpec
 from ..bench import medians, race
+from ..bench.measure import compared
+from ..lab.quick import threads
 
-NEAR, FAR = 7, (1_000_000, 2_000_000_000)
+NEAR, FAR = 7, {1_000_000: "1 million", 2_000_000_000: "2 billion"}
+TOO_MUCH = 1e-3  # of a score, as a share of |q| |k|
 
 
 @dataclass(frozen=True)
@@ -58,18 +60,27 @@ def _scores(q: Tensor, k: Tensor, spec: RotarySpec, start: int) -> Tensor:
     return q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).mT
 
 
-def rotation_times(tokens: int = 1024, heads: int = 32, kv_heads: int = 8, rounds: int = 15) -> dict[str, float]:
-    """Median seconds to rotate q and k of Llama-3.1-8B's shape: ``phasor`` and, if installed, ``transformers``."""
-    results: dict[str, float] = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        q, k = (torch.randn(1, h, tokens, 128, dtype=dtype) for h in (heads, kv_heads))
+def rotation_speeds(
+    tokens: int = 1024, heads: int = 32, kv_heads: int = 8, rounds: int = 15
+) -> dict[str, dict[str, float]]:
+    """What rotating q and k of Llama-3.1-8B's shape takes by one thread, by dtype: ``milliseconds`` of processor time,
+    which other programs do not lengthen; and, if transformers is there, ``ratio``, how many times as long its function
+    takes: the median of the rounds' ratios, with their quartiles ``low`` and ``high``."""
+    speeds: dict[str, dict[str, float]] = {}
+    for dtype in ("float32", "bfloat16"):
+        q, k = (torch.randn(1, h, tokens, 128).to(getattr(torch, dtype)) for h in (heads, kv_heads))
         rotation = Rotation.at(RotarySpec(head_dim=128, base=500_000.0), torch.arange(tokens))
         calls: dict[str, Callable[[], object]] = {"phasor": partial(apply_rotary_qk, q, k, rotation)}
         if find_spec("transformers"):
             from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-            cos, sin = (torch.cat((t, t), dim=-1)[None].to(dtype) for t in (rotation.cos, rotation.sin))
+            cos, sin = (torch.cat((t, t), dim=-1)[None].to(q.dtype) for t in (rotation.cos, rotation.sin))
             calls["transformers"] = partial(apply_rotary_pos_emb, q, k, cos, sin)
-        times = medians(race(calls, rounds=rounds, warm_up=1, clock=perf_counter))
-        results |= {f"{name} {str(dtype)[6:]}": seconds for name, seconds in times.items()}
-    return results
+        with threads(1):
+            times = race(calls, rounds=rounds, warm_up=1)
+        speeds[dtype] = {"milliseconds": 1e3 * medians(times)["phasor"]}
+        if "transformers" in times:
+            result = compared(times, "transformers", "phasor", None)
+            low, high = result.spread or (result.ratio,) * 2
+            speeds[dtype] |= {"ratio": result.ratio, "low": low, "high": high}
+    return speeds

@@ -8,31 +8,35 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...models.configs import ModelRotary, read_config
 from ...support.plain_text import html_text, say
 from ...support.whole_files import write_whole
 from ...tools.inspect import SpecFacts, model_facts, page, to_dict
-from ...tools.inspect.figures import caption, save_figures
-from ..lab import quick
+from ...tools.inspect.figures import Picture, save_figures
+from ..lab import load_model, quick, read_text
+from ..lab.export import export
 from ..run_folder.files import write_json
 from .healing import MADE_SICK, healing
-from .measurements import FAR, NEAR, LawResult, relative_law, rotation_times
-from .studying import STRETCH, studying
+from .measurements import FAR, NEAR, TOO_MUCH, LawResult, relative_law, rotation_speeds
+from .studying import BYTES, STRETCH, studying
 
-COLUMNS = (f"{NEAR}", "its maximum", *(f"{place:,}" for place in FAR))
-_LAB_LINK = (
-    "<h2>Which encoding reaches how far</h2><p>Small models were trained on short contexts and measured on long ones: "
-    '<a href="lab/report.html">the report</a>.</p>'
+COLUMNS = (f"at {NEAR}", "its maximum", *FAR.values())
+_LAB = (
+    "lab/report.html",
+    "Which encoding reaches how far",
+    "Small models, trained on short contexts here, and measured on long ones.",
 )
-_STUDY_LINK = (
-    "<h2>Which positions a model uses</h2><p>The small rotary model, pair by pair and head by head: "
-    '<a href="study/study.html">the study</a>.</p>'
+_STUDY = (
+    "study/study.html",
+    "Which positions a model uses",
+    "The rotary one, pair by pair and head by head.",
 )
-_DOCTOR_LINK = (
-    "<h2>A model made sick, and healed</h2><p>What the doctor says of a small Llama after one common line of code: "
-    '<a href="doctor/sick.html">sick</a>, <a href="doctor/healed.html">healed</a>.</p>'
+_DOCTOR = (
+    ("doctor/sick.html", "A model made sick", f"The rotary one after {MADE_SICK}: what the doctor finds."),
+    ("doctor/healed.html", "The same model healed", "After phasor.repair(model)."),
 )
 
 
@@ -40,9 +44,9 @@ def run(out: Path, say: Callable[[str], None] = say, *, train: bool = True, prog
     """Write pages, figures, ``index.html`` and ``results.json`` into ``out``; returns the measurements.
 
     The index holds all pictures itself, so it can be moved and sent alone.
-    With transformers it ends with the doctor's pages of a small model made sick and healed, in ``doctor``.
-    With ``train`` it also trains small models on the standard library's sources and writes their report into ``lab``;
-    with both, ``study/study.html`` shows which positions the rotary one uses.
+    With ``train`` it also trains small models on the standard library's sources and writes their report into ``lab``.
+    Where transformers is there too, ``study/study.html`` shows which positions the rotary one uses, and ``doctor`` has
+    the doctor's pages of it, made sick and healed.
     """
     out.mkdir(parents=True, exist_ok=True)
     say(f"{'model':<34}{'kind':<34}score change at position (share of |q||k|)")
@@ -54,36 +58,47 @@ def run(out: Path, say: Callable[[str], None] = say, *, train: bool = True, prog
         results["models"][name] = result
         rows.append(row)
         sections.append(section)
-    results["rotation_seconds"] = rotation_times()
-    speeds = _speed_lines(results["rotation_seconds"])
+    results["rotation"] = rotation_speeds()
+    speeds = _speed_lines(results["rotation"])
     say("\n" + "\n".join(speeds))
-    doctor = find_spec("transformers") is not None
-    index = out / "index.html"
+    looked_at = train and find_spec("transformers") is not None
     template = Template((files(__package__) / "index.html").read_text(encoding="utf-8"))
     content = template.substitute(
         places="".join(f"<th>{place}</th>" for place in COLUMNS),
         rows="\n".join(rows),
         speeds="".join(f"<li>{html_text(line)}</li>" for line in speeds),
-        links=(_LAB_LINK if train else "")
-        + (_STUDY_LINK if train and doctor else "")
-        + (_DOCTOR_LINK if doctor else ""),
+        links="\n".join(
+            _link(*link) for link in ((_LAB,) if train else ()) + ((_STUDY, *_DOCTOR) if looked_at else ())
+        ),
         sections="\n".join(sections),
     )
+    index = out / "index.html"
     write_whole(index, content.encode())
     if train:
         say("\nsmall models trained on 64 bytes at a time; loss at longer contexts, then the rotary one stretched")
         quick(out / "lab", say=say, progress=progress, command="phasor demo")
-        if doctor:
-            say(f"which pairs the rotary one uses, and the rotation that it wants at {STRETCH} times the length\n")
-            results["study"] = studying(out / "lab" / "runs" / "text-rotary-seed0", out / "study", say)
-    if doctor:
-        say(f"\na small Llama after {MADE_SICK}, and after phasor.repair(model)\n")
-        results["doctor"] = healing(out / "doctor", say)
-    else:
-        say("\nthe doctor's page is left out: it needs transformers (pip install 'phasor-rope[hf]')")
+    if looked_at:
+        results |= _trained(out, say)
+    elif train:
+        say("\nthe pages of the study and the doctor are left out: they need pip install 'phasor-rope[hf]'")
     write_json(out / "results.json", results)
     say(f"open {index.resolve()}")
     return results
+
+
+def _trained(out: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """The study and the doctor's pages of the rotary model that was trained, and their numbers."""
+    tokens = read_text().held_out_sample(BYTES).long()
+    with TemporaryDirectory() as scratch:
+        folder = export(load_model(out / "lab" / "runs" / "text-rotary-seed0")[0], Path(scratch) / "model")
+        say(f"which pairs the rotary one uses, and the rotation that it wants at {STRETCH} times the length\n")
+        study = studying(folder, tokens, out / "study", say)
+        say(f"\nthe same model after {MADE_SICK}, and after phasor.repair(model)\n")
+        return {"study": study, "doctor": healing(folder, tokens, out / "doctor", say)}
+
+
+def _link(page: str, title: str, words: str) -> str:
+    return f'<li><a href="{page}">{html_text(title)}</a><br>{html_text(words)}</li>'
 
 
 def _model(
@@ -94,8 +109,8 @@ def _model(
     facts = model_facts(model)
     maximum = max(fact.max_position for fact in facts)
     worst = _worst([relative_law(f.spec, model.num_heads, model.num_kv_heads, maximum=maximum) for f in facts])
-    say(f"{name:<34}{entry['kind']:<34}" + "".join(f"{x:>15.0e}" for x in worst.exact) + "   exact")
-    say(" " * 68 + "".join(f"{x:>15.0e}" for x in worst.float32) + "   float32 angles")
+    say(f"{name:<34}{entry['kind']:<34}" + "".join(f"{x:>15.1e}" for x in worst.exact) + "   exact")
+    say(" " * 68 + "".join(f"{x:>15.1e}" for x in worst.float32) + "   float32 angles")
     figures = save_figures(model, facts, folder)
     text = page(model, facts)
     write_whole(folder / "page.txt", f"{text}\n".encode())
@@ -131,40 +146,47 @@ def _first(model: ModelRotary, facts: list[SpecFacts]) -> dict[str, Any]:
     }
 
 
-def _speed_lines(seconds: dict[str, float]) -> list[str]:
+def _speed_lines(speeds: dict[str, dict[str, float]]) -> list[str]:
     lines = []
-    for dtype in ("float32", "bfloat16"):
-        ours = seconds[f"phasor {dtype}"]
-        line = f"one rotation of q and k, 32 and 8 heads of 128, 1024 tokens, {dtype}: {ours * 1e3:.1f} ms"
-        if theirs := seconds.get(f"transformers {dtype}"):
-            line += f"; transformers' function: {theirs * 1e3:.1f} ms"
-        lines.append(line + " (medians of one run)")
+    for dtype, speed in speeds.items():
+        line = (
+            f"q and k rotated, 32 and 8 heads of 128, 1024 tokens, {dtype}: {speed['milliseconds']:.1f} ms of one core"
+        )
+        if "ratio" in speed:
+            line += (
+                f"; transformers' function takes {speed['ratio']:.1f} times as long (half of the rounds "
+                f"{speed['low']:.1f} to {speed['high']:.1f})"
+            )
+        lines.append(line)
     return lines
 
 
 def _row(name: str, kind: str, law: LawResult) -> str:
-    def cells(values: tuple[float, ...]) -> str:
-        return "".join(f"<td{' class=bad' if v > 1e-3 else ''}>{v:.0e}</td>" for v in values)
-
     anchor = html_text(name.replace("/", "--"))
     return (
         f'<tr><td rowspan=2><a href="#{anchor}">{html_text(name)}</a><br><small>{html_text(kind)}</small></td>'
-        f"<td>exact</td>{cells(law.exact)}</tr><tr><td>float32 angles</td>{cells(law.float32)}</tr>"
+        f"<td>exact</td>{_cells(law.exact)}</tr><tr><td>float32 angles</td>{_cells(law.float32)}</tr>"
     )
+
+
+def _cells(values: tuple[float, ...]) -> str:
+    """Marked is what is too much as it stands there, in two digits."""
+    shown = [f"{value:.1e}" for value in values]
+    return "".join(f"<td{' class=bad' if float(text) > TOO_MUCH else ''}>{text}</td>" for text in shown)
 
 
 def _inline(path: Path) -> str:
     return f"data:image/png;base64,{b64encode(path.read_bytes()).decode()}"
 
 
-def _section(name: str, kind: str, text: str, figures: dict[str, Path]) -> str:
-    pictures = "".join(
-        f'<figure><img src="{_inline(path)}" alt="{html_text(caption(key))}">'
-        f"<figcaption>{html_text(caption(key))}</figcaption></figure>"
-        for key, path in figures.items()
+def _section(name: str, kind: str, text: str, pictures: dict[str, Picture]) -> str:
+    figures = "".join(
+        f'<figure><img src="{_inline(picture.path)}" alt="{html_text(picture.caption)}">'
+        f"<figcaption>{html_text(picture.caption)}</figcaption></figure>"
+        for picture in pictures.values()
     )
     anchor = html_text(name.replace("/", "--"))
     return (
-        f'<section id="{anchor}"><h2>{html_text(name)}</h2><p>{html_text(kind)}</p>'
-        f"<pre>{html_text(text)}</pre><div class=figures>{pictures}</div></section>"
+        f'<details id="{anchor}"><summary>{html_text(name)} <small>{html_text(kind)}</small></summary>'
+        f"<pre>{html_text(text)}</pre><div class=figures>{figures}</div></details>"
     )

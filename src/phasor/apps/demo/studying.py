@@ -2,16 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
+
+from torch import Tensor
 
 from ...support.whole_files import write_whole
 from ...tools.doctor.loading import load
 from ...tools.fit import fit
 from ...tools.study import study
 from ...tools.study.html import html_page
-from ..lab import load_model, read_text
-from ..lab.export import export
 from ..lab.quick import threads
 
 BYTES = 60_000  # of the held-out text: one half to fit on, the other to judge
@@ -19,12 +18,13 @@ PLACES, EVALUATIONS = 24, 60
 STRETCH = 4
 
 
-def studying(run: Path, out: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Write ``study.html`` into ``out``, say both tables, and return the numbers. ``run``: a rotary run of the lab."""
+def studying(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """Write ``study.html`` into ``out``, say both tables, and return the numbers.
+
+    ``folder``: the model, as transformers loads it. ``tokens`` ``[tokens]``: text that it has not seen.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    tokens = read_text().held_out_sample(BYTES).long()
-    with TemporaryDirectory() as scratch:
-        model = load(export(load_model(run)[0], Path(scratch) / "model"))
+    model = load(folder)
     with threads(1):
         used = study(model, tokens, budget=PLACES)
         fitted = fit(model, tokens, length=STRETCH * used.pairs.length, evaluations=EVALUATIONS)

@@ -3,6 +3,7 @@
 import io
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from ...models.configs import ModelRotary
 from ...rotary.rotation import Rotation
+from ...support.number_text import ranges
 from ...support.whole_files import write_together
 from .numbers import SpecFacts, bound, envelope
 from .rows import axis_names, unit
@@ -25,26 +27,42 @@ REGIMES = {
 }
 
 
-def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -> dict[str, Path]:
-    """Draw every figure of a model into ``folder`` as PNG; returns ``{name: path}``, names in reading order.
+@dataclass(frozen=True)
+class Picture:
+    """One PNG of a model, and a sentence on what to see in it, which names its rotation if there are several."""
+
+    path: Path
+    caption: str
+
+
+def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -> dict[str, Picture]:
+    """Draw every figure of a model into ``folder`` as PNG; returns ``{name: picture}``, names in reading order.
 
     Wavelengths, decay and angles are drawn for each distinct rotation; the axis strip only if there are several axes,
     the layer strip only if layers differ. All of them are written or none: ``OSError`` names the file that failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Any] = {}
-    for n, fact in enumerate(facts, start=1):
-        suffix = f"_{n}" if len(facts) > 1 else ""
-        figures[f"wavelengths{suffix}"] = wavelengths(fact)
-        figures[f"decay{suffix}"] = decay_curve(fact)
-        figures[f"angles{suffix}"] = angle_map(fact)
-        if fact.spec.axes.count > 1:
-            figures[f"axes{suffix}"] = axis_strip(fact)
+    captions: dict[str, str] = {}
+    for n, (fact, layers) in enumerate(zip(facts, model.distinct.values(), strict=True), start=1):
+        suffix, whose = (f"_{n}", f"Rotation {n}, layers {ranges(layers)}") if len(facts) > 1 else ("", "")
+        for name, figure in _of_rotation(fact).items():
+            if whose:
+                figure.suptitle(whose, fontsize="medium")
+            figures[f"{name}{suffix}"] = figure
+            captions[f"{name}{suffix}"] = f"{whose}. {caption(name, fact)}" if whose else caption(name, fact)
     if len(set(model.layers)) > 1:
-        figures["layers"] = layer_strip(model)
-    paths = {name: folder / f"{name}.png" for name in figures}
-    write_together({paths[name]: _png(figure) for name, figure in figures.items()})
-    return paths
+        figures["layers"], captions["layers"] = layer_strip(model), LAYERS
+    pictures = {name: Picture(folder / f"{name}.png", captions[name]) for name in figures}
+    write_together({pictures[name].path: _png(figure) for name, figure in figures.items()})
+    return pictures
+
+
+def _of_rotation(facts: SpecFacts) -> dict[str, Any]:
+    figures = {"wavelengths": wavelengths(facts), "decay": decay_curve(facts), "angles": angle_map(facts)}
+    if facts.spec.axes.count > 1:
+        figures["axes"] = axis_strip(facts)
+    return figures
 
 
 def _png(figure: Any) -> bytes:
@@ -53,17 +71,38 @@ def _png(figure: Any) -> bytes:
     return data.getvalue()
 
 
-def caption(name: str) -> str:
-    """One sentence on what to see in the figure of that name."""
+LAYERS = "Which rotation each layer uses; layers without one see no positions."
+
+
+def caption(name: str, facts: SpecFacts) -> str:
+    """One sentence on what to see in the figure of that name; nothing that is not drawn."""
+    before = " Grey: before scaling, as the model was trained." if _moved(facts) else ""
+    line = "the window" if _seen(facts) != facts.trained_length else "the trained length"
+    never = f" A pair above {line} never completes a turn inside it." if _seen(facts) else ""
+    bound = "" if facts.spec.second else " Below: RoFormer's upper bound."
     return {
-        "wavelengths": "Positions per turn of each pair. Grey: before scaling, as the model was trained; pairs above "
-        "the dashed line never completed a turn there.",
-        "decay": "Expected score of equal vectors by distance, between the lowest and the highest value near it: it "
-        "falls, then wavers; below, an upper bound.",
-        "angles": "Angle of every pair at every position: fast pairs stripe, slow pairs barely move.",
+        "wavelengths": f"{_positions(facts)} per turn of each pair.{before}{never}",
+        "decay": "Expected score of equal vectors by distance, between its lowest and highest value near there: it "
+        f"falls, then wavers.{bound}",
+        "angles": "The cosine of each pair's angle at the first positions: fast pairs make stripes, slow pairs hardly "
+        "change.",
         "axes": "Which coordinate of a position rotates which pair.",
-        "layers": "Which rotation each layer uses; layers without one see no positions.",
-    }[name.split("_")[0]]
+    }[name]
+
+
+def _positions(facts: SpecFacts) -> str:
+    return "Positions" if facts.spec.coordinates == "integer" else "Units of a coordinate"
+
+
+def _seen(facts: SpecFacts) -> int:
+    """The positions that a pair can see: those of training, or of the window; 0 where that is unknown."""
+    return min(facts.trained_length or 0, facts.window or facts.trained_length or 0)
+
+
+def _moved(facts: SpecFacts) -> dict[int, float]:
+    """Pair -> its wavelength before scaling, where that is another one."""
+    before = {i: _seen(facts) / turns for i, turns in enumerate(facts.turns) if turns}
+    return {i: wave for i, wave in before.items() if not math.isclose(wave, facts.wavelengths[i])}
 
 
 def _figure(width: float = 8.0, height: float = 4.0, rows: int = 1) -> tuple[Any, Any]:
@@ -79,11 +118,9 @@ def _figure(width: float = 8.0, height: float = 4.0, rows: int = 1) -> tuple[Any
 def wavelengths(facts: SpecFacts) -> Any:
     """Wavelength per pair on a log scale, coloured by what the scaling does to it, against the trained length."""
     figure, ax = _figure()
-    seen = min(facts.trained_length or 0, facts.window or facts.trained_length or 0)
-    before = {i: seen / turns for i, turns in enumerate(facts.turns) if turns}
-    moved = [i for i, wavelength in before.items() if not math.isclose(wavelength, facts.wavelengths[i])]
+    seen, moved = _seen(facts), _moved(facts)
     if moved:
-        ax.plot(moved, [before[i] for i in moved], ".", color="#aaaaaa", markersize=4, label="before scaling")
+        ax.plot([*moved], [*moved.values()], ".", color="#aaaaaa", markersize=4, label="before scaling")
     for regime, (color, marker) in REGIMES.items():
         chosen = [i for i, r in enumerate(facts.regimes) if r == regime and math.isfinite(facts.wavelengths[i])]
         if chosen:
@@ -133,9 +170,9 @@ def decay_curve(facts: SpecFacts) -> Any:
 
 def _band(ax: Any, band: tuple[Any, Any, Any], color: str, label: str) -> None:
     starts, low, high = (t.numpy() for t in band)
-    ax.fill_between(starts, low, high, step="post", color=color, alpha=0.35, linewidth=0, label=label)
-    ax.plot(starts, low, drawstyle="steps-post", color=color, linewidth=1)
-    ax.plot(starts, high, drawstyle="steps-post", color=color, linewidth=1)
+    ax.fill_between(starts, low, high, color=color, alpha=0.35, linewidth=0, label=label)
+    ax.plot(starts, low, color=color, linewidth=1)
+    ax.plot(starts, high, color=color, linewidth=1)
 
 
 def angle_map(facts: SpecFacts, columns: int = 512) -> Any:
@@ -154,7 +191,7 @@ def angle_map(facts: SpecFacts, columns: int = 512) -> Any:
     )
     figure.colorbar(image, ax=ax, label="cos(angle)")
     where = "position" if spec.axes.count == 1 else "position on every axis"
-    ax.set(xlabel=f"{where} ({unit(spec)})", ylabel="pair", title="Angles")
+    ax.set(xlabel=f"{where} ({unit(spec)})", ylabel="pair", title="Cosine of the angle")
     return figure
 
 

@@ -22,6 +22,7 @@ def html_page(found: Study, name: str) -> str:
     return template.substitute(
         name=html_text(name),
         used=len(found.pairs.used), pairs=len(waves), length=f"{found.pairs.length:,}", loss=f"{found.pairs.loss:.4f}",
+        shares='<td class="share"></td>' * 4,
         waves="".join(f"<th>{_rounded(wave)}</th>" for wave in waves),
         whole="".join(_shade(cost, f"all layers, wavelength {wave:.4g}") for cost, wave in zip(
             found.pairs.stopped, waves, strict=True)),
@@ -42,9 +43,9 @@ def _row(found: Study, use: HeadUse) -> str:
     key = f"{use.layer}.{use.head}"
     columns = [found.cost_of(use.layer, use.head, pair) for pair in range(len(found.pairs.wavelengths))]
     cells = "".join(_cell(cell, len(list(same)), key) for cell, same in groupby(columns))
-    shares = "".join(f"<td>{share:.0%}</td>" for share in (use.position, use.content, use.both))
+    shares = "".join(f'<td class="share">{share:.0%}</td>' for share in (use.position, use.content, use.both))
     head = f'<th scope="row"><button data-head="{key}">layer {use.layer}, head {use.head}</button></th>'
-    return f"<tr>{head}<td>{html_text(use.kind)}</td>{shares}{cells}</tr>"
+    return f'<tr>{head}<td class="share">{html_text(use.kind)}</td>{shares}{cells}</tr>'
 
 
 def _cell(cell: PlaceCost, columns: int, key: str) -> str:
