@@ -152,13 +152,14 @@ static void random_job(void) {
     of->in_head = strides[0][job.lead], of->out_head = strides[1][job.lead];
     of->in_token = strides[0][job.lead + 1], of->out_token = strides[1][job.lead + 1];
     of->in_channel = strides[0][job.lead + 2], of->out_channel = strides[1][job.lead + 2];
-    job.through |= job.permuted || of->in_channel != 1 || of->out_channel != 1;
+    job.through |= of->in_channel != 1 || of->out_channel != 1;
     of->in = in[m] = numbers(extent, job.dtype);
     out[m] = here ? in[m] : numbers(extents[m], job.dtype);
     of->out = here ? in[m] : out[m];
     whole = whole && !here;
   }
-  job.streamed = whole && !job.through;
+  job.streamed = whole && !job.through && !job.permuted;
+  job.far = (int)below(2);
 
   void *first = NULL, *second = NULL;
   int64_t steps[4 * MAX_PAIRS], strides[4];

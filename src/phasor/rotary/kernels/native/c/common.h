@@ -10,6 +10,7 @@
 
 enum { PLAIN, APART, TWICE };                          /* the orders in which cos and sin are staged */
 enum { HALVES, NEIGHBOURS, TO_HALVES, TO_NEIGHBOURS }; /* the forms of a row; the last two are read in the other */
+enum { AT_ONCE = 32 };                                 /* rows that are rotated part by part, in the first cache */
 enum { AHEAD = 2048 };                                 /* bytes by which rows are fetched before they are read */
 
 /* 2 pi / 2**64, and the polynomials of phasor.phase */

@@ -3,7 +3,9 @@
    Products and sums are rounded one by one, never fused: the bits are those of the plain expression. */
 
 #include "pairs.h"
-#ifndef TAIL /* a narrower set for what fills no vectors of this one */
+#ifdef TAIL /* a narrower set for what fills no vectors of this one */
+#include "wide.h"
+#else
 #include "eights.h"
 #define TAIL NAME
 #endif
@@ -13,6 +15,11 @@ INLINE void NAME(copy)(char *y, const char *x, int64_t bytes) {
   const int64_t vector = 4 * NAME(W);
   int64_t i = 0;
   for (; i + vector <= bytes; i += vector) NAME(store)((float *)(y + i), NAME(load)((const float *)(x + i)), 0);
+  if (i == bytes) return;
+  if (i) { /* the last one begins inside the one before it */
+    NAME(store)((float *)(y + bytes - vector), NAME(load)((const float *)(x + bytes - vector)), 0);
+    return;
+  }
   for (; i + 8 <= bytes; i += 8) memcpy(y + i, x + i, 8);
   for (; i < bytes; i += 2) memcpy(y + i, x + i, 2);
 }
@@ -24,61 +31,85 @@ static NOINLINE void NAME(few)(char *ya, char *yb, const char *xa, const char *x
   const int64_t half = pairs * (dtype == F32 ? 4 : 2);
   NAME(copy)(rest[0], xa, form == TO_HALVES ? 2 * half : half);
   if (form != TO_HALVES) NAME(copy)(rest[1], xb, half);
-  TAIL(eight)(rest[2], rest[3], rest[0], rest[1], c, s, dtype, form, rounded);
+  TAIL(members)(rest[2], rest[3], rest[0], rest[1], c, s, dtype, form, rounded);
   NAME(copy)(ya, rest[2], form == TO_NEIGHBOURS ? 2 * half : half);
   if (form != TO_NEIGHBOURS) NAME(copy)(yb, rest[3], half);
 }
 
-/* The channels of one head that rotate. */
-INLINE void NAME(row)(char *y, const char *x, const float *c, const float *s, int64_t blocks, int64_t per, int dtype,
-                      int form, int nt, int rounded) {
-  const int64_t size = dtype == F32 ? 4 : 2, vector = dtype == F32 ? NAME(W) : 2 * NAME(W), half = per * size;
+/* Whole vectors of one head or block: the first `end` channels of each half, or of all if they are interleaved. */
+INLINE void NAME(whole)(char *y, const char *x, const float *c, const float *s, int64_t end, int64_t half, int dtype,
+                        int form, int nt, int rounded) {
+  const int64_t size = dtype == F32 ? 4 : 2, vector = dtype == F32 ? NAME(W) : 2 * NAME(W);
+  int64_t j = 0;
+  do {
+    const int64_t at = form == NEIGHBOURS && dtype == BF16 ? j / 2 : j;
+    if (form == NEIGHBOURS)
+      NAME(neighbours)(y + j * size, x + j * size, c + at, s + at, dtype, nt, rounded);
+    else
+      NAME(halves)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + at, s + at, dtype, nt,
+                   rounded);
+    j += vector;
+  } while (j < end);
+}
+
+typedef struct { /* some rows, each with its own cos and sin if `next_table` is not 0 */
+  char *y;
+  const char *x;
+  const float *c, *s;
+  int64_t count, next_y, next_x, next_table;
+} NAME(Rows);
+/* In each of the rows: what stays the same stays in registers, and no row waits for the end of another. */
+#define EACH_ROW(body)                                                                                                 \
+  do {                                                                                                                 \
+    char *y = rows.y;                                                                                                  \
+    const char *x = rows.x;                                                                                            \
+    const float *c = rows.c, *s = rows.s;                                                                              \
+    for (int64_t i = rows.count; i > 0; i--) {                                                                         \
+      body;                                                                                                            \
+      y += rows.next_y;                                                                                                \
+      x += rows.next_x;                                                                                                \
+      c += rows.next_table;                                                                                            \
+      s += rows.next_table;                                                                                            \
+    }                                                                                                                  \
+  } while (0)
+
+/* The channels of rows that rotate, `per` pairs: whole vectors, then what is left, one part after the other. */
+INLINE void NAME(parts)(NAME(Rows) rows, int64_t per, int dtype, int form, int rounded) {
+  const int64_t size = dtype == F32 ? 4 : 2, half = per * size, lanes = dtype == F32 ? 1 : 2;
+  const int64_t vector = lanes * NAME(W), narrow = lanes * TAIL(W), wide = NAME(vectors)(dtype) * NAME(W);
+  int64_t j = 0;
   if (form == NEIGHBOURS) {
     const int64_t channels = 2 * per, per_table = dtype == BF16 ? 2 : 1;
-    const int64_t small = dtype == F32 ? TAIL(W) : 2 * TAIL(W);
-    int64_t j = 0;
-    for (; j + vector <= channels; j += vector)
-      NAME(neighbours)(y + j * size, x + j * size, c + j / per_table, s + j / per_table, dtype, nt, rounded);
-    for (; j + small <= channels; j += small)
-      TAIL(neighbours)(y + j * size, x + j * size, c + j / per_table, s + j / per_table, dtype, 0, rounded);
-    if (j < channels) {
-      char rest[2][64] __attribute__((aligned(64))) = {{0}};
-      NAME(copy)(rest[0], x + j * size, (channels - j) * size);
-      TAIL(neighbours)(rest[1], rest[0], c + j / per_table, s + j / per_table, dtype, 0, rounded);
-      NAME(copy)(y + j * size, rest[1], (channels - j) * size);
-    }
+    j = channels / vector * vector;
+    if (j) EACH_ROW(NAME(whole)(y, x, c, s, j, half, dtype, form, 0, rounded));
+    for (; j + narrow <= channels; j += narrow)
+      EACH_ROW(TAIL(neighbours)(y + j * size, x + j * size, c + j / per_table, s + j / per_table, dtype, 0, rounded));
+    if (j == channels) return;
+    EACH_ROW(char rest[2][64] __attribute__((aligned(64))) = {{0}};
+             NAME(copy)(rest[0], x + j * size, (channels - j) * size);
+             TAIL(neighbours)(rest[1], rest[0], c + j / per_table, s + j / per_table, dtype, 0, rounded);
+             NAME(copy)(y + j * size, rest[1], (channels - j) * size));
     return;
   }
-  if (form != HALVES) {
-    char kept[8 * MAX_PAIRS];
-    if (x == y) { /* what is written first may not yet be read */
-      NAME(copy)(kept, x, 2 * half);
-      x = kept;
-    }
-    const int64_t read = form == TO_HALVES ? 2 * size : size, written = form == TO_HALVES ? size : 2 * size;
-    int64_t j = 0;
-    for (; j + 8 <= per; j += 8)
-      TAIL(eight)(y + j * written, y + half + j * size, x + j * read, x + half + j * size, c + j, s + j, dtype, form,
-                  rounded);
-    if (j < per)
-      NAME(few)(y + j * written, y + half + j * size, x + j * read, x + half + j * size, c + j, s + j, per - j, dtype,
-                form, rounded);
-    return;
+  const int64_t read = form == TO_HALVES ? 2 * size : size, written = form == TO_NEIGHBOURS ? 2 * size : size;
+  if (form == HALVES && vector >= 8) { /* tables are padded for eights at multiples of eight */
+    j = per / vector * vector;
+    if (j) EACH_ROW(NAME(whole)(y, x, c, s, j, half, dtype, form, 0, rounded));
+    for (; narrow > 8 && j + narrow <= per; j += narrow)
+      EACH_ROW(TAIL(halves)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, dtype,
+                            0, rounded));
   }
-  const int64_t staged = staged_of(per, 0);
-  for (int64_t k = 0; k < blocks; k++, x += 2 * half, y += 2 * half, c += staged, s += staged) {
-    int64_t j = 0;
-    for (; vector >= 8 && j + vector <= per; j += vector) /* tables are padded for eights at multiples of eight */
-      NAME(halves)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, dtype, nt,
-                   rounded);
-    for (; j + 8 <= per; j += 8)
-      TAIL(eight)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, dtype, form,
-                  rounded);
-    if (j < per)
-      NAME(few)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, per - j, dtype,
-                form, rounded);
-  }
+  for (; form != HALVES && wide > 8 && j + wide <= per; j += wide)
+    EACH_ROW(NAME(members)(y + j * written, y + half + j * size, x + j * read, x + half + j * size, c + j, s + j, dtype,
+                           form, rounded));
+  for (; j + 8 <= per; j += 8)
+    EACH_ROW(TAIL(members)(y + j * written, y + half + j * size, x + j * read, x + half + j * size, c + j, s + j, dtype,
+                           form, rounded));
+  if (j < per)
+    EACH_ROW(NAME(few)(y + j * written, y + half + j * size, x + j * read, x + half + j * size, c + j, s + j, per - j,
+                       dtype, form, rounded));
 }
+#undef EACH_ROW
 
 INLINE F NAME(all)(float value) {
   float same[NAME(W)];
@@ -100,7 +131,7 @@ static NOINLINE void NAME(stage)(float *restrict c, float *restrict s, const flo
     for (int64_t j = 2 * pairs; j < staged_of(pairs, 1); j++) c[j] = s[j] = 0;
     return;
   }
-  const int64_t per = pairs / blocks, staged = staged_of(per, 0);
+  const int64_t per = blocks == 1 ? pairs : pairs / blocks, staged = staged_of(per, 0);
   for (int64_t k = 0; k < blocks; k++, c += staged, s += staged, cosine += per, sine += per) {
     int64_t j = 0;
     for (; order == APART && j + 2 * W <= per; j += 2 * W) { /* what fills no two vectors lies in its order */
@@ -112,6 +143,12 @@ static NOINLINE void NAME(stage)(float *restrict c, float *restrict s, const flo
       NAME(store)(s + j, even * NAME(all)(sign), 0);
       NAME(store)(s + j + W, odd * NAME(all)(sign), 0);
     }
+    for (; 2 * TAIL(W) < 2 * W && order == APART && j + 2 * TAIL(W) <= per; j += 2 * TAIL(W))
+      for (int i = 0; i < 2 * TAIL(W); i++) {
+        const int64_t to = j + i / 2 + i % 2 * TAIL(W);
+        c[to] = cosine[j + i];
+        s[to] = sign * sine[j + i];
+      }
     for (; j < per; j++) {
       c[j] = cosine[j];
       s[j] = sign * sine[j];
@@ -125,14 +162,27 @@ static NOINLINE void NAME(stage)(float *restrict c, float *restrict s, const flo
 INLINE void NAME(run)(const Job *job, char *y, const char *x, const float *table, int64_t rows, int64_t next_y,
                       int64_t next_x, int64_t next_table, int dtype, int form, int nt, int rounded) {
   const int64_t size = dtype == F32 ? 4 : 2, half_table = token_floats(job) / 2; /* dtype: that of the rows */
-  const int64_t blocks = job->blocks, per = job->pairs / blocks; /* read once: to a compiler y may be anywhere */
-  const int64_t before = job->first * size, rotating = 2 * job->pairs * size,
-                after = job->width * size - before - rotating;
-  for (; rows > 0; rows--, x += next_x, y += next_y, table += next_table) {
-    for (int64_t z = 0; z < before + rotating + after; z += 64) __builtin_prefetch(x + AHEAD + z, 0, 3);
-    if (before && y != x) NAME(copy)(y, x, before);
-    NAME(row)(y + before, x + before, table, table + half_table, blocks, per, dtype, form, nt, rounded);
-    if (after && y != x) NAME(copy)(y + before + rotating, x + before + rotating, after);
+  const int64_t blocks = job->blocks, per = pairs_of_block(job); /* read once: to a compiler y may be anywhere */
+  const int64_t before = job->first * size, block = 2 * per * size, end = before + blocks * block,
+                after = job->width * size - end, staged = staged_of(per, 0);
+  const int here = x == y, fetched = nt || job->far, keep = here && form > NEIGHBOURS;
+  char kept[8 * MAX_PAIRS]; /* a row of which what is written first may not yet be read */
+  for (int64_t n; rows > 0; rows -= n, x += n * next_x, y += n * next_y, table += n * next_table) {
+    n = keep || nt ? 1 : rows < AT_ONCE ? rows : AT_ONCE;
+    for (int64_t i = 0; fetched && i < n; i++)
+      for (int64_t z = 0; z < end + after; z += 64) __builtin_prefetch(x + i * next_x + AHEAD + z, 0, 3);
+    if (keep) NAME(copy)(kept, x + before, block);
+    for (int64_t k = 0; k < blocks; k++) {
+      const int64_t at = before + k * block;
+      const float *c = table + k * staged, *s = c + half_table;
+      if (nt) /* whole vectors */
+        NAME(whole)(y + at, x + at, c, s, form == NEIGHBOURS ? 2 * per : per, block / 2, dtype, form, 1, rounded);
+      else
+        NAME(parts)((NAME(Rows)){y + at, keep ? kept : x + at, c, s, n, next_y, next_x, next_table}, per, dtype, form,
+                    rounded);
+    }
+    for (int64_t i = 0; !here && before && i < n; i++) NAME(copy)(y + i * next_y, x + i * next_x, before);
+    for (int64_t i = 0; !here && after && i < n; i++) NAME(copy)(y + i * next_y + end, x + i * next_x + end, after);
   }
 }
 typedef void (*NAME(Run))(const Job *, char *, const char *, const float *, int64_t, int64_t, int64_t, int64_t);

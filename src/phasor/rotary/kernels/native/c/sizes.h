@@ -10,8 +10,11 @@ static inline int dtype_of_rows(const Job *job) { return job->wide ? F32 : job->
 static inline int are_twice(const Job *job) {
   return job->interleaved && !job->permuted && dtype_of_rows(job) != BF16;
 }
+static inline int64_t pairs_of_block(const Job *job) { /* a division takes as long as a head of one token */
+  return job->blocks == 1 ? job->pairs : job->pairs / job->blocks;
+}
 static inline int64_t token_floats(const Job *job) {
-  return 2 * job->blocks * staged_of(job->pairs / job->blocks, are_twice(job));
+  return 2 * job->blocks * staged_of(pairs_of_block(job), are_twice(job));
 }
 static inline int64_t tile_tokens(const Job *job) {
   const int64_t fit = TILE_FLOATS / token_floats(job);
