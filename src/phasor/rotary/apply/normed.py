@@ -9,6 +9,7 @@ from ...support.checks import flag, number, one_of
 from ..kernels import Norm, Rounding, choose
 from ..kernels.native import kernel as native
 from ..kernels.norm import ROUNDINGS
+from ..kernels.triton import plans
 from ..rotation import Rotation
 from .fit import check_angles, check_fits, check_gradient, check_pair
 from .formats import TensorFormat, order_of, unflat
@@ -60,6 +61,10 @@ def apply_qk_norm_rotary(
     norm = Norm(q_weight, k_weight, eps, unit_offset, across_heads, after, rounding)
     if native.is_open(kernel):
         done = native.norm_and_rotate(q, k, rotation, norm, tensor_format, num_heads, out)
+        if done is not None:
+            return done  # type: ignore[no-any-return]
+    if plans.is_open(kernel) and num_heads is None and out is None:
+        done = plans.apply(q, k, rotation, tensor_format, None, norm)
         if done is not None:
             return done  # type: ignore[no-any-return]
     check_angles("rotation", rotation)

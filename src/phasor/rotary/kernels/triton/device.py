@@ -68,15 +68,28 @@ def channels(PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr):
 @triton.jit
 def load_pairs(x, step, ok, PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, TWINS: tl.constexpr):
     """Both members of the pairs of some rows, in float32: neighbours (``TWINS``), or halves of ``BLOCKS``."""
+    return widened(read_pairs(x, step, ok, PAIRS, WIDE, BLOCKS, TWINS), TWINS)
+
+
+@triton.jit
+def read_pairs(x, step, ok, PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, TWINS: tl.constexpr):
+    """The same as they lie in memory, a tuple: what waits for its turn takes half the registers in half precision."""
     if TWINS:
         channel = tl.arange(0, 2 * WIDE)[None, :]
-        both = tl.load(x + channel * step, mask=ok & (channel < 2 * PAIRS), other=0).to(tl.float32)
-        return tl.split(tl.reshape(both, [both.shape[0], WIDE, 2]))
+        return (tl.load(x + channel * step, mask=ok & (channel < 2 * PAIRS), other=0),)
     here = ok & (tl.arange(0, WIDE)[None, :] < PAIRS)
     first = x + channels(PAIRS, WIDE, BLOCKS) * step
-    a = tl.load(first, mask=here, other=0).to(tl.float32)
-    b = tl.load(first + PAIRS // BLOCKS * step, mask=here, other=0).to(tl.float32)
-    return a, b
+    a = tl.load(first, mask=here, other=0)
+    return a, tl.load(first + PAIRS // BLOCKS * step, mask=here, other=0)
+
+
+@triton.jit
+def widened(pairs, TWINS: tl.constexpr):
+    """What `read_pairs` gave, in float32: first and second members."""
+    if TWINS:
+        both = pairs[0].to(tl.float32)
+        return tl.split(tl.reshape(both, [both.shape[0], both.shape[1] // 2, 2]))
+    return pairs[0].to(tl.float32), pairs[1].to(tl.float32)
 
 
 @triton.jit
