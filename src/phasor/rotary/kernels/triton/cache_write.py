@@ -10,7 +10,7 @@ from ..cache import Cache
 from ..order import Order
 from . import launch
 from .device import load_pairs, load_rest, load_tables, rotated, store_pairs, store_rest
-from .launch import about, axes_of, grid, in_memory, of_tables, on_device_of
+from .launch import about, axes_of, enough_for, in_memory, of_tables, on_device_of, programs_of
 
 
 @triton.jit
@@ -84,20 +84,19 @@ def rotate_into_cache(
     q, k, v = (in_memory(x, order) for x in (q, k, v))
     *_, batch, of_q, tokens = axes_of(q, order)
     of_k, rows, constants = k.shape[order.heads], batch * tokens, about(rotation.layout, launch.TILE)
-    programs, q_groups, heads = grid(rows, of_q, of_k, constants["ROWS"])
-    k_groups = programs[1] - q_groups
-    if 0 in programs:
+    cut = programs_of(rows, of_q, of_k, constants["ROWS"], enough_for(q.device))
+    if 0 in cut.grid:
         return
     angles = of_tables(rotation.cos, rotation.sin, rotation.per_head)
     strides = [stride for x in (q, k, v, y) for stride in axes_of(x, order)[:4]]
     strides += [x.stride(axis) for x in (cache.k, cache.v) for axis in (0, 2, 1, 3)]
     with on_device_of(q):
-        cache_heads[programs[0], programs[1] + k_groups](
+        cache_heads[cut.tiles, cut.q_groups + 2 * cut.k_groups](
             q, k, v, y, cache.k, cache.v, cache.slots.contiguous(), *angles.tensors[2:],
-            rows, tokens, of_q, of_k, q_groups, k_groups, cache.k.shape[1], cache.k.shape[0] * cache.k.shape[1],
+            rows, tokens, of_q, of_k, cut.q_groups, cut.k_groups, cache.k.shape[1], cache.k.shape[0] * cache.k.shape[1],
             angles.batches, *strides, *angles.strides,
             PER_HEAD=angles.per_head, ROUNDED=rounded, CHANNELS=v.shape[-1],
-            CHANNELS_WIDE=triton.next_power_of_2(v.shape[-1]), **constants, HEADS=heads,
-            num_warps=4, enable_fp_fusion=False,
+            CHANNELS_WIDE=triton.next_power_of_2(v.shape[-1]), **constants | {"ROWS": cut.rows, "HEADS": cut.heads},
+            num_warps=cut.warps, enable_fp_fusion=False,
         )  # fmt: skip
     torch.autograd.graph.increment_version([x for x in (cache.k, cache.v) if not x.is_inference()])

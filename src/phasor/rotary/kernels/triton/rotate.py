@@ -51,8 +51,8 @@ def rotate_heads(
     AXES: tl.constexpr, PER_HEAD: tl.constexpr, NEGATE: tl.constexpr, SCALED: tl.constexpr, ROUNDED: tl.constexpr,
     PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, READ_TWINS: tl.constexpr, WRITE_TWINS: tl.constexpr,
     FIRST: tl.constexpr, REST: tl.constexpr, PART: tl.constexpr, REST_FIRST: tl.constexpr,
-    ROWS: tl.constexpr, HEADS: tl.constexpr, AHEAD: tl.constexpr, EVEN: tl.constexpr, AT_REPEATS: tl.constexpr,
-    OF: tl.constexpr, AT_OF: tl.constexpr, UNIT: tl.constexpr,
+    ROWS: tl.constexpr, HEADS: tl.constexpr, AHEAD: tl.constexpr, EVEN: tl.constexpr, ONE_AXIS: tl.constexpr,
+    AT_REPEATS: tl.constexpr, OF: tl.constexpr, AT_OF: tl.constexpr, UNIT: tl.constexpr, AT_UNIT: tl.constexpr,
 ):  # fmt: skip
     """One launch for q and k: program ``(tile, group)`` rotates ``HEADS`` heads of one of them, in ``ROWS`` rows.
 
@@ -64,8 +64,12 @@ def rotate_heads(
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     row_ok = row < rows
-    token = (row % tokens).to(tl.int64)
-    batch = (row // tokens).to(tl.int64)
+    if ONE_AXIS:
+        token = row.to(tl.int64)
+        batch = tl.zeros_like(token)
+    else:
+        token = (row % tokens).to(tl.int64)
+        batch = (row // tokens).to(tl.int64)
     at_row = token * at_token + (batch % at_batches if AT_REPEATS else batch) * at_batch
     if not AXES:
         at_row *= AT_OF
@@ -82,6 +86,8 @@ def rotate_heads(
     y = tl.where(is_q, y, z) + head * y_head + (y_row * OF)[:, None]
     x_step = 1 if UNIT else tl.where(is_q, q_step, k_step).to(tl.int64)
     y_step = 1 if UNIT else tl.where(is_q, y_step, z_step).to(tl.int64)
+    if AT_UNIT:
+        at_step = 1
 
     if AXES:
         c, s = cos_sin(phases(at, at_step, at_row, row_ok, steps, PAIRS, WIDE, AXES))
@@ -137,12 +143,15 @@ def rotate(
     *k_strides, _, of_k, _ = axes_of(k, order) if k is not None else (0, 0, 0, 1, 1, 0, 1)
     *z_strides, _, _, _ = axes_of(z, order) if z is not None else (0, 0, 0, 1, 1, 0, 1)
     rows, constants = batch * tokens, about(layout, launch.TILE)
+    every = [x_strides, k_strides, y_strides, z_strides, angles.strides]
+    if tokens == 1 and angles.batches in (1, batch):  # sequences of one token are one of many: so no row is divided
+        every, tokens, batch = [(0, head, of_batch, step) for of_batch, head, _, step in every], batch, 1
     cut = programs_of(rows, of_q, of_k, constants["ROWS"], enough_for(q.device))
     if 0 in cut.grid:
         return None
     weights, about_norm = of_norm(norm)
-    strides, unit = in_units([*x_strides, *k_strides, *y_strides, *z_strides])
-    at_strides, at_unit = (angles.strides, 1) if angles.axes else in_units(angles.strides)
+    strides, unit = in_units([stride for of in every[:4] for stride in of])
+    at_strides, at_unit = (every[4], 1) if angles.axes else in_units(every[4])
     tensors = (q, q if k is None else k, y, y if z is None else z, *angles.tensors, *weights[:2])
     numbers = (
         angles.factor, weights[2], rows, tokens, of_q, of_k, cut.q_groups, angles.batches, *strides, *at_strides
@@ -151,7 +160,8 @@ def rotate(
     constants |= {
         "AXES": angles.axes, "PER_HEAD": angles.per_head, "NEGATE": negate, "SCALED": angles.factor != 1,
         "ROUNDED": rounded, "ROWS": cut.rows, "HEADS": cut.heads, "AHEAD": ahead(layout, cut),
-        "EVEN": of_q % cut.heads == 0 and of_k % cut.heads == 0, "AT_REPEATS": angles.batches not in (1, batch),
-        "OF": unit, "AT_OF": at_unit, "UNIT": strides[3::4] == [1, 1, 1, 1],
+        "EVEN": of_q % cut.heads == 0 and of_k % cut.heads == 0, "ONE_AXIS": batch == 1,
+        "AT_REPEATS": batch != 1 and angles.batches not in (1, batch), "OF": unit, "AT_OF": at_unit,
+        "UNIT": strides[3::4] == [1, 1, 1, 1], "AT_UNIT": not angles.axes and at_strides[3] == 1,
     }  # fmt: skip
     return launched(rotate_heads, cut, tensors, numbers, constants)
