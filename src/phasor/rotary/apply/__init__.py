@@ -3,6 +3,7 @@
 from .cached import KVLayout, apply_rotary_to_cache
 from .calls import apply_rotary, apply_rotary_qk, rotate
 from .formats import TensorFormat
+from .latent import apply_rotary_to_latent_cache
 from .move import change_spec, reposition, shift, unrotate
 from .normed import apply_qk_norm_rotary
 from .packed import apply_rotary_qkv
@@ -16,6 +17,7 @@ __all__ = [
     "apply_rotary_qk",
     "apply_rotary_qkv",
     "apply_rotary_to_cache",
+    "apply_rotary_to_latent_cache",
     "cache_slots",
     "change_spec",
     "page_slots",

@@ -88,19 +88,22 @@ class Triton(Kernel):
         return pair
 
     def rotate_into_cache(
-        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
-    ) -> Tensor:
+        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None,
+        norm: Norm | None = None, v_norm: Norm | None = None,
+    ) -> Tensor:  # fmt: skip
         """In one launch; in steps where q and k have batches of different shapes, or the result is read again."""
         from . import launch
         from .cache_write import rotate_into_cache
 
         again = out is not None and (rotation.layout.permuted or not launch.takes_writes(out, order))
-        if again or unseen(v, *cache) or cache.k.is_neg() or cache.v.is_neg() or order.batch_of(q) != order.batch_of(k):
-            return super().rotate_into_cache(q, k, v, rotation, order, cache, out)
+        lazy = cache.k.is_neg() or cache.v.is_neg()
+        if again or lazy or unseen(v, *cache) or order.batch_of(q) != order.batch_of(k):
+            return super().rotate_into_cache(q, k, v, rotation, order, cache, out, norm, v_norm)
         dtype = result_dtype(q, rotation)
         y = torch.empty_like(q, dtype=dtype, memory_format=torch.contiguous_format) if out is None else out
-        rounded = torch.promote_types(q.dtype, rotation.cos.dtype).itemsize == 2
-        rotate_into_cache(q, k, v, y, rotation, order, cache, rounded)
+        once = norm is not None and norm.rounding == "once"
+        rounded = not once and torch.promote_types(q.dtype, rotation.cos.dtype).itemsize == 2
+        rotate_into_cache(q, k, v, y, rotation, order, cache, rounded, norm, v_norm)
         if out is not None and not out.is_inference():
             torch.autograd.graph.increment_version([out])
         return y
