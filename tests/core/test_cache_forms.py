@@ -1,7 +1,6 @@
 """Caches written after a norm, caches of float8, and MLA's rows: against one head at a time, in float64."""
 
 import math
-import os
 import random
 
 import pytest
@@ -16,9 +15,9 @@ from phasor import (
     apply_rotary_to_latent_cache,
 )
 
-from .conftest import NATIVE
+from .conftest import NATIVE, needs_native
 
-KERNELS = ["auto", "eager", "reference", *(["triton"] if os.environ.get("TRITON_INTERPRET") == "1" else [])]
+KERNELS = ["auto", "native", "eager", "reference"] if NATIVE is not None else ["auto", "eager", "reference"]
 FLOAT8 = torch.float8_e4m3fn
 ROUNDINGS = ["once", "between", "before_weight"]
 
@@ -146,6 +145,35 @@ def test_a_norm_takes_every_order_of_axes():
         y = apply_rotary_to_cache(*(x.permute(axes) for x in (q, k, v)), rotation, *caches, slots, **about, **scales)
         found.append((y.permute(axes), *caches))
     assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True))
+
+
+@needs_native
+@pytest.mark.parametrize("seed", range(4))
+def test_the_short_way_with_every_set_of_instructions(seed, instructions, monkeypatch):
+    """Bytes of the plain expression, for widths that fill no vector, strided caches, float8 beside half precision."""
+    rng = random.Random(seed)
+    width = rng.choice([6, 16, 40, 96])
+    layout = rng.choice([{}, {"interleaved": True}, {"rotary_dim": width // 2 // 2 * 2}])
+    dtype = [torch.float32, torch.bfloat16, torch.float16][seed % 3]
+    q, k, v, rotation, slots = a_call(rng, dtype, heads=(3, 2), width=width, **layout)
+    v, weight = torch.randn(6, 2, 24).to(dtype), torch.randn(width).to(dtype)
+    norm = {"eps": 1e-3, "q_weight": weight, "k_weight": weight, "rounding": ROUNDINGS[seed % 3]} if seed % 2 else {}
+    found = []
+    for kernel in ("reference", "auto"):
+        keys = torch.zeros(4, 3, 2, 2 * width).to(FLOAT8)[..., ::2]
+        values = torch.zeros(4, 3, 2, 24).to(dtype if seed % 2 else FLOAT8)
+        scales = {"k_scale": torch.tensor([0.3, 0.02]), "v_scale": None if seed % 2 else 0.5}
+        about = {"tensor_format": "thd", "kernel": kernel, **scales, **norm}
+        y = apply_rotary_to_cache(q, k, v, rotation, keys, values, slots, **about)
+        found.append((y, keys.view(torch.uint8).int(), values.view(torch.uint8)))
+        monkeypatch.setattr("phasor.rotary.apply.cached.check_fits", None)  # of the long way
+    (y, keys, values), (got, of_keys, of_values) = found
+    assert torch.equal(of_values, values)
+    if norm:
+        assert (of_keys - keys).abs().max() <= 1 and (of_keys == keys).float().mean() >= 0.99
+        torch.testing.assert_close(got, y, rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
+    else:
+        assert torch.equal(of_keys, keys) and torch.equal(got, y)
 
 
 def mla_call(tensor_format="thd", dtype=torch.bfloat16, heads=3, rank=32, tokens=6):

@@ -201,6 +201,19 @@ def into_a_cache(spec, dtype):
     return call, cache_write.cache_heads
 
 
+def into_float8(spec, dtype):
+    """The same after a norm with weights, into pages of float8 with a scale for each head."""
+    q, k = (torch.empty(256, h, spec.head_dim, dtype=dtype, device="meta") for h in (32, 8))
+    rotation = Rotation.at(spec, torch.empty(256, dtype=torch.int64, device="meta"))
+    norm = Norm(*torch.empty(2, spec.head_dim, dtype=dtype, device="meta"), 1e-6, rounding="before_weight")
+    caches = (torch.empty(1000, 16, 8, spec.head_dim, dtype=torch.float8_e4m3fn, device="meta") for _ in range(2))
+    scales = torch.empty(2, 8, device="meta")
+    cache = Cache(*caches, torch.empty(256, dtype=torch.int64, device="meta"), *scales)
+    given = (q, k, k, q, rotation, ORDERS["thd"], cache, False, norm)
+    call = assembly.only_launch(cache_write, "cache_heads", lambda: cache_write.rotate_into_cache(*given))
+    return call, cache_write.cache_heads
+
+
 def check_fused(form, name, target):
     """In registers only; heads by whole vectors. Weights and their sums, once in a program, and slots need not be.
 

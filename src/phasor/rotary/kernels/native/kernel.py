@@ -89,10 +89,8 @@ class Native(Kernel):
         norm: Norm | None = None, v_norm: Norm | None = None,
     ) -> Tensor:  # fmt: skip
         *to, k_scale, v_scale = cache
-        given = (q, k, rotation, format_of(order), False, None, None, out, v, *to, "NHD")
-        y: Tensor | None = None
-        if norm is None and v_norm is None and k_scale is None and v_scale is None:
-            y = _native.rotate_into_cache(*given)
+        given = (q, k, rotation, format_of(order), False, None, None, out, v, *to, "NHD", norm, v_norm, k_scale, v_scale)
+        y: Tensor | None = _native.rotate_into_cache(*given)
         if y is None:  # batches of different shapes, or rarer ways to hold heads
             return super().rotate_into_cache(q, k, v, rotation, order, cache, out, norm, v_norm)
         return y
@@ -158,10 +156,8 @@ def rotate_into_cache(
     kv_layout: str, tensor_format: str, out: Tensor | None, norm: Norm | None, k_scale: Any, v_scale: Any,
 ) -> Tensor | None:  # fmt: skip
     """The short way into a cache: q rotated, or None where the extension declines; then nothing was written."""
-    if not (norm is None and k_scale is None and v_scale is None):
-        return None
     given = (q, k, rotation, tensor_format, False, None, None, out, v, k_cache, v_cache, slots, kv_layout)
-    y: Tensor | None = _native.rotate_into_cache(*given)
+    y: Tensor | None = _native.rotate_into_cache(*given, norm, None, k_scale, v_scale)
     return y
 
 

@@ -133,45 +133,44 @@ def cache_heads(
     if UNIT:
         q_step, k_step, v_step, y_step, kc_step, vc_step = 1, 1, 1, 1, 1, 1
     group = tl.program_id(1)
-    if group < q_groups:
-        c, s = (), ()
+    if group < q_groups:  # names of their own in each branch: what two branches assign must have one type
+        q_c, q_s = (), ()
         if not PER_HEAD:
-            c, s = load_tables(cos, sin, at_row, at_step, row_ok[:, None], PAIRS, WIDE)
-        head = group.to(tl.int64) * HEADS
-        x_head, to_head = q_head.to(tl.int64) * OF, y_head.to(tl.int64) * OF
-        x = q + head * x_head + ((token * q_token + batch * q_batch) * OF)[:, None]
-        to = y + head * to_head + ((token * y_token + batch * y_batch) * OF)[:, None]
+            q_c, q_s = load_tables(cos, sin, at_row, at_step, row_ok[:, None], PAIRS, WIDE)
+        of_q_head = group.to(tl.int64) * HEADS
+        q_from = q + of_q_head * (q_head.to(tl.int64) * OF) + ((token * q_token + batch * q_batch) * OF)[:, None]
+        q_to = y + of_q_head * (y_head.to(tl.int64) * OF) + ((token * y_token + batch * y_batch) * OF)[:, None]
         move_heads(
-            x, to, x_head, q_step, to_head, y_step, c, s, cos, sin, at_row, of_head, at_step, q_weight, cos, 0, eps,
-            head, of_q, row, row_ok, rows, WEIGHTED, OFFSET, NORM, False, PER_HEAD, ROUNDED, PAIRS, WIDE, BLOCKS,
-            READ_TWINS, WRITE_TWINS, FIRST, REST, PART, REST_FIRST, HEADS, AHEAD,
+            q_from, q_to, q_head.to(tl.int64) * OF, q_step, y_head.to(tl.int64) * OF, y_step, q_c, q_s, cos, sin,
+            at_row, of_head, at_step, q_weight, cos, 0, eps, of_q_head, of_q, row, row_ok, rows, WEIGHTED, OFFSET, NORM,
+            False, PER_HEAD, ROUNDED, PAIRS, WIDE, BLOCKS, READ_TWINS, WRITE_TWINS, FIRST, REST, PART, REST_FIRST,
+            HEADS, AHEAD,
         )  # fmt: skip
     else:
         slot = tl.load(slots + row, mask=row_ok, other=-1).to(tl.int64)
-        row_ok = row_ok & (slot >= 0) & (slot < places)
+        kept = row_ok & (slot >= 0) & (slot < places)
         block, place = slot // block_size, slot % block_size
         if group < q_groups + k_groups:
-            c, s = (), ()
+            k_c, k_s = (), ()
             if not PER_HEAD:
-                c, s = load_tables(cos, sin, at_row, at_step, row_ok[:, None], PAIRS, WIDE)
-            head = (group - q_groups).to(tl.int64) * HEADS
-            x_head, to_head = k_head.to(tl.int64) * OF, kc_head.to(tl.int64) * OF
-            x = k + head * x_head + ((token * k_token + batch * k_batch) * OF)[:, None]
-            to = k_cache + head * to_head + ((block * kc_block + place * kc_place) * OF)[:, None]
+                k_c, k_s = load_tables(cos, sin, at_row, at_step, kept[:, None], PAIRS, WIDE)
+            of_k_head = (group - q_groups).to(tl.int64) * HEADS
+            k_from = k + of_k_head * (k_head.to(tl.int64) * OF) + ((token * k_token + batch * k_batch) * OF)[:, None]
+            k_to = k_cache + of_k_head * (kc_head.to(tl.int64) * OF) + ((block * kc_block + place * kc_place) * OF)[:, None]
             move_heads(
-                x, to, x_head, k_step, to_head, kc_step, c, s, cos, sin, at_row, of_head, at_step, k_weight, k_scale,
-                k_scale_step, eps, head, of_k, row, row_ok, rows, WEIGHTED, OFFSET, NORM,
-                k_cache.dtype.element_ty == tl.uint8, PER_HEAD, ROUNDED, PAIRS, WIDE, BLOCKS, READ_TWINS, WRITE_TWINS,
-                FIRST, REST, PART, REST_FIRST, HEADS, AHEAD,
+                k_from, k_to, k_head.to(tl.int64) * OF, k_step, kc_head.to(tl.int64) * OF, kc_step, k_c, k_s, cos, sin,
+                at_row, of_head, at_step, k_weight, k_scale, k_scale_step, eps, of_k_head, of_k, row, kept, rows,
+                WEIGHTED, OFFSET, NORM, k_cache.dtype.element_ty == tl.uint8, PER_HEAD, ROUNDED, PAIRS, WIDE, BLOCKS,
+                READ_TWINS, WRITE_TWINS, FIRST, REST, PART, REST_FIRST, HEADS, AHEAD,
             )  # fmt: skip
         else:
-            head = (group - q_groups - k_groups).to(tl.int64) * HEADS
-            x_head, to_head = v_head.to(tl.int64) * OF, vc_head.to(tl.int64) * OF
-            x = v + head * x_head + ((token * v_token + batch * v_batch) * OF)[:, None]
-            to = v_cache + head * to_head + ((block * vc_block + place * vc_place) * OF)[:, None]
+            of_v_head = (group - q_groups - k_groups).to(tl.int64) * HEADS
+            v_from = v + of_v_head * (v_head.to(tl.int64) * OF) + ((token * v_token + batch * v_batch) * OF)[:, None]
+            v_to = v_cache + of_v_head * (vc_head.to(tl.int64) * OF) + ((block * vc_block + place * vc_place) * OF)[:, None]
             move_values(
-                x, to, x_head, v_step, to_head, vc_step, v_weight, v_scale, v_scale_step, v_eps, head, of_k, row_ok,
-                V_WEIGHTED, V_OFFSET, V_NORM, v_cache.dtype.element_ty == tl.uint8, CHANNELS, CHANNELS_WIDE, HEADS,
+                v_from, v_to, v_head.to(tl.int64) * OF, v_step, vc_head.to(tl.int64) * OF, vc_step, v_weight, v_scale,
+                v_scale_step, v_eps, of_v_head, of_k, kept, V_WEIGHTED, V_OFFSET, V_NORM,
+                v_cache.dtype.element_ty == tl.uint8, CHANNELS, CHANNELS_WIDE, HEADS,
             )  # fmt: skip
 
 
