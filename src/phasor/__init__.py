@@ -29,6 +29,7 @@ from .rotary.apply import (
     rotate,
     shift,
     unrotate,
+    warm_up,
 )
 from .rotary.layout import Layout
 from .rotary.rotation import Rotation
@@ -130,5 +131,6 @@ __all__ = [
     "temperature",
     "unpatch",
     "unrotate",
+    "warm_up",
     "write_config",
 ]

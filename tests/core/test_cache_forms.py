@@ -2,6 +2,7 @@
 
 import math
 import random
+from itertools import pairwise
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ KERNELS = ["auto", "native", "eager", "reference"] if NATIVE is not None else ["
 FLOAT8 = torch.float8_e4m3fn
 ROUNDINGS = ["once", "between", "before_weight"]
 
-# Every number of float8 e4m3fn that is not negative, by the definition of the format (Micikevicius et al. 2022, table 1).
+# Every number of float8 e4m3fn that is not negative, by its definition (Micikevicius et al. 2022, table 1).
 NUMBERS = [m / 8 * 2.0**-6 if e == 0 else (1 + m / 8) * 2.0 ** (e - 7) for e in range(16) for m in range(8)][:127]
 
 
@@ -44,7 +45,7 @@ def test_numbers_of_float8_are_nearest_to_what_they_hold():
     """Halves between two neighbours, what is too small and too large, zeros of both signs, NaN, and random numbers."""
     from phasor.rotary.kernels.cache import float8
 
-    halves = [(a + b) / 2 for a, b in zip(NUMBERS, NUMBERS[1:], strict=False)]
+    halves = [(a + b) / 2 for a, b in pairwise(NUMBERS)]
     edges = [*NUMBERS, *halves, 464.0, 480.0, 1e30, math.inf, math.nan, 1e-30]
     x = torch.tensor([*edges, *(-v for v in edges)])
     x = torch.cat((x, torch.randn(2000) * 10 ** (torch.rand(2000) * 6 - 4)))
@@ -195,7 +196,9 @@ def test_rows_of_mla(tensor_format, float8, kernel):
     weight, count = torch.randn(32).bfloat16(), latent.shape[:-1].numel()
     slots = torch.randperm(2 * count)[:count].view(latent.shape[:-1])
     slots.view(-1)[1] = -1
-    cache = torch.zeros(2, count, 48, dtype=torch.uint8).view(FLOAT8) if float8 else torch.zeros(2, count, 48).bfloat16()
+    cache = (
+        torch.zeros(2, count, 48, dtype=torch.uint8).view(FLOAT8) if float8 else torch.zeros(2, count, 48).bfloat16()
+    )
     axes = {"bhsd": (0, 2, 1, 3), "sbhd": (1, 0, 2, 3)}.get(tensor_format, tuple(range(q.ndim)))
     rows = latent.transpose(0, 1) if tensor_format == "sbhd" else latent
     y = apply_rotary_to_latent_cache(
@@ -205,7 +208,9 @@ def test_rows_of_mla(tensor_format, float8, kernel):
     assert torch.equal(y, apply_rotary(q.permute(axes), rotation, tensor_format=tensor_format))
     exact = latent.double() / (latent.double().square().mean(-1, keepdim=True) + 1e-6).sqrt()
     normed = (exact.bfloat16() * weight.float()).bfloat16()
-    z = apply_rotary(k.float(), rotation, tensor_format="thd" if k.ndim == 3 else "bshd", kernel="reference").squeeze(-2)
+    z = apply_rotary(k.float(), rotation, tensor_format="thd" if k.ndim == 3 else "bshd", kernel="reference").squeeze(
+        -2
+    )
     expected = torch.zeros(2 * count, 48)
     for row, slot in enumerate(slots.flatten().tolist()):
         if slot >= 0:
@@ -231,9 +236,15 @@ WEIGHT = torch.ones(32)
     "changes, message",
     [
         ({"k_cache": EIGHT}, r"k_scale must be given for a cache of torch.float8_e4m3fn: .*\(1\.0 if .*got None"),
-        ({"k_scale": 1.0}, "k_scale must be None, except for a cache of torch.float8_e4m3fn, got one for torch.float32"),
+        (
+            {"k_scale": 1.0},
+            "k_scale must be None, except for a cache of torch.float8_e4m3fn, got one for torch.float32",
+        ),
         ({"k_cache": EIGHT, "k_scale": 0.0}, "k_scale must be a finite number above 0, got 0.0"),
-        ({"k_cache": EIGHT, "k_scale": torch.tensor([1.0, -1.0])}, r"k_scale must be finite and above 0, got \[1.0, -1"),
+        (
+            {"k_cache": EIGHT, "k_scale": torch.tensor([1.0, -1.0])},
+            r"k_scale must be finite and above 0, got \[1.0, -1",
+        ),
         ({"k_cache": EIGHT, "k_scale": torch.ones(3)}, r"one for each head \[2\], got torch.float32 \(3,\)"),
         ({"k_cache": EIGHT, "k_scale": torch.ones(2).double()}, r"k_scale must be .*got torch.float64 \(2,\)"),
         ({"k_cache": EIGHT, "k_scale": torch.ones(2, device="meta")}, "must be on the same device, got meta and cpu"),
@@ -276,7 +287,10 @@ def test_float8_takes_no_float64():
         ({"k": torch.randn(6, 2, 16).bfloat16()}, "k must have one head, which all heads of q share, got 2"),
         ({"latent": torch.randn(5, 32).bfloat16()}, r"latent must be torch.bfloat16 \[6\] and its channels, on cpu"),
         ({"latent": torch.randn(6, 32)}, r"latent must be torch.bfloat16 .* got torch.float32 \[6, 32\] on cpu"),
-        ({"cache": torch.zeros(2, 6, 47).bfloat16()}, r"cache must be \[blocks, block_size, 48\], 32 of the latent and"),
+        (
+            {"cache": torch.zeros(2, 6, 47).bfloat16()},
+            r"cache must be \[blocks, block_size, 48\], 32 of the latent and",
+        ),
         ({"cache": torch.zeros(2, 6, 48)}, "cache must be torch.bfloat16 or torch.float8_e4m3fn on cpu, got"),
         ({"cache": torch.zeros(2, 6, 48, dtype=torch.uint8)}, "float8 kept as bytes"),
         ({"cache": torch.zeros(2, 6, 48).to(FLOAT8)}, "scale must be given for a cache of torch.float8_e4m3fn"),

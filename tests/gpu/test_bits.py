@@ -167,8 +167,10 @@ def test_the_programs_of_few_tokens(monkeypatch, enough, shape):
     q, k = (torch.randn(batch, h, tokens, 24, device=DEVICE) for h in (3, 2))
     spec = RotarySpec(head_dim=24, rotary_dim=16)
     for positions in (torch.randint(0, 2**31, (batch, tokens)), torch.randint(0, 2**31, (tokens,), dtype=torch.int32)):
-        both(lambda n, at=positions.to(DEVICE): rotate(q, k, at, spec, kernel=n))
-        both(lambda n, r=Rotation.at(spec, positions.to(DEVICE)): apply_rotary_qk(q, k, r, kernel=n))
+        at = positions.to(DEVICE)
+        rotation = Rotation.at(spec, at)
+        both(lambda n, at=at: rotate(q, k, at, spec, kernel=n))
+        both(lambda n, r=rotation: apply_rotary_qk(q, k, r, kernel=n))
 
 
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # numpy's, of which the interpreter is made

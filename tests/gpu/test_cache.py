@@ -113,9 +113,7 @@ def test_a_norm_and_float8(layout, dtype, rounding, each):
 @pytest.mark.parametrize("eight", [False, True])
 def test_rows_of_mla(eight):
     """DeepSeek's heads: the latent after its norm and the key beside it, the rotary part of q a view, in place."""
-    rotation = Rotation.at(
-        RotarySpec(head_dim=16, interleaved=True), torch.randint(0, 2**20, (2, 3), device=DEVICE)
-    )
+    rotation = Rotation.at(RotarySpec(head_dim=16, interleaved=True), torch.randint(0, 2**20, (2, 3), device=DEVICE))
     q, k, latent = (torch.randn(2, h, 3, w, device=DEVICE).bfloat16() for h, w in ((3, 40), (1, 16), (1, 48)))
     weight, slots, found = torch.randn(48, device=DEVICE).bfloat16(), torch.tensor([[5, -1, 0], [2, 7, 3]]), []
     for kernel in ("triton", "reference"):
@@ -139,10 +137,12 @@ def test_rows_of_mla(eight):
 
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # numpy's, of which the interpreter is made
 def test_numbers_of_float8_have_the_bits_of_torch():
-    """All bytes, halves between neighbours and one step of float32 beside them, beyond the largest, zeros, no numbers."""
+    """All bytes, halves between neighbours, one step of float32 beside them, beyond the largest, zeros, no numbers."""
     every = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float()
     every = every[~every.isnan()].sort().values
-    x = torch.cat((every, (every[1:] + every[:-1]) / 2, torch.tensor([465.0, 1e30, -1e30, 1e-40, -1e-40, float("inf")])))
+    x = torch.cat(
+        (every, (every[1:] + every[:-1]) / 2, torch.tensor([465.0, 1e30, -1e30, 1e-40, -1e-40, float("inf")]))
+    )
     x = torch.cat((x, *(torch.nextafter(x, torch.tensor(to)) for to in (1e38, -1e38))))
     x = torch.cat((x, torch.full((-len(x) % 16,), float("nan")))).view(-1, 1, 16).to(DEVICE)
     rotation = Rotation.at(RotarySpec(head_dim=16), torch.zeros(len(x), dtype=torch.int64, device=DEVICE))

@@ -8,6 +8,7 @@ from .move import change_spec, reposition, shift, unrotate
 from .normed import apply_qk_norm_rotary
 from .packed import apply_rotary_qkv
 from .slots import cache_slots, page_slots
+from .warm import warm_up
 
 __all__ = [
     "KVLayout",
@@ -25,4 +26,5 @@ __all__ = [
     "rotate",
     "shift",
     "unrotate",
+    "warm_up",
 ]

@@ -54,9 +54,9 @@ def apply_rotary_to_cache(
     block per sequence: ``[batch, max_len, kv_heads, head_dim]`` is ``"NHD"``, ``[batch, kv_heads, max_len, head_dim]``
     is ``"HND"``. They have the dtype of k, or are float8:
 
-    - ``torch.float8_e4m3fn`` holds ``rotated k / k_scale`` and ``v / v_scale``, computed in float32 and rounded once, to
-      nearest even; numbers beyond 448 become 448. A scale is above 0: a number, a float32 tensor with one, or
-      one for each head ``[kv_heads]``. It is what a stored number is multiplied by when it is read (vLLM's
+    - ``torch.float8_e4m3fn`` holds ``rotated k / k_scale`` and ``v / v_scale``, computed in float32 and rounded once,
+      to nearest even; numbers beyond 448 become 448. A scale is above 0: a number, a float32 tensor with one, or one
+      for each head ``[kv_heads]``. It is what a stored number is multiplied by when it is read (vLLM's
       ``k_scale``), and 1.0 where numbers are stored as they are. A cache kept as bytes: ``cache.view(...)``.
 
     ``slot_mapping`` has one integer per token, ``[batch, seq]`` or ``[tokens]`` (``"thd"``): ``block * block_size +

@@ -14,7 +14,7 @@ Scale = Tensor | float | None
 
 
 def read_scale(name: str, scale: Any, cache: Any) -> Tensor | None:
-    """A scale as a tensor ``[1]`` or ``[heads]``; None for a cache that needs none. ``ValueError`` for one that does."""
+    """A scale as a tensor ``[1]`` or ``[heads]``; None for a cache that needs none, else ``ValueError``."""
     needed = isinstance(cache, Tensor) and cache.dtype == FLOAT8
     if scale is None and needed:
         raise ValueError(

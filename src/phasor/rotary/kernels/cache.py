@@ -7,7 +7,6 @@ from torch import Tensor
 
 from .order import Order
 
-
 FLOAT8 = torch.float8_e4m3fn
 MOST = 448.0  # the largest number in it
 

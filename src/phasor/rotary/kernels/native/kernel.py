@@ -89,7 +89,23 @@ class Native(Kernel):
         norm: Norm | None = None, v_norm: Norm | None = None,
     ) -> Tensor:  # fmt: skip
         *to, k_scale, v_scale = cache
-        given = (q, k, rotation, format_of(order), False, None, None, out, v, *to, "NHD", norm, v_norm, k_scale, v_scale)
+        given = (
+            q,
+            k,
+            rotation,
+            format_of(order),
+            False,
+            None,
+            None,
+            out,
+            v,
+            *to,
+            "NHD",
+            norm,
+            v_norm,
+            k_scale,
+            v_scale,
+        )
         y: Tensor | None = _native.rotate_into_cache(*given)
         if y is None:  # batches of different shapes, or rarer ways to hold heads
             return super().rotate_into_cache(q, k, v, rotation, order, cache, out, norm, v_norm)

@@ -16,16 +16,20 @@ from .launch import about, ahead, axes_of, enough_for, in_memory, in_units, laun
 
 MOST_VALUES = 8192  # of all rows of one head of v in a program
 # Sizes and strides, which serving changes from call to call.
-CHANGING = """slots eps v_eps rows tokens of_q of_k q_groups k_groups block_size places at_batches k_scale_step v_scale_step
-q_batch q_head q_token q_step k_batch k_head k_token k_step v_batch v_head v_token v_step y_batch y_head y_token y_step
-kc_block kc_head kc_place kc_step vc_block vc_head vc_place vc_step at_batch at_head at_token at_step""".split()
+CHANGING = [
+    "slots", "eps", "v_eps", "rows", "tokens", "of_q", "of_k", "q_groups", "k_groups", "block_size", "places",
+    "at_batches", "k_scale_step", "v_scale_step", "q_batch", "q_head", "q_token", "q_step", "k_batch", "k_head",
+    "k_token", "k_step", "v_batch", "v_head", "v_token", "v_step", "y_batch", "y_head", "y_token", "y_step",
+    "kc_block", "kc_head", "kc_place", "kc_step", "vc_block", "vc_head", "vc_place", "vc_step", "at_batch",
+    "at_head", "at_token", "at_step",
+]  # fmt: skip
 
 
 @triton.jit
 def move_heads(
     x, y, x_head, x_step, y_head, y_step, c, s, cos, sin, at_row, at_head, at_step, at_weight, scale, scale_step, eps,
-    head, heads, row, row_ok, rows, WEIGHTED: tl.constexpr, OFFSET: tl.constexpr, NORM: tl.constexpr, FLOAT8: tl.constexpr,
-    PER_HEAD: tl.constexpr, ROUNDED: tl.constexpr,
+    head, heads, row, row_ok, rows, WEIGHTED: tl.constexpr, OFFSET: tl.constexpr, NORM: tl.constexpr,
+    FLOAT8: tl.constexpr, PER_HEAD: tl.constexpr, ROUNDED: tl.constexpr,
     PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, READ_TWINS: tl.constexpr, WRITE_TWINS: tl.constexpr,
     FIRST: tl.constexpr, REST: tl.constexpr, PART: tl.constexpr, REST_FIRST: tl.constexpr,
     HEADS: tl.constexpr, AHEAD: tl.constexpr,
@@ -106,7 +110,8 @@ def move_values(
 @triton.jit(do_not_specialize=CHANGING)
 def cache_heads(
     q, k, v, y, k_cache, v_cache, cos, sin, q_weight, k_weight, v_weight, k_scale, v_scale, slots,
-    eps, v_eps, rows, tokens, of_q, of_k, q_groups, k_groups, block_size, places, at_batches, k_scale_step, v_scale_step,
+    eps, v_eps, rows, tokens, of_q, of_k, q_groups, k_groups, block_size, places, at_batches,
+    k_scale_step, v_scale_step,
     q_batch, q_head, q_token, q_step, k_batch, k_head, k_token, k_step, v_batch, v_head, v_token, v_step,
     y_batch, y_head, y_token, y_step, kc_block, kc_head, kc_place, kc_step, vc_block, vc_head, vc_place, vc_step,
     at_batch, at_head, at_token, at_step,
@@ -156,7 +161,11 @@ def cache_heads(
                 k_c, k_s = load_tables(cos, sin, at_row, at_step, kept[:, None], PAIRS, WIDE)
             of_k_head = (group - q_groups).to(tl.int64) * HEADS
             k_from = k + of_k_head * (k_head.to(tl.int64) * OF) + ((token * k_token + batch * k_batch) * OF)[:, None]
-            k_to = k_cache + of_k_head * (kc_head.to(tl.int64) * OF) + ((block * kc_block + place * kc_place) * OF)[:, None]
+            k_to = (
+                k_cache
+                + of_k_head * (kc_head.to(tl.int64) * OF)
+                + ((block * kc_block + place * kc_place) * OF)[:, None]
+            )
             move_heads(
                 k_from, k_to, k_head.to(tl.int64) * OF, k_step, kc_head.to(tl.int64) * OF, kc_step, k_c, k_s, cos, sin,
                 at_row, of_head, at_step, k_weight, k_scale, k_scale_step, eps, of_k_head, of_k, row, kept, rows,
@@ -166,7 +175,11 @@ def cache_heads(
         else:
             of_v_head = (group - q_groups - k_groups).to(tl.int64) * HEADS
             v_from = v + of_v_head * (v_head.to(tl.int64) * OF) + ((token * v_token + batch * v_batch) * OF)[:, None]
-            v_to = v_cache + of_v_head * (vc_head.to(tl.int64) * OF) + ((block * vc_block + place * vc_place) * OF)[:, None]
+            v_to = (
+                v_cache
+                + of_v_head * (vc_head.to(tl.int64) * OF)
+                + ((block * vc_block + place * vc_place) * OF)[:, None]
+            )
             move_values(
                 v_from, v_to, v_head.to(tl.int64) * OF, v_step, vc_head.to(tl.int64) * OF, vc_step, v_weight, v_scale,
                 v_scale_step, v_eps, of_v_head, of_k, kept, V_WEIGHTED, V_OFFSET, V_NORM,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ....support.tracing import watched
+from ...layout import Layout
 from ...rotation import Rotation
 from ...tables import spec_of
 from ..base import Angles, Kernel, Pair, float64_tables, into, one_angle, result_dtype, tables_of, tensors_of, unseen
@@ -120,6 +121,16 @@ def unsuited(q: Tensor, k: Tensor | None, angles: Angles) -> str:
     if any(x.numel() // x.shape[-1] >= MOST_ROWS for x in (q, k) if x is not None):
         return f"it takes fewer than {MOST_ROWS:,} heads of tokens"
     return ""
+
+
+def sizes_of(layout: Layout, of_q: int, of_k: int, device: torch.device) -> list[tuple[int, int]]:
+    """Sequences and tokens of each that together have all kinds of programs; one token where it does not run."""
+    if MISSING or (device.type != "cuda" and not (INTERPRETED and device.type == "cpu")):
+        return [(1, 1)]
+    from . import launch
+
+    least = launch.least_rows(of_q, of_k, launch.about(layout, launch.TILE)["ROWS"], launch.enough_for(device))
+    return [(batch, max(batch, -(-rows // batch))) for rows in least for batch in (1, 2)]
 
 
 @lru_cache(maxsize=64)

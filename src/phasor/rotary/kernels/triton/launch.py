@@ -1,9 +1,9 @@
 """Where the programs run: sizes and strides of q and k, and the grid, as numbers."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -86,13 +86,25 @@ def programs_of(rows: int, of_q: int, of_k: int, tile_rows: int, enough: int) ->
 
     Three sizes, and no more: each is code of its own, which is compiled when it is first used.
     """
-    for heads, tile, warps in ((HEADS, tile_rows, 4), (1, tile_rows, 4), (1, 1, 1)):
-        most = max(1, of_q, of_k)
-        heads = cdiv(most, cdiv(most, heads))  # groups of one size
-        cut = Programs(cdiv(rows, tile), cdiv(of_q, heads), cdiv(of_k, heads), heads, tile, warps)
+    for cut in _sizes(of_q, of_k, tile_rows):
+        cut = cut._replace(tiles=cdiv(rows, cut.rows))
         if math.prod(cut.grid) >= enough:
             break
     return cut
+
+
+def least_rows(of_q: int, of_k: int, tile_rows: int, enough: int) -> list[int]:
+    """The fewest rows with programs of each size, the largest first."""
+    sizes = _sizes(of_q, of_k, tile_rows)
+    return [cut.rows * (cdiv(enough, sum(cut[1:3])) - 1) + 1 for cut in sizes[:2]] + [1]
+
+
+def _sizes(of_q: int, of_k: int, tile_rows: int) -> list[Programs]:
+    most, sizes = max(1, of_q, of_k), []
+    for heads, rows, warps in ((HEADS, tile_rows, 4), (1, tile_rows, 4), (1, 1, 1)):
+        heads = cdiv(most, cdiv(most, heads))  # groups of one size
+        sizes.append(Programs(0, cdiv(of_q, heads), cdiv(of_k, heads), heads, rows, warps))
+    return sizes
 
 
 def enough_for(device: torch.device) -> int:
@@ -121,13 +133,18 @@ def in_units(strides: Sequence[int]) -> tuple[list[int], int]:
 
 
 class Launch:
-    """What is launched, once it is compiled: called with addresses, for tensors of the same sizes and alignment."""
+    """What is launched, once it is compiled: called with addresses, for tensors of the same sizes and alignment.
 
-    __slots__ = ("device", "driver", "rest", "run", "vectors")
+    As Triton's own launch of compiled code, but that it describes the launch to hooks only where there are any.
+    """
+
+    __slots__ = ("begin", "device", "driver", "hooked", "hooks", "rest", "run", "vectors")
 
     def __init__(self, compiled: Any, cut: Programs, rest: tuple[Any, ...], vectors: list[int]) -> None:
-        self.driver = triton.runtime.driver.active
-        self.run, self.rest, self.vectors = compiled[(*cut.grid, 1)], rest, vectors
+        self.driver, self.hooks = triton.runtime.driver.active, triton.knobs.runtime
+        self.hooked, self.run = compiled[(*cut.grid, 1)], partial(compiled.run, *cut.grid, 1)
+        self.begin = compiled.function, compiled.packed_metadata, None, None, None
+        self.rest, self.vectors = rest, vectors
         self.device = self.driver.get_current_device()
 
     def is_here(self) -> bool:
@@ -143,8 +160,17 @@ class Launch:
             together |= addresses[i] or 0
         if together & 15:
             return False
-        self.run(*addresses, *self.rest, stream=self.driver.get_current_stream(self.device))
+        stream = self.driver.get_current_stream(self.device)
+        if _are_set(self.hooks.launch_enter_hook) or _are_set(self.hooks.launch_exit_hook):
+            self.hooked(*addresses, *self.rest, stream=stream)
+        else:
+            self.run(stream, *self.begin, *addresses, *self.rest)
         return True
+
+
+def _are_set(hooks: Any) -> bool:
+    """Of a chain of hooks, or of one or none, as older Tritons have it."""
+    return bool(getattr(hooks, "calls", hooks))
 
 
 def launched(

@@ -120,7 +120,8 @@ def rotate_back(
         with on_device_of(xs[0]):
             back_heads[cut.grid](
                 *(both[i] for both in sides for i in (0, -1)), *angles.tensors[2:], of_programs,
-                batch * tokens, tokens, q_heads, k_heads, cut.q_groups, angles.batches, *strides, *angles.strides, *weights,
+                batch * tokens, tokens, q_heads, k_heads, cut.q_groups, angles.batches, *strides, *angles.strides,
+                *weights,
                 WEIGHTED=of_it["WEIGHTED"], OFFSET=of_it["OFFSET"], SUMS=of_weights, PER_HEAD=angles.per_head,
                 **constants, num_warps=cut.warps, enable_fp_fusion=False,
             )  # fmt: skip

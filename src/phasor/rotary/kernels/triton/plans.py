@@ -1,9 +1,9 @@
 """The short way to a launch: a call of sizes that were launched before needs no checks, and no arguments packed anew.
 
-A plan is kept for everything about a call but the addresses: sizes, strides, dtypes, devices, the layout, and what is
-asked of the kernel. It is made where a call has gone the long way, behind all checks; so what the checks have seen of it
-need not be seen again. What a plan cannot know is looked at in every call: gradients, lazy signs, addresses, modes of
-torch, and what stands between an operation and its result.
+A plan is kept for everything about a call but the addresses: sizes, strides, dtypes, devices, the layout, and what
+is asked of the kernel. It is made where a call has gone the long way, behind all checks; so what the
+checks have seen of it need not be seen again. What a plan cannot know is looked at in every call: gradients, lazy
+signs, addresses, modes of torch, and what stands between an operation and its result.
 """
 
 from collections.abc import Sequence
@@ -126,7 +126,13 @@ def number_of(layout: Layout) -> int:
 
 
 def of_heads(
-    q: Tensor, k: Tensor | None, order: Order | None, dtype: torch.dtype, results: Any, transposed: bool, norm: Norm | None
+    q: Tensor,
+    k: Tensor | None,
+    order: Order | None,
+    dtype: torch.dtype,
+    results: Any,
+    transposed: bool,
+    norm: Norm | None,
 ) -> Key:
     """What a plan must know of q, k and their results, and of a norm. ``results``: None of new ones, True in place."""
     of_k = () if k is None else (k.shape, k.stride(), k.get_device())
@@ -201,7 +207,10 @@ def _must_be_seen(given: Sequence[Any]) -> bool:
     ):
         return True
     learning = torch.is_grad_enabled()
-    return any(type(x) not in PLAIN or x.is_neg() or (learning and x.requires_grad) for x in given)
+    for x in given:  # noqa: SIM110  # a generator would take as long again
+        if type(x) not in PLAIN or x.is_neg() or (learning and x.requires_grad):
+            return True
+    return False
 
 
 def _is_in_place(q: Tensor, k: Tensor | None, out: Any) -> bool | None:
@@ -211,7 +220,9 @@ def _is_in_place(q: Tensor, k: Tensor | None, out: Any) -> bool | None:
     return (out[0] is q and out[1] is k) if type(out) is tuple and len(out) == 2 else (out is q and k is None)
 
 
-def _launched(plan: Plan, q: Tensor, k: Tensor | None, at: tuple[int | None, ...], in_place: bool | None) -> Pair | None:
+def _launched(
+    plan: Plan, q: Tensor, k: Tensor | None, at: tuple[int | None, ...], in_place: bool | None
+) -> Pair | None:
     launch = plan.launch
     if not launch.is_here():
         return None

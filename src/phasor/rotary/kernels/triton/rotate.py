@@ -34,11 +34,12 @@ from .launch import (
     programs_of,
 )
 
-
-# Sizes and strides, which serving changes from call to call: code is not made anew for those that are 1 or multiples of 16.
-CHANGING = """factor rows tokens of_q of_k q_groups at_batches at
-q_batch q_head q_token q_step k_batch k_head k_token k_step y_batch y_head y_token y_step z_batch z_head z_token z_step
-at_batch at_head at_token at_step eps""".split()
+# What serving changes from call to call: code is not made anew for sizes and strides that are 1 or multiples of 16.
+CHANGING = [
+    "factor", "rows", "tokens", "of_q", "of_k", "q_groups", "at_batches", "at", "q_batch", "q_head", "q_token",
+    "q_step", "k_batch", "k_head", "k_token", "k_step", "y_batch", "y_head", "y_token", "y_step", "z_batch",
+    "z_head", "z_token", "z_step", "at_batch", "at_head", "at_token", "at_step", "eps",
+]  # fmt: skip
 
 
 @triton.jit(do_not_specialize=CHANGING)
@@ -58,9 +59,9 @@ def rotate_heads(
 
     ``at`` are positions of ``AXES`` axes, which ``at_step`` separates, and ``steps`` turns per position; or, with no
     axes, ``cos`` and ``sin`` are tables, and ``at_*`` their strides. All offsets are formed in 64 bits. Strides count
-    ``OF`` channels, those of tables ``AT_OF``; of channels and pairs they count one. With ``NORM`` every head is divided
-    by the root of its mean square first, and multiplied by a weight of contiguous channels. ``AHEAD`` heads are loaded
-    before the first of them is stored.
+    ``OF`` channels, those of tables ``AT_OF``; of channels and pairs they count one. With ``NORM`` every head is
+    divided by the root of its mean square first, and multiplied by a weight of contiguous channels. ``AHEAD`` heads are
+    loaded before the first of them is stored.
     """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     row_ok = row < rows
