@@ -21,6 +21,7 @@ from .rotary.apply import (
     apply_rotary_qk,
     apply_rotary_qkv,
     apply_rotary_to_cache,
+    apply_rotary_to_latent_cache,
     cache_slots,
     change_spec,
     page_slots,
@@ -28,6 +29,7 @@ from .rotary.apply import (
     rotate,
     shift,
     unrotate,
+    warm_up,
 )
 from .rotary.layout import Layout
 from .rotary.rotation import Rotation
@@ -100,6 +102,7 @@ __all__ = [
     "apply_rotary_qk",
     "apply_rotary_qkv",
     "apply_rotary_to_cache",
+    "apply_rotary_to_latent_cache",
     "attention",
     "axes",
     "cache_slots",
@@ -128,5 +131,6 @@ __all__ = [
     "temperature",
     "unpatch",
     "unrotate",
+    "warm_up",
     "write_config",
 ]

@@ -22,7 +22,13 @@ TARGETS = {
     "sm_100": GPUTarget("cuda", 100, 32),
     "gfx942": GPUTarget("hip", "gfx942", 64),
 }
-POINTERS = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int64: "*i64"}
+POINTERS = {
+    torch.float32: "*fp32",
+    torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
+    torch.int64: "*i64",
+    torch.uint8: "*u8",
+}
 TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
 
 
@@ -61,6 +67,8 @@ class Assembly:
     spilled: int  # bytes of local memory and stack
     shared: int
     barriers: int
+    late: int  # loads behind the first store
+    registers: int
     ttir: str
     ptx: str = field(repr=False)
 
@@ -70,15 +78,18 @@ class Assembly:
 
 
 def compiled(launched, target, kernel=rotate.rotate_heads):
-    """As Triton compiles it when it is called: a 1 is a constant, and multiples of 16 are known to be such."""
+    """As Triton compiles it when it is called: a 1 is a constant, and multiples of 16 are known to be such.
+
+    But for arguments that it is told not to look at, which serving changes.
+    """
     _, values, named = launched
     names = kernel.arg_names
     options = {name: value for name, value in named.items() if name not in names}
     given = dict(zip(names, values, strict=False)) | {n: v for n, v in named.items() if n in names}
     signature, constants, attributes = {}, {}, {}
     for i, name in enumerate(names):
-        value = given[name]
-        if i >= len(values) or value is None or (type(value) is int and value == 1):
+        value, changes = given[name], kernel.params[i].do_not_specialize
+        if i >= len(values) or value is None or (type(value) is int and value == 1 and not changes):
             signature[name], constants[name] = "constexpr", value
             continue
         if isinstance(value, torch.Tensor):
@@ -87,7 +98,7 @@ def compiled(launched, target, kernel=rotate.rotate_heads):
             signature[name], whole = ("i32" if -(2**31) <= value < 2**31 else "i64"), value % 16 == 0
         else:
             signature[name], whole = "fp32", False
-        if whole:
+        if whole and not changes:
             attributes[(i,)] = [["tt.divisibility", 16]]
     made = triton.compile(ASTSource(kernel, signature, constants, attributes), target, options)
     return _of_amd(made) if target.backend == "hip" else _of_nvidia(made)
@@ -106,8 +117,13 @@ def _of_nvidia(made):
     memory = Counter(name for name in body if name.startswith(("LDG", "STG", "LDL", "STL", "ATOM", "RED.")))
     return Assembly(
         instructions, memory, numbers["STACK"] + numbers["LOCAL"], made.metadata.shared, instructions["BAR"],
-        made.asm["ttir"], made.asm["ptx"],
+        _late(body, "LDG", "STG"), numbers["REG"], made.asm["ttir"], made.asm["ptx"],
     )  # fmt: skip
+
+
+def _late(names, loads, stores):
+    first = next((i for i, name in enumerate(names) if name.startswith(stores)), len(names))
+    return sum(name.startswith(loads) for name in names[first:])
 
 
 def _said_by(tool, *arguments):
@@ -123,5 +139,6 @@ def _of_amd(made):
     bytes_of = {key: int(n) for key, n in re.findall(r"\.(\w+):\s+(\d+)", text)}
     return Assembly(
         instructions, memory, bytes_of["private_segment_fixed_size"] + bytes_of["vgpr_spill_count"],
-        made.metadata.shared, instructions["s_barrier"], made.asm["ttir"], text,
+        made.metadata.shared, instructions["s_barrier"], _late(names, ("global_load", "buffer_load"),
+        ("global_store", "buffer_store")), bytes_of["vgpr_count"], made.asm["ttir"], text,
     )  # fmt: skip

@@ -23,3 +23,4 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("there is no GPU here: say TRITON_INTERPRET=1, or run tests/gpu/test_interpreted.py", pytrace=False)
     if INTERPRETED:
         monkeypatch.setattr("phasor.rotary.kernels.triton.launch.TILE", 2**14)
+        monkeypatch.setattr("phasor.rotary.kernels.triton.launch.ENOUGH", 1)

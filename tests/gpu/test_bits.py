@@ -159,6 +159,20 @@ def test_the_programs_of_a_gpu(monkeypatch):
     both(lambda n: rotate(q, k, positions, spec, kernel=n))
 
 
+@pytest.mark.parametrize("enough, shape", [(14, (2, 1)), (14, (1, 5)), (4, (2, 3)), (4, (3, 1))])
+def test_the_programs_of_few_tokens(monkeypatch, enough, shape):
+    """One row and one head each, or some rows; one axis of rows or two; positions of 32 and of 64 bits."""
+    monkeypatch.setattr("phasor.rotary.kernels.triton.launch.ENOUGH", enough)
+    batch, tokens = shape
+    q, k = (torch.randn(batch, h, tokens, 24, device=DEVICE) for h in (3, 2))
+    spec = RotarySpec(head_dim=24, rotary_dim=16)
+    for positions in (torch.randint(0, 2**31, (batch, tokens)), torch.randint(0, 2**31, (tokens,), dtype=torch.int32)):
+        at = positions.to(DEVICE)
+        rotation = Rotation.at(spec, at)
+        both(lambda n, at=at: rotate(q, k, at, spec, kernel=n))
+        both(lambda n, r=rotation: apply_rotary_qk(q, k, r, kernel=n))
+
+
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # numpy's, of which the interpreter is made
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_not_a_number_stays_none_and_small_ones_keep_their_bits(dtype):

@@ -84,6 +84,16 @@ def test_for_an_h200(name):
     found = assembly.compiled(launched(SPECS[name]), assembly.TARGETS["sm_90"])
     check(found, SPECS[name], ".128")
     check_offsets(found.ttir)
+    assert found.late == 0 and found.registers <= 128  # 16 vectors are on their way before the first is stored
+
+
+def test_one_token():
+    """A warp for each head, its loads before its stores, and a fifth of the instructions of 16 tokens and 8 heads."""
+    call = launched(SPECS["halves"], tokens=1)
+    found = assembly.compiled(call, assembly.TARGETS["sm_90"])
+    assert call[0] == (1, 40) and call[2]["num_warps"] == 1
+    assert (found.spilled, found.shared, found.late) == (0, 0, 0)
+    assert found.count <= BUDGET["phases"] // 5
 
 
 @pytest.mark.parametrize("angles", ["phases", "tables"])
@@ -121,17 +131,20 @@ def test_many_batches(tensor_format):
     check_offsets(found.ttir)
 
 
-GRIDS = {  # batch, tokens, heads -> programs: tiles of 16 rows, groups of up to 8 heads of q or of k
+GRIDS = {  # batch, tokens, heads -> programs, 264 or more: of 16 rows and 8 heads of q or of k, 16 and 1, or 1 and 1
     "no tokens": ((1, 0, (32, 8)), None),
     "no batch": ((0, 5, (32, 8)), None),
     "no heads": ((1, 5, (0, 0)), None),
-    "no heads of q": ((1, 16, (0, 8)), (1, 1)),
-    "one head": ((1, 16, (1, 1)), (1, 2)),
-    "one token": ((1, 1, (32, 8)), (1, 5)),
-    "one token more than a tile": ((1, 17, (32, 8)), (2, 5)),
-    "rows of several batches share a tile": ((256, 1, (32, 8)), (16, 5)),
-    "heads that fill no group": ((1, 16, (28, 4)), (1, 5)),
-    "one head of k": ((1, 16, (71, 1)), (1, 10)),
+    "no heads of q": ((1, 16, (0, 8)), (16, 8)),
+    "one head": ((1, 16, (1, 1)), (16, 2)),
+    "one token": ((1, 1, (32, 8)), (1, 40)),
+    "16 tokens": ((1, 16, (32, 8)), (16, 40)),
+    "as many as fill half of it by tiles of one head": ((1, 97, (32, 8)), (7, 40)),
+    "one tile less than enough of 8 heads": ((1, 832, (32, 8)), (52, 40)),
+    "enough of 8 heads": ((1, 833, (32, 8)), (53, 5)),
+    "rows of several batches share a tile": ((256, 1, (32, 8)), (16, 40)),
+    "heads that fill no group": ((1, 2**14, (28, 4)), (2**10, 5)),
+    "one head of k": ((1, 2**14, (71, 1)), (2**10, 10)),
     "2**31 elements of q": ((1, 2**19, (32, 8)), (2**15, 5)),
     "2**36 elements of q": ((16, 2**20, (32, 8)), (2**20, 5)),
 }
@@ -184,6 +197,19 @@ def into_a_cache(spec, dtype):
     caches = (torch.empty(1000, 16, 8, spec.head_dim, dtype=dtype, device="meta") for _ in range(2))
     cache = Cache(*caches, torch.empty(256, dtype=torch.int64, device="meta"))
     given = (q, k, k, q, rotation, ORDERS["thd"], cache, False)
+    call = assembly.only_launch(cache_write, "cache_heads", lambda: cache_write.rotate_into_cache(*given))
+    return call, cache_write.cache_heads
+
+
+def into_float8(spec, dtype):
+    """The same after a norm with weights, into pages of float8 with a scale for each head."""
+    q, k = (torch.empty(256, h, spec.head_dim, dtype=dtype, device="meta") for h in (32, 8))
+    rotation = Rotation.at(spec, torch.empty(256, dtype=torch.int64, device="meta"))
+    norm = Norm(*torch.empty(2, spec.head_dim, dtype=dtype, device="meta"), 1e-6, rounding="before_weight")
+    caches = (torch.empty(1000, 16, 8, spec.head_dim, dtype=torch.float8_e4m3fn, device="meta") for _ in range(2))
+    scales = torch.empty(2, 8, device="meta")
+    cache = Cache(*caches, torch.empty(256, dtype=torch.int64, device="meta"), *scales)
+    given = (q, k, k, q, rotation, ORDERS["thd"], cache, False, norm)
     call = assembly.only_launch(cache_write, "cache_heads", lambda: cache_write.rotate_into_cache(*given))
     return call, cache_write.cache_heads
 

@@ -20,7 +20,11 @@ _IN_GRAPHS: dict[int, Any] = {}  # steps and frequencies that a CUDA graph reads
 
 
 def check_positions(positions: Any, spec: RotarySpec) -> tuple[Tensor, ...]:
-    """Positions as one ``[(B,) S]`` per axis, int64 or real as the spec has them, or ``ValueError``."""
+    """Positions as one ``[(B,) S]`` per axis, integers or real as the spec has them, or ``ValueError``.
+
+    Integers are int64, or int32 as they came: to convert them would be a launch of its own on a GPU, and whatever
+    multiplies them by a step of int64 does so in 64 bits.
+    """
     real = spec.coordinates == "real"
     kind = "real numbers" if real else "integers"
     if not isinstance(positions, Tensor):
@@ -37,7 +41,7 @@ def check_positions(positions: Any, spec: RotarySpec) -> tuple[Tensor, ...]:
         raise ValueError(
             "positions must be integers of at most 63 bits, got torch.uint64; convert with .to(torch.int64)"
         )
-    positions = positions if real else positions.to(torch.int64)
+    positions = positions if real or positions.dtype == torch.int32 else positions.to(torch.int64)
     axes, shape = spec.axes.count, tuple(positions.shape)
     if axes == 1:
         if positions.ndim not in (1, 2):

@@ -3,10 +3,12 @@
 from .cached import KVLayout, apply_rotary_to_cache
 from .calls import apply_rotary, apply_rotary_qk, rotate
 from .formats import TensorFormat
+from .latent import apply_rotary_to_latent_cache
 from .move import change_spec, reposition, shift, unrotate
 from .normed import apply_qk_norm_rotary
 from .packed import apply_rotary_qkv
 from .slots import cache_slots, page_slots
+from .warm import warm_up
 
 __all__ = [
     "KVLayout",
@@ -16,6 +18,7 @@ __all__ = [
     "apply_rotary_qk",
     "apply_rotary_qkv",
     "apply_rotary_to_cache",
+    "apply_rotary_to_latent_cache",
     "cache_slots",
     "change_spec",
     "page_slots",
@@ -23,4 +26,5 @@ __all__ = [
     "rotate",
     "shift",
     "unrotate",
+    "warm_up",
 ]

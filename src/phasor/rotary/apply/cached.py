@@ -1,4 +1,7 @@
-"""apply_rotary_to_cache: queries rotated, keys rotated into a KV cache, and values beside them, in one call."""
+"""apply_rotary_to_cache: queries rotated, keys rotated into a KV cache, and values beside them, in one call.
+
+A norm may come first, and the cache may be float8.
+"""
 
 from typing import Any, Literal
 
@@ -7,13 +10,16 @@ from torch import Tensor
 
 from ...support.checks import one_of
 from ...support.tracing import readable
-from ..kernels import Cache, Order, choose
+from ..kernels import Cache, Norm, Order, Rounding, choose
 from ..kernels.base import result_dtype
+from ..kernels.cache import FLOAT8
 from ..kernels.native import kernel as native
 from ..rotation import Rotation
 from .fit import check_angles, check_fits, check_pair, check_tensor
 from .formats import TensorFormat, order_of
+from .normed import check_norm, check_weight
 from .outputs import check_out, overlap, overlaps_itself
+from .scales import Scale, check_scale, read_scale
 
 KVLayout = Literal["NHD", "HND"]
 SHAPES = {"NHD": "[blocks, block_size, kv_heads, {}]", "HND": "[blocks, kv_heads, block_size, {}]"}
@@ -28,26 +34,40 @@ def apply_rotary_to_cache(
     v_cache: Tensor,
     slot_mapping: Tensor,
     *,
+    k_scale: Scale = None,
+    v_scale: Scale = None,
+    q_weight: Tensor | None = None,
+    k_weight: Tensor | None = None,
+    eps: float | None = None,
+    unit_offset: bool = False,
+    rounding: Rounding = "once",
     kv_layout: KVLayout = "NHD",
     tensor_format: TensorFormat = "bhsd",
     kernel: str = "auto",
     out: Tensor | None = None,
 ) -> Tensor:
-    """Rotate q and k; write k into its cache and v, as it is, into the other one. Returns the rotated q.
+    """Rotate q and k, after a norm if ``eps`` is given; write k and v into their caches. Returns the rotated q.
 
     Caches are ``[blocks, block_size, kv_heads, head_dim]`` (``"NHD"``) or ``[blocks, kv_heads, block_size, head_dim]``
-    (``"HND"``), of the dtype of k and any strides: the pages of vLLM (`reshape_and_cache_flash`) and FlashInfer
+    (``"HND"``), of any strides: the pages of vLLM (`reshape_and_cache_flash`) and FlashInfer
     (`append_paged_kv_cache`; of its one tensor, ``kv[:, 0]`` and ``kv[:, 1]``), or contiguous caches, which are one
     block per sequence: ``[batch, max_len, kv_heads, head_dim]`` is ``"NHD"``, ``[batch, kv_heads, max_len, head_dim]``
-    is ``"HND"``.
+    is ``"HND"``. They have the dtype of k, or are float8:
+
+    - ``torch.float8_e4m3fn`` holds ``rotated k / k_scale`` and ``v / v_scale``, computed in float32 and rounded once,
+      to nearest even; numbers beyond 448 become 448. A scale is above 0: a number, a float32 tensor with one, or one
+      for each head ``[kv_heads]``. It is what a stored number is multiplied by when it is read (vLLM's
+      ``k_scale``), and 1.0 where numbers are stored as they are. A cache kept as bytes: ``cache.view(...)``.
 
     ``slot_mapping`` has one integer per token, ``[batch, seq]`` or ``[tokens]`` (``"thd"``): ``block * block_size +
     place in the block`` (`cache_slots`, `page_slots`). A token of slot -1 is written nowhere. v may have channels of
-    its own number. The rest as in `apply_rotary_qk`; there are no gradients.
+    its own number. ``eps``, the weights, ``unit_offset`` and ``rounding`` are those of `apply_qk_norm_rotary`; without
+    ``eps`` there is no norm. The rest as in `apply_rotary_qk`; there are no gradients.
 
     Raises ``ValueError``, before anything is written, for slots outside the cache, for two tokens on one slot, for
-    caches of another dtype, device or shape, or that overlap themselves or anything else, where a gradient is needed,
-    and for all that `apply_rotary_qk` refuses. Values of slots are looked at on a CPU only.
+    caches of another dtype, device or shape, or that overlap themselves or anything else, for a float8 cache without a
+    scale and a scale without a float8 cache, where a gradient is needed, and for all that `apply_rotary_qk` and
+    `apply_qk_norm_rotary` refuse. Values of slots and scales are looked at on a CPU only.
 
     >>> quarter = Rotation.from_tables(torch.zeros(1, 1), torch.ones(1, 1), form="half")
     >>> x, k_cache, v_cache = torch.tensor([[[1.0, 0.0]]]), torch.zeros(1, 3, 1, 2), torch.zeros(1, 3, 1, 2)
@@ -55,14 +75,27 @@ def apply_rotary_to_cache(
     >>> k_cache[0, :, 0].tolist(), v_cache[0, :, 0].tolist()
     ([[0.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0]])
     """
-    if native.is_open(kernel):
+    norm = None if eps is None else Norm(q_weight, k_weight, eps, unit_offset, rounding=rounding)
+    if native.is_open(kernel) and (norm is not None or (q_weight is None and k_weight is None)):
         done = native.rotate_into_cache(
-            q, k, v, rotation, k_cache, v_cache, slot_mapping, kv_layout, tensor_format, out
+            q, k, v, rotation, k_cache, v_cache, slot_mapping, kv_layout, tensor_format, out, norm, k_scale, v_scale
         )
         if done is not None:
             return done
-    check_angles("rotation", rotation)
+    check_norm(norm, q_weight, k_weight)
     one_of("kv_layout", kv_layout, ("NHD", "HND"))
+    scales = read_scale("k_scale", k_scale, k_cache), read_scale("v_scale", v_scale, v_cache)
+    given = q, k, v, rotation, k_cache, v_cache, slot_mapping
+    return into_cache(*given, scales, norm, None, kv_layout, tensor_format, kernel, out)
+
+
+def into_cache(
+    q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor,
+    scales: tuple[Tensor | None, Tensor | None], norm: Norm | None, v_norm: Norm | None, kv_layout: KVLayout,
+    tensor_format: TensorFormat, kernel: str, out: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """The long way, behind all checks; norms and scales are read."""
+    check_angles("rotation", rotation)
     order = order_of(tensor_format)
     for name, x in (("q", q), ("k", k)):
         check_fits(name, x, rotation, order, tensor_format)
@@ -77,14 +110,25 @@ def apply_rotary_to_cache(
             "k_cache and v_cache must have the same blocks and block_size, "
             f"got {tuple(k_cache.shape[:2])} and {tuple(v_cache.shape[:2])}"
         )
+    for name, scale, x in (("k_scale", scales[0], k), ("v_scale", scales[1], v)):
+        check_scale(name, scale, x.shape[order.heads], x)
+    weights = [w for of in (norm, v_norm) if of is not None for w in of[:2] if w is not None]
+    for name, of, x in (("q", norm, q), ("k", norm, k)):
+        weight = None if of is None else of[name == "k"]
+        if weight is not None:
+            check_weight(f"{name}_weight", weight, x, 1)
     _check_slots(slot_mapping, k, k_cache, order, tensor_format)
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, k_cache, v_cache)):
-        raise ValueError("q, k, v and caches must need no gradient, which a cache cannot keep; use torch.no_grad()")
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v, k_cache, v_cache, *weights)):
+        raise ValueError(
+            "q, k, v, weights and caches must need no gradient, which a cache cannot keep; use torch.no_grad()"
+        )
     pair = None if out is None else check_out(out, q, None, rotation, ("q", "k"))
     given = {"q": q, "k": k, "v": v, "out": out, "slot_mapping": slot_mapping, "rotation": rotation.cos}
-    _check_overlaps(given | {"rotation's sines": rotation.sin}, k_cache, v_cache)
-    cache = Cache(k_cache, v_cache, slot_mapping)
-    return choose(kernel, q, k, rotation).rotate_into_cache(q, k, v, rotation, order, cache, pair and pair[0])
+    given |= {"rotation's sines": rotation.sin, "k_scale": scales[0], "v_scale": scales[1]}
+    _check_overlaps(given | {f"weight {i}": w for i, w in enumerate(weights)}, k_cache, v_cache)
+    cache = Cache(k_cache, v_cache, slot_mapping, *scales)
+    chosen = choose(kernel, q, k, rotation, norm)
+    return chosen.rotate_into_cache(q, k, v, rotation, order, cache, pair and pair[0], norm, v_norm)
 
 
 def _check_values(v: Any, k: Tensor) -> None:
@@ -97,7 +141,8 @@ def _check_values(v: Any, k: Tensor) -> None:
 
 
 def _check_cache(name: str, cache: Any, x: Tensor, dtype: torch.dtype, kv_layout: str, order: Order) -> None:
-    check_tensor(name, cache)
+    if not isinstance(cache, Tensor) or cache.dtype not in (FLOAT8, torch.uint8):
+        check_tensor(name, cache)
     heads, width = x.shape[order.heads], x.shape[-1]
     axis = 2 if kv_layout == "NHD" else 1
     if cache.ndim != 4 or cache.shape[axis] != heads or cache.shape[-1] != width:
@@ -107,8 +152,13 @@ def _check_cache(name: str, cache: Any, x: Tensor, dtype: torch.dtype, kv_layout
             f"{name} must be {SHAPES[kv_layout].format(width)} with {heads} heads for kv_layout={kv_layout!r}, "
             f"got shape {tuple(cache.shape)}{hint}"
         )
-    if cache.dtype != dtype or cache.device != x.device:
-        raise ValueError(f"{name} must be {dtype} on {x.device}, as what is written, got {cache.dtype}, {cache.device}")
+    if cache.dtype not in (dtype, FLOAT8) or cache.device != x.device:
+        hint = "; float8 kept as bytes: cache.view(torch.float8_e4m3fn)" if cache.dtype == torch.uint8 else ""
+        raise ValueError(
+            f"{name} must be {dtype} on {x.device}, as what is written, got {cache.dtype}, {cache.device}{hint}"
+        )
+    if cache.dtype == FLOAT8 and torch.float64 in (dtype, x.dtype):
+        raise ValueError(f"{name} must be torch.float64, as what is written, got {FLOAT8}, which takes up to float32")
     if readable(cache) and cache.is_inference() and not torch.is_inference_mode_enabled():
         raise ValueError(f"{name} was made in torch.inference_mode() and can be written there only")
     if overlaps_itself(cache):

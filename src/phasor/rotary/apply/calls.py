@@ -6,6 +6,7 @@ from torch import Tensor
 
 from ..kernels import Angles, choose
 from ..kernels.native import kernel as native
+from ..kernels.triton import plans
 from ..rotation import Rotation
 from ..spec import RotarySpec
 from ..tables import Phases
@@ -57,6 +58,10 @@ def apply_rotary(
         done = native.apply(x, None, rotation, tensor_format, num_heads, out)
         if done is not None:
             return done[0]  # type: ignore[no-any-return]
+    if plans.is_open(kernel) and num_heads is None:
+        done = plans.apply(x, None, rotation, tensor_format, out)
+        if done is not None:
+            return done[0]  # type: ignore[no-any-return]
     if is_sharded(x):
         check_angles("rotation", rotation)
         return _sharded("x", x, rotation, tensor_format, num_heads, kernel, out)
@@ -88,6 +93,10 @@ def apply_rotary_qk(
     """
     if native.is_open(kernel):
         done = native.apply(q, k, rotation, tensor_format, num_heads, out, k_rotation)
+        if done is not None:
+            return done  # type: ignore[no-any-return]
+    if plans.is_open(kernel) and num_heads is None and k_rotation is None:
+        done = plans.apply(q, k, rotation, tensor_format, out)
         if done is not None:
             return done  # type: ignore[no-any-return]
     check_angles("rotation", rotation)
@@ -130,6 +139,10 @@ def rotate(
     """
     if native.is_open(kernel):
         done = native.rotate(q, k, positions, spec, seq_len, tensor_format, num_heads, out, k_positions)
+        if done is not None:
+            return done  # type: ignore[no-any-return]
+    if plans.is_open(kernel) and num_heads is None and k_positions is None and seq_len is None:
+        done = plans.rotate(q, k, positions, spec, tensor_format, out)
         if done is not None:
             return done  # type: ignore[no-any-return]
     check_tensor("q", q)

@@ -9,6 +9,7 @@ from ...support.checks import flag, number, one_of
 from ..kernels import Norm, Rounding, choose
 from ..kernels.native import kernel as native
 from ..kernels.norm import ROUNDINGS
+from ..kernels.triton import plans
 from ..rotation import Rotation
 from .fit import check_angles, check_fits, check_gradient, check_pair
 from .formats import TensorFormat, order_of, unflat
@@ -62,6 +63,10 @@ def apply_qk_norm_rotary(
         done = native.norm_and_rotate(q, k, rotation, norm, tensor_format, num_heads, out)
         if done is not None:
             return done  # type: ignore[no-any-return]
+    if plans.is_open(kernel) and num_heads is None and out is None:
+        done = plans.apply(q, k, rotation, tensor_format, None, norm)
+        if done is not None:
+            return done  # type: ignore[no-any-return]
     check_angles("rotation", rotation)
     number("eps", eps, at_least=0)
     for name, value in (("unit_offset", unit_offset), ("across_heads", across_heads), ("after", after)):
@@ -82,7 +87,7 @@ def apply_qk_norm_rotary(
             check_fits(name, x, rotation, order, tensor_format)
             check_gradient(x, rotation)
             if weight is not None:
-                _check_weight(f"{name}_weight", weight, x, x.shape[order.heads] if across_heads else 1)
+                check_weight(f"{name}_weight", weight, x, x.shape[order.heads] if across_heads else 1)
     if k is not None:
         check_pair(q, k)
     if out is not None:
@@ -123,7 +128,21 @@ def _sharded(
     return tuple(pair)
 
 
-def _check_weight(name: str, weight: Any, x: Tensor, heads: int) -> None:
+def check_norm(norm: Norm | None, q_weight: Any, k_weight: Any) -> None:
+    """``ValueError`` unless a norm that need not be there is what its arguments say."""
+    if norm is None:
+        for name, weight in (("q_weight", q_weight), ("k_weight", k_weight)):
+            if weight is not None:
+                raise ValueError(f"eps must be given with {name}: the number that the norm adds to a mean of squares")
+        return
+    number("eps", norm.eps, at_least=0)
+    flag("unit_offset", norm.unit_offset)
+    one_of("rounding", norm.rounding, ROUNDINGS)
+    if (q_weight is None) != (k_weight is None):
+        raise ValueError("q_weight and k_weight must both be tensors or both be None, got one of each")
+
+
+def check_weight(name: str, weight: Any, x: Tensor, heads: int) -> None:
     width = heads * x.shape[-1]
     if not isinstance(weight, Tensor) or not weight.is_floating_point() or weight.shape != (width,):
         got = f"{weight.dtype} {tuple(weight.shape)}" if isinstance(weight, Tensor) else type(weight).__name__

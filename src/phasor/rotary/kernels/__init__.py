@@ -13,6 +13,7 @@ from .onnx import Onnx
 from .operator import Operator
 from .order import ORDERS, Order
 from .reference import Reference
+from .triton import plans
 from .triton.kernel import Triton
 
 # In the order in which they are asked. The reference rotates everything, so what stands behind it is taken by name.
@@ -46,6 +47,7 @@ def register_kernel(kernel: Kernel, *, before: str = "reference") -> Kernel:
         raise ValueError(f"before must be one of {', '.join(map(repr, table))}, got {before!r}")
     register(table, "kernel", kernel.name, kernel)
     if kernel not in KERNELS:
+        plans.only_by_name()
         KERNELS.insert(list(table).index(before), kernel)
     return kernel
 

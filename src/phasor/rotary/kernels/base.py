@@ -11,7 +11,7 @@ from ...support.tracing import transformed
 from ..rotation import Rotation
 from ..tables import Phases
 from .cache import Cache
-from .norm import Norm, Pair, norm_and_rotate
+from .norm import Norm, Pair, norm_and_rotate, normed
 from .order import Order
 
 Angles: TypeAlias = Rotation | Phases
@@ -55,13 +55,36 @@ class Kernel(ABC):
         return into(out, y, z)
 
     def rotate_into_cache(
-        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
-    ) -> Tensor:
-        """q rotated; k rotated and v as it is in a cache: here as steps of their own."""
-        y, z = self.rotate(q, k, rotation, order, None)
+        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None,
+        norm: Norm | None = None, v_norm: Norm | None = None,
+    ) -> Tensor:  # fmt: skip
+        """q rotated; k rotated and v as it is in a cache, each after its norm: here as steps of their own.
+
+        The norm of v is that of a q, with nothing after it. What a float8 cache gets is not rounded before.
+        """
+        if norm is None:
+            y, z = self.rotate(q, k, rotation, order, None)
+        else:
+            y, z = self.norm_and_rotate(q, k, rotation, order, norm, None)
         assert z is not None
-        cache.write(z, v, order)
+        if cache.k_scale is not None:
+            z = unrounded(k, rotation, order, norm)
+        if v_norm is not None:
+            v = normed(v, v_norm.q_weight, v_norm, order.heads, v.dtype)
+            v = v if cache.v_scale is not None else v.to(cache.v.dtype)
+        cache.write(z, v.float() if cache.v_scale is not None else v, order)
         return y if out is None else out.copy_(y)
+
+
+def unrounded(k: Tensor, rotation: Rotation, order: Order, norm: Norm | None) -> Tensor:
+    """k rotated, after its norm if there is one, in float32: what is rounded is what its model rounds on the way."""
+    from .reference import Reference
+
+    wide = rotation.replace(promoted=True)
+    if norm is None:
+        return Reference().rotate(k, None, wide, order, None)[0].float()
+    norm = norm._replace(q_weight=norm.k_weight, k_weight=None)
+    return Reference().norm_and_rotate(k, None, wide, order, norm, None)[0].float()
 
 
 def into(out: Pair | None, y: Tensor, z: Tensor | None) -> Pair:

@@ -7,22 +7,40 @@ from torch import Tensor
 
 from .order import Order
 
+FLOAT8 = torch.float8_e4m3fn
+MOST = 448.0  # the largest number in it
+
 
 class Cache(NamedTuple):
     """Where the heads of k and v go: caches ``[blocks, block size, heads, channels]``, and a slot for every token.
 
-    ``slots`` ``[(batch,) tokens]`` count through all blocks, ``block * block size + place``; -1 goes nowhere.
+    ``slots`` ``[(batch,) tokens]`` count through all blocks, ``block * block size + place``; -1 goes nowhere. A scale,
+    float32 ``[1]`` or ``[heads]``, is what a number of a float8 cache is multiplied by when it is read.
     """
 
     k: Tensor
     v: Tensor
     slots: Tensor
+    k_scale: Tensor | None = None
+    v_scale: Tensor | None = None
 
     def write(self, k: Tensor, v: Tensor, order: Order) -> None:
-        """Writes k and v, whose axes are in ``order``, to their slots."""
+        """Writes k and v, whose axes are in ``order``, to their slots; in float32 where a cache is float8."""
         slots = self.slots.flatten()
-        _write(self.k, _rows(k, order), slots)
-        _write(self.v, _rows(v, order), slots)
+        for cache, x, scale in ((self.k, k, self.k_scale), (self.v, v, self.v_scale)):
+            rows = _rows(x, order)
+            if scale is not None:  # bytes, because torch cannot index float8
+                cache, rows = cache.view(torch.uint8), float8(rows, scale.unsqueeze(-1)).view(torch.uint8)
+            _write(cache, rows, slots)
+
+
+def float8(x: Tensor, scale: Tensor) -> Tensor:
+    """``x / scale`` in float8 (e4m3fn): rounded once, to nearest even; what is beyond its largest number becomes that.
+
+    >>> float8(torch.tensor([1.0, -3.3, 1e9]), torch.tensor(2.0)).float().tolist()
+    [0.5, -1.625, 448.0]
+    """
+    return (x / scale).clamp(-MOST, MOST).to(FLOAT8)
 
 
 def _rows(x: Tensor, order: Order) -> Tensor:

@@ -13,6 +13,7 @@ from ..base import Angles, Pair, is_batched, tables_of, unseen
 from ..norm import Norm
 from ..order import Order
 from ..reference import Reference
+from . import plans
 
 
 def rotated(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
@@ -52,17 +53,24 @@ def launched(
     from . import launch
     from .rotate import rotate
 
+    key = plans.key_of(q, k, y, z, angles, order, transposed, norm)
+    if (plan := plans.PLANS.get(key)) is not None and plans.goes(plan, q, k, y, z, angles, norm):
+        return
     layout, rounded, negate = angles.layout, False, transposed
     if isinstance(angles, Rotation):
         given = launch.of_tables(angles.cos, angles.sin, angles.per_head)
         once = norm is not None and norm.rounding == "once"
         rounded = not once and torch.promote_types(q.dtype, angles.cos.dtype).itemsize == 2
+        as_it_lies = given.tensors[2] is angles.cos and given.tensors[3] is angles.sin
     else:
         reverse, factor = _sense(angles.spec.key, angles.seq_len)
         steps = steps_of(angles.spec, angles.seq_len, False, q.device)[0] if steps is None else steps
         given, negate = launch.of_positions(angles.positions, steps, factor), reverse != transposed
-    q, k = launch.in_memory(q, order), None if k is None else launch.in_memory(k, order)
-    rotate(q, k, y, z, given, layout.transposed() if transposed else layout, order, negate, rounded, norm)
+        as_it_lies = angles.seq_len is None
+    x, w = launch.in_memory(q, order), None if k is None else launch.in_memory(k, order)
+    again = rotate(x, w, y, z, given, layout.transposed() if transposed else layout, order, negate, rounded, norm)
+    if again is not None and as_it_lies and x is q and w is k and key is not None:
+        plans.keep(key, again, q, k, angles, steps)
 
 
 @lru_cache(maxsize=512)

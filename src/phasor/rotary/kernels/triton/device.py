@@ -68,15 +68,32 @@ def channels(PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr):
 @triton.jit
 def load_pairs(x, step, ok, PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, TWINS: tl.constexpr):
     """Both members of the pairs of some rows, in float32: neighbours (``TWINS``), or halves of ``BLOCKS``."""
+    return widened(read_pairs(x, step, ok, PAIRS, WIDE, BLOCKS, TWINS), TWINS)
+
+
+@triton.jit
+def read_pairs(x, step, ok, PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, TWINS: tl.constexpr):
+    """The same as they lie in memory: half precision takes half the registers. Neighbours are together, named twice."""
     if TWINS:
         channel = tl.arange(0, 2 * WIDE)[None, :]
-        both = tl.load(x + channel * step, mask=ok & (channel < 2 * PAIRS), other=0).to(tl.float32)
-        return tl.split(tl.reshape(both, [both.shape[0], WIDE, 2]))
-    here = ok & (tl.arange(0, WIDE)[None, :] < PAIRS)
-    first = x + channels(PAIRS, WIDE, BLOCKS) * step
-    a = tl.load(first, mask=here, other=0).to(tl.float32)
-    b = tl.load(first + PAIRS // BLOCKS * step, mask=here, other=0).to(tl.float32)
-    return a, b
+        both = tl.load(x + channel * step, mask=ok & (channel < 2 * PAIRS), other=0)
+        pairs = both, both
+    else:
+        here = ok & (tl.arange(0, WIDE)[None, :] < PAIRS)
+        first = x + channels(PAIRS, WIDE, BLOCKS) * step
+        a = tl.load(first, mask=here, other=0)
+        pairs = a, tl.load(first + PAIRS // BLOCKS * step, mask=here, other=0)
+    return pairs
+
+
+@triton.jit
+def widened(pairs, TWINS: tl.constexpr):
+    """What `read_pairs` gave, in float32: first and second members."""
+    a, b = pairs[0].to(tl.float32), pairs[1].to(tl.float32)
+    if TWINS:
+        return tl.split(tl.reshape(a, [a.shape[0], a.shape[1] // 2, 2]))
+    else:
+        return a, b
 
 
 @triton.jit

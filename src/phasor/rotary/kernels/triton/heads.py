@@ -92,3 +92,19 @@ def rounded(head, dtype: tl.constexpr):
     for i in tl.static_range(len(head)):
         parts += (head[i].to(dtype).to(tl.float32),)
     return parts
+
+
+@triton.jit
+def float8(x):
+    """Bits of float8 (e4m3fn) of a tile of float32: to nearest even; what is beyond its largest number becomes that.
+
+    In integers, for GPUs and for the interpreter, which have no such conversion or one of their own.
+    """
+    bits = x.to(tl.int32, bitcast=True)
+    size = bits & 0x7FFFFFFF
+    below = tl.minimum(size, 0x43E00000)  # 448
+    normal = ((below + 0x7FFFF + ((below >> 20) & 1)) >> 20) - (120 << 3)
+    # below 2**-6 its numbers are 2**-9 apart, as those of float32 are above 2**14
+    small = (below.to(tl.float32, bitcast=True) + 16384.0).to(tl.int32, bitcast=True) - 0x46800000
+    code = tl.where(size > 0x7F800000, 0x7F, tl.where(below < 0x3C800000, small, normal))
+    return (code | ((bits >> 24) & 0x80)).to(tl.uint8)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ....support.tracing import watched
+from ...layout import Layout
 from ...rotation import Rotation
 from ...tables import spec_of
 from ..base import Angles, Kernel, Pair, float64_tables, into, one_angle, result_dtype, tables_of, tensors_of, unseen
@@ -88,19 +89,22 @@ class Triton(Kernel):
         return pair
 
     def rotate_into_cache(
-        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None
-    ) -> Tensor:
+        self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None,
+        norm: Norm | None = None, v_norm: Norm | None = None,
+    ) -> Tensor:  # fmt: skip
         """In one launch; in steps where q and k have batches of different shapes, or the result is read again."""
         from . import launch
         from .cache_write import rotate_into_cache
 
         again = out is not None and (rotation.layout.permuted or not launch.takes_writes(out, order))
-        if again or unseen(v, *cache) or cache.k.is_neg() or cache.v.is_neg() or order.batch_of(q) != order.batch_of(k):
-            return super().rotate_into_cache(q, k, v, rotation, order, cache, out)
+        lazy = cache.k.is_neg() or cache.v.is_neg()
+        if again or lazy or unseen(v, *cache) or order.batch_of(q) != order.batch_of(k):
+            return super().rotate_into_cache(q, k, v, rotation, order, cache, out, norm, v_norm)
         dtype = result_dtype(q, rotation)
         y = torch.empty_like(q, dtype=dtype, memory_format=torch.contiguous_format) if out is None else out
-        rounded = torch.promote_types(q.dtype, rotation.cos.dtype).itemsize == 2
-        rotate_into_cache(q, k, v, y, rotation, order, cache, rounded)
+        once = norm is not None and norm.rounding == "once"
+        rounded = not once and torch.promote_types(q.dtype, rotation.cos.dtype).itemsize == 2
+        rotate_into_cache(q, k, v, y, rotation, order, cache, rounded, norm, v_norm)
         if out is not None and not out.is_inference():
             torch.autograd.graph.increment_version([out])
         return y
@@ -117,6 +121,16 @@ def unsuited(q: Tensor, k: Tensor | None, angles: Angles) -> str:
     if any(x.numel() // x.shape[-1] >= MOST_ROWS for x in (q, k) if x is not None):
         return f"it takes fewer than {MOST_ROWS:,} heads of tokens"
     return ""
+
+
+def sizes_of(layout: Layout, of_q: int, of_k: int, device: torch.device) -> list[tuple[int, int]]:
+    """Sequences and tokens of each that together have all kinds of programs; one token where it does not run."""
+    if MISSING or (device.type != "cuda" and not (INTERPRETED and device.type == "cpu")):
+        return [(1, 1)]
+    from . import launch
+
+    least = launch.least_rows(of_q, of_k, launch.about(layout, launch.TILE)["ROWS"], launch.enough_for(device))
+    return [(batch, max(batch, -(-rows // batch))) for rows in least for batch in (1, 2)]
 
 
 @lru_cache(maxsize=64)

@@ -1,11 +1,13 @@
 """Where the programs run: sizes and strides of q and k, and the grid, as numbers."""
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
+import triton
 from torch import Tensor
 from triton import cdiv
 
@@ -16,6 +18,8 @@ from ..order import Order
 
 TILE = 2048 if torch.version.hip else 1024  # pairs of one head that a program rotates at once: eight for each thread
 HEADS = 8  # of q or of k that share the cosines of a program, at most
+ENOUGH = 2 * 132  # programs for the processors of an H100 or H200, where no GPU is here
+IN_FLIGHT = 128  # values that a thread has loaded before it stores any
 MOST_PARTS = 8  # as wide as the pairs, of the channels that pass
 
 
@@ -62,12 +66,133 @@ def about(layout: Layout, tile: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def grid(rows: int, of_q: int, of_k: int, tile_rows: int) -> tuple[tuple[int, int], int, int]:
-    """The numbers of programs, ``(tiles, groups)``; how many groups are of q; and how many heads are in a group."""
-    most = max(1, of_q, of_k)
-    heads = cdiv(most, cdiv(most, HEADS))  # groups of one size
-    q_groups = cdiv(of_q, heads)
-    return (cdiv(rows, tile_rows), q_groups + cdiv(of_k, heads)), q_groups, heads
+class Programs(NamedTuple):
+    """How the work is cut: a program has ``heads`` heads of q or of k, in ``rows`` rows, for ``warps`` warps."""
+
+    tiles: int
+    q_groups: int
+    k_groups: int
+    heads: int
+    rows: int
+    warps: int
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.tiles, self.q_groups + self.k_groups
+
+
+def programs_of(rows: int, of_q: int, of_k: int, tile_rows: int, enough: int) -> Programs:
+    """The largest programs of which there are enough; of one row and one head, if there are never.
+
+    Three sizes, and no more: each is code of its own, which is compiled when it is first used.
+    """
+    for cut in _sizes(of_q, of_k, tile_rows):
+        cut = cut._replace(tiles=cdiv(rows, cut.rows))
+        if math.prod(cut.grid) >= enough:
+            break
+    return cut
+
+
+def least_rows(of_q: int, of_k: int, tile_rows: int, enough: int) -> list[int]:
+    """The fewest rows with programs of each size, the largest first."""
+    sizes = _sizes(of_q, of_k, tile_rows)
+    return [cut.rows * (cdiv(enough, sum(cut[1:3])) - 1) + 1 for cut in sizes[:2]] + [1]
+
+
+def _sizes(of_q: int, of_k: int, tile_rows: int) -> list[Programs]:
+    most, sizes = max(1, of_q, of_k), []
+    for heads, rows, warps in ((HEADS, tile_rows, 4), (1, tile_rows, 4), (1, 1, 1)):
+        heads = cdiv(most, cdiv(most, heads))  # groups of one size
+        sizes.append(Programs(0, cdiv(of_q, heads), cdiv(of_k, heads), heads, rows, warps))
+    return sizes
+
+
+def enough_for(device: torch.device) -> int:
+    """Programs that keep a GPU busy: two for each of its processors."""
+    return _enough(device) if device.type == "cuda" and torch.cuda.is_available() else ENOUGH
+
+
+@lru_cache(maxsize=64)
+def _enough(device: torch.device) -> int:
+    return 2 * torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def ahead(layout: Layout, cut: Programs) -> int:
+    """How many heads a program loads before it stores the first: as many as registers hold."""
+    each = cut.rows * max(layout.head_dim, 2 * _power_of_two(layout.pairs)) // (32 * cut.warps)
+    return max(1, min(cut.heads, IN_FLIGHT // max(1, each)))
+
+
+def in_units(strides: Sequence[int]) -> tuple[list[int], int]:
+    """Strides of batch, head, token and channel of some tensors: all but those of channels in a unit that divides them.
+
+    The unit, a power of two up to 16, is a constant of the code: so it can move whole vectors, whatever the strides.
+    """
+    unit = math.gcd(16, *(s for i, s in enumerate(strides) if i % 4 < 3))
+    return [s // unit if i % 4 < 3 else s for i, s in enumerate(strides)], unit
+
+
+class Launch:
+    """What is launched, once it is compiled: called with addresses, for tensors of the same sizes and alignment.
+
+    As Triton's own launch of compiled code, but that it describes the launch to hooks only where there are any.
+    """
+
+    __slots__ = ("begin", "device", "driver", "hooked", "hooks", "rest", "run", "vectors")
+
+    def __init__(self, compiled: Any, cut: Programs, rest: tuple[Any, ...], vectors: list[int]) -> None:
+        self.driver, self.hooks = triton.runtime.driver.active, triton.knobs.runtime
+        self.hooked, self.run = compiled[(*cut.grid, 1)], partial(compiled.run, *cut.grid, 1)
+        self.begin = compiled.function, compiled.packed_metadata, None, None, None
+        self.rest, self.vectors = rest, vectors
+        self.device = self.driver.get_current_device()
+
+    def is_here(self) -> bool:
+        """Whether its device is the current one, whose stream it takes."""
+        return bool(self.driver.get_current_device() == self.device)
+
+    def __call__(self, *addresses: int | None) -> bool:
+        """False, and nothing is done, if an address is none or at no multiple of 16 bytes, as vectors are."""
+        if 0 in addresses:
+            return False
+        together = 0
+        for i in self.vectors:
+            together |= addresses[i] or 0
+        if together & 15:
+            return False
+        stream = self.driver.get_current_stream(self.device)
+        if _are_set(self.hooks.launch_enter_hook) or _are_set(self.hooks.launch_exit_hook):
+            self.hooked(*addresses, *self.rest, stream=stream)
+        else:
+            self.run(stream, *self.begin, *addresses, *self.rest)
+        return True
+
+
+def _are_set(hooks: Any) -> bool:
+    """Of a chain of hooks, or of one or none, as older Tritons have it."""
+    return bool(getattr(hooks, "calls", hooks))
+
+
+def launched(
+    kernel: Any, cut: Programs, tensors: tuple[Tensor | None, ...], numbers: tuple[Any, ...], constants: dict[str, Any]
+) -> Launch | None:
+    """Launches a kernel with tensors, numbers and constants, in the order of its arguments; compiles it if need be.
+
+    Returns the same launch with all but the addresses in place; not where the interpreter ran it.
+    """
+    first = tensors[0]
+    assert first is not None
+    with on_device_of(first):
+        compiled = kernel[cut.grid](
+            *tensors, *numbers, **constants, num_warps=cut.warps, enable_fp_fusion=False
+        )  # fmt: skip
+        if compiled is None:
+            return None
+        names = kernel.arg_names[len(tensors) + len(numbers) :]
+        vectors = [i for i, p in enumerate(kernel.params[: len(tensors)]) if not p.do_not_specialize]
+        if any((tensors[i].data_ptr() & 15) for i in vectors if tensors[i] is not None):  # type: ignore[union-attr]
+            return None  # code that moves no vectors, for others of these sizes
+        return Launch(compiled, cut, (*numbers, *(constants[name] for name in names)), vectors)
 
 
 def of_norm(norm: Norm | None) -> tuple[tuple[Tensor | None, Tensor | None, float], dict[str, Any]]:

@@ -11,7 +11,7 @@ from ..order import Order
 from . import launch
 from .device import load_pairs, load_rest, load_tables, rotated, store_pairs, store_rest
 from .heads import dots, head_of, one_more, products, rest_of, root_of, sums, times
-from .launch import about, axes_of, grid, in_memory, of_norm, of_tables, on_device_of
+from .launch import about, axes_of, enough_for, in_memory, of_norm, of_tables, on_device_of, programs_of
 
 
 @triton.jit
@@ -110,20 +110,22 @@ def rotate_back(
     k_heads = axes[0][1][5] if len(xs) == 2 else 0
     few = rotation.layout.head_dim > 3 * rotation.layout.rotary_dim  # wide heads beside few pairs fill the registers
     constants = about(rotation.layout, launch.TILE // 2 if few else launch.TILE)
-    programs, q_groups, heads = grid(batch * tokens, q_heads, k_heads, constants["ROWS"])
-    shape = (*programs, rotation.layout.head_dim)
+    cut = programs_of(batch * tokens, q_heads, k_heads, constants["ROWS"], enough_for(xs[0].device))
+    constants = constants | {"ROWS": cut.rows, "HEADS": cut.heads}
+    shape = (*cut.grid, rotation.layout.head_dim)
     of_programs = torch.empty(shape, dtype=torch.float32, device=xs[0].device) if of_weights else None
     angles = of_tables(rotation.cos, rotation.sin, rotation.per_head)
     weights, of_it = of_norm(norm)
-    if 0 not in programs:
+    if 0 not in cut.grid:
         with on_device_of(xs[0]):
-            back_heads[programs](
+            back_heads[cut.grid](
                 *(both[i] for both in sides for i in (0, -1)), *angles.tensors[2:], of_programs,
-                batch * tokens, tokens, q_heads, k_heads, q_groups, angles.batches, *strides, *angles.strides, *weights,
+                batch * tokens, tokens, q_heads, k_heads, cut.q_groups, angles.batches, *strides, *angles.strides,
+                *weights,
                 WEIGHTED=of_it["WEIGHTED"], OFFSET=of_it["OFFSET"], SUMS=of_weights, PER_HEAD=angles.per_head,
-                **constants, HEADS=heads, num_warps=4, enable_fp_fusion=False,
+                **constants, num_warps=cut.warps, enable_fp_fusion=False,
             )  # fmt: skip
-    groups = (slice(0, q_groups), slice(q_groups, None))
+    groups = (slice(0, cut.q_groups), slice(cut.q_groups, None))
     return [
         (
             d,

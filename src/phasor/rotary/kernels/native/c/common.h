@@ -43,6 +43,10 @@ static void from_tables(float *restrict cosine, float *restrict sine, const Tabl
   }
 }
 
+static inline float scale_of(const Scale *scale, int64_t head) {
+  return scale->each ? scale->each[head * scale->step] : scale->one;
+}
+
 static void copy_channels(char *y, int64_t y_step, const char *x, int64_t x_step, int64_t count, int64_t size) {
   for (int64_t i = 0; i < count; i++) memcpy(y + i * y_step * size, x + i * x_step * size, size == 4 ? 4 : 2);
 }

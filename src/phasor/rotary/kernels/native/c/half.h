@@ -1,4 +1,4 @@
-/* Half precision one value at a time, rounded to nearest even. */
+/* Half precision and float8 (e4m3fn) one value at a time, rounded to nearest even. */
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -32,4 +32,14 @@ static inline uint16_t to_f16(float f) {
   if (size >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* halfway beyond the largest one, and more */
   if (size < 0x38800000) return (uint16_t)(sign | (bits_of(float_of(size) + 0.5f) - bits_of(0.5f))); /* subnormal */
   return (uint16_t)(sign | (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13);
+}
+
+/* What is beyond the largest number, 448, becomes that. Below 2**-6 the numbers are 2**-9 apart, as floats above 2**14
+   are. */
+static inline uint8_t to_float8(float f) {
+  const uint32_t u = bits_of(f), size = u & 0x7fffffff, below = size < 0x43e00000 ? size : 0x43e00000;
+  const uint32_t normal = ((below + 0x7ffff + (below >> 20 & 1)) >> 20) - (120 << 3),
+                 small = bits_of(float_of(below) + 16384.0f) - 0x46800000;
+  const uint32_t code = size > 0x7f800000 ? 0x7f : below < 0x3c800000 ? small : normal;
+  return (uint8_t)(code | (u >> 24 & 0x80));
 }

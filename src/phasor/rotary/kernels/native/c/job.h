@@ -48,6 +48,13 @@ typedef struct {
   double *sums[2];        /* on the way back: [PIECES, channels], for the gradients of the weights */
 } Norm;
 
+typedef struct { /* what a number of a float8 cache is multiplied by when it is read */
+  int is;         /* 0: the cache is no float8 */
+  float one;
+  const float *each; /* one for each head; NULL: the same for all */
+  int64_t step;
+} Scale;
+
 typedef struct {     /* where the second tensor and its values go: a cache of blocks of slots; strides in elements */
   const int64_t *of; /* [batch entries, tokens], -1 for nowhere; NULL: there is no cache */
   int64_t size;      /* slots of a block */
@@ -55,8 +62,12 @@ typedef struct {     /* where the second tensor and its values go: a cache of bl
     char *to;
     int64_t block, slot, head, channel;
   } keys, values;
-  const char *value; /* what is copied beside the keys */
+  Scale key_scale, value_scale;
+  const char *value; /* what goes beside the keys */
   int64_t lead[MAX_LEAD], head, token, channel, width;
+  int value_rounding; /* of its norm; 0: it has none */
+  float value_eps;
+  const float *value_weight; /* padded; NULL for none */
 } Slots;
 
 typedef struct {

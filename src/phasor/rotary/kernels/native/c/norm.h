@@ -9,6 +9,8 @@ INLINE float NAME(root)(const float *x, int64_t n, float eps) {
   return 1.0f / __builtin_sqrtf(NAME(dot)(x, x, n) / (float)n + eps);
 }
 
+INLINE F NAME(round_to)(F v, int dtype) { return dtype == BF16 ? NAME(round_bf16)(v) : NAME(round_f16)(v); }
+
 /* Some heads: all of one token, or one of some tokens. `next` is from one to the next in bytes; a mean is of each, or
    of all together. In the buffers they lie `pitch` apart, in whole registers if each has a mean of its own. */
 typedef struct {
@@ -18,6 +20,7 @@ typedef struct {
   const float *table, *weight;
   const char *in, *kept;
   char *out;
+  float *floats; /* where the results go unrounded, `pitch` apart, instead of to `out`; or NULL */
   int64_t heads, next_in, next_kept, next_out, next_table, pitch;
 } NAME(Group);
 enum { NAME(ROOM) = MAX_NORM + LANES + 512 }; /* two buffers do not lie a multiple of a page apart */
@@ -69,15 +72,21 @@ static NOINLINE void NAME(norm_group)(const NAME(Group) * g) {
   float roots[MAX_NORM / LANES + 1];
   for (int64_t i = 0; i < means; i++) roots[i] = NAME(root)(x + i * pitch, n, job->norm.eps);
   const int rounded = job->norm.rounding == BEFORE_WEIGHT ? dtype : F32;
+  const int between = g->floats && job->norm.rounding != ONCE ? dtype : F32; /* else what follows rounds */
   for (int64_t i = 0; i < means; i++) {
     const F r = NAME(all)(roots[i]);
     float *head = x + i * pitch;
     for (int64_t j = 0; j < n; j += NAME(W)) {
       F v = NAME(load)(head + j) * r;
-      if (rounded != F32) v = rounded == BF16 ? NAME(round_bf16)(v) : NAME(round_f16)(v);
+      if (rounded != F32) v = NAME(round_to)(v, rounded);
       if (g->weight) v = v * NAME(load)(g->weight + j);
+      if (between != F32) v = NAME(round_to)(v, between);
       NAME(store)(head + j, v, 0);
     }
+  }
+  if (g->floats) {
+    NAME(rotate_group)(g, (char *)g->floats, 4 * pitch, 1, (char *)x, 4 * pitch, 1);
+    return;
   }
   if (!after && rows == F32) {
     const int there = dtype == F32;

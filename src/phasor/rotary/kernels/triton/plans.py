@@ -1,0 +1,262 @@
+"""The short way to a launch: a call of sizes that were launched before needs no checks, and no arguments packed anew.
+
+A plan is kept for everything about a call but the addresses: sizes, strides, dtypes, devices, the layout, and what
+is asked of the kernel. It is made where a call has gone the long way, behind all checks; so what the
+checks have seen of it need not be seen again. What a plan cannot know is looked at in every call: gradients, lazy
+signs, addresses, modes of torch, and what stands between an operation and its result.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
+
+from ...layout import Layout
+from ...rotation import Rotation
+from ...spec import RotarySpec
+from ..base import CHOSEN, PLAIN, Angles, Pair, tensors_of
+from ..norm import Norm
+from ..order import ORDERS, Order
+
+MOST = 4096  # plans; then all are made anew
+OPEN = ["triton", "auto"] if CHOSEN in ("auto", "triton") else ["triton"]  # where the short way may be tried
+
+Key = tuple[Any, ...]
+
+
+class Plan(NamedTuple):
+    """A launch, the steps that it reads, and how many bytes lie from the first to the last of q, of k, of a table."""
+
+    launch: Any  # of launch.py, which imports Triton
+    steps: Tensor | None
+    bytes: tuple[int, int, int]
+
+
+PLANS: dict[Key, Plan] = {}
+_NUMBERS: dict[Layout, int] = {}
+_KNOWN: dict[int, tuple[Layout, int]] = {}
+_HELD: dict[int, Tensor] = {}  # steps, for good: a CUDA graph that captures a launch knows only their address
+
+
+def is_open(kernel: str) -> bool:
+    """Whether the short way may be tried where ``kernel`` is asked for."""
+    return not is_compiling() and bool(PLANS) and kernel in OPEN
+
+
+def only_by_name() -> None:
+    """From now on ``"auto"`` may choose a kernel that somebody has registered."""
+    OPEN[:] = ["triton"]
+
+
+def keep(key: Key, launch: Any, q: Tensor, k: Tensor | None, angles: Angles, steps: Tensor | None) -> None:
+    """So that the next call of this key goes the short way."""
+    if len(PLANS) >= MOST:
+        PLANS.clear()
+    if steps is not None:
+        _HELD[steps.data_ptr()] = steps
+    read = tensors_of(angles)[0]
+    PLANS[key] = Plan(launch, steps, (extent(q), 0 if k is None else extent(k), extent(read) * len(tensors_of(angles))))
+
+
+def key_of(
+    q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, order: Order, transposed: bool,
+    norm: Norm | None,
+) -> Key | None:  # fmt: skip
+    """What a plan must know of a call; None of one for which none is kept."""
+    results: Any = None
+    if y is q and z is k:
+        results = True
+    elif not (y.is_contiguous() and (z is None or z.is_contiguous())):
+        results = y.stride(), None if z is None else z.stride()
+    of = of_heads(q, k, order, y.dtype, results, transposed, norm)
+    if isinstance(angles, Rotation):
+        return (*of, *of_tables(angles))
+    if angles.seq_len is not None:
+        return None
+    first, *others = angles.positions
+    shape, stride = first.shape, first.stride()
+    if others:
+        shape = torch.Size((1 + len(others), *shape))
+        stride = (others[0].storage_offset() - first.storage_offset(), *stride)
+    return (*of, shape, stride, first.dtype, first.get_device(), angles.spec.key)
+
+
+def goes(
+    plan: Plan, q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, norm: Norm | None
+) -> bool:
+    """Whether a plan was launched, for tensors that are checked."""
+    read = tensors_of(angles)
+    weights = () if norm is None else tuple(w for w in norm[:2] if w is not None)
+    if not plan.launch.is_here() or any(x.is_neg() for x in (q, k, *read, *weights) if x is not None):
+        return False
+    return bool(
+        plan.launch(
+            q.data_ptr(), (q if k is None else k).data_ptr(), y.data_ptr(), (y if z is None else z).data_ptr(),
+            *addresses(plan, [x.data_ptr() for x in read], isinstance(angles, Rotation), weights),
+        )
+    )  # fmt: skip
+
+
+def addresses(plan: Plan, read: Sequence[int], tables: bool, weights: Sequence[Tensor]) -> tuple[int | None, ...]:
+    """Of positions, steps, cos, sin and both weights."""
+    of_q, of_k = (weights[0].data_ptr(), weights[-1].data_ptr()) if weights else (None, None)
+    if tables:
+        return None, None, read[0], read[1], of_q, of_k
+    return read[0], None if plan.steps is None else plan.steps.data_ptr(), None, None, of_q, of_k
+
+
+def extent(x: Tensor) -> int:
+    """From its first element to the end of its last, in bytes."""
+    return (sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True)) + 1) * x.itemsize
+
+
+def number_of(layout: Layout) -> int:
+    """Equal ones have one number; to look at a layout field by field would take longer than all the rest of a key."""
+    known = _KNOWN.get(id(layout))
+    if known is not None:
+        return known[1]  # it is held, so no other has its id
+    if len(_KNOWN) >= MOST:
+        _KNOWN.clear()
+    number = _NUMBERS.setdefault(layout, len(_NUMBERS))
+    _KNOWN[id(layout)] = layout, number
+    return number
+
+
+def of_heads(
+    q: Tensor,
+    k: Tensor | None,
+    order: Order | None,
+    dtype: torch.dtype,
+    results: Any,
+    transposed: bool,
+    norm: Norm | None,
+) -> Key:
+    """What a plan must know of q, k and their results, and of a norm. ``results``: None of new ones, True in place."""
+    of_k = () if k is None else (k.shape, k.stride(), k.get_device())
+    of_norm = () if norm is None else (*(_of_weight(w) for w in norm[:2]), *norm[2:])
+    return (
+        q.shape, q.stride(), q.dtype, q.get_device(), of_k, id(order), dtype, results, transposed, of_norm
+    )  # fmt: skip
+
+
+def of_tables(rotation: Rotation) -> Key:
+    """The same of tables."""
+    cos = rotation.cos
+    return (
+        cos.shape, cos.stride(), rotation.sin.stride(), cos.dtype, cos.get_device(), number_of(rotation.layout),
+        rotation.per_head, rotation.promoted,
+    )  # fmt: skip
+
+
+def of_positions(positions: Tensor, key: str) -> Key:
+    """The same of positions, all axes in one tensor, and a spec whose frequencies do not depend on a length."""
+    return positions.shape, positions.stride(), positions.dtype, positions.get_device(), key
+
+
+def _of_weight(weight: Tensor | None) -> Any:
+    return None if weight is None else (weight.shape, weight.stride(), weight.dtype, weight.get_device())
+
+
+def apply(
+    q: Tensor, k: Tensor | None, rotation: Rotation, tensor_format: str, out: Any, norm: Norm | None = None
+) -> Pair | None:
+    """The short way by tables of cos and sin: the rotated pair, or None where the long way must look."""
+    if type(rotation) is not Rotation:
+        return None
+    cos, sin = rotation.cos, rotation.sin
+    weights = () if norm is None else [w for w in norm[:2] if w is not None]
+    in_place = _is_in_place(q, k, out)
+    given = [q, cos, sin, *weights] if k is None else [q, k, cos, sin, *weights]
+    if in_place is False or (in_place and norm is not None) or _must_be_seen(given):
+        return None
+    order = ORDERS.get(tensor_format)
+    plan = PLANS.get((*of_heads(q, k, order, q.dtype, in_place, False, norm), *of_tables(rotation)))
+    if plan is None:
+        return None
+    at = addresses(plan, (cos.data_ptr(), sin.data_ptr()), True, weights)
+    return _launched(plan, q, k, at, in_place)
+
+
+def rotate(
+    q: Tensor, k: Tensor | None, positions: Tensor, spec: RotarySpec, tensor_format: str, out: Any
+) -> Pair | None:
+    """The short way for phases."""
+    if type(spec) is not RotarySpec:
+        return None
+    in_place = _is_in_place(q, k, out)
+    if in_place is False or _must_be_seen([q, positions] if k is None else [q, k, positions]):
+        return None
+    order = ORDERS.get(tensor_format)
+    plan = PLANS.get((*of_heads(q, k, order, q.dtype, in_place, False, None), *of_positions(positions, spec.key)))
+    if plan is None:
+        return None
+    return _launched(plan, q, k, addresses(plan, (positions.data_ptr(),), False, ()), in_place)
+
+
+def _must_be_seen(given: Sequence[Any]) -> bool:
+    """Whether something stands between a call and its result, or these are no plain tensors that keep no gradient."""
+    if (
+        torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()
+        or torch._C._get_tracing_state()
+    ):
+        return True
+    learning = torch.is_grad_enabled()
+    for x in given:  # noqa: SIM110  # a generator would take as long again
+        if type(x) not in PLAIN or x.is_neg() or (learning and x.requires_grad):
+            return True
+    return False
+
+
+def _is_in_place(q: Tensor, k: Tensor | None, out: Any) -> bool | None:
+    """None for new results, True where they are q and k themselves, False for all others."""
+    if out is None:
+        return None
+    return (out[0] is q and out[1] is k) if type(out) is tuple and len(out) == 2 else (out is q and k is None)
+
+
+def _launched(
+    plan: Plan, q: Tensor, k: Tensor | None, at: tuple[int | None, ...], in_place: bool | None
+) -> Pair | None:
+    launch = plan.launch
+    if not launch.is_here():
+        return None
+    of_q = q.data_ptr()
+    of_k = of_q if k is None else k.data_ptr()
+    changed = []
+    if in_place:
+        changed = [x for x in (q, k) if x is not None and not x.is_inference()]
+        if not _are_apart(plan, of_q, None if k is None else of_k, at) or (
+            len(changed) < 1 + (k is not None) and not torch.is_inference_mode_enabled()
+        ):
+            return None
+        y, z, of_y, of_z = q, k, of_q, of_k
+    else:
+        y = torch.empty_like(q, memory_format=torch.contiguous_format)
+        of_y = of_z = y.data_ptr()
+        z = None
+        if k is not None:
+            z = torch.empty_like(k, memory_format=torch.contiguous_format)
+            of_z = z.data_ptr()
+    if not launch(of_q, of_k, of_y, of_z, *at):
+        return None
+    if changed:
+        torch.autograd.graph.increment_version(changed)
+    return y, z
+
+
+def _are_apart(plan: Plan, of_q: int, of_k: int | None, at: tuple[int | None, ...]) -> bool:
+    """Whether q and k, which are written, share no stretch of memory with each other and with what is read."""
+    *written, of_table = plan.bytes
+    stretches = [(of_q, written[0])] + ([] if of_k is None else [(of_k, written[1])])
+    stretches += [(x, of_table) for x in (at[0], at[2], at[3]) if x is not None]
+    return not any(
+        a < b + size_b and b < a + size_a
+        for i, (a, size_a) in enumerate(stretches[: 1 + (of_k is not None)])
+        for b, size_b in stretches[i + 1 :]
+    )
