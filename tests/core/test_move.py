@@ -8,6 +8,7 @@ import torch
 
 import phasor
 from phasor import RotarySpec, Rotation, apply_rotary, change_spec, kernels, reposition, shift, unrotate
+from phasor.rotary.apply import move
 from phasor.rotary.scaling import DynamicNTK, Linear, LongRoPE, YaRN
 
 from .conftest import LOG_SCALE, SECOND, SEQ_LEN, SPECS, anywhere, assert_refused, assert_within, every_spec, everywhere
@@ -111,6 +112,24 @@ def test_formats_kernels_and_dtypes(tensor_format, kernel, dtype):
         assert call(k, **how, out=k) is k and torch.equal(k, expected), name
 
 
+@pytest.mark.skipif(kernels.native._native is None, reason="the native kernel was not built")
+@every_spec
+def test_one_pass_from_one_spec_to_another(spec, monkeypatch):
+    """The extension forms the difference of both phases itself, of one position and of two, with the same bits."""
+    old = fixed(spec)
+    if not exact(old) or old.second is not None:
+        return
+    new = old.replace(reverse=not old.reverse, position_scale=1.5)
+    at, to = anywhere(old, -FAR, FAR), anywhere(old, -FAR, FAR)
+    for dtype in (torch.float32, torch.bfloat16):
+        k = fresh(keys(old, torch.float32), at, old).to(dtype)
+        expected = [move.moved(k, old, at, new, there, kernel="reference") for there in (at, to)]
+        with monkeypatch.context() as patch:
+            patch.setattr(move, "between", None)  # no tables
+            assert torch.equal(change_spec(k, at, old, new), expected[0])
+            assert torch.equal(move.moved(k, old, at, new, to), expected[1])
+
+
 def test_permuted_keys_move_as_they_were_written():
     """DeepSeek-V3 reads pairs interleaved and writes halves: what is moved are halves."""
     spec = RotarySpec(head_dim=8, interleaved=True, permuted=True)
@@ -178,8 +197,17 @@ def test_gradients_pass():
     spec = RotarySpec(head_dim=8, scaling=YaRN(4.0, 128))
     k = keys(spec).requires_grad_()
     at = torch.arange(7)
-    for call in (lambda k: shift(k, 3, spec), lambda k: reposition(k, at, at.flip(0), spec)):
+    other = RotarySpec(head_dim=8, base=500.0)
+    for call in (
+        lambda k: shift(k, 3, spec),
+        lambda k: reposition(k, at, at.flip(0), spec),
+        lambda k: change_spec(k, at, spec, other),
+    ):
         assert torch.autograd.gradcheck(call, k)
+    k = keys(spec, torch.float32).requires_grad_()
+    (grad,) = torch.autograd.grad(change_spec(k, at, spec, other).sum(), k)
+    back = change_spec(torch.ones_like(k), at, other, spec) / spec.attention_factor() ** 2  # the transpose
+    torch.testing.assert_close(grad, back, rtol=0, atol=1e-6)
 
 
 SPEC = RotarySpec(head_dim=8)

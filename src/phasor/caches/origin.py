@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..rotary.apply.between import between, check_distance
-from ..rotary.apply.move import rotated_by
+from ..rotary.apply.between import check_distance
+from ..rotary.apply.move import moved, rotated_by
 from ..rotary.rotation import Rotation
 from ..rotary.spec import RotarySpec
 
@@ -102,11 +102,10 @@ class Origin:
         if regime is None:
             rotation = Rotation.at(spec, to, log_scale=log_scale, dtype=self.keys.dtype)
             return entries, rotated_by(one.keys, rotation, "bhsd", "auto", None)
-        angles = between(regime, one.positions, spec, to, log_scale, self.keys.dtype)
-        moved = rotated_by(one.keys, angles, "bhsd", "auto", None)
+        keys = moved(one.keys, regime, one.positions, spec, to, log_scale)
         if spec.angles != "exact":  # whose rotation by no distance may round
-            moved = torch.where(one.standing(spec, to)[:, None], one.keys, moved)
-        return entries, moved
+            keys = torch.where(one.standing(spec, to)[:, None], one.keys, keys)
+        return entries, keys
 
     def standing(self, spec: RotarySpec, positions: Tensor) -> Tensor:
         """``[M]``: whether a token, in all rows, is where its key was first rotated, so that nothing moves it."""

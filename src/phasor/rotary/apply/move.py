@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..kernels import Angles, choose
+from ..kernels.native import kernel as native
 from ..spec import RotarySpec
 from ..tables import check_positions
 from .between import between, check_distance, check_moves, moving_by, undoing
@@ -90,7 +91,7 @@ def reposition(
     for positions in (old, new):
         check_positions(positions, spec)
     check_distance(old, new, "old and new")
-    return rotated_by(k, between(spec, old, spec, new, log_scale, k.dtype), tensor_format, kernel, out)
+    return moved(k, spec, old, spec, new, log_scale, tensor_format, kernel, out)
 
 
 def change_spec(
@@ -120,7 +121,7 @@ def change_spec(
     check_alike(old, new)
     check_tensor("k", k)
     check_positions(positions, old)
-    return rotated_by(k, between(old, positions, new, positions, log_scale, k.dtype), tensor_format, kernel, out)
+    return moved(k, old, positions, new, positions, log_scale, tensor_format, kernel, out)
 
 
 def unrotate(
@@ -174,6 +175,25 @@ def _rows(x: Tensor, spec: RotarySpec) -> Tensor:
     if x.is_contiguous():
         return x.view(-1, 1, spec.head_dim)
     return x.unsqueeze(-2)
+
+
+def moved(
+    k: Tensor,
+    old: RotarySpec,
+    at: Tensor,
+    new: RotarySpec,
+    to: Tensor,
+    log_scale: Tensor | None = None,
+    tensor_format: str = "bhsd",
+    kernel: str = "auto",
+    out: Tensor | None = None,
+) -> Tensor:
+    """Keys at ``at`` of one spec, to ``to`` of another; positions and specs are checked."""
+    if old != new and log_scale is None and native.is_open(kernel):
+        done = native.change(k, old, at, new, to, tensor_format, out)
+        if done is not None:
+            return done[0]  # type: ignore[no-any-return]
+    return rotated_by(k, between(old, at, new, to, log_scale, k.dtype), tensor_format, kernel, out)
 
 
 def rotated_by(x: Tensor, angles: Angles, tensor_format: str, kernel: str, out: Tensor | None) -> Tensor:

@@ -51,6 +51,25 @@ def plan_of(key: str, seq_len: int | None) -> tuple[Any, RotarySpec, int | None]
     return MODULE.plan(spec.layout, sign, factor, struct.pack(f"{len(steps)}q", *steps), spec.pairs), spec, seq_len
 
 
+@lru_cache(maxsize=512)
+def change_of(old: str, new: str, apart: bool) -> tuple[Any] | None:
+    """The same of a rotation from one spec to another, both without lengths: steps of the new one less those of the old
+    one, or, if their positions are ``apart``, those of the new one and then those of the old one, negative.
+    """
+    specs = [spec_of(key) for key in (new, old)]
+    if any(plan_of(key, None) is None for key in (new, old)) or specs[0].layout.written() != specs[1].layout.written():
+        return None
+    after, before = ([[-s if spec.reverse else s for s in row] for row in axis_steps(spec)] for spec in specs)
+    if apart:
+        rows = [*after, *([-s for s in row] for row in before)]
+    else:
+        rows = [[s - t for s, t in zip(*both, strict=True)] for both in zip(after, before, strict=True)]
+    steps = [(s + 2**63) % 2**64 - 2**63 for row in rows for s in row]
+    factor = specs[0].attention_factor() / specs[1].attention_factor()
+    packed = struct.pack(f"{len(steps)}q", *steps)
+    return (MODULE.plan(specs[1].layout.written(), 1.0, factor, packed, specs[1].pairs),)
+
+
 class _Rotate(torch.autograd.Function):
     """q and k rotated at once. Keeps tables or positions, nothing of q and k; its way back is itself, transposed."""
 

@@ -21,7 +21,7 @@ from ..norm import Norm
 from ..order import Order, format_of
 from ..reference import Reference
 from . import autograd, extension
-from .autograd import MOST_PAIRS, call, given_to, plan_of
+from .autograd import MOST_PAIRS, call, change_of, given_to, plan_of
 
 _native, MISSING = extension.MODULE, extension.MISSING
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -152,6 +152,17 @@ def rotate(
     if (plan := plan_of(spec.key, seq_len)) is None:
         return None
     return _native.rotate(q, k, positions, tensor_format, False, num_heads, out, k_positions, plan)
+
+
+def change(
+    k: Tensor, old: RotarySpec, at: Tensor, new: RotarySpec, to: Tensor, tensor_format: str, out: Tensor | None
+) -> Any:
+    """The short way for keys at ``at`` of one spec, to ``to`` of another."""
+    if (plan := change_of(old.key, new.key, to is not at)) is None or (k.requires_grad and torch.is_grad_enabled()):
+        return None
+    if to is not at:
+        to = torch.cat((to, at)) if old.axes.count > 1 else torch.stack((to, at))
+    return _native.rotate(k, None, to, tensor_format, False, None, out, None, plan)
 
 
 def apply_packed(qkv: Tensor, rotation: Rotation, num_heads: int | None, out: Tensor | None) -> Tensor | None:
