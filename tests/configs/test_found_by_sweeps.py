@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from phasor import read_config
-from phasor.models.configs import NoRotary
+from phasor.models.configs import NoRotary, Reason, Refused
 
 
 def refused(config: dict[str, Any], *says: str) -> None:
@@ -162,3 +162,11 @@ def test_ultrabert_takes_the_base_of_all_models_for_layers_that_state_none() -> 
     model = read_config({"model_type": "ultrabert", "rope_parameters": rope})
     assert [spec.base for spec in model.distinct] == [3e4, 1e4]
     assert [spec.base for spec in read_config({"model_type": "ultrabert"}).distinct] == [1e4, 2_560_000.0]
+
+
+def test_a_share_that_contradicts_the_number_of_heads_is_refused_as_a_contradiction() -> None:
+    """EfficientLoFTRRotaryEmbedding forms ``int(head_dim * share)`` angles for each of two axes of the whole width."""
+    with pytest.raises(Refused, match="half the number of heads") as refusal:
+        read_config({"model_type": "efficientloftr", "partial_rotary_factor": 1})
+    assert refusal.value.reason is Reason.CONTRADICTION
+    assert refusal.value.keys == ("partial_rotary_factor", "num_attention_heads")

@@ -53,6 +53,18 @@ MORE = {
         "rope_scaling": {"type": "yarn", "beta_fast": 1.0, "beta_slow": 1.0, "factor": 32.0, "mscale": 1.0,
                          "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096},
     },
+    "zai-org/GLM-4.5": {
+        "architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe", "hidden_size": 5120, "head_dim": 128,
+        "num_attention_heads": 96, "num_key_value_heads": 8, "num_hidden_layers": 92, "rope_theta": 1000000,
+        "partial_rotary_factor": 0.5, "max_position_embeddings": 131072, "rope_scaling": None,
+    },
+    "allenai/Olmo-3.1-32B": {
+        "architectures": ["Olmo3ForCausalLM"], "model_type": "olmo3", "hidden_size": 5120, "num_attention_heads": 40,
+        "num_key_value_heads": 8, "num_hidden_layers": 64, "max_position_embeddings": 65536, "rope_theta": 500000,
+        "sliding_window": 4096, "rope_scaling": {
+            "rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192, "beta_fast": 32.0,
+            "beta_slow": 1.0, "attention_factor": 1.2079441541679836},
+    },
     "LongRoPE of Phi-3, shortened": {
         "architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "hidden_size": 64, "num_attention_heads": 4,
         "num_key_value_heads": 4, "num_hidden_layers": 2, "rope_theta": 10000.0, "max_position_embeddings": 131072,

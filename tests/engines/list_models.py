@@ -1,11 +1,12 @@
 """Make `phasor/serving/engines/has.json` again: which model types the wheels of engines list.
 
-pip download --no-deps vllm==0.33.0 sglang==0.5.23 mlx-lm==0.32.2; unzip all into FOLDER
+pip download --no-deps vllm==0.33.0 sglang==0.5.23 mlx-lm==0.32.2 exllamav3==1.6.5; unzip all into FOLDER
 python -m tests.engines.list_models FOLDER
 """
 
 import ast
 import json
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -24,7 +25,12 @@ OWN_CODE = {  # of types that transformers does not know: what "architectures" s
     "nemotron-nas": "DeciLMForCausalLM", "orion": "OrionForCausalLM", "phi3small": "Phi3SmallForCausalLM",
     "qwen": "QWenLMHeadModel", "telechat2": "TeleChat2ForCausalLM", "xverse": "XverseForCausalLM",
 }  # fmt: skip
-NO_CLASS = ("llama4", "llama4_text", "minicpm", "phi", "qwen2_vl", "qwen2_vl_text")
+# No wheel of TensorRT-LLM holds its list, and llama.cpp has one of its own names: what was looked up of each.
+BY_HAND = {
+    "llama.cpp": {"source": "llama.cpp b11549: the names of architectures in its library", "lacks": ["mllama"]},
+    "tensorrt-llm": {"source": "TensorRT-LLM docs/source/models/supported-models.md, 1.0 to 1.2",
+                     "lacks": ["gemma2", "gemma4", "gemma4_text", "olmo3"]},
+}  # fmt: skip
 
 
 def architectures() -> dict[str, set[str]]:
@@ -35,6 +41,19 @@ def architectures() -> dict[str, set[str]]:
             classes = dict(mapping).get(name) or ()
             found.setdefault(name, set()).update([classes] if isinstance(classes, str) else classes)
     return found
+
+
+def lacking_in_exllamav3(folder: Path, types: dict[str, set[str]]) -> list[str]:
+    """Model types of `ROWS` none of whose classes the wheel names; parts of composites that it reads are left out."""
+    from phasor.serving.engines.exllamav3 import MODELS
+
+    def plain(name: str) -> str:  # Ernie4_5_ForCausalLM in some files, Ernie4_5ForCausalLM in others
+        return name.replace("_", "").lower()
+
+    files = (folder / "exllamav3/architecture").glob("*.py")
+    known = {plain(m) for path in files for m in re.findall(r'^    arch_string = "(\w+)"', path.read_text(), re.M)}
+    names = {*ROWS, *(name for name in types if f"{name}_text" in ROWS)} - set(MODELS)
+    return sorted(name for name in names if types.get(name) and not {plain(c) for c in types[name]} & known)
 
 
 def assigned(path: Path) -> dict[str, ast.expr]:
@@ -72,7 +91,9 @@ def main(folder: Path) -> None:
         "sglang": {"source": "sglang 0.5.23: EntryClass of sglang/srt/models/*.py", "has": having(sglang)},
         "mlx-lm": {"source": "mlx-lm 0.32.2: mlx_lm/models/*.py and MODEL_REMAPPING",
                    "lacks": sorted(set(ROWS) - mlx - set(renamed))},
-        "exllamav3": {"source": "exllamav3 1.6.5: get_architectures, run", "lacks": NO_CLASS},
+        "exllamav3": {"source": "exllamav3 1.6.5: arch_string in exllamav3/architecture/*.py",
+                      "lacks": lacking_in_exllamav3(folder, types)},
+        **BY_HAND,
     }  # fmt: skip
     (Path(__file__).parents[2] / "src/phasor/serving/engines/has.json").write_text(_wrapped(made), encoding="utf-8")
     print(f"{len(made['vllm']['has'])} types in vllm, {len(made['sglang']['has'])} in sglang")

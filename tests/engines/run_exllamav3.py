@@ -29,6 +29,7 @@ VERSION = "1.6.5"
 THETA = {**YARN, "rope_theta": 1000000.0}
 QWEN, OSS = "Qwen/Qwen3-8B", "openai/gpt-oss-120b"
 LONG, DEEP, KIMI = "LongRoPE of Phi-3, shortened", "deepseek-ai/DeepSeek-V3", "moonshotai/Kimi-K2-Instruct"
+GLM, OLMO = "zai-org/GLM-4.5", "allenai/Olmo-3.1-32B"
 G3, G4 = (configs()[name]["text_config"] for name in ("google/gemma-3-27b-it", "google/gemma-4-26B-A4B"))
 PROPORTIONAL = {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25, "factor": 4.0}
 CHANGES: list[tuple[str, dict[str, Any]]] = [
@@ -51,6 +52,9 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
         **G4["rope_parameters"], "full_attention": PROPORTIONAL}}}),
     ("Qwen/Qwen3.5-27B", {"text_config": {**configs()["Qwen/Qwen3.5-27B"]["text_config"], "rope_parameters": {
         **THETA, "mrope_interleaved": True, "mrope_section": [11, 11, 10], "partial_rotary_factor": 0.25}}}),
+    (GLM, {"rope_scaling": {**YARN, "original_max_position_embeddings": 131072}, "max_position_embeddings": 524288}),
+    (GLM, {"partial_rotary_factor": None}),
+    (OLMO, {"layer_types": [f"{'full' if i % 4 == 3 else 'sliding'}_attention" for i in range(64)]}),
 ]  # fmt: skip
 IMAGES = {
     "image_processor_type": "Gemma3ImageProcessor", "image_mean": [0.5], "image_std": [0.5], "resample": 2,

@@ -9,6 +9,7 @@ from phasor import RotarySpec, read_config
 from phasor.apps.demo.run import bundled_models
 from phasor.apps.explorer import model_entry
 from phasor.apps.explorer.entries import memory_groups, spec_data
+from phasor.models.trained_lengths import trained_length
 from phasor.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
 from phasor.serving.engines import load_config
 from phasor.serving.planner import memory, plan
@@ -31,7 +32,7 @@ def test_facts_of_every_model(js, name):
         waves, regimes: regimes(m), turns: trainedTurns(entry, rotation, rotation.spec), factor: m.factor,
         error: float32Error(m, first, last), decay: far.map((d) => decayAt(m.frequencies, d)),
         steps: written.steps.map((text) => stepsFromHex(text).map(String)),
-        formed: m.steps.map((row) => row.map(String)),
+        formed: m.steps.map((row) => row.map(String)), stated: trainedIsStated(entry, rotation.spec),
       };"""
     for rotation, fact in zip(entry["rotations"], model_facts(model), strict=True):
         last, far = fact.max_position - 1, [1, 10, 1000]
@@ -40,6 +41,8 @@ def test_facts_of_every_model(js, name):
         assert got["waves"] == pytest.approx([min(w, 1e300) for w in fact.wavelengths], rel=1e-12)
         assert got["regimes"] == list(fact.regimes)
         assert got["turns"] == pytest.approx(fact.turns, rel=1e-12)
+        scaling = fact.spec.scaling
+        assert got["stated"] == bool((scaling and scaling.trained_length) or trained_length(model))
         assert got["factor"] == pytest.approx(fact.attention_factor, rel=1e-15)
         plain = fact.spec.axes.count == 1
         if plain:

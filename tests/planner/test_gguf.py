@@ -84,11 +84,24 @@ def test_through_a_file(shared_data: Path, tmp_path: Path, name: str) -> None:
         assert differences(LlamaCpp().read(seen, {}).model, reading, seen.model.max_position or 1) == []
         return
     path = tmp_path / "old.gguf"
-    if settings.gguf:
+    if settings.config is not None:  # converted again
+        path, meta = tmp_path / "again.gguf", converted(look(settings.config))
+        write(path, meta)
+    elif settings.gguf:
         path = tmp_path / "new.gguf"
         rekey(tmp_path / "old.gguf", path, settings.gguf)
     reading = LlamaCpp().read_file(seen, read(path, meta), settings.flags, [])
     assert differences(wanted, reading, length) == []
+
+
+def test_the_factors_of_a_file_count_and_not_those_of_the_config_beside_it(shared_data: Path) -> None:
+    """Llama 3.1 converted with a factor of 16, read beside the published config, which says 8."""
+    seen = known(shared_data, "meta-llama__Meta-Llama-3.1-8B")
+    changed = look({**seen.data, "rope_scaling": {**seen.data["rope_scaling"], "factor": 16.0}})
+    for file, slowest in ((seen, 8), (changed, 16)):
+        reading = LlamaCpp().read_file(seen, converted(file), {}, [])
+        (spec,) = reading.model.distinct
+        assert float(spec.inv_freq()[-1]) == pytest.approx(500_000.0 ** (-126 / 128) / slowest, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["Qwen__Qwen3-8B", "google__gemma-3-27b-it", "mistralai__Mixtral-8x7B-v0.1"])

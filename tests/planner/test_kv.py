@@ -55,6 +55,48 @@ def test_the_caches_of_transformers(family: str) -> None:
     assert memory(seen, "transformers", TOKENS, dtype="bfloat16", batch=3).total == 6 * held
 
 
+PUBLISHED = [
+    "Qwen__Qwen3-8B", "Qwen__Qwen2.5-7B-Instruct", "Qwen__Qwen3-30B-A3B", "meta-llama__Meta-Llama-3.1-8B",
+    "meta-llama__Llama-3.2-3B-Instruct", "meta-llama__Meta-Llama-3.1-405B", "google__gemma-2-9b-it",
+    "google__gemma-3-27b-it", "google__gemma-4-26B-A4B", "openai__gpt-oss-120b", "deepseek-ai__DeepSeek-V3",
+    "zai-org__GLM-5", "mistralai__Mixtral-8x7B-v0.1", "microsoft__phi-4", "Qwen__Qwen3.5-27B",
+    "LGAI-EXAONE__EXAONE-4.0-32B", "Qwen__Qwen3-VL-32B-Instruct",
+]  # fmt: skip
+WHOLE = [pytest.param(name, marks=() if "Qwen3-8B" in name else pytest.mark.slow) for name in PUBLISHED]
+FEED_FORWARD = ("mlp", "block_sparse_moe", "feed_forward")
+
+
+class Passes(torch.nn.Module):
+    """In the place of a feed-forward layer, whose choice of experts has no meaning without values."""
+
+    def __init__(self, with_scores: bool) -> None:
+        super().__init__()
+        self.with_scores = with_scores
+
+    def forward(self, x: torch.Tensor, *more: object, **named: object) -> object:
+        return (x, None) if self.with_scores else x
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_published_config_whole_on_the_meta_device(shared_data: Path, name: str) -> None:
+    """All layers at their real sizes, above every window; transformers keeps one token less than a window has."""
+    transformers = pytest.importorskip("transformers")
+    data = json.loads((shared_data / f"configs/full/{name}.json").read_text())
+    config = transformers.CONFIG_MAPPING[data["model_type"]].from_dict(data).get_text_config()
+    with torch.device("meta"):
+        model = transformers.AutoModel.from_config(config, attn_implementation="eager")
+    for module in list(model.modules()):
+        for place in FEED_FORWARD:
+            if isinstance(getattr(module, place, None), torch.nn.Module):
+                setattr(module, place, Passes(config.model_type == "gpt_oss"))
+    cache, length = transformers.DynamicCache(config=config), 5000
+    with torch.no_grad():
+        ids = torch.zeros(1, length, dtype=torch.long, device="meta")
+        model(input_ids=ids, past_key_values=cache, use_cache=True)
+    held = sum(elements(layer, False) for layer in cache.layers)
+    assert memory(look(data), "transformers", length, dtype="int8").total == pytest.approx(held, rel=0.001)
+
+
 def test_gpt_oss(shared_data: Path) -> None:
     """73,728 bytes a token in vLLM (alvarobartt/hf-mem#60); in transformers, half of that beyond the window of 128."""
     seen = look(shared_data / "configs/full/openai__gpt-oss-120b.json")

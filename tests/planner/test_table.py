@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from phasor.rotary.scaling import YaRN
-from phasor.serving.engines import ENGINES
+from phasor.serving.engines import ENGINES, read_as
 from phasor.serving.planner import Plan, plan
 
 from .test_traps import CLEAN
@@ -132,13 +132,47 @@ def test_a_model_that_the_engine_does_not_have() -> None:
         assert plan(MLLAMA, length=131_072, engine=engine).verdict == "right"
 
 
-@pytest.mark.parametrize("engine", ["vllm", "llama.cpp", "exllamav3", "mlx-lm", "tensorrt-llm"])
-def test_a_model_that_no_list_names_is_not_shown(engine: str) -> None:
-    bert = {"model_type": "helium", "num_hidden_layers": 2, "max_position_embeddings": 1024}
-    made = plan(bert, length=1024, engine=engine)
+@pytest.mark.parametrize(
+    ("engine", "name"),
+    [("vllm", "helium"), ("llama.cpp", "helium"), ("exllamav3", "cohere"), ("mlx-lm", "helium"),
+     ("tensorrt-llm", "helium")],
+)  # fmt: skip
+def test_a_model_whose_code_was_not_read_is_not_shown(engine: str, name: str) -> None:
+    data = {"model_type": name, "num_hidden_layers": 2, "max_position_embeddings": 1024}
+    made = plan(data, length=1024, engine=engine)
     assert made.verdict == "not shown"
     assert "not shown" in made.explain()
-    assert "helium" in made.proof.reason
+    assert name in made.proof.reason
+
+
+@pytest.mark.parametrize(
+    ("engine", "name"),
+    [("exllamav3", "helium"), ("exllamav3", "llama4"), ("mlx-lm", "mllama"), ("llama.cpp", "mllama"),
+     ("tensorrt-llm", "olmo3"), ("tensorrt-llm", "gemma2")],
+)  # fmt: skip
+def test_a_model_that_is_on_no_list_of_the_engine_is_refused(engine: str, name: str) -> None:
+    """Each list is named: the wheel's classes, the architectures of the library, the page of supported models."""
+    made = plan({"model_type": name}, length=131_072, original=131_072, engine=engine)
+    assert made.verdict == "wrong"
+    assert f"lists no class for {name} [" in made.refused
+
+
+def test_exllamav3_reads_the_layers_of_olmo_3_only_where_they_are_stated() -> None:
+    """exllamav3 1.6.5, architecture/olmo3.py: without layer_types no layer has a window; the written config has it."""
+    reading = read_as(OLMO, "exllamav3")
+    assert {spec.scaling is None for spec in reading.model.layers if spec} == {False}
+    assert any("no layer_types" in rule.text for rule in reading.rules)
+    made = plan(OLMO, length=131_072, engine="exllamav3")
+    assert made.settings is not None and made.settings.config is not None
+    assert made.settings.config["layer_types"] == list(made.config.model.layer_types)
+    assert [spec and spec.scaling for spec in (made.reading or reading).model.layers[:2]] == [None, None]
+
+
+def test_exllamav3_rotates_the_share_that_the_config_states_and_else_the_whole_head() -> None:
+    """exllamav3 1.6.5, model/config.py: partial_rotary_factor is 1.0 where neither it nor rope_parameters say it."""
+    glm = {"model_type": "glm4_moe", "num_hidden_layers": 2, "head_dim": 128, "max_position_embeddings": 1024}
+    for stated, channels in (({"partial_rotary_factor": 0.5}, 64), ({}, 128)):
+        assert {s.rotary_dim for s in read_as({**glm, **stated}, "exllamav3").model.distinct} == {channels}
 
 
 def test_a_published_model_that_every_list_names(shared_data: Path) -> None:
@@ -165,6 +199,35 @@ def test_the_published_length_of_training(shared_data: Path) -> None:
     assert "trained with 32,768" in unstretched.explain()
     assert "trained with" not in plan(qwen, length=32_768).explain()
     assert plan(qwen, length=81_920, original=40_960).factor == 2.0
+
+
+@pytest.mark.parametrize(
+    ("model_type", "declared", "base", "trained"),
+    [
+        ("qwen2", 131_072, 1e6, 32_768),  # Qwen2.5-7B: arXiv:2412.15115, section 3.3
+        ("mistral", 32_768, 1e4, 8_192),  # Mistral 7B 0.1: arXiv:2310.06825, table 1
+        ("mistral", 32_768, 1e6, None),  # 0.2
+        ("qwen2", 32_768, 1e6, None),  # Qwen2.5-7B-Instruct declares it
+    ],
+)
+def test_a_length_that_was_trained_or_a_caution(
+    model_type: str, declared: int, base: float, trained: int | None
+) -> None:
+    from phasor import read_config
+    from phasor.tools.inspect import model_facts, page
+
+    data = {"model_type": model_type, "max_position_embeddings": declared, "rope_theta": base, "num_hidden_layers": 2}
+    made = plan(data, length=4 * declared, engine="transformers")
+    assert made.trained == (trained or declared)
+    assert made.factor == 4 * declared / made.trained
+    cautioned = f"whether it was trained with the declared {declared:,} is not shown" in made.explain()
+    assert cautioned == (trained is None)
+    assert (f"trained with {made.trained:,} positions [" in made.explain()) == (trained is not None)
+    model = read_config(data)
+    lines = page(model, model_facts(model))
+    word = "declared" if trained is None else "trained "
+    assert f"  {word}   {made.trained:,} tokens: " in lines
+    assert "not shown" not in "".join(plan(data, length=4 * declared, original=declared // 2).why)
 
 
 def test_other_models_of_the_type_declare_what_they_were_trained_with(shared_data: Path) -> None:

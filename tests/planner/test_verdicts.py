@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engines.cases import configs
 from found_data import found_data
 from phasor.serving.engines import ENGINES
 from phasor.serving.planner import plan
@@ -15,13 +16,6 @@ RESULTS = Path(__file__).parent / "results/verdicts.json"
 VERDICTS: dict[str, dict[str, dict[str, dict[str, str]]]] = json.loads(RESULTS.read_text())
 LENGTHS = (1, 2, 4)  # times the declared one
 PUBLISHED: dict[str, dict[str, Any]] = {  # rope keys and sizes of published configs that the shared files lack
-    "allenai/Olmo-3.1-32B": {
-        "architectures": ["Olmo3ForCausalLM"], "model_type": "olmo3", "hidden_size": 5120, "num_attention_heads": 40,
-        "num_key_value_heads": 8, "num_hidden_layers": 64, "max_position_embeddings": 65536, "rope_theta": 500000,
-        "sliding_window": 4096, "rope_scaling": {
-            "rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192, "beta_fast": 32.0,
-            "beta_slow": 1.0, "attention_factor": 1.2079441541679836},
-    },
     "meta-llama/Llama-3.2-11B-Vision": {
         "architectures": ["MllamaForConditionalGeneration"], "model_type": "mllama", "text_config": {
             "model_type": "mllama_text_model", "hidden_size": 4096, "num_attention_heads": 32,
@@ -31,23 +25,23 @@ PUBLISHED: dict[str, dict[str, Any]] = {  # rope keys and sizes of published con
                 "original_max_position_embeddings": 8192}},
         "vision_config": {"model_type": "mllama_vision_model", "image_size": 560, "patch_size": 14},
     },
-    "zai-org/GLM-4.5": {
-        "architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe", "hidden_size": 5120, "head_dim": 128,
-        "num_attention_heads": 96, "num_key_value_heads": 8, "num_hidden_layers": 92, "rope_theta": 1000000,
-        "partial_rotary_factor": 0.5, "max_position_embeddings": 131072, "rope_scaling": None,
-    },
 }  # fmt: skip
 FILES = (
     "Qwen__Qwen3-8B", "Qwen__Qwen3-30B-A3B", "Qwen__Qwen2.5-7B-Instruct", "Qwen__Qwen3-VL-32B-Instruct",
     "meta-llama__Meta-Llama-3.1-8B", "google__gemma-2-9b-it", "google__gemma-3-27b-it", "google__gemma-4-26B-A4B",
     "openai__gpt-oss-120b", "deepseek-ai__DeepSeek-V3",
 )  # fmt: skip
-CONFIGS = (*FILES, *PUBLISHED)
+OTHERS = ("allenai/Olmo-3.1-32B", "meta-llama/Llama-3.2-11B-Vision", "zai-org/GLM-4.5")
+CONFIGS = (*FILES, *OTHERS)
 
 
 def cells(name: str) -> dict[str, dict[str, dict[str, str]]]:
     """Engine -> length in multiples of the declared one -> verdict and reason."""
-    data = PUBLISHED.get(name) or json.loads(((found_data() or Path()) / f"configs/full/{name}.json").read_text())
+    data = (
+        PUBLISHED.get(name)
+        or configs().get(name)
+        or json.loads(((found_data() or Path()) / f"configs/full/{name}.json").read_text())
+    )
     declared = data.get("text_config", data)["max_position_embeddings"]
     found: dict[str, dict[str, dict[str, str]]] = {}
     for engine in ENGINES:

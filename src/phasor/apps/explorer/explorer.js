@@ -152,7 +152,7 @@ function showFacts(m, written, trained) {
   const facts = [
     ["layers", `${rotation().layers} of ${entry().layers} rotate so`],
     ["heads", `${entry().heads} of queries, ${entry().kv_heads} of keys`],
-    ["trained length", trained ? said(trained) : "not known"],
+    ["trained length", trained ? `${said(trained)}${trainedIsStated(entry(), state.spec) ? "" : ", as declared"}` : "not known"],
     ["declared length", entry().declared ? said(entry().declared) : "none"],
     ["window", rotation().window ? said(rotation().window) : "none"],
     ["wavelengths", waves.length ? `${said(Math.min(...waves))} to ${said(Math.max(...waves))} tokens` : "none rotates"],

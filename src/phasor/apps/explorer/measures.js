@@ -38,6 +38,11 @@ function trainedLength(entry, spec) {
   return (spec.scaling && spec.scaling.original_max_position) || entry.trained || entry.declared || null;
 }
 
+// Whether that length is the scaling's or a published one, and not just the declared one.
+function trainedIsStated(entry, spec) {
+  return Boolean((spec.scaling && spec.scaling.original_max_position) || entry.trained);
+}
+
 // Turns that every pair completed inside the trained length, before any scaling that starts from one.
 function trainedTurns(entry, rotation, spec) {
   const trained = trainedLength(entry, spec);

@@ -22,6 +22,7 @@ from ..reading.planes import (
     space,
     space_tiled,
 )
+from ..reading.refusal import Reason, Refused
 from ..reading.row import Row
 from ..reading.tower import PLAIN, SHORT, CustomParser, GridNames, GridTower, NestedModel, TowerConfig, of_one_spec
 from ..weights import Rows, Weights
@@ -97,10 +98,11 @@ def efficientloftr(part: TowerConfig) -> ModelRotary:
     hidden, heads, layers = part.sizes(names, (256, 8, 4))
     share, base = part.share(4.0, most=1e3), part.base(10_000.0)
     if int(hidden // heads * share) * 2 != hidden:
-        raise ValueError(
+        raise Refused(
             f"{part.path}partial_rotary_factor must be {heads / 2:g}, half the number of heads, because rows and "
-            f"columns rotate half of the hidden size each, got {share:g}"
-        )
+            f"columns rotate half of the hidden size each, got {share:g}",
+            Reason.CONTRADICTION, f"{part.path}partial_rotary_factor", f"{part.path}num_attention_heads",
+        )  # fmt: skip
     spec = RotarySpec(
         head_dim=hidden, base=base, interleaved=True, axes=Alternating((0, 1), own_ladders=True), tables="rounded"
     )

@@ -12,6 +12,7 @@ from .rope import BaseAndScaling, Rope, always, need, rotated, softmax_rules
 from .transformers import rewritten
 
 ROPES = "exllamav3/util/rope.py: RoPE"
+OLMO = "exllamav3/architecture/olmo3.py: Olmo3Config"
 PAGE = 256  # tokens
 
 
@@ -21,7 +22,8 @@ class ExLlamaV3Model:
 
     ``theta``: the base without rope_theta; ``local``: the base of windowed layers, whatever the config says (None: that
     of the others); ``kinds``: rope parameters are read by kind of layer; ``folds``: cos and sin get DeepSeek's ratio of
-    two factors, and the softmax the square of the second; ``rings``: windowed layers keep their window alone.
+    two factors, and the softmax the square of the second; ``rings``: windowed layers keep their window alone;
+    ``plain``: windowed layers have the base alone, and only where the config states layer_types.
     """
 
     theta: float = 10_000.0
@@ -29,6 +31,7 @@ class ExLlamaV3Model:
     kinds: bool = False
     folds: bool = False
     rings: bool = False
+    plain: bool = False
 
 
 MODELS = facts_of("exllamav3", ExLlamaV3Model)
@@ -46,7 +49,9 @@ class ExLlamaV3(Engine):
         if any(count not in (None, 1) for count in groups):
             raise CannotSayError(f"exllamav3 does not load it: experts are chosen in {groups[0]} groups")
         rules: Rules = [EngineRule("no length is refused; the cache bounds it", "exllamav3/cache/cache.py: Cache")]
-        model = rotated(config, lambda kind: rotation(config, MODELS[config.name], kind, rules))
+        facts = MODELS[config.name]
+        ropes = {kind: {**config.text, **dictionary(config, kind)} for kind in config.kinds}
+        model = rotated(config, lambda kind: rotation(config, facts, kind, rules), ropes)
         taken = flags.get("--cache_size", flags.get("-cs"))
         if taken is not None and taken % PAGE:
             raise ValueError(f"--cache_size must be a multiple of {PAGE}, its page, got {taken}")
@@ -58,8 +63,13 @@ class ExLlamaV3(Engine):
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         flags = {"--cache_size": -(-length // PAGE) * PAGE}
-        stretched = wanted.layers != config.model.layers
-        return [Settings(flags=flags, config=rewritten(config, wanted, length) if stretched else None)]
+        untold = MODELS.get(config.name, ExLlamaV3Model()).plain and not config.text.get("layer_types")
+        if wanted.layers == config.model.layers and not untold:
+            return [Settings(flags=flags)]
+        written = rewritten(config, wanted, length)
+        if untold:
+            written["layer_types"] = list(config.model.layer_types)
+        return [Settings(flags=flags, config=written)]
 
 
 def dictionary(config: EngineConfig, kind: str) -> Rope:
@@ -85,6 +95,10 @@ def rotation(config: EngineConfig, facts: ExLlamaV3Model, kind: str, rules: Rule
         rules.append(EngineRule(f"no rope_theta: base {default:g}", "exllamav3/architecture", True))
         base = default
     scheme = rope.get("rope_type") or rope.get("type") or "default"
+    if "sliding" in kind and facts.plain:
+        if config.text.get("layer_types"):
+            return float(base), None
+        rules.append(EngineRule("no layer_types: no layer has a window, and all are scaled", OLMO, True))
     return float(base), scaling_of(config, scheme, rope, rules)
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...models.configs import ModelRotary
-from ...rotary.scaling import Linear, LongRoPE, Scaling, YaRN
+from ...rotary.scaling import Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
 from ...rotary.spec import RotarySpec
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings
-from .engine_config import EngineConfig
+from .engine_config import EngineConfig, load_config
 from .flags import length, real
 from .gguf import (
     ATTENTION,
@@ -27,6 +27,7 @@ from .gguf import (
     global_spec,
 )
 from .rope import softmax_rules
+from .transformers import rewritten
 
 DEEPSEEK = "deepseek2"
 CONTEXT = "src/llama-context.cpp: llama_context"
@@ -130,6 +131,15 @@ def by_pair(
     )  # fmt: skip
 
 
+def holds_factors_of(config: EngineConfig, meta: Metadata) -> bool:
+    """Whether the factors of frequencies in a file, if it has any, are those of the config's own scaling."""
+    if not meta.freqs:
+        return True
+    factors = converted(config).freqs
+    pairs = zip(meta.freqs, factors, strict=False)
+    return len(meta.freqs) == len(factors) and all(math.isclose(a, b, rel_tol=1e-6) for a, b in pairs)
+
+
 def context_of(meta: Metadata, flags: Flags, rules: Rules) -> Context:
     keys = meta.keys
     trained = int(keys.get(LENGTH) or 0)
@@ -228,12 +238,18 @@ def written(config: EngineConfig, wanted: ModelRotary, length: int) -> list[Sett
         keys |= {TYPE: "linear", FACTOR: float(scaling.factor)}
     elif scaling is None:
         flags |= lengthened
+    elif isinstance(scaling, Llama3):
+        return [Settings(flags={"-c": length}, config=rewritten(config, wanted, length))]
     elif type(scaling) is not type(own.scaling) or scaling != own.scaling:
-        rest = (
-            "its factors are tensors of the GGUF file" if isinstance(scaling, LongRoPE) else "convert the model again"
-        )
-        raise CannotSayError(f"llama.cpp has no flag and no key for {scaling.name} scaling: {rest}")
+        raise CannotSayError(f"llama.cpp has no flag and no key for {scaling.name} scaling{_held(scaling)}")
     return [Settings(flags=flags), Settings(flags={"-c": length, **ends}, gguf=keys)]
+
+
+def _held(scaling: Scaling) -> str:
+    """Why converting the model again does not help."""
+    if isinstance(scaling, LongRoPE):
+        return ": its factors are tensors of the GGUF file"
+    return ", and its converter does not write the factor" if isinstance(scaling, Proportional) else ""
 
 
 def betas(config: EngineConfig) -> dict[str, float]:
@@ -270,13 +286,14 @@ class LlamaCpp(Engine):
         if asked > context.trained:
             text = f"llama-server caps -c {asked} at {context.trained}, the training length"
             rules.append(EngineRule(text, "tools/server/server-context.cpp"))
-        model = config.model
+        model, own = config.model, holds_factors_of(config, meta)
         specs: dict[tuple[RotarySpec, bool], RotarySpec] = {}
         layers = []
         for word, spec in zip(model.layer_types, model.layers, strict=True):
             sliding = "sliding" in word
             if spec is not None and (spec, sliding) not in specs:
-                base, scaling = rotation(spec, meta, context, sliding, asked)
+                stated = spec if own else spec.replace(scaling=None)
+                base, scaling = rotation(stated, meta, context, sliding, asked)
                 specs[spec, sliding] = spec.replace(base=base, scaling=scaling, frequencies=None)
             layers.append(None if spec is None else specs[spec, sliding])
         softmax = softmax_factor(meta, context)
@@ -290,6 +307,11 @@ class LlamaCpp(Engine):
         return written(config, wanted, length)
 
     def read_back(self, config: EngineConfig, settings: Settings) -> EngineReading:
+        again: Rules = []
+        if settings.config is not None:
+            config = load_config(settings.config)
+            text = "no flag and no key says this: convert the model again, with the config.json of this plan"
+            again = [EngineRule(text, CONVERTER)]
         meta = converted(config)
         meta = replace(meta, keys={**meta.keys, **(settings.gguf or {})})
-        return self.read_file(config, meta, settings.flags, of_file(config, settings.flags))
+        return self.read_file(config, meta, settings.flags, [*again, *of_file(config, settings.flags)])

@@ -36,7 +36,7 @@ def support_of(engine: Engine, config: EngineConfig) -> Support:
         reason = f"{called} has no {architecture}: {last} was the last version with it"
         return Support("wrong", f"{reason} [{known['source']}]")
     if name in known.get("lacks", ()):
-        return Support("wrong", f"{called} has no class for {name} [{known['source']}]")
+        return Support("wrong", f"{called} lists no class for {name} [{known['source']}]")
     if "has" not in known or name in known["has"]:
         return Support("right")
     return Support("not shown", f"that {called} runs {name}: no class of its own has it [{known['source']}]")

@@ -25,13 +25,15 @@ class TensorRTModel:
     """What TensorRT-LLM's code for a model type does; read in ``tensorrt_llm/_torch/models``, not run.
 
     ``fused``: one kernel norms and rotates q and k, by the base alone; ``typed``: the type of the scaling is taken for
-    a kind of embedding; ``single``: YaRN's table holds each angle once; ``latent``: twice, as its attention wants it.
+    a kind of embedding; ``single``: YaRN's table holds each angle once; ``latent``: twice, as its attention wants it;
+    ``note``: what it leaves out.
     """
 
     fused: bool = False
     typed: bool = False
     single: bool = False
     latent: bool = False
+    note: str = ""
 
 
 MODELS = facts_of("tensorrt-llm", TensorRTModel)
@@ -51,7 +53,9 @@ class TensorRTLLM(Engine):
                 "the rope_parameters that this one states"
             )
         rules: Rules = [EngineRule("what a model's file passes on of config.json", "tensorrt_llm/_torch/models")]
-        model = rotated(config, lambda kind: rotation(config, MODELS[config.name], kind, rules))
+        facts = MODELS[config.name]
+        rules += [EngineRule(facts.note, "tensorrt_llm/_torch/models")] if facts.note else []
+        model = rotated(config, lambda kind: rotation(config, facts, kind, rules))
         return EngineReading(
             engine=self.name, version=self.version, model=model, length=longest(config, flags, rules),
             rules=(*dict.fromkeys(rules), *softmax_rules(model, "tensorrt_llm/_torch/modules/attention.py: MLA")),

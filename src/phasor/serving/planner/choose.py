@@ -62,7 +62,17 @@ def choose(config: EngineConfig, length: int, method: str = "auto", original: in
             return Choice(replace(model, max_position=max(length, declared)), trained, 1.0, (why,))
         raise ValueError(f"method {method!r} on a model in which {why}; leave the method out")
     choice = _stretched(config, length, method, trained)
-    return replace(choice, why=(*choice.why, *_beyond(published, length)))
+    stated = original or any(spec.scaling and spec.scaling.trained_length for spec in model.distinct)
+    taken = () if published or stated or method == "none" else (_taken(trained),)
+    return replace(choice, why=(*choice.why, *taken, *_beyond(published, length)))
+
+
+def _taken(declared: int) -> str:
+    """The caution where nobody has said what the model was trained with."""
+    return (
+        f"whether it was trained with the declared {declared:,} is not shown: no published length is known here; "
+        "original (--original) states another"
+    )
 
 
 def _beyond(published: TrainedLength | None, length: int) -> tuple[str, ...]:

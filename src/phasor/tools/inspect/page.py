@@ -95,12 +95,12 @@ def page(model: ModelRotary, facts: Sequence[SpecFacts], columns: int = 100) -> 
     >>> print(page(toy, model_facts(toy)).splitlines()[0])
     model        toy, 1 of 1 layers rotate, 1 query heads, 1 key heads, no maximum stated
     """
-    width = picture_width(columns)
+    width, published = picture_width(columns), trained_length(model) is not None
     lines = [*_model_lines(model, width), ""]
     for n, fact in enumerate(facts, start=1):
         title = f"rotation {n}" if len(facts) > 1 else "rotation"
         chosen = model.distinct[fact.spec]
-        lines += [row(title, _layers_of(model, chosen)), *fact_lines(fact, model.own_angles, width), ""]
+        lines += [row(title, _layers_of(model, chosen)), *fact_lines(fact, model.own_angles, width, published), ""]
     return "\n".join(lines).rstrip()
 
 

@@ -38,12 +38,15 @@ def picture_width(columns: int) -> int:
     return max(16, min(64, columns - 31))
 
 
-def fact_lines(fact: SpecFacts, own_angles: str, width: int = 64) -> list[str]:
-    """Everything about one rotation, in a model whose own code forms its angles in ``own_angles``."""
+def fact_lines(fact: SpecFacts, own_angles: str, width: int = 64, published: bool = False) -> list[str]:
+    """Everything about one rotation, in a model whose own code forms its angles in ``own_angles``.
+
+    ``published``: the trained length is the published one; else it is the scaling's, or the one that is declared.
+    """
     return [
         row("  rotates", fact.spec.describe()),
         row("  layout", _layout(fact.spec)),
-        *_speed_lines(fact, width),
+        *_speed_lines(fact, width, published),
         *_axes_lines(fact.spec, width),
         row("  magnitude", _magnitude(fact.attention_factor)),
         *_decay_lines(fact, width),
@@ -59,7 +62,7 @@ def unit(spec: RotarySpec) -> str:
     return "tokens" if spec.axes.count == 1 else "steps of a coordinate"
 
 
-def _speed_lines(fact: SpecFacts, width: int) -> list[str]:
+def _speed_lines(fact: SpecFacts, width: int, published: bool) -> list[str]:
     spec = fact.spec
     finite = [w for w in fact.wavelengths if w != float("inf")]
     span = f"wavelengths {min(finite):.4g} … {max(finite):.4g} {unit(spec)}" if finite else "none rotates"
@@ -70,9 +73,10 @@ def _speed_lines(fact: SpecFacts, width: int) -> list[str]:
         seen = min(fact.trained_length, fact.window or fact.trained_length)
         fast, some = sum(t >= 32 for t in fact.turns), sum(1 <= t < 32 for t in fact.turns)
         counts = f"{fast} pairs complete 32 turns or more, {some} one or more, {fact.never_turn} none"
-        before = ", before scaling" if spec.scaling and spec.scaling.trained_length else ""
+        scaled = bool(spec.scaling and spec.scaling.trained_length)
+        before = ", before scaling" if scaled else ""
         what = f"{seen:,} tokens" if seen == fact.trained_length else f"{seen:,} tokens, the window"
-        lines.append(row("  trained", f"{what}{before}: {counts}"))
+        lines.append(row("  trained" if published or scaled else "  declared", f"{what}{before}: {counts}"))
     if spec.scaling is not None:
         kinds = ", ".join(f"{fact.count(r)} {r} {sign}" for r, sign in REGIME_SIGNS.items() if fact.count(r))
         at_length = f", for sequences of {fact.seq_len:,} tokens" if fact.seq_len else ""
