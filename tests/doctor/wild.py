@@ -218,6 +218,70 @@ def _(model):
     method(model, own(lambda q, k, c, s: (rotated(q, c, s), k)))
 
 
+def by_einsum(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    scores = torch.einsum("bqhd,bkhd->bhqk", q * q.shape[-1] ** -0.5, k)
+    seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(k.shape[1] - q.shape[1])
+    scores = scores.masked_fill(~seen, -torch.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    return torch.einsum("bhqk,bkhd->bhqd", torch.softmax(scores, -1), v)
+
+
+@fault("own method by einsum, layout swapped")
+def _(model):
+    method(model, own(swapped, by_einsum))
+
+
+@fault("own method by einsum, of a scale of its own")
+def _(model):
+    method(model, own(both, lambda q, k, v, mask: by_einsum(q * 2, k, v, mask)))
+
+
+@fault("own method in complex numbers, layout swapped")
+def _(model):
+    def turned(x, cos, sin):
+        by = torch.complex(cos, sin)[:, None, :, : cos.shape[-1] // 2]
+        return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) * by).flatten(-2)
+
+    method(model, own(lambda q, k, c, s: (turned(q, c, s), turned(k, c, s))))
+
+
+@fault("own method counts the tokens of the call")
+def _(model):
+    tables = model.model.rotary_emb(torch.zeros(1), torch.arange(256)[None])
+
+    def rotate(q, k, cos, sin):
+        return both(q, k, *(t[:, : q.shape[2]] for t in tables))
+
+    method(model, own(rotate))
+
+
+@fault("projections hooked, rotated once more")
+def _(model):
+    def again(module, args, out):
+        heads = out.unflatten(-1, (-1, 16)).transpose(1, 2)
+        at = torch.arange(out.shape[1])[None]
+        return rotated(heads, *model.model.rotary_emb(out, at)).transpose(1, 2).flatten(2)
+
+    for attention in attentions(model):
+        attention.q_proj.register_forward_hook(again)
+        attention.k_proj.register_forward_hook(again)
+
+
+@fault("values rotated too")
+def _(model):
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, **kwargs):
+        shape = (*hidden_states.shape[:-1], -1, self.head_dim)
+        q, k, v = (p(hidden_states).view(shape).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (rotated(x, *position_embeddings) for x in (q, k, v))
+        k, v = (t.repeat_interleave(self.num_key_value_groups, 1) for t in (k, v))
+        out = scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.o_proj(out.transpose(1, 2).flatten(2)), None
+
+    method(model, forward)
+
+
 class OwnAttention(nn.Module):
     def __init__(self, other: Any, rotate: Any, attend: Any = None) -> None:
         super().__init__()
@@ -300,7 +364,9 @@ def _(model):
 
 @fault("function of the file, layout swapped")
 def _(model, undo):
-    replace_function(undo, modeling_llama, "apply_rotary_pos_emb", lambda q, k, c, s, unsqueeze_dim=1: swapped(q, k, c, s))
+    replace_function(
+        undo, modeling_llama, "apply_rotary_pos_emb", lambda q, k, c, s, unsqueeze_dim=1: swapped(q, k, c, s)
+    )
 
 
 def replace_function(undo: contextlib.ExitStack, file: Any, name: str, new: Any) -> None:
@@ -357,7 +423,9 @@ def register(undo: contextlib.ExitStack, model: Any, attend: Any) -> None:
 class Cached(nn.Module):
     """A table made once, as nearly every port has it."""
 
-    def __init__(self, rows: int = 64, theta: float = 10000.0, dtype: torch.dtype = torch.float32, how: str = "") -> None:
+    def __init__(
+        self, rows: int = 64, theta: float = 10000.0, dtype: torch.dtype = torch.float32, how: str = ""
+    ) -> None:
         super().__init__()
         inv_freq = theta ** (-torch.arange(0, 16, 2).float() / 16)
         angles = torch.arange(rows).to(dtype)[:, None] * inv_freq.to(dtype)
@@ -408,7 +476,9 @@ def _(model):
 
 @fault("rotary module wrapped, positions divided", yarn, llama)
 def _(model):
-    model.model.rotary_emb = Wrapped(model.model.rotary_emb, lambda a, k: (a, {**k, "position_ids": k["position_ids"] // 2}))
+    model.model.rotary_emb = Wrapped(
+        model.model.rotary_emb, lambda a, k: (a, {**k, "position_ids": k["position_ids"] // 2})
+    )
 
 
 @fault("rotary module hooked, tables in bfloat16")
@@ -461,7 +531,7 @@ def _(model):
 @fault("YaRN's factor in the softmax scale too", yarn)
 def _(model):
     for attention in attentions(model):
-        attention.scaling *= model.model.rotary_emb.attention_scaling ** 2
+        attention.scaling *= model.model.rotary_emb.attention_scaling**2
 
 
 @fault("LongRoPE stuck at the short factors", phi3)
@@ -494,7 +564,8 @@ def _(model):
 def _(model):
     rotary = model.model.rotary_emb
     short, long = (
-        1 / (torch.tensor(LONGROPE[f"{kind}_factor"]) * 10000.0 ** (torch.arange(0, 16, 2) / 16)) for kind in ("short", "long")
+        1 / (torch.tensor(LONGROPE[f"{kind}_factor"]) * 10000.0 ** (torch.arange(0, 16, 2) / 16))
+        for kind in ("short", "long")
     )
 
     @torch.no_grad()
@@ -664,7 +735,11 @@ def _(model):
                 k = torch.cat((rotated(k[:, :, :before], *(t[:, :1] for t in (cos, sin))), k[:, :, before:]), 2)
         k, v = (t.repeat_interleave(self.num_key_value_groups, 1) for t in (k, v))
         ahead = k.shape[2] - q.shape[2]
-        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(ahead) if attention_mask is None else attention_mask
+        mask = (
+            torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(ahead)
+            if attention_mask is None
+            else attention_mask
+        )
         out = scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.o_proj(out.transpose(1, 2).flatten(2)), None
 
@@ -687,6 +762,11 @@ def _(model):
 @healthy("own method by hand")
 def _(model):
     method(model, own(both, by_hand))
+
+
+@healthy("own method by einsum")
+def _(model):
+    method(model, own(both, by_einsum))
 
 
 @healthy("own class")

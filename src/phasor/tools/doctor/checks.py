@@ -12,17 +12,25 @@ from ...models.reading.model import ModelRotary
 from ...rotary.spec import RotarySpec
 from ..patch.reading import ModelReading, specs_of
 from ..patch.rebuilt import is_model
-from ..patch.sites import PatchSite, callers, has_config, nothing_rotates, rotary_modules, rotating_methods, stored_tables
+from ..patch.sites import (
+    PatchSite,
+    callers,
+    has_config,
+    nothing_rotates,
+    rotary_modules,
+    rotating_methods,
+    stored_tables,
+)
 from .against_config.attentions import check_of_attention
 from .against_config.modules import checks_of_module
 from .against_config.observed import Calls, watched
 from .against_config.positions import checks_of_positions
 from .against_config.stored_tables import checks_of_held
 from .against_config.tables_given import tables_of_calls, with_tables
+from .compiled import as_compiled, is_compiled
 from .encoder_decoder import encoder_of, subject_of
 from .finite import not_finite
 from .inputs import of_black_box, of_model
-from .compiled import as_compiled, is_compiled
 from .laws import LAWS, REGIMES, after_longer, asked, effect
 from .measurement import Trial
 from .preserve_state import undisturbed

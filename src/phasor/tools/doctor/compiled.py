@@ -1,4 +1,4 @@
-"""A model that `torch.compile` runs: all else is looked at without it, and here the compiled logits beside the plain."""
+"""A model that `torch.compile` runs: its compiled logits beside those of its own code, by which all else is judged."""
 
 from dataclasses import replace
 from typing import Any

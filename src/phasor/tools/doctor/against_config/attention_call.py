@@ -10,20 +10,21 @@ import torch
 from torch import Tensor, nn
 
 from ....rotary.spec import RotarySpec
-from .module_tables import per_pair_of
 from .caught import heads_of
+from .module_tables import per_pair_of
 from .observed import (
     Calls,
     code_that_runs,
     is_formed_here,
     mean_square,
     projected,
+    rotates_besides,
     rotates_by_nothing,
     rotating_nothing,
     still_modules,
     tables_in,
 )
-from .rotated_heads import ONLY, RIGHT, UNKNOWN, Heads, Outcome, outcome
+from .rotated_heads import ONLY, RIGHT, TWICE, UNKNOWN, Heads, Outcome, outcome
 
 NOT_REACHED = "these inputs do not reach it"
 
@@ -81,6 +82,10 @@ def seen_in_call(
     best = next((seen for seen in found if seen.right), found[0])
     if best.q.cause == best.k.cause == ONLY and not rotates_by_nothing(module, given, true):
         return Seen(why_not="it rotates by tables of its own, which are not seen", ran=frozenset(ran))
+    if best.right and rotates_besides(module, rotating_nothing(given), plain):
+        says = "its tables rotate it rightly, but without them it is rotated too: something before them does"
+        wrong = Outcome(cause=TWICE, says=says, token=1, pair=0)
+        return replace(best, q=wrong, k=wrong, ran=frozenset(ran))
     q, k = _longer(best.q, plain.q, lengths.get("q_proj")), _longer(best.k, plain.k, lengths.get("k_proj"))
     return replace(best, q=q, k=k, ran=frozenset(ran), scale=scale, channels=channels)
 

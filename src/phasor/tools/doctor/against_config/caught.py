@@ -69,7 +69,10 @@ def _of_einsum(equation: Any, *operands: Any) -> tuple[Tensor, Tensor] | None:
     own = [[letter for letter in names if letter not in (*shared, *summed)] for names in (one, other)]
     if len(summed) != 1 or len(shared) != 2 or [len(names) for names in own] != [1, 1]:
         return None
-    orders = ([names.index(letter) for letter in (*shared, *mine, *summed)] for names, mine in zip((one, other), own, strict=True))
+    orders = (
+        [names.index(letter) for letter in (*shared, *mine, *summed)]
+        for names, mine in zip((one, other), own, strict=True)
+    )
     q, k = (x.permute(order) for x, order in zip(operands, orders, strict=True))
     return q, k
 

@@ -25,9 +25,9 @@ class Calls:
     first: dict[nn.Module, dict[str, Any]] = field(default_factory=dict)
 
     def note(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if module not in self.first and (given := named_arguments(module, args, kwargs)) is not None:
-            if module in self.watched or tables_in(given) is not None:
-                self.first[module] = given
+        given = None if module in self.first else named_arguments(module, args, kwargs)
+        if given is not None and (module in self.watched or tables_in(given) is not None):
+            self.first[module] = given
 
 
 def named_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
@@ -168,15 +168,31 @@ def is_formed_here(module: nn.Module, given: dict[str, Any], k: Tensor) -> bool:
 
 def rotates_by_nothing(module: nn.Module, given: dict[str, Any], seen: Caught) -> bool:
     """Whether equal hidden states give equal q and k at every token: then no position is in them."""
+    heads = _of_equal_states(module, given, seen)
+    return heads is not None and all(_equal(x) for x in heads)
+
+
+def rotates_besides(module: nn.Module, still: dict[str, Any], seen: Caught) -> bool:
+    """Whether q and k of equal hidden states still go round with the position where tables rotate nothing.
+
+    A rotation leaves their lengths as they are; what mixes tokens (a convolution, say) does not.
+    """
+    heads = _of_equal_states(module, still, seen)
+    return heads is not None and all(not _equal(x) and _equal(x.norm(dim=-1, keepdim=True)) for x in heads)
+
+
+def _of_equal_states(module: nn.Module, given: dict[str, Any], seen: Caught) -> tuple[Tensor, Tensor] | None:
+    """q and k of a call in which all tokens have the hidden states of the first; None where that is not seen."""
     name = _states_of(given)
     if name is None:
-        return False
-    alike = given[name][:, :1].expand_as(given[name])
-    found = heads_of(module, {**given, name: alike})
-    if isinstance(found, str) or found.q.shape != seen.q.shape:
-        return False
-    apart = [(x - x[:, :, :1]).abs().max() <= 1e-3 * x.abs().max() for x in (found.q, found.k)]
-    return bool(all(apart))
+        return None
+    found = heads_of(module, {**given, name: given[name][:, :1].expand_as(given[name])})
+    return None if isinstance(found, str) or found.q.shape != seen.q.shape else (found.q.float(), found.k.float())
+
+
+def _equal(x: Tensor) -> bool:
+    """Whether all tokens ``[B, H, S, D]`` are as the first one, but for rounding."""
+    return bool((x - x[:, :, :1]).abs().max() <= 1e-2 * x.abs().max())
 
 
 def _states_of(given: dict[str, Any]) -> str | None:

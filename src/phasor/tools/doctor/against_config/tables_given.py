@@ -31,10 +31,14 @@ WHAT = "tables that reach it"
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a call: the ``positions [S]`` that the model was given, and the tables that an attention was given."""
+    """One row of a call: the ``positions [S]`` that the model was given, and the tables that an attention was given.
+
+    ``last``: the largest position of the call.
+    """
 
     positions: Tensor
     tables: Any
+    last: int
 
 
 def check_of_given(
@@ -51,7 +55,7 @@ def check_of_given(
 def _beside(caller: PatchSite, spec: RotarySpec, rows: Sequence[Row], model: ModelRotary) -> Check | None:
     size, compared = 0.0, False
     for row in rows:
-        if not _known(spec, row.positions):
+        if not _known(spec, row):
             continue
         theirs = per_pair_of(row.tables, spec, len(row.positions))
         if theirs is None or theirs.pairs != spec.pairs:
@@ -66,12 +70,13 @@ def _beside(caller: PatchSite, spec: RotarySpec, rows: Sequence[Row], model: Mod
     return replace(check, difference=check.apart(size=size, of="cos and sin")) if compared else None
 
 
-def _known(spec: RotarySpec, positions: Tensor) -> bool:
-    """Whether the frequencies of a call at these positions follow from them alone."""
-    scaling = spec.scaling
-    if scaling is None or not spec.length_dependent or scaling.two_regimes or not scaling.trained_length:
-        return scaling is None or not spec.length_dependent or scaling.two_regimes
-    return int(positions.max()) < scaling.trained_length
+def _known(spec: RotarySpec, row: Row) -> bool:
+    """Whether the frequencies of a row follow from its positions: not where another row of its call has chosen them."""
+    if spec.scaling is None or not spec.length_dependent:
+        return True
+    trained = spec.scaling.trained_length or 0
+    inside = row.last < trained
+    return inside or (spec.scaling.two_regimes and int(row.positions.max()) >= trained)
 
 
 def _eps_of(tables: Any) -> float:
@@ -106,13 +111,16 @@ def tables_of_calls(
         return {}
     tokens = tokens[:2]
     count = torch.arange(tokens.shape[1], device=tokens.device)
-    far = count + max(0, (length or ELSEWHERE) - tokens.shape[1])
-    regimes = any(spec.length_dependent for spec in specs)  # then all rows of a call share theirs
-    calls = [(count, count + 1), (far - 1, far)] if regimes else [(count, far)]
+    far = count + max(1, (length or ELSEWHERE) - tokens.shape[1])
+    scalings = [spec.scaling for spec in specs if spec.length_dependent and spec.scaling is not None]
+    calls = [(count, count + 1), (far - 1, far)] if scalings else [(count, far)]  # a regime is that of a whole call
+    if not all(scaling.two_regimes for scaling in scalings):
+        calls = calls[:1]  # what grew in a long call stays
     rows: dict[nn.Module, list[Row]] = {}
     for positions in calls:
+        last = max(int(at.max()) for at in positions)
         for module, tables in _given(subject, attentions, tokens, torch.stack(positions)):
-            rows.setdefault(module, []).extend(Row(at, _row(tables, i)) for i, at in enumerate(positions))
+            rows.setdefault(module, []).extend(Row(at, _row(tables, i), last) for i, at in enumerate(positions))
     return rows
 
 
@@ -139,7 +147,13 @@ def _given(
 def _row(tables: Any, row: int) -> Any:
     """The tables of one row of the batch, or those that all rows share."""
     if isinstance(tables, Tensor):
-        return tables[row : row + 1] if tables.ndim > 2 and len(tables) > row else tables[:1] if tables.ndim > 2 else tables
+        return (
+            tables[row : row + 1]
+            if tables.ndim > 2 and len(tables) > row
+            else tables[:1]
+            if tables.ndim > 2
+            else tables
+        )
     return tuple(_row(table, row) for table in tables)
 
 
@@ -157,7 +171,9 @@ def with_tables(
     """
     told = any(one.verdict == "wrong" for one in others)
     following = {one.where for one in others if one.what == "positions given to the model" and one.verdict == "right"}
-    compared = any(one.what.startswith(("tables", "frequencies", "table ")) and one.verdict == "right" for one in others)
+    compared = any(
+        one.what.startswith(("tables", "frequencies", "table ")) and one.verdict == "right" for one in others
+    )
     for check, caller in zip(checks, attentions, strict=True):
         near = nearest(caller.path, list(plan.tables))
         own, reason = plan.models_of(caller.module, near)
