@@ -173,4 +173,6 @@ def test_a_wrapper_is_refused_or_opened() -> None:
         diagnose(nn.DataParallel(model))
     with pytest.raises(ValueError, match="got type"):
         diagnose(type(model))
-    assert diagnose(torch.compile(model)).summary() == diagnose(model).summary()
+    compiled = diagnose(torch.compile(model, backend="eager"))
+    assert compiled.sound and compiled.rows[-1].what == "compiled = eager"
+    assert compiled.rows[:-1] == diagnose(model).rows

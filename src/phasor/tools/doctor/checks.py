@@ -12,12 +12,22 @@ from ...models.reading.model import ModelRotary
 from ...rotary.spec import RotarySpec
 from ..patch.reading import ModelReading, specs_of
 from ..patch.rebuilt import is_model
-from ..patch.sites import callers, has_config, nothing_rotates, rotary_modules, rotating_methods, stored_tables
+from ..patch.sites import (
+    PatchSite,
+    callers,
+    has_config,
+    nothing_rotates,
+    rotary_modules,
+    rotating_methods,
+    stored_tables,
+)
 from .against_config.attentions import check_of_attention
 from .against_config.modules import checks_of_module
-from .against_config.observed import watched
+from .against_config.observed import Calls, watched
 from .against_config.positions import checks_of_positions
 from .against_config.stored_tables import checks_of_held
+from .against_config.tables_given import tables_of_calls, with_tables
+from .compiled import as_compiled, is_compiled
 from .encoder_decoder import encoder_of, subject_of
 from .finite import not_finite
 from .inputs import of_black_box, of_model
@@ -57,28 +67,29 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
     >>> diagnose(scores).causes
     ('not shift of all positions',)
     """
-    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    wrapper, model = model, getattr(model, "_orig_mod", model)  # what torch.compile wraps
     if not callable(model) or isinstance(model, type):
         raise ValueError(f"model must be a transformers model, or a function of tokens, got {type(model).__name__}")
     if isinstance(model, nn.Module) and not is_model(model) and any(is_model(m) for m in model.modules()):
         raise ValueError(f"model must be a transformers model, got {type(model).__name__}; give the model inside")
-    with undisturbed(model):
+    # compiled code calls no hooks that were set after it was compiled, and compiles anew for every shape
+    with undisturbed(model), torch.compiler.set_stance("force_eager"):
         if not has_config(model):
             subject = BlackBox(model)
             return Diagnosis(subject.name, tuple(_laws(subject, of_black_box(inputs), [])))
         with torch.device("cpu"):  # whatever device the caller makes tensors on
-            return Diagnosis(type(model).__name__, tuple(_checks(model, inputs)))
+            return Diagnosis(type(model).__name__, tuple(_checks(model, inputs, wrapper)))
 
 
-def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
+def _checks(model: nn.Module, inputs: Any, wrapper: Any) -> Iterator[Check]:
     rotary, attentions = rotary_modules(model), list(callers(model))
     if not (rotary or attentions or rotating_methods_of(model) or stored_tables(model)):
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
     plan = ModelReading(model, "float32")
-    for path, module in rotary.items():
-        yield from checks_of_module(plan, path, module)
+    of_tables = [check for path, module in rotary.items() for check in checks_of_module(plan, path, module)]
     for path, (module, name) in stored_tables(model).items():
-        yield from checks_of_held(plan, path, module, name)
+        of_tables += checks_of_held(plan, path, module, name)
+    yield from of_tables
     if reason := nothing_rotates(model):
         yield Check(what="rotation of q and k", against="spec", verdict="not shown", reason=reason)
         return
@@ -86,25 +97,42 @@ def _checks(model: nn.Module, inputs: Any) -> Iterator[Check]:
     subject = subject_of(model, plan.parts)
     meta = any(p.is_meta for p in model.parameters())
     given = of_model(model, inputs)
-    with watched([caller.module for caller in attentions]) as calls, undisturbed(model):
+    with watched(model, [caller.module for caller in attentions]) as calls, undisturbed(model):
         if not meta:
             given.run(subject)
+    attentions += _unknown_callers(model, attentions, calls)
     of_attention = [check_of_attention(plan, caller, list(rotary.values()), calls) for caller in attentions]
-    yield from of_attention
     if meta:
+        yield from of_attention
         says = "the model is on the meta device; it is checked against the spec only"
         yield Check(what="all that runs the model", against="itself", verdict="not shown", reason=says, needed=True)
         return
-    yield from _unseen_layers(plan, len(attentions))
     length = next((m.max_position for m in plan.parts.values() if isinstance(m, ModelRotary)), None)
     with undisturbed(model):
         of_positions = list(checks_of_positions(subject, rotary, given.tokens, length))
+    with undisturbed(model):
+        rows = tables_of_calls(subject, [caller.module for caller in attentions], given.tokens, specs, length)
+    of_attention = list(with_tables(plan, of_attention, attentions, rows, [*of_tables, *of_positions]))
+    yield from of_attention
+    yield from _unseen_layers(plan, len(attentions))
     yield from of_positions
     rotates = any(check.verdict == "right" for check in of_attention)
     yield from _laws(subject, given.tokens, specs, rotates)
+    if is_compiled(wrapper):
+        with undisturbed(model):
+            yield as_compiled(Trial.of(subject, given.tokens, specs), wrapper)
     if (beside := encoder_of(subject)) is not None:
         path, encoder = beside
         yield from (replace(check, where=path) for check in _laws(encoder, given.tokens, specs, rotates))
+
+
+def _unknown_callers(model: nn.Module, known: list[PatchSite], calls: Calls) -> list[PatchSite]:
+    """Modules of no known class that are given tables, and hold no other that is: somebody's own attention."""
+    paths = {module: path for path, module in model.named_modules()}
+    given = [paths[module] for module in calls.first]
+    inner = {path for path in given if not any(other.startswith(f"{path}.") for other in given)}
+    new = sorted(inner - {caller.path for caller in known})
+    return [PatchSite(path, model.get_submodule(path), "functions") for path in new]
 
 
 def _unseen_layers(plan: ModelReading, seen: int) -> Iterator[Check]:

@@ -29,6 +29,15 @@ class Running(Subject):
     def logits(self, tokens: Tensor, positions: Tensor | None, mask: Tensor | None = None) -> Tensor:
         return self._result(self.run(tokens, positions, attention_mask=mask))
 
+    def through(self, wrapper: Any, tokens: Tensor, positions: Tensor | None) -> Tensor:
+        """The logits of a call of what is wrapped around the model."""
+        inside = self.model
+        self.model = wrapper
+        try:
+            return self.logits(tokens, positions)
+        finally:
+            self.model = inside
+
     def run(self, tokens: Tensor, positions: Tensor | None, **more: Any) -> Any:
         """One call of the model; without positions it counts them itself."""
         asked = {"input_ids": tokens, "position_ids": positions, **more}

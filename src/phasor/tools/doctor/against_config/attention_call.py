@@ -6,22 +6,25 @@ from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ....rotary.spec import RotarySpec
+from .caught import heads_of
 from .module_tables import per_pair_of
 from .observed import (
     Calls,
     code_that_runs,
-    heads_of,
     is_formed_here,
     mean_square,
     projected,
+    rotates_besides,
+    rotates_by_nothing,
     rotating_nothing,
     still_modules,
     tables_in,
 )
-from .rotated_heads import RIGHT, UNKNOWN, Heads, Outcome, outcome
+from .rotated_heads import ONLY, RIGHT, TWICE, UNKNOWN, Heads, Outcome, outcome
 
 NOT_REACHED = "these inputs do not reach it"
 
@@ -75,10 +78,27 @@ def seen_in_call(
     formed_here = is_formed_here(module, given, true.k)
     found = [_by(spec, tables, before, after, formed_here) for spec in specs]
     channels = true.q.shape[-1]
-    scale = channels**-0.5 if true.scale is None else true.scale
+    scale = channels**-0.5 if true.scale is None else None if math.isnan(true.scale) else true.scale
     best = next((seen for seen in found if seen.right), found[0])
+    if best.q.cause == best.k.cause == ONLY and not rotates_by_nothing(module, given, true):
+        return Seen(why_not="it rotates by tables of its own, which are not seen", ran=frozenset(ran))
+    if best.right and rotates_besides(module, rotating_nothing(given), plain):
+        says = "its tables rotate it rightly, but without them it is rotated too: something before them does"
+        wrong = Outcome(cause=TWICE, says=says, token=1, pair=0)
+        return replace(best, q=wrong, k=wrong, ran=frozenset(ran))
     q, k = _longer(best.q, plain.q, lengths.get("q_proj")), _longer(best.k, plain.k, lengths.get("k_proj"))
     return replace(best, q=q, k=k, ran=frozenset(ran), scale=scale, channels=channels)
+
+
+def rotates(module: nn.Module, calls: Calls) -> bool:
+    """Whether the tables that a module is given in a call change its q or k."""
+    given = calls.first.get(module)
+    if given is None or tables_in(given) is None:
+        return False
+    true, plain = heads_of(module, given), heads_of(module, rotating_nothing(given))
+    if isinstance(true, str) or isinstance(plain, str):
+        return False
+    return not (torch.equal(true.q, plain.q) and torch.equal(true.k, plain.k))
 
 
 def _longer(outcome: Outcome, before: Tensor, projected: float | None) -> Outcome:

@@ -13,7 +13,7 @@ from ...patch.compare import NEAR_AND_FAR
 from ...patch.reading import ModelReading, specs_of, specs_of_layer
 from ...patch.sites import PatchSite, nearest
 from ..report import Check
-from .attention_call import NOT_REACHED, Seen, seen_in_call
+from .attention_call import NOT_REACHED, Seen, rotates, seen_in_call
 from .causes import way_out
 from .functions import Functions, of_functions
 from .observed import Calls
@@ -34,6 +34,9 @@ def check_of_attention(plan: ModelReading, caller: PatchSite, rotary: list[nn.Mo
     models, reason = plan.models_of(caller.module, nearest(caller.path, list(plan.tables)))
     models = _of_its_own(caller.path, models)
     own = specs_of_layer(caller.module, models)
+    if own == [None] and rotates(caller.module, calls):
+        says = "it is rotated, and must not be: by the config this layer has no positions"
+        return replace(check, verdict="wrong", cause="rotated", reason=says, way_out=way_out("rotated"))
     if reason or own == [None]:
         return replace(check, verdict="not shown", reason=reason or "no rotation in this layer")
     specs = [spec for spec in own if spec is not None] or specs_of(models)

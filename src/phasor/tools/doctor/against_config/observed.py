@@ -1,4 +1,4 @@
-"""What reaches attention: the q and k of a real call, by the tables of the call and by tables that rotate nothing."""
+"""What modules are given in a real call, and the same call with tables that rotate nothing."""
 
 import contextlib
 import inspect
@@ -12,59 +12,46 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .caught import Caught, heads_of
+
 NAMED = re.compile(r"position_embeddings|rotary|rope|freqs|^cos$|^sin$", re.IGNORECASE)
-
-
-class Caught(BaseException):
-    """Carries q, k and the softmax scale (None: the usual one) out of a call that need not go on."""
-
-    def __init__(self, q: Tensor, k: Tensor, scale: float | None) -> None:
-        self.q, self.k, self.scale = q, k, scale
 
 
 @dataclass
 class Calls:
-    """The first call of every module that was watched: its arguments by name."""
+    """The first call of every module that is watched, or is given tables: its arguments by name."""
 
+    watched: list[nn.Module]
     first: dict[nn.Module, dict[str, Any]] = field(default_factory=dict)
 
     def note(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if module not in self.first:
-            with contextlib.suppress(TypeError):
-                bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
-                more = bound.pop("kwargs", {})
-                self.first[module] = {**bound, **more}
+        given = None if module in self.first else named_arguments(module, args, kwargs)
+        if given is not None and (module in self.watched or tables_in(given) is not None):
+            self.first[module] = given
+
+
+def named_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments of a call by name; None for a module that does not name them."""
+    try:
+        signature = inspect.signature(module.forward)
+        bound = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return None
+    kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+    if any(kinds[name] is inspect.Parameter.VAR_POSITIONAL and value for name, value in bound.items()):
+        return None
+    more = next((bound.pop(n) for n, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD and n in bound), {})
+    return {**bound, **more}
 
 
 @contextlib.contextmanager
-def watched(modules: list[nn.Module]) -> Iterator[Calls]:
-    """Keeps the first call of each of the modules while it is on."""
-    calls = Calls()
+def watched(model: nn.Module, modules: list[nn.Module]) -> Iterator[Calls]:
+    """Keeps, while it is on, the first call of each of the ``modules``, and of all others that are given tables."""
+    calls = Calls(modules)
     with contextlib.ExitStack() as undo:
-        for module in modules:
+        for module in model.modules():
             undo.callback(module.register_forward_pre_hook(calls.note, with_kwargs=True).remove)
         yield calls
-
-
-@contextlib.contextmanager
-def caught_at_attention() -> Iterator[None]:
-    """Inside, whatever transformers takes for attention raises `Caught`, and PyTorch's own attention too."""
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
-
-    def catch(module: Any, query: Tensor, key: Tensor, *args: Any, **kwargs: Any) -> Any:
-        raise Caught(query, key, kwargs.get("scaling"))
-
-    def catch_of_torch(query: Tensor, key: Tensor, *args: Any, **kwargs: Any) -> Any:
-        raise Caught(query, key, kwargs.get("scale"))
-
-    own = torch.nn.functional.scaled_dot_product_attention
-    vars(functions)["get_interface"] = lambda *args, **kwargs: catch
-    torch.nn.functional.scaled_dot_product_attention = catch_of_torch  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        torch.nn.functional.scaled_dot_product_attention = own
-        del vars(functions)["get_interface"]
 
 
 @contextlib.contextmanager
@@ -80,18 +67,6 @@ def code_that_runs() -> Iterator[set[CodeType]]:
             sys.setprofile(before)
         else:  # cProfile's, which is no function before Python 3.12
             before.enable()
-
-
-def heads_of(module: nn.Module, given: dict[str, Any]) -> Caught | str:
-    """q and k ``[B, H, S, D]`` as they reach attention in a call of a module, or why they are not seen."""
-    try:
-        with caught_at_attention(), torch.no_grad():
-            module(**given)
-    except Caught as caught:
-        return caught
-    except Exception as error:
-        return f"{type(module).__name__} cannot be called by itself: {type(error).__name__}: {error!s:.80}"
-    return f"{type(module).__name__} calls no attention that could be watched"
 
 
 @contextlib.contextmanager
@@ -184,8 +159,42 @@ def blurred_modules(modules: list[nn.Module], by: float, seed: int) -> Iterator[
 
 def is_formed_here(module: nn.Module, given: dict[str, Any], k: Tensor) -> bool:
     """Whether a module makes its k of its own hidden states, and not another's keys."""
-    states = next((n for n, x in given.items() if isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1), None)
+    states = _states_of(given)
     if states is None:
         return False
     moved = heads_of(module, {**given, states: given[states].flip(-1) + 1})
     return isinstance(moved, str) or not torch.equal(moved.k, k)
+
+
+def rotates_by_nothing(module: nn.Module, given: dict[str, Any], seen: Caught) -> bool:
+    """Whether equal hidden states give equal q and k at every token: then no position is in them."""
+    heads = _of_equal_states(module, given, seen)
+    return heads is not None and all(_equal(x) for x in heads)
+
+
+def rotates_besides(module: nn.Module, still: dict[str, Any], seen: Caught) -> bool:
+    """Whether q and k of equal hidden states still go round with the position where tables rotate nothing.
+
+    A rotation leaves their lengths as they are; what mixes tokens (a convolution, say) does not.
+    """
+    heads = _of_equal_states(module, still, seen)
+    return heads is not None and all(not _equal(x) and _equal(x.norm(dim=-1, keepdim=True)) for x in heads)
+
+
+def _of_equal_states(module: nn.Module, given: dict[str, Any], seen: Caught) -> tuple[Tensor, Tensor] | None:
+    """q and k of a call in which all tokens have the hidden states of the first; None where that is not seen."""
+    name = _states_of(given)
+    if name is None:
+        return None
+    found = heads_of(module, {**given, name: given[name][:, :1].expand_as(given[name])})
+    return None if isinstance(found, str) or found.q.shape != seen.q.shape else (found.q.float(), found.k.float())
+
+
+def _equal(x: Tensor) -> bool:
+    """Whether all tokens ``[B, H, S, D]`` are as the first one, but for rounding."""
+    return bool((x - x[:, :, :1]).abs().max() <= 1e-2 * x.abs().max())
+
+
+def _states_of(given: dict[str, Any]) -> str | None:
+    """The name of the hidden states among the arguments."""
+    return next((n for n, x in given.items() if isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1), None)

@@ -14,7 +14,7 @@ def first_difference(
     module: nn.Module, layer_type: str | None, spec: RotarySpec, theirs: Made, positions: Tensor
 ) -> tuple[float, float | None, int | None]:
     """Size, first position (along the axis of its pair) and first pair; ``theirs`` are the tables at ``positions``."""
-    apart, wrong = _apart(theirs, spec, positions)
+    apart, wrong = wrong_at(theirs, spec, positions)
     size = apart.max().item()
     if not wrong.any():
         return size, None, None
@@ -31,19 +31,22 @@ def first_difference(
         block = made(module, layer_type, spec, at)
         if block is None or block.pairs != spec.pairs:
             break
-        wrong = _apart(block, spec, at)[1]
+        wrong = wrong_at(block, spec, at)[1]
         if wrong.any():
             row = int(wrong.any(1).nonzero()[0])
             return size, float(at[0, row]), int(wrong[row].nonzero()[0])
     return size, coarse, pair
 
 
-def _apart(theirs: Made, spec: RotarySpec, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """``[S, P]``: how far cos and sin are off, and whether that is more than float32 angles may be."""
+def wrong_at(theirs: Made, spec: RotarySpec, positions: Tensor, eps: float = 0.0) -> tuple[Tensor, Tensor]:
+    """``[S, P]``: how far cos and sin are off, and whether that is more than float32 angles may be.
+
+    ``eps``: the rounding step of tables in half precision, which may be off by so much more.
+    """
     cos, sin = expected(spec, positions)
     apart = torch.maximum((theirs.cos - cos).abs(), (theirs.sin - sin).abs()).nan_to_num(torch.inf)
     inside = spec.scaling.trained_length if spec.length_dependent and spec.scaling else None
     shares = torch.tensor(spec.axes.weights(spec.pairs), dtype=torch.float64)
     angles = torch.einsum("as,ap,p->sp", positions.abs().double(), shares.abs(), spec.inv_freq(inside).double())
     factor = spec.attention_factor(inside)
-    return apart, apart > (TABLE + PER_RADIAN * angles * spec.position_scale) * factor
+    return apart, apart > (TABLE + eps + PER_RADIAN * angles * spec.position_scale) * factor

@@ -91,7 +91,7 @@ def _ranking(weights: LoadedWeights, windows: Tensor, rounds: int) -> Ranking:
             if len(losses[name]) < len(windows):
                 losses[name] = weights.losses(tried[name], windows)
         ranking = ranked(losses, stated, left_out, weights.words)
-        if tried[ranking.best] == best:
+        if tried[ranking.best] == best or not ranking.knows:  # losses of a model that knows nothing lead nowhere
             break
         best = tried[ranking.best]
     return ranking

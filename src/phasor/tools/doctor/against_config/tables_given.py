@@ -1,0 +1,188 @@
+"""The tables that attentions are given in real calls, beside those of the spec at the positions of the call.
+
+What a rotary module forms when it is asked is one thing, what reaches attention another: hooks, wrappers, modules that
+nobody knows, and layers that are given the tables of others stand between.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ....models.reading.model import ModelRotary
+from ....rotary.spec import RotarySpec
+from ...patch.reading import ModelReading, specs_of, specs_of_layer
+from ...patch.sites import PatchSite, nearest
+from ..report import Check
+from ..running import Running
+from ..subject import NotChecked
+from . import judge
+from .causes import way_out, worded
+from .module_tables import Made, per_pair_of
+from .observed import named_arguments, tables_in
+from .place import wrong_at
+from .positions import ELSEWHERE
+
+WHAT = "tables that reach it"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a call: the ``positions [S]`` that the model was given, and the tables that an attention was given.
+
+    ``last``: the largest position of the call.
+    """
+
+    positions: Tensor
+    tables: Any
+    last: int
+
+
+def check_of_given(
+    plan: ModelReading, caller: PatchSite, rows: Sequence[Row], own: Sequence[ModelRotary]
+) -> Check | None:
+    """Of one attention, by the rows of its calls; None where nothing could be compared."""
+    specs = [s for s in specs_of_layer(caller.module, own) if s is not None] or specs_of(own)
+    specs = [s.replace(reverse=False) for s in specs if s.second is None and not s.learned]
+    specs = [s for s in specs if s.coordinates != "real"]
+    found = [one for spec in specs if (one := _beside(caller, spec, rows, own[0])) is not None]
+    return next((check for check in found if check.verdict == "right"), found[0] if found else None)
+
+
+def _beside(caller: PatchSite, spec: RotarySpec, rows: Sequence[Row], model: ModelRotary) -> Check | None:
+    size, compared = 0.0, False
+    for row in rows:
+        if not _known(spec, row):
+            continue
+        theirs = per_pair_of(row.tables, spec, len(row.positions))
+        if theirs is None or theirs.pairs != spec.pairs:
+            continue
+        compared = True
+        at = row.positions.cpu().expand(spec.axes.count, -1)
+        apart, wrong = wrong_at(theirs, spec, at, _eps_of(row.tables))
+        size = max(size, apart.max().item())
+        if wrong.any():
+            return _fault(caller, spec, model, theirs, at, wrong, size)
+    check = Check(where=caller.path, what=WHAT, against="spec", verdict="right")
+    return replace(check, difference=check.apart(size=size, of="cos and sin")) if compared else None
+
+
+def _known(spec: RotarySpec, row: Row) -> bool:
+    """Whether the frequencies of a row follow from its positions: not where another row of its call has chosen them."""
+    if spec.scaling is None or not spec.length_dependent:
+        return True
+    trained = spec.scaling.trained_length or 0
+    inside = row.last < trained
+    return inside or (spec.scaling.two_regimes and int(row.positions.max()) >= trained)
+
+
+def _eps_of(tables: Any) -> float:
+    first = tables if isinstance(tables, Tensor) else tables[0]
+    return torch.finfo(first.dtype).eps if first.dtype in (torch.bfloat16, torch.float16) else 0.0
+
+
+def _fault(
+    caller: PatchSite, spec: RotarySpec, model: ModelRotary, theirs: Made, at: Tensor, wrong: Tensor, size: float
+) -> Check:
+    vectors = judge.golden(model, spec, at[0] if spec.axes.count == 1 else at)
+    finding = judge.judged(vectors, {"model.float32.cos": theirs.cos, "model.float32.sin": theirs.sin})
+    cause, says = worded(finding) if finding is not None else ("half precision", "they are coarser than float32")
+    token = int(wrong.any(1).nonzero()[0])
+    check = Check(
+        where=caller.path, what=WHAT, against="spec", verdict="wrong", cause=cause, way_out=way_out(cause),
+        reason=f"in a real call the tables are not those of the config at its positions: {says}",
+    )  # fmt: skip
+    pair = int(wrong[token].nonzero()[0])
+    difference = check.apart(size=size, of="cos and sin", position=float(at[0, token]), pair=pair)
+    return replace(check, difference=difference)
+
+
+def tables_of_calls(
+    subject: Running, attentions: Sequence[nn.Module], tokens: Tensor, specs: Sequence[RotarySpec], length: int | None
+) -> dict[nn.Module, list[Row]]:
+    """What each attention is given in calls near and far, whose rows have different positions.
+
+    Nothing for a model that takes no positions, or that cannot be run so.
+    """
+    if type(subject) is not Running or "position_ids" not in subject.takes:
+        return {}
+    tokens = tokens[:2]
+    count = torch.arange(tokens.shape[1], device=tokens.device)
+    far = count + max(1, (length or ELSEWHERE) - tokens.shape[1])
+    scalings = [spec.scaling for spec in specs if spec.length_dependent and spec.scaling is not None]
+    calls = [(count, count + 1), (far - 1, far)] if scalings else [(count, far)]  # a regime is that of a whole call
+    if not all(scaling.two_regimes for scaling in scalings):
+        calls = calls[:1]  # what grew in a long call stays
+    rows: dict[nn.Module, list[Row]] = {}
+    for positions in calls:
+        last = max(int(at.max()) for at in positions)
+        for module, tables in _given(subject, attentions, tokens, torch.stack(positions)):
+            rows.setdefault(module, []).extend(Row(at, _row(tables, i), last) for i, at in enumerate(positions))
+    return rows
+
+
+def _given(
+    subject: Running, attentions: Sequence[nn.Module], tokens: Tensor, positions: Tensor
+) -> list[tuple[nn.Module, Any]]:
+    seen: dict[nn.Module, Any] = {}
+
+    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = named_arguments(module, args, kwargs) or {}
+        if (tables := tables_in(given)) is not None:
+            seen.setdefault(module, tables)
+
+    with contextlib.ExitStack() as undo:
+        for module in attentions:
+            undo.callback(module.register_forward_pre_hook(note, with_kwargs=True).remove)
+        try:
+            subject.run(tokens, positions)
+        except (NotChecked, RuntimeError, ValueError, TypeError, LookupError, AttributeError):
+            return []
+    return list(seen.items())
+
+
+def _row(tables: Any, row: int) -> Any:
+    """The tables of one row of the batch, or those that all rows share."""
+    if isinstance(tables, Tensor):
+        return (
+            tables[row : row + 1]
+            if tables.ndim > 2 and len(tables) > row
+            else tables[:1]
+            if tables.ndim > 2
+            else tables
+        )
+    return tuple(_row(table, row) for table in tables)
+
+
+def with_tables(
+    plan: ModelReading,
+    checks: Sequence[Check],
+    attentions: Sequence[PatchSite],
+    rows: dict[nn.Module, list[Row]],
+    others: Sequence[Check],
+) -> Iterator[Check]:
+    """The checks of attentions, each in place of which stands the fault of the tables that reached it, if any.
+
+    Where a rotary module is known, its positions must have been seen to be right; and a fault of a module, or of
+    positions, is told there once. Where the tables of no call and no module could be compared, a last check says so.
+    """
+    told = any(one.verdict == "wrong" for one in others)
+    following = {one.where for one in others if one.what == "positions given to the model" and one.verdict == "right"}
+    compared = any(
+        one.what.startswith(("tables", "frequencies", "table ")) and one.verdict == "right" for one in others
+    )
+    for check, caller in zip(checks, attentions, strict=True):
+        near = nearest(caller.path, list(plan.tables))
+        own, reason = plan.models_of(caller.module, near)
+        known = not near or any(path in following for path in near)
+        given = None
+        if caller.module in rows and known and not told and not reason:
+            given = check_of_given(plan, caller, rows[caller.module], own)
+        compared = compared or given is not None
+        yield given if given is not None and given.verdict == "wrong" and check.verdict != "wrong" else check
+    if not compared and not told and any(check.verdict == "right" for check in checks):
+        says = "no module that forms cos and sin is known, and the tables of real calls could not be compared"
+        yield Check(what="tables", against="spec", verdict="not shown", reason=says, needed=True)

@@ -1,0 +1,79 @@
+"""Faults as people make them: each is found, and none is called right; what is odd and healthy is not accused."""
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from phasor import diagnose
+
+from .wild import FAULTS, HEALTHY, made
+
+# One of each way in which a fault can hide, beside all of them in the slow tests.
+QUICK = (
+    "own method in one layer, layout swapped",
+    "own method by hand, layout swapped",
+    "own method by einsum, of a scale of its own",
+    "own class, nothing rotates",
+    "attention wrapped, sin reversed",
+    "layer hooked, tables rotate nothing",
+    "own rotary module, base of another model",
+    "own rotary module, first row for all",
+    "rotary module hooked, tables in bfloat16",
+    "projections hooked, rotated once more",
+    "SmolLM 3 rotates the layer that should not",
+    "compiled and run, layout swapped",
+)
+# The tables are formed where nobody sees them; what was not seen is not called right.
+NOT_SHOWN = ("own method with tables of its own",)
+
+
+def verdict_of(wild):
+    with made(wild) as model:
+        report = diagnose(model)
+    print(report.summary())
+    return report
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_fault_is_found(name):
+    assert verdict_of(FAULTS[name]).verdict == "wrong"
+
+
+@pytest.mark.parametrize("name", ["own class", "own method by einsum", "adapters on q and k", *NOT_SHOWN])
+def test_what_is_healthy_is_not_accused(name):
+    assert verdict_of(HEALTHY[name]).verdict == ("not shown" if name in NOT_SHOWN else "right")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in QUICK])
+def test_every_fault_is_found(name):
+    assert verdict_of(FAULTS[name]).verdict == "wrong"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HEALTHY)
+def test_nothing_healthy_is_accused(name):
+    assert verdict_of(HEALTHY[name]).verdict == ("not shown" if name in NOT_SHOWN else "right")
+
+
+def test_a_base_of_another_model_is_told_once_and_by_its_name():
+    report = verdict_of(FAULTS["own rotary module, base of another model"])
+    assert report.causes == ("base",) and {row.what for row in report.faults} == {"tables that reach it"}
+    assert "500,000" in report.faults[0].reason or "500000" in report.faults[0].reason, report.faults[0].reason
+    assert report.faults[0].position == 1.0 and report.faults[0].pair == 1
+
+
+def test_compiled_code_that_is_not_the_model_s_own_is_wrong():
+    """A backend that changes what it compiles: only the compiled logits show it."""
+    import torch
+
+    from .wild import llama
+
+    def backend(graph, inputs):
+        return lambda *args: tuple(x * 1.5 if x.is_floating_point() else x for x in graph(*args))
+
+    torch._dynamo.reset()
+    model = llama()
+    model.compile(backend=backend)
+    report = diagnose(model)
+    assert [row.what for row in report.faults] == ["compiled = eager"], str(report)
