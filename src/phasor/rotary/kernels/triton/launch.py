@@ -162,7 +162,9 @@ class Launch:
             return False
         stream = self.driver.get_current_stream(self.device)
         enter, leave = self.hooks.launch_enter_hook, self.hooks.launch_exit_hook
-        if getattr(enter, "calls", enter) or getattr(leave, "calls", leave):  # chains, or, of older Tritons, one or none
+        if getattr(enter, "calls", enter) or getattr(
+            leave, "calls", leave
+        ):  # chains, or, of older Tritons, one or none
             self.hooked(*addresses, *self.rest, stream=stream)
         else:
             self.run(stream, *self.begin, *addresses, *self.rest)
