@@ -123,6 +123,47 @@ def vllm():
         yield locals(), lambda r, a=(query, key), b=expected: (torch.cat(a, -1), torch.cat(b, -1))
 
 
+def vllm_cache():
+    """[tokens, heads, head_size] into pages [blocks, block_size, heads, head_size]; slots count through all pages."""
+    head_size, is_neox, (cos, sin) = HEAD, True, tables(WIDTH)
+    query, key, value = torch.randn(5, 4, HEAD), torch.randn(5, 2, HEAD), torch.randn(5, 2, HEAD)
+    ids, slots, cos_sin_cache = torch.tensor([4, 0, 9, 9, 1]), torch.tensor([7, 2, 0, 11, 5]), torch.cat((cos, sin), -1)
+    key_cache, value_cache = torch.zeros(2, 3, 4, 2, HEAD)
+    pages = torch.zeros(2, 12, 2, HEAD)
+    pages[0, slots], pages[1, slots] = turned(key, cos[ids, None], sin[ids, None]), value
+    expected = torch.cat((turned(query, cos[ids, None], sin[ids, None]).flatten(), pages.flatten()))
+    yield locals(), lambda result: (torch.cat((query.flatten(), key_cache.flatten(), value_cache.flatten())), expected)
+
+
+def vllm_float8():
+    """Of numbers that float8 has: heads of two equal halves that turn by no angle, whose mean square is 1."""
+    head_size, is_neox, eps, k_scale, v_scale = HEAD, True, 0.0, 0.5, 2.0
+    cos_sin_cache, ids = torch.cat((torch.ones(3, HEAD // 2), torch.zeros(3, HEAD // 2)), -1), torch.tensor([1, 2])
+    query, key, value = (3 * (torch.randint(0, 2, (2, h, HEAD)) * 2.0 - 1) for h in (4, 2, 2))
+    q_weight, k_weight, slots = torch.full((HEAD,), 5.0), torch.full((HEAD,), 7.0), torch.tensor([1, 4])
+    key_cache, value_cache = torch.zeros(2, 2, 3, 2, HEAD, dtype=torch.uint8)
+    expected = torch.cat((5 * query.sign(), 7 * key.sign() / 0.5, value / 2.0), 1)
+
+    def read(result):
+        pages = [c.view(torch.float8_e4m3fn).view(6, 2, HEAD)[slots].float() for c in (key_cache, value_cache)]
+        return torch.cat((query, *pages), 1), expected
+
+    yield locals(), read
+
+
+def vllm_mla():
+    """``[kv_c | k_pe]`` of each token in one row; the pairs of DeepSeek are neighbours, and stay so here."""
+    eps, weight, (cos, sin) = 1e-6, torch.randn(24), tables(HEAD)
+    q_pe, k_pe, kv_c = torch.randn(3, 4, HEAD), torch.randn(3, 1, HEAD), torch.randn(3, 24)
+    ids, slots, cos_sin_cache = torch.tensor([4, 0, 9]), torch.tensor([1, 5, 2]), torch.cat((cos, sin), -1)
+    kv_cache = torch.zeros(2, 3, 24 + HEAD)
+    rows = torch.zeros(6, 24 + HEAD)
+    normed = kv_c / (kv_c.square().mean(-1, keepdim=True) + eps).sqrt() * weight
+    rows[slots] = torch.cat((normed, turned(k_pe, cos[ids, None], sin[ids, None], True)[:, 0]), -1)
+    expected = torch.cat((turned(q_pe, cos[ids, None], sin[ids, None], True).flatten(), rows.flatten()))
+    yield locals(), lambda result: (torch.cat((q_pe.flatten(), kv_cache.flatten())), expected)
+
+
 def flashinfer():
     """vLLM's arguments; new tensors."""
     for given, _ in vllm():
@@ -338,6 +379,9 @@ THEIRS = {
     "TransformerEngine, packed": transformer_engine_packed,
     "Liger": liger,
     "vLLM": vllm,
+    "vLLM, into a cache": vllm_cache,
+    "vLLM, into a float8 cache after norms": vllm_float8,
+    "vLLM, MLA": vllm_mla,
     "FlashInfer": flashinfer,
     "FlashInfer, positions": flashinfer_positions,
     "FlashInfer, packed": flashinfer_packed,

@@ -41,8 +41,8 @@ def apply_rotary_to_latent_cache(
       strides: a view of the whole heads;
     - ``k`` the same with one head;
     - ``latent`` ``[batch, seq, rank]`` (``"sbhd"``: ``[seq, batch, rank]``; ``"thd"``: ``[tokens, rank]``). With
-      ``eps`` it is normalised first: ``latent / sqrt(mean(latent ** 2) + eps) * latent_weight`` (``kv_a_layernorm``), rounded
-      as `apply_qk_norm_rotary` says;
+      ``eps`` it is normalised first: ``latent / sqrt(mean(latent ** 2) + eps) * latent_weight`` (``kv_a_layernorm``),
+      rounded as `apply_qk_norm_rotary` says;
     - ``cache`` ``[blocks, block_size, rank + rope_dim]`` of their dtype (vLLM's `concat_and_cache_mla`), or of
       ``torch.float8_e4m3fn`` with one ``scale`` for the whole row, as in `apply_rotary_to_cache`.
 

@@ -11,6 +11,7 @@ from ...support.tracing import transformed
 from ..rotation import Rotation
 from ..tables import Phases
 from .cache import Cache
+from .expression import rotated
 from .norm import Norm, Pair, norm_and_rotate, normed
 from .order import Order
 
@@ -78,13 +79,16 @@ class Kernel(ABC):
 
 def unrounded(k: Tensor, rotation: Rotation, order: Order, norm: Norm | None) -> Tensor:
     """k rotated, after its norm if there is one, in float32: what is rounded is what its model rounds on the way."""
-    from .reference import Reference
+    cos, sin = order.line_up((rotation.cos, rotation.sin), rotation.per_head)
+    second = None if rotation.second is None else order.line_up(rotation.second, rotation.per_head)
 
-    wide = rotation.replace(promoted=True)
+    def wide(x: Tensor, _: Tensor | None) -> Pair:
+        return rotated(x, cos, sin, rotation.layout, True, second), None
+
     if norm is None:
-        return Reference().rotate(k, None, wide, order, None)[0].float()
+        return wide(k, None)[0].float()
     norm = norm._replace(q_weight=norm.k_weight, k_weight=None)
-    return Reference().norm_and_rotate(k, None, wide, order, norm, None)[0].float()
+    return norm_and_rotate(wide, k, None, norm, order.heads)[0].float()
 
 
 def into(out: Pair | None, y: Tensor, z: Tensor | None) -> Pair:

@@ -157,20 +157,18 @@ class Launch:
             return False
         together = 0
         for i in self.vectors:
-            together |= addresses[i] or 0
+            together |= addresses[i]  # type: ignore[operator]  # those that are there
         if together & 15:
             return False
         stream = self.driver.get_current_stream(self.device)
-        if _are_set(self.hooks.launch_enter_hook) or _are_set(self.hooks.launch_exit_hook):
+        enter, leave = self.hooks.launch_enter_hook, self.hooks.launch_exit_hook
+        if getattr(enter, "calls", enter) or getattr(
+            leave, "calls", leave
+        ):  # chains, or, of older Tritons, one or none
             self.hooked(*addresses, *self.rest, stream=stream)
         else:
             self.run(stream, *self.begin, *addresses, *self.rest)
         return True
-
-
-def _are_set(hooks: Any) -> bool:
-    """Of a chain of hooks, or of one or none, as older Tritons have it."""
-    return bool(getattr(hooks, "calls", hooks))
 
 
 def launched(
@@ -189,8 +187,9 @@ def launched(
         if compiled is None:
             return None
         names = kernel.arg_names[len(tensors) + len(numbers) :]
-        vectors = [i for i, p in enumerate(kernel.params[: len(tensors)]) if not p.do_not_specialize]
-        if any((tensors[i].data_ptr() & 15) for i in vectors if tensors[i] is not None):  # type: ignore[union-attr]
+        params = zip(kernel.params, tensors, strict=False)
+        vectors = [i for i, (p, x) in enumerate(params) if x is not None and not p.do_not_specialize]
+        if any(tensors[i].data_ptr() & 15 for i in vectors):  # type: ignore[union-attr]
             return None  # code that moves no vectors, for others of these sizes
         return Launch(compiled, cut, (*numbers, *(constants[name] for name in names)), vectors)
 

@@ -21,6 +21,9 @@ from ..base import CHOSEN, PLAIN, Angles, Pair, tensors_of
 from ..norm import Norm
 from ..order import ORDERS, Order
 
+_transforms, _traced = torch._C._are_functorch_transforms_active, torch._C._get_tracing_state
+_modes, _function_modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
+
 MOST = 4096  # plans; then all are made anew
 OPEN = ["triton", "auto"] if CHOSEN in ("auto", "triton") else ["triton"]  # where the short way may be tried
 
@@ -28,11 +31,15 @@ Key = tuple[Any, ...]
 
 
 class Plan(NamedTuple):
-    """A launch, the steps that it reads, and how many bytes lie from the first to the last of q, of k, of a table."""
+    """A launch, the steps that it reads, and how many bytes lie from the first to the last of q, of k, of a table.
+
+    ``contiguous``: of q and k, so that new results need not be told to be, which takes half a microsecond.
+    """
 
     launch: Any  # of launch.py, which imports Triton
     steps: Tensor | None
     bytes: tuple[int, int, int]
+    contiguous: tuple[bool, bool]
 
 
 PLANS: dict[Key, Plan] = {}
@@ -58,7 +65,9 @@ def keep(key: Key, launch: Any, q: Tensor, k: Tensor | None, angles: Angles, ste
     if steps is not None:
         _HELD[steps.data_ptr()] = steps
     read = tensors_of(angles)[0]
-    PLANS[key] = Plan(launch, steps, (extent(q), 0 if k is None else extent(k), extent(read) * len(tensors_of(angles))))
+    of_k = (0, False) if k is None else (extent(k), k.is_contiguous())
+    together = extent(read) * len(tensors_of(angles))
+    PLANS[key] = Plan(launch, steps, (extent(q), of_k[0], together), (q.is_contiguous(), of_k[1]))
 
 
 def key_of(
@@ -73,7 +82,7 @@ def key_of(
         results = y.stride(), None if z is None else z.stride()
     of = of_heads(q, k, order, y.dtype, results, transposed, norm)
     if isinstance(angles, Rotation):
-        return (*of, *of_tables(angles))
+        return of, of_tables(angles)
     if angles.seq_len is not None:
         return None
     first, *others = angles.positions
@@ -81,7 +90,7 @@ def key_of(
     if others:
         shape = torch.Size((1 + len(others), *shape))
         stride = (others[0].storage_offset() - first.storage_offset(), *stride)
-    return (*of, shape, stride, first.dtype, first.get_device(), angles.spec.key)
+    return of, (shape, stride, first.dtype, first.get_device(), angles.spec.key)
 
 
 def goes(
@@ -173,7 +182,7 @@ def apply(
     if in_place is False or (in_place and norm is not None) or _must_be_seen(given):
         return None
     order = ORDERS.get(tensor_format)
-    plan = PLANS.get((*of_heads(q, k, order, q.dtype, in_place, False, norm), *of_tables(rotation)))
+    plan = PLANS.get((of_heads(q, k, order, q.dtype, in_place, False, norm), of_tables(rotation)))
     if plan is None:
         return None
     at = addresses(plan, (cos.data_ptr(), sin.data_ptr()), True, weights)
@@ -190,7 +199,7 @@ def rotate(
     if in_place is False or _must_be_seen([q, positions] if k is None else [q, k, positions]):
         return None
     order = ORDERS.get(tensor_format)
-    plan = PLANS.get((*of_heads(q, k, order, q.dtype, in_place, False, None), *of_positions(positions, spec.key)))
+    plan = PLANS.get((of_heads(q, k, order, q.dtype, in_place, False, None), of_positions(positions, spec.key)))
     if plan is None:
         return None
     return _launched(plan, q, k, addresses(plan, (positions.data_ptr(),), False, ()), in_place)
@@ -198,13 +207,7 @@ def rotate(
 
 def _must_be_seen(given: Sequence[Any]) -> bool:
     """Whether something stands between a call and its result, or these are no plain tensors that keep no gradient."""
-    if (
-        torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._len_torch_function_stack()
-        or torch._C._get_tracing_state()
-    ):
+    if _transforms() or forward_ad._current_level >= 0 or _modes() or _function_modes() or _traced():
         return True
     learning = torch.is_grad_enabled()
     for x in given:  # noqa: SIM110  # a generator would take as long again
@@ -237,17 +240,21 @@ def _launched(
             return None
         y, z, of_y, of_z = q, k, of_q, of_k
     else:
-        y = torch.empty_like(q, memory_format=torch.contiguous_format)
+        y = _new(q, plan.contiguous[0])
         of_y = of_z = y.data_ptr()
         z = None
         if k is not None:
-            z = torch.empty_like(k, memory_format=torch.contiguous_format)
+            z = _new(k, plan.contiguous[1])
             of_z = z.data_ptr()
     if not launch(of_q, of_k, of_y, of_z, *at):
         return None
     if changed:
         torch.autograd.graph.increment_version(changed)
     return y, z
+
+
+def _new(x: Tensor, is_contiguous: bool) -> Tensor:
+    return torch.empty_like(x) if is_contiguous else torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 def _are_apart(plan: Plan, of_q: int, of_k: int | None, at: tuple[int | None, ...]) -> bool:
