@@ -83,6 +83,7 @@ new-model: $(STAMP)
 
 # What a release consists of, checked as an index would, and tried in environments of their own: the wheel, and the source
 # without a compiler. Linux; the other wheels are built by .github/workflows/release.yml.
+#   make packages PYTHONS="python3.11 python3.12 python3.13"    the interpreters to try them with
 PACKAGES := $(VENV)-packages
 packages: pyproject.toml
 	@rm -rf dist build
@@ -94,7 +95,7 @@ packages: pyproject.toml
 	@$(PACKAGES)/bin/twine check --strict dist/*
 	@$(PACKAGES)/bin/check-wheel-contents dist/*.whl
 	@$(PACKAGES)/bin/abi3audit --strict dist/*.whl
-	@$(PYTHON) .ci/packages.py dist --scratch $(PACKAGES)
+	@$(PYTHON) .ci/packages.py dist --scratch $(PACKAGES) $(PYTHONS:%=--python %)
 
 check: $(STAMP)
 	@$(BIN)/ruff check

@@ -46,7 +46,8 @@ class Environment:
 
     def tried(self, package: Path, **environment: str) -> list[str]:
         """Install a package, use it, and take it away again; gives the state of its native kernel, and its bits."""
-        self.call(*self.pip, "install", "-c", CONSTRAINTS, f"phasor-rope[cli] @ {package.as_uri()}", **environment)
+        what = f"phasor-rope[cli] @ {package.as_uri()}"  # not a wheel that pip built before, with another compiler
+        self.call(*self.pip, "install", "--no-cache-dir", "-c", CONSTRAINTS, what, **environment)
         native, bits = self.call(self.programs / "python", "-c", TRY).splitlines()
         (self.folder / "config.json").write_text(CONFIG)
         page = self.call(self.programs / "phasor", "inspect", "config.json")

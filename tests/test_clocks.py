@@ -1,5 +1,5 @@
-"""No test depends on how fast a machine is: those that kill at any moment of a measured time are run as if the machine had
-become ten times faster or slower since it was measured, in a time that is only counted."""
+"""No test depends on how fast a machine is: those that kill at any moment of a measured time are run as if the machine
+had become ten times faster or slower since it was measured, in a time that is only counted."""
 
 import random
 import signal

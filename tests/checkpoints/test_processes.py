@@ -61,3 +61,21 @@ def test_two_processes(tmp_path):
     assert contents(tmp_path / "new") == contents(tmp_path / "ended") == expected
     assert json.loads((tmp_path / "new/phasor-proof.json").read_text()) == json.loads(json.dumps(report))
     assert contents(tmp_path / "taken") == {"thesis.txt": b"mine"} and not left.exists()
+
+
+def test_the_first_process_speaks_for_all(tmp_path, phasor, monkeypatch):
+    source = synthetic.write(tmp_path / "source", **SIZES)
+    call = "convert", source, "--to", "interleaved"
+    monkeypatch.setenv("RANK", "1")
+    assert phasor(*call, "--dry-run") == (0, "", "")
+    monkeypatch.setenv("RANK", "0")
+    assert "moves    8 tensors" in phasor(*call, "--dry-run")[1]
+
+
+def test_several_processes_do_not_write_in_place(tmp_path, phasor, monkeypatch):
+    source = synthetic.write(tmp_path / "source", **SIZES)
+    before = contents(source)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("phasor.cli._in_a_mesh", lambda: False)  # its processes end without the interpreter's own end
+    code, out, err = phasor("convert", source, "--to", "interleaved", "--in-place")
+    assert (code, out) == (2, "") and "--in-place is for one process" in err and contents(source) == before

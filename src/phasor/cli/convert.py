@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,6 +8,7 @@ import typer
 
 from ..support.plain_text import say
 from ..support.whole_files import check_folder_target
+from .progress import is_first
 
 
 def convert(
@@ -64,6 +66,8 @@ def convert(
                 f"--in-place writes into SRC's own safetensors, and has no use for {', '.join(idle)}; leave it out "
                 "(to see the plan first: --dry-run alone)"
             )
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            raise ValueError("--in-place is for one process, and torchrun started several; call phasor convert alone")
         report = convert_in_place(source, to=to, source_layout=source_layout, part=part, proof=proof, token_ids=tokens)
         say(_summary(report, source))
         return
@@ -71,14 +75,16 @@ def convert(
         raise ValueError(f"--files is for --to meta, got --to {to}; leave it out")
     options = None if files is None else {"files": files}
     plan = make_plan(source, to, source_layout=source_layout, part=part, allow_pickle=allow_pickle, options=options)
-    say(plan.describe())
+    if is_first():
+        say(plan.describe())
     if dry_run:
         return
     if target is None:
         raise ValueError("DST is missing; name a new folder")
     with _bar(plan.size) as tell:
         report = run(source, target, to=to, force=force, proof=proof, token_ids=tokens, plan=plan, tell=tell)
-    say(_summary(report, target))
+    if is_first():
+        say(_summary(report, target))
 
 
 @contextmanager
@@ -88,7 +94,7 @@ def _bar(total: int) -> Iterator[Callable[[int], None]]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not console.is_terminal or not is_first():
         yield lambda done: None
         return
     columns = BarColumn(bar_width=20), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()

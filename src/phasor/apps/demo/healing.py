@@ -27,7 +27,8 @@ def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] 
     with the same weights beside frequencies that never were in bfloat16.
     """
     out.mkdir(parents=True, exist_ok=True)
-    model, never_sick = load(folder).to(torch.bfloat16), load(folder)
+    model: Any = load(folder).to(torch.bfloat16)
+    never_sick = load(folder)
     for parameter in never_sick.parameters():
         parameter.data = parameter.data.to(torch.bfloat16)
     length = 4 * model.config.max_position_embeddings
