@@ -154,10 +154,11 @@ def test_sglang_reads_no_factor_of_gemma_4() -> None:
         ("Qwen/Qwen3-VL-32B-Instruct", {"text_config": {"rope_scaling": YARN}}, "must state rope_theta"),
         ("Qwen/Qwen3-VL-32B-Instruct", {"text_config": {"rope_parameters": {"rope_theta": 1e6}}}, "state rope_type"),
         ("Qwen/Qwen3-8B", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor in an override"),
+        ("Qwen/Qwen3-8B", {"partial_rotary_factor": 0.5}, "partial_rotary_factor in an override"),
         ("google/gemma-3-27b-it", {"text_config": {"rope_parameters": YARN}}, "by kind of layer"),
     ],
 )
 def test_an_override_with_which_sglang_stops_is_refused(name: str, override: dict[str, Any], says: str) -> None:
-    """transformers' setter of rope_scaling puts a base of None; get_rope raises without a type; the third was not read."""
+    """transformers' setter of rope_scaling sets a base of None; get_rope raises without a type; shares are unread."""
     with pytest.raises(ValueError, match=says):
         read_as(configs()[name], "sglang", {"--json-model-override-args": override})

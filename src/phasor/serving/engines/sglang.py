@@ -85,6 +85,8 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
             declared = value
         elif name == "rope_theta":
             base = value
+        elif name == "partial_rotary_factor":
+            same_share(config, value, ropes)
         elif name in ROPES and isinstance(value, dict):
             what = "replaces the whole dictionary" if config.inside else "is merged into the dictionary"
             rules.append(EngineRule(f"the override of rope_parameters {what}", CONFIG, True))
@@ -119,10 +121,14 @@ def by_kind(config: EngineConfig, held: Rope) -> dict[str, Rope]:
         raise ValueError(f"rope_parameters must have the key {missing[0]!r}: SGLang reads it by kind of layer")
     ropes = {kind: dict(held[kind]) if any(config.kinds) else held for kind in kinds}
     for kind, rope in ropes.items():
-        share = rope.get("partial_rotary_factor")
-        if share is not None and share != kinds[kind].get("partial_rotary_factor", 1.0):
-            raise NotReadError(f"what SGLang's code for {config.name} makes of partial_rotary_factor in an override")
+        same_share(config, rope.get("partial_rotary_factor"), {kind: kinds[kind]})
     return ropes
+
+
+def same_share(config: EngineConfig, share: float | None, own: dict[str, Rope]) -> None:
+    """Raise where an override states another share of a head than the config: which model reads it was not looked at."""
+    if share is not None and any(share != rope.get("partial_rotary_factor", 1.0) for rope in own.values()):
+        raise NotReadError(f"what SGLang's code for {config.name} makes of partial_rotary_factor in an override")
 
 
 def longest(held: Rope, declared: int | None, flags: Flags, rules: Rules) -> int | None:
