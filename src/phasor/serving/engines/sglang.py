@@ -126,7 +126,7 @@ def by_kind(config: EngineConfig, held: Rope) -> dict[str, Rope]:
 
 
 def same_share(config: EngineConfig, share: float | None, own: dict[str, Rope]) -> None:
-    """Raise where an override states another share of a head than the config: which model reads it was not looked at."""
+    """Raise where an override states another share of a head than the config: files differ in what they read."""
     if share is not None and any(share != rope.get("partial_rotary_factor", 1.0) for rope in own.values()):
         raise NotReadError(f"what SGLang's code for {config.name} makes of partial_rotary_factor in an override")
 
