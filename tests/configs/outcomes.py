@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from computed import Turning, computed
 from differences import differences
-from unrotated import switched_off
+from unrotated import rotates, switched_off
 
 from conformance.walk import quiet, rotating_configs
 from phasor import ModelRotary, read_config, read_parts
@@ -139,7 +139,9 @@ def owner(data: dict[str, Any], path: str, theirs: dict[str, Turning]) -> tuple[
 def turning_itself(path: str, found: Turning, theirs: dict[str, Turning]) -> bool:
     """Whether a config has modules of its own that rotate, not those of a part inside it."""
     inside = any(other != path and other.startswith(f"{path}.".lstrip(".")) for other in theirs)
-    return bool(found.modules.get(None)) and not inside and not switched_off(found.config)
+    layers = getattr(found.config, "num_hidden_layers", None)
+    none = isinstance(layers, int) and 0 < layers < 99 and all(rotates(found.config, i) is False for i in range(layers))
+    return bool(found.modules.get(None)) and not inside and not none and not switched_off(found.config)
 
 
 def stands(data: Any, path: str) -> bool:

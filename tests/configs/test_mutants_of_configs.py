@@ -174,6 +174,13 @@ def test_another_reading_is_noticed(words: str) -> None:
         assert outcome(theirs).kind == "EQUAL"
 
 
+def test_a_module_that_no_layer_uses_is_no_rotation() -> None:
+    """BeamConfig makes its last layer full attention, and BeamModel gives such layers no cos and sin."""
+    with quiet():
+        assert outcome({"model_type": "beam", "num_hidden_layers": 1}).kind != "DISAGREE"
+        assert outcome({"model_type": "beam", "num_hidden_layers": 2}).kind == "EQUAL"
+
+
 def test_crashes_and_slow_readers_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(data: Any) -> Any:
         return 1 / 0

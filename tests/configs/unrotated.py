@@ -41,6 +41,7 @@ def _own_base(config: Any, layer: int) -> bool:
 
 LAYERS: dict[str, Callable[[Any, int], bool]] = {
     "AfmoeConfig": lambda c, layer: c.layer_types[layer] == "sliding_attention",
+    "BeamConfig": lambda c, layer: c.rope_parameters[c.layer_types[layer]] is not None,
     "Cohere2Config": _sliding_only,
     "Cohere2MoeConfig": _sliding_only,
     "Exaone4Config": _sliding_if_any,

@@ -54,6 +54,8 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
         **THETA, "mrope_interleaved": True, "mrope_section": [11, 11, 10], "partial_rotary_factor": 0.25}}}),
     (GLM, {"rope_scaling": {**YARN, "original_max_position_embeddings": 131072}, "max_position_embeddings": 524288}),
     (GLM, {"partial_rotary_factor": None}),
+    ("google/gemma-2-9b-it", {"rope_theta": None, "rope_scaling": {
+        "type": "linear", "factor": 2.0, "rope_theta": 1e6}}),
     (OLMO, {"layer_types": [f"{'full' if i % 4 == 3 else 'sliding'}_attention" for i in range(64)]}),
 ]  # fmt: skip
 IMAGES = {

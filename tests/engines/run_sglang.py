@@ -34,20 +34,31 @@ OVERRIDES: dict[str, list[dict[str, Any]]] = {
         {"rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}},
         {"rope_parameters": {"rope_type": "linear", "factor": 4.0}},
         {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0}},
-        {"rope_parameters": {"rope_theta": 8e6}},
+        {"rope_parameters": {"rope_theta": 8e6}}, {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+        {"rope_parameters": YARN, "rope_scaling": {"factor": 2.0, "rope_theta": 5e5}},
+        {"rope_scaling": YARN, "rope_parameters": {"rope_type": "linear", "factor": 2.0}},
     ],
     "Qwen/Qwen3-VL-32B-Instruct": [
         {"text_config": {"rope_parameters": {**THETA, "mrope_section": [24, 20, 20], "mrope_interleaved": True}}},
         {"rope_parameters": THETA},
     ],
     "openai/gpt-oss-120b": [{"rope_parameters": {"factor": 64.0}, "max_position_embeddings": 262144}],
-    "deepseek-ai/DeepSeek-V3": [{"rope_parameters": {"factor": 80.0}}],
+    "deepseek-ai/DeepSeek-V3": [
+        {"rope_parameters": {"factor": 80.0}}, {"rope_parameters": {"rope_type": "linear", "factor": 2.0}},
+    ],
+    "allenai/Olmo-3.1-32B": [{"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}],
+    "microsoft/phi-4": [
+        {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                          "original_max_position_embeddings": 8192}},
+    ],
+    "meta-llama/Llama-4-Maverick": [{"text_config": {"rope_theta": 7e5, "rope_scaling": {"factor": 8.0}}}],
 }  # fmt: skip
 SKIPPED = (
     "google/gemma-4-26B-A4B",
     "openbmb/MiniCPM4-0.5B",
     "mistralai/Mixtral-8x7B-v0.1",
     "LongRoPE of Phi-3, shortened",
+    "moonshotai/Kimi-K2-Instruct",  # a type that transformers does not know
 )
 
 

@@ -10,7 +10,7 @@ import torch
 
 from phasor.serving.engines import ENGINES, read_as
 
-from .cases import RESULTS, configs
+from .cases import RESULTS, YARN, configs
 
 ENGINE_OF = {"llama_cpp": "llama.cpp", "mlx_lm": "mlx-lm", "tensorrt_llm": "tensorrt-llm"}
 RUNS = {ENGINE_OF.get(path.stem, path.stem): json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
@@ -80,7 +80,8 @@ ONLY_READ = {
     "llama.cpp": {"llama.cpp conversion/base.py: TextModel.set_gguf_parameters", "src/models/deepseek2.cpp",
                   "tools/server/server-context.cpp"},
     "mlx-lm": {"mlx_lm/generate.py", "mlx_lm/models/deepseek_v3.py"},
-    "sglang": {"sglang/srt/models/deepseek_common/utils.py: compute_mla_mscale_scaling"},
+    "sglang": {"sglang/srt/models/deepseek_common/utils.py: compute_mla_mscale_scaling",
+               "sglang/srt/models/deepseek_v2.py"},
     "tensorrt-llm": {"tensorrt_llm/_torch/models", "tensorrt_llm/_torch/modules/attention.py: MLA"},
     "vllm": {"vllm/model_executor/models/deepseek_v2.py", "vllm/model_executor/models/registry.py"},
 }  # fmt: skip
@@ -145,3 +146,19 @@ def test_sglang_reads_no_factor_of_gemma_4() -> None:
     torch.testing.assert_close(spec.inv_freq()[:64], expected, rtol=1e-12, atol=0)
     assert not spec.inv_freq()[64:].any()
     assert any("factor is not read" in rule.text for rule in reading.rules)
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "says"),
+    [
+        ("Qwen/Qwen3-VL-32B-Instruct", {"text_config": {"rope_scaling": YARN}}, "must state rope_theta"),
+        ("Qwen/Qwen3-VL-32B-Instruct", {"text_config": {"rope_parameters": {"rope_theta": 1e6}}}, "state rope_type"),
+        ("Qwen/Qwen3-8B", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor in an override"),
+        ("Qwen/Qwen3-8B", {"partial_rotary_factor": 0.5}, "partial_rotary_factor in an override"),
+        ("google/gemma-3-27b-it", {"text_config": {"rope_parameters": YARN}}, "by kind of layer"),
+    ],
+)
+def test_an_override_with_which_sglang_stops_is_refused(name: str, override: dict[str, Any], says: str) -> None:
+    """transformers' setter of rope_scaling sets a base of None; get_rope raises without a type; shares are unread."""
+    with pytest.raises(ValueError, match=says):
+        read_as(configs()[name], "sglang", {"--json-model-override-args": override})

@@ -50,7 +50,7 @@ class ExLlamaV3(Engine):
             raise CannotSayError(f"exllamav3 does not load it: experts are chosen in {groups[0]} groups")
         rules: Rules = [EngineRule("no length is refused; the cache bounds it", "exllamav3/cache/cache.py: Cache")]
         facts = MODELS[config.name]
-        ropes = {kind: {**config.text, **dictionary(config, kind)} for kind in config.kinds}
+        ropes = {kind: {**config.text, **parameters(config, kind)} for kind in config.kinds}
         model = rotated(config, lambda kind: rotation(config, facts, kind, rules), ropes)
         taken = flags.get("--cache_size", flags.get("-cs"))
         if taken is not None and taken % PAGE:
@@ -79,6 +79,12 @@ def dictionary(config: EngineConfig, kind: str) -> Rope:
     return dict(rope.get(kind) or {}) if MODELS[config.name].kinds else rope
 
 
+def parameters(config: EngineConfig, kind: str) -> Rope:
+    """Where base and share stand that are not beside the dictionary: in rope_parameters, never in rope_scaling."""
+    stated = config.text.get("rope_parameters")
+    return dictionary(config, kind) if MODELS[config.name].kinds else stated if isinstance(stated, dict) else {}
+
+
 def rotation(config: EngineConfig, facts: ExLlamaV3Model, kind: str, rules: Rules) -> BaseAndScaling:
     """Base and scaling of one kind of layer."""
     rope = dictionary(config, kind)
@@ -90,7 +96,7 @@ def rotation(config: EngineConfig, facts: ExLlamaV3Model, kind: str, rules: Rule
             )
         return facts.local, None
     default = facts.local if "sliding" in kind and facts.local is not None else facts.theta
-    base = (None if facts.kinds else config.text.get("rope_theta")) or rope.get("rope_theta")
+    base = (None if facts.kinds else config.text.get("rope_theta")) or parameters(config, kind).get("rope_theta")
     if base is None:
         rules.append(EngineRule(f"no rope_theta: base {default:g}", "exllamav3/architecture", True))
         base = default

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ...models.configs import ModelRotary
 from ...rotary.scaling import NTK, LongRoPE
-from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
 from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, softmax_rules, yarn
@@ -46,8 +46,8 @@ class SGLang(Engine):
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         rules: Rules = []
-        ropes, declared = overridden(config, flags.get("--json-model-override-args") or {}, rules)
-        taken = longest(ropes, declared, flags, rules)
+        held, declared = overridden(config, flags.get("--json-model-override-args") or {}, rules)
+        ropes, taken = by_kind(config, held), longest(held, declared, flags, rules)
         facts = MODELS.get(config.name, SGLangModel())
         model = rotated(config, lambda kind: rotation(config, facts, ropes[kind], declared, rules))
         return EngineReading(
@@ -69,37 +69,76 @@ class SGLang(Engine):
         return [Settings(flags={**given, "--context-length": length})]
 
 
-def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> tuple[dict[str, Rope], int | None]:
-    """Rope parameters per kind and the declared length, after the override."""
-    ropes = config.parameters()
+def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> tuple[Rope, int | None]:
+    """The dictionary of rope parameters and the declared length after the override, whose keys are set one by one.
+
+    Both names are one dictionary. What is set as ``rope_scaling`` is standardised by the config's class.
+    """
+    ropes, declared, base = config.parameters(), config.model.max_position, None
+    held: Rope = dict(ropes) if any(config.kinds) else ropes.get("", {})
     text, outside = walk(override, config.inside)
     for name in outside:
         if name in ROPES or name in ("rope_theta", "max_position_embeddings"):
             rules.append(EngineRule(f"{name} has no effect: the text model reads {config.inside}.{name}", CONFIG, True))
-    declared = text.get("max_position_embeddings", config.model.max_position)
-    given = next((text[name] for name in ROPES if isinstance(text.get(name), dict)), None)
-    if given is None:
-        return ropes, declared
-    nested, inside = any(config.kinds), bool(config.inside)
-    text_of = "replaces the whole dictionary" if inside else "is merged into the dictionary"
-    rules.append(EngineRule(f"the override of rope_parameters {text_of}", CONFIG, True))
-    if nested:
-        if inside and (missing := [kind for kind in ropes if kind not in given]):
-            raise ValueError(f"rope_parameters must have the key {missing[0]!r}: SGLang reads it by kind of layer")
-        return {kind: dict(given.get(kind, rope)) for kind, rope in ropes.items()}, declared
-    return {kind: dict(given) if inside else {**rope, **given} for kind, rope in ropes.items()}, declared
+    for name, value in text.items():
+        if name == "max_position_embeddings":
+            declared = value
+        elif name == "rope_theta":
+            base = value
+        elif name == "partial_rotary_factor":
+            same_share(config, value, ropes)
+        elif name in ROPES and isinstance(value, dict):
+            what = "replaces the whole dictionary" if config.inside else "is merged into the dictionary"
+            rules.append(EngineRule(f"the override of rope_parameters {what}", CONFIG, True))
+            held = dict(value) if config.inside else {**held, **value}
+            if name == "rope_scaling" and not any(config.kinds):
+                held = standardised(held, base, declared, config.text.get(ORIGINAL))
+    return held, declared
 
 
-def longest(ropes: dict[str, Rope], declared: int | None, flags: Flags, rules: Rules) -> int | None:
-    """The longest sequence; raises where SGLang would not start."""
-    derived = declared
-    for kind, rope in ropes.items():
-        factor = 1.0 if kind else float(rope.get("factor") or 1.0)  # dictionaries by kind hold no factor of their own
-        if factor != 1 and ORIGINAL not in rope and rope.get("rope_type") != "llama3" and declared is not None:
-            derived = int(declared * factor)
-            rules.append(
-                EngineRule(f"factor {factor:g} lengthens the {declared} declared positions to {derived}", LENGTH, True)
+def standardised(rope: Rope, base: float | None, declared: int | None, original: int | None) -> Rope:
+    """What transformers' setter of rope_scaling adds: the type, the base beside it, and the original length.
+
+    The length is ``original``, that of the config beside the dictionary, as Phi-3 has it, else the declared one.
+    """
+    rope = {"rope_type": rope.get("type", "default"), **rope}
+    if "rope_theta" not in rope:
+        if base is None:
+            raise ValueError(
+                "text_config.rope_scaling must state rope_theta: it replaces the whole dictionary, and SGLang stops "
+                "without a base; add it"
             )
+        rope["rope_theta"] = base
+    if rope["rope_type"] in ("llama3", "yarn", "longrope"):
+        rope[ORIGINAL] = original or rope.get(ORIGINAL) or declared
+    return rope
+
+
+def by_kind(config: EngineConfig, held: Rope) -> dict[str, Rope]:
+    """The rope parameters of each kind of layer; raises where they are another share of a head than the config's."""
+    kinds = config.parameters()
+    if any(config.kinds) and (missing := [kind for kind in kinds if not isinstance(held.get(kind), dict)]):
+        raise ValueError(f"rope_parameters must have the key {missing[0]!r}: SGLang reads it by kind of layer")
+    ropes = {kind: dict(held[kind]) if any(config.kinds) else held for kind in kinds}
+    for kind, rope in ropes.items():
+        same_share(config, rope.get("partial_rotary_factor"), {kind: kinds[kind]})
+    return ropes
+
+
+def same_share(config: EngineConfig, share: float | None, own: dict[str, Rope]) -> None:
+    """Raise where an override states another share of a head than the config: files differ in what they read."""
+    if share is not None and any(share != rope.get("partial_rotary_factor", 1.0) for rope in own.values()):
+        raise NotReadError(f"what SGLang's code for {config.name} makes of partial_rotary_factor in an override")
+
+
+def longest(held: Rope, declared: int | None, flags: Flags, rules: Rules) -> int | None:
+    """The longest sequence; raises where SGLang would not start."""
+    derived, factor = declared, float(held.get("factor") or 1.0)  # by kind of layer it stands in none of them
+    if factor != 1 and ORIGINAL not in held and held.get("rope_type") != "llama3" and declared is not None:
+        derived = int(declared * factor)
+        rules.append(
+            EngineRule(f"factor {factor:g} lengthens the {declared} declared positions to {derived}", LENGTH, True)
+        )
     asked = flags.get("--context-length")
     allowed = flags.get("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN") in ("1", "true", "True")
     if asked is not None and derived is not None and asked > derived and not allowed:
@@ -119,7 +158,12 @@ def rotation(
         base = facts.theta
         rules.append(EngineRule(f"no rope_theta in the override: base {base:g}", "sglang/srt/models"))
     base = float(int(base)) if facts.whole else float(base)
-    scheme = rope.get("rope_type") or rope.get("type") or "default"
+    scheme = rope.get("rope_type") or rope.get("type")
+    if scheme is None:
+        raise ValueError("rope_parameters must state rope_type, without which SGLang does not start; add it")
+    if facts.reads != YARN and scheme not in ("default", "yarn"):
+        rules.append(EngineRule(f"{scheme} becomes YaRN, whatever rope_type says", "sglang/srt/models/deepseek_v2.py"))
+        scheme = "yarn"
     if scheme != "default" and not facts.scaled:
         rules.append(EngineRule(f"{scheme} is not read for this model: only the base is", "sglang/srt/models"))
         return base, None
