@@ -22,6 +22,7 @@ EFFECTS = {  # by the beginning of what was looked at
     "same prompt": "a long call changes the answers to all later ones",
     "cached": _CACHE,
     "chunked": _CACHE,
+    "compiled": "the compiled model gives other answers than its own code",
     "eager": "another implementation of attention gives other answers",
     "logits": "some of the model's outputs are no numbers",
     "loss on the text": "the model predicts real text worse than its weights can",

@@ -219,8 +219,9 @@ REGIMES: tuple[Law, ...] = (shift, cached, chunked, batched)  # what depends on 
 def asked(law: Law, trial: Trial) -> Check:
     """A law, and where it fails, whether that says anything about the encoding.
 
-    It says nothing if the law also fails with tables that rotate nothing (compressed keys, say). Nor if it holds once
-    the encoder's output is zero: then rotated queries met encoder keys that are not rotated.
+    It says nothing if the law also fails with tables that rotate nothing (compressed keys, say), unless those tables
+    are not what the model rotates by. Nor if it holds once the encoder's output is zero: then rotated queries met
+    encoder keys that are not rotated.
     """
     check = law(trial)
     if check.verdict != "wrong" or law is implementation:
@@ -228,7 +229,8 @@ def asked(law: Law, trial: Trial) -> Check:
     with contextlib.suppress(NotChecked), trial.subject.still():
         # of several texts: what chooses among equal scores may choose alike in one of them
         texts = (trial.tokens, *(trial.tokens.flip(axes) for axes in ((0,), (1,), (0, 1))))
-        if any(law(replace(trial, tokens=text, within=trial.allowed)).verdict == "wrong" for text in texts):
+        used = not torch.equal(trial.subject.logits(trial.tokens, trial.positions), trial.logits())
+        if used and any(law(replace(trial, tokens=text, within=trial.allowed)).verdict == "wrong" for text in texts):
             says = "the model does not keep this without its rotary tables either"
             return Check(what=check.what, against="itself", verdict="not shown", reason=says)
     with contextlib.suppress(NotChecked), trial.subject.alone():
