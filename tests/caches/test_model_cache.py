@@ -195,7 +195,7 @@ def test_a_regime_that_must_change(folder):
 
 def test_what_is_refused_changes_nothing():
     model, ids = model_of("llama"), tokens(2, 20)
-    cache = LedgerCache(model, most=24)
+    cache = LedgerCache(model, most=24, unpadded=True)
     with torch.no_grad():
         model(ids, past_key_values=cache)
         with pytest.raises(ValueError, match="k must leave at most most=24 tokens, got 5 for 20; evict some"):

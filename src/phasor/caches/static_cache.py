@@ -287,7 +287,9 @@ class StaticLedgerCache(Cache):
         """New keys and values of a layer; all that it attends to."""
         layer = self.layers[layer_idx]
         if layer.sinks:
-            check_unpadded(self.unpadded, key_states.shape[0], "with sinks, which must be the first tokens of every row")
+            check_unpadded(
+                self.unpadded, key_states.shape[0], "with sinks, which must be the first tokens of every row"
+            )
         held: tuple[Tensor, Tensor] = layer.update(key_states, value_states)
         return held
 
