@@ -76,10 +76,11 @@ class LedgerLayer(CacheLayerMixin):
         """Keys of another length's regime; nothing where frequencies depend on none."""
         scaling = None if self.spec is None else self.spec.scaling
         if self.spec is not None and (free := getattr(scaling, "scaling", None)) is not None:
-            self.spec = self.spec.replace(scaling=free).at_length(seq_len)
+            spec = self.spec.replace(scaling=free).at_length(seq_len)
             if self.ledger is not None:
-                self.ledger.change_spec(self.spec)
+                self.ledger.change_spec(spec)
                 self._expose()
+            self.spec = spec
 
     def cut(self, start: int, stop: int) -> "LedgerLayer":
         """Another layer with the tokens from ``start`` to ``stop``, counted from the first one ever seen."""
