@@ -165,7 +165,7 @@ INLINE void NAME(run)(const Job *job, char *y, const char *x, const float *table
   const int64_t blocks = job->blocks, per = pairs_of_block(job); /* read once: to a compiler y may be anywhere */
   const int64_t before = job->first * size, block = 2 * per * size, end = before + blocks * block,
                 after = job->width * size - end, staged = staged_of(per, 0);
-  const int here = x == y, fetched = nt || job->far, keep = here && form > NEIGHBOURS;
+  const int here = x == y, fetched = nt || (job->far && !here), keep = here && form > NEIGHBOURS;
   char kept[8 * MAX_PAIRS]; /* a row of which what is written first may not yet be read */
   for (int64_t n; rows > 0; rows -= n, x += n * next_x, y += n * next_y, table += n * next_table) {
     n = keep || nt ? 1 : rows < AT_ONCE ? rows : AT_ONCE;
