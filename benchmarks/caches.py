@@ -1,6 +1,6 @@
 """What it costs to move keys and to keep a ledger of them, and what it is worth: the numbers of docs/caches.md.
 
-    python benchmarks/caches.py moves|decode|histories|lengths|chunk [--rounds 21]
+    python benchmarks/caches.py moves|decode|histories|memory|lengths|chunk [--rounds 21]
 
 Times are medians of interleaved rounds in one process on one thread, as ratios: of a move in place in units of
 ``copy_`` of the same bytes; of a decoded token of the patched Llama of the bench in units of one with transformers'
@@ -8,6 +8,7 @@ own cache. ``lengths`` and ``chunk`` need stories260K (PHASOR_TEST_DATA names th
 """
 
 import argparse
+import gc
 import os
 import random
 import statistics
@@ -120,6 +121,36 @@ def histories(rounds: int) -> None:
     print(f"YaRN(4): a mover with the factor in both tables scales keys by {yarn.attention_factor() ** 2:.4f}")
 
 
+def memory(rounds: int) -> None:
+    """One layer of 65,536 tokens, 8 heads of 128 channels in bfloat16: what all tensors hold, and what is stated."""
+    spec, tokens = phasor.RotarySpec(head_dim=128), 65_536
+    new = [torch.randn(1, 8, tokens, 128).bfloat16() for _ in range(2)]
+    one = new[0].nbytes
+    for keep in ("residual", "raw"):
+        before = in_tensors()
+        ledger = phasor.KeyLedger(spec, keep=keep)
+        ledger.append(new[0].clone(), torch.arange(tokens), new[1].clone())
+        where, kept = 8 * tokens, one + 18 * tokens + 8 * tokens
+        stated = {"as appended": 2 * one + where + (kept if keep == "raw" else 0), "all moved": 2 * one + where + kept}
+        for state, expected in stated.items():
+            if state == "all moved":
+                ledger.shift(7)
+            fork = ledger.fork()
+            found, counted = in_tensors() - before, sum(ledger.memory.values())
+            print(
+                f"{keep}, {state}: stated {expected / one:.4f} x the keys, ledger.memory / stated "
+                f"{counted / expected:.4f}, all tensors with those of a fork / stated {found / expected:.4f}"
+            )
+        del ledger, fork
+
+
+def in_tensors() -> int:
+    """Bytes of all tensors of this process, each memory once."""
+    gc.collect()
+    kept = [x.untyped_storage() for x in gc.get_objects() if type(x) is torch.Tensor]
+    return sum({memory.data_ptr(): memory.nbytes() for memory in kept}.values())
+
+
 def model_folder() -> Path:
     from stories import converted
 
@@ -146,6 +177,14 @@ def lengths(rounds: int) -> None:
         phasor.patch(frozen, regime=[60, ids.shape[1]])
         moved = [float((m(both).logits[0, :60] - alone).abs().max()) for m in (stories(folder, scaling), frozen)]
         print(f"{scaling}: a row of 60 beside one of 400 moves its logits by {moved[0]:.1f}, frozen by {moved[1]:.1e}")
+        others = stories(folder, scaling)
+        phasor.patch(others, regime=[60, 60])
+        ours, theirs = frozen(both).logits[0, :60], others(torch.cat((short, short))).logits[0, :60]
+        print(f"  to the bit as beside another row of 60: {torch.equal(ours, theirs)}")
+        wide = stories(folder, scaling).double()
+        alone = wide(ids[:1, :60]).logits[0]
+        phasor.patch(wide, regime=[60, ids.shape[1]])
+        print(f"  frozen, in float64: {float((wide(both).logits[0, :60] - alone).abs().max()):.1e}")
 
 
 @torch.no_grad()
@@ -173,7 +212,7 @@ def chunk(rounds: int) -> None:
         )
 
 
-PARTS = {f.__name__: f for f in (moves, decode, histories, lengths, chunk)}
+PARTS = {f.__name__: f for f in (moves, decode, histories, memory, lengths, chunk)}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

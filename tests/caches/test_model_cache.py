@@ -195,7 +195,7 @@ def test_a_regime_that_must_change(folder):
 
 def test_what_is_refused_changes_nothing():
     model, ids = model_of("llama"), tokens(2, 20)
-    cache = LedgerCache(model, most=24)
+    cache = LedgerCache(model, most=24, unpadded=True)
     with torch.no_grad():
         model(ids, past_key_values=cache)
         with pytest.raises(ValueError, match="k must leave at most most=24 tokens, got 5 for 20; evict some"):
@@ -214,6 +214,38 @@ def test_what_is_refused_changes_nothing():
             model(ids, past_key_values=LedgerCache(model, sinks=2, window=8))
         with pytest.raises(ValueError, match=r"k must be of the .batch, heads, dtype, device. of the ledger"):
             model.bfloat16()(ids[:, :2], past_key_values=cache)
+
+
+@torch.no_grad()
+def test_rows_whose_positions_are_not_known():
+    """What depends on each position is refused for rows that may be padded, and right for those that are not."""
+    dynamic = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+    model, ids = causal("llama", rope_parameters=dynamic, max_position_embeddings=16), tokens(2, 12)
+    cache, other = (LedgerCache(model, seq_len=12, unpadded=sure) for sure in (False, True))
+    for one in (cache, other):
+        model(ids, past_key_values=one)
+    before = cache.layers[0].keys.clone()
+    for call, which in ((lambda: cache.reuse(other), "reuse a chunk"), (lambda: cache.change_length(32), "regime")):
+        with pytest.raises(ValueError, match=f"unpadded must be True for 2 rows .*{which}"):
+            call()
+    assert torch.equal(cache.layers[0].keys, before) and cache.get_seq_length() == 12
+    other.change_length(32)
+    raw = phasor.unrotate(before, torch.arange(12), cache.layers[0].spec)
+    expected = phasor.apply_rotary(raw, phasor.Rotation.at(other.layers[0].spec, torch.arange(12)))
+    torch.testing.assert_close(other.layers[0].keys, expected, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_all_layers_or_none():
+    """Local layers hold fewer tokens: what one of them refuses leaves the others alone."""
+    model = model_of("gemma3", sliding_window=8)
+    cache = LedgerCache(model)
+    model(tokens(1, 20), past_key_values=cache)
+    held = [len(layer.ledger) for layer in cache.layers]
+    with pytest.raises(ValueError, match="length must be an integer of at least 0, got -3"):
+        cache.crop(-10)
+    assert [len(layer.ledger) for layer in cache.layers] == held == [7, 20] or held == [20, 7]
+    assert {layer.seen for layer in cache.layers} == {20}
 
 
 REFUSED = {

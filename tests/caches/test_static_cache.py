@@ -1,5 +1,7 @@
 """A cache of fixed shapes: the graph of one token gives what the full pass gives, with sinks what a ledger gives."""
 
+from itertools import chain
+
 import pytest
 import torch
 
@@ -85,6 +87,58 @@ def test_beams_rows_and_tokens_taken_back(family):
     torch.testing.assert_close(*found, rtol=0, atol=1e-5)
     cache.reset()
     torch.testing.assert_close(stepwise(model, ids, cache, 5), model(ids).logits, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("how", [{"most": 64}, {"sinks": 4, "window": 60}], ids=["most", "sinks"])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "deepseek_v3", "smollm3", "yarn"])
+def test_chunks_are_reused_and_caches_forked(family, how):
+    """As a growing cache does it, whose keys have their own tests; local windows are shorter than the chunks."""
+    model = model_of(family, **{"sliding_window": 8} if family == "gemma3" else {})
+    model = model if family == "deepseek_v3" else model.double()
+    first, chunk, rest = tokens(1, 50).split([12, 20, 18], dim=1)
+    parts = [LedgerCache(model), LedgerCache(model)]
+    for ids, cache in zip((first, chunk), parts, strict=True):
+        model(ids, past_key_values=cache)
+    growing, static = parts[0].fork(), StaticLedgerCache(model, **how)
+    growing.reuse(parts[1])
+    for part in parts:
+        static.reuse(part)
+    branch = static.fork()
+    assert int(static.get_seq_length()) == 32 == growing.get_seq_length()
+    logits = [stepwise(model, rest, cache, 4) for cache in (static, branch, growing)]
+    assert torch.equal(logits[0], logits[1])
+    torch.testing.assert_close(logits[0], logits[2], rtol=0, atol=1e-6)
+    assert branch.memory == static.memory and branch.layers[0].keys is not static.layers[0].keys
+
+
+@torch.no_grad()
+def test_a_chunk_that_does_not_fit_changes_no_layer():
+    """Nor does one of another model, or in front of sinks that are not there yet; nor tokens of another dtype."""
+    model, ids = model_of("gemma3", sliding_window=8), tokens(2, 12)
+    chunk, rows = LedgerCache(model), LedgerCache(model)
+    model(ids[:1], past_key_values=chunk)
+    model(ids, past_key_values=rows)
+    held = [StaticLedgerCache(model, most=20), StaticLedgerCache(model, sinks=4, window=16)]
+    model(ids[:1], past_key_values=held[0])
+    model(ids[:1, :2], past_key_values=held[1])
+    before = [[(x.keys.clone(), int(x.held), int(x.seen)) for x in cache.layers] for cache in held]
+    for cache, other, message in (
+        (held[0], chunk, "k must leave at most most=20 tokens in a static cache, got 12 for 12"),
+        (held[1], chunk, "chunk must stand first, or behind all 4 sinks"),
+        (held[0], rows, "unpadded must be True for 2 rows that reuse a chunk"),
+        (held[0], held[1], "chunk must be a LedgerCache of the same model, got StaticLedgerCache"),
+        (StaticLedgerCache(model, most=20), LedgerCache(model), "chunk must hold tokens, got an empty layer"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            cache.reuse(other)
+    with pytest.raises(ValueError, match=r"k must be of the .batch, heads, channels, dtype, device. of the cache"):
+        model(ids, past_key_values=held[0])
+    with pytest.raises(ValueError, match="tokens_to_remove must be a number from -8 to 0, got -10"):
+        held[0].crop(-10)
+    after = [[(x.keys, int(x.held), int(x.seen)) for x in cache.layers] for cache in held]
+    for mine, theirs in zip(chain(*before), chain(*after), strict=True):
+        assert torch.equal(mine[0], theirs[0]) and mine[1:] == theirs[1:]
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 """LedgerCache: a cache for models of transformers whose keys may move. It imports transformers; others need not."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -70,6 +71,16 @@ class LedgerLayer(CacheLayerMixin):
         self.ledger.reuse(chunk.ledger, at if axes == 1 else (at,) * axes)
         self.seen += count
         self._evict()
+
+    def change_length(self, seq_len: int) -> None:
+        """Keys of another length's regime; nothing where frequencies depend on none."""
+        scaling = None if self.spec is None else self.spec.scaling
+        if self.spec is not None and (free := getattr(scaling, "scaling", None)) is not None:
+            spec = self.spec.replace(scaling=free).at_length(seq_len)
+            if self.ledger is not None:
+                self.ledger.change_spec(spec)
+                self._expose()
+            self.spec = spec
 
     def cut(self, start: int, stop: int) -> "LedgerLayer":
         """Another layer with the tokens from ``start`` to ``stop``, counted from the first one ever seen."""
@@ -157,8 +168,9 @@ class LedgerCache(Cache):
     depend on, and the model must be frozen alike: ``patch(model, regime=seq_len)``. ``angles``: ``"exact"`` for a
     model patched with exact ones; else its own. ``most``: how many tokens a layer holds at most.
 
-    Sinks are the first tokens of every row, so rows must have no padding in front of them: batches are refused unless
-    ``unpadded=True`` says so.
+    A cache does not see which tokens are padding, and counts positions alike in all rows. That is right for rows that
+    are padded on the left as long as keys only move together. Sinks, `reuse` and `change_length` need the position of
+    each token, so they refuse several rows unless ``unpadded=True`` says that none is padded.
 
     Raises ``ValueError`` for what is no transformers model, for layers that keep something else than keys and values
     (states, an indexer's keys), and for a missing ``seq_len``. Source: StreamingLLM, arXiv:2309.17453.
@@ -213,10 +225,9 @@ class LedgerCache(Cache):
     ) -> tuple[Tensor, Tensor]:
         """New keys and values of a layer; all that it attends to."""
         layer = self.layers[layer_idx]
-        if layer.sinks and key_states.shape[0] > 1 and not self.unpadded:
-            raise ValueError(
-                f"unpadded must be True for {key_states.shape[0]} rows with sinks, which must be the first tokens of "
-                "every row and no padding; or generate one row at a time"
+        if layer.sinks:
+            check_unpadded(
+                self.unpadded, key_states.shape[0], "with sinks, which must be the first tokens of every row"
             )
         held: tuple[Tensor, Tensor] = layer.update(key_states, value_states)
         return held
@@ -234,13 +245,15 @@ class LedgerCache(Cache):
         """
         if not isinstance(chunk, LedgerCache) or len(chunk.layers) != len(self.layers):
             raise ValueError(f"chunk must be a LedgerCache of the same model, got {type(chunk).__name__}")
-        count, before = chunk.get_seq_length(), [_fork(layer) for layer in self.layers]
-        try:
-            for mine, theirs in zip(self.layers, chunk.layers, strict=True):
-                mine.reuse(theirs, count)
-        except ValueError:
-            self.layers = before
-            raise
+        count, rows = chunk.get_seq_length(), chunk.layers[0].keys
+        if rows is not None:
+            check_unpadded(self.unpadded, rows.shape[0], "that reuse a chunk, whose tokens follow the last position")
+        pairs = zip(self.layers, chunk.layers, strict=True)
+        self._all_or_none(lambda: [mine.reuse(theirs, count) for mine, theirs in pairs])
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Without the last ``-tokens_to_remove`` tokens, in all layers or, where one holds fewer, in none."""
+        self._all_or_none(lambda: [layer.crop(tokens_to_remove) for layer in self.layers])
 
     def fork(self) -> "LedgerCache":
         """Another cache with the same tokens, to go on with otherwise or to come back to. Costs no memory."""
@@ -249,13 +262,10 @@ class LedgerCache(Cache):
     def change_length(self, seq_len: int) -> None:
         """Keys of another length's regime, where frequencies depend on it. Freeze the model alike."""
         whole("seq_len", seq_len)
-        for layer in self.layers:
-            scaling = None if layer.spec is None else layer.spec.scaling
-            if layer.spec is not None and (free := getattr(scaling, "scaling", None)) is not None:
-                layer.spec = layer.spec.replace(scaling=free).at_length(seq_len)
-                if layer.ledger is not None:
-                    layer.ledger.change_spec(layer.spec)
-                    layer._expose()
+        held = [layer.keys for layer in self.layers if layer.ledger is not None]
+        if held:
+            check_unpadded(self.unpadded, held[0].shape[0], "whose regime changes, which depends on each position")
+        self._all_or_none(lambda: [layer.change_length(seq_len) for layer in self.layers])
 
     @property
     def memory(self) -> dict[str, int]:
@@ -263,10 +273,28 @@ class LedgerCache(Cache):
         counts = [layer.ledger.memory for layer in self.layers if layer.ledger is not None]
         return {name: sum(count[name] for count in counts) for name in (counts[0] if counts else ())}
 
+    def _all_or_none(self, change: Callable[[], object]) -> None:
+        """A change of all layers; if one of them refuses it, all are as before."""
+        before = [_fork(layer) for layer in self.layers]
+        try:
+            change()
+        except ValueError:
+            self.layers = before
+            raise
+
     def _with(self, layers: list[LedgerLayer]) -> "LedgerCache":
         other: LedgerCache = object.__new__(LedgerCache)
         other.__dict__ = self.__dict__ | {"layers": layers}
         return other
+
+
+def check_unpadded(unpadded: bool, rows: int, which: str) -> None:
+    """``ValueError`` for rows that may be padded where positions must be known."""
+    if rows > 1 and not unpadded:
+        raise ValueError(
+            f"unpadded must be True for {rows} rows {which}: say LedgerCache(unpadded=True) if no row is padded on the "
+            "left, or give each row a cache of its own"
+        )
 
 
 def _fork(layer: LedgerLayer) -> LedgerLayer:

@@ -79,13 +79,13 @@ class Origin:
         Raises ``ValueError`` for a move beyond 2**31.
         """
         check_distance(self.positions, positions, "positions before and after a move")
-        parts = [self._of_one(number, spec, positions, log_scale) for number in range(len(self.regimes))]
-        present = [part for part in parts if part is not None]
+        of_regimes = (self._of_one(number, spec, positions, log_scale) for number in range(len(self.regimes)))
+        present = [part for part in of_regimes if part is not None]
         if len(present) == 1:
             return present[0][1]
         keys = torch.empty_like(self.keys)
-        for entries, moved in present:
-            keys.index_copy_(-2, entries, moved)
+        for entries, part in present:
+            keys.index_copy_(-2, entries, part)
         return keys
 
     def _of_one(
@@ -121,10 +121,10 @@ class Origin:
             return self
         if self.regimes == (None,):
             return None
-        moved = ~self.standing(spec, positions)
+        elsewhere = ~self.standing(spec, positions)
         if None in self.regimes:
-            moved &= self.regime != self.regimes.index(None)
-        entries = moved.nonzero()[:, 0]
+            elsewhere &= self.regime != self.regimes.index(None)
+        entries = elsewhere.nonzero()[:, 0]
         if len(entries) == len(self):
             return self
         return self.take(entries, self.slots[entries]) if len(entries) else None

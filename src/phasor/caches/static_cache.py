@@ -11,7 +11,8 @@ from ..models.configs import read_config
 from ..rotary.apply.move import reposition
 from ..rotary.spec import Angles, RotarySpec
 from ..support.checks import whole
-from .model_cache import _specs
+from .ledger import KeyLedger
+from .model_cache import LedgerCache, LedgerLayer, _specs, check_unpadded
 
 
 class StaticLedgerLayer(CacheLayerMixin):
@@ -39,15 +40,30 @@ class StaticLedgerLayer(CacheLayerMixin):
         self.first = key_states.new_zeros(rows, heads, self.sinks, key_states.shape[-1])  # sinks as first rotated
         self.held, self.seen = self.held.to(self.device), self.seen.to(self.device)
         if not is_compiling():
-            for kept in (self.keys, self.values, self.first, self.held, self.seen):
-                torch._dynamo.mark_static_address(kept)
+            self._mark()
         self.is_initialized = True
+
+    def _mark(self) -> None:
+        """For a compiler: memory that stays where it is."""
+        for kept in (self.keys, self.values, self.first, self.held, self.seen):
+            torch._dynamo.mark_static_address(kept)
+
+    def _check_alike(self, k: Tensor) -> None:
+        assert self.keys is not None
+        of = self.keys
+        if k.shape[:2] != of.shape[:2] or k.shape[-1] != of.shape[-1] or k.dtype != of.dtype or k.device != of.device:
+            got, held = ((*t.shape[:2], t.shape[-1], t.dtype, str(t.device)) for t in (k, of))
+            raise ValueError(
+                f"k must be of the (batch, heads, channels, dtype, device) of the cache, {held}, got {got}; another "
+                "model or batch needs a cache of its own"
+            )
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """New tokens; one: the whole memory, of which the mask hides what is empty; several: those held and the new."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None and self.values is not None
+        self._check_alike(key_states)
         if key_states.shape[-2] > 1:
             return self._several(key_states, value_states)
         self._check(1)
@@ -64,6 +80,49 @@ class StaticLedgerLayer(CacheLayerMixin):
         self.held.copy_((self.held + 1).clamp(max=self.size))
         self._move_sinks()
         return self.keys, self.values
+
+    def moved(self, chunk: LedgerLayer, count: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of another layer as the ``count`` tokens behind these, each key rotated once.
+
+        Changes nothing. A layer that sees its own window needs the last of them only.
+        """
+        if chunk.ledger is None:
+            raise ValueError("chunk must hold tokens, got an empty layer")
+        held, seen = int(self.held), int(self.seen)
+        if len(chunk.ledger) < count and not self.is_sliding:
+            raise ValueError(
+                f"chunk must hold all of its {count} tokens, got {len(chunk.ledger)}; cut it before tokens are evicted"
+            )
+        if held < self.sinks and seen:
+            raise ValueError(
+                f"chunk must stand first, or behind all {self.sinks} sinks, which are rotated from how they were first "
+                f"rotated; got {held} tokens before it"
+            )
+        self._check(count)
+        there = KeyLedger(chunk.ledger.spec if self.spec is None else self.spec)
+        at, axes = seen + count - len(chunk.ledger), there.spec.axes.count
+        there.reuse(chunk.ledger, at if axes == 1 else (at,) * axes)
+        if self.is_initialized:
+            self._check_alike(there.keys)
+        assert there.values is not None
+        return there.keys, there.values
+
+    def append(self, keys: Tensor, values: Tensor, count: int) -> None:
+        """What is `moved`: the last of ``count`` tokens; those before them are out of its window."""
+        if not self.is_initialized:
+            self.lazy_initialization(keys, values)
+        if keys.shape[-2] < count:
+            self.held.zero_()
+        self._several(keys, values)
+        self.seen.add_(count - keys.shape[-2])
+
+    def copy(self) -> "StaticLedgerLayer":
+        """Another layer with the same tokens, in memory of its own."""
+        other: StaticLedgerLayer = object.__new__(StaticLedgerLayer)
+        other.__dict__ = {n: x.clone() if isinstance(x, Tensor) else x for n, x in self.__dict__.items()}
+        if self.is_initialized:
+            other._mark()
+        return other
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """How many keys ``query_length`` new tokens see, and the position of the first."""
@@ -88,13 +147,17 @@ class StaticLedgerLayer(CacheLayerMixin):
 
     def crop(self, tokens_to_remove: int) -> None:
         """Without the last ``-tokens_to_remove`` tokens; evicted ones do not come back."""
+        self.check_crop(tokens_to_remove)
+        self.held.add_(tokens_to_remove)
+        self.seen.add_(tokens_to_remove)
+
+    def check_crop(self, tokens_to_remove: int) -> None:
+        """``ValueError`` for what it cannot take back."""
         held = int(self.held)
         if tokens_to_remove > 0 or held + tokens_to_remove < 0:
             raise ValueError(f"tokens_to_remove must be a number from {-held} to 0, got {tokens_to_remove}")
         if held < int(self.seen) and held + tokens_to_remove < self.sinks:
             raise ValueError(f"tokens_to_remove must leave the {self.sinks} sinks, got {tokens_to_remove} of {held}")
-        self.held.add_(tokens_to_remove)
-        self.seen.add_(tokens_to_remove)
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Rows of the batch, as beams are reordered; in the same memory where there are as many."""
@@ -223,13 +286,51 @@ class StaticLedgerCache(Cache):
     ) -> tuple[Tensor, Tensor]:
         """New keys and values of a layer; all that it attends to."""
         layer = self.layers[layer_idx]
-        if layer.sinks and key_states.shape[0] > 1 and not self.unpadded:
-            raise ValueError(
-                f"unpadded must be True for {key_states.shape[0]} rows with sinks, which must be the first tokens of "
-                "every row and no padding; or generate one row at a time"
+        if layer.sinks:
+            check_unpadded(
+                self.unpadded, key_states.shape[0], "with sinks, which must be the first tokens of every row"
             )
         held: tuple[Tensor, Tensor] = layer.update(key_states, value_states)
         return held
+
+    def reuse(self, chunk: LedgerCache) -> None:
+        """The tokens of a growing cache of the same model behind these: each key rotated once, to its new position.
+
+        What stays on a server are `LedgerCache`s, or parts of one (`LedgerCache.cut`). All layers take it or none.
+        They were computed without what now stands before them; their positions are right.
+        """
+        if not isinstance(chunk, LedgerCache) or len(chunk.layers) != len(self.layers):
+            raise ValueError(f"chunk must be a LedgerCache of the same model, got {type(chunk).__name__}")
+        if (rows := chunk.layers[0].keys) is not None:
+            check_unpadded(self.unpadded, rows.shape[0], "that reuse a chunk, whose tokens follow the last position")
+        count = chunk.get_seq_length()
+        moved = [mine.moved(theirs, count) for mine, theirs in zip(self.layers, chunk.layers, strict=True)]
+        for layer, (keys, values) in zip(self.layers, moved, strict=True):
+            layer.append(keys, values, count)
+
+    def fork(self) -> "StaticLedgerCache":
+        """Another cache with the same tokens, to go on with otherwise or to come back to: a copy of all its memory."""
+        other: StaticLedgerCache = object.__new__(StaticLedgerCache)
+        other.__dict__ = self.__dict__ | {"layers": [layer.copy() for layer in self.layers]}
+        return other
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Without the last ``-tokens_to_remove`` tokens, in all layers or, where one holds fewer, in none."""
+        for layer in self.layers:
+            layer.check_crop(tokens_to_remove)
+        for layer in self.layers:
+            layer.crop(tokens_to_remove)
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes of ``keys``, ``values``, ``origin`` (sinks as first rotated) and ``places`` (numbers of tokens)."""
+        sizes = dict.fromkeys(("keys", "values", "origin", "places"), 0)
+        for layer in self.layers:
+            if layer.is_initialized:
+                parts = (layer.keys,), (layer.values,), (layer.first,), (layer.held, layer.seen)
+                for name, tensors in zip(sizes, parts, strict=True):
+                    sizes[name] += sum(t.nbytes for t in tensors)
+        return sizes
 
 
 def _layer(index: int, theirs: Any, spec: RotarySpec | None, size: int, sinks: int, evicts: bool) -> StaticLedgerLayer:

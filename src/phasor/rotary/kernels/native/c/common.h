@@ -82,6 +82,13 @@ static inline int as_before(const Phases *of, int64_t batch, int64_t token) {
   return 1;
 }
 
+/* Whether all of some tokens do. */
+static inline int are_alike(const Phases *of, int64_t batch, int64_t first, int64_t tokens) {
+  for (int64_t i = 1; i < tokens; i++)
+    if (!as_before(of, batch, first + i)) return 0;
+  return 1;
+}
+
 /* Upper halves of some phases, and four times each as a signed float, one by one. */
 static inline void split_each(const uint64_t *phase, float *upper, float *rest, int count) {
   for (int i = 0; i < count; i++) {

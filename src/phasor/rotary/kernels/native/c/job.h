@@ -7,7 +7,7 @@ enum { F32, BF16, F16 }; /* dtypes of activations and tables */
 enum { MAX_LEAD = 4 };   /* batch axes in front of heads, tokens and channels */
 enum { MAX_PAIRS = 512 };
 enum { TILE_FLOATS = 8192 }; /* cos and sin of one tile: 32 KiB, which stay in the first cache */
-enum { TILE_TOKENS = 16 };
+enum { TILE_TOKENS = 16, LONG_TILE = 64, MANY_TOKENS = 8192 };
 enum { LANES = 32 };      /* values in the widest register: staged tables are padded to it */
 enum { MAX_NORM = 8192 }; /* channels of one mean: its buffers are on the stack */
 enum { PIECES = 32 };     /* sums for the gradient of a weight: however many threads there are */
@@ -76,7 +76,7 @@ typedef struct {
   int dtype;
   int wide;     /* rows rotate in float32, whatever their dtype */
   int rounded;  /* every product and sum is rounded to dtype, as models that multiply in it do */
-  int far;      /* it is more than the caches hold: rows are fetched before they are read */
+  int far;      /* more than the caches hold: rows are fetched before they are read, but in place, where it costs more */
   int streamed; /* stores go past the cache */
   int through;  /* rows go through a buffer: channels are strided */
   int lead;     /* number of batch axes */

@@ -165,7 +165,7 @@ INLINE void NAME(run)(const Job *job, char *y, const char *x, const float *table
   const int64_t blocks = job->blocks, per = pairs_of_block(job); /* read once: to a compiler y may be anywhere */
   const int64_t before = job->first * size, block = 2 * per * size, end = before + blocks * block,
                 after = job->width * size - end, staged = staged_of(per, 0);
-  const int here = x == y, fetched = nt || job->far, keep = here && form > NEIGHBOURS;
+  const int here = x == y, fetched = nt || (job->far && !here), keep = here && form > NEIGHBOURS;
   char kept[8 * MAX_PAIRS]; /* a row of which what is written first may not yet be read */
   for (int64_t n; rows > 0; rows -= n, x += n * next_x, y += n * next_y, table += n * next_table) {
     n = keep || nt ? 1 : rows < AT_ONCE ? rows : AT_ONCE;
@@ -218,11 +218,12 @@ static void NAME(buffered)(const Job *job, const Job *row, NAME(Run) run, char *
   copy_channels(y + size * before * y_step, y_step, rotated, 1, rotating, size);
 }
 
-/* Some heads of one tensor in one tile, walked in the order in which the results lie in memory. */
+/* Some heads of one tensor in one tile, walked in the order in which the results lie in memory. The cos and sin of its
+   tokens are `stride` apart: 0 if all of them have the same. */
 static void NAME(heads)(const Job *job, const Tensor *of, NAME(Run) run, const float *table, const int64_t *entry,
-                        int64_t start, int64_t tokens, int64_t head, int64_t heads) {
+                        int64_t start, int64_t tokens, int64_t stride, int64_t head, int64_t heads) {
   if (!heads) return; /* and no memory */
-  const int64_t size = job->dtype == F32 ? 4 : 2, stride = token_floats(job);
+  const int64_t size = job->dtype == F32 ? 4 : 2;
   const char *in = of->in + size * (head * of->in_head + start * of->in_token);
   char *out = of->out + size * (head * of->out_head + start * of->out_token);
   for (int i = 0; i < job->lead; i++) {
@@ -257,7 +258,7 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
       NAME(runs)[dtype == F32 ? 0 : 2 * dtype - 1 + job->rounded]
                 [job->permuted ? 5 - job->interleaved : 2 * job->interleaved + job->streamed];
   const int order = are_twice(job) ? TWICE : !job->interleaved && !job->permuted && dtype == BF16 ? APART : PLAIN;
-  const int64_t stride = token_floats(job), per_tile = tile_tokens(job),
+  const int64_t of_token = token_floats(job), per_tile = tile_tokens(job),
                 per_entry = (job->tokens + per_tile - 1) / per_tile;
   const int64_t groups = job->per_head ? job->of[0].heads : 1;
   for (int64_t tile = first; tile < last; tile++) {
@@ -267,8 +268,9 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
     for (int64_t i = job->lead, left = tile / per_entry; i-- > 0; left /= job->sizes[i])
       entry[i] = left % job->sizes[i];
     const int64_t batch = job->lead ? entry[job->lead - 1] : 0;
+    const int64_t stride = job->phases.steps && are_alike(&job->phases, batch, start, tokens) ? 0 : of_token;
     for (int64_t g = 0; g < groups; g++) {
-      for (int64_t i = 0; i < tokens; i++) {
+      for (int64_t i = 0; i < (stride ? tokens : 1); i++) {
         if (i && job->phases.steps && as_before(&job->phases, batch, start + i)) {
           memcpy(table + i * stride, table + (i - 1) * stride, sizeof(float) * (size_t)stride);
           continue;
@@ -277,7 +279,7 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
           NAME(from_phases)(cosine, sine, &job->phases, job->pairs, batch, start + i);
         else
           from_tables(cosine, sine, &job->tables, job->pairs, batch, g, start + i);
-        NAME(stage)(table + i * stride, table + i * stride + stride / 2, cosine, sine, job->pairs, job->blocks,
+        NAME(stage)(table + i * stride, table + i * stride + of_token / 2, cosine, sine, job->pairs, job->blocks,
                     job->sign, order);
       }
       for (int m = 0; m < job->count; m++) {
@@ -287,7 +289,7 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
         else if (job->norm.rounding)
           NAME(norm_heads)(job, m, run, table, entry, start, tokens, g, heads);
         else
-          NAME(heads)(job, &job->of[m], run, table, entry, start, tokens, g, heads);
+          NAME(heads)(job, &job->of[m], run, table, entry, start, tokens, stride, g, heads);
       }
     }
     if (job->of[0].passing) copy_heads(job, &job->of[0], entry, start, tokens);
