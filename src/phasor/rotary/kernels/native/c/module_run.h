@@ -24,7 +24,6 @@ static void run(Job *job, int fresh) {
     rotate_tiles(job, 0, tiles);
     return;
   }
-  job->far = elements * size >= FAR;
   job->streamed = !job->norm.rounding && !job->slots.of && !job->through && !job->permuted &&
                   elements * size >= STREAM && (!fresh || torch.huge_pages);
   for (int m = 0; m < job->count; m++) {
