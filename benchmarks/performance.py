@@ -43,7 +43,10 @@ waits for memory waited longer there.
 What stops the goals that are not met was measured too: `docs/log.md`, 2026-11-22. On a CPU with AVX2 alone half
 precision is bound by instructions wherever memory is not slow. For each 64 bytes of heads in bfloat16 the loop of
 halves has 45 instructions: 2 loads of heads, 4 of cos and sin, 4 to widen, 12 products and sums, 18 to round, 2 stores
-and 3 to go on. That of permuted pairs has 56, eight pairs that fill no two vectors 64, and a copy 4.
+and 3 to go on. That of permuted pairs has 56, eight pairs that fill no two vectors 64, and a copy 4. With AVX-512 it
+has 13 operations on whole vectors for 64 bytes beside loads and stores: 2 to widen, 6 products and sums, 5 to round. An
+EPYC with AVX-512 does two of them in a cycle, so a head of 128 channels takes 26 cycles, twice as long as its copy. So
+half precision of few tokens, whose copy is in the cache, does not come near 1.5 there (`docs/log.md`, 2026-11-25).
 
 ## The cases and their goals
 

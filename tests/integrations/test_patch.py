@@ -81,6 +81,17 @@ def test_tables_that_a_layer_writes_to_are_seen_by_the_next(mode):
         assert torch.equal(moved, model(tokens()).logits) and not torch.equal(moved, plain)
 
 
+def test_tables_that_learn_pass_their_gradient_though_a_rotation_of_them_was_kept():
+    model, (q, k) = causal("llama"), torch.randn(2, 1, 2, 3, 16)
+    patch(model)
+    rotate = type(model.model.layers[0].self_attn).forward.__globals__["apply_rotary_pos_emb"]
+    cos, sin = torch.randn(2, 1, 3, 16)
+    with torch.no_grad():
+        rotate(q, k, cos, sin)
+    cos.requires_grad_()
+    assert torch.autograd.grad(rotate(q, k, cos, sin)[0].sum(), cos)[0].any()
+
+
 def test_what_a_named_kernel_cannot_rotate_is_left_by_that_reason():
     report = patch(causal("deepseek_v3"), kernel="onnx")
     row = next(row for row in report.rows if row.what == "apply_rotary_pos_emb_interleave")

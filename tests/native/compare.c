@@ -159,7 +159,6 @@ static void random_job(void) {
     whole = whole && !here;
   }
   job.streamed = whole && !job.through && !job.permuted;
-  job.far = (int)below(2);
 
   void *first = NULL, *second = NULL;
   int64_t steps[4 * MAX_PAIRS], strides[4];

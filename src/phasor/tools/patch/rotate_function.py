@@ -10,12 +10,13 @@ Those that take complex tables are compared and never replaced: `report.COMPLEX`
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ...rotary.apply import TensorFormat, apply_rotary_qk
+from ...rotary.kernels.native import kernel as native
 from ...rotary.layout import Layout
 from ...rotary.rotation import Rotation
 from ...rotary.spec import RotarySpec
@@ -211,10 +212,15 @@ class RotateFunction:
             q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, order: TensorFormat | None
         ) -> tuple[Tensor, Tensor | None]:
             order = order or order_of(cos, 1)
+            kept = getattr(cos, KEPT, None)
+            if kept is not None and fused is None and native.is_open(kernel) and kept.fits(self, cos, sin, q):
+                done = native.apply(q, k, kept.rotation, order, None, None)
+                if done is not None:
+                    return done  # type: ignore[no-any-return]
             # tables of another dtype than the heads: dots3's, for the layers that it computes in float32
             promoted = self.promoted and cos.dtype != q.dtype
             if fused is not None:
-                return fused.rotate(q, k, self._rotation(cos, sin, q.shape[-1], promoted), order, kernel)
+                return fused.rotate(q, k, self._rotation(cos, sin, q, promoted), order, kernel)
             if self.latest and k is not None and q.shape[-2] < k.shape[-2]:
                 last = slice(-q.shape[-2], None)
                 return rotate(q, None, cos[..., last, :], sin[..., last, :], order)[0], rotate(
@@ -222,26 +228,28 @@ class RotateFunction:
                 )[0]
             if k is not None and (k.dtype, k.shape[-1]) != (q.dtype, q.shape[-1]):
                 return rotate(q, None, cos, sin, order)[0], rotate(k, None, cos, sin, order)[0]
-            rotation = self._rotation(cos, sin, q.shape[-1], promoted)
+            rotation = self._rotation(cos, sin, q, promoted)
             return apply_rotary_qk(q, k, rotation, tensor_format=order, kernel=kernel)
 
         stand_in: Callable = CALLS[self.parameters](rotate, self.unsqueeze_dim, self.order)
         return stand_in
 
-    def _rotation(self, cos: Tensor, sin: Tensor, width: int, promoted: bool) -> Rotation:
-        """The rotation of heads of that width, formed by the first layer that is given these tables."""
+    def _rotation(self, cos: Tensor, sin: Tensor, q: Tensor, promoted: bool) -> Rotation:
+        """The rotation of heads like ``q``, formed by the first layer that is given these tables."""
+        width = q.shape[-1]
         if not _keeps(cos, sin):
             return self._formed(cos, sin, width, promoted)
-        counted = not (cos.is_inference() or sin.is_inference())  # else no version tells that they were written to
-        now = (self, width, promoted, *((cos._version, sin._version) if counted else ()))
-        kept = getattr(cos, KEPT, None)
-        fits = kept is not None and kept[0] == now and kept[1] is sin
-        if kept is None or not fits or not (counted or (torch.equal(cos, kept[3]) and torch.equal(sin, kept[4]))):
-            copies = () if counted else (cos.clone(), sin.clone())
-            kept = (now, sin, self._formed(cos, sin, width, promoted, kept=True), *copies)
+        kept: Kept | None = getattr(cos, KEPT, None)
+        if kept is None or not kept.fits(self, cos, sin, q):
+            counted = not (cos.is_inference() or sin.is_inference())
+            kept = Kept(
+                self, sin, width, q.dtype,
+                (cos._version, sin._version) if counted else None,
+                () if counted else (cos.clone(), sin.clone()),
+                self._formed(cos, sin, width, promoted, kept=True),
+            )  # fmt: skip
             setattr(cos, KEPT, kept)
-        rotation: Rotation = kept[2]
-        return rotation
+        return kept.rotation
 
     def _formed(self, cos: Tensor, sin: Tensor, width: int, promoted: bool, kept: bool = False) -> Rotation:
         whole = self.layout
@@ -258,6 +266,28 @@ class RotateFunction:
         layout = whole if width == whole.head_dim else replace(whole, head_dim=width)  # heads may be cut before
         sin = -sin if self.backwards else sin
         return Rotation(cos=cos, sin=sin, layout=layout, promoted=promoted, **more)
+
+
+class Kept(NamedTuple):
+    """A rotation and what it was made of, beside the cosines of which it was made."""
+
+    function: RotateFunction
+    sin: Tensor
+    width: int
+    dtype: torch.dtype
+    versions: tuple[int, int] | None  # None: no version tells that these tables were written to
+    copies: tuple[Tensor, ...]
+    rotation: Rotation
+
+    def fits(self, function: RotateFunction, cos: Tensor, sin: Tensor, q: Tensor) -> bool:
+        """Whether it is still what ``function`` makes of these tables for heads like ``q``."""
+        if self.function is not function or self.sin is not sin or self.dtype != q.dtype or self.width != q.shape[-1]:
+            return False
+        if cos.requires_grad or sin.requires_grad:
+            return False
+        if self.versions is not None:
+            return self.versions == (cos._version, sin._version)
+        return torch.equal(cos, self.copies[0]) and torch.equal(sin, self.copies[1])
 
 
 KEPT = "_phasor_rotation"  # the attribute of a table under which the rotation that it makes is kept, while it lives

@@ -11,7 +11,7 @@
 enum { PLAIN, APART, TWICE };                          /* the orders in which cos and sin are staged */
 enum { HALVES, NEIGHBOURS, TO_HALVES, TO_NEIGHBOURS }; /* the forms of a row; the last two are read in the other */
 enum { AT_ONCE = 32 };                                 /* rows that are rotated part by part, in the first cache */
-enum { AHEAD = 2048 };                                 /* bytes by which rows are fetched before they are read */
+enum { AHEAD = 2048 };                                 /* bytes by which streamed rows are fetched early */
 
 /* 2 pi / 2**64, and the polynomials of phasor.phase */
 #define RADIANS 3.4061215800304e-19f

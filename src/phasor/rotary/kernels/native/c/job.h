@@ -76,7 +76,6 @@ typedef struct {
   int dtype;
   int wide;     /* rows rotate in float32, whatever their dtype */
   int rounded;  /* every product and sum is rounded to dtype, as models that multiply in it do */
-  int far;      /* more than the caches hold: rows are fetched before they are read, but in place, where it costs more */
   int streamed; /* stores go past the cache */
   int through;  /* rows go through a buffer: channels are strided */
   int lead;     /* number of batch axes */

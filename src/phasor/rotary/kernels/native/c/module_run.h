@@ -24,8 +24,8 @@ static void run(Job *job, int fresh) {
     rotate_tiles(job, 0, tiles);
     return;
   }
-  job->far = elements * size >= FAR;
   job->streamed = !job->norm.rounding && !job->slots.of && !job->through && !job->permuted &&
+                  2 * job->pairs == job->width && /* what passes is copied, and not past the cache */
                   elements * size >= STREAM && (!fresh || torch.huge_pages);
   for (int m = 0; m < job->count; m++) {
     if (!may_stream(job, &job->of[m], size)) job->streamed = 0;

@@ -3,7 +3,6 @@
 typedef int (*ParallelFor)(int64_t first, int64_t last, int64_t grain, void (*)(int64_t, int64_t, void *), void *);
 
 enum { ALONE = 1 << 15 };                  /* elements below which one thread is sooner done */
-enum { FAR = 1 << 19 };                    /* bytes of results from which rows are fetched before they are read */
 enum { HUGE = 4 << 20, STREAM = 8 << 20 }; /* bytes from which outputs come in large pages, and go past the cache */
 enum { SMALL_PAGE = 1 << 12 };
 

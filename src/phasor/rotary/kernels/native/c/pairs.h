@@ -57,3 +57,19 @@ INLINE void NAME(neighbours)(char *y, const char *x, const float *c, const float
   NAME(narrow)(y, TIMES(a, c0) + TIMES(NAME(swap)(a), s0), TIMES(b, c1) + TIMES(NAME(swap)(b), s1), dtype, nt);
 }
 #undef TIMES
+
+/* Whole vectors of one head or block: the first `end` channels of each half, or of all if they are interleaved. */
+INLINE void NAME(whole)(char *y, const char *x, const float *c, const float *s, int64_t end, int64_t half, int dtype,
+                        int form, int nt, int rounded) {
+  const int64_t size = dtype == F32 ? 4 : 2, vector = dtype == F32 ? NAME(W) : 2 * NAME(W);
+  int64_t j = 0;
+  do {
+    const int64_t at = form == NEIGHBOURS && dtype == BF16 ? j / 2 : j;
+    if (form == NEIGHBOURS)
+      NAME(neighbours)(y + j * size, x + j * size, c + at, s + at, dtype, nt, rounded);
+    else
+      NAME(halves)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + at, s + at, dtype, nt,
+                   rounded);
+    j += vector;
+  } while (j < end);
+}

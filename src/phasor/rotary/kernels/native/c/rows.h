@@ -36,22 +36,6 @@ static NOINLINE void NAME(few)(char *ya, char *yb, const char *xa, const char *x
   if (form != TO_NEIGHBOURS) NAME(copy)(yb, rest[3], half);
 }
 
-/* Whole vectors of one head or block: the first `end` channels of each half, or of all if they are interleaved. */
-INLINE void NAME(whole)(char *y, const char *x, const float *c, const float *s, int64_t end, int64_t half, int dtype,
-                        int form, int nt, int rounded) {
-  const int64_t size = dtype == F32 ? 4 : 2, vector = dtype == F32 ? NAME(W) : 2 * NAME(W);
-  int64_t j = 0;
-  do {
-    const int64_t at = form == NEIGHBOURS && dtype == BF16 ? j / 2 : j;
-    if (form == NEIGHBOURS)
-      NAME(neighbours)(y + j * size, x + j * size, c + at, s + at, dtype, nt, rounded);
-    else
-      NAME(halves)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + at, s + at, dtype, nt,
-                   rounded);
-    j += vector;
-  } while (j < end);
-}
-
 typedef struct { /* some rows, each with its own cos and sin if `next_table` is not 0 */
   char *y;
   const char *x;
@@ -92,12 +76,16 @@ INLINE void NAME(parts)(NAME(Rows) rows, int64_t per, int dtype, int form, int r
     return;
   }
   const int64_t read = form == TO_HALVES ? 2 * size : size, written = form == TO_NEIGHBOURS ? 2 * size : size;
+  /* Vectors that lie across two lines take twice as long, and narrow ones do so half as often; the wide ones round
+     bfloat16 in fewer steps. */
+  const int64_t first = dtype == BF16 || narrow == vector || half % 64 == 0 ? per / vector * vector : 0;
+  const int64_t second = narrow < vector ? (per - first) / narrow * narrow : 0;
   if (form == HALVES && vector >= 8) { /* tables are padded for eights at multiples of eight */
-    j = per / vector * vector;
-    if (j) EACH_ROW(NAME(whole)(y, x, c, s, j, half, dtype, form, 0, rounded));
-    for (; narrow > 8 && j + narrow <= per; j += narrow)
-      EACH_ROW(TAIL(halves)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + j, s + j, dtype,
-                            0, rounded));
+    if (first) EACH_ROW(NAME(whole)(y, x, c, s, first, half, dtype, form, 0, rounded));
+    if (second)
+      EACH_ROW(TAIL(whole)(y + first * size, x + first * size, c + first, s + first, second, half, dtype, form, 0,
+                           rounded));
+    j = first + second;
   }
   for (; form != HALVES && wide > 8 && j + wide <= per; j += wide)
     EACH_ROW(NAME(members)(y + j * written, y + half + j * size, x + j * read, x + half + j * size, c + j, s + j, dtype,
@@ -165,12 +153,11 @@ INLINE void NAME(run)(const Job *job, char *y, const char *x, const float *table
   const int64_t blocks = job->blocks, per = pairs_of_block(job); /* read once: to a compiler y may be anywhere */
   const int64_t before = job->first * size, block = 2 * per * size, end = before + blocks * block,
                 after = job->width * size - end, staged = staged_of(per, 0);
-  const int here = x == y, fetched = nt || (job->far && !here), keep = here && form > NEIGHBOURS;
+  const int here = x == y, keep = here && form > NEIGHBOURS;
   char kept[8 * MAX_PAIRS]; /* a row of which what is written first may not yet be read */
   for (int64_t n; rows > 0; rows -= n, x += n * next_x, y += n * next_y, table += n * next_table) {
     n = keep || nt ? 1 : rows < AT_ONCE ? rows : AT_ONCE;
-    for (int64_t i = 0; fetched && i < n; i++)
-      for (int64_t z = 0; z < end + after; z += 64) __builtin_prefetch(x + i * next_x + AHEAD + z, 0, 3);
+    for (int64_t z = 0; nt && z < end + after; z += 64) __builtin_prefetch(x + AHEAD + z, 0, 3);
     if (keep) NAME(copy)(kept, x + before, block);
     for (int64_t k = 0; k < blocks; k++) {
       const int64_t at = before + k * block;
