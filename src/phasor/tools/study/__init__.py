@@ -1,8 +1,9 @@
 """Which positions a model uses: what stopping and slowing its pairs costs, and what each head looks at."""
 
-from .cells import Place, PlaceCost
 from .heads import HeadUse
 from .pairs import PairUse
+from .places import Place, PlaceCost
 from .study import Study, study, study_folder
+from .trained import TrainedLength
 
-__all__ = ["PlaceCost", "HeadUse", "PairUse", "Place", "Study", "study", "study_folder"]
+__all__ = ["HeadUse", "PairUse", "Place", "PlaceCost", "Study", "TrainedLength", "study", "study_folder"]

@@ -25,7 +25,7 @@ class HeadUse:
     - ``position``, ``content``, ``both``: shares of the variance of the scores within a query's row; they add up to 1.
       Position is the mean score of each distance, content the score with the rotation averaged over all distances, and
       both is the rest.
-    - ``q_energy``, ``k_energy``: mean squared length of q and k in each pair.
+    - ``q_energy``, ``k_energy``: mean squared length of q and k in each pair; empty in a layer without rotation.
     """
 
     layer: int
@@ -42,13 +42,23 @@ class HeadUse:
 
 
 def head_use(
-    layer: int, head: int, q: Tensor, k: Tensor, weights: Tensor, spec: RotarySpec, own: Tensor, scale: float
+    layer: int,
+    head: int,
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    scale: float,
+    spec: RotarySpec | None,
+    own: Tensor | None,
 ) -> HeadUse:
-    """From rotated ``q``, ``k`` ``[B, L, D]`` and ``weights`` ``[B, L, L]`` of a causal head; ``own``: frequencies."""
+    """From rotated ``q``, ``k`` ``[B, L, D]`` and ``weights`` ``[B, L, L]`` of a causal head.
+
+    ``spec``: its rotation, with the frequencies ``own``; both None where the layer has none.
+    """
     length = q.shape[1]
     causal = torch.ones(length, length).tril().bool()
     scores = (q.double() @ k.double().mT) * scale
-    content = _content(q, k, spec, own) * scale
+    content = scores if spec is None or own is None else _content(q, k, spec, own) * scale
     mean = by_distance(scores)
     back = (torch.arange(length)[:, None] - torch.arange(length)).clamp(min=0)
     parts = [_centred(x, causal) for x in (mean[back].expand_as(scores), content, scores)]
@@ -57,7 +67,8 @@ def head_use(
     position, of_content, both = (size / (sum(sizes) or 1.0) for size in sizes)
     mass, start = by_distance(weights.double()), float(weights[:, FIRST:, 0].mean())
     kind, curves = _kind(mass, start, weights.double()), (tuple(mass.tolist()), tuple(mean.tolist()))
-    return HeadUse(layer, head, kind, start, position, of_content, both, *curves, _energy(q, spec), _energy(k, spec))
+    energies = ((), ()) if spec is None else (_energy(q, spec), _energy(k, spec))
+    return HeadUse(layer, head, kind, start, position, of_content, both, *curves, *energies)
 
 
 def by_distance(x: Tensor) -> Tensor:
