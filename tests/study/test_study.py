@@ -2,13 +2,21 @@
 
 import json
 import math
+import shutil
 
 import pytest
 import torch
 
 pytest.importorskip("transformers")
 
-from transformers import AutoModelForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
+)
 
 import phasor
 from doctor.declared import HERE, folder
@@ -25,6 +33,7 @@ from phasor.tools.study.study import _check_route, _without
 TEXT = HERE / "held_out.txt"  # 16,000 bytes that the models were not trained on
 TOKENS = torch.tensor(list(TEXT.read_bytes()))
 LENGTH = 64
+SMALL = {"vocab_size": 96, "n_embd": 8, "n_layer": 1, "n_head": 1}
 SPEC = phasor.RotarySpec(head_dim=16)
 OWN = SPEC.inv_freq()
 PLACES = torch.arange(LENGTH)
@@ -49,7 +58,9 @@ def unused(model, pairs):
 
 def pairs_of(model, rows):
     running = RunningModel(model)
-    return pair_uses(running, rows, running.loss(rows), lambda: None)
+    with running.given(running.own(128), 128):
+        loss = running.loss(rows)
+    return pair_uses(running, rows, loss, lambda: None)
 
 
 def test_a_pair_that_the_weights_do_not_use_is_named(model):
@@ -181,7 +192,7 @@ def test_the_dearest_places_are_split_first_within_the_budget():
 def test_a_study_names_what_the_weights_do_not_use_in_every_head(model, place):
     before = {name: tensor.clone() for name, tensor in (*model.state_dict().items(), *model.named_buffers())}
     told = []
-    found = study(model, TOKENS, length=LENGTH, budget=20, tell=lambda done, most: told.append((done, most)))
+    found = study(model, TOKENS[:8000], length=LENGTH, budget=20, tell=lambda done, most: told.append((done, most)))
     after = dict((*model.state_dict().items(), *model.named_buffers()))
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert told == [(i, 16 + 20) for i in range(1, 16 + 20 + 1)]  # pairs and places
@@ -193,13 +204,13 @@ def test_a_study_names_what_the_weights_do_not_use_in_every_head(model, place):
     assert len(data["heads"]) == 4 and len(data["heads"][0]["mass"]) == LENGTH and data["places"][0]["layer"] == 0
     page = html_page(found, "<model>")
     assert "&lt;model&gt;" in page and page.count("<button") == 4 and "http" not in page
-    none = study(unused(model, list(range(16))), TOKENS, length=LENGTH, budget=20)
+    none = study(unused(model, list(range(16))), TOKENS[:1000], length=LENGTH, budget=20)
     assert not none.rotations[0].used and all(cost.worth < 1e-6 for cost in none.places) and len(none.places) == 2
     assert "used:   none" in str(none) and "unused: 16 of 16 pairs: 0 to 15 (" in str(none)
 
 
 def test_a_budget_too_small_for_all_layers_leaves_the_others_as_not_tried(model):
-    found = study(model, TOKENS, length=LENGTH, budget=1)
+    found = study(model, TOKENS[:1000], length=LENGTH, budget=1)
     assert found.cost_of(0, 0, 0).place.layer == 0 and found.cost_of(1, 0, 0) is None
     assert str(found).count("not tried") == 4 and html_page(found, "m").count("not tried") == 2
 
@@ -208,17 +219,83 @@ def test_models_that_cannot_be_followed(model):
     model.config.rope_parameters["rope_theta"] = 100.0  # not what the running module has
     with pytest.raises(ValueError, match=r"model must rotate q and k as its config says: .*phasor doctor"):
         study(model, TOKENS, length=LENGTH)
-    with pytest.raises(ValueError, match="tokens must have at least 20001 tokens"):
-        study(causal("llama"), TOKENS[:100], length=10_000)
+    for other, message in (
+        (torch.nn.Linear(2, 2), "model must be a transformers model with a config, got Linear"),
+        (GPT2LMHeadModel(GPT2Config(**SMALL)), "gpt2 uses learned absolute positions; it has no rotary embedding"),
+        (causal("gptj"), "model must form its cos and sin in one module with inv_freq, got 0 of them"),
+        (causal("llama").model, "model must give the logits of the next token, and LlamaModel has no head for them"),
+        (causal("llama").train(), r"model must be in evaluation mode.*model.eval\(\)"),
+        (causal("llama", num_hidden_layers=1).eval(), None),
+        (
+            BidirectionalLlama(causal("llama").config).eval(),
+            "BidirectionalLlama a token sees later ones; give a causal",
+        ),
+    ):
+        if message is None:
+            other.lm_head.weight.data.fill_(torch.nan)
+            message = r"the loss of the model must be a number, got nan at 64 tokens; look for weights"
+        with pytest.raises(ValueError, match=message) as error:
+            study(other, TOKENS % 96, length=LENGTH)
+        assert str(error.value).count("\n") == 0
+
+
+def test_texts_that_do_not_do():
+    model = causal("llama")
+    for tokens, options, message in (
+        (
+            TOKENS[:100] % 96,
+            {"length": 10_000},
+            "tokens must be at least 20001 for two windows of 10000, got 100; give",
+        ),
+        (TOKENS[:100] % 96, {}, "tokens must be at least 1025 for two windows of 512, got 100; .* a shorter length"),
+        (TOKENS, {"length": 32}, "tokens must be below the vocabulary of the model, 96, got 1"),
+        (TOKENS[:90] % 96, {"length": 16}, "tokens must have at least 97 tokens, got 90"),
+        (TOKENS[None], {"length": 16}, r"tokens must be tokens \[n\]"),
+        (TOKENS % 96, {"length": 16, "budget": 0}, "budget must be an integer of at least 1, got 0"),
+        (TOKENS % 96, {"length": 0}, "length must be an integer of at least 1, got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            study(model, tokens, **options)
+
+
+def test_a_model_that_memory_does_not_hold_is_refused_before_it_is_loaded(place, phasor, monkeypatch):
+    monkeypatch.setattr("phasor.tools.doctor.memory.free_memory", lambda: 10**6)
+    monkeypatch.setattr("phasor.tools.doctor.loading._loaded", None)
+    code, _, err = phasor("study", place, "--text", TEXT)
+    assert code == 2 and err.count("\n") == 1 and "its weights take" in err and "1.0 MB of memory are free" in err
+
+
+def test_a_missing_tokenizer_is_said_in_one_line(place, tmp_path, phasor):
+    copy = shutil.copytree(place, tmp_path / "m")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "vocab_size": 32000}))
+    code, _, err = phasor("study", copy, "--text", TEXT)
+    assert code == 2 and err.count("\n") == 1 and "has no tokenizer that works" in err and "tokenizer.json" in err
+
+
+class BidirectionalLlama(LlamaForCausalLM):
+    """As some embedding models are: every token sees all."""
+
+    def forward(self, input_ids, **options):
+        return super().forward(input_ids, attention_mask=torch.zeros(1, 1, 1, input_ids.shape[1]), **options)
 
 
 def test_the_command(place, tmp_path, phasor):
+    text = tmp_path / "text.txt"
+    text.write_bytes(TEXT.read_bytes()[:3000])
     code, out, err = phasor(
-        "study", place, "--text", TEXT, "--length", "64", "--places", "4", "--html", tmp_path / "p.html"
+        "study", place, "--text", text, "--length", "64", "--places", "4", "--html", tmp_path / "p.html"
     )
-    assert code == 0 and not err and "wavelength" in out and "looks at" in out and f"wrote {tmp_path / 'p.html'}" in out
+    assert (
+        code == 0
+        and not err
+        and "trained length, by the weights: about " in out
+        and "|q|^2" in out
+        and "looks at" in out
+        and f"wrote {tmp_path / 'p.html'}" in out
+    )
     assert "all layers" in (tmp_path / "p.html").read_text()
-    code, out, _ = phasor("study", place, "--text", TEXT, "--length", "64", "--places", "2", "--json")
+    code, out, _ = phasor("study", place, "--text", text, "--length", "64", "--places", "2", "--json")
     assert code == 0 and len(json.loads(out)["rotations"][0]["stopped"]) == 16
     code, _, err = phasor("study", tmp_path, "--text", TEXT)
     assert code == 2 and err.count("\n") == 1 and "config.json" in err

@@ -30,9 +30,7 @@ class PlaceCost:
         return max(abs(self.stopped), abs(self.slowed))
 
 
-def costs(
-    cost: Callable[[Place, float], float], layers: Mapping[int, tuple[int, int]], budget: int
-) -> list[PlaceCost]:
+def costs(cost: Callable[[Place, float], float], layers: Mapping[int, tuple[int, int]], budget: int) -> list[PlaceCost]:
     """All places that were measured, in the order of their measuring: at most ``budget`` of them.
 
     ``cost(place, speed)``: of rotating its pairs at ``speed`` times their own (0: stopped). ``layers``: how many heads

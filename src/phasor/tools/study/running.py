@@ -40,12 +40,16 @@ class RunningModel:
     def __init__(self, model: nn.Module, group: Group = ALONE) -> None:
         if not hasattr(model, "config"):
             raise ValueError(f"model must be a transformers model with a config, got {type(model).__name__}")
+        if model.training:
+            raise ValueError("model must be in evaluation mode, where nothing is dropped; call model.eval()")
         self.model, self.group, self.rotary = model, group, read_config(model.config)
+        if any(spec is not None and spec.learned for spec in self.rotary.layers):
+            raise ValueError("model must have frequencies that its config gives; those of this one are trained")
         self.module: Any = _rotary_module(model)
         self.rotations = _rotations(self.rotary.layers, model.config, self.module)
         rotation_of = {layer: rotation for rotation in self.rotations for layer in rotation.layers}
         self.layers = tuple(rotation_of.get(layer) for layer in range(len(self.rotary.layers)))
-        self.device = next(model.parameters()).device
+        self.vocabulary, self.device = _vocabulary(model), next(model.parameters()).device
         self._takes_last = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     def own(self, length: int) -> list[Tensor]:
@@ -99,15 +103,32 @@ class RunningModel:
             )
         return losses
 
+    def logits(self, inputs: Tensor, last: int | None = None) -> Tensor:
+        """Of the ``last`` tokens (all by default) of ``inputs`` ``[n, L]``: ``[n, last, vocabulary]`` in float32."""
+        fewer = {"logits_to_keep": last} if last and self._takes_last else {}
+        logits: Tensor = self.model(inputs, use_cache=False, **fewer).logits
+        return logits[:, -(last or inputs.shape[1]) :].float()
+
     def _of_batch(self, rows: Tensor, last: int) -> Tensor:
-        fewer = {"logits_to_keep": last} if self._takes_last else {}
-        logits = self.model(rows[:, :-1], use_cache=False, **fewer).logits[:, -last:].float()
+        logits = self.logits(rows[:, :-1], last)
         return F.cross_entropy(logits.flatten(0, 1), rows[:, -last:].flatten(), reduction="none").view(-1, last).cpu()
+
+
+def _vocabulary(model: Any) -> int:
+    """How many logits a token has."""
+    head = model.get_output_embeddings()
+    if head is None:
+        raise ValueError(
+            f"model must give the logits of the next token, and {type(model).__name__} has no head for them"
+        )
+    return int(head.weight.shape[0])
 
 
 def _rotary_module(model: nn.Module) -> nn.Module:
     """The one module with frequencies in buffers."""
-    modules = [m for m in model.modules() if any(name.endswith("inv_freq") for name, _ in m.named_buffers(recurse=False))]
+    modules = [
+        m for m in model.modules() if any(name.endswith("inv_freq") for name, _ in m.named_buffers(recurse=False))
+    ]
     if len(modules) != 1:
         raise ValueError(f"model must form its cos and sin in one module with inv_freq, got {len(modules)} of them")
     return modules[0]
@@ -134,8 +155,6 @@ def _rotations(specs: Sequence[RotarySpec | None], config: Any, module: nn.Modul
 
 def _check(rotation: LayerRotation, module: nn.Module) -> None:
     spec, name = rotation.spec, f"{rotation.prefix}inv_freq"
-    if spec.learned:
-        raise ValueError("model must have frequencies that its config gives; those of this one are trained")
     shape = getattr(getattr(module, name, None), "shape", None)
     if shape != (spec.pairs,):
         raise ValueError(

@@ -22,6 +22,7 @@ from .running import RunningModel
 from .trained import TrainedLength, trained_length
 
 BUDGET = 120
+LENGTH = 2048  # tokens of a window, where neither the user nor the config says less
 WINDOWS = 24  # for losses
 OBSERVED = 8  # windows for what the heads do, at most
 WEIGHTS = 2**23  # attention weights of one head in these windows
@@ -87,7 +88,7 @@ def study(
 ) -> Study:
     """Which pairs of its rotation a causal transformers model uses, on a text of its kind, ``tokens`` ``[n]``.
 
-    Four measurements, three of them on windows of ``length`` tokens (by default the declared length):
+    Four measurements, three of them on windows of ``length`` tokens (by default the declared length, and at most `LENGTH`):
 
     1. the loss of the same tokens with more and more context: the length that the weights were trained for
        (`TrainedLength`);
@@ -114,8 +115,10 @@ def study(
     with process_group() as group:
         running = RunningModel(model, group)
         declared = running.rotary.max_position
-        length = length or declared or 512
+        length = min(declared or LENGTH, LENGTH) if length is None else length
+        _check_tokens(tokens, length, running)
         rows = windows_of("tokens", tokens, length, WINDOWS)
+        _check_causal(running, rows[0])
         own = running.own(length)
         some = rows[: max(1, min(OBSERVED, WEIGHTS // length**2))]
         heads = _heads(running, some, own)
@@ -135,7 +138,7 @@ def study(
             return rises
 
         with running.given(own, length):
-            trained = trained_length(running, tokens, _vocabulary(model))
+            trained = trained_length(running, tokens)
             loss = running.loss(rows)
         pairs = pair_uses(running, rows, loss, step)
         places = costs(cost, shapes, budget)
@@ -149,9 +152,30 @@ def study_folder(folder: str | Path, text: str | Path, **options: Any) -> Study:
     return study(load(folder), tokens, **options)
 
 
-def _vocabulary(model: Any) -> int:
-    """How many logits a token has."""
-    return int(model.get_output_embeddings().weight.shape[0])
+def _check_tokens(tokens: Tensor, length: int, running: RunningModel) -> None:
+    if isinstance(tokens, Tensor) and tokens.ndim == 1 and len(tokens) <= 2 * length:
+        raise ValueError(
+            f"tokens must be at least {2 * length + 1} for two windows of {length}, got {len(tokens)}; give more text, "
+            "or a shorter length"
+        )
+    if isinstance(tokens, Tensor) and len(tokens) and int(tokens.max()) >= running.vocabulary:
+        raise ValueError(
+            f"tokens must be below the vocabulary of the model, {running.vocabulary}, got {int(tokens.max())}; take "
+            "those of its own tokenizer"
+        )
+
+
+@torch.no_grad()
+def _check_causal(running: RunningModel, row: Tensor) -> None:
+    """The loss is that of the next token, so no token may see a later one."""
+    rows = torch.stack([row, row])[:, :-1]
+    rows[1, -1] = (rows[1, -1] + 1) % running.vocabulary
+    one, other = running.logits(rows.to(running.device))[:, :-1]
+    if not torch.allclose(one, other, atol=1e-3, rtol=1e-3, equal_nan=True):
+        raise ValueError(
+            f"model must predict the next token, and in {type(running.model).__name__} a token sees later ones; give a "
+            "causal model"
+        )
 
 
 def _shapes(running: RunningModel, heads: list[HeadUse]) -> dict[int, tuple[int, int]]:

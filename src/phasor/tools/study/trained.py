@@ -53,13 +53,13 @@ class TrainedLength:
         return {"tokens": self.tokens, **{k: list(v) if isinstance(v, tuple) else v for k, v in vars(self).items()}}
 
 
-def trained_length(model: RunningModel, tokens: Tensor, vocabulary: int) -> TrainedLength:
+def trained_length(model: RunningModel, tokens: Tensor) -> TrainedLength:
     """From the weights and a text ``tokens`` ``[n]``; what the config declares is not looked at.
 
     The same tokens of the text are scored with 16 to 31 tokens of context, with 32 to 63, and so on. Beyond the trained
     length the model meets angles that it never saw, and its loss rises.
     """
-    longest = _longest(len(tokens), vocabulary)
+    longest = _longest(len(tokens), model.vocabulary)
     start = longest // 2
     count = min(max(SCORED, longest), (len(tokens) - 1 - start) // (longest // 2) * (longest // 2))
     contexts: list[int] = []
