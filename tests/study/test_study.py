@@ -27,8 +27,8 @@ from phasor.tools.study.heads import by_distance, head_use
 from phasor.tools.study.html import html_page
 from phasor.tools.study.pairs import pair_uses
 from phasor.tools.study.places import SPLIT, costs
+from phasor.tools.study.rotated_back import check_route, loss_without
 from phasor.tools.study.running import RunningModel
-from phasor.tools.study.study import _check_route, _without
 
 TEXT = HERE / "held_out.txt"  # 16,000 bytes that the models were not trained on
 TOKENS = torch.tensor(list(TEXT.read_bytes()))
@@ -86,7 +86,7 @@ def test_rotated_back_is_not_rotated(family):
     rows = torch.randint(3, 96, (4, LENGTH + 1), generator=torch.Generator().manual_seed(0))
     own = running.own(LENGTH)
     assert len(own) == layers and [rotation.layers for rotation in running.rotations] == [(i,) for i in range(layers)]
-    _check_route(running, rows, own)
+    check_route(running, rows, own)
     plain = running.loss(rows)
     for layer, frequencies in enumerate(own):
         for pair in range(0, len(frequencies), 2):
@@ -96,7 +96,7 @@ def test_rotated_back_is_not_rotated(family):
                 with running.given(changed, LENGTH):
                     theirs = running.loss(rows)
                 back = [values * (1 - speed) for values in own]
-                ours = _without(running, rows, back, Place(layer, None, pair, pair + 1))
+                ours = loss_without(running, rows, back, Place(layer, None, pair, pair + 1))
                 assert ours == pytest.approx(theirs, abs=2e-5), (layer, pair, speed)
     assert running.loss(rows) == plain and model.config._attn_implementation != "phasor_study"
 
@@ -119,9 +119,9 @@ def test_heads_of_one_place_are_changed_alone(model):
     own = running.own(LENGTH)
     model.model.layers[1].self_attn.o_proj.weight.data[:, 32:] = 0.0  # head 1 of layer 1 reaches nothing
     plain = running.loss(rows)
-    assert _without(running, rows, own, Place(1, 1, 0, 16)) == pytest.approx(plain, abs=1e-6)
-    assert _without(running, rows, own, Place(1, 0, 0, 16)) == pytest.approx(
-        _without(running, rows, own, Place(1, None, 0, 16)), abs=1e-6
+    assert loss_without(running, rows, own, Place(1, 1, 0, 16)) == pytest.approx(plain, abs=1e-6)
+    assert loss_without(running, rows, own, Place(1, 0, 0, 16)) == pytest.approx(
+        loss_without(running, rows, own, Place(1, None, 0, 16)), abs=1e-6
     )
 
 

@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...rotary.spec import RotarySpec
-from .attention import taken_back
+from .attention import Forward, taken_back, watched
+from .running import RunningModel
 
 MOST = 0.5  # of the attention: a head is named after what gets more
 EVEN = 0.9  # of the entropy of even attention
@@ -39,6 +41,39 @@ class HeadUse:
     score: tuple[float, ...]
     q_energy: tuple[float, ...]
     k_energy: tuple[float, ...]
+
+
+def head_uses(running: RunningModel, rows: Tensor, own: list[Tensor]) -> tuple[HeadUse, ...]:
+    """Of all heads, in windows ``rows`` ``[n, L + 1]``; ``own``: the frequencies of each rotation.
+
+    Layer by layer, since attention weights are large. Every process sees all: these rows are few.
+    """
+    uses: list[HeadUse] = []
+    for layer, rotation in enumerate(running.layers):
+        seen: list[tuple[Tensor, Tensor, Tensor, float]] = []
+
+        def see(
+            at: int, q: Tensor, k: Tensor, scale: float, forward: Forward, layer: int = layer, seen: Any = seen
+        ) -> tuple[Tensor, Tensor]:
+            out, weights = forward(q, k)
+            if at == layer:
+                seen.append((q.cpu(), k.cpu(), weights.cpu(), scale))
+            return out, weights
+
+        with watched(running.model, see), torch.no_grad():
+            for row in rows.to(running.device):
+                running.model(row[None, :-1], use_cache=False)
+        if not seen:
+            continue
+        q, k, weights = (torch.cat(parts) for parts in list(zip(*seen, strict=True))[:3])
+        spec = None if rotation is None else rotation.spec
+        frequencies = None if rotation is None else own[running.rotations.index(rotation)]
+        for head in range(q.shape[1]):
+            key = k[:, head * k.shape[1] // q.shape[1]]
+            uses.append(head_use(layer, head, q[:, head], key, weights[:, head], seen[0][3], spec, frequencies))
+    if not uses:
+        raise ValueError("model must call its attention through transformers' list of functions, and this one did not")
+    return tuple(uses)
 
 
 def head_use(

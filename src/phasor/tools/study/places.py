@@ -30,12 +30,17 @@ class PlaceCost:
         return max(abs(self.stopped), abs(self.slowed))
 
 
-def costs(cost: Callable[[Place, float], float], layers: Mapping[int, tuple[int, int]], budget: int) -> list[PlaceCost]:
+def costs(
+    cost: Callable[[Place, float], float],
+    layers: Mapping[int, tuple[int, int]],
+    budget: int,
+    step: Callable[[], None] = lambda: None,
+) -> list[PlaceCost]:
     """All places that were measured, in the order of their measuring: at most ``budget`` of them.
 
     ``cost(place, speed)``: of rotating its pairs at ``speed`` times their own (0: stopped). ``layers``: how many heads
-    and pairs each rotated layer has. A place that costs less than `SPLIT` is not split, so pairs inside it that undo
-    each other are not seen.
+    and pairs each rotated layer has. ``step`` is called after each place. A place that costs less than `SPLIT` is not
+    split, so pairs inside it that undo each other are not seen.
     """
     done: list[PlaceCost] = []
     dearest: list[tuple[float, Place]] = []
@@ -45,6 +50,7 @@ def costs(cost: Callable[[Place, float], float], layers: Mapping[int, tuple[int,
             measured = PlaceCost(place, cost(place, 0.0), cost(place, 0.5))
             done.append(measured)
             heapq.heappush(dearest, (-measured.worth, place))
+            step()
 
     measure([Place(layer, None, 0, pairs) for layer, (_, pairs) in layers.items()])
     while dearest and len(done) < budget:

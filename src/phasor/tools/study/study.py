@@ -13,11 +13,11 @@ from ...support.processes import process_group
 from ..doctor.loading import load
 from ..doctor.text.tokens import tokens_of
 from ..fit.tables import read_folder, windows_of
-from .attention import Forward, taken_back, watched
-from .places import Place, PlaceCost, costs
-from .heads import HeadUse, head_use
+from .heads import HeadUse, head_uses
 from .lines import lines_of
 from .pairs import PairUse, pair_uses
+from .places import Place, PlaceCost, costs
+from .rotated_back import check_route, loss_without
 from .running import RunningModel
 from .trained import TrainedLength, trained_length
 
@@ -26,7 +26,6 @@ LENGTH = 2048  # tokens of a window, where neither the user nor the config says 
 WINDOWS = 24  # for losses
 OBSERVED = 8  # windows for what the heads do, at most
 WEIGHTS = 2**23  # attention weights of one head in these windows
-APART = 1e-3  # nats: two ways to stop everything
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def study(
 ) -> Study:
     """Which pairs of its rotation a causal transformers model uses, on a text of its kind, ``tokens`` ``[n]``.
 
-    Four measurements, three of them on windows of ``length`` tokens (by default the declared length, and at most `LENGTH`):
+    Four measurements, three of them on windows of ``length`` tokens (by default the declared length, at most `LENGTH`):
 
     1. the loss of the same tokens with more and more context: the length that the weights were trained for
        (`TrainedLength`);
@@ -121,9 +120,9 @@ def study(
         _check_causal(running, rows[0])
         own = running.own(length)
         some = rows[: max(1, min(OBSERVED, WEIGHTS // length**2))]
-        heads = _heads(running, some, own)
-        _check_route(running, some, own)
-        shapes = _shapes(running, heads)
+        heads = head_uses(running, some, own)
+        check_route(running, some, own)
+        shapes = {use.layer: (use.head + 1, len(use.q_energy)) for use in heads if use.q_energy}
         done, most = 0, sum(map(len, own)) + budget
 
         def step() -> None:
@@ -132,17 +131,14 @@ def study(
             tell(done, most)
 
         def cost(place: Place, speed: float) -> float:
-            rises = _without(running, rows, [frequencies * (1 - speed) for frequencies in own], place) - loss
-            if speed:
-                step()
-            return rises
+            return loss_without(running, rows, [frequencies * (1 - speed) for frequencies in own], place) - loss
 
         with running.given(own, length):
             trained = trained_length(running, tokens)
             loss = running.loss(rows)
         pairs = pair_uses(running, rows, loss, step)
-        places = costs(cost, shapes, budget)
-    return Study(loss, length, declared, trained, pairs, tuple(heads), tuple(places))
+        places = costs(cost, shapes, budget, step)
+    return Study(loss, length, declared, trained, pairs, heads, tuple(places))
 
 
 def study_folder(folder: str | Path, text: str | Path, **options: Any) -> Study:
@@ -175,74 +171,4 @@ def _check_causal(running: RunningModel, row: Tensor) -> None:
         raise ValueError(
             f"model must predict the next token, and in {type(running.model).__name__} a token sees later ones; give a "
             "causal model"
-        )
-
-
-def _shapes(running: RunningModel, heads: list[HeadUse]) -> dict[int, tuple[int, int]]:
-    """The heads and pairs of each rotated layer."""
-    return {use.layer: (use.head + 1, len(use.q_energy)) for use in heads if running.layers[use.layer] is not None}
-
-
-def _heads(running: RunningModel, rows: Tensor, own: list[Tensor]) -> list[HeadUse]:
-    """Layer by layer, since attention weights are large. Every process sees all: these rows are few."""
-    uses: list[HeadUse] = []
-    for layer, rotation in enumerate(running.layers):
-        seen: list[tuple[Tensor, Tensor, Tensor, float]] = []
-
-        def see(
-            at: int, q: Tensor, k: Tensor, scale: float, forward: Forward, layer: int = layer, seen: Any = seen
-        ) -> tuple[Tensor, Tensor]:
-            out, weights = forward(q, k)
-            if at == layer:
-                seen.append((q.cpu(), k.cpu(), weights.cpu(), scale))
-            return out, weights
-
-        with watched(running.model, see), torch.no_grad():
-            for row in rows.to(running.device):
-                running.model(row[None, :-1], use_cache=False)
-        if not seen:
-            continue
-        q, k, weights = (torch.cat(parts) for parts in list(zip(*seen, strict=True))[:3])
-        spec = None if rotation is None else rotation.spec
-        frequencies = None if rotation is None else own[running.rotations.index(rotation)]
-        for head in range(q.shape[1]):
-            key = k[:, head * k.shape[1] // q.shape[1]]
-            uses.append(head_use(layer, head, q[:, head], key, weights[:, head], seen[0][3], spec, frequencies))
-    if not uses:
-        raise ValueError("model must call its attention through transformers' list of functions, and this one did not")
-    return uses
-
-
-def _without(running: RunningModel, rows: Tensor, frequencies: list[Tensor], place: Place | None) -> float:
-    """The loss with q and k rotated back by ``frequencies`` at a place, or everywhere."""
-
-    def see(layer: int, q: Tensor, k: Tensor, scale: float, forward: Forward) -> tuple[Tensor, Tensor]:
-        rotation = running.layers[layer]
-        if rotation is None or (place is not None and layer != place.layer):
-            return forward(q, k)
-        own = frequencies[running.rotations.index(rotation)]
-        some = torch.zeros_like(own)
-        chosen = slice(None) if place is None else slice(place.first, place.last)
-        some[chosen] = own[chosen]
-        changed, weights = forward(taken_back(q, rotation.spec, some), taken_back(k, rotation.spec, some))
-        if place is None or place.head is None:
-            return changed, weights
-        out, weights = forward(q, k)  # other heads may share the keys
-        out = out.clone()
-        out[:, :, place.head] = changed[:, :, place.head]
-        return out, weights
-
-    with watched(running.model, see):
-        return running.loss(rows)
-
-
-def _check_route(running: RunningModel, rows: Tensor, own: list[Tensor]) -> None:
-    """Stopping everything after the rotation, and before it, must be the same."""
-    with running.given([torch.zeros_like(frequencies) for frequencies in own], rows.shape[1] - 1):
-        before = running.loss(rows)
-    after = _without(running, rows, own, None)
-    if not abs(before - after) <= APART:
-        raise ValueError(
-            f"model must rotate q and k as its config says: rotated back they give a loss of {after:.4f}, and a model "
-            f"that does not rotate {before:.4f}; phasor doctor says where it differs"
         )

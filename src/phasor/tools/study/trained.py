@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -73,7 +74,7 @@ def trained_length(model: RunningModel, tokens: Tensor) -> TrainedLength:
         if length > SHORTEST:
             more = (losses - best).view(-1, half)
             edges = [round(half * 2 ** (step / STEPS)) - half for step in range(STEPS + 1)]
-            for first, last in zip(edges, edges[1:], strict=False):
+            for first, last in pairwise(edges):
                 part = more[:, first:last]
                 contexts.append(half + first)
                 rises.append(float(part.mean()))
