@@ -2,9 +2,9 @@
 
     python benchmarks/study.py SHAKESPEARE WIKITEXT FOLDER [NAME ...]
 
-Trains the models of `LENGTHS` and `FROZEN` (2 layers, 2 heads of 32 channels, 2.5 million bytes; one to two minutes each on
-one thread) into ``FOLDER/NAME``, those that are not there yet, as Llama models of transformers; then studies each on the
-last tenth of its text, which it was not trained on. The config of a frozen model says that all pairs rotate.
+Trains the models of `LENGTHS` and `FROZEN` (2 layers, 2 heads of 32 channels, 2.5 million bytes; one to two minutes
+each on one thread) into ``FOLDER/NAME``, those that are not there yet, as Llama models of transformers; then studies
+each on the last tenth of its text, which it was not trained on. By the config of a frozen model all pairs rotate.
 """
 
 import json

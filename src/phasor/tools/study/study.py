@@ -149,16 +149,22 @@ def study_folder(folder: str | Path, text: str | Path, **options: Any) -> Study:
 
 
 def _check_tokens(tokens: Tensor, length: int, running: RunningModel) -> None:
-    if isinstance(tokens, Tensor) and tokens.ndim == 1 and len(tokens) <= 2 * length:
+    if not isinstance(tokens, Tensor) or tokens.ndim != 1 or tokens.is_floating_point():
+        raise ValueError(f"tokens must be whole numbers [n], got {_in_words(tokens)}; join several texts to one")
+    if len(tokens) <= 2 * length:
         raise ValueError(
             f"tokens must be at least {2 * length + 1} for two windows of {length}, got {len(tokens)}; give more text, "
             "or a shorter length"
         )
-    if isinstance(tokens, Tensor) and len(tokens) and int(tokens.max()) >= running.vocabulary:
+    if int(tokens.max()) >= running.vocabulary:
         raise ValueError(
             f"tokens must be below the vocabulary of the model, {running.vocabulary}, got {int(tokens.max())}; take "
             "those of its own tokenizer"
         )
+
+
+def _in_words(value: Any) -> str:
+    return f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
 
 
 @torch.no_grad()
