@@ -3,7 +3,8 @@
 from .heads import HeadUse
 from .pairs import PairUse
 from .places import Place, PlaceCost
-from .study import Study, study, study_folder
+from .result import Study
+from .study import study, study_folder
 from .trained import TrainedLength
 
 __all__ = ["HeadUse", "PairUse", "Place", "PlaceCost", "Study", "TrainedLength", "study", "study_folder"]

@@ -8,10 +8,9 @@ from string import Template
 
 from ...support.plain_text import html_text, json_text
 from .heads import HeadUse
-from .lines import energies, in_words, nats, spans, wave_words
 from .pairs import USED, PairUse
 from .places import PlaceCost
-from .study import Study
+from .result import Study, energies, in_words, nats, spans, wave_words
 
 LEAST, MOST = 1e-4, 1.0  # nats: the ends of the colours
 SHADES = 8

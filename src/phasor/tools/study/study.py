@@ -1,7 +1,6 @@
 """`study`: which pairs a model uses, in which layers and heads, and what its heads look at."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,68 +12,19 @@ from ...support.processes import process_group
 from ..doctor.loading import load
 from ..doctor.text.tokens import tokens_of
 from ..fit.tables import read_folder, windows_of
-from .heads import HeadUse, head_uses
-from .lines import lines_of
-from .pairs import PairUse, pair_uses
-from .places import Place, PlaceCost, costs
+from .heads import head_uses
+from .pairs import pair_uses
+from .places import Place, costs
+from .result import Study
 from .rotated_back import check_route, loss_without
 from .running import RunningModel
-from .trained import TrainedLength, trained_length
+from .trained import trained_length
 
 BUDGET = 120
 LENGTH = 2048  # tokens of a window, where neither the user nor the config says less
 WINDOWS = 24  # for losses
 OBSERVED = 8  # windows for what the heads do, at most
 WEIGHTS = 2**23  # attention weights of one head in these windows
-
-
-@dataclass(frozen=True)
-class Study:
-    """What a model does with its positions, in windows of ``length`` tokens, where its ``loss`` is in nats per token.
-
-    - ``declared``: the length that the config declares, or None; ``trained``: what the weights tell of it.
-    - ``rotations``: pair by pair, each rotation in all of its layers. Most models have one.
-    - ``heads``: one by one; ``places``: the costs of layers, heads and pairs.
-    """
-
-    loss: float
-    length: int
-    declared: int | None
-    trained: TrainedLength
-    rotations: tuple[PairUse, ...]
-    heads: tuple[HeadUse, ...]
-    places: tuple[PlaceCost, ...]
-
-    def cost_of(self, layer: int, head: int, pair: int) -> PlaceCost | None:
-        """The smallest place that was measured and holds this pair of this head."""
-
-        def holds(cost: PlaceCost) -> bool:
-            place = cost.place
-            return place.layer == layer and place.head in (None, head) and place.first <= pair < place.last
-
-        sizes = {cost: (cost.place.head is None, cost.place.last - cost.place.first) for cost in self.places}
-        return min(filter(holds, self.places), key=sizes.__getitem__, default=None)
-
-    def cost_of_head(self, use: HeadUse) -> PlaceCost | None:
-        """Of all pairs of one head together, where it was measured."""
-        place = Place(use.layer, use.head, 0, len(use.q_energy))
-        return next((cost for cost in self.places if cost.place == place), None)
-
-    def heads_of(self, rotation: PairUse) -> tuple[HeadUse, ...]:
-        """The heads of the layers that rotate so."""
-        return tuple(use for use in self.heads if use.layer in rotation.layers)
-
-    def __str__(self) -> str:
-        return "\n".join(lines_of(self))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        places = [{**cost.place._asdict(), "stopped": cost.stopped, "slowed": cost.slowed} for cost in self.places]
-        return {
-            "loss": self.loss, "length": self.length, "declared": self.declared, "trained": self.trained.to_dict(),
-            "rotations": [rotation.to_dict() for rotation in self.rotations],
-            "heads": [asdict(use) for use in self.heads], "places": places,
-        }  # fmt: skip
 
 
 def study(

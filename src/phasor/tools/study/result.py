@@ -1,22 +1,69 @@
-"""The study on a terminal."""
-
-from __future__ import annotations
+"""The result of a study, as lines for a terminal and as data."""
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from .heads import HeadUse
 from .pairs import USED, PairUse
+from .places import Place, PlaceCost
+from .trained import TrainedLength
 
-if TYPE_CHECKING:
-    from .study import Study
-
-SHOWN = 32  # heads
+SHOWN = 32  # heads on a terminal
 BAR = 16  # characters of the largest cost
 
 
-def lines_of(found: Study) -> Iterator[str]:
+@dataclass(frozen=True)
+class Study:
+    """What a model does with its positions, in windows of ``length`` tokens, where its ``loss`` is in nats per token.
+
+    - ``declared``: the length that the config declares, or None; ``trained``: what the weights tell of it.
+    - ``rotations``: pair by pair, each rotation in all of its layers. Most models have one.
+    - ``heads``: one by one; ``places``: the costs of layers, heads and pairs.
+    """
+
+    loss: float
+    length: int
+    declared: int | None
+    trained: TrainedLength
+    rotations: tuple[PairUse, ...]
+    heads: tuple[HeadUse, ...]
+    places: tuple[PlaceCost, ...]
+
+    def cost_of(self, layer: int, head: int, pair: int) -> PlaceCost | None:
+        """The smallest place that was measured and holds this pair of this head."""
+
+        def holds(cost: PlaceCost) -> bool:
+            place = cost.place
+            return place.layer == layer and place.head in (None, head) and place.first <= pair < place.last
+
+        sizes = {cost: (cost.place.head is None, cost.place.last - cost.place.first) for cost in self.places}
+        return min(filter(holds, self.places), key=sizes.__getitem__, default=None)
+
+    def cost_of_head(self, use: HeadUse) -> PlaceCost | None:
+        """Of all pairs of one head together, where it was measured."""
+        place = Place(use.layer, use.head, 0, len(use.q_energy))
+        return next((cost for cost in self.places if cost.place == place), None)
+
+    def heads_of(self, rotation: PairUse) -> tuple[HeadUse, ...]:
+        """The heads of the layers that rotate so."""
+        return tuple(use for use in self.heads if use.layer in rotation.layers)
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        places = [{**cost.place._asdict(), "stopped": cost.stopped, "slowed": cost.slowed} for cost in self.places]
+        return {
+            "loss": self.loss, "length": self.length, "declared": self.declared, "trained": self.trained.to_dict(),
+            "rotations": [rotation.to_dict() for rotation in self.rotations],
+            "heads": [asdict(use) for use in self.heads], "places": places,
+        }  # fmt: skip
+
+
+def _lines(found: Study) -> Iterator[str]:
     """What was measured, most important first: the pairs, then the heads."""
     yield f"loss {found.loss:.4f} nats per token at {found.length:,} tokens"
     yield f"trained length, by the weights: {found.trained}" + (
