@@ -10,7 +10,7 @@ from ...support.plain_text import html_text, json_text
 from .heads import HeadUse
 from .pairs import USED, PairUse
 from .places import PlaceCost
-from .result import Study, energies, in_words, nats, spans, wave_words
+from .result import Study, energies, in_words, layer_words, nats, wave_words
 
 LEAST, MOST = 1e-4, 1.0  # nats: the ends of the colours
 SHADES = 8
@@ -54,7 +54,7 @@ def _curves(found: Study, use: HeadUse) -> dict[str, object]:
 def _section(found: Study, rotation: PairUse) -> str:
     """The heat map of one rotation: a row for the whole model, and one for each head."""
     uses = found.heads_of(rotation)
-    whose = "all layers" if len(found.rotations) == 1 else f"layers {spans(rotation.layers)}"
+    whose = "all layers" if len(found.rotations) == 1 else layer_words(rotation)
     pairs = range(len(rotation.wavelengths))
     means = [energies(uses, pair) for pair in pairs]
     rows = [

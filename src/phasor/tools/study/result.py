@@ -72,7 +72,7 @@ def _lines(found: Study) -> Iterator[str]:
     for rotation in found.rotations:
         yield ""
         if len(found.rotations) > 1:
-            yield f"layers {spans(rotation.layers)}:"
+            yield f"{layer_words(rotation)}:"
         yield from _pairs(rotation, found.heads_of(rotation))
     yield ""
     yield from _heads(found)
@@ -83,6 +83,11 @@ def in_words(rotation: PairUse) -> list[str]:
     rotary, channels = rotation.channels
     words = [f"used:   {_which(rotation, rotation.used)}", f"unused: {_which(rotation, rotation.unused)}"]
     return words if rotary == channels else [*words, f"in no pair: {channels - rotary} of {channels} channels"]
+
+
+def layer_words(rotation: PairUse) -> str:
+    """The layers of one rotation of several."""
+    return f"layer{'s' * (len(rotation.layers) > 1)} {spans(rotation.layers)}"
 
 
 def wave_words(wave: float) -> str:
@@ -127,7 +132,7 @@ def _which(rotation: PairUse, pairs: Sequence[int]) -> str:
 
 def _pairs(rotation: PairUse, uses: Sequence[HeadUse]) -> Iterator[str]:
     yield f"{'pair':>4}{'wavelength':>12}{'stopped':>10}{'slowed':>10}{'|q|^2':>9}{'|k|^2':>9}"
-    most = max((*rotation.stopped, 1e-9))
+    most = max((*rotation.stopped, 10 * USED))
     costs = zip(rotation.wavelengths, rotation.stopped, rotation.slowed, strict=True)
     for i, (wave, stop, slow) in enumerate(costs):
         bar = "#" * max(0, round(BAR * stop / most))

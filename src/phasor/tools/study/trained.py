@@ -45,7 +45,7 @@ class TrainedLength:
 
     def __str__(self) -> str:
         if self.tokens is None:
-            return f"no end up to {self.longest:,} tokens: more context never costs {RISE} nats"
+            return f"no end up to {self.longest:,} tokens: the loss does not rise by {RISE} nats and stay there"
         rise = self.rises[self.contexts.index(self.tokens)]
         return f"about {self.tokens:,} tokens: from there on more context costs {rise:.2f} nats and more"
 
