@@ -14,6 +14,7 @@ from .result import Study, energies, in_words, layer_words, nats, wave_words
 
 LEAST, MOST = 1e-4, 1.0  # nats: the ends of the colours
 SHADES = 8
+EMPTY = '<td class="share"></td>' * 4
 
 
 def html_page(found: Study, name: str) -> str:
@@ -58,35 +59,36 @@ def _section(found: Study, rotation: PairUse) -> str:
     pairs = range(len(rotation.wavelengths))
     means = [energies(uses, pair) for pair in pairs]
     rows = [
-        _whole("pair", [f'<td class="number">{pair}</td>' for pair in pairs]),
+        _whole("pair", [f'<td class="number">{pair}</td>' for pair in pairs], "numbers"),
         _whole(whose, [
             _shade(cost, f"{whose}, pair {i}; slowed {nats(rotation.slowed[i])}")
             for i, cost in enumerate(rotation.stopped)
-        ], ' class="whole"'),
+        ], "whole"),
         *(_row(found, use) for use in uses),
-        *(_whole(f"|{name}|², all heads", [f'<td class="number">{mean[i]:.2g}</td>' for mean in means])
+        *(_whole(f"|{name}|², all heads", [f'<td class="number">{mean[i]:.2g}</td>' for mean in means], "numbers")
           for i, name in enumerate("qk")),
     ]  # fmt: skip
     head = "".join(f"<th>{wave_words(wave)}</th>" for wave in rotation.wavelengths)
     words = "<br>".join(html_text(line) for line in in_words(rotation))
     return (
         f'<p><b>{words}</b></p><div class="scroll"><table><thead><tr><th scope="row">wavelength</th>{head}'
-        "<th>looks at</th><th>position</th><th>content</th><th>both</th></tr></thead>\n<tbody>\n"
+        + "".join(f'<th class="share">{word}</th>' for word in ("looks at", "position", "content", "both"))
+        + "</tr></thead>\n<tbody>\n"
         + "\n".join(rows)
         + "\n</tbody></table></div>"
     )
 
 
-def _whole(name: str, cells: Sequence[str], kind: str = "") -> str:
-    return f'<tr{kind}><th scope="row">{name}</th>{"".join(cells)}<td></td><td></td><td></td><td></td></tr>'
+def _whole(name: str, cells: Sequence[str], kind: str) -> str:
+    return f'<tr class="{kind}"><th scope="row">{name}</th>{"".join(cells)}{EMPTY}</tr>'
 
 
 def _row(found: Study, use: HeadUse) -> str:
     columns = [found.cost_of(use.layer, use.head, pair) for pair in range(len(use.q_energy))]
     cells = "".join(_cell(cost, len(list(same)), _key(use)) for cost, same in groupby(columns))
-    shares = "".join(f"<td>{share:.0%}</td>" for share in (use.position, use.content, use.both))
+    shares = "".join(f'<td class="share">{share:.0%}</td>' for share in (use.position, use.content, use.both))
     button = f'<button data-head="{_key(use)}">layer {use.layer}, head {use.head}</button>'
-    return f'<tr><th scope="row">{button}</th>{cells}<td>{html_text(use.kind)}</td>{shares}</tr>'
+    return f'<tr><th scope="row">{button}</th>{cells}<td class="share">{html_text(use.kind)}</td>{shares}</tr>'
 
 
 def _unrotated(found: Study) -> str:
