@@ -126,7 +126,7 @@ def _repair_of_a_part(tmp_path, folder, monkeypatch):
 
 def _too_big(tmp_path, folder, monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 900_000_000)
-    return [folder], "858 MiB of memory are free; check its config alone with --meta"
+    return [folder], "858 MiB of memory are free; check its config alone with phasor doctor --meta"
 
 
 def _text_without_weights(tmp_path, folder, monkeypatch):

@@ -2,28 +2,43 @@
 
 import json
 import math
+import os
+import shutil
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 pytest.importorskip("transformers")
 
-from transformers import AutoModelForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
+)
 
+import limited
 import phasor
 from doctor.declared import HERE, folder
 from integrations.models import SIZES, causal
-from phasor.tools.fit.tables import GivenTables, windows_of
+from phasor.tools.fit.tables import windows_of
 from phasor.tools.study import Place, study
-from phasor.tools.study.cells import SPLIT, costs
 from phasor.tools.study.heads import by_distance, head_use
 from phasor.tools.study.html import html_page
-from phasor.tools.study.pairs import pair_use
-from phasor.tools.study.study import _check_route, _without
+from phasor.tools.study.pairs import pair_uses
+from phasor.tools.study.places import SPLIT, costs
+from phasor.tools.study.rotated_back import check_route, loss_without
+from phasor.tools.study.running import RunningModel
 
 TEXT = HERE / "held_out.txt"  # 16,000 bytes that the models were not trained on
 TOKENS = torch.tensor(list(TEXT.read_bytes()))
 LENGTH = 64
+SRC = Path(phasor.__file__).parents[1]
+SMALL = {"vocab_size": 96, "n_embd": 8, "n_layer": 1, "n_head": 1}
 SPEC = phasor.RotarySpec(head_dim=16)
 OWN = SPEC.inv_freq()
 PLACES = torch.arange(LENGTH)
@@ -46,35 +61,49 @@ def unused(model, pairs):
     return model
 
 
+def pairs_of(model, rows):
+    running = RunningModel(model)
+    with running.given(running.own(128), 128):
+        loss = running.loss(rows)
+    return pair_uses(running, rows, loss, lambda: None)
+
+
 def test_a_pair_that_the_weights_do_not_use_is_named(model):
     rows = windows_of("tokens", TOKENS, 128, 6)
-    assert set(range(4)) <= set(pair_use(GivenTables(model), rows).used)
-    found = pair_use(GivenTables(unused(model, [2, 5])), rows)
-    assert found.stopped[2] == found.stopped[5] == found.slowed[2] == 0.0 and not {2, 5} & set(found.used)
-    assert {0, 1, 3} <= set(found.used) and "pairs cost 0.002 or more" in str(found)
+    assert set(range(4)) <= set(pairs_of(model, rows)[0].used)
+    (found,) = pairs_of(unused(model, [2, 5]), rows)
+    assert found.stopped[2] == found.stopped[5] == found.slowed[2] == 0.0 and {2, 5} <= set(found.unused)
+    assert {0, 1, 3} <= set(found.used) and sorted((*found.used, *found.unused)) == list(range(16))
     assert found.wavelengths[0] == pytest.approx(2 * math.pi)
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2", "glm", "cohere", "olmo2", "gpt_neox", "phi3"])
+@pytest.mark.parametrize("family", ["llama", "qwen2", "glm", "cohere", "olmo2", "gpt_neox", "phi3", "gemma3"])
 def test_rotated_back_is_not_rotated(family):
-    """Of all layers at once, and, with one layer, pair by pair as by the model's own tables; keys may be shared."""
-    model = causal(family, num_hidden_layers=1)
+    """Of all layers at once, and layer by layer and pair by pair as by the model's own tables; keys may be shared.
+
+    Gemma 3 has a rotation for each of its two layers, the others one layer, so both ways change the same.
+    """
+    layers = 2 if family == "gemma3" else 1
+    model = causal(family, num_hidden_layers=layers)
     for parameter in model.parameters():
         parameter.data.mul_(3.0)  # random weights of 0.02 would attend evenly
-    tables = GivenTables(model)
+    running = RunningModel(model)
     rows = torch.randint(3, 96, (4, LENGTH + 1), generator=torch.Generator().manual_seed(0))
-    own = tables.spec.inv_freq(LENGTH)
-    _check_route(tables, rows, own)
-    plain = tables.loss(rows)
-    for pair in range(0, len(own), 2):
-        for speed in (0.0, 0.5):
-            changed = own.clone()
-            changed[pair] *= speed
-            with tables.given(changed, tables.spec.attention_factor(LENGTH)):
-                theirs = tables.loss(rows)
-            ours = _without(tables, rows, own * (1 - speed), Place(0, None, pair, pair + 1))
-            assert ours == pytest.approx(theirs, abs=2e-5), (pair, speed)
-    assert tables.loss(rows) == plain and model.config._attn_implementation != "phasor_study"
+    own = running.own(LENGTH)
+    assert len(own) == layers and [rotation.layers for rotation in running.rotations] == [(i,) for i in range(layers)]
+    check_route(running, rows, own)
+    plain = running.loss(rows)
+    for layer, frequencies in enumerate(own):
+        for pair in range(0, len(frequencies), 2):
+            for speed in (0.0, 0.5):
+                changed = [values.clone() for values in own]
+                changed[layer][pair] *= speed
+                with running.given(changed, LENGTH):
+                    theirs = running.loss(rows)
+                back = [values * (1 - speed) for values in own]
+                ours = loss_without(running, rows, back, Place(layer, None, pair, pair + 1))
+                assert ours == pytest.approx(theirs, abs=2e-5), (layer, pair, speed)
+    assert running.loss(rows) == plain and model.config._attn_implementation != "phasor_study"
 
 
 def test_a_layer_without_rotation_has_no_cost():
@@ -84,19 +113,20 @@ def test_a_layer_without_rotation_has_no_cost():
     for parameter in model.parameters():
         parameter.data.mul_(3.0)
     found = study(model, torch.randint(3, 96, (2000,), generator=torch.Generator().manual_seed(0)), length=32, budget=2)
-    first, second = found.cells
-    assert first.worth > 1e-4 and (second.stopped, second.slowed) == (0.0, 0.0)
+    assert {cost.place.layer for cost in found.places} == {0} and found.places[0].worth > 1e-4
+    assert found.rotations[0].layers == (0,) and {use.layer for use in found.heads} == {0, 1}
+    assert "no rotation" in str(found) and "Layers without rotation" in html_page(found, "m")
 
 
 def test_heads_of_one_place_are_changed_alone(model):
     """Stopping both heads of a layer one after the other is not stopping one: the other keeps its output."""
-    tables, rows = GivenTables(model), windows_of("tokens", TOKENS, LENGTH, 4)
-    own = tables.spec.inv_freq(LENGTH)
+    running, rows = RunningModel(model), windows_of("tokens", TOKENS, LENGTH, 4)
+    own = running.own(LENGTH)
     model.model.layers[1].self_attn.o_proj.weight.data[:, 32:] = 0.0  # head 1 of layer 1 reaches nothing
-    plain = tables.loss(rows)
-    assert _without(tables, rows, own, Place(1, 1, 0, 16)) == pytest.approx(plain, abs=1e-6)
-    assert _without(tables, rows, own, Place(1, 0, 0, 16)) == pytest.approx(
-        _without(tables, rows, own, Place(1, None, 0, 16)), abs=1e-6
+    plain = running.loss(rows)
+    assert loss_without(running, rows, own, Place(1, 1, 0, 16)) == pytest.approx(plain, abs=1e-6)
+    assert loss_without(running, rows, own, Place(1, 0, 0, 16)) == pytest.approx(
+        loss_without(running, rows, own, Place(1, None, 0, 16)), abs=1e-6
     )
 
 
@@ -114,7 +144,7 @@ def looking(back):
 def used(q, k, scale=1.0):
     causal_mask = torch.full((LENGTH, LENGTH), -math.inf).triu(1)
     weights = ((q @ k.mT) * scale + causal_mask).softmax(-1)
-    return head_use(0, 0, q, k, weights, SPEC, OWN, scale)
+    return head_use(0, 0, q, k, weights, scale, SPEC, OWN)
 
 
 @pytest.mark.parametrize(
@@ -157,44 +187,133 @@ def test_the_dearest_places_are_split_first_within_the_budget():
         dear = place.layer == 1 and place.head in (None, 2) and place.first <= 5 < place.last
         return (1.0 - speed) if dear else SPLIT / 2
 
-    told = []
-    cells = costs(cost, 2, 3, 8, 100, lambda done, most: told.append(done))
-    assert [c.place for c in cells[-2:]] == [Place(1, 2, 4, 5), Place(1, 2, 5, 6)] and len(cells) == 11
-    assert (cells[-1].stopped, cells[-1].slowed, told) == (1.0, 0.5, [*range(1, 12)])
-    assert [len(costs(cost, 2, 3, 8, n)) for n in (1, 4, 7, 11, 50)] == [1, 4, 7, 11, 11]
+    layers = {0: (3, 8), 1: (3, 8)}
+    places = costs(cost, layers, 100)
+    assert [c.place for c in places[-2:]] == [Place(1, 2, 4, 5), Place(1, 2, 5, 6)] and len(places) == 11
+    assert (places[-1].stopped, places[-1].slowed) == (1.0, 0.5)
+    assert [len(costs(cost, layers, n)) for n in (1, 4, 7, 11, 50)] == [1, 4, 7, 11, 11]
 
 
 def test_a_study_names_what_the_weights_do_not_use_in_every_head(model, place):
     before = {name: tensor.clone() for name, tensor in (*model.state_dict().items(), *model.named_buffers())}
-    found = study(model, TOKENS, length=LENGTH, budget=20)
+    told = []
+    found = study(model, TOKENS[:8000], length=LENGTH, budget=20, tell=lambda done, most: told.append((done, most)))
     after = dict((*model.state_dict().items(), *model.named_buffers()))
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert len(found.heads) == 4 and len(found.cells) == 20 and "position, content, both" in str(found)
+    assert told == [(i, 16 + 20) for i in range(1, 16 + 20 + 1)]  # pairs and places
+    assert len(found.heads) == 4 and len(found.places) == 20 and "position, content, both" in str(found)
+    assert 256 <= found.trained.tokens < 512  # the length that it was trained for
     whole = found.cost_of(1, 0, 0).place
     assert whole.layer == 1 and whole.head in (0, None)
     data = json.loads(json.dumps(found.to_dict()))
-    assert len(data["heads"]) == 4 and len(data["heads"][0]["mass"]) == LENGTH and data["cells"][0]["layer"] == 0
+    assert len(data["heads"]) == 4 and len(data["heads"][0]["mass"]) == LENGTH and data["places"][0]["layer"] == 0
     page = html_page(found, "<model>")
-    assert "&lt;model&gt;" in page and page.count('<th scope="row">') == 5 and "http" not in page
-    none = study(unused(model, list(range(16))), TOKENS, length=LENGTH, budget=20)
-    assert not none.pairs.used and all(cell.worth < 1e-6 for cell in none.cells) and len(none.cells) == 2
+    assert "&lt;model&gt;" in page and page.count("<button") == 4 and "http" not in page
+    none = study(unused(model, list(range(16))), TOKENS[:1000], length=LENGTH, budget=20)
+    assert not none.rotations[0].used and all(cost.worth < 1e-6 for cost in none.places) and len(none.places) == 2
+    assert "used:   none" in str(none) and "unused: 16 of 16 pairs: 0 to 15 (" in str(none)
+
+
+def test_a_budget_too_small_for_all_layers_leaves_the_others_as_not_tried(model):
+    found = study(model, TOKENS[:1000], length=LENGTH, budget=1)
+    assert found.cost_of(0, 0, 0).place.layer == 0 and found.cost_of(1, 0, 0) is None
+    assert str(found).count("not tried") == 4 and html_page(found, "m").count("not tried") == 2
 
 
 def test_models_that_cannot_be_followed(model):
     model.config.rope_parameters["rope_theta"] = 100.0  # not what the running module has
     with pytest.raises(ValueError, match=r"model must rotate q and k as its config says: .*phasor doctor"):
         study(model, TOKENS, length=LENGTH)
-    with pytest.raises(ValueError, match="tokens must have at least 20001 tokens"):
-        study(causal("llama"), TOKENS[:100], length=10_000)
+    for other, message in (
+        (torch.nn.Linear(2, 2), "model must be a transformers model with a config, got Linear"),
+        (GPT2LMHeadModel(GPT2Config(**SMALL)).eval(), "gpt2 uses learned absolute positions; it has no"),
+        (causal("gptj", rotary_dim=8), "model must form its cos and sin in one module with inv_freq, got 0 of them"),
+        (causal("llama").model, "model must give the logits of the next token, and LlamaModel has no head for them"),
+        (causal("llama").train(), r"model must be in evaluation mode.*model.eval\(\)"),
+        (causal("llama", num_hidden_layers=1).eval(), None),
+        (
+            BidirectionalLlama(causal("llama").config).eval(),
+            "BidirectionalLlama a token sees later ones; give a causal",
+        ),
+    ):
+        if message is None:
+            other.lm_head.weight.data.fill_(torch.nan)
+            message = r"the loss of the model must be a number, got nan at 64 tokens; look for weights"
+        with pytest.raises(ValueError, match=message) as error:
+            study(other, TOKENS % 96, length=LENGTH)
+        assert str(error.value).count("\n") == 0
+
+
+def test_texts_that_do_not_do():
+    model = causal("llama")
+    for tokens, options, message in (
+        (
+            TOKENS[:100] % 96,
+            {"length": 10_000},
+            "tokens must be at least 20001 for two windows of 10000, got 100; give",
+        ),
+        (TOKENS[:100] % 96, {}, "tokens must be at least 1025 for two windows of 512, got 100; .* a shorter length"),
+        (TOKENS, {"length": 32}, "tokens must be below the vocabulary of the model, 96, got 1"),
+        (TOKENS[:90] % 96, {"length": 16}, "tokens must have at least 97 tokens, got 90"),
+        (TOKENS[None], {"length": 16}, r"tokens must be whole numbers \[n\], got torch.int64 \[1, 16000\]"),
+        ([1, 2], {"length": 16}, r"tokens must be whole numbers \[n\], got list"),
+        (TOKENS % 96, {"length": 16, "budget": 0}, "budget must be an integer of at least 1, got 0"),
+        (TOKENS % 96, {"length": 0}, "length must be an integer of at least 1, got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            study(model, tokens, **options)
+
+
+def test_a_model_that_memory_does_not_hold_is_refused_before_it_is_loaded(place, phasor, monkeypatch):
+    monkeypatch.setattr("phasor.tools.doctor.memory.free_memory", lambda: 10**6)
+    monkeypatch.setattr("phasor.tools.doctor.loading._loaded", None)
+    code, _, err = phasor("study", place, "--text", TEXT)
+    assert code == 2 and err.count("\n") == 1 and "977 KiB of memory are free; check" in err
+
+
+def test_a_missing_tokenizer_is_said_in_one_line(place, tmp_path, phasor):
+    copy = shutil.copytree(place, tmp_path / "m")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "vocab_size": 32000}))
+    code, _, err = phasor("study", copy, "--text", TEXT)
+    assert code == 2 and err.count("\n") == 1 and "has no tokenizer that works" in err and "tokenizer.json" in err
+
+
+class BidirectionalLlama(LlamaForCausalLM):
+    """As some embedding models are: every token sees all."""
+
+    def forward(self, input_ids, **options):
+        return super().forward(input_ids, attention_mask=torch.zeros(1, 1, 1, input_ids.shape[1]), **options)
 
 
 def test_the_command(place, tmp_path, phasor):
+    text = tmp_path / "text.txt"
+    text.write_bytes(TEXT.read_bytes()[:3000])
     code, out, err = phasor(
-        "study", place, "--text", TEXT, "--length", "64", "--places", "4", "--html", tmp_path / "p.html"
+        "study", place, "--text", text, "--length", "64", "--places", "4", "--html", tmp_path / "p.html"
     )
-    assert code == 0 and not err and "wavelength" in out and "looks at" in out and f"wrote {tmp_path / 'p.html'}" in out
+    assert (
+        code == 0
+        and not err
+        and "trained length, by the weights: about " in out
+        and "|q|^2" in out
+        and "looks at" in out
+        and f"wrote {tmp_path / 'p.html'}" in out
+    )
     assert "all layers" in (tmp_path / "p.html").read_text()
-    code, out, _ = phasor("study", place, "--text", TEXT, "--length", "64", "--places", "2", "--json")
-    assert code == 0 and len(json.loads(out)["pairs"]["stopped"]) == 16
+    code, out, _ = phasor("study", place, "--text", text, "--length", "64", "--places", "2", "--json")
+    assert code == 0 and len(json.loads(out)["rotations"][0]["stopped"]) == 16
     code, _, err = phasor("study", tmp_path, "--text", TEXT)
     assert code == 2 and err.count("\n") == 1 and "config.json" in err
+
+
+@pytest.mark.slow
+def test_two_processes_print_what_one_prints(place, tmp_path):
+    """To the byte: each has its share of the windows, and their losses are added in one order."""
+    text = tmp_path / "text.txt"
+    text.write_bytes(TEXT.read_bytes()[:6000])
+    words = ["-m", "phasor", "study", str(place), "--text", str(text), "--length", "64", "--places", "6", "--json"]
+    env = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    one, two = (limited.run([*launcher, *words], env=env).stdout for launcher in ([sys.executable], torchrun))
+    assert one == two and json.loads(one)["trained"]["tokens"] >= 181

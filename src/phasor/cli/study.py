@@ -29,7 +29,7 @@ def study(
 
     if html is not None:
         check_file_target("--html", html)
-    report = study_folder(model, text, length=length, budget=places, tell=progress("places"))
+    report = study_folder(model, text, length=length, budget=places, tell=progress("pairs and places"))
     if not is_first():
         return
     if html is not None:

@@ -27,7 +27,7 @@ def studying(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None]
     model = load(folder)
     with threads(1):
         used = study(model, tokens, budget=PLACES)
-        fitted = fit(model, tokens, length=STRETCH * used.pairs.length, evaluations=EVALUATIONS)
+        fitted = fit(model, tokens, length=STRETCH * used.length, evaluations=EVALUATIONS)
     say(f"{used}\n\n{fitted}")
     write_whole(out / "study.html", html_page(used, "the small rotary model").encode())
-    return {"used": list(used.pairs.used), "fit": fitted.to_dict()}
+    return {"used": list(used.rotations[0].used), "trained": used.trained.tokens, "fit": fitted.to_dict()}

@@ -51,7 +51,9 @@ def weights_of(folder: Path) -> list[Path]:
     if not files:
         others = sorted(p.name for p in folder.iterdir() if p.suffix in OTHER_WEIGHTS)
         found = f"; {others[0]} is no safetensors file: convert it first (phasor convert)" if others else ""
-        raise ValueError(f"{folder}: weights are missing{found or '; check its config alone with --meta'}")
+        raise ValueError(
+            f"{folder}: weights are missing{found or '; check its config alone with phasor doctor --meta'}"
+        )
     index = folder / INDEX
     placed = read_json(index).get("weight_map", {}) if index.exists() else {}
     if not isinstance(placed, dict):
@@ -60,7 +62,7 @@ def weights_of(folder: Path) -> list[Path]:
     if missing := sorted(named - {p.name for p in files}):
         raise ValueError(
             f"{folder}: {len(missing)} of {len(named)} weight files are missing ({missing[0]}); "
-            "fetch them, or check its config alone with --meta"
+            "fetch them, or check its config alone with phasor doctor --meta"
         )
     return files
 

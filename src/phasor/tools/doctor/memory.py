@@ -19,13 +19,13 @@ def check_memory(folder: Path, model: nn.Module, stored: int) -> None:
     if own > MOST_PACKED * stored + BESIDE:
         raise ValueError(
             f"{folder}: its config describes a model of {size_text(own)}, and its weights take {size_text(stored)}; "
-            "set the config's sizes to those of the weights, or check it alone with --meta"
+            "set the config's sizes to those of the weights, or check it alone with phasor doctor --meta"
         )
     needed, free = max(stored, _bytes(model.buffers())), free_memory()
     if free is not None and needed + BESIDE > free:
         raise ValueError(
             f"{folder}: its weights take {size_text(needed)}, and {size_text(free)} of memory are free; "
-            "check its config alone with --meta"
+            "check its config alone with phasor doctor --meta"
         )
 
 

@@ -1,8 +1,10 @@
 """Which positions a model uses: what stopping and slowing its pairs costs, and what each head looks at."""
 
-from .cells import Place, PlaceCost
 from .heads import HeadUse
 from .pairs import PairUse
-from .study import Study, study, study_folder
+from .places import Place, PlaceCost
+from .result import Study
+from .study import study, study_folder
+from .trained import TrainedLength
 
-__all__ = ["PlaceCost", "HeadUse", "PairUse", "Place", "Study", "study", "study_folder"]
+__all__ = ["HeadUse", "PairUse", "Place", "PlaceCost", "Study", "TrainedLength", "study", "study_folder"]

@@ -24,10 +24,10 @@ def watched(model: nn.Module, see: See) -> Iterator[None]:
     from transformers.masking_utils import AttentionMaskInterface, eager_mask
     from transformers.modeling_utils import AttentionInterface
 
-    def attention(module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **options: Any) -> Any:
+    def attention(module: Any, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, **options: Any) -> Any:
         own = sys.modules[type(module).__module__].eager_attention_forward
         scale = options.get("scaling") or q.shape[-1] ** -0.5
-        return see(module.layer_idx, q, k, scale, lambda q, k: own(module, q, k, v, mask, **options))
+        return see(module.layer_idx, q, k, scale, lambda q, k: own(module, q, k, v, attention_mask, **options))
 
     found = [getattr(module, "config", None) for module in model.modules()]
     configs: list[Any] = list({id(config): config for config in found if hasattr(config, "to_dict")}.values())

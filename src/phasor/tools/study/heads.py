@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...rotary.spec import RotarySpec
-from .attention import taken_back
+from .attention import Forward, taken_back, watched
+from .running import RunningModel
 
 MOST = 0.5  # of the attention: a head is named after what gets more
 EVEN = 0.9  # of the entropy of even attention
@@ -25,7 +27,7 @@ class HeadUse:
     - ``position``, ``content``, ``both``: shares of the variance of the scores within a query's row; they add up to 1.
       Position is the mean score of each distance, content the score with the rotation averaged over all distances, and
       both is the rest.
-    - ``q_energy``, ``k_energy``: mean squared length of q and k in each pair.
+    - ``q_energy``, ``k_energy``: mean squared length of q and k in each pair; empty in a layer without rotation.
     """
 
     layer: int
@@ -41,14 +43,57 @@ class HeadUse:
     k_energy: tuple[float, ...]
 
 
+def head_uses(running: RunningModel, rows: Tensor, own: list[Tensor]) -> tuple[HeadUse, ...]:
+    """Of all heads, in windows ``rows`` ``[n, L + 1]``; ``own``: the frequencies of each rotation.
+
+    Layer by layer, since attention weights are large. Every process sees all: these rows are few.
+    """
+    uses: list[HeadUse] = []
+    for layer, rotation in enumerate(running.layers):
+        seen: list[tuple[Tensor, Tensor, Tensor, float]] = []
+
+        def see(
+            at: int, q: Tensor, k: Tensor, scale: float, forward: Forward, layer: int = layer, seen: Any = seen
+        ) -> tuple[Tensor, Tensor]:
+            out, weights = forward(q, k)
+            if at == layer:
+                seen.append((q.cpu(), k.cpu(), weights.cpu(), scale))
+            return out, weights
+
+        with watched(running.model, see), torch.no_grad():
+            for row in rows.to(running.device):
+                running.model(row[None, :-1], use_cache=False)
+        if not seen:
+            continue
+        q, k, weights = (torch.cat(parts) for parts in list(zip(*seen, strict=True))[:3])
+        spec = None if rotation is None else rotation.spec
+        frequencies = None if rotation is None else own[running.rotations.index(rotation)]
+        for head in range(q.shape[1]):
+            key = k[:, head * k.shape[1] // q.shape[1]]
+            uses.append(head_use(layer, head, q[:, head], key, weights[:, head], seen[0][3], spec, frequencies))
+    if not uses:
+        raise ValueError("model must call its attention through transformers' list of functions, and this one did not")
+    return tuple(uses)
+
+
 def head_use(
-    layer: int, head: int, q: Tensor, k: Tensor, weights: Tensor, spec: RotarySpec, own: Tensor, scale: float
+    layer: int,
+    head: int,
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    scale: float,
+    spec: RotarySpec | None,
+    own: Tensor | None,
 ) -> HeadUse:
-    """From rotated ``q``, ``k`` ``[B, L, D]`` and ``weights`` ``[B, L, L]`` of a causal head; ``own``: frequencies."""
+    """From rotated ``q``, ``k`` ``[B, L, D]`` and ``weights`` ``[B, L, L]`` of a causal head.
+
+    ``spec``: its rotation, with the frequencies ``own``; both None where the layer has none.
+    """
     length = q.shape[1]
     causal = torch.ones(length, length).tril().bool()
     scores = (q.double() @ k.double().mT) * scale
-    content = _content(q, k, spec, own) * scale
+    content = scores if spec is None or own is None else _content(q, k, spec, own) * scale
     mean = by_distance(scores)
     back = (torch.arange(length)[:, None] - torch.arange(length)).clamp(min=0)
     parts = [_centred(x, causal) for x in (mean[back].expand_as(scores), content, scores)]
@@ -57,7 +102,8 @@ def head_use(
     position, of_content, both = (size / (sum(sizes) or 1.0) for size in sizes)
     mass, start = by_distance(weights.double()), float(weights[:, FIRST:, 0].mean())
     kind, curves = _kind(mass, start, weights.double()), (tuple(mass.tolist()), tuple(mean.tolist()))
-    return HeadUse(layer, head, kind, start, position, of_content, both, *curves, _energy(q, spec), _energy(k, spec))
+    energies = ((), ()) if spec is None else (_energy(q, spec), _energy(k, spec))
+    return HeadUse(layer, head, kind, start, position, of_content, both, *curves, *energies)
 
 
 def by_distance(x: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """`study`: which pairs a model uses, in which layers and heads, and what its heads look at."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,63 +11,20 @@ from ...support.checks import whole
 from ...support.processes import process_group
 from ..doctor.loading import load
 from ..doctor.text.tokens import tokens_of
-from ..fit.tables import GivenTables, read_folder, windows_of
-from .attention import Forward, taken_back, watched
-from .cells import Place, PlaceCost, costs
-from .heads import HeadUse, head_use
-from .pairs import PairUse, pair_use
+from ..fit.tables import read_folder, windows_of
+from .heads import head_uses
+from .pairs import pair_uses
+from .places import Place, costs
+from .result import Study
+from .rotated_back import check_route, loss_without
+from .running import RunningModel
+from .trained import trained_length
 
 BUDGET = 120
+LENGTH = 2048  # tokens of a window, where neither the user nor the config says less
 WINDOWS = 24  # for losses
-OBSERVED = 8  # windows for what the heads do
-APART = 1e-3  # nats: two ways to stop everything
-SHOWN = 32  # heads on a terminal
-
-
-@dataclass(frozen=True)
-class Study:
-    """``pairs``: over the whole model; ``heads``: one by one; ``cells``: the costs in layers, heads and pairs."""
-
-    pairs: PairUse
-    heads: tuple[HeadUse, ...]
-    cells: tuple[PlaceCost, ...]
-
-    def cost_of(self, layer: int, head: int, pair: int) -> PlaceCost:
-        """The smallest cell that was measured and holds this pair of this head."""
-
-        def holds(cell: PlaceCost) -> bool:
-            place = cell.place
-            return place.layer == layer and place.head in (None, head) and place.first <= pair < place.last
-
-        return min(filter(holds, self.cells), key=lambda c: (c.place.head is None, c.place.last - c.place.first))
-
-    def __str__(self) -> str:
-        heading = f"{'layer':>5}{'head':>5}  {'looks at':<16}{'stopped':>9}   scores by position, content, both"
-        dearest = sorted(self.heads, key=self._worth, reverse=True)[:SHOWN]
-        lines = [str(self.pairs), "", heading]
-        for use in sorted(dearest, key=lambda use: (use.layer, use.head)):
-            cell = self._of_head(use)
-            cost = f"{cell.stopped:.4f}" if cell else "not tried"
-            shares = "".join(f"{share:>7.0%}" for share in (use.position, use.content, use.both))
-            lines.append(f"{use.layer:>5}{use.head:>5}  {use.kind:<16}{cost:>9}{shares}")
-        if len(dearest) < len(self.heads):
-            lines.append(f"... the {SHOWN} of {len(self.heads)} heads that cost most; all are in --html and --json")
-        lines.append(f"{len(self.cells)} places measured, each stopped and slowed")
-        return "\n".join(lines)
-
-    def _of_head(self, use: HeadUse) -> PlaceCost | None:
-        """The cell of the whole head, where it was measured."""
-        place = Place(use.layer, use.head, 0, len(self.pairs.stopped))
-        return next((cell for cell in self.cells if cell.place == place), None)
-
-    def _worth(self, use: HeadUse) -> float:
-        cell = self._of_head(use)
-        return cell.worth if cell else -1.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        cells = [{**c.place._asdict(), "stopped": c.stopped, "slowed": c.slowed} for c in self.cells]
-        return {"pairs": self.pairs.to_dict(), "heads": [asdict(use) for use in self.heads], "cells": cells}
+OBSERVED = 8  # windows for what the heads do, at most
+WEIGHTS = 2**23  # attention weights of one head in these windows
 
 
 def study(
@@ -77,45 +33,62 @@ def study(
     *,
     length: int | None = None,
     budget: int = BUDGET,
-    tell: Callable[[int, int], None] = lambda done, budget: None,
+    tell: Callable[[int, int], None] = lambda done, most: None,
 ) -> Study:
     """Which pairs of its rotation a causal transformers model uses, on a text of its kind, ``tokens`` ``[n]``.
 
-    Three measurements on windows of ``length`` tokens (by default the declared length):
+    Four measurements, three of them on windows of ``length`` tokens (by default the declared length, at most `LENGTH`):
 
-    1. every pair is stopped, then slowed, in the whole model (`PairUse`);
-    2. every head is described by its attention weights and scores (`HeadUse`);
-    3. rotated q and k are rotated back in one layer, then one head, then fewer and fewer of its pairs, the dearest
-       first, ``budget`` places in all (`PlaceCost`). ``tell`` is called with the places done and the budget.
+    1. the loss of the same tokens with more and more context: the length that the weights were trained for
+       (`TrainedLength`);
+    2. every pair of every rotation is stopped, then slowed, in the whole model (`PairUse`);
+    3. every head is described by its attention weights and scores (`HeadUse`);
+    4. rotated q and k are rotated back in one layer, then one head, then fewer and fewer of its pairs, the dearest
+       first, ``budget`` places in all (`PlaceCost`).
 
-    The model stays as it is. Under torchrun the processes share the windows, and all return the same.
-    Raises ``ValueError`` for a text that is too short, a model whose rotation cannot be given (it must have one for all
-    layers, formed in one module with ``inv_freq``), and one whose q and k, rotated back, do not give the loss of the
-    model without rotation.
+    ``tell`` is called with the pairs and places done, and the most that there can be. The model stays as it is. Under
+    torchrun the processes share the windows, and all return the same.
+    Raises ``ValueError`` for a text that is too short, a model whose rotations cannot be given (`RunningModel`), and
+    one whose q and k, rotated back, do not give the loss of the model without rotation.
 
     >>> from transformers import LlamaConfig, LlamaForCausalLM
     >>> sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     >>> model = LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=50, max_position_embeddings=16)).eval()
     >>> found = study(model, torch.randint(50, (100,)), budget=1)
-    >>> [round(wave) for wave in found.pairs.wavelengths], len(found.heads), found.cells[0].place.last
+    >>> [round(wave) for wave in found.rotations[0].wavelengths], len(found.heads), found.places[0].place.last
     ([6, 63, 628, 6283], 1, 4)
     """
     whole("budget", budget)
+    if length is not None:
+        whole("length", length)
     with process_group() as group:
-        tables = GivenTables(model, group)
-        length = length or tables.rotary.max_position or 512
+        running = RunningModel(model, group)
+        declared = running.rotary.max_position
+        length = min(declared or LENGTH, LENGTH) if length is None else length
+        _check_tokens(tokens, length, running)
         rows = windows_of("tokens", tokens, length, WINDOWS)
-        own = tables.spec.inv_freq(length)
-        heads = _heads(tables, rows[:OBSERVED], own)
-        _check_route(tables, rows[:OBSERVED], own)
-        pairs = pair_use(tables, rows)
+        _check_causal(running, rows[0])
+        own = running.own(length)
+        some = rows[: max(1, min(OBSERVED, WEIGHTS // length**2))]
+        heads = head_uses(running, some, own)
+        check_route(running, some, own)
+        shapes = {use.layer: (use.head + 1, len(use.q_energy)) for use in heads if use.q_energy}
+        done, most = 0, sum(map(len, own)) + budget
+
+        def step() -> None:
+            nonlocal done
+            done += 1
+            tell(done, most)
 
         def cost(place: Place, speed: float) -> float:
-            return _without(tables, rows, own * (1 - speed), place) - pairs.loss
+            return loss_without(running, rows, [frequencies * (1 - speed) for frequencies in own], place) - loss
 
-        layers, count = 1 + max(use.layer for use in heads), 1 + max(use.head for use in heads)
-        cells = costs(cost, layers, count, len(own), budget, tell)
-    return Study(pairs, tuple(heads), tuple(cells))
+        with running.given(own, length):
+            trained = trained_length(running, tokens)
+            loss = running.loss(rows)
+        pairs = pair_uses(running, rows, loss, step)
+        places = costs(cost, shapes, budget, step)
+    return Study(loss, length, declared, trained, pairs, heads, tuple(places))
 
 
 def study_folder(folder: str | Path, text: str | Path, **options: Any) -> Study:
@@ -125,64 +98,33 @@ def study_folder(folder: str | Path, text: str | Path, **options: Any) -> Study:
     return study(load(folder), tokens, **options)
 
 
-def _heads(tables: GivenTables, rows: Tensor, own: Tensor) -> list[HeadUse]:
-    seen: dict[int, tuple[list[Tensor], list[Tensor], list[Tensor], float]] = {}
-
-    def see(layer: int, q: Tensor, k: Tensor, scale: float, forward: Forward) -> tuple[Tensor, Tensor]:
-        out, weights = forward(q, k)
-        qs, ks, all_weights, _ = seen.setdefault(layer, ([], [], [], scale))
-        for kept, new in ((qs, q), (ks, k), (all_weights, weights)):
-            kept.append(new)
-        return out, weights
-
-    with watched(tables.model, see), torch.no_grad():  # every process sees all: these rows are few
-        for row in rows:
-            tables.model(row[None, :-1], use_cache=False)
-    if not seen:
-        raise ValueError("model must call its attention through transformers' list of functions, and this one did not")
-    uses = []
-    for layer, (qs, ks, all_weights, scale) in sorted(seen.items()):
-        q, k, weights = torch.cat(qs), torch.cat(ks), torch.cat(all_weights)
-        here = own if _rotates(tables, layer) else torch.zeros_like(own)
-        for head in range(q.shape[1]):
-            key = k[:, head * k.shape[1] // q.shape[1]]
-            uses.append(head_use(layer, head, q[:, head], key, weights[:, head], tables.spec, here, scale))
-    return uses
-
-
-def _without(tables: GivenTables, rows: Tensor, frequencies: Tensor, place: Place | None) -> float:
-    """The loss with q and k rotated back by ``frequencies`` at a place, or everywhere."""
-
-    def see(layer: int, q: Tensor, k: Tensor, scale: float, forward: Forward) -> tuple[Tensor, Tensor]:
-        if not _rotates(tables, layer) or (place is not None and layer != place.layer):
-            return forward(q, k)
-        some = torch.zeros_like(frequencies)
-        chosen = slice(None) if place is None else slice(place.first, place.last)
-        some[chosen] = frequencies[chosen]
-        changed, weights = forward(taken_back(q, tables.spec, some), taken_back(k, tables.spec, some))
-        if place is None or place.head is None:
-            return changed, weights
-        out, weights = forward(q, k)  # other heads may share the keys
-        out = out.clone()
-        out[:, :, place.head] = changed[:, :, place.head]
-        return out, weights
-
-    with watched(tables.model, see):
-        return tables.loss(rows)
-
-
-def _rotates(tables: GivenTables, layer: int) -> bool:
-    """Some models leave a layer without positions (NoPE)."""
-    return tables.rotary.layers[layer] is not None
-
-
-def _check_route(tables: GivenTables, rows: Tensor, own: Tensor) -> None:
-    """Stopping everything after the rotation, and before it, must be the same."""
-    with tables.given(torch.zeros_like(own), tables.spec.attention_factor(rows.shape[1] - 1)):
-        before = tables.loss(rows)
-    after = _without(tables, rows, own, None)
-    if not abs(before - after) <= APART:
+def _check_tokens(tokens: Tensor, length: int, running: RunningModel) -> None:
+    if not isinstance(tokens, Tensor) or tokens.ndim != 1 or tokens.is_floating_point():
+        raise ValueError(f"tokens must be whole numbers [n], got {_in_words(tokens)}; join several texts to one")
+    if len(tokens) <= 2 * length:
         raise ValueError(
-            f"model must rotate q and k as its config says: rotated back they give a loss of {after:.4f}, and a model "
-            f"that does not rotate {before:.4f}; phasor doctor says where it differs"
+            f"tokens must be at least {2 * length + 1} for two windows of {length}, got {len(tokens)}; give more text, "
+            "or a shorter length"
+        )
+    if int(tokens.max()) >= running.vocabulary:
+        raise ValueError(
+            f"tokens must be below the vocabulary of the model, {running.vocabulary}, got {int(tokens.max())}; take "
+            "those of its own tokenizer"
+        )
+
+
+def _in_words(value: Any) -> str:
+    return f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+
+
+@torch.no_grad()
+def _check_causal(running: RunningModel, row: Tensor) -> None:
+    """The loss is that of the next token, so no token may see a later one."""
+    rows = torch.stack([row, row])[:, :-1]
+    rows[1, -1] = (rows[1, -1] + 1) % running.vocabulary
+    one, other = running.logits(rows.to(running.device))[:, :-1]
+    if not torch.allclose(one, other, atol=1e-3, rtol=1e-3, equal_nan=True):
+        raise ValueError(
+            f"model must predict the next token, and in {type(running.model).__name__} a token sees later ones; give a "
+            "causal model"
         )

@@ -1,7 +1,7 @@
 """Where a cost comes from: a whole layer first, then its heads, then halves of their pairs, the dearest first."""
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,33 +32,32 @@ class PlaceCost:
 
 def costs(
     cost: Callable[[Place, float], float],
-    layers: int,
-    heads: int,
-    pairs: int,
+    layers: Mapping[int, tuple[int, int]],
     budget: int,
-    tell: Callable[[int, int], None] = lambda done, budget: None,
+    step: Callable[[], None] = lambda: None,
 ) -> list[PlaceCost]:
-    """All cells that were measured, in the order of their measuring: at most ``budget`` of them.
+    """All places that were measured, in the order of their measuring: at most ``budget`` of them.
 
-    ``cost(place, speed)``: of rotating its pairs at ``speed`` times their own (0: stopped). A cell that costs less than
-    `SPLIT` is not split, so pairs inside it that undo each other are not seen.
+    ``cost(place, speed)``: of rotating its pairs at ``speed`` times their own (0: stopped). ``layers``: how many heads
+    and pairs each rotated layer has. ``step`` is called after each place. A place that costs less than `SPLIT` is not
+    split, so pairs inside it that undo each other are not seen.
     """
     done: list[PlaceCost] = []
+    dearest: list[tuple[float, Place]] = []
 
     def measure(places: list[Place]) -> None:
         for place in places[: budget - len(done)]:
-            cell = PlaceCost(place, cost(place, 0.0), cost(place, 0.5))
-            done.append(cell)
-            heapq.heappush(dearest, (-cell.worth, place))
-            tell(len(done), budget)
+            measured = PlaceCost(place, cost(place, 0.0), cost(place, 0.5))
+            done.append(measured)
+            heapq.heappush(dearest, (-measured.worth, place))
+            step()
 
-    dearest: list[tuple[float, Place]] = []
-    measure([Place(layer, None, 0, pairs) for layer in range(layers)])
+    measure([Place(layer, None, 0, pairs) for layer, (_, pairs) in layers.items()])
     while dearest and len(done) < budget:
         worth, place = heapq.heappop(dearest)
         if -worth < SPLIT:
             break
-        measure(_parts(place, heads))
+        measure(_parts(place, layers[place.layer][0]))
     return done
 
 
