@@ -23,12 +23,13 @@ def fit(
     trained: Annotated[
         int | None, typer.Option(min=2, help="The length it was trained for (default: the declared one).")
     ] = None,
-    evaluations: Annotated[int, typer.Option(min=10, help="How many, each a pass over windows of the text.")] = 150,
+    evaluations: Annotated[int, typer.Option(min=10, help="How many, each a pass over windows of the text.")] = 100,
     minutes: Annotated[float, typer.Option(help="End the search after so many (default: no end).")] = math.inf,
     inside: Annotated[float, typer.Option(min=0, help="Weight of the loss at the trained length.")] = 0.1,
-    formula_factor: Annotated[
-        bool, typer.Option("--formula-factor", help="LongRoPE's factor on cos and sin, for engines that take no other.")
-    ] = False,
+    attention: Annotated[
+        float | None,
+        typer.Option(help="Factor on cos and sin (default: LongRoPE's formula, which every engine takes)."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the search; the same seed gives the same result.")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a config.json with what was found.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
@@ -57,7 +58,7 @@ def fit(
         evaluations=evaluations,
         minutes=minutes,
         inside=inside,
-        attention=None if formula_factor else 1.0,
+        attention=attention,
         seed=seed,
         tell=progress("evaluations"),
     )
@@ -69,8 +70,6 @@ def fit(
             say_json({**fitted.to_dict(), "engines": engines})
         else:
             say("\n".join([str(fitted), "", f"engines, at {length:,} tokens", *map(_line, plans)]))
-            if fitted.gain > 0 and not formula_factor and any(p.verdict == "wrong" for p in plans):
-                say("--formula-factor fits with the factor on cos and sin that those take whatever a config states")
             if out is not None:
                 say(f"wrote {out}: {fitted.answer}")
     if fitted.gain <= 0:

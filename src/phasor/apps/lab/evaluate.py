@@ -31,8 +31,6 @@ TASK_SEED = 2**31  # far from the seeds of training
 ROWS = 64  # questions of a task per length
 
 
-
-
 def lengths_of(trained: int, times: Sequence[float] = TIMES) -> list[int]:
     """Context lengths as multiples of the training length.
 

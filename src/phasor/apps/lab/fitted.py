@@ -10,8 +10,9 @@ from torch import Tensor
 from ...rotary.rotation import Rotation
 from ...rotary.scaling import LongRoPE
 from ...tools.fit.descent import descend
-from ...tools.fit.fit import FAR, INSIDE, NEAR, WINDOWS, some_windows
+from ...tools.fit.fit import INSIDE
 from ...tools.fit.known import SCHEMES, divided
+from ...tools.fit.objective import FAR, NEAR, WINDOWS, some_windows
 from ...tools.fit.tables import windows_of
 from .model import Decoder
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 STEP = 0.3  # of a logarithm, of pairs that rotate less than once in the trained length
 MOMENTS = (0.8, 0.95)
-FLOOR = 1e-2  # nats: a gradient that is small beside it moves a pair by less than a full step
+FLOOR = 1e-3  # nats: a gradient that is small beside it moves a pair by less than a full step
 LARGEST = 2.0  # times the stretch
 AVERAGED = 0.25  # of the steps, the last ones
 
@@ -28,10 +28,10 @@ def descend(
 ) -> Tensor:
     """Divisors ``[P]`` of a lower loss than those of ``start``: the geometric mean of the last steps.
 
-    ``gradient(step, logarithms)`` gives ``[1 + P]``: a loss, and its derivative by the logarithm of each divisor. A pair
-    that rotates ``n`` times in the ``trained`` length goes ``n`` times shorter steps, so that no angle there moves
-    further than another. A divisor lies between 1 and `LARGEST` times the ``stretch``. ``more``, called with the steps
-    done, may end the search.
+    ``gradient(step, logarithms)`` gives ``[1 + P]``: a loss, and its derivative by the logarithm of each divisor. A
+    pair that rotates ``n`` times in the ``trained`` length goes ``n`` times shorter steps, so that no angle there
+    moves further than another. A divisor lies between 1 and `LARGEST` times the ``stretch``. ``more``, called with the
+    steps done, may end the search.
 
     >>> target = torch.tensor([1.0, 3.0], dtype=torch.float64)
     >>> def gradient(step, logarithms):

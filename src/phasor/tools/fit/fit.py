@@ -2,9 +2,9 @@
 
 import json
 import math
-import random
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,14 @@ from .apart import check_apart
 from .descent import descend
 from .journal import Journal
 from .known import SCHEMES, divided
+from .objective import Objective
 from .result import FITTED, Fit, written
 from .tables import GivenTables, read_folder, windows_of
 
-EVALUATIONS = 150
+EVALUATIONS = 100
 INSIDE = 0.1  # the weight of the loss at the trained length, beside that at the longer one
-WINDOWS = 12  # of the text to fit on, for the formulas and the end of the search
-JUDGED = 24  # of the other, at most
-FAR, NEAR = 2048, 1024  # tokens of one step of the search, in windows of either length
+JUDGED = 24  # windows of the other text, at most
+FEWEST = len(SCHEMES) + 1  # evaluations: the formulas, and the end of the search
 
 
 def fit(
@@ -40,7 +40,7 @@ def fit(
     evaluations: int = EVALUATIONS,
     minutes: float = math.inf,
     inside: float = INSIDE,
-    attention: float | None = 1.0,
+    attention: float | None = None,
     seed: int = 0,
     journal: Path | None = None,
     tell: Callable[[int, int], None] = lambda done, most: None,
@@ -53,8 +53,8 @@ def fit(
     loss at ``length`` plus ``inside`` times the loss at the trained length.
 
     - ``trained``: the length that it was trained for, by default the declared one.
-    - ``attention``: the factor on cos and sin; None: that of LongRoPE's formula, which some engines take whatever a
-      config states.
+    - ``attention``: the factor on cos and sin, at every length; None: that of LongRoPE's formula, the only one that
+      every engine takes (`phasor.plan`). With 1.0, texts of up to the trained length are left as they are.
     - ``evaluations``, ``minutes``: the search ends at whichever is first. Unless the minutes end it, a seed gives the
       same result again.
     - ``journal``: a file that gets the value of every evaluation. A call that finds one goes on from its end, with the
@@ -76,76 +76,49 @@ def fit(
     whole("length", length)
     whole("evaluations", evaluations, at_least=FEWEST)
     number("inside", inside, at_least=0)
-    with process_group() as group, Journal.at(journal, group) as kept:
+    with process_group() as group:
         tables = GivenTables(model, group)
         trained = _trained(tables, trained, length)
         if holdout is None:
             half = len(tokens) // 2
             tokens, holdout = tokens[:half], tokens[half:]
-        on, on_near = (windows_of("the text to fit on", tokens, n, WINDOWS) for n in (length, trained))
+        factor = _attention(attention, length, trained)
+        aim = Objective(tables, tokens, length, trained, inside, factor, seed)
         judged, near = (windows_of("holdout", holdout, n, JUDGED) for n in (length, trained))
         check_apart(tokens, judged)
-        factor = _attention(attention, length, trained)
         known = {name: divided(tables.spec, name, trained, length) for name in SCHEMES}
-        tried, end = 0, time.monotonic() + 60 * minutes
-
-        def value(divisors: Tensor, compute: Callable[[], Tensor]) -> Tensor:
-            nonlocal tried
-            tried += 1
-            tell(tried, evaluations)
-            if kept is None:
-                return compute()
-            data = kept.value(divisors.tolist(), lambda: compute().tolist())
-            return torch.tensor(data, dtype=torch.float64)
-
-        def score(divisors: Tensor) -> float:
-            def both() -> Tensor:
-                with tables.given(tables.plain / divisors, factor):
-                    loss = tables.loss(on) + (inside * tables.loss(on_near) if inside else 0.0)
-                return torch.tensor([loss], dtype=torch.float64)
-
-            return float(value(divisors, both))
-
-        def gradient(step: int, logarithms: Tensor) -> Tensor:
-            dice = random.Random(f"{seed} {step}")
-
-            def both() -> Tensor:
-                slope = tables.gradient(some_windows(tokens, length, FAR, dice), logarithms, factor)
-                if inside:
-                    slope = slope + inside * tables.gradient(some_windows(tokens, trained, NEAR, dice), logarithms, factor)
-                return slope
-
-            return value(logarithms, both)
+        search = {
+            "length": length, "trained": trained, "evaluations": evaluations, "inside": inside, "attention": factor,
+            "seed": seed, "text": sha256(str(tokens.tolist()).encode()).hexdigest(),
+        }  # fmt: skip
+        aim.tell = lambda done: tell(done, evaluations)
+        end = time.monotonic() + 60 * minutes
 
         def more(_: int) -> bool:
             return not group.total(torch.tensor(int(time.monotonic() >= end)))  # of any: all end together
 
-        scores = {name: score(divisors) for name, (divisors, _) in known.items()}
-        start = known[min(scores, key=scores.__getitem__)][0]
-        waves = 2 * math.pi / tables.plain
-        steps = evaluations - FEWEST
-        best = descend(gradient, start, waves, trained, length / trained, steps=steps, more=more)
-        if not score(best) < min(scores.values()):
-            best = start
-        losses, at_trained = {}, {}
-        for name, (divisors, by) in {**known, FITTED: (best, factor)}.items():
-            with tables.given(tables.plain / divisors, by):
-                losses[name], at_trained[name] = tables.loss(judged), tables.loss(near)
-        with tables.given(tables.plain, factor):
-            short = tables.loss(near)
+        with Journal.at(journal, search, group) as aim.journal:
+            best = _search(aim, [divisors for divisors, _ in known.values()], evaluations - FEWEST, more)
+            losses, at_trained = {}, {}
+            for name, (divisors, by) in {**known, FITTED: (best, factor)}.items():
+                with tables.given(tables.plain / divisors, by):
+                    losses[name], at_trained[name] = tables.loss(judged), tables.loss(near)
+            with tables.given(tables.plain, factor):
+                short = tables.loss(near)
     plain = {name: (tuple(divisors.tolist()), by) for name, (divisors, by) in known.items()}
     return Fit(
-        trained, length, tuple(best.tolist()), factor, losses, at_trained, short, plain, tried, len(judged), seed
+        trained, length, tuple(best.tolist()), factor, losses, at_trained, short, plain, aim.tried, len(judged), seed
     )
 
 
-FEWEST = len(SCHEMES) + 1  # evaluations: the formulas, and the end of the search
-
-
-def some_windows(tokens: Tensor, length: int, count: int, dice: random.Random) -> Tensor:
-    """Windows ``[n, length + 1]`` from random places, with about ``count`` tokens, two at least."""
-    starts = [dice.randrange(len(tokens) - length) for _ in range(max(2, count // length))]
-    return torch.stack([tokens[start : start + length + 1] for start in starts])
+def _search(aim: Objective, formulas: list[Tensor], steps: int, more: Callable[[int], bool]) -> Tensor:
+    """The divisors with the lowest score: of the best formula, or where the way downhill from it ends."""
+    scores = [aim.score(divisors) for divisors in formulas]
+    lowest = min(scores)
+    start = formulas[scores.index(lowest)]
+    waves = 2 * math.pi / aim.tables.plain
+    found = descend(aim.gradient, start, waves, aim.trained, aim.length / aim.trained, steps=steps, more=more)
+    return found if aim.score(found) < lowest else start
 
 
 def _attention(attention: float | None, length: int, trained: int) -> float:

@@ -7,32 +7,36 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from ...support.processes import Group
+
+Line = dict[str, Any]
 
 
 class Journal:
     """The values of the evaluations of one search, in their order, in a file of a line of JSON each.
 
-    What a search asks for depends on its seed and on earlier values alone. So it is run again from its start, and
-    the values that the file holds are not computed again, except the first one: it must come out the same, or the file
-    belongs to another search.
+    The first line says which ``search`` it is. What a search asks for depends on that and on earlier values alone. So
+    it is run again from its start, and the values that the file holds are not computed again, except the first one:
+    where that comes out otherwise, the model is another one.
     """
 
-    def __init__(self, path: Path, group: Group) -> None:
+    def __init__(self, path: Path, search: Line, group: Group) -> None:
         self.path, self.group, self.done = path, group, 0
-        self.known: list[dict[str, Any]] = group.gather(_lines(path) if group.first else None)[0]
+        lines: list[Line] = group.gather(_lines(path) if group.first else None)[0]
+        self.first, self.known = lines[0] if lines else search, lines[1:]
         self.file: int | None = None
+        for name, value in search.items():
+            if self.first.get(name) != value:
+                raise self._other(f"with {name} {self.first.get(name)}, and this one has {value}")
 
     @classmethod
     @contextmanager
-    def at(cls, path: Path | None, group: Group) -> Iterator["Journal | None"]:
+    def at(cls, path: Path | None, search: Line, group: Group) -> Iterator["Journal | None"]:
         """The journal of a file, which is deleted when the block ends without an error; None without a file."""
         if path is None:
             yield None
             return
-        journal = cls(path, group)
+        journal = cls(path, search, group)
         try:
             yield journal
         finally:
@@ -41,56 +45,54 @@ class Journal:
         if group.first:
             path.unlink(missing_ok=True)
 
-    def value(self, at: list[float], compute: Callable[[], list[float]]) -> list[float]:
-        """The value of the next evaluation, which is made ``at`` these divisors: read, else computed and written."""
+    def value(self, compute: Callable[[], list[float]]) -> list[float]:
+        """The value of the next evaluation: read, else computed and written."""
         this = self.done
         self.done += 1
         if 0 < this < len(self.known):
-            self._check(at == self.known[this]["at"])
-            value: list[float] = self.known[this]["value"]
-            return value
+            known: list[float] = self.known[this]["value"]
+            return known
         value = compute()
-        if this < len(self.known):
-            self._check({"at": at, "value": value} == self.known[this])
-        elif self.group.first:
-            self._write({"at": at, "value": value})
+        if this >= len(self.known):
+            self._write({"value": value})
+        elif value != self.known[this]["value"]:
+            raise self._other("of another model, or on another machine: its first loss is not the same")
         return value
 
-    def _check(self, same: bool) -> None:
-        if not same:
-            raise ValueError(
-                f"{self.path} holds the evaluations of another search (of another model, text, seed or machine); delete "
-                "it to begin anew, or write to another file"
-            )
+    def _other(self, how: str) -> ValueError:
+        return ValueError(
+            f"{self.path} holds the evaluations of another search, {how}; delete it to begin anew, or write to another "
+            "file"
+        )
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def _write(self, line: Line) -> None:
+        if not self.group.first:
+            return
         if self.file is None:
-            self.file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o666)
-            whole = b"".join(map(_bytes, self.known))
-            os.truncate(self.file, len(whole))  # without a line that was cut short
-            os.lseek(self.file, 0, os.SEEK_END)
+            self.file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            if self.known:
+                whole = os.pread(self.file, os.fstat(self.file).st_size, 0).rfind(b"\n") + 1
+                os.ftruncate(self.file, whole)  # without a line that was cut short
+            else:
+                os.ftruncate(self.file, 0)
+                os.write(self.file, _bytes(self.first))
         os.write(self.file, _bytes(line))
         os.fsync(self.file)
 
 
-def _bytes(line: dict[str, Any]) -> bytes:
+def _bytes(line: Line) -> bytes:
     return (json.dumps(line) + "\n").encode()
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _lines(path: Path) -> list[Line]:
     """The lines of a journal, without the last one where it was cut short."""
     if not path.exists():
         return []
     data = path.read_bytes()
     try:
         lines = [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
-        if not all(isinstance(line, dict) and {"at", "value"} == set(line) for line in lines):
+        if not all(isinstance(line, dict) for line in lines) or not all("value" in line for line in lines[1:]):
             raise ValueError
     except ValueError:
         raise ValueError(f"{path} is no journal of evaluations; delete it, or write to another file") from None
     return lines
-
-
-def listed(tensor: Tensor) -> list[float]:
-    """Its float64 values, as JSON keeps them to the bit."""
-    return [float(value) for value in tensor.tolist()]

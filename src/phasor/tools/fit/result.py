@@ -16,9 +16,9 @@ class Fit:
 
     - ``divisors`` of the frequencies, and ``attention``, a factor on cos and sin: as a `LongRoPE` scaling that switches
       above the trained length (``scaling``).
-    - ``losses``: name -> nats per token at ``length``, on the text that was not searched on: the known schemes (`SCHEMES`)
-      and ``"fitted"``; ``inside``: the same at the trained length, with the frequencies for the longer one; ``short``:
-      at the trained length with the model's own frequencies and ``attention``, which is what `LongRoPE` does there.
+    - ``losses``: name -> nats per token at ``length``, on the text that was not searched on: the known schemes
+      (`SCHEMES`) and ``"fitted"``; ``inside``: the same at the trained length, with the frequencies for the longer one;
+      ``short``: at the trained length with the model's own frequencies and ``attention``, as `LongRoPE` has them there.
     - ``known``: name -> divisors and factor of the known schemes.
     - ``tried``: evaluations; ``windows``: of the judged text.
     """
@@ -39,8 +39,8 @@ class Fit:
     def scaling(self) -> Scaling | None:
         """The answer: the divisors as a LongRoPE, which keeps the model's own frequencies up to the trained length.
 
-        Where they do not better the best known scheme, that scheme, as a LongRoPE too where configs have no name for it;
-        None where no scaling is the best.
+        Where they do not better the best known scheme, that scheme, as a LongRoPE too where configs have no name for
+        it; None where no scaling is the best.
         """
         if self.gain > 0:
             return self._switching(self.divisors, self.attention)

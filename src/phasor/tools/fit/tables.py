@@ -98,8 +98,8 @@ class GivenTables:
                 loss = self._sum(batches[i])
                 if not loss.requires_grad:
                     raise ValueError(
-                        f"model must pass gradients to the frequencies of its rotation, and {type(self.module).__name__} "
-                        "does not"
+                        "model must pass gradients to the frequencies of its rotation, and "
+                        f"{type(self.module).__name__} does not"
                     )
                 (slope,) = torch.autograd.grad(loss, leaf)
             sums[i, 0], sums[i, 1:] = loss.detach(), slope
