@@ -1,7 +1,9 @@
 """Searched divisors on a small trained model, judged by transformers' own LongRoPE; bad input."""
 
+import importlib
 import json
 import os
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,7 @@ import limited
 import phasor
 from doctor.declared import HERE, folder
 from phasor.rotary.scaling import LongRoPE
+from phasor.serving.engines import ENGINES
 from phasor.tools.fit import fit, fit_folder
 from phasor.tools.fit.descent import LARGEST, descend
 from phasor.tools.fit.fit import FEWEST, JUDGED
@@ -177,6 +180,8 @@ def test_bad_input(change, message, model):
 
 
 def test_models_whose_rotation_cannot_be_given(model):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     from integrations.models import causal
 
     for other, message in (
@@ -185,9 +190,43 @@ def test_models_whose_rotation_cannot_be_given(model):
     ):
         with pytest.raises(ValueError, match=message):
             GivenTables(other)
+    with pytest.raises(ValueError, match="gpt2 uses learned absolute positions; it has no rotary embedding to read"):
+        GivenTables(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=1, vocab_size=8)))
     model.lm_head.weight.data.fill_(torch.nan)
     with pytest.raises(ValueError, match="the loss of the model must be a number, got nan"):
         fit(model, TOKENS, length=1024, evaluations=FEWEST)
+
+
+def test_what_does_not_fit_into_memory_is_said_first(model, place, monkeypatch):
+    room = importlib.import_module("phasor.tools.fit.fit")
+    monkeypatch.setattr(room, "free_memory", lambda: 2_000_000)
+    with pytest.raises(ValueError, match=r"length 1024 takes at least .* for the logits of one window, and .* free"):
+        fit(model, TOKENS, length=1024)
+    monkeypatch.setattr(importlib.import_module("phasor.tools.doctor.memory"), "free_memory", lambda: 2_000_000)
+    with pytest.raises(ValueError, match=r"its weights take .* of memory are free; fit it on a machine with more"):
+        fit_folder(place, TEXT, length=1024)
+
+
+def test_a_missing_tokenizer_is_said(place, tmp_path, phasor):
+    other = shutil.copytree(place, tmp_path / "m")
+    config = json.loads((place / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "vocab_size": 32000}))
+    code, _, err = phasor("fit", other, "--text", TEXT, "--length", "512")
+    assert code == 2 and err.count("\n") == 1 and "tokenizer" in err, err
+
+
+def test_gradients_must_pass(model):
+    module = model.model.rotary_emb
+    forward, kept = type(module).forward, module.inv_freq.clone()
+
+    class Frozen(type(module)):
+        def forward(self, x, position_ids):
+            return tuple(table.detach() for table in forward(self, x, position_ids))
+
+    module.__class__ = Frozen
+    with pytest.raises(ValueError, match="model must pass gradients to the frequencies of its rotation, and Frozen"):
+        fit(model, TOKENS, length=512, evaluations=FEWEST + 1)
+    assert "forward" not in vars(module) and torch.equal(module.inv_freq, kept)
 
 
 def test_the_commands(place, tmp_path, phasor):
@@ -197,6 +236,8 @@ def test_the_commands(place, tmp_path, phasor):
     assert code in (0, 1) and not err and "scheme" in out and f"wrote {tmp_path / 'c.json'}: " in out
     kind = json.loads((tmp_path / "c.json").read_text())["rope_scaling"]["rope_type"]
     assert kind == ("llama3" if code else "longrope")
+    engines = dict(line.split(maxsplit=2)[:2] for line in out.split("engines, at 512 tokens\n")[1].splitlines()[:7])
+    assert engines == dict.fromkeys(ENGINES, "right") and not list(tmp_path.glob("*.journal"))
     code, _, err = phasor("fit", place, "--text", TEXT, "--length", "100")
     assert code == 2 and err.count("\n") == 1 and "length must be above the trained one, 256, got 100" in err
 

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from ...support.checks import number, whole
+from ...support.number_text import size_text
 from ...support.processes import process_group
 from ...support.whole_files import check_file_target, write_whole
 from ..doctor.loading import load
+from ..doctor.memory import free_memory
 from ..doctor.text.tokens import tokens_of
 from .apart import check_apart
 from .descent import descend
@@ -27,6 +29,7 @@ from .tables import GivenTables, read_folder, windows_of
 EVALUATIONS = 100
 INSIDE = 0.1  # the weight of the loss at the trained length, beside that at the longer one
 JUDGED = 24  # windows of the other text, at most
+LARGER = "fit it on a machine with more"
 FEWEST = len(SCHEMES) + 1  # evaluations: the formulas, and the end of the search
 
 
@@ -79,6 +82,7 @@ def fit(
     with process_group() as group:
         tables = GivenTables(model, group)
         trained = _trained(tables, trained, length)
+        _check_room(model, length)
         if holdout is None:
             half = len(tokens) // 2
             tokens, holdout = tokens[:half], tokens[half:]
@@ -119,6 +123,18 @@ def _search(aim: Objective, formulas: list[Tensor], steps: int, more: Callable[[
     waves = 2 * math.pi / aim.tables.plain
     found = descend(aim.gradient, start, waves, aim.trained, aim.length / aim.trained, steps=steps, more=more)
     return found if aim.score(found) < lowest else start
+
+
+def _check_room(model: nn.Module, length: int) -> None:
+    """Raise ``ValueError`` where the logits of one window alone, their float32 copy and its gradient do not fit."""
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    free = free_memory() if head is not None and head.weight.device.type == "cpu" else None
+    needed = 0 if head is None else 3 * 4 * length * head.weight.shape[0]
+    if free is not None and needed > free:
+        raise ValueError(
+            f"length {length} takes at least {size_text(needed)} for the logits of one window, and {size_text(free)} "
+            f"of memory are free; take a shorter one, or {LARGER}"
+        )
 
 
 def _attention(attention: float | None, length: int, trained: int) -> float:
@@ -162,7 +178,7 @@ def fit_folder(
     tokens = tokens_of(Path(text), folder, config)
     other = None if holdout is None else tokens_of(Path(holdout), folder, config)
     with process_group() as group:
-        fitted = fit(load(folder), tokens, holdout=other, journal=journal_of(out), **options)
+        fitted = fit(load(folder, way_out=LARGER), tokens, holdout=other, journal=journal_of(out), **options)
         if out is not None and group.first:
             write_whole(Path(out), (json.dumps(written(fitted, config), indent=2) + "\n").encode())
     return fitted

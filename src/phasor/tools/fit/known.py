@@ -19,7 +19,7 @@ SCHEMES: dict[str, Callable[[float, int], Scaling | None]] = {
     "yarn_paper": lambda factor, trained: YaRNPaper(float(factor), trained),
     "llama3": lambda factor, trained: Llama3(float(factor), 1.0, 4.0, trained),
 }
-IN_CONFIGS = ("none", "linear", "dynamic", "yarn", "llama3")  # what config.json has a name for
+IN_CONFIGS = ("none", "linear", "yarn", "llama3")  # what a config of a longer declared length has a name for
 
 
 def divided(spec: RotarySpec, scheme: str, trained: int, length: int) -> tuple[Tensor, float]:

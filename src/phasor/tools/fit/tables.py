@@ -96,12 +96,12 @@ class GivenTables:
             leaf = logarithms.detach().clone().requires_grad_()
             with torch.enable_grad(), self.given(self.plain * torch.exp(-leaf), attention):
                 loss = self._sum(batches[i])
-                if not loss.requires_grad:
+                slope = torch.autograd.grad(loss, leaf, allow_unused=True)[0] if loss.requires_grad else None
+                if slope is None:
                     raise ValueError(
                         "model must pass gradients to the frequencies of its rotation, and "
                         f"{type(self.module).__name__} does not"
                     )
-                (slope,) = torch.autograd.grad(loss, leaf)
             sums[i, 0], sums[i, 1:] = loss.detach(), slope
         total: Tensor = sum(self.group.total(sums)) / windows[:, 1:].numel()
         _number(float(total.sum()), windows)
