@@ -26,7 +26,7 @@ from .objective import Objective
 from .result import FITTED, Fit, written
 from .tables import GivenTables, read_folder, windows_of
 
-EVALUATIONS = 100
+EVALUATIONS = 60
 INSIDE = 0.1  # the weight of the loss at the trained length, beside that at the longer one
 JUDGED = 24  # windows of the other text, at most
 LARGER = "fit it on a machine with more"
