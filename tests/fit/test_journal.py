@@ -71,7 +71,7 @@ def test_what_is_known_is_not_computed_again(model, tmp_path, monkeypatch):
     assert len(computed) == 2 * (EVALUATIONS - FEWEST)  # at both lengths
 
 
-@pytest.mark.parametrize("change", [{"seed": 1}, {"inside": 0.5}, {"attention": 1.0}, {"other": True}])
+@pytest.mark.parametrize("change", [{"seed": 1}, {"inside": 0.1}, {"attention": 1.0}, {"other": True}])
 def test_a_journal_of_another_search_is_refused(change, model, tmp_path):
     path = tmp_path / "journal"
     with pytest.raises(Killed):

@@ -23,9 +23,9 @@ def fit(
     trained: Annotated[
         int | None, typer.Option(min=2, help="The length it was trained for (default: the declared one).")
     ] = None,
-    evaluations: Annotated[int, typer.Option(min=10, help="How many, each a pass over windows of the text.")] = 60,
+    evaluations: Annotated[int, typer.Option(min=10, help="How many, each a pass over windows of the text.")] = 120,
     minutes: Annotated[float, typer.Option(help="End the search after so many (default: no end).")] = math.inf,
-    inside: Annotated[float, typer.Option(min=0, help="Weight of the loss at the trained length.")] = 0.1,
+    inside: Annotated[float, typer.Option(min=0, help="Weight of the loss at the trained length.")] = 0.5,
     attention: Annotated[
         float | None,
         typer.Option(help="Factor on cos and sin (default: LongRoPE's formula, which every engine takes)."),

@@ -26,8 +26,8 @@ from .objective import Objective
 from .result import FITTED, Fit, written
 from .tables import GivenTables, read_folder, windows_of
 
-EVALUATIONS = 60
-INSIDE = 0.1  # the weight of the loss at the trained length, beside that at the longer one
+EVALUATIONS = 120
+INSIDE = 0.5  # the weight of the loss at the trained length, beside that at the longer one
 JUDGED = 24  # windows of the other text, at most
 LARGER = "fit it on a machine with more"
 FEWEST = len(SCHEMES) + 1  # evaluations: the formulas, and the end of the search
@@ -127,7 +127,7 @@ def _search(aim: Objective, formulas: list[Tensor], steps: int, more: Callable[[
 
 def _check_room(model: nn.Module, length: int) -> None:
     """Raise ``ValueError`` where the logits of one window alone, their float32 copy and its gradient do not fit."""
-    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    head: Any = getattr(model, "get_output_embeddings", lambda: None)()
     free = free_memory() if head is not None and head.weight.device.type == "cpu" else None
     needed = 0 if head is None else 3 * 4 * length * head.weight.shape[0]
     if free is not None and needed > free:

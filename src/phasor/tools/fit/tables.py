@@ -103,7 +103,8 @@ class GivenTables:
                         f"{type(self.module).__name__} does not"
                     )
             sums[i, 0], sums[i, 1:] = loss.detach(), slope
-        total: Tensor = sum(self.group.total(sums)) / windows[:, 1:].numel()
+        total = sum(self.group.total(sums).unbind(), torch.zeros(1 + len(logarithms), dtype=torch.float64))
+        total = total / windows[:, 1:].numel()
         _number(float(total.sum()), windows)
         return total
 
