@@ -1,62 +1,60 @@
 """A journal of evaluations: a search that was killed goes on where it was, with the same result to the bit."""
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ...support.processes import Group
+from ...support.whole_files import remove_partial, write_whole
 
-Line = dict[str, Any]
+Value = list[float]
 
 
 class Journal:
-    """The values of the evaluations of one search, in their order, in a file of a line of JSON each.
+    """The values of the evaluations of one search, in their order, in a JSON file beside the options of the ``search``.
 
-    The first line says which ``search`` it is. What a search asks for depends on that and on earlier values alone. So
-    it is run again from its start, and the values that the file holds are not computed again, except the first one:
-    where that comes out otherwise, the model is another one.
+    What a search asks for depends on its options and on earlier values alone. So it is run again from its start, and
+    the values that the file holds are not computed again, except the first one: where that comes out otherwise, the
+    model is another one.
     """
 
-    def __init__(self, path: Path, search: Line, group: Group) -> None:
-        self.path, self.group, self.done = path, group, 0
-        lines: list[Line] = group.gather(_lines(path) if group.first else None)[0]
-        self.first, self.known = lines[0] if lines else search, lines[1:]
-        self.file: int | None = None
+    def __init__(self, path: Path, search: dict[str, Any], group: Group) -> None:
+        self.path, self.search, self.group, self.done = path, search, group, 0
+        if group.first:
+            remove_partial(path.parent, path.name)
+        data = group.gather(_read(path) if group.first else None)[0] or {"search": search, "values": []}
+        self.values: list[Value] = data["values"]
         for name, value in search.items():
-            if self.first.get(name) != value:
-                raise self._other(f"with {name} {self.first.get(name)}, and this one has {value}")
+            if data["search"].get(name) != value:
+                raise self._other(f"with {name} {data['search'].get(name)}, and this one has {value}")
 
     @classmethod
     @contextmanager
-    def at(cls, path: Path | None, search: Line, group: Group) -> Iterator["Journal | None"]:
+    def at(cls, path: Path | None, search: dict[str, Any], group: Group) -> Iterator["Journal | None"]:
         """The journal of a file, which is deleted when the block ends without an error; None without a file."""
         if path is None:
             yield None
             return
-        journal = cls(path, search, group)
-        try:
-            yield journal
-        finally:
-            if journal.file is not None:
-                os.close(journal.file)
+        yield cls(path, search, group)
         if group.first:
             path.unlink(missing_ok=True)
 
-    def value(self, compute: Callable[[], list[float]]) -> list[float]:
+    def value(self, compute: Callable[[], Value]) -> Value:
         """The value of the next evaluation: read, else computed and written."""
         this = self.done
         self.done += 1
-        if 0 < this < len(self.known):
-            known: list[float] = self.known[this]["value"]
-            return known
+        if 0 < this < len(self.values):
+            return self.values[this]
         value = compute()
-        if this >= len(self.known):
-            self._write({"value": value})
-        elif value != self.known[this]["value"]:
-            raise self._other("of another model, or on another machine: its first loss is not the same")
+        if this < len(self.values):
+            if value != self.values[this]:
+                raise self._other("of another model, or on another machine: its first loss is not the same")
+            return value
+        self.values.append(value)
+        if self.group.first:
+            write_whole(self.path, json.dumps({"search": self.search, "values": self.values}).encode())
         return value
 
     def _other(self, how: str) -> ValueError:
@@ -65,34 +63,15 @@ class Journal:
             "file"
         )
 
-    def _write(self, line: Line) -> None:
-        if not self.group.first:
-            return
-        if self.file is None:
-            self.file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-            if self.known:
-                whole = os.pread(self.file, os.fstat(self.file).st_size, 0).rfind(b"\n") + 1
-                os.ftruncate(self.file, whole)  # without a line that was cut short
-            else:
-                os.ftruncate(self.file, 0)
-                os.write(self.file, _bytes(self.first))
-        os.write(self.file, _bytes(line))
-        os.fsync(self.file)
 
-
-def _bytes(line: Line) -> bytes:
-    return (json.dumps(line) + "\n").encode()
-
-
-def _lines(path: Path) -> list[Line]:
-    """The lines of a journal, without the last one where it was cut short."""
+def _read(path: Path) -> dict[str, Any] | None:
+    """What a journal holds; None where there is none yet."""
     if not path.exists():
-        return []
-    data = path.read_bytes()
+        return None
     try:
-        lines = [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
-        if not all(isinstance(line, dict) for line in lines) or not all("value" in line for line in lines[1:]):
+        data = json.loads(path.read_bytes())
+        if not isinstance(data, dict) or set(data) != {"search", "values"}:
             raise ValueError
     except ValueError:
         raise ValueError(f"{path} is no journal of evaluations; delete it, or write to another file") from None
-    return lines
+    return data
