@@ -1,7 +1,9 @@
 """Searched divisors on a small trained model, judged by transformers' own LongRoPE; bad input."""
 
+import importlib
 import json
 import os
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +19,13 @@ from transformers import AutoConfig, AutoModelForCausalLM
 import limited
 import phasor
 from doctor.declared import HERE, folder
+from phasor.rotary.scaling import LongRoPE
+from phasor.serving.engines import ENGINES
 from phasor.tools.fit import fit, fit_folder
-from phasor.tools.fit.fit import JUDGED, known_schemes, written
-from phasor.tools.fit.search import Candidate, search
+from phasor.tools.fit.descent import LARGEST, descend
+from phasor.tools.fit.fit import FEWEST, JUDGED
+from phasor.tools.fit.known import IN_CONFIGS, SCHEMES, divided
+from phasor.tools.fit.result import Fit, written
 from phasor.tools.fit.tables import GivenTables, windows_of
 
 TEXT = HERE / "held_out.txt"  # 16,000 bytes that the models were not trained on
@@ -46,11 +52,11 @@ def loss(model, windows):
 
 def test_the_formulas_as_divisors_are_transformers_own(model, place):
     """Each known scheme, given as divisors, has the loss of a model that transformers builds with that scaling."""
-    found = fit(model, TOKENS, length=1024, evaluations=5)
+    found = fit(model, TOKENS, length=1024, evaluations=FEWEST)
     judged = windows_of("test", TOKENS[8000:], 1024, JUDGED)
     config = json.loads((place / "config.json").read_text())
     for name in ("none", "linear", "yarn", "llama3"):
-        spec = phasor.read_config(config).layers[0].replace(scaling=known_schemes(4.0, TRAINED)[name])
+        spec = phasor.read_config(config).layers[0].replace(scaling=SCHEMES[name](4.0, TRAINED))
         like = phasor.write_config(replace(phasor.read_config(config), layers=(spec, spec)), like=config)
         theirs = AutoModelForCausalLM.from_pretrained(place, config=AutoConfig.for_model(**like)).eval()
         assert found.losses[name] == pytest.approx(loss(theirs, judged), abs=1e-4), name
@@ -61,8 +67,8 @@ def read_by_transformers(like, place):
 
 
 def test_what_is_written_is_what_was_found(model, place):
-    """transformers' LongRoPE reads it: beyond the trained length the loss of the fit, inside it the model's own."""
-    found = fit(model, TOKENS, length=1024, evaluations=60)
+    """transformers' LongRoPE reads it: beyond the trained length the loss of the fit, inside it that of ``short``."""
+    found = fit(model, TOKENS, length=1024, evaluations=30)
     assert found.gain > 0
     config = json.loads((place / "config.json").read_text())
     like = written(found, config)
@@ -70,29 +76,64 @@ def test_what_is_written_is_what_was_found(model, place):
     theirs = read_by_transformers(like, place)
     far, near = (windows_of("test", TOKENS[8000:], n, JUDGED) for n in (1024, TRAINED))
     assert found.losses["fitted"] == pytest.approx(loss(theirs, far), abs=1e-4)
-    assert found.inside["none"] == pytest.approx(loss(theirs, near), abs=1e-4)
+    assert found.short == pytest.approx(loss(theirs, near), abs=1e-4)
     assert phasor.read_config(like).layers[0].scaling == found.scaling
+    assert found.attention == pytest.approx((1 + 2 / 8) ** 0.5)  # sqrt(1 + ln 4 / ln 256)
 
 
 def test_without_a_gain_the_best_known_scheme_is_written(model, place):
-    found = fit(model, TOKENS, length=1024, evaluations=5)  # the formulas alone, without their attention factors
+    found = fit(model, TOKENS, length=1024, evaluations=FEWEST, attention=1.0)  # no step: the best formula's divisors
     config = json.loads((place / "config.json").read_text())
-    assert found.gain <= 0 and found.best_known == "llama3" and "worse than llama3: no gain" in str(found)
+    assert found.gain <= 0 and found.best_known == "llama3" and "than llama3: no gain" in str(found)
+    assert found.short == found.inside["none"]
     like = written(found, config)
     assert like["rope_scaling"]["rope_type"] == "llama3"
     far = windows_of("test", TOKENS[8000:], 1024, JUDGED)
     assert found.losses["llama3"] == pytest.approx(loss(read_by_transformers(like, place), far), abs=1e-4)
 
 
+@pytest.mark.parametrize("name", sorted(SCHEMES))
+def test_every_scheme_can_be_the_answer(name, place):
+    """Where configs have no name for a formula, it is written as a LongRoPE, with the formula's frequencies."""
+    config = json.loads((place / "config.json").read_text())
+    own = phasor.read_config(config).layers[0]
+    known = {n: (tuple(d.tolist()), by) for n in SCHEMES for d, by in [divided(own, n, TRAINED, 1024)]}
+    losses = {n: 2.0 - (n == name) for n in (*SCHEMES, "fitted")}
+    found = Fit(TRAINED, 1024, (2.0,) * 16, 1.0, losses, losses, 2.0, known, FEWEST, 2, 0)
+    assert found.gain < 0 and found.best_known == name
+    spec = phasor.read_config(written(found, config)).layers[0]
+    formula = own.replace(scaling=SCHEMES[name](4.0, TRAINED))
+    torch.testing.assert_close(spec.inv_freq(1024), formula.inv_freq(1024), rtol=1e-12, atol=0)
+    assert spec.attention_factor(1024) == formula.attention_factor(1024)
+    assert isinstance(spec.scaling, LongRoPE) == (name not in IN_CONFIGS)
+
+
 def test_minutes_end_a_search(model):
-    assert fit(model, TOKENS, length=512, minutes=0.0).tried == 5  # the known schemes are always tried
+    assert fit(model, TOKENS, length=512, minutes=0.0).tried == FEWEST  # the known schemes are always tried
+
+
+def test_a_gradient_is_the_slope_of_the_loss(model):
+    tables = GivenTables(model.double())
+    rows = windows_of("test", TOKENS, 300, 5)
+    here = torch.linspace(0.0, 1.5, 16, dtype=torch.float64)
+
+    def at(logarithms):
+        with tables.given(tables.plain / logarithms.exp(), 1.1):
+            return tables.loss(rows)
+
+    # transformers forms its angles in float32: a step that is large beside that, and pairs that hardly bend over it
+    value, slope = tables.gradient(rows, here, 1.1).split([1, 16])
+    assert float(value) == pytest.approx(at(here), rel=1e-6)
+    for pair in range(4, 12):
+        by = 1e-3 * torch.eye(16, dtype=torch.float64)[pair]
+        assert float(slope[pair]) == pytest.approx((at(here + by) - at(here - by)) / 2e-3, rel=0.02, abs=1e-4), pair
 
 
 def test_the_model_stays_as_it_was_and_a_seed_decides_all(model):
     before = {name: tensor.clone() for name, tensor in (*model.state_dict().items(), *model.named_buffers())}
     kept = dict(vars(model.model.rotary_emb))
-    one, other = (fit(model, TOKENS, length=512, evaluations=12, seed=3) for _ in range(2))
-    assert one == other and one.tried == 12 and one.windows == 15
+    one, other = (fit(model, TOKENS, length=512, evaluations=14, seed=3) for _ in range(2))
+    assert one == other and one.tried == 14 and one.windows == 15
     after = dict((*model.state_dict().items(), *model.named_buffers()))
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert {k: v for k, v in kept.items() if k[0] != "_"} == {
@@ -101,20 +142,23 @@ def test_the_model_stays_as_it_was_and_a_seed_decides_all(model):
     assert json.loads(json.dumps(one.to_dict()))["best_known"] == one.best_known and "judged on 15 windows" in str(one)
 
 
-def test_a_search_goes_down_keeps_its_bounds_and_its_budget():
-    seen: list[Candidate] = []
+def test_a_search_goes_down_and_keeps_its_bounds_and_its_budget():
+    """To divisors inside the bounds where the lowest loss is, to the bounds where it lies beyond them."""
+    target = torch.tensor([0.5, 1.0, 2.5, 3.0, 100.0], dtype=torch.float64)
+    waves = torch.tensor([6.0, 50.0, 100.0, 400.0, 4000.0], dtype=torch.float64)
+    seen = []
 
-    def score(divisors):
-        seen.append(Candidate(0.0, divisors))
-        return sum((d - 2.5) ** 2 for d in divisors)
+    def gradient(step, logarithms):
+        seen.append(logarithms)
+        away = logarithms - target.log()
+        return torch.cat([(away**2).sum()[None], 2 * away])
 
-    starts = [(1.0,) * 8, (4.0,) * 8]
-    best = search(score, starts, 4.0, budget=300, patience=300, seed=0)
-    assert len(seen) == 300 and best.score < 3.0 < min(score(start) for start in starts)
-    assert all(1.0 <= d <= 8.0 for candidate in seen[2:300] for d in candidate.divisors)
-    seen.clear()
-    search(lambda d: seen.append(Candidate(0.0, d)) or 1.0, starts, 4.0, budget=300, patience=7, seed=0)
-    assert len(seen) == 2 + 7
+    start = torch.full((5,), 2.0, dtype=torch.float64)
+    best = descend(gradient, start, waves, 100, 4.0, steps=100)
+    assert len(seen) == 100 and best.tolist()[2:] == pytest.approx([2.5, 3.0, LARGEST * 4.0], rel=0.02)
+    assert best[1] < 1.1 and all((here >= 0).all() and (here.exp() <= LARGEST * 4.0 + 1e-9).all() for here in seen)
+    assert abs(float((seen[1] - seen[0])[0])) < 0.07 * abs(float((seen[1] - seen[0])[2]))  # 16 times as fast a pair
+    assert descend(gradient, start, waves, 100, 4.0, steps=100, more=lambda done: False) is start
 
 
 @pytest.mark.parametrize(
@@ -123,7 +167,9 @@ def test_a_search_goes_down_keeps_its_bounds_and_its_budget():
         ({"length": TRAINED}, "length must be above the trained one, 256, got 256"),
         ({"length": 9000}, "the text to fit on must have at least 18001 tokens, two windows of 9000, got 8000"),
         ({"length": 1024, "holdout": TOKENS[2000:]}, "holdout must be other text .* pieces of 64 tokens stand in both"),
-        ({"length": 1024, "evaluations": 0}, "evaluations must be"),
+        ({"length": 1024, "evaluations": 0}, "evaluations must be .* at least 10, got 0"),
+        ({"length": 1024, "attention": 0.0}, "attention must be"),
+        ({"length": 1024, "inside": -1.0}, "inside must be"),
         ({"length": 1024, "tokens": [1, 2]}, "the text to fit on must be tokens"),
     ],
 )
@@ -134,6 +180,8 @@ def test_bad_input(change, message, model):
 
 
 def test_models_whose_rotation_cannot_be_given(model):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     from integrations.models import causal
 
     for other, message in (
@@ -142,18 +190,54 @@ def test_models_whose_rotation_cannot_be_given(model):
     ):
         with pytest.raises(ValueError, match=message):
             GivenTables(other)
+    with pytest.raises(ValueError, match="gpt2 uses learned absolute positions; it has no rotary embedding to read"):
+        GivenTables(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=1, vocab_size=8)))
     model.lm_head.weight.data.fill_(torch.nan)
     with pytest.raises(ValueError, match="the loss of the model must be a number, got nan"):
-        fit(model, TOKENS, length=1024, evaluations=5)
+        fit(model, TOKENS, length=1024, evaluations=FEWEST)
+
+
+def test_what_does_not_fit_into_memory_is_said_first(model, place, monkeypatch):
+    room = importlib.import_module("phasor.tools.fit.fit")
+    monkeypatch.setattr(room, "free_memory", lambda: 2_000_000)
+    with pytest.raises(ValueError, match=r"length 1024 takes at least .* for the logits of one window, and .* free"):
+        fit(model, TOKENS, length=1024)
+    monkeypatch.setattr(importlib.import_module("phasor.tools.doctor.memory"), "free_memory", lambda: 2_000_000)
+    with pytest.raises(ValueError, match=r"its weights take .* of memory are free; fit it on a machine with more"):
+        fit_folder(place, TEXT, length=1024)
+
+
+def test_a_missing_tokenizer_is_said(place, tmp_path, phasor):
+    other = shutil.copytree(place, tmp_path / "m")
+    config = json.loads((place / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "vocab_size": 32000}))
+    code, _, err = phasor("fit", other, "--text", TEXT, "--length", "512")
+    assert code == 2 and err.count("\n") == 1 and "tokenizer" in err, err
+
+
+def test_gradients_must_pass(model):
+    module = model.model.rotary_emb
+    forward, kept = type(module).forward, module.inv_freq.clone()
+
+    class Frozen(type(module)):
+        def forward(self, x, position_ids):
+            return tuple(table.detach() for table in forward(self, x, position_ids))
+
+    module.__class__ = Frozen
+    with pytest.raises(ValueError, match="model must pass gradients to the frequencies of its rotation, and Frozen"):
+        fit(model, TOKENS, length=512, evaluations=FEWEST + 1)
+    assert "forward" not in vars(module) and torch.equal(module.inv_freq, kept)
 
 
 def test_the_commands(place, tmp_path, phasor):
     code, out, err = phasor(
-        "fit", place, "--text", TEXT, "--length", "512", "--evaluations", "9", "--out", tmp_path / "c.json"
+        "fit", place, "--text", TEXT, "--length", "512", "--evaluations", "12", "--out", tmp_path / "c.json"
     )
     assert code in (0, 1) and not err and "scheme" in out and f"wrote {tmp_path / 'c.json'}: " in out
     kind = json.loads((tmp_path / "c.json").read_text())["rope_scaling"]["rope_type"]
     assert kind == ("llama3" if code else "longrope")
+    engines = dict(line.split(maxsplit=2)[:2] for line in out.split("engines, at 512 tokens\n")[1].splitlines()[:7])
+    assert engines == dict.fromkeys(ENGINES, "right") and not list(tmp_path.glob("*.journal"))
     code, _, err = phasor("fit", place, "--text", TEXT, "--length", "100")
     assert code == 2 and err.count("\n") == 1 and "length must be above the trained one, 256, got 100" in err
 
@@ -161,11 +245,11 @@ def test_the_commands(place, tmp_path, phasor):
 @pytest.mark.slow
 def test_two_processes_print_what_one_prints(place, tmp_path):
     """To the byte: each has its share of the windows, and their sums are added in one order."""
-    words = ["-m", "phasor", "fit", str(place), "--text", str(TEXT), "--length", "512", "--evaluations", "8", "--json"]
+    words = ["-m", "phasor", "fit", str(place), "--text", str(TEXT), "--length", "512", "--evaluations", "14", "--json"]
     env = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     one, two = (limited.run([*launcher, *words], env=env).stdout for launcher in ([sys.executable], torchrun))
-    assert one == two and json.loads(one)["tried"] == 8
+    assert one == two and json.loads(one)["tried"] == 14
 
 
 @pytest.mark.slow

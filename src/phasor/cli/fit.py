@@ -2,10 +2,12 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from ..serving.planner import Plan
 from ..support.plain_text import say, say_json
 from ..support.whole_files import check_file_target
 from .progress import is_first, progress
@@ -21,17 +23,28 @@ def fit(
     trained: Annotated[
         int | None, typer.Option(min=2, help="The length it was trained for (default: the declared one).")
     ] = None,
-    evaluations: Annotated[int, typer.Option(min=5, help="Candidates to try, each a pass over the text.")] = 220,
+    evaluations: Annotated[int, typer.Option(min=10, help="How many, each a pass over windows of the text.")] = 120,
     minutes: Annotated[float, typer.Option(help="End the search after so many (default: no end).")] = math.inf,
+    inside: Annotated[float, typer.Option(min=0, help="Weight of the loss at the trained length.")] = 0.5,
+    attention: Annotated[
+        float | None,
+        typer.Option(help="Factor on cos and sin (default: LongRoPE's formula, which every engine takes)."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the search; the same seed gives the same result.")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a config.json with what was found.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
-    """Search the rotation that a model wants at another length, beside the known schemes.
+    """Search the rotation that a model wants at another length, beside the known schemes, and say which engines run it.
+
+    With --out, a command that was killed goes on where it was when it is repeated.
 
     Exit code 0: the search bettered every known scheme on the text to judge on, 1: it did not.
     """
+    from ..serving.engines import ENGINES
+    from ..serving.planner import plan
     from ..tools.fit import fit_folder
+    from ..tools.fit.result import written
+    from ..tools.fit.tables import read_folder
 
     if out is not None:
         check_file_target("--out", out)
@@ -44,15 +57,31 @@ def fit(
         trained=trained,
         evaluations=evaluations,
         minutes=minutes,
+        inside=inside,
+        attention=attention,
         seed=seed,
-        tell=progress("candidates"),
+        tell=progress("evaluations"),
     )
     if is_first():
-        say_json(fitted.to_dict()) if as_json else say(fitted)
-    if out is not None and is_first() and not as_json:
-        kept = (
-            f"the fitted divisors as longrope, which keeps the model's own frequencies up to {fitted.trained:,} tokens"
-        )
-        say(f"wrote {out}: {kept if fitted.gain > 0 else f'{fitted.best_known}, the best known scheme'}")
+        config = written(fitted, read_folder(model))
+        plans = [plan(config, length=length, engine=engine) for engine in ENGINES]
+        if as_json:
+            engines = {p.engine: {"verdict": p.verdict, "refused": p.refused, "settings": _flags(p)} for p in plans}
+            say_json({**fitted.to_dict(), "engines": engines})
+        else:
+            say("\n".join([str(fitted), "", f"engines, at {length:,} tokens", *map(_line, plans)]))
+            if out is not None:
+                say(f"wrote {out}: {fitted.answer}")
     if fitted.gain <= 0:
         raise typer.Exit(1)
+
+
+def _line(plan: "Plan") -> str:
+    """One engine: the verdict, and how it is started or why not. Dictionaries are left to ``phasor plan``."""
+    flags = " ".join(name if isinstance(value, dict) else f"{name} {value}" for name, value in _flags(plan).items())
+    traps = "".join(f"; {trap.text}" for trap in plan.warnings)
+    return f"{plan.engine:<14}{plan.verdict:<10}{plan.refused or (flags or 'reads the file as it is') + traps}"
+
+
+def _flags(plan: "Plan") -> dict[str, Any]:
+    return dict(plan.settings.flags) if plan.settings else {}

@@ -1,7 +1,7 @@
 """How far a trained model reaches, as it is and with its rotation rescaled: losses and accuracies by length."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...rotary.scaling import NTK, DynamicNTK, Linear, Llama3, NTKFixed, Scaling, SteppedNTK, YaRN, YaRNPaper
+from ...rotary.scaling import Scaling
 from ...rotary.spec import RotarySpec
 from ...support.checks import whole
+from ...tools.fit.known import SCHEMES
+from ...tools.fit.result import FITTED
 from .byte_pairs import byte_pairs_loss
 from .data import Text, randomness
 from .fitted import fitted
@@ -27,21 +29,6 @@ BLOCKS = 64  # at most, of the held-out text
 LONGEST = 2**20  # bytes of a context
 TASK_SEED = 2**31  # far from the seeds of training
 ROWS = 64  # questions of a task per length
-
-# scheme -> its scaling for (factor, trained length). `FITTED` is beside them: a LongRoPE whose divisors are searched
-# for each model and factor, which takes about a minute.
-FITTED = "fitted"
-SCHEMES: dict[str, Callable[[int, int], Scaling | None]] = {
-    "none": lambda factor, trained: None,
-    "linear": lambda factor, trained: Linear(float(factor)),
-    "ntk": lambda factor, trained: NTK(float(factor)),
-    "ntk_fixed": lambda factor, trained: NTKFixed(float(factor)),
-    "dynamic": lambda factor, trained: DynamicNTK(float(factor), trained),
-    "stepped_ntk": lambda factor, trained: SteppedNTK(trained),
-    "yarn": lambda factor, trained: YaRN(float(factor), trained),
-    "yarn_paper": lambda factor, trained: YaRNPaper(float(factor), trained),
-    "llama3": lambda factor, trained: Llama3(float(factor), 1.0, 4.0, trained),
-}
 
 
 def lengths_of(trained: int, times: Sequence[float] = TIMES) -> list[int]:
@@ -260,15 +247,11 @@ def extend(
 
     own: RotarySpec = config.model.rotary_spec
 
-    def training_loss(spec: RotarySpec, length: int, count: int) -> float:
-        count = min(count, (len(text.train) - 1) // length)
-        return float(token_losses(model, text.train[: count * length + 1], length, count * length, rotary=spec).mean())
-
     @cache
     def scaling(scheme: str, factor: int) -> Scaling | None:
         if scheme != FITTED:
             return SCHEMES[scheme](factor, trained)
-        return fitted(own, trained, factor, training_loss) if factor > 1 else None
+        return fitted(model, text.train, factor) if factor > 1 else None
 
     @cache
     def measured(scheme: str, factor: int, length: int) -> dict[str, Any]:

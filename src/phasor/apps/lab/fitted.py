@@ -1,33 +1,59 @@
 """The scheme that is searched for one model: divisors of its frequencies that lower its loss on training text."""
 
-from collections.abc import Callable
+import math
+import random
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
+from ...rotary.rotation import Rotation
 from ...rotary.scaling import LongRoPE
-from ...rotary.spec import RotarySpec
-from ...tools.fit.fit import INSIDE, PATIENCE, WINDOWS, known_schemes
-from ...tools.fit.search import search
+from ...tools.fit.descent import descend
+from ...tools.fit.fit import INSIDE
+from ...tools.fit.known import SCHEMES, divided
+from ...tools.fit.objective import FAR, NEAR, WINDOWS, some_windows
+from ...tools.fit.tables import windows_of
+from .model import Decoder
 
-EVALUATIONS = 120
-
-Loss = Callable[[RotarySpec, int, int], float]  # spec, length and number of windows -> nats per token
+STEPS = 100
 
 
-def fitted(spec: RotarySpec, trained: int, factor: int, loss: Loss, evaluations: int = EVALUATIONS) -> LongRoPE:
-    """The search of `phasor.fit` with another loss, always with seed 0: what it finds, for ``factor * trained`` tokens.
+def fitted(model: Decoder, text: Tensor, factor: int, steps: int = STEPS) -> LongRoPE:
+    """The search of `phasor.fit` for a rotary model of the lab, always with seed 0, on its training ``text`` ``[n]``:
+    what it finds for ``factor`` times the trained length.
 
     Windows of up to the trained length keep the model's own frequencies.
     """
-    plain = spec.inv_freq()
+    own, trained, tokens = model.config.rotary_spec, model.config.length, text.long()
+    assert own is not None
+    plain, length = own.inv_freq(), factor * trained
     ones = (1.0,) * len(plain)
 
-    def score(divisors: tuple[float, ...]) -> float:
-        tried = spec.replace(scaling=LongRoPE(divisors, divisors, trained, float(factor), attention=1.0))
-        return loss(tried, factor * trained, WINDOWS) + INSIDE * loss(tried, trained, WINDOWS)
+    def loss(windows: Tensor, logarithms: Tensor) -> Tensor:
+        positions = torch.arange(windows.shape[1] - 1)
+        rotation = Rotation.at(own.replace(learned=True), positions, log_scale=-logarithms, dtype=torch.float32)
+        logits = model(windows[:, :-1], rotary=rotation)
+        return F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
 
-    formulas = [spec.replace(scaling=scaling) for scaling in known_schemes(float(factor), trained).values()]
-    starts = [tuple((plain / formula.inv_freq()).tolist()) for formula in formulas]
-    with torch.no_grad():
-        best = search(score, starts, factor, budget=evaluations, patience=PATIENCE, seed=0)
-    return LongRoPE(ones, best.divisors, trained, float(factor), attention=1.0)
+    def both(far: Tensor, near: Tensor, logarithms: Tensor) -> Tensor:
+        return loss(far, logarithms) + INSIDE * loss(near, logarithms)
+
+    def gradient(step: int, logarithms: Tensor) -> Tensor:
+        dice, leaf = random.Random(f"0 {step}"), logarithms.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            far = some_windows(tokens, length, FAR, dice)
+            value = both(far, some_windows(tokens, trained, NEAR, dice), leaf)
+            (slope,) = torch.autograd.grad(value, leaf)
+        return torch.cat([value.detach()[None], slope])
+
+    on, on_near = (windows_of("text", tokens, n, WINDOWS) for n in (length, trained))
+
+    @torch.no_grad()
+    def score(divisors: Tensor) -> float:
+        return float(both(on, on_near, divisors.log()))
+
+    start = min((divided(own, name, trained, length)[0] for name in SCHEMES), key=score)
+    best = descend(gradient, start, 2 * math.pi / plain, trained, factor, steps=steps)
+    best = min(start, best, key=score)
+    return LongRoPE(ones, tuple(best.tolist()), trained, float(factor), attention=1.0)

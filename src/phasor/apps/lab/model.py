@@ -126,7 +126,9 @@ class Decoder(nn.Module):
         make, per_layer = ENCODINGS[config.encoding]
         self.encodings = nn.ModuleList(make(config) for _ in range(config.layers if per_layer else 1))
 
-    def forward(self, ids: Tensor, *, rotary: RotarySpec | None = None, part: SequencePart | None = None) -> Tensor:
+    def forward(
+        self, ids: Tensor, *, rotary: RotarySpec | Rotation | None = None, part: SequencePart | None = None
+    ) -> Tensor:
         """Logits ``[B, S, 256]`` of bytes ``[B, S]``. ``rotary`` is another rotation than the one trained with,
         ``part`` says where the bytes stand if they are a part of their sequence."""
         part = part or SequencePart.whole(ids.shape[1], ids.device)
@@ -137,8 +139,9 @@ class Decoder(nn.Module):
             x = x * self.config.dim**0.5  # Vaswani et al. 2017, section 3.4: else the sines drown the bytes
         assert isinstance(first, Encoding)
         x = first.embed(x, positions)
-        spec = rotary or self.config.rotary_spec
-        rotation = None if spec is None else Rotation.at(spec, positions, len(part.k_positions), dtype=x.dtype)
+        rotation = rotary or self.config.rotary_spec
+        if isinstance(rotation, RotarySpec):
+            rotation = Rotation.at(rotation, positions, len(part.k_positions), dtype=x.dtype)
         for i, layer in enumerate(self.layers):
             x = layer(x, part, self.encodings[i % len(self.encodings)], rotation)
         logits: Tensor = self.lm_head(self.norm(x))

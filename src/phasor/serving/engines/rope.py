@@ -42,6 +42,12 @@ def need(rope: Rope, key: str) -> Any:
     return rope[key]
 
 
+def with_mscales(rope: Rope) -> Rope:
+    """A LongRoPE's stated factor on cos and sin under the names that vLLM and SGLang read; else as it is."""
+    stated = rope.get("attention_factor") if rope.get("rope_type") == "longrope" else None
+    return rope if stated is None else {**rope, "long_mscale": stated, "short_mscale": stated}
+
+
 def always(long: bool, rope: Rope, declared: int | None, stated: float | None = None) -> LongRoPE:
     """LongRoPE that uses one list at every length; its factor is the one ``stated``, else that of the lengths."""
     values = tuple(float(v) for v in need(rope, "long_factor" if long else "short_factor"))

@@ -9,7 +9,7 @@ from ...rotary.scaling import NTK, LongRoPE
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
-from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, softmax_rules, yarn
+from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, softmax_rules, with_mscales, yarn
 
 FACTORY = "sglang/srt/layers/rotary_embedding/factory.py: get_rope"
 CONFIG = "sglang/srt/utils/hf_transformers/config.py: get_config"
@@ -57,11 +57,12 @@ class SGLang(Engine):
         )  # fmt: skip
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
-        ropes = {kind: written(rope, config, length) for kind, rope in config.parameters(wanted).items()}
+        plain = {kind: written(rope, config, length) for kind, rope in config.parameters(wanted).items()}
+        ropes = {kind: with_mscales(rope) for kind, rope in plain.items()}
         if any("truncate" in rope and "mscale" in rope and config.inside for rope in ropes.values()):
             raise CannotSayError("SGLang's YaRN with M-RoPE takes no mscale")
         text: dict[str, Any] = {}
-        if wanted.layers != config.model.layers:
+        if wanted.layers != config.model.layers or ropes != plain:
             text["rope_parameters"] = ropes if any(config.kinds) else ropes[""]
         if (config.model.max_position or 0) < length:
             text["max_position_embeddings"] = length
@@ -185,7 +186,8 @@ def rotation(
         original = int(need(rope, ORIGINAL))
         rules.append(EngineRule("LongRoPE: the longest position of a batch chooses the factors of all of it", FACTORY))
         short, long = (tuple(float(v) for v in need(rope, name)) for name in ("short_factor", "long_factor"))
-        return base, LongRoPE(short, long, original_max_position=original, factor=(declared or original) / original)
+        factor = (declared or original) / original
+        return base, LongRoPE(short, long, original, factor, rope.get("long_mscale"), rope.get("short_mscale"))
     if scheme == "dynamic":
         factor = float(need(rope, "factor"))
         stretch = float(rope["alpha"]) if "alpha" in rope else factor * factor - (factor - 1)

@@ -8,7 +8,7 @@ from ...rotary.scaling import NTK, Scaling
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
-from .rope import PLAIN, YARN_KEYS, BaseAndScaling, Rope, always, need, rotated, softmax_rules, yarn
+from .rope import PLAIN, YARN_KEYS, BaseAndScaling, Rope, always, need, rotated, softmax_rules, with_mscales, yarn
 from .support import by_transformers
 
 LENGTHENED = ("default", "linear", "ntk", "dynamic", "proportional")  # types whose factor lengthens the model
@@ -243,9 +243,11 @@ class Vllm(Engine):
         )  # fmt: skip
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
-        ropes = {kind: written(config, rope) for kind, rope in config.parameters(wanted).items()}
+        plain = {kind: written(config, rope) for kind, rope in config.parameters(wanted).items()}
+        transformers_runs = config.name in by_transformers(self.name) and not config.path
+        ropes = plain if transformers_runs else {kind: with_mscales(rope) for kind, rope in plain.items()}
         text: dict[str, Any] = {}
-        if wanted.layers != config.model.layers:
+        if wanted.layers != config.model.layers or ropes != plain:
             text["rope_parameters"] = ropes if any(config.kinds) else ropes[""]
         kinds = {rope["rope_type"] for rope in ropes.values()}
         stretch = max([float(r.get("factor", 1.0)) for r in ropes.values() if r["rope_type"] in LENGTHENED], default=1)

@@ -13,8 +13,9 @@ BESIDE = 10**9  # what checking a model needs besides its weights
 MOST_PACKED = 16  # 2 bits of weights in a config's float32
 
 
-def check_memory(folder: Path, model: nn.Module, stored: int) -> None:
-    """``stored``: bytes of the weights, which may be packed: eight values of 4 bits stand for 32 bytes."""
+def check_memory(folder: Path, model: nn.Module, stored: int, way_out: str) -> None:
+    """``stored``: bytes of the weights, which may be packed: eight values of 4 bits stand for 32 bytes. ``way_out``:
+    what to do where they do not fit."""
     own = _bytes(model.parameters()) + _bytes(model.buffers())
     if own > MOST_PACKED * stored + BESIDE:
         raise ValueError(
@@ -24,8 +25,7 @@ def check_memory(folder: Path, model: nn.Module, stored: int) -> None:
     needed, free = max(stored, _bytes(model.buffers())), free_memory()
     if free is not None and needed + BESIDE > free:
         raise ValueError(
-            f"{folder}: its weights take {size_text(needed)}, and {size_text(free)} of memory are free; "
-            "check its config alone with phasor doctor --meta"
+            f"{folder}: its weights take {size_text(needed)}, and {size_text(free)} of memory are free; {way_out}"
         )
 
 

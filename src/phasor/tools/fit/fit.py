@@ -4,86 +4,33 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ...models.configs import read_config, write_config
-from ...rotary.scaling import NTK, Linear, Llama3, LongRoPE, Scaling, YaRN
-from ...rotary.spec import RotarySpec
-from ...support.checks import whole
+from ...support.checks import number, whole
+from ...support.number_text import size_text
 from ...support.processes import process_group
 from ...support.whole_files import check_file_target, write_whole
 from ..doctor.loading import load
+from ..doctor.memory import free_memory
 from ..doctor.text.tokens import tokens_of
-from .search import Candidate, search
+from .apart import check_apart
+from .descent import descend
+from .journal import Journal
+from .known import SCHEMES, divided
+from .objective import Objective
+from .result import FITTED, Fit, written
 from .tables import GivenTables, read_folder, windows_of
 
-EVALUATIONS, PATIENCE = 220, 80
+EVALUATIONS = 120
 INSIDE = 0.5  # the weight of the loss at the trained length, beside that at the longer one
-WINDOWS = 12  # of the text to fit on
-JUDGED = 24  # of the other, at most
-COMMON = 64  # tokens in a row, of which two texts may share
-SHARED = 0.02  # of one of them: a heading or a formula
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What was found for ``length`` tokens, of a model trained for ``trained``.
-
-    - ``divisors`` of the frequencies: as a `LongRoPE` scaling that switches above the trained length (``scaling``).
-    - ``losses``: name -> nats per token at ``length``, on the text that was not searched on: ``"none"``, the known
-      schemes, and ``"fitted"``; ``inside``: the same at the trained length, with the frequencies for the longer one.
-    - ``tried``: candidates; ``windows``: of the judged text.
-    """
-
-    trained: int
-    length: int
-    divisors: tuple[float, ...]
-    losses: dict[str, float]
-    inside: dict[str, float]
-    tried: int
-    windows: int
-    seed: int
-
-    @property
-    def scaling(self) -> Scaling | None:
-        """The divisors as a LongRoPE, which keeps the model's own frequencies up to the trained length.
-
-        Where they do not better the best known scheme, that scheme; None where that is no scaling.
-        """
-        factor = self.length / self.trained
-        if self.gain <= 0:
-            return known_schemes(factor, self.trained)[self.best_known]
-        return LongRoPE((1.0,) * len(self.divisors), self.divisors, self.trained, factor, attention=1.0)
-
-    @property
-    def best_known(self) -> str:
-        """The best of the schemes that are not searched."""
-        return min((name for name in self.losses if name != "fitted"), key=self.losses.__getitem__)
-
-    @property
-    def gain(self) -> float:
-        """Nats by which it is better than the best known scheme; negative where it is worse."""
-        return self.losses[self.best_known] - self.losses["fitted"]
-
-    def __str__(self) -> str:
-        lines = [f"{'scheme':<12}{f'at {self.length:,}':>14}{f'at {self.trained:,}':>14}   nats per token"]
-        for name, loss in sorted(self.losses.items(), key=lambda item: item[1]):
-            lines.append(f"{name:<12}{loss:>14.4f}{self.inside[name]:>14.4f}")
-        lines.append(
-            f"{self.tried} tried (seed {self.seed}); judged on {self.windows} windows of other text: "
-            f"{abs(self.gain):.4f} nats {'better' if self.gain > 0 else 'worse'} than {self.best_known}"
-            + ("" if self.gain > 0 else ": no gain")
-        )
-        return "\n".join(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return {**vars(self), "divisors": list(self.divisors), "best_known": self.best_known, "gain": self.gain}
+JUDGED = 24  # windows of the other text, at most
+LARGER = "fit it on a machine with more"
+FEWEST = len(SCHEMES) + 1  # evaluations: the formulas, and the end of the search
 
 
 def fit(
@@ -96,64 +43,106 @@ def fit(
     evaluations: int = EVALUATIONS,
     minutes: float = math.inf,
     inside: float = INSIDE,
+    attention: float | None = None,
     seed: int = 0,
-    tell: Callable[[int, int, float], None] = lambda done, most, best: None,
+    journal: Path | None = None,
+    tell: Callable[[int, int], None] = lambda done, most: None,
 ) -> Fit:
     """The divisors that a model wants at ``length`` tokens, found by its loss on ``tokens`` ``[n]``.
 
     Every scheme for a longer context is a divisor per pair (and a factor on cos and sin); all but LongRoPE's are one
-    formula for every model. Here they are searched for this model, beginning with the formulas, and judged on
-    ``holdout`` (by default the second half of ``tokens``). What is searched for is the lowest loss at ``length`` plus
-    ``inside`` times the loss at the trained length.
+    formula for every model. Here they are searched for this model: from the best formula downhill, by the gradient of
+    the loss, and judged on ``holdout`` (by default the second half of ``tokens``). What is searched for is the lowest
+    loss at ``length`` plus ``inside`` times the loss at the trained length.
 
     - ``trained``: the length that it was trained for, by default the declared one.
+    - ``attention``: the factor on cos and sin, at every length; None: that of LongRoPE's formula, the only one that
+      every engine takes (`phasor.plan`). With 1.0, texts of up to the trained length are left as they are.
     - ``evaluations``, ``minutes``: the search ends at whichever is first. Unless the minutes end it, a seed gives the
       same result again.
-    - ``tell``: called with the evaluations done, the most there can be, and the best score so far.
+    - ``journal``: a file that gets the value of every evaluation. A call that finds one goes on from its end, with the
+      same result; at the end it is deleted.
+    - ``tell``: called with the evaluations done and the most there can be.
 
     The model stays as it is. Under torchrun the processes share the windows, and all return the same.
-    Raises ``ValueError`` for a length that is not above the trained one, texts that are too
-    short or overlap (`SHARED`), and models whose rotation cannot be given (`GivenTables`).
-    Source: LongRoPE, arXiv:2402.13753, section 3.2.
+    Raises ``ValueError`` for a length that is not above the trained one, texts that are too short or overlap
+    (`check_apart`), a journal of another search, and models whose rotation cannot be given (`GivenTables`).
+    Source: divisors per pair: LongRoPE, arXiv:2402.13753, section 3 (which searches them by evolution).
 
     >>> from transformers import LlamaConfig, LlamaForCausalLM
     >>> sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     >>> model = LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=50, max_position_embeddings=16)).eval()
-    >>> found = fit(model, torch.randint(50, (400,)), length=32, evaluations=5)  # the formulas alone
-    >>> found.trained, found.length, found.tried, list(found.losses)
-    (16, 32, 5, ['none', 'linear', 'ntk', 'yarn', 'llama3', 'fitted'])
+    >>> fitted = fit(model, torch.randint(50, (400,)), length=32, evaluations=12)
+    >>> fitted.trained, fitted.length, fitted.tried, len(fitted.losses)
+    (16, 32, 12, 10)
     """
-    for name, value in (("length", length), ("evaluations", evaluations)):
-        whole(name, value)
+    whole("length", length)
+    whole("evaluations", evaluations, at_least=FEWEST)
+    number("inside", inside, at_least=0)
     with process_group() as group:
         tables = GivenTables(model, group)
         trained = _trained(tables, trained, length)
+        _check_room(model, length)
         if holdout is None:
             half = len(tokens) // 2
             tokens, holdout = tokens[:half], tokens[half:]
-        on, on_near = (windows_of("the text to fit on", tokens, n, WINDOWS) for n in (length, trained))
+        factor = _attention(attention, length, trained)
+        aim = Objective(tables, tokens, length, trained, inside, factor, seed)
         judged, near = (windows_of("holdout", holdout, n, JUDGED) for n in (length, trained))
-        _check_apart(on, judged)
-        starts = {name: _divided(tables, scaling) for name, scaling in known_schemes(length / trained, trained).items()}
-        tried, end = 0, time.monotonic() + 60 * minutes
+        check_apart(tokens, judged)
+        known = {name: divided(tables.spec, name, trained, length) for name in SCHEMES}
+        search = {
+            "length": length, "trained": trained, "evaluations": evaluations, "inside": inside, "attention": factor,
+            "seed": seed, "text": sha256(str(tokens.tolist()).encode()).hexdigest(),
+        }  # fmt: skip
+        aim.tell = lambda done: tell(done, evaluations)
+        end = time.monotonic() + 60 * minutes
 
-        def score(divisors: tuple[float, ...]) -> float:
-            nonlocal tried
-            tried += 1
-            with tables.given(tables.plain / torch.tensor(divisors, dtype=torch.float64)):
-                return tables.loss(on) + (inside * tables.loss(on_near) if inside else 0.0)
-
-        def more(done: int, best: Candidate) -> bool:
-            tell(done, evaluations, best.score)
+        def more(_: int) -> bool:
             return not group.total(torch.tensor(int(time.monotonic() >= end)))  # of any: all end together
 
-        first = [divisors for divisors, _ in starts.values()]
-        best = search(score, first, length / trained, budget=evaluations, patience=PATIENCE, seed=seed, more=more)
-        losses, at_trained = {}, {}
-        for name, (divisors, attention) in {**starts, "fitted": (best.divisors, 1.0)}.items():
-            with tables.given(tables.plain / torch.tensor(divisors, dtype=torch.float64), attention):
-                losses[name], at_trained[name] = tables.loss(judged), tables.loss(near)
-    return Fit(trained, length, best.divisors, losses, at_trained, tried, len(judged), seed)
+        with Journal.at(journal, search, group) as aim.journal:
+            best = _search(aim, [divisors for divisors, _ in known.values()], evaluations - FEWEST, more)
+            losses, at_trained = {}, {}
+            for name, (divisors, by) in {**known, FITTED: (best, factor)}.items():
+                with tables.given(tables.plain / divisors, by):
+                    losses[name], at_trained[name] = tables.loss(judged), tables.loss(near)
+            with tables.given(tables.plain, factor):
+                short = tables.loss(near)
+    plain = {name: (tuple(divisors.tolist()), by) for name, (divisors, by) in known.items()}
+    return Fit(
+        trained, length, tuple(best.tolist()), factor, losses, at_trained, short, plain, aim.tried, len(judged), seed
+    )
+
+
+def _search(aim: Objective, formulas: list[Tensor], steps: int, more: Callable[[int], bool]) -> Tensor:
+    """The divisors with the lowest score: of the best formula, or where the way downhill from it ends."""
+    scores = [aim.score(divisors) for divisors in formulas]
+    lowest = min(scores)
+    start = formulas[scores.index(lowest)]
+    waves = 2 * math.pi / aim.tables.plain
+    found = descend(aim.gradient, start, waves, aim.trained, aim.length / aim.trained, steps=steps, more=more)
+    return found if aim.score(found) < lowest else start
+
+
+def _check_room(model: nn.Module, length: int) -> None:
+    """Raise ``ValueError`` where the logits of one window alone, their float32 copy and its gradient do not fit."""
+    head: Any = getattr(model, "get_output_embeddings", lambda: None)()
+    free = free_memory() if head is not None and head.weight.device.type == "cpu" else None
+    needed = 0 if head is None else 3 * 4 * length * head.weight.shape[0]
+    if free is not None and needed > free:
+        raise ValueError(
+            f"length {length} takes at least {size_text(needed)} for the logits of one window, and {size_text(free)} "
+            f"of memory are free; take a shorter one, or {LARGER}"
+        )
+
+
+def _attention(attention: float | None, length: int, trained: int) -> float:
+    """The factor on cos and sin; None: the one of LongRoPE's formula."""
+    if attention is None:
+        return math.sqrt(1 + math.log(length / trained) / math.log(trained))
+    number("attention", attention, above=0)
+    return attention
 
 
 def _trained(tables: GivenTables, trained: int | None, length: int) -> int:
@@ -161,7 +150,7 @@ def _trained(tables: GivenTables, trained: int | None, length: int) -> int:
     trained = trained or tables.rotary.max_position
     if not trained:
         raise ValueError("trained is missing: the config declares no length")
-    whole("trained", trained)
+    whole("trained", trained, at_least=2)
     if length <= trained:
         raise ValueError(
             f"length must be above the trained one, {trained}, got {length}; the model reads that as it is"
@@ -179,7 +168,8 @@ def fit_folder(
 ) -> Fit:
     """`fit` of a folder with a transformers model and its tokenizer, on files of text.
 
-    ``out``: where the model's config is written with the scaling that was found.
+    ``out``: where the model's config is written with the scaling that was found. Beside it stands a journal while the
+    search runs (`journal_of`): a call that was killed, made again, goes on where it was.
     """
     folder = Path(folder)
     if out is not None:
@@ -188,43 +178,14 @@ def fit_folder(
     tokens = tokens_of(Path(text), folder, config)
     other = None if holdout is None else tokens_of(Path(holdout), folder, config)
     with process_group() as group:
-        found = fit(load(folder), tokens, holdout=other, **options)
-        if out is None or not group.first:
-            return found
-        write_whole(Path(out), (json.dumps(written(found, config), indent=2) + "\n").encode())
-    return found
+        fitted = fit(load(folder, way_out=LARGER), tokens, holdout=other, journal=journal_of(out), **options)
+        if out is not None and group.first:
+            write_whole(Path(out), (json.dumps(written(fitted, config), indent=2) + "\n").encode())
+    return fitted
 
 
-def written(found: Fit, config: dict[str, Any]) -> dict[str, Any]:
-    """A config with the scaling that was found, for the length that it was found for."""
-    model = read_config(config)
-    layers = tuple(None if s is None else s.replace(scaling=found.scaling) for s in model.layers)
-    made = write_config(replace(model, layers=layers), like=config)
-    return {**made, "max_position_embeddings": found.length}
-
-
-def known_schemes(factor: float, trained: int) -> dict[str, Scaling | None]:
-    """The static schemes that are one formula for every model, at one stretch."""
-    return {
-        "none": None, "linear": Linear(factor), "ntk": NTK(factor), "yarn": YaRN(factor, trained),
-        "llama3": Llama3(factor, 1.0, 4.0, trained),
-    }  # fmt: skip
-
-
-def _divided(tables: GivenTables, scaling: Scaling | None) -> tuple[tuple[float, ...], float]:
-    spec: RotarySpec = tables.spec.replace(scaling=scaling)
-    divisors = tables.plain / spec.inv_freq()
-    return tuple(divisors.tolist()), spec.attention_factor()
-
-
-def _check_apart(one: Tensor, other: Tensor) -> None:
-    """A loss on what was searched on shows nothing: at most `SHARED` of one text's pieces may stand in the other."""
-    step = min(COMMON, one.shape[1] // 2)
-    known = {tuple(row) for window in one.tolist() for row in zip(*(window[i:] for i in range(step)), strict=False)}
-    pieces = [tuple(window[i : i + step]) for window in other.tolist() for i in range(0, len(window) - step, step)]
-    both = sum(piece in known for piece in pieces)
-    if both > SHARED * len(pieces):
-        raise ValueError(
-            f"holdout must be other text than the one to fit on, and {both} of {len(pieces)} pieces of {step} tokens "
-            "stand in both"
-        )
+def journal_of(out: str | Path | None) -> Path | None:
+    """The journal beside a config that is to be written; None where it goes to a terminal or a pipe."""
+    if out is None or (Path(out).exists() and not Path(out).is_file()):
+        return None
+    return Path(f"{out}.journal")

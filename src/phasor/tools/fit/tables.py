@@ -1,7 +1,9 @@
 """A transformers model whose rotary tables are given from outside, for as long as a block takes."""
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from ..checkpoints.opening import read_json
 
 ALONE = Group()
 AT_ONCE = 4096  # tokens of one forward pass
+BACK_AT_ONCE = 1024  # of one forward and backward pass
 
 
 class GivenTables:
@@ -50,19 +53,23 @@ class GivenTables:
 
     @contextmanager
     def given(self, frequencies: Tensor, attention: float = 1.0) -> Iterator[None]:
-        """The model with these frequencies, ``[pairs]``, and this factor on cos and sin; then as it was."""
-        module, kept = self.module, self.module.inv_freq
-        factor, update = module.attention_scaling, module.__dict__.get("rope_type")
+        """The model with these frequencies, ``[pairs]``, and this factor on cos and sin; then as it was.
+
+        Gradients pass to frequencies that require them: the module's code is run without the decorators around it.
+        """
+        module, kept, factor = self.module, self.module.inv_freq, self.module.attention_scaling
+        own = {name: vars(module)[name] for name in ("forward", "rope_type") if name in vars(module)}
+        if frequencies.requires_grad:
+            module.forward = partial(inspect.unwrap(type(module).forward), module)
         module.inv_freq = frequencies.to(kept)
         module.attention_scaling, module.rope_type = attention, "default"  # nothing depends on a length meanwhile
         try:
             yield
         finally:
             module.inv_freq, module.attention_scaling = kept, factor
-            if update is None:
-                del module.rope_type
-            else:
-                module.rope_type = update
+            for name in ("forward", "rope_type"):
+                vars(module).pop(name, None)
+            vars(module).update(own)
 
     @torch.no_grad()
     def loss(self, windows: Tensor) -> float:
@@ -74,12 +81,42 @@ class GivenTables:
         batches = windows.split(max(1, AT_ONCE // windows.shape[1]))
         sums = torch.zeros(len(batches), dtype=torch.float64)
         for i in range(self.group.rank, len(batches), self.group.size):
-            logits = self.model(batches[i][:, :-1], use_cache=False).logits.float()
-            sums[i] = F.cross_entropy(logits.flatten(0, 1), batches[i][:, 1:].flatten(), reduction="sum")
-        loss = sum(self.group.total(sums).tolist()) / windows[:, 1:].numel()
-        if not loss < float("inf"):
-            raise ValueError(f"the loss of the model must be a number, got {loss} at {windows.shape[1] - 1} tokens")
-        return loss
+            sums[i] = self._sum(batches[i])
+        return _number(sum(self.group.total(sums).tolist()) / windows[:, 1:].numel(), windows)
+
+    def gradient(self, windows: Tensor, logarithms: Tensor, attention: float = 1.0) -> Tensor:
+        """``[1 + pairs]``: nats per token of windows ``[n, L + 1]``, and its derivative by the logarithm of each
+        divisor, at these ``logarithms`` of them ``[pairs]``; float64, shared among processes as `loss` is.
+
+        Raises ``ValueError`` where the loss is no number, and for a model through which no gradient passes.
+        """
+        batches = windows.split(max(1, BACK_AT_ONCE // windows.shape[1]))
+        sums = torch.zeros(len(batches), 1 + len(logarithms), dtype=torch.float64)
+        for i in range(self.group.rank, len(batches), self.group.size):
+            leaf = logarithms.detach().clone().requires_grad_()
+            with torch.enable_grad(), self.given(self.plain * torch.exp(-leaf), attention):
+                loss = self._sum(batches[i])
+                slope = torch.autograd.grad(loss, leaf, allow_unused=True)[0] if loss.requires_grad else None
+                if slope is None:
+                    raise ValueError(
+                        "model must pass gradients to the frequencies of its rotation, and "
+                        f"{type(self.module).__name__} does not"
+                    )
+            sums[i, 0], sums[i, 1:] = loss.detach(), slope
+        total = sum(self.group.total(sums).unbind(), torch.zeros(1 + len(logarithms), dtype=torch.float64))
+        total = total / windows[:, 1:].numel()
+        _number(float(total.sum()), windows)
+        return total
+
+    def _sum(self, windows: Tensor) -> Tensor:
+        logits = self.model(windows[:, :-1], use_cache=False).logits.float()
+        return F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten(), reduction="sum")
+
+
+def _number(loss: float, windows: Tensor) -> float:
+    if not abs(loss) < float("inf"):
+        raise ValueError(f"the loss of the model must be a number, got {loss} at {windows.shape[1] - 1} tokens")
+    return loss
 
 
 def read_folder(folder: Path) -> dict[str, Any]:
