@@ -79,7 +79,7 @@ def test_table_bytes():
 
 
 def test_a_page_says_what_a_table_takes():
-    """By hand: cos and sin in 4 bytes for each of 64 pairs are 512 bytes a token; a step takes 8 bytes a pair and axis."""
+    """By hand: cos and sin of 64 pairs take 512 bytes a token in float32; a step takes 8 bytes a pair and axis."""
     one, several = (
         " ".join(page(toy, model_facts(toy, seq_len=131_072)).split())
         for spec in (LLAMA31, RotarySpec(head_dim=128, axes=Sections((32, 16, 16))))

@@ -43,7 +43,7 @@ def test_the_factor_on_the_softmax_counts():
 
 
 def test_which_pairs_completed_a_turn():
-    """inv_freq is 1, 0.1, 0.01, 0.001. At position 8 the first pair is 8 rad on: past one turn (6.28), not past 9.42."""
+    """inv_freq is 1, 0.1, 0.01, 0.001. At position 8 the first pair is 8 rad on: past a turn (6.28), not past 9.42."""
     model = ModelRotary(model_type="toy", layers=(RotarySpec(head_dim=8),), layer_types=("a",), num_heads=1)
     assert [costs(model, model, trained, 100)[0].unturned for trained in (7, 8, 9)] == [4, 3, 3]
 

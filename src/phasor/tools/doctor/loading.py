@@ -17,7 +17,6 @@ from .memory import check_memory
 
 OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
 INDEX = "model.safetensors.index.json"
-
 CONFIG_ALONE = "check its config alone with phasor doctor --meta"
 
 
@@ -25,9 +24,9 @@ def load(path: Path, *, meta: bool = False, way_out: str = CONFIG_ALONE) -> nn.M
     """The model of a folder, in the dtype that it is stored in; with ``meta`` without weights, on the meta device.
 
     Only files of the folder are read, and no code in it is run. ``way_out``: what the error says of a model that is
-    larger than memory. Raises ``ValueError`` for a path that holds no config,
-    weights that are not there or only in part, a config that transformers does not read or that says other sizes than
-    the weights have, and weights that do not fit into the memory that is free.
+    larger than memory. Raises ``ValueError`` for a path that holds no config, weights that are not there or only in
+    part, a config that transformers does not read or that says other sizes than the weights have, and weights that do
+    not fit into the memory that is free.
     """
     folder, file = file_of(path)
     data = read_json(file)

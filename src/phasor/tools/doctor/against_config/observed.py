@@ -40,7 +40,8 @@ def named_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
     kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
     if any(kinds[name] is inspect.Parameter.VAR_POSITIONAL and value for name, value in bound.items()):
         return None
-    more = next((bound.pop(n) for n, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD and n in bound), {})
+    others = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD]
+    more: dict[str, Any] = bound.pop(others[0], {}) if others else {}
     return {**bound, **more}
 
 
