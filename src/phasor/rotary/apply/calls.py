@@ -98,7 +98,7 @@ def apply_rotary_qk(
     if plans.is_open(kernel) and num_heads is None and k_rotation is None:
         done = plans.apply(q, k, rotation, tensor_format, out)
         if done is not None:
-            return done  # type: ignore[no-any-return]
+            return done  # type: ignore[return-value]
     check_angles("rotation", rotation)
     if is_sharded(q):
         y, z = out or (None, None)
@@ -144,7 +144,7 @@ def rotate(
     if plans.is_open(kernel) and num_heads is None and k_positions is None and seq_len is None:
         done = plans.rotate(q, k, positions, spec, tensor_format, out)
         if done is not None:
-            return done  # type: ignore[no-any-return]
+            return done  # type: ignore[return-value]
     check_tensor("q", q)
     if is_sharded(q):
         y, z = out or (None, None)

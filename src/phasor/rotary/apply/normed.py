@@ -66,7 +66,7 @@ def apply_qk_norm_rotary(
     if plans.is_open(kernel) and num_heads is None and out is None:
         done = plans.apply(q, k, rotation, tensor_format, None, norm)
         if done is not None:
-            return done  # type: ignore[no-any-return]
+            return done  # type: ignore[return-value]
     check_angles("rotation", rotation)
     number("eps", eps, at_least=0)
     for name, value in (("unit_offset", unit_offset), ("across_heads", across_heads), ("after", after)):
