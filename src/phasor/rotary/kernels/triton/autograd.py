@@ -54,7 +54,8 @@ def launched(
     from .rotate import rotate
 
     key = plans.key_of(q, k, y, z, angles, order, transposed, norm)
-    if key and (plan := plans.PLANS.get(key)) is not None and plans.goes(plan, q, k, y, z, angles, norm):
+    plan = None if key is None else plans.PLANS.get(key)
+    if plan is not None and plans.goes(plan, q, k, y, z, angles, norm):
         return
     layout, rounded, negate = angles.layout, False, transposed
     if isinstance(angles, Rotation):

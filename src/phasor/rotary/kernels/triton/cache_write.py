@@ -11,7 +11,7 @@ from ..norm import Norm
 from ..order import Order
 from . import launch
 from .device import load_pairs, load_rest, load_tables, read_pairs, rotated, store_pairs, store_rest, widened
-from .heads import float8, head_of, normed, one_more, rest_of
+from .heads import float8, float8_parts, head_of, normed, one_more, rest_of
 from .launch import about, ahead, axes_of, enough_for, in_memory, in_units, launched, of_norm, of_tables, programs_of
 
 MOST_VALUES = 8192  # of all rows of one head of v in a program
@@ -47,15 +47,17 @@ def move_heads(
         pairs, rests = (), ()
         for i in tl.static_range(first, min(first + AHEAD, HEADS)):
             ok = (row_ok & (row < tl.where(head + i < heads, rows, 0)))[:, None]
-            pairs += (read_pairs(x + FIRST * x_step, x_step, ok, PAIRS, WIDE, BLOCKS, READ_TWINS),)
-            rests += (load_rest(x + REST_FIRST * x_step, x_step, ok, REST, PART),)
+            read = read_pairs(x + FIRST * x_step, x_step, ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
+            pairs += (read,)  # type: ignore[assignment]  # it grows in a loop that Triton unrolls
+            passing = load_rest(x + REST_FIRST * x_step, x_step, ok, REST, PART)
+            rests += (passing,)  # type: ignore[assignment]
             x += x_head
         for i in tl.static_range(first, min(first + AHEAD, HEADS)):
             ok = (row_ok & (row < tl.where(head + i < heads, rows, 0)))[:, None]
             if PER_HEAD:
                 c, s = load_tables(cos, sin, at_row + (head + i) * at_head, at_step, ok, PAIRS, WIDE)
             a, b = widened(pairs[i - first], READ_TWINS)
-            rest = rests[i - first]
+            rest = rests[i - first]  # type: ignore[var-annotated]
             if NORM:
                 whole = normed(head_of((a, b), rest), weight, 2 * PAIRS + REST, eps, dtype, NORM)
                 a, b, rest = whole[0], whole[1], rest_of(whole)
@@ -65,10 +67,7 @@ def move_heads(
                     a, b = a.to(dtype).to(tl.float32), b.to(dtype).to(tl.float32)
                 by = tl.load(scale + tl.minimum(head + i, heads - 1) * scale_step)
                 a, b = float8(tl.div_rn(a, by)), float8(tl.div_rn(b, by))
-                eights = ()
-                for j in tl.static_range(len(rest)):
-                    eights += (float8(tl.div_rn(rest[j].to(tl.float32), by)),)
-                rest = eights
+                rest = float8_parts(rest, by)
             store_pairs(y + FIRST * y_step, y_step, ok, a, b, PAIRS, WIDE, BLOCKS, WRITE_TWINS)
             store_rest(y + REST_FIRST * y_step, y_step, ok, rest, REST, PART)
             y += y_head

@@ -108,3 +108,12 @@ def float8(x):
     small = (below.to(tl.float32, bitcast=True) + 16384.0).to(tl.int32, bitcast=True) - 0x46800000
     code = tl.where(size > 0x7F800000, 0x7F, tl.where(below < 0x3C800000, small, normal))
     return (code | ((bits >> 24) & 0x80)).to(tl.uint8)
+
+
+@triton.jit
+def float8_parts(rest, scale):
+    """The same of channels that pass, divided by a scale."""
+    parts = ()
+    for i in tl.static_range(len(rest)):
+        parts += (float8(tl.div_rn(rest[i].to(tl.float32), scale)),)
+    return parts

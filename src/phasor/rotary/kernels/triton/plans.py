@@ -89,7 +89,7 @@ def key_of(
     shape, stride = first.shape, first.stride()
     if others:
         shape = torch.Size((1 + len(others), *shape))
-        stride = (int(others[0].storage_offset()) - int(first.storage_offset()), *stride)
+        stride = (int(others[0].storage_offset() - first.storage_offset()), *stride)
     return of, (shape, stride, first.dtype, first.get_device(), angles.spec.key)
 
 

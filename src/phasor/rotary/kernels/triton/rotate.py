@@ -111,8 +111,10 @@ def rotate_heads(
         pairs, rests = (), ()
         for i in tl.static_range(first, min(first + AHEAD, HEADS)):
             ok = (row_ok if EVEN else row < tl.where(head + i < heads, rows, 0))[:, None]
-            pairs += (read_pairs(x + FIRST * x_step, x_step, ok, PAIRS, WIDE, BLOCKS, READ_TWINS),)
-            rests += (load_rest(x + REST_FIRST * x_step, x_step, ok, REST, PART),)
+            read = read_pairs(x + FIRST * x_step, x_step, ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
+            pairs += (read,)  # type: ignore[assignment]  # it grows in a loop that Triton unrolls
+            passing = load_rest(x + REST_FIRST * x_step, x_step, ok, REST, PART)
+            rests += (passing,)  # type: ignore[assignment]
             x += x_head
         for i in tl.static_range(first, min(first + AHEAD, HEADS)):
             ok = (row_ok if EVEN else row < tl.where(head + i < heads, rows, 0))[:, None]
@@ -121,7 +123,7 @@ def rotate_heads(
                 if NEGATE:
                     s = -s
             a, b = widened(pairs[i - first], READ_TWINS)
-            rest = rests[i - first]
+            rest = rests[i - first]  # type: ignore[var-annotated]
             if NORM:
                 whole = normed(head_of((a, b), rest), weight, 2 * PAIRS + REST, eps, dtype, NORM)
                 a, b, rest = whole[0], whole[1], rest_of(whole)
