@@ -56,7 +56,7 @@ COMMANDS = {
     "convert": (model, ("convert", "{}/model", "{}/new", "--to", "interleaved")),
     "doctor": (model, ("doctor", "{}/model")),
     "study": (text, ("study", "{}/model", "--text", "{}/text.txt", "--length", "16", "--places", "1")),
-    "fit": (text, ("fit", "{}/model", "--text", "{}/text.txt", "--length", "300", "--evaluations", "5")),
+    "fit": (text, ("fit", "{}/model", "--text", "{}/text.txt", "--length", "300", "--evaluations", "10")),
     "check": (vectors, ("check", "{}/golden", "--against", "{}/other.safetensors")),
     "lab evaluate": (run, ("lab", "evaluate", "{}/run", "--tokens", "64", "--text", str(TEXT))),
     "lab export": (run, ("lab", "export", "{}/run", "{}/new")),

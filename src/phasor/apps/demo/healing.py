@@ -32,7 +32,7 @@ def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] 
     for parameter in never_sick.parameters():
         parameter.data = parameter.data.to(torch.bfloat16)
     length = 4 * model.config.max_position_embeddings
-    text = tokens[: ROWS * length].unflatten(0, (-1, length))
+    text = torch.unflatten(tokens[: ROWS * length], 0, (-1, length))
     sick, apart = diagnose(model), curves(model)
     losses = [_loss(model, text)]
     report = repair(model)
