@@ -82,8 +82,10 @@ def seen_in_call(
     best = next((seen for seen in found if seen.right), found[0])
     if best.q.cause == best.k.cause == ONLY and not rotates_by_nothing(module, given, true):
         return Seen(why_not="it rotates by tables of its own, which are not seen", ran=frozenset(ran))
-    if best.right and rotates_besides(module, rotating_nothing(given), plain):
-        says = "its tables rotate it rightly, but without them it is rotated too: something before them does"
+    with still_modules(rotary):
+        twice = best.right and rotates_besides(module, rotating_nothing(given), plain)
+    if twice:
+        says = "the tables rotate q and k rightly, but without them q and k are rotated too: something before rotates them"
         wrong = Outcome(cause=TWICE, says=says, token=1, pair=0)
         return replace(best, q=wrong, k=wrong, ran=frozenset(ran))
     q, k = _longer(best.q, plain.q, lengths.get("q_proj")), _longer(best.k, plain.k, lengths.get("k_proj"))

@@ -174,12 +174,16 @@ def rotates_by_nothing(module: nn.Module, given: dict[str, Any], seen: Caught) -
 
 
 def rotates_besides(module: nn.Module, still: dict[str, Any], seen: Caught) -> bool:
-    """Whether q and k of equal hidden states still go round with the position where tables rotate nothing.
+    """Whether q and k of equal hidden states still rotate with the position where tables rotate nothing.
 
-    A rotation leaves their lengths as they are; what mixes tokens (a convolution, say) does not.
+    A rotation leaves their lengths as they are. A convolution does not, unless a norm follows it; but in the second half
+    of the tokens it has equal states all around, and gives equal q and k there.
     """
     heads = _of_equal_states(module, still, seen)
-    return heads is not None and all(not _equal(x) and _equal(x.norm(dim=-1, keepdim=True)) for x in heads)
+    if heads is None:
+        return False
+    later = [x[:, :, x.shape[2] // 2 :] for x in heads]
+    return all(not _equal(x) and _equal(x.norm(dim=-1, keepdim=True)) for x in later)
 
 
 def _of_equal_states(module: nn.Module, given: dict[str, Any], seen: Caught) -> tuple[Tensor, Tensor] | None:
