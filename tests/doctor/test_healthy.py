@@ -33,6 +33,18 @@ def test_no_alarm_in_types_that_were_drawn(model_type: str) -> None:
     assert found.covered and found.wrong(model_type) == ""
 
 
+@pytest.mark.parametrize(
+    "model_type",
+    [
+        pytest.param("moshi", id="attention calls its rotary module"),
+        pytest.param("zaya", id="q and k of several tokens mixed, then normed"),
+        pytest.param("seamless_m4t", id="a text model without rotation beside a rotated tower"),
+    ],
+)
+def test_no_alarm_in_what_looks_like_a_fault(model_type: str) -> None:
+    assert Told(**told(model_type)).wrong(model_type) == ""
+
+
 def of(model_type: str) -> Told:
     found = kept("doctor", model_type, lambda: told(model_type))
     return Told(**{name: value for name, value in found.items() if name != "of"})

@@ -219,21 +219,21 @@ REGIMES: tuple[Law, ...] = (shift, cached, chunked, batched)  # what depends on 
 def asked(law: Law, trial: Trial) -> Check:
     """A law, and where it fails, whether that says anything about the encoding.
 
-    It says nothing if the law also fails with tables that rotate nothing (compressed keys, say), unless positions have an
-    effect by other tables than those. Nor if it holds once the encoder's output is zero: then rotated queries met encoder
-    keys that are not rotated.
+    It says nothing if the law also fails with tables that rotate nothing (compressed keys, say), unless the model forms
+    tables and does not rotate by them. Nor if it holds once the encoder's output is zero: then rotated queries met
+    encoder keys that are not rotated.
     """
     check = law(trial)
     if check.verdict != "wrong" or law is implementation:
         return check
-    moves = False
-    with contextlib.suppress(NotChecked):
-        moves = trial.effect > trial.allowed
-    with contextlib.suppress(NotChecked), trial.subject.still():
+    with contextlib.suppress(NotChecked), trial.subject.still() as formed:
         # of several texts: what chooses among equal scores may choose alike in one of them
         texts = (trial.tokens, *(trial.tokens.flip(axes) for axes in ((0,), (1,), (0, 1))))
-        other = moves and torch.equal(trial.subject.logits(trial.tokens, trial.positions), trial.logits())
-        if not other and any(law(replace(trial, tokens=text, within=trial.allowed)).verdict == "wrong" for text in texts):
+        unchanged = torch.equal(trial.subject.logits(trial.tokens, trial.positions), trial.logits())
+        ignored = bool(formed) and unchanged  # it forms tables, and rotates by others
+        if not ignored and any(
+            law(replace(trial, tokens=text, within=trial.allowed)).verdict == "wrong" for text in texts
+        ):
             says = "the model does not keep this without its rotary tables either"
             return Check(what=check.what, against="itself", verdict="not shown", reason=says)
     with contextlib.suppress(NotChecked), trial.subject.alone():

@@ -134,9 +134,9 @@ class Running(Subject):
             return self.logits(tokens, positions)
 
     @contextmanager
-    def still(self) -> Iterator[None]:
-        with still_modules(list(rotary_modules(self.model).values())):
-            yield
+    def still(self) -> Iterator[list[Any]]:
+        with still_modules(list(rotary_modules(self.model).values())) as formed:
+            yield formed
 
     @contextmanager
     def _implemented(self, name: str) -> Iterator[None]:

@@ -46,8 +46,8 @@ class Subject:
         raise NotChecked(f"{self.name} takes no mask that could keep documents apart")
 
     @contextlib.contextmanager
-    def still(self) -> Iterator[None]:
-        """Inside, rotary tables rotate nothing, so a fault that remains is not theirs."""
+    def still(self) -> Iterator[list[Any]]:
+        """Inside, rotary tables rotate nothing, so a fault that remains is not theirs. The list gets the true ones."""
         raise NotChecked(f"{self.name} forms its tables where they cannot be changed")
         yield
 

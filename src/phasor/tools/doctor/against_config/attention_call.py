@@ -85,7 +85,9 @@ def seen_in_call(
     with still_modules(rotary):
         twice = best.right and rotates_besides(module, rotating_nothing(given), plain)
     if twice:
-        says = "the tables rotate q and k rightly, but without them q and k are rotated too: something before rotates them"
+        says = (
+            "the tables rotate q and k rightly, but without them q and k are rotated too: something before rotates them"
+        )
         wrong = Outcome(cause=TWICE, says=says, token=1, pair=0)
         return replace(best, q=wrong, k=wrong, ran=frozenset(ran))
     q, k = _longer(best.q, plain.q, lengths.get("q_proj")), _longer(best.k, plain.k, lengths.get("k_proj"))

@@ -176,8 +176,8 @@ def rotates_by_nothing(module: nn.Module, given: dict[str, Any], seen: Caught) -
 def rotates_besides(module: nn.Module, still: dict[str, Any], seen: Caught) -> bool:
     """Whether q and k of equal hidden states still rotate with the position where tables rotate nothing.
 
-    A rotation leaves their lengths as they are. A convolution does not, unless a norm follows it; but in the second half
-    of the tokens it has equal states all around, and gives equal q and k there.
+    A rotation leaves their lengths as they are. A convolution does not, unless a norm follows it; but in the second
+    half of the tokens it has equal states all around, and gives equal q and k there.
     """
     heads = _of_equal_states(module, still, seen)
     if heads is None:
