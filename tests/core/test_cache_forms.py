@@ -294,7 +294,7 @@ def test_float8_takes_no_float64():
         ({"cache": torch.zeros(2, 6, 48)}, "cache must be torch.bfloat16 or torch.float8_e4m3fn on cpu, got"),
         ({"cache": torch.zeros(2, 6, 48, dtype=torch.uint8)}, "float8 kept as bytes"),
         ({"cache": torch.zeros(2, 6, 48).to(FLOAT8)}, "scale must be given for a cache of torch.float8_e4m3fn"),
-        ({"latent_weight": torch.ones(32)}, "eps must be given with"),
+        ({"latent_weight": torch.ones(32)}, "eps must be given with latent_weight"),
         ({"latent_weight": torch.ones(8), "eps": 1e-6}, r"latent_weight must be a tensor \[32\] of floats"),
         ({"slot_mapping": torch.tensor([0, 1, 2, 3, 4, 12])}, r"from 0 to 11 \(2 blocks of 6\), got 12"),
     ],

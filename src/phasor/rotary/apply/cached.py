@@ -82,7 +82,7 @@ def apply_rotary_to_cache(
         )
         if done is not None:
             return done
-    check_norm(norm, q_weight, k_weight)
+    check_norm(norm, q_weight=q_weight, k_weight=k_weight)
     one_of("kv_layout", kv_layout, ("NHD", "HND"))
     scales = read_scale("k_scale", k_scale, k_cache), read_scale("v_scale", v_scale, v_cache)
     given = q, k, v, rotation, k_cache, v_cache, slot_mapping

@@ -65,7 +65,7 @@ def apply_rotary_to_latent_cache(
     rank = latent.shape[-1]
     _check_rows(cache, rank + k.shape[-1], latent)
     norm = None if eps is None else Norm(latent_weight, None, eps, unit_offset, rounding=rounding)
-    check_norm(norm, latent_weight, latent_weight)
+    check_norm(norm, latent_weight=latent_weight)
     if latent_weight is not None:
         check_weight("latent_weight", latent_weight, latent, 1)
     scales = (read_scale("scale", scale, cache),) * 2

@@ -128,18 +128,18 @@ def _sharded(
     return tuple(pair)
 
 
-def check_norm(norm: Norm | None, q_weight: Any, k_weight: Any) -> None:
-    """``ValueError`` unless a norm that need not be there is what its arguments say."""
+def check_norm(norm: Norm | None, **weights: Any) -> None:
+    """``ValueError`` unless a norm that need not be there is what its arguments, named as the call names them, say."""
     if norm is None:
-        for name, weight in (("q_weight", q_weight), ("k_weight", k_weight)):
+        for name, weight in weights.items():
             if weight is not None:
                 raise ValueError(f"eps must be given with {name}: the number that the norm adds to a mean of squares")
         return
     number("eps", norm.eps, at_least=0)
     flag("unit_offset", norm.unit_offset)
     one_of("rounding", norm.rounding, ROUNDINGS)
-    if (q_weight is None) != (k_weight is None):
-        raise ValueError("q_weight and k_weight must both be tensors or both be None, got one of each")
+    if len({weight is None for weight in weights.values()}) > 1:
+        raise ValueError(f"{' and '.join(weights)} must both be tensors or both be None, got one of each")
 
 
 def check_weight(name: str, weight: Any, x: Tensor, heads: int) -> None:
