@@ -69,16 +69,8 @@ def fit(
             engines = {p.engine: {"verdict": p.verdict, "refused": p.refused, "settings": _flags(p)} for p in plans}
             say_json({**fitted.to_dict(), "engines": engines})
         else:
-            say(
-                "\n".join(
-                    [
-                        str(fitted),
-                        "",
-                        f"engines, at {length:,} tokens (phasor plan prints their settings in full)",
-                        *map(_line, plans),
-                    ]
-                )
-            )
+            say("\n".join([str(fitted), "", f"engines, at {length:,} tokens", *map(_line, plans)]))
+            say("phasor plan prints the settings of an engine in full")
             if out is not None:
                 say(f"wrote {out}: {fitted.answer}")
     if fitted.gain <= 0:
