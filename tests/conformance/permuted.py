@@ -61,11 +61,21 @@ def permuted(state: dict[str, Tensor], found: list[Piece], spec: Specs, heads: i
 
 def expected(x: Tensor, spec: RotarySpec, count: int, heads: int) -> Iterator[Tensor]:
     """What a q or k becomes: its rotated channels permuted, and its heads moved, on either axis that could count them;
-    keys may have been repeated for their query heads, one by one or all together."""
+    keys may have been repeated for their query heads, one by one or all together. Where the model's code writes pairs
+    as halves, it may have done so before it calls the function that rotates."""
     first = spec.head_dim - spec.rotary_dim if spec.trailing and x.shape[-1] == spec.head_dim else 0
+    moves = shuffled(spec.rotary_dim)
     channels = torch.arange(x.shape[-1])
-    channels[first : first + spec.rotary_dim] = first + shuffled(spec.rotary_dim)
-    x = x[..., channels]
+    channels[first : first + spec.rotary_dim] = first + moves
+    if spec.permuted:
+        halves = torch.cat([torch.arange(0, spec.rotary_dim, 2), torch.arange(1, spec.rotary_dim, 2)])
+        as_halves = channels.clone()
+        as_halves[first : first + spec.rotary_dim] = first + halves.argsort()[moves[halves]]
+        yield from expected_heads(x[..., as_halves], count, heads)
+    yield from expected_heads(x[..., channels], count, heads)
+
+
+def expected_heads(x: Tensor, count: int, heads: int) -> Iterator[Tensor]:
     if not heads or count == 1:
         yield x
         return
@@ -98,7 +108,7 @@ def faults(model: nn.Module, inputs: Any, rotary: ModelRotary, weights: Weights)
         for at, found in claimed.items():
             there = {state[p.tensor].data_ptr() for p in found}
             if not there & done:  # else an earlier layer's, shared
-                one = of_attention(watch, inputs, state, base, at, found, specs[at])
+                one = of_attention(watch, inputs, state, base, at, found, specs[at], few=rotary.heads is not None)
                 tested += one is not None
                 said += one or []
             done |= there
@@ -119,9 +129,17 @@ def randomised(state: dict[str, Tensor]) -> None:
 
 
 def of_attention(
-    watch: Watch, inputs: Any, state: dict[str, Tensor], base: Seen, at: str, found: list[Piece], spec: RotarySpec
+    watch: Watch,
+    inputs: Any,
+    state: dict[str, Tensor],
+    base: Seen,
+    at: str,
+    found: list[Piece],
+    spec: RotarySpec,
+    few: bool,
 ) -> list[str] | None:
-    """Faults of one attention; None if the model did not reach it."""
+    """Faults of one attention; None if the model did not reach it. ``few``: only its first heads rotate, so that
+    heads which change places are not seen."""
     mine = [key for key in base if f"{key[0]}.".startswith(f"{at}.") and ".indexer" not in key[0][len(at) :]]
     if any(p.kind == "output" for p in found):
         mine = [key for key in mine if (key[0], key[2]) != (at, "?")]  # the output, which is turned back
@@ -134,7 +152,7 @@ def of_attention(
         pieces_of = [p for p in found if p.kind == kind or coupled]
         if not pieces_of:
             continue
-        heads = 0 if coupled or stay(pieces_of) or f"{at}.softmax_scaling.scale" in state else 1
+        heads = 0 if coupled or few or stay(pieces_of) or f"{at}.softmax_scaling.scale" in state else 1
         count = max(len(p.starts) for p in pieces_of)
         with permuted(state, pieces_of, specs, heads):
             seen, _ = watch.run(inputs)

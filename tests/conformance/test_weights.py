@@ -20,7 +20,17 @@ from .permuted import faults
 from .walk import quiet
 
 TYPES = sorted({*FAMILIES, *TOWERS, *(f"{name}.indexer" for name in INDEXERS)} - {*NO_WEIGHTS})
-FEW = ("codegen", "deepseek_v3", "falcon", "gpt_neox", "llama", "phi3", "qwen3_next", "roformer")  # a packing each
+FEW = (
+    "codegen",
+    "deepseek_v3",
+    "falcon",
+    "gpt_neox",
+    "llama",
+    "phi3",
+    "qwen2_5_omni_dit",
+    "qwen3_next",
+    "roformer",
+)  # a packing each
 
 # What a config may switch: type, changed keys.
 SWITCHED: list[tuple[str, dict[str, Any]]] = [
@@ -46,7 +56,6 @@ NOT_BUILT = {
     "pe_audio_video_encoder": "it needs the library timm",
     "pe_video_encoder": "it needs the library timm",
 }
-NOT_REACHED = {"qwen2_5_omni_dit": "it turns the first head alone, after its channels have changed places"}
 
 
 def weights_of(name: str) -> Weights:
@@ -177,5 +186,5 @@ def test_which_types_were_reached() -> None:
     """Of the tests above, which must have run."""
     if len(FATES) + len(NOT_BUILT) < len(TYPES):
         pytest.skip("needs all tests of test_all_types_that_can_be_built_small before it")
-    assert {name for name, (attentions, _) in FATES.items() if not attentions} == {*NOT_REACHED}
+    assert not [name for name, (attentions, _) in FATES.items() if not attentions]
     print(f"{len(FATES)} types: {sum(w for _, w in FATES.values())} whole models")
