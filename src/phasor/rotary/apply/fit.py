@@ -9,7 +9,7 @@ from ...support.tracing import readable
 from ..kernels import Angles, Order
 from ..rotation import Rotation
 from ..tables import Phases
-from .formats import ORDERS, RANKS, check_shape
+from .formats import ORDERS, RANKS, SHAPES
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
@@ -30,6 +30,14 @@ def check_tensor(name: str, x: Any) -> None:
         raise ValueError(f"{name} must be a dense tensor, got a {kind} one")
     if x.dtype not in DTYPES:
         raise ValueError(f"{name} must be float64, float32, float16 or bfloat16, got {x.dtype}")
+
+
+def check_shape(name: str, x: Tensor, tensor_format: str) -> None:
+    rank = RANKS.get(tensor_format)
+    if x.ndim < 3 or (rank is not None and x.ndim != rank):
+        raise ValueError(
+            f"{name} must be {SHAPES[tensor_format]} for tensor_format={tensor_format!r}, got shape {tuple(x.shape)}"
+        )
 
 
 def check_fits(name: str, x: Tensor, angles: Angles, order: Order, tensor_format: str) -> None:

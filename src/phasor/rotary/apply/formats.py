@@ -25,14 +25,6 @@ def order_of(tensor_format: Any) -> Order:
     return ORDERS[tensor_format]
 
 
-def check_shape(name: str, x: Tensor, tensor_format: str) -> None:
-    rank = RANKS.get(tensor_format)
-    if x.ndim < 3 or (rank is not None and x.ndim != rank):
-        raise ValueError(
-            f"{name} must be {SHAPES[tensor_format]} for tensor_format={tensor_format!r}, got shape {tuple(x.shape)}"
-        )
-
-
 def unflat(name: str, x: Any, head_dim: int, tensor_format: str, num_heads: int | None = None) -> Any:
     """``[..., heads * head_dim] -> [..., heads, head_dim]``, a view; None stays None."""
     if x is None or not isinstance(x, Tensor):

@@ -117,11 +117,13 @@ def _sharded(
         if norm.across_heads and any(p.is_shard(axis) for p in x.placements):
             raise ValueError(f"{name} must have all heads on each rank for across_heads=True, got {x.placements}")
 
-        def rotated(part: Tensor, own: Any, of_part: int | None, here: Any, weight: Any = weight, x: Any = x) -> Tensor:
+        def rotated(
+            part: Tensor, own: Any, num_heads: int | None, out: Any, weight: Any = weight, x: Any = x
+        ) -> Tensor:
             return apply_qk_norm_rotary(
                 part, None, own, weight_on_shards(weight, x), None, eps=norm.eps, unit_offset=norm.unit_offset,
                 across_heads=norm.across_heads, after=norm.after, rounding=norm.rounding, tensor_format=tensor_format,
-                num_heads=of_part, kernel=kernel, out=None if here is None else (here, here),
+                num_heads=num_heads, kernel=kernel, out=None if out is None else (out, out),
             )[0]  # fmt: skip
 
         pair.append(on_shards(name, x, rotation, tensor_format, heads, into, rotated))
