@@ -198,7 +198,7 @@ def test_the_output_of_k_has_the_dtype_that_its_own_rotation_gives():
     out = torch.empty_like(q), torch.empty(1, 2, 5, 16)
     assert apply_rotary_qk(q, k, rotation, k_rotation=wide, out=out)[1] is out[1]
     assert torch.equal(out[1], expected)
-    with pytest.raises(ValueError, match="out of k must be torch.float32"):
+    with pytest.raises(ValueError, match=r"out of k must be torch.float32"):
         apply_rotary_qk(q, k, rotation, k_rotation=wide, out=(q, k))
 
 

@@ -19,7 +19,7 @@ from .fit import check_angles, check_fits, check_pair, check_tensor
 from .formats import TensorFormat, order_of
 from .normed import check_norm, check_weight
 from .outputs import check_out, overlap, overlaps_itself
-from .scales import Scale, check_scale, read_scale
+from .scales import Scale, check_cache_format, check_scale, read_scale
 
 KVLayout = Literal["NHD", "HND"]
 SHAPES = {"NHD": "[blocks, block_size, kv_heads, {}]", "HND": "[blocks, kv_heads, block_size, {}]"}
@@ -152,13 +152,7 @@ def _check_cache(name: str, cache: Any, x: Tensor, dtype: torch.dtype, kv_layout
             f"{name} must be {SHAPES[kv_layout].format(width)} with {heads} heads for kv_layout={kv_layout!r}, "
             f"got shape {tuple(cache.shape)}{hint}"
         )
-    if cache.dtype not in (dtype, FLOAT8) or cache.device != x.device:
-        hint = "; float8 kept as bytes: cache.view(torch.float8_e4m3fn)" if cache.dtype == torch.uint8 else ""
-        raise ValueError(
-            f"{name} must be {dtype} on {x.device}, as what is written, got {cache.dtype}, {cache.device}{hint}"
-        )
-    if cache.dtype == FLOAT8 and torch.float64 in (dtype, x.dtype):
-        raise ValueError(f"{name} must be torch.float64, as what is written, got {FLOAT8}, which takes up to float32")
+    check_cache_format(name, cache, dtype, x)
     if readable(cache) and cache.is_inference() and not torch.is_inference_mode_enabled():
         raise ValueError(f"{name} was made in torch.inference_mode() and can be written there only")
     if overlaps_itself(cache):
