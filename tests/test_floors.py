@@ -52,7 +52,7 @@ INSIDE = {
     ],
     "models": ["weights", "reading", "prefixes", "families", "configs new_row trained_lengths"],
     "caches": ["lengths tree origin", "tokens", "ledger", "model_cache", "static_cache"],
-    "tools": ["inspect checkpoints patch", "golden", "onnx doctor", "running", "fit study"],
+    "tools": ["inspect checkpoints patch", "golden running", "onnx doctor", "fit study"],
     "serving": ["engines", "planner"],
     "apps": ["run_folder bench explorer atlas", "lab ner", "demo"],
 }

@@ -5,14 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
 
-from ..models.configs import read_config
 from ..rotary.apply.move import reposition
 from ..rotary.spec import Angles, RotarySpec
-from ..support.checks import whole
 from .ledger import KeyLedger
-from .model_cache import LedgerCache, LedgerLayer, _specs, check_unpadded
+from .model_cache import LedgerCache, LedgerLayer, check_sizes, check_unpadded, layers_of
 
 
 class StaticLedgerLayer(CacheLayerMixin):
@@ -260,25 +258,11 @@ class StaticLedgerCache(Cache):
         angles: Angles | None = None,
         unpadded: bool = False,
     ) -> None:
-        whole("sinks", sinks, at_least=0)
-        for name, value in (("most", most), ("window", window), ("seq_len", seq_len)):
-            if value is not None:
-                whole(name, value)
+        check_sizes(sinks, window, seq_len, most)
         if (most is None) == (window is None):
             raise ValueError(f"most or window must say how much memory to take, and not both, got {most} and {window}")
-        if sinks and window is None:
-            raise ValueError(f"window must say how many tokens stay beside the sinks, got None with sinks={sinks}")
-        config = getattr(model, "config", model)
-        if not hasattr(config, "get_text_config"):
-            raise ValueError(f"model must be a transformers model or its config, got {type(model).__name__}")
-        rotary = read_config(config)
-        specs = _specs(rotary.with_angles(angles or rotary.own_angles), seq_len)
-        theirs = DynamicCache(config=config).layers
-        if len(theirs) != len(specs):
-            raise ValueError(f"model must have a layer of its cache for each of {len(specs)} layers, got {len(theirs)}")
         self.unpadded = unpadded
-        size = most or sinks + (window or 0)
-        pairs = zip(theirs, specs, strict=True)
+        size, pairs = most or sinks + (window or 0), layers_of(model, seq_len, angles)
         super().__init__(layers=[_layer(i, own, s, size, sinks, most is None) for i, (own, s) in enumerate(pairs)])
 
     def update(

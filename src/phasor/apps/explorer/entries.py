@@ -167,13 +167,13 @@ def _all_plans(config: EngineConfig) -> list[Plan]:
     return plans
 
 
-def _settings(made: Plan) -> dict[str, Any]:
+def _settings(plan: Plan) -> dict[str, Any]:
     return {
-        "engine": made.engine,
-        "version": made.version,
-        "length": made.length,
-        "verdict": made.verdict,
-        "why": list(made.why),
-        "lines": made.setting_lines(),
-        "refused": made.refused,
+        "engine": plan.engine,
+        "version": plan.version,
+        "length": plan.length,
+        "verdict": plan.verdict,
+        "why": list(plan.why),
+        "lines": plan.setting_lines(),
+        "refused": plan.refused,
     }

@@ -54,8 +54,8 @@ def _of_module(plan: ModelReading, path: str, module: nn.Module) -> Iterator[Cur
         return
     forward = forward_specs(models)
     for layer_type in layer_types(module):
-        found = [_curve(path, probe, layer_type, spec) for spec in of_layer_type(layer_type, models, forward)]
-        known = [curve for curve in found if curve is not None]
+        curves = [_curve(path, probe, layer_type, spec) for spec in of_layer_type(layer_type, models, forward)]
+        known = [curve for curve in curves if curve is not None]
         if known:
             yield min(known, key=lambda curve: max(curve.apart))
 

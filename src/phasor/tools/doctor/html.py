@@ -15,17 +15,17 @@ from .report import Check, Diagnosis
 COLUMNS = ("module", "what", "difference", "first at", "why")
 
 
-def html_page(found: Diagnosis, curves: Sequence[Curve], more: Sequence[tuple[str, str]] = ()) -> str:
+def html_page(diagnosis: Diagnosis, curves: Sequence[Curve], more: Sequence[tuple[str, str]] = ()) -> str:
     """The page; ``more`` are titles and texts that follow, such as a report of repair. Needs matplotlib."""
     template = Template((files(__package__) / "page.html").read_text(encoding="utf-8"))
     return template.substitute(
-        model=html_text(found.model),
-        state=found.verdict.replace(" ", "-"),
-        verdict=html_text(found.summary()),
-        faults="\n".join(_fault(row) for row in merged(found.faults)),
+        model=html_text(diagnosis.model),
+        state=diagnosis.verdict.replace(" ", "-"),
+        verdict=html_text(diagnosis.summary()),
+        faults="\n".join(_fault(row) for row in merged(diagnosis.faults)),
         figure=_figure(curves),
         modules="\n".join(f"<tr>{_cells(curve.module, curve.spec)}</tr>" for curve in curves),
-        checks="\n".join(_row(row) for row in ordered(found)),
+        checks="\n".join(_row(row) for row in ordered(diagnosis)),
         more="\n".join(f"<h2>{html_text(title)}</h2>\n<pre>{html_text(text)}</pre>" for title, text in more),
     )
 

@@ -78,10 +78,10 @@ def visit(path: Path, *, text: Path | None = None, repair: Path | None = None, m
             raise ValueError(_said(error, seen)) from None
         unloaded = Check(what="the model itself", against="itself", verdict="not shown", reason=str(error))
         return Visit(path, Diagnosis(path.name, (*seen.checks, unloaded)), (), mended)
-    found = diagnose(model)
+    diagnosis = diagnose(model)
     ranking = None if text is None else by_text(path, text)
-    found = replace(found, findings=(*seen.checks, *found.findings, *of_text(ranking)))
-    return Visit(path, found, curves(model), mended, ranking)
+    diagnosis = replace(diagnosis, findings=(*seen.checks, *diagnosis.findings, *of_text(ranking)))
+    return Visit(path, diagnosis, curves(model), mended, ranking)
 
 
 def _said(error: ValueError, seen: Examined) -> str:
@@ -90,8 +90,8 @@ def _said(error: ValueError, seen: Examined) -> str:
         return str(error)
     first = seen.findings[0]
     place = seen.path / first.place  # a file, or a tensor
-    said = f"{place if place.exists() else first.place}: {first.what.removeprefix('not read: ')}; {first.way_out}"
-    return said if first.what in str(error) else f"{said} ({error})"
+    message = f"{place if place.exists() else first.place}: {first.what.removeprefix('not read: ')}; {first.way_out}"
+    return message if first.what in str(error) else f"{message} ({error})"
 
 
 def of_text(ranking: Ranking | None) -> tuple[Check, ...]:

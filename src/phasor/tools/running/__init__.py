@@ -1,1 +1,1 @@
-"""A transformers model that runs with other frequencies than its own, and the windows of text that it runs on."""
+"""A transformers model that runs with other frequencies or another attention than its own, on windows of a text."""

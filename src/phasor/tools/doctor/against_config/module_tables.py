@@ -30,18 +30,18 @@ def made(module: nn.Module, layer_type: str | None, spec: RotarySpec, positions:
     """Of ``positions [A, S]``; None for a module that does not take them so, or returns something else."""
     more = {} if layer_type is None else {"layer_type": layer_type}
     device = next((b.device for b in module.buffers() if not b.is_meta), positions.device)
-    found = []
+    candidates = []
     for at, last in shaped(spec, positions.unsqueeze(1).to(device)):
         try:
             result = module.forward(torch.zeros(1, positions.shape[-1], 1, device=device), at, **more)
         except Exception:  # not the shape it takes
             continue
         if (one := per_pair_of(result, spec, positions.shape[-1])) is not None:
-            found.append(replace(one, last=last))
-    if len(found) > 1 and found[0].pairs == spec.pairs:  # a module may take both, and mean one
+            candidates.append(replace(one, last=last))
+    if len(candidates) > 1 and candidates[0].pairs == spec.pairs:  # a module may take both, and mean one
         cos, sin = expected(spec, positions)
-        found.sort(key=lambda one: (one.cos - cos).abs().max().item() + (one.sin - sin).abs().max().item())
-    return found[0] if found else None
+        candidates.sort(key=lambda one: (one.cos - cos).abs().max().item() + (one.sin - sin).abs().max().item())
+    return candidates[0] if candidates else None
 
 
 def expected(spec: RotarySpec, positions: Tensor, log_scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -71,10 +71,10 @@ def per_pair_of(result: Any, spec: RotarySpec, length: int) -> Made | None:
 def _forms(width: int, spec: RotarySpec) -> list[tuple[Form, Layout]]:
     if width % 2:
         return []
-    found: list[tuple[Form, Layout]] = [
+    forms: list[tuple[Form, Layout]] = [
         ("doubled", Layout(head_dim=width)),
         ("repeated", Layout(head_dim=width, interleaved=True)),
     ]
     if spec.blocks > 1 and (width // 2) % spec.blocks == 0:
-        found.append(("blocks", Layout(head_dim=width, blocks=spec.blocks)))
-    return found
+        forms.append(("blocks", Layout(head_dim=width, blocks=spec.blocks)))
+    return forms

@@ -48,8 +48,8 @@ def check_of_given(
     specs = [s for s in specs_of_layer(caller.module, own) if s is not None] or specs_of(own)
     specs = [s.replace(reverse=False) for s in specs if s.second is None and not s.learned]
     specs = [s for s in specs if s.coordinates != "real"]
-    found = [one for spec in specs if (one := _beside(caller, spec, rows, own[0])) is not None]
-    return next((check for check in found if check.verdict == "right"), found[0] if found else None)
+    checks = [one for spec in specs if (one := _beside(caller, spec, rows, own[0])) is not None]
+    return next((check for check in checks if check.verdict == "right"), checks[0] if checks else None)
 
 
 def _beside(caller: PatchSite, spec: RotarySpec, rows: Sequence[Row], model: ModelRotary) -> Check | None:
@@ -130,8 +130,8 @@ def _given(
     seen: dict[nn.Module, Any] = {}
 
     def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = named_arguments(module, args, kwargs) or {}
-        if (tables := tables_in(given)) is not None:
+        arguments = named_arguments(module, args, kwargs) or {}
+        if (tables := tables_in(arguments)) is not None:
             seen.setdefault(module, tables)
 
     with contextlib.ExitStack() as undo:
@@ -178,11 +178,11 @@ def with_tables(
         near = nearest(caller.path, list(plan.tables))
         own, reason = plan.models_of(caller.module, near)
         known = not near or any(path in following for path in near)
-        given = None
+        other = None
         if caller.module in rows and known and not told and not reason:
-            given = check_of_given(plan, caller, rows[caller.module], own)
-        compared = compared or given is not None
-        yield given if given is not None and given.verdict == "wrong" and check.verdict != "wrong" else check
+            other = check_of_given(plan, caller, rows[caller.module], own)
+        compared = compared or other is not None
+        yield other if other is not None and other.verdict == "wrong" and check.verdict != "wrong" else check
     if not compared and not told and any(check.verdict == "right" for check in checks):
         says = "no module that forms cos and sin is known, and the tables of real calls could not be compared"
         yield Check(what="tables", against="spec", verdict="not shown", reason=says, needed=True)
