@@ -211,7 +211,7 @@ def test_a_study_names_what_the_weights_do_not_use_in_every_head(model, place):
     assert "&lt;model&gt;" in page and page.count("<button") == 4 and "http" not in page
     none = study(unused(model, list(range(16))), TOKENS[:1000], length=LENGTH, budget=20)
     assert not none.rotations[0].used and all(cost.worth < 1e-6 for cost in none.places) and len(none.places) == 2
-    assert "used:   none" in str(none) and "unused: 16 of 16 pairs: 0 to 15 (" in str(none)
+    assert "used:   none" in str(none) and "unused: 16 of 16 pairs: 0-15 (" in str(none)
 
 
 def test_a_budget_too_small_for_all_layers_leaves_the_others_as_not_tried(model):

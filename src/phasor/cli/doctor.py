@@ -50,7 +50,7 @@ def doctor(
     if html is not None:
         from ..tools.doctor.html import html_page
 
-        write_whole(html, html_page(visited.found, visited.curves, visited.more).encode())
+        write_whole(html, html_page(visited.diagnosis, visited.curves, visited.more).encode())
     say_json(visited.to_dict()) if as_json else show(str(visited))
     if visited.exit_code:
         raise typer.Exit(visited.exit_code)

@@ -85,8 +85,8 @@ def apply_rotary_to_cache(
     check_norm(norm, q_weight=q_weight, k_weight=k_weight)
     one_of("kv_layout", kv_layout, ("NHD", "HND"))
     scales = read_scale("k_scale", k_scale, k_cache), read_scale("v_scale", v_scale, v_cache)
-    given = q, k, v, rotation, k_cache, v_cache, slot_mapping
-    return into_cache(*given, scales, norm, None, kv_layout, tensor_format, kernel, out)
+    tensors = q, k, v, rotation, k_cache, v_cache, slot_mapping
+    return into_cache(*tensors, scales, norm, None, kv_layout, tensor_format, kernel, out)
 
 
 def into_cache(
@@ -123,9 +123,9 @@ def into_cache(
             "q, k, v, weights and caches must need no gradient, which a cache cannot keep; use torch.no_grad()"
         )
     pair = None if out is None else check_out(out, q, None, rotation, ("q", "k"))
-    given = {"q": q, "k": k, "v": v, "out": out, "slot_mapping": slot_mapping, "rotation": rotation.cos}
-    given |= {"rotation's sines": rotation.sin, "k_scale": scales[0], "v_scale": scales[1]}
-    _check_overlaps(given | {f"weight {i}": w for i, w in enumerate(weights)}, k_cache, v_cache)
+    tensors = {"q": q, "k": k, "v": v, "out": out, "slot_mapping": slot_mapping, "rotation": rotation.cos}
+    tensors |= {"rotation's sines": rotation.sin, "k_scale": scales[0], "v_scale": scales[1]}
+    _check_overlaps(tensors | {f"weight {i}": w for i, w in enumerate(weights)}, k_cache, v_cache)
     cache = Cache(k_cache, v_cache, slot_mapping, *scales)
     chosen = choose(kernel, q, k, rotation, norm)
     return chosen.rotate_into_cache(q, k, v, rotation, order, cache, pair and pair[0], norm, v_norm)
@@ -181,16 +181,16 @@ def _check_slots(slots: Any, k: Tensor, cache: Tensor, order: Order, tensor_form
         raise ValueError(f"slot_mapping must give every token a slot of its own, got {int(used[counts > 1][0])} twice")
 
 
-def _check_overlaps(given: dict[str, Tensor | None], k_cache: Tensor, v_cache: Tensor) -> None:
-    if not all(readable(t) for t in (*given.values(), k_cache, v_cache) if t is not None):
+def _check_overlaps(tensors: dict[str, Tensor | None], k_cache: Tensor, v_cache: Tensor) -> None:
+    if not all(readable(t) for t in (*tensors.values(), k_cache, v_cache) if t is not None):
         return
-    out = given["out"]
+    out = tensors["out"]
     for name in ("k", "v", "slot_mapping"):
-        if out is not None and overlap(out, given[name]):  # type: ignore[arg-type]
+        if out is not None and overlap(out, tensors[name]):  # type: ignore[arg-type]
             raise ValueError(f"out must not overlap {name} (q itself is in place)")
     if overlap(k_cache, v_cache):
         raise ValueError("k_cache and v_cache must not overlap")
-    for name, x in given.items():
+    for name, x in tensors.items():
         for of, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
             if x is not None and overlap(x, cache):
                 raise ValueError(f"{of} must not overlap {name}")

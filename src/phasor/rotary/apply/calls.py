@@ -177,7 +177,7 @@ def _rotate(
     k_angles: Angles | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Checks, then the kernel. ``k_angles``: of k's own tokens; then q and k are rotated one after the other."""
-    order, given, of_k = order_of(tensor_format), out, angles if k_angles is None else k_angles
+    order, flat_out, of_k = order_of(tensor_format), out, angles if k_angles is None else k_angles
     if num_heads is not None:
         widths = (angles.layout.head_dim, of_k.layout.head_dim)
         q = unflat(names[0], q, widths[0], tensor_format, num_heads)
@@ -203,6 +203,6 @@ def _rotate(
             y, z = pair[0].copy_(y), pair[1].copy_(z)
     if num_heads is None:
         return y, z
-    if given is not None:
-        return (given[0], given[1]) if isinstance(given, tuple | list) else (given, None)
+    if flat_out is not None:
+        return (flat_out[0], flat_out[1]) if isinstance(flat_out, tuple | list) else (flat_out, None)
     return y.flatten(-2), None if z is None else z.flatten(-2)

@@ -68,8 +68,8 @@ def apply_rotary_to_latent_cache(
         check_weight("latent_weight", latent_weight, latent, 1)
     scales = (read_scale("scale", scale, cache),) * 2
     keys, values = cache[..., rank:].unsqueeze(2), cache[..., :rank].unsqueeze(2)
-    given = q, k, latent.unsqueeze(order.heads), rotation, keys, values, slot_mapping
-    return into_cache(*given, scales, None, norm, "NHD", tensor_format, kernel, out)
+    tensors = q, k, latent.unsqueeze(order.heads), rotation, keys, values, slot_mapping
+    return into_cache(*tensors, scales, None, norm, "NHD", tensor_format, kernel, out)
 
 
 def _check_latent(latent: Any, k: Tensor, order: Order) -> None:

@@ -74,7 +74,7 @@ def apply_qk_norm_rotary(
     one_of("rounding", rounding, ROUNDINGS)
     if is_sharded(q):
         return _sharded(q, k, rotation, norm, tensor_format, num_heads, kernel, out)
-    order, pair, given = order_of(tensor_format), None, out
+    order, pair, flat_out = order_of(tensor_format), None, out
     if num_heads is not None:
         head_dim = rotation.layout.head_dim
         q, k = unflat("q", q, head_dim, tensor_format, num_heads), unflat("k", k, head_dim, tensor_format)
@@ -99,7 +99,7 @@ def apply_qk_norm_rotary(
             )
     y, z = choose(kernel, q, k, rotation, norm).norm_and_rotate(q, k, rotation, order, norm, pair)
     if num_heads is not None:
-        y, z = given or (y.flatten(-2), None if z is None else z.flatten(-2))
+        y, z = flat_out or (y.flatten(-2), None if z is None else z.flatten(-2))
     return y, z  # type: ignore[return-value]
 
 

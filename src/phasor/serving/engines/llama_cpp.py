@@ -118,13 +118,13 @@ def by_pair(
         for beta in (context.fast, context.slow)
     )
     start, end = max(0.0, math.floor(low)), min(dim - 1.0, math.ceil(high))
-    found = []
+    combined = []
     for i in range(dim // 2):
         ramp = 1 - min(1.0, max(0.0, (i - start) / max(0.001, end - start)))
         keep = ramp * context.ext
         divisor = divisors[i] if divisors else 1.0
-        found.append(divisor / (scale * (1 - keep) + keep))
-    both = tuple(found)
+        combined.append(divisor / (scale * (1 - keep) + keep))
+    both = tuple(combined)
     return LongRoPE(
         short_factor=both, long_factor=both, original_max_position=max(context.orig, 2), factor=1.0,
         attention=attention, attention_short=attention,

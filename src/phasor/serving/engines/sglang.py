@@ -115,12 +115,12 @@ def standardised(rope: Rope, base: float | None, declared: int | None, original:
     return rope
 
 
-def by_kind(config: EngineConfig, held: Rope) -> dict[str, Rope]:
+def by_kind(config: EngineConfig, stated: Rope) -> dict[str, Rope]:
     """The rope parameters of each kind of layer; raises where they are another share of a head than the config's."""
     kinds = config.parameters()
-    if any(config.kinds) and (missing := [kind for kind in kinds if not isinstance(held.get(kind), dict)]):
+    if any(config.kinds) and (missing := [kind for kind in kinds if not isinstance(stated.get(kind), dict)]):
         raise ValueError(f"rope_parameters must have the key {missing[0]!r}: SGLang reads it by kind of layer")
-    ropes = {kind: dict(held[kind]) if any(config.kinds) else held for kind in kinds}
+    ropes = {kind: dict(stated[kind]) if any(config.kinds) else stated for kind in kinds}
     for kind, rope in ropes.items():
         same_share(config, rope.get("partial_rotary_factor"), {kind: kinds[kind]})
     return ropes

@@ -16,7 +16,7 @@ from ...support.findings import Difference, Finding
 from ...tools.checkpoints.formats.gguf_file import keys_of
 from ..engines import CannotSayError, EngineConfig, EngineReading, engine_of, load_config, parse
 from ..engines import gguf as gguf_keys
-from ..engines.engine_config import ORIGINAL, ROPES, renamed, walk
+from ..engines.engine_config import ORIGINAL, ROPES, renamed, rope_in, walk
 from .proof import spec_difference
 
 OVERRIDES = ("--hf-overrides", "--json-model-override-args")
@@ -97,7 +97,7 @@ class TrapInputs:
 
     @property
     def rope(self) -> dict[str, Any]:
-        return next((found for name in ROPES if isinstance(found := self.text.get(name), dict) and found), {})
+        return rope_in(self.text)
 
     @property
     def override(self) -> tuple[dict[str, Any], list[str]]:
@@ -109,7 +109,7 @@ class TrapInputs:
     def override_rope(self) -> dict[str, Any]:
         """The rope parameters of the override."""
         text, _ = self.override
-        return next((found for name in ROPES if isinstance(found := text.get(name), dict)), {})
+        return rope_in(text)
 
     def rule_with(self, *words: str) -> str:
         """The first rule of the reading in which all the words stand."""

@@ -17,13 +17,13 @@ from .text.tokens import tokens_of, words_of
 
 @dataclass(frozen=True)
 class Visit:
-    """``found`` is the diagnosis of what stands in ``path`` after the repair, by the text too where one is given.
+    """``diagnosis`` is of what stands in ``path`` after the repair, by the text too where one is given.
 
     ``mended``: what was repaired before.
     """
 
     path: Path
-    found: Diagnosis
+    diagnosis: Diagnosis
     curves: tuple[Curve, ...]
     mended: tuple[str, ...] = ()
     ranking: Ranking | None = None
@@ -31,7 +31,7 @@ class Visit:
     @property
     def exit_code(self) -> int:
         """0 if nothing is wrong, else 1."""
-        return self.found.exit_code
+        return self.diagnosis.exit_code
 
     @property
     def more(self) -> list[tuple[str, str]]:
@@ -40,7 +40,7 @@ class Visit:
         return [(title, text) for title, text in texts if text]
 
     def __str__(self) -> str:
-        blocks = [page(self.found, self.curves)]
+        blocks = [page(self.diagnosis, self.curves)]
         for title, text in self.more:
             lines = text.splitlines()
             blocks.append("\n".join(f"{title if i == 0 else '':<13}{line}".rstrip() for i, line in enumerate(lines)))
@@ -50,7 +50,7 @@ class Visit:
         """Plain JSON data."""
         ranking = {} if self.ranking is None else {"by_text": self.ranking.to_dict()}
         differences = [curve.to_dict() for curve in self.curves]
-        data = {**self.found.to_dict(), "path": str(self.path), "exit_code": self.exit_code}
+        data = {**self.diagnosis.to_dict(), "path": str(self.path), "exit_code": self.exit_code}
         return {**data, "repaired": list(self.mended), "differences": differences, **ranking}
 
 

@@ -49,5 +49,5 @@ def taken_back(x: Tensor, spec: RotarySpec, frequencies: Tensor) -> Tensor:
     angles = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * frequencies.double()
     cos, sin = angles.cos().to(x), (-angles if spec.reverse else angles).sin().to(x)
     a, b = layout.split(x)
-    turned = layout.join(a * cos + b * sin, b * cos - a * sin)
-    return layout.within(x, turned)
+    rotated = layout.join(a * cos + b * sin, b * cos - a * sin)
+    return layout.within(x, rotated)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ...support.number_text import runs
 from .heads import HeadUse
 from .pairs import USED, PairUse
 from .places import Place, PlaceCost
@@ -87,7 +88,7 @@ def in_words(rotation: PairUse) -> list[str]:
 
 def layer_words(rotation: PairUse) -> str:
     """The layers of one rotation of several."""
-    return f"layer{'s' * (len(rotation.layers) > 1)} {spans(rotation.layers)}"
+    return f"layer{'s' * (len(rotation.layers) > 1)} {', '.join(runs(rotation.layers))}"
 
 
 def wave_words(wave: float) -> str:
@@ -107,27 +108,12 @@ def energies(uses: Sequence[HeadUse], pair: int) -> tuple[float, float]:
     return q, k
 
 
-def spans(numbers: Sequence[int]) -> str:
-    """Sorted whole numbers, with runs of them joined.
-
-    >>> spans([0, 1, 2, 5, 7, 8])
-    '0 to 2, 5, 7 to 8'
-    """
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ", ".join(f"{part[0]} to {part[-1]}" if len(part) > 1 else f"{part[0]}" for part in parts)
-
-
 def _which(rotation: PairUse, pairs: Sequence[int]) -> str:
     if not pairs:
         return "none"
     low, high = (wave_words(rotation.wavelengths[pair]) for pair in (pairs[0], pairs[-1]))
     waves = f"wavelength {low}" if low == high else f"wavelengths {low} to {high}"
-    return f"{len(pairs)} of {len(rotation.stopped)} pairs: {spans(pairs)} ({waves})"
+    return f"{len(pairs)} of {len(rotation.stopped)} pairs: {', '.join(runs(pairs))} ({waves})"
 
 
 def _pairs(rotation: PairUse, uses: Sequence[HeadUse]) -> Iterator[str]:

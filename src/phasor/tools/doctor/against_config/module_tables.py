@@ -13,7 +13,7 @@ from ...patch.tables import Form, Tables
 
 
 @dataclass(frozen=True)
-class Made:
+class ModuleTables:
     """``cos`` and ``sin`` ``[S, P]`` of a module, in float32; ``form`` is that of its tables (`Tables`)."""
 
     cos: Tensor
@@ -26,7 +26,9 @@ class Made:
         return self.cos.shape[-1]
 
 
-def made(module: nn.Module, layer_type: str | None, spec: RotarySpec, positions: Tensor) -> Made | None:
+def tables_of_module(
+    module: nn.Module, layer_type: str | None, spec: RotarySpec, positions: Tensor
+) -> ModuleTables | None:
     """Of ``positions [A, S]``; None for a module that does not take them so, or returns something else."""
     more = {} if layer_type is None else {"layer_type": layer_type}
     device = next((b.device for b in module.buffers() if not b.is_meta), positions.device)
@@ -51,7 +53,7 @@ def expected(spec: RotarySpec, positions: Tensor, log_scale: Tensor | None = Non
     return cos[0], sin[0]
 
 
-def per_pair_of(result: Any, spec: RotarySpec, length: int) -> Made | None:
+def per_pair_of(result: Any, spec: RotarySpec, length: int) -> ModuleTables | None:
     if isinstance(result, Tensor) and result.is_complex():
         result = (result.real, result.imag)
     if not isinstance(result, tuple) or len(result) != 2 or not all(isinstance(t, Tensor) for t in result):
@@ -60,11 +62,11 @@ def per_pair_of(result: Any, spec: RotarySpec, length: int) -> Made | None:
     if len(cos) != length or cos.shape != sin.shape:
         return None
     if cos.shape[-1] == spec.pairs:
-        return Made(cos, sin, "half")
+        return ModuleTables(cos, sin, "half")
     for form, layout in _forms(cos.shape[-1], spec):
         (a, b), (c, d) = layout.split(cos), layout.split(sin)
         if torch.equal(a.nan_to_num(), b.nan_to_num()) and torch.equal(c.nan_to_num(), d.nan_to_num()):
-            return Made(a.contiguous(), c.contiguous(), form)
+            return ModuleTables(a.contiguous(), c.contiguous(), form)
     return None
 
 

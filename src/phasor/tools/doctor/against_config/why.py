@@ -17,7 +17,7 @@ from . import judge
 from .causes import OF_CONFIGS, way_out, worded
 from .frequencies import held_frequencies
 from .module import Module
-from .module_tables import Made, expected, made
+from .module_tables import ModuleTables, expected, tables_of_module
 from .place import first_difference
 from .rotated_heads import UNKNOWN
 
@@ -28,7 +28,7 @@ CHANGED = "config changed after loading"
 def judged(one: Module, plan: ModelReading, spec: RotarySpec) -> Check:
     """Beside ``spec``, which its tables should be: frequencies that are broken first, then every known mistake."""
     positions = next(positions_for(spec, torch.device("cpu"))).squeeze(1)
-    theirs = None if spec.second is not None else made(one.probe, one.layer_type, spec, positions)
+    theirs = None if spec.second is not None else tables_of_module(one.probe, one.layer_type, spec, positions)
     if theirs is not None:  # what rotates is judged by right tables of this form
         rounded = spec.tables in ("activation", "rounded")
         plan.tables[one.path].append(Tables(spec, theirs.form, rounded, coordinates_last=theirs.last))
@@ -42,7 +42,7 @@ def judged(one: Module, plan: ModelReading, spec: RotarySpec) -> Check:
     return _by_golden(one, plan, spec, theirs, positions)
 
 
-def _by_golden(one: Module, plan: ModelReading, spec: RotarySpec, theirs: Made, positions: Tensor) -> Check:
+def _by_golden(one: Module, plan: ModelReading, spec: RotarySpec, theirs: ModuleTables, positions: Tensor) -> Check:
     """Whether tables that are not bit for bit those of the spec are wrong, and why."""
     if one.layer_type is not None and all(one.layer_type not in m.layer_types for m in one.models):
         says = f"no layer of the config is of the kind {one.layer_type!r}, so nothing says what its tables are"
@@ -85,7 +85,7 @@ def beyond(one: Module, spec: RotarySpec) -> Check | None:
     if spec.scaling is None or not spec.scaling.two_regimes or spec.second is not None:
         return None
     positions = torch.tensor(NEAR_AND_FAR).expand(spec.axes.count, -1)
-    theirs = made(one.probe, one.layer_type, spec, positions)
+    theirs = tables_of_module(one.probe, one.layer_type, spec, positions)
     if theirs is None or theirs.pairs != spec.pairs:
         return None
     size, position, pair = first_difference(one.probe, one.layer_type, spec, theirs, positions)
@@ -102,14 +102,14 @@ def _of_text(one: Module, spec: RotarySpec) -> TensorFinding | None:
     if any(rung != (i, spec.pairs) for i, rung in enumerate(spec.axes.rung_of_pair(spec.pairs))):
         return None
     at = torch.tensor(NEAR_AND_FAR)
-    theirs = made(one.probe, one.layer_type, spec, at.expand(spec.axes.count, -1))
+    theirs = tables_of_module(one.probe, one.layer_type, spec, at.expand(spec.axes.count, -1))
     if theirs is None or theirs.pairs != spec.pairs:
         return None
     vectors = judge.golden(one.models[0], spec.replace(axes=OneAxis()), at)
     return judge.judged(vectors, {"model.float32.cos": theirs.cos, "model.float32.sin": theirs.sin})
 
 
-def _placed(check: Check, one: Module, spec: RotarySpec, theirs: Made | None, positions: Tensor) -> Check:
+def _placed(check: Check, one: Module, spec: RotarySpec, theirs: ModuleTables | None, positions: Tensor) -> Check:
     """With the size of the difference, and the first position and pair where it shows."""
     if theirs is None or theirs.pairs != spec.pairs:
         return check
