@@ -154,7 +154,35 @@ class LedgerLayer(CacheLayerMixin):
         self.keys, self.values = self.ledger.keys, self.ledger.values
 
 
-class LedgerCache(Cache):
+class UnpaddedCache(Cache):
+    """A cache of transformers with calls that count tokens from the first one of a row: those refuse padded rows.
+
+    ``unpadded``: the caller says that no row is padded.
+    """
+
+    layers: list[Any]
+    unpadded: bool
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """New keys and values of a layer; all that it attends to."""
+        layer = self.layers[layer_idx]
+        if layer.sinks:
+            self.check_unpadded(key_states.shape[0], "with sinks, which must be the first tokens of every row")
+        states: tuple[Tensor, Tensor] = layer.update(key_states, value_states)
+        return states
+
+    def check_unpadded(self, rows: int, which: str) -> None:
+        """``ValueError`` for rows that may be padded where positions must be known."""
+        if rows > 1 and not self.unpadded:
+            raise ValueError(
+                f"unpadded must be True for {rows} rows {which}: say {type(self).__name__}(unpadded=True) if no row is "
+                "padded on the left, or give each row a cache of its own"
+            )
+
+
+class LedgerCache(UnpaddedCache):
     """A cache for a transformers model, patched or not, whose keys move without a wrong angle: ``past_key_values=``.
 
     Grows with the sequence. With ``window`` every layer that sees all tokens keeps the first ``sinks`` tokens and the
@@ -207,18 +235,6 @@ class LedgerCache(Cache):
             ]
         )
 
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """New keys and values of a layer; all that it attends to."""
-        layer = self.layers[layer_idx]
-        if layer.sinks:
-            check_unpadded(
-                self.unpadded, key_states.shape[0], "with sinks, which must be the first tokens of every row"
-            )
-        states: tuple[Tensor, Tensor] = layer.update(key_states, value_states)
-        return states
-
     def cut(self, start: int, stop: int) -> "LedgerCache":
         """Another cache with the tokens from ``start`` to ``stop``: a chunk for `reuse`. Shares no memory."""
         whole("start", start, at_least=0)
@@ -234,7 +250,7 @@ class LedgerCache(Cache):
             raise ValueError(f"chunk must be a LedgerCache of the same model, got {type(chunk).__name__}")
         count, rows = chunk.get_seq_length(), chunk.layers[0].keys
         if rows is not None:
-            check_unpadded(self.unpadded, rows.shape[0], "that reuse a chunk, whose tokens follow the last position")
+            self.check_unpadded(rows.shape[0], "that reuse a chunk, whose tokens follow the last position")
         pairs = zip(self.layers, chunk.layers, strict=True)
         self._all_or_none(lambda: [mine.reuse(theirs, count) for mine, theirs in pairs])
 
@@ -251,7 +267,7 @@ class LedgerCache(Cache):
         whole("seq_len", seq_len)
         keys = [layer.keys for layer in self.layers if layer.ledger is not None]
         if keys:
-            check_unpadded(self.unpadded, keys[0].shape[0], "whose regime changes, which depends on each position")
+            self.check_unpadded(keys[0].shape[0], "whose regime changes, which depends on each position")
         self._all_or_none(lambda: [layer.change_length(seq_len) for layer in self.layers])
 
     @property
@@ -273,15 +289,6 @@ class LedgerCache(Cache):
         other: LedgerCache = object.__new__(LedgerCache)
         other.__dict__ = self.__dict__ | {"layers": layers}
         return other
-
-
-def check_unpadded(unpadded: bool, rows: int, which: str) -> None:
-    """``ValueError`` for rows that may be padded where positions must be known."""
-    if rows > 1 and not unpadded:
-        raise ValueError(
-            f"unpadded must be True for {rows} rows {which}: say LedgerCache(unpadded=True) if no row is padded on the "
-            "left, or give each row a cache of its own"
-        )
 
 
 def _fork(layer: LedgerLayer) -> LedgerLayer:

@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
 
 from ..rotary.apply.move import reposition
 from ..rotary.spec import Angles, RotarySpec
 from .ledger import KeyLedger
-from .model_cache import LedgerCache, LedgerLayer, check_sizes, check_unpadded, layers_of
+from .model_cache import LedgerCache, LedgerLayer, UnpaddedCache, check_sizes, layers_of
 
 
 class StaticLedgerLayer(CacheLayerMixin):
@@ -229,7 +229,7 @@ class StaticLedgerLayer(CacheLayerMixin):
         self.keys[:, :, : self.sinks].copy_(torch.where(by == 0, self.first, moved))
 
 
-class StaticLedgerCache(Cache):
+class StaticLedgerCache(UnpaddedCache):
     """A `LedgerCache` of fixed shapes, for models whose decoding is compiled: ``past_key_values=``.
 
     ``most``: the tokens that a layer holds; more are refused. Or ``window`` and ``sinks``, as in `LedgerCache`: a layer
@@ -265,18 +265,6 @@ class StaticLedgerCache(Cache):
         size, pairs = most or sinks + (window or 0), layers_of(model, seq_len, angles)
         super().__init__(layers=[_layer(i, own, s, size, sinks, most is None) for i, (own, s) in enumerate(pairs)])
 
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """New keys and values of a layer; all that it attends to."""
-        layer = self.layers[layer_idx]
-        if layer.sinks:
-            check_unpadded(
-                self.unpadded, key_states.shape[0], "with sinks, which must be the first tokens of every row"
-            )
-        held: tuple[Tensor, Tensor] = layer.update(key_states, value_states)
-        return held
-
     def reuse(self, chunk: LedgerCache) -> None:
         """The tokens of a growing cache of the same model behind these: each key rotated once, to its new position.
 
@@ -286,7 +274,7 @@ class StaticLedgerCache(Cache):
         if not isinstance(chunk, LedgerCache) or len(chunk.layers) != len(self.layers):
             raise ValueError(f"chunk must be a LedgerCache of the same model, got {type(chunk).__name__}")
         if (rows := chunk.layers[0].keys) is not None:
-            check_unpadded(self.unpadded, rows.shape[0], "that reuse a chunk, whose tokens follow the last position")
+            self.check_unpadded(rows.shape[0], "that reuse a chunk, whose tokens follow the last position")
         count = chunk.get_seq_length()
         moved = [mine.moved(theirs, count) for mine, theirs in zip(self.layers, chunk.layers, strict=True)]
         for layer, (keys, values) in zip(self.layers, moved, strict=True):

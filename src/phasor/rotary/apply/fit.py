@@ -40,6 +40,19 @@ def check_shape(name: str, x: Tensor, tensor_format: str) -> None:
         )
 
 
+def unflat(name: str, x: Any, head_dim: int, tensor_format: str, num_heads: int | None = None) -> Any:
+    """``[..., heads * head_dim] -> [..., heads, head_dim]``, a view; None stays None."""
+    if x is None or not isinstance(x, Tensor):
+        return x
+    if tensor_format == "bhsd":
+        raise ValueError("tensor_format must be 'bshd', 'sbhd' or 'thd' with num_heads (flat heads), got 'bhsd'")
+    width = x.shape[-1] if x.ndim else 0
+    if width % head_dim or num_heads not in (None, width // head_dim):
+        heads = "a multiple of" if num_heads is None else f"num_heads={num_heads} times"
+        raise ValueError(f"{name} must have {heads} head_dim={head_dim} channels, got {width} (shape {tuple(x.shape)})")
+    return torch.unflatten(x, -1, (-1, head_dim))
+
+
 def check_fits(name: str, x: Tensor, angles: Angles, order: Order, tensor_format: str) -> None:
     """``ValueError`` unless ``x`` is a tensor that ``angles`` can rotate in that order of axes."""
     check_tensor(name, x)

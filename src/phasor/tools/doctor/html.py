@@ -1,12 +1,11 @@
 """The doctor's page as one HTML file that holds its picture."""
 
-from base64 import b64encode
 from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 
 from ...support.findings import merged
-from ...support.plain_text import html_text
+from ...support.plain_text import html_text, png_source
 from .differences import Curve
 from .figures import CAPTION, png
 from .page import ordered
@@ -33,7 +32,7 @@ def html_page(diagnosis: Diagnosis, curves: Sequence[Curve], more: Sequence[tupl
 def _figure(curves: Sequence[Curve]) -> str:
     if not curves:
         return ""
-    source = f"data:image/png;base64,{b64encode(png(curves)).decode()}"
+    source = png_source(png(curves))
     caption = html_text(CAPTION)
     return f'<figure><img src="{source}" alt="{caption}"><figcaption>{caption}</figcaption></figure>'
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 from itertools import groupby
 from string import Template
 
-from ...support.plain_text import html_text, json_text
+from ...support.plain_text import html_text, script_json
 from .heads import HeadUse
 from .pairs import USED, PairUse
 from .places import PlaceCost
@@ -26,13 +26,9 @@ def html_page(study: Study, name: str) -> str:
         declared=f"{study.declared:,} tokens" if study.declared else "no length",
         sections="\n".join(_section(study, rotation) for rotation in study.rotations),
         unrotated=_unrotated(study),
-        rises=_script_data({"contexts": study.trained.contexts, "rises": _rounded(study.trained.rises, 4)}),
-        heads=_script_data({_key(use): _curves(study, use) for use in study.heads}),
+        rises=script_json({"contexts": study.trained.contexts, "rises": _rounded(study.trained.rises, 4)}),
+        heads=script_json({_key(use): _curves(study, use) for use in study.heads}),
     )  # fmt: skip
-
-
-def _script_data(data: object) -> str:
-    return json_text(data, indent=None).replace("<", "\\u003c")
 
 
 def _key(use: HeadUse) -> str:
