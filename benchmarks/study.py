@@ -21,9 +21,9 @@ from phasor.apps.lab import Decoder, ModelConfig, RunConfig, read_text
 from phasor.apps.lab.export import export
 from phasor.apps.lab.training import learning_rate
 from phasor.tools.doctor.loading import load
-from phasor.tools.fit.tables import windows_of
+from phasor.tools.running.model import RunningModel
+from phasor.tools.running.windows import windows_of
 from phasor.tools.study.pairs import pair_uses
-from phasor.tools.study.running import RunningModel
 from phasor.tools.study.trained import trained_length
 
 SHAKESPEARE, WIKITEXT = 0, 1
@@ -75,7 +75,7 @@ def trained(known: Known, text: Path) -> Decoder:
 
 def of_length(model: RunningModel, known: Known, tokens: torch.Tensor) -> str:
     start = time.thread_time()
-    with model.given(model.own(known.length), known.length):
+    with model.with_frequencies(model.own(known.length), model.factors(known.length)):
         found = trained_length(model, tokens)
     factor = (found.tokens or 0) / known.length
     return f"told {found.tokens}, times {factor:.2f}, {time.thread_time() - start:.1f} s"
@@ -90,7 +90,7 @@ def of_pairs(model: RunningModel, known: Known, tokens: torch.Tensor) -> str:
     words = []
     for name, frequencies in (("as trained", trained), ("all rotating", own)):
         model.own = lambda length, frequencies=frequencies: [frequencies.clone()]
-        with model.given([frequencies], known.length):
+        with model.with_frequencies([frequencies], model.factors(known.length)):
             loss = model.loss(rows)
         (found,) = pair_uses(model, rows, loss, lambda: None)
         words.append(f"{name}: used {found.used}, stopped {[round(cost, 4) for cost in found.stopped]}")

@@ -26,6 +26,7 @@ TESTS = {
     "caches": "caches",
     "tools/patch": "integrations",
     "tools/doctor": "doctor",
+    "tools/running": "fit study",
     "tools/fit": "fit",
     "tools/study": "study",
     "tools/golden": "golden",

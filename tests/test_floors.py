@@ -50,9 +50,9 @@ INSIDE = {
         "transformer_xl",
         "attention heads",
     ],
-    "models": ["weights", "reading", "prefixes", "families", "configs new_row trained_lengths"],
+    "models": ["weights", "reading", "prefixes", "families", "configs new_row published_lengths"],
     "caches": ["lengths tree origin", "tokens", "ledger", "model_cache", "static_cache"],
-    "tools": ["inspect checkpoints patch", "golden", "onnx doctor", "fit", "study"],
+    "tools": ["inspect checkpoints patch", "golden running", "onnx doctor", "fit study"],
     "serving": ["engines", "planner"],
     "apps": ["run_folder bench explorer atlas", "lab ner", "demo"],
 }

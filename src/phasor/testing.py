@@ -150,10 +150,10 @@ def _trial(model: Any, inputs: Tensor | None) -> Trial:
         return Trial.of(BlackBox(model), of_black_box(inputs), [])
     parts = read_parts(model.config)
     specs = specs_of([part for part in parts.values() if isinstance(part, ModelRotary)])
-    subject, given = subject_of(model, parts), of_model(model, inputs)
+    subject, model_inputs = subject_of(model, parts), of_model(model, inputs)
     if isinstance(subject, Decoding):
-        given.run(subject)
-    return Trial.of(subject, given.tokens, specs)
+        model_inputs.run(subject)
+    return Trial.of(subject, model_inputs.tokens, specs)
 
 
 def _told(check: Check) -> str:

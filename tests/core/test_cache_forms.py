@@ -249,7 +249,10 @@ WEIGHT = torch.ones(32)
         ({"k_cache": EIGHT, "k_scale": torch.ones(2).double()}, r"k_scale must be .*got torch.float64 \(2,\)"),
         ({"k_cache": EIGHT, "k_scale": torch.ones(2, device="meta")}, "must be on the same device, got meta and cpu"),
         ({"k_cache": EIGHT, "k_scale": torch.ones(2).requires_grad_()}, "k_scale must need no gradient"),
-        ({"k_cache": EIGHT.view(torch.uint8)}, r"got torch.uint8, cpu; float8 kept as bytes: cache.view\(torch.float8"),
+        (
+            {"k_cache": EIGHT.view(torch.uint8)},
+            r"torch.uint8 on cpu; float8 kept as bytes: k_cache.view\(torch.float8",
+        ),
         ({"k_cache": CACHE.to(torch.float8_e5m2)}, "k_cache must be float64, float32, float16 or bfloat16, got"),
         ({"q_weight": WEIGHT}, "eps must be given with q_weight"),
         ({"eps": -1.0}, "eps must be a finite number of at least 0, got -1.0"),
@@ -274,7 +277,9 @@ def test_mistakes_are_named_and_nothing_is_written(changes, message, kernel):
 
 def test_float8_takes_no_float64():
     wide = Rotation.at(RotarySpec(head_dim=32), torch.arange(6), dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"k_cache must be torch.float64, as what is written, got torch.float8_e4m3fn"):
+    with pytest.raises(
+        ValueError, match=r"k_cache must be torch.float64 on cpu, as what is written, got torch.float8_e4"
+    ):
         apply_rotary_to_cache(
             Q.double(), K.double(), V.double(), wide, EIGHT, EIGHT.clone(), SLOTS, k_scale=1.0, v_scale=1.0,
             tensor_format="thd",
@@ -291,7 +296,10 @@ def test_float8_takes_no_float64():
             {"cache": torch.zeros(2, 6, 47).bfloat16()},
             r"cache must be \[blocks, block_size, 48\], 32 of the latent and",
         ),
-        ({"cache": torch.zeros(2, 6, 48)}, "cache must be torch.bfloat16 or torch.float8_e4m3fn on cpu, got"),
+        (
+            {"cache": torch.zeros(2, 6, 48)},
+            "cache must be torch.bfloat16 or torch.float8_e4m3fn on cpu, as what is",
+        ),
         ({"cache": torch.zeros(2, 6, 48, dtype=torch.uint8)}, "float8 kept as bytes"),
         ({"cache": torch.zeros(2, 6, 48).to(FLOAT8)}, "scale must be given for a cache of torch.float8_e4m3fn"),
         ({"latent_weight": torch.ones(32)}, "eps must be given with latent_weight"),

@@ -190,6 +190,26 @@ def test_exchanged_outputs_are_refused_for_k_of_other_tokens_too():
     assert torch.equal(b, expected[1])
 
 
+def test_the_output_of_k_has_the_dtype_that_its_own_rotation_gives():
+    q, k = (torch.randn(1, 2, n, 16).bfloat16() for n in (7, 5))
+    rotation = Rotation.at(SPEC, torch.arange(7), dtype=torch.bfloat16)
+    wide = Rotation.at(SPEC, torch.arange(5), dtype=torch.float32).replace(promoted=True)
+    expected = apply_rotary(k, wide)
+    out = torch.empty_like(q), torch.empty(1, 2, 5, 16)
+    assert apply_rotary_qk(q, k, rotation, k_rotation=wide, out=out)[1] is out[1]
+    assert torch.equal(out[1], expected)
+    with pytest.raises(ValueError, match=r"out of k must be torch.float32"):
+        apply_rotary_qk(q, k, rotation, k_rotation=wide, out=(q, k))
+
+
+def test_an_output_must_not_overlap_the_tables_of_k():
+    memory = torch.zeros(2 * 7 * 16)
+    other = ROTATION.replace(cos=memory[: ROTATION.cos.numel()].view_as(ROTATION.cos))
+    out = torch.zeros(1, 2, 7, 16), memory.view(1, 2, 7, 16)
+    with pytest.raises(ValueError, match="out must not overlap the rotation"):
+        apply_rotary_qk(torch.randn(1, 2, 7, 16), torch.randn(1, 2, 7, 16), ROTATION, k_rotation=other, out=out)
+
+
 def test_nothing_is_written_when_k_is_refused():
     q, out = torch.randn(1, 2, 7, 16), torch.zeros(1, 2, 7, 16)
     k, other = torch.randn(1, 2, 6, 16), Rotation.at(SPEC, torch.arange(6))

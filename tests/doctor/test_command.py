@@ -249,7 +249,7 @@ def test_the_verdict_is_about_the_checks_and_the_text_together(first, state, cod
     found = replace(told, findings=(*told.rows, *of_text(ranking)))
     made = Visit(Path("folder"), found, (), ranking=ranking)
     assert told.sound and made.exit_code == ranking.exit_code == code
-    html = html_page(made.found, made.curves, made.more)
+    html = html_page(made.diagnosis, made.curves, made.more)
     assert f'<h1 class="{state}">{found.summary()}</h1>' in html
     assert made.to_dict()["sound"] is (code == 0) and str(made).splitlines()[0].endswith(found.summary())
 

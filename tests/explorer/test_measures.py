@@ -9,7 +9,7 @@ from phasor import RotarySpec, read_config
 from phasor.apps.demo.run import bundled_models
 from phasor.apps.explorer import model_entry
 from phasor.apps.explorer.entries import memory_groups, spec_data
-from phasor.models.trained_lengths import trained_length
+from phasor.models.published_lengths import published_length
 from phasor.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
 from phasor.serving.engines import load_config
 from phasor.serving.planner import memory, plan
@@ -42,7 +42,7 @@ def test_facts_of_every_model(js, name):
         assert got["regimes"] == list(fact.regimes)
         assert got["turns"] == pytest.approx(fact.turns, rel=1e-12)
         scaling = fact.spec.scaling
-        assert got["stated"] == bool((scaling and scaling.trained_length) or trained_length(model))
+        assert got["stated"] == bool((scaling and scaling.trained_length) or published_length(model))
         assert got["factor"] == pytest.approx(fact.attention_factor, rel=1e-15)
         plain = fact.spec.axes.count == 1
         if plain:

@@ -9,7 +9,7 @@ import pytest
 from phasor import read_config
 from phasor.apps.explorer import plain_types
 from phasor.apps.explorer.entries import memory_groups, spec_data
-from phasor.models.trained_lengths import trained_length
+from phasor.models.published_lengths import published_length
 from phasor.serving.engines import load_config
 
 READ = "return readConfigText(a[0], 'x', RULES)"
@@ -37,7 +37,7 @@ def differences(got, config):
     model, (mine,) = read_config(config), got["rotations"]
     if len(model.distinct) != 1:
         return ["one rotation"]
-    (spec,), published = model.distinct, trained_length(model)
+    (spec,), published = model.distinct, published_length(model)
     pairs = {
         "type": (got["type"], model.model_type),
         "declared": (got["declared"], model.max_position),

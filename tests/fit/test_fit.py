@@ -25,8 +25,10 @@ from phasor.tools.fit import fit, fit_folder
 from phasor.tools.fit.descent import LARGEST, descend
 from phasor.tools.fit.fit import FEWEST, JUDGED
 from phasor.tools.fit.known import IN_CONFIGS, SCHEMES, divided
+from phasor.tools.fit.loss import DivisorLoss
 from phasor.tools.fit.result import Fit, written
-from phasor.tools.fit.tables import GivenTables, windows_of
+from phasor.tools.running.model import RunningModel
+from phasor.tools.running.windows import windows_of
 
 TEXT = HERE / "held_out.txt"  # 16,000 bytes that the models were not trained on
 TOKENS = torch.tensor(list(TEXT.read_bytes()))
@@ -113,16 +115,15 @@ def test_minutes_end_a_search(model):
 
 
 def test_a_gradient_is_the_slope_of_the_loss(model):
-    tables = GivenTables(model.double())
+    loss = DivisorLoss(RunningModel(model.double()))
     rows = windows_of("test", TOKENS, 300, 5)
     here = torch.linspace(0.0, 1.5, 16, dtype=torch.float64)
 
     def at(logarithms):
-        with tables.given(tables.plain / logarithms.exp(), 1.1):
-            return tables.loss(rows)
+        return loss.at(rows, logarithms.exp(), 1.1)
 
     # transformers forms its angles in float32: a step that is large beside that, and pairs that hardly bend over it
-    value, slope = tables.gradient(rows, here, 1.1).split([1, 16])
+    value, slope = loss.gradient(rows, here, 1.1).split([1, 16])
     assert float(value) == pytest.approx(at(here), rel=1e-6)
     for pair in range(4, 12):
         by = 1e-3 * torch.eye(16, dtype=torch.float64)[pair]
@@ -189,9 +190,12 @@ def test_models_whose_rotation_cannot_be_given(model):
         (causal("gemma3"), "model must have one rotation for all its layers to be fitted, got 2"),
     ):
         with pytest.raises(ValueError, match=message):
-            GivenTables(other)
+            DivisorLoss(RunningModel(other))
+    with pytest.raises(ValueError, match="model must be in evaluation mode"):
+        fit(model.train(), TOKENS, length=512)
+    model.eval()
     with pytest.raises(ValueError, match="gpt2 uses learned absolute positions; it has no rotary embedding to read"):
-        GivenTables(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=1, vocab_size=8)))
+        RunningModel(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=1, vocab_size=8)).eval())
     model.lm_head.weight.data.fill_(torch.nan)
     with pytest.raises(ValueError, match="the loss of the model must be a number, got nan"):
         fit(model, TOKENS, length=1024, evaluations=FEWEST)

@@ -58,12 +58,12 @@ def test_killed_at_ten_random_evaluations(model, tmp_path):
 
 
 def test_what_is_known_is_not_computed_again(model, tmp_path, monkeypatch):
-    from phasor.tools.fit.tables import GivenTables
+    from phasor.tools.fit.loss import DivisorLoss
 
-    path, computed, gradient = tmp_path / "journal", [], GivenTables.gradient
+    path, computed, gradient = tmp_path / "journal", [], DivisorLoss.gradient
     with pytest.raises(Killed):
         search(model, path, killed_at=EVALUATIONS)
-    monkeypatch.setattr(GivenTables, "gradient", lambda *a: computed.append(1) or gradient(*a))
+    monkeypatch.setattr(DivisorLoss, "gradient", lambda *a: computed.append(1) or gradient(*a))
     search(model, path)
     assert not computed
     search(model)

@@ -11,7 +11,7 @@ from phasor.apps.lab.fitted import fitted
 from phasor.rotary.scaling import Linear, LongRoPE
 from phasor.tools.fit.known import SCHEMES, divided
 from phasor.tools.fit.objective import WINDOWS
-from phasor.tools.fit.tables import windows_of
+from phasor.tools.running.windows import windows_of
 
 
 @pytest.fixture

@@ -72,6 +72,6 @@ def test_pairs_that_never_rotate_are_named_unused():
     found = study(model, TOKENS, length=LENGTH, budget=1)
     (rotation,) = found.rotations
     assert rotation.unused == (4, 5, 6, 7) and rotation.stopped[4:] == (0.0,) * 4
-    assert rotation.to_dict()["wavelengths"][4:] == [None] * 4 and "4 to 7 (wavelength ∞)" in str(found)
+    assert rotation.to_dict()["wavelengths"][4:] == [None] * 4 and "4-7 (wavelength ∞)" in str(found)
     found = study(causal("glm"), TOKENS, length=LENGTH, budget=1)
     assert len(found.rotations[0].stopped) == 4 and "in no pair: 8 of 16 channels" in str(found)

@@ -25,14 +25,14 @@ import limited
 import phasor
 from doctor.declared import HERE, folder
 from integrations.models import SIZES, causal
-from phasor.tools.fit.tables import windows_of
+from phasor.tools.running.model import RunningModel
+from phasor.tools.running.windows import windows_of
 from phasor.tools.study import Place, study
 from phasor.tools.study.heads import by_distance, head_use
 from phasor.tools.study.html import html_page
 from phasor.tools.study.pairs import pair_uses
 from phasor.tools.study.places import SPLIT, costs
 from phasor.tools.study.rotated_back import check_route, loss_without
-from phasor.tools.study.running import RunningModel
 
 TEXT = HERE / "held_out.txt"  # 16,000 bytes that the models were not trained on
 TOKENS = torch.tensor(list(TEXT.read_bytes()))
@@ -63,7 +63,7 @@ def unused(model, pairs):
 
 def pairs_of(model, rows):
     running = RunningModel(model)
-    with running.given(running.own(128), 128):
+    with running.with_frequencies(running.own(128), running.factors(128)):
         loss = running.loss(rows)
     return pair_uses(running, rows, loss, lambda: None)
 
@@ -98,7 +98,7 @@ def test_rotated_back_is_not_rotated(family):
             for speed in (0.0, 0.5):
                 changed = [values.clone() for values in own]
                 changed[layer][pair] *= speed
-                with running.given(changed, LENGTH):
+                with running.with_frequencies(changed, running.factors(LENGTH)):
                     theirs = running.loss(rows)
                 back = [values * (1 - speed) for values in own]
                 ours = loss_without(running, rows, back, Place(layer, None, pair, pair + 1))
@@ -211,7 +211,7 @@ def test_a_study_names_what_the_weights_do_not_use_in_every_head(model, place):
     assert "&lt;model&gt;" in page and page.count("<button") == 4 and "http" not in page
     none = study(unused(model, list(range(16))), TOKENS[:1000], length=LENGTH, budget=20)
     assert not none.rotations[0].used and all(cost.worth < 1e-6 for cost in none.places) and len(none.places) == 2
-    assert "used:   none" in str(none) and "unused: 16 of 16 pairs: 0 to 15 (" in str(none)
+    assert "used:   none" in str(none) and "unused: 16 of 16 pairs: 0-15 (" in str(none)
 
 
 def test_a_budget_too_small_for_all_layers_leaves_the_others_as_not_tried(model):

@@ -8,7 +8,7 @@ pytest.importorskip("transformers")
 from transformers import AutoModelForCausalLM
 
 from doctor.declared import HERE, TRUE, folder
-from phasor.tools.study.running import RunningModel
+from phasor.tools.running.model import RunningModel
 from phasor.tools.study.trained import LONGEST, RISE, STEPS, trained_length
 
 TOKENS = torch.tensor(list((HERE / "held_out.txt").read_bytes()))
@@ -62,7 +62,7 @@ def test_trained_weights_tell_their_length_whatever_the_config_declares(name, tm
     """They were trained on 256 bytes; the config says 2,048."""
     place = folder(name, {**TRUE[name], "max_position_embeddings": 2048}, tmp_path / "m")
     model = RunningModel(AutoModelForCausalLM.from_pretrained(place).eval())
-    with model.given(model.own(2048), 2048):
+    with model.with_frequencies(model.own(2048), model.factors(2048)):
         found = trained_length(model, TOKENS[:6000])
     assert 181 <= found.tokens <= 362 and found.longest == 512
 

@@ -95,11 +95,11 @@ class KeyLedger:
         """Bytes that its tensors hold, each memory once: of ``keys``, ``values``, ``origin`` (moved or raw keys), and
         ``places`` (positions and regimes).
         """
-        held, seen = self._held, set()
-        origin = held.origin
+        tokens, seen = self._held, set()
+        origin = tokens.origin
         moved = () if origin is None else (origin.slots, origin.positions, origin.regime)
-        parts = {"keys": (held.keys,), "values": (held.values,), "origin": () if origin is None else (origin.keys,)}
-        places = (held.positions, *moved)
+        parts = {"keys": (tokens.keys,), "values": (tokens.values,), "origin": () if origin is None else (origin.keys,)}
+        places = (tokens.positions, *moved)
         sizes = dict.fromkeys((*parts, "places"), 0)
         for name, tensors in {**parts, "places": places}.items():
             for memory in (t.untyped_storage() for t in tensors if t is not None):
@@ -142,21 +142,21 @@ class KeyLedger:
             raise ValueError(
                 "chunk must have keep='raw' for a ledger that has it, got 'residual'; its raw keys are gone"
             )
-        held, axes = chunk._held, self.spec.axes.count
+        tokens, axes = chunk._held, self.spec.axes.count
         start = at if isinstance(at, tuple) else (at,)
         if len(start) != axes or not all(isinstance(a, int) and not isinstance(a, bool) for a in start):
             raise ValueError(f"at must be one integer for each of {axes} axes, got {at!r}")
-        first = held.positions[..., :1]
+        first = tokens.positions[..., :1]
         to = torch.tensor(start, device=first.device).view(*(axes,) * (axes > 1), 1, 1)
-        positions, source = held.positions - first + to, chunk._source(range(len(chunk)))
-        self._add(source.keys, positions, held.values, lambda: self._placed(source, positions, held.values))
+        positions, source = tokens.positions - first + to, chunk._source(range(len(chunk)))
+        self._add(source.keys, positions, tokens.values, lambda: self._placed(source, positions, tokens.values))
 
     def evict(self, slots: range | Sequence[int] | Tensor) -> None:
         """Without the tokens ``slots``, numbered as they stand in the ledger; the others keep their positions."""
-        gone, held = self._slots(slots), self._free()
-        stays = torch.ones(len(held), dtype=torch.bool, device=gone.device)
+        gone, tokens = self._slots(slots), self._free()
+        stays = torch.ones(len(tokens), dtype=torch.bool, device=gone.device)
         stays[gone] = False
-        self._tokens = held.take(stays.nonzero()[:, 0])
+        self._tokens = tokens.take(stays.nonzero()[:, 0])
 
     def stream(self, sinks: int, window: int) -> None:
         """The first ``sinks`` tokens and the last ``window``, the sinks moved up to right before the others.
@@ -166,33 +166,33 @@ class KeyLedger:
         """
         whole("sinks", sinks, at_least=0)
         whole("window", window)
-        held = self._free()
-        if len(held) <= sinks + window:
+        tokens = self._free()
+        if len(tokens) <= sinks + window:
             return
-        recent = held.between(len(held) - window, len(held))
+        recent = tokens.between(len(tokens) - window, len(tokens))
         if sinks:
-            to = recent.positions.amin(-1, keepdim=True) - torch.arange(sinks, 0, -1, device=held.keys.device)
-            values = None if held.values is None else held.values[..., :sinks, :]
+            to = recent.positions.amin(-1, keepdim=True) - torch.arange(sinks, 0, -1, device=tokens.keys.device)
+            values = None if tokens.values is None else tokens.values[..., :sinks, :]
             recent = self._placed(self._source(range(sinks)), to, values).then(recent)
         self._tokens = recent
 
     def move(self, positions: Tensor, slots: range | Sequence[int] | Tensor | None = None) -> None:
         """The tokens, all or ``slots``, to ``positions`` ``[(axes,) (batch,) tokens]``: each rotated once."""
-        held = self._free()
-        chosen = torch.arange(len(held), device=held.keys.device) if slots is None else self._slots(slots)
+        tokens = self._free()
+        chosen = torch.arange(len(tokens), device=tokens.keys.device) if slots is None else self._slots(slots)
         source = self._source(chosen)
         positions = self._positions_of(source.keys, positions)
-        check_distinct(held.positions.index_copy(-1, chosen, positions))
+        check_distinct(tokens.positions.index_copy(-1, chosen, positions))
         moved = self._placed(source, positions, None)
-        if len(chosen) == len(held):
+        if len(chosen) == len(tokens):
             order = chosen.argsort()
-            self._tokens = replace(moved.take(order), values=held.values)
+            self._tokens = replace(moved.take(order), values=tokens.values)
             return
-        rest = torch.ones(len(held), dtype=torch.bool, device=chosen.device)
+        rest = torch.ones(len(tokens), dtype=torch.bool, device=chosen.device)
         rest[chosen] = False
-        others = replace(held, values=None).take(rest.nonzero()[:, 0])
+        others = replace(tokens, values=None).take(rest.nonzero()[:, 0])
         order = torch.cat((rest.nonzero()[:, 0], chosen)).argsort()
-        self._tokens = replace(others.then(moved).take(order), values=held.values)
+        self._tokens = replace(others.then(moved).take(order), values=tokens.values)
 
     def shift(self, by: int | tuple[int, ...], slots: range | Sequence[int] | Tensor | None = None) -> None:
         """The tokens, all or ``slots``, by one distance, with a number for each axis."""
@@ -200,20 +200,20 @@ class KeyLedger:
         each = by if isinstance(by, tuple) else (by,)
         if len(each) != axes or not all(isinstance(d, int) and abs(d) <= 2**31 for d in each):
             raise ValueError(f"by must be one integer of at most 2**31 for each of {axes} axes, got {by!r}")
-        held = self._free()
-        chosen = torch.arange(len(held), device=held.keys.device) if slots is None else self._slots(slots)
+        tokens = self._free()
+        chosen = torch.arange(len(tokens), device=tokens.keys.device) if slots is None else self._slots(slots)
         distance = torch.tensor(each, device=chosen.device).view(*(axes,) * (axes > 1), 1, 1)
-        self.move(held.positions.index_select(-1, chosen) + distance, chosen)
+        self.move(tokens.positions.index_select(-1, chosen) + distance, chosen)
 
     def change_spec(self, spec: RotarySpec) -> None:
         """All keys as another spec rotates them at their positions: another regime, or the same one for longer."""
         check_moves("spec", spec)
         check_alike(self.spec, spec)
-        held = self._free()
-        source = self._source(range(len(held)))
-        keys = source.at(spec, held.positions, self.log_scale)
-        origin = source.moved_to(spec, held.positions, raw=self.keep == "raw")
-        self._tokens, self.spec = replace(held, keys=keys, origin=origin), spec
+        tokens = self._free()
+        source = self._source(range(len(tokens)))
+        keys = source.at(spec, tokens.positions, self.log_scale)
+        origin = source.moved_to(spec, tokens.positions, raw=self.keep == "raw")
+        self._tokens, self.spec = replace(tokens, keys=keys, origin=origin), spec
 
     def draft(self, k: Tensor, parents: Sequence[int], v: Tensor | None = None, *, rotated: bool = False) -> Tensor:
         """Tokens of a tree behind the last one; those of one depth share a position. Returns their mask.
@@ -229,54 +229,54 @@ class KeyLedger:
         >>> ledger.positions.tolist(), ledger.accept([0, 2]), ledger.positions.tolist()
         ([[7, 8, 8, 9]], None, [[7, 8, 9]])
         """
-        held = self._free()
-        depth = torch.tensor(depths(parents), device=held.keys.device)
+        tokens = self._free()
+        depth = torch.tensor(depths(parents), device=tokens.keys.device)
         self._check_new(k)
         if k.shape[-2] != len(depth):
             raise ValueError(f"parents must have one entry for each of {k.shape[-2]} drafts, got {len(depth)}")
-        positions = held.positions.amax(-1, keepdim=True) + depth
+        positions = tokens.positions.amax(-1, keepdim=True) + depth
         if rotated and self.keep == "raw":
             raise ValueError("k must be raw for keep='raw', got rotated keys, which were rounded; use keep='residual'")
         self._add(k, positions, v, lambda: self._new(k, positions, v, rotated), twice=True)
         self._tokens = replace(self._held, parents=tuple(parents))
-        return tree_mask(parents, len(held), held.keys.device)
+        return tree_mask(parents, len(tokens), tokens.keys.device)
 
     def accept(self, path: Sequence[int]) -> None:
         """Of the drafts only those of ``path``, each the parent of the next; none of them for an empty one."""
-        held = self._held
-        if not held.parents:
+        tokens = self._held
+        if not tokens.parents:
             raise ValueError("path must be one of drafts, and there are none; call draft first")
-        if not is_path(path, held.parents):
+        if not is_path(path, tokens.parents):
             raise ValueError(
-                f"path must go from a child of -1 from parent to child, got {list(path)} of {held.parents}"
+                f"path must go from a child of -1 from parent to child, got {list(path)} of {tokens.parents}"
             )
-        before = len(held) - len(held.parents)
-        slots = torch.tensor([*range(before), *(before + i for i in path)], device=held.keys.device)
-        self._tokens = replace(held.take(slots), parents=())
+        before = len(tokens) - len(tokens.parents)
+        slots = torch.tensor([*range(before), *(before + i for i in path)], device=tokens.keys.device)
+        self._tokens = replace(tokens.take(slots), parents=())
 
     def crop(self, length: int) -> None:
         """Only the first ``length`` tokens."""
         whole("length", length, at_least=0)
-        held = self._free()
-        if length > len(held):
-            raise ValueError(f"length must be at most the {len(held)} tokens that are held, got {length}")
-        self._tokens = held.between(0, length)
+        tokens = self._free()
+        if length > len(tokens):
+            raise ValueError(f"length must be at most the {len(tokens)} tokens that are held, got {length}")
+        self._tokens = tokens.between(0, length)
 
     def reorder(self, rows: Tensor) -> None:
         """Rows ``rows`` of the batch, as beams are reordered; a row may come twice, or not at all."""
-        held = self._free()
+        tokens = self._free()
         if not isinstance(rows, Tensor) or rows.dtype not in (torch.int64, torch.int32) or rows.ndim != 1:
             raise ValueError(f"rows must be a tensor of integers [rows], got {rows!r:.80}")
-        batch = held.keys.shape[0]
+        batch = tokens.keys.shape[0]
         if readable(rows) and rows.is_cpu and rows.numel() and not 0 <= int(rows.min()) <= int(rows.max()) < batch:
             raise ValueError(f"rows must be from 0 to {batch - 1}, got {rows.tolist()}")
-        rows = rows.to(held.keys.device)
+        rows = rows.to(tokens.keys.device)
         self._tokens = replace(
-            held,
-            keys=held.keys.index_select(0, rows),
-            values=None if held.values is None else held.values.index_select(0, rows),
-            positions=held.positions.index_select(-2, rows),
-            origin=held.origin and held.origin.rows(rows),
+            tokens,
+            keys=tokens.keys.index_select(0, rows),
+            values=None if tokens.values is None else tokens.values.index_select(0, rows),
+            positions=tokens.positions.index_select(-2, rows),
+            origin=tokens.origin and tokens.origin.rows(rows),
         )
 
     def fork(self) -> "KeyLedger":
@@ -308,17 +308,17 @@ class KeyLedger:
 
     def _slots(self, slots: Any) -> Tensor:
         """Tokens that are held, each once."""
-        held = self._held
+        tokens = self._held
         if isinstance(slots, range | list | tuple):
             slots = torch.tensor(slots) if len(slots) else torch.empty(0, dtype=torch.int64)
-        chosen = torch.as_tensor(slots, device=held.keys.device)
+        chosen = torch.as_tensor(slots, device=tokens.keys.device)
         if chosen.ndim != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool:
             raise ValueError(f"slots must be a range, a list or a tensor of integers [tokens], got {slots!r:.80}")
         if chosen.is_cpu and chosen.numel():
             low, high = int(chosen.min()), int(chosen.max())
-            if low < 0 or high >= len(held):
+            if low < 0 or high >= len(tokens):
                 raise ValueError(
-                    f"slots must be from 0 to {len(held) - 1}, which are held, got {low if low < 0 else high}"
+                    f"slots must be from 0 to {len(tokens) - 1}, which are held, got {low if low < 0 else high}"
                 )
             if len(chosen.unique()) < len(chosen):
                 raise ValueError(f"slots must name every token once, got {chosen.tolist()!s:.80}")
@@ -387,17 +387,17 @@ class KeyLedger:
 
     def _source(self, slots: range | Tensor) -> Origin:
         """What the tokens ``slots`` come from, whether they have moved or not."""
-        held, origin = self._held, self._held.origin
+        tokens, origin = self._held, self._held.origin
         if isinstance(slots, range):
-            part = held.between(slots.start, slots.stop)
+            part = tokens.between(slots.start, slots.stop)
             source = Origin.of(part.keys, part.positions, self.spec)
         else:
-            keys, positions = held.keys.index_select(-2, slots), held.positions.index_select(-1, slots)
+            keys, positions = tokens.keys.index_select(-2, slots), tokens.positions.index_select(-1, slots)
             source = Origin.of(keys, positions, self.spec)
         if origin is None:
             return source
         chosen = source.slots + slots.start if isinstance(slots, range) else slots
-        entries = origin.entries_of(chosen, len(held))
+        entries = origin.entries_of(chosen, len(tokens))
         there = entries >= 0
         moved = origin.take(entries[there], there.nonzero()[:, 0])
         if len(moved) == len(source):

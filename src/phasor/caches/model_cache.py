@@ -56,9 +56,9 @@ class LedgerLayer(CacheLayerMixin):
         count = key_states.shape[-2]
         self.ledger.extend(key_states, self.seen, value_states)
         self.seen += count
-        held = self.ledger.keys, self.ledger.values
+        states = self.ledger.keys, self.ledger.values
         self._evict()
-        return held  # type: ignore[return-value]
+        return states  # type: ignore[return-value]
 
     def reuse(self, chunk: "LedgerLayer", count: int) -> None:
         """The tokens of another layer behind these, as ``count`` tokens of which it may have evicted the first."""
@@ -84,16 +84,16 @@ class LedgerLayer(CacheLayerMixin):
 
     def cut(self, start: int, stop: int) -> "LedgerLayer":
         """Another layer with the tokens from ``start`` to ``stop``, counted from the first one ever seen."""
-        held = 0 if self.ledger is None else len(self.ledger)
-        if self.ledger is None or start < self.seen - held or stop > self.seen:
+        count = 0 if self.ledger is None else len(self.ledger)
+        if self.ledger is None or start < self.seen - count or stop > self.seen:
             raise ValueError(
-                f"start and stop must lie in the tokens that are held, {self.seen - held} to {self.seen}, got {start} "
+                f"start and stop must lie in the tokens that are held, {self.seen - count} to {self.seen}, got {start} "
                 f"and {stop}; cut before tokens are evicted"
             )
         other = LedgerLayer(
             self.spec, sinks=self.sinks, window=self.window, block=self.block, sliding=self.is_sliding, most=self.most
         )
-        first = start - (self.seen - held)
+        first = start - (self.seen - count)
         other.ledger, other.is_initialized = self.ledger.cut(range(first, first + stop - start)), True
         other.dtype, other.device, other.seen = self.dtype, self.device, stop - start
         other._expose()
@@ -101,8 +101,8 @@ class LedgerLayer(CacheLayerMixin):
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """How many keys ``query_length`` new tokens will see, and how many were before these."""
-        held = 0 if self.ledger is None else len(self.ledger)
-        return held + int(query_length), self.seen - held
+        count = 0 if self.ledger is None else len(self.ledger)
+        return count + int(query_length), self.seen - count
 
     def get_seq_length(self) -> int:
         """All tokens so far: the position of the next one."""
@@ -154,7 +154,35 @@ class LedgerLayer(CacheLayerMixin):
         self.keys, self.values = self.ledger.keys, self.ledger.values
 
 
-class LedgerCache(Cache):
+class UnpaddedCache(Cache):
+    """A cache of transformers with calls that count tokens from the first one of a row: those refuse padded rows.
+
+    ``unpadded``: the caller says that no row is padded.
+    """
+
+    layers: list[Any]
+    unpadded: bool
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """New keys and values of a layer; all that it attends to."""
+        layer = self.layers[layer_idx]
+        if layer.sinks:
+            self.check_unpadded(key_states.shape[0], "with sinks, which must be the first tokens of every row")
+        states: tuple[Tensor, Tensor] = layer.update(key_states, value_states)
+        return states
+
+    def check_unpadded(self, rows: int, which: str) -> None:
+        """``ValueError`` for rows that may be padded where positions must be known."""
+        if rows > 1 and not self.unpadded:
+            raise ValueError(
+                f"unpadded must be True for {rows} rows {which}: say {type(self).__name__}(unpadded=True) if no row is "
+                "padded on the left, or give each row a cache of its own"
+            )
+
+
+class LedgerCache(UnpaddedCache):
     """A cache for a transformers model, patched or not, whose keys move without a wrong angle: ``past_key_values=``.
 
     Grows with the sequence. With ``window`` every layer that sees all tokens keeps the first ``sinks`` tokens and the
@@ -195,42 +223,17 @@ class LedgerCache(Cache):
         most: int | None = None,
         unpadded: bool = False,
     ) -> None:
-        whole("sinks", sinks, at_least=0)
-        for name, value in (("window", window), ("seq_len", seq_len), ("most", most)):
-            if value is not None:
-                whole(name, value)
+        check_sizes(sinks, window, seq_len, most)
         whole("block", block)
         if window is not None and block >= window:
             raise ValueError(f"block must be less than the window, {window}, got {block}")
-        if sinks and window is None:
-            raise ValueError(f"window must say how many tokens stay beside the sinks, got None with sinks={sinks}")
-        config = getattr(model, "config", model)
-        if not hasattr(config, "get_text_config"):
-            raise ValueError(f"model must be a transformers model or its config, got {type(model).__name__}")
         self.unpadded = unpadded
-        rotary = read_config(config)
-        specs = _specs(rotary.with_angles(angles or rotary.own_angles), seq_len)
-        theirs = DynamicCache(config=config).layers
-        if len(theirs) != len(specs):
-            raise ValueError(f"model must have a layer of its cache for each of {len(specs)} layers, got {len(theirs)}")
         super().__init__(
             layers=[
                 _layer(i, own, spec, {"sinks": sinks, "window": window, "block": block, "most": most})
-                for i, (own, spec) in enumerate(zip(theirs, specs, strict=True))
+                for i, (own, spec) in enumerate(layers_of(model, seq_len, angles))
             ]
         )
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """New keys and values of a layer; all that it attends to."""
-        layer = self.layers[layer_idx]
-        if layer.sinks:
-            check_unpadded(
-                self.unpadded, key_states.shape[0], "with sinks, which must be the first tokens of every row"
-            )
-        held: tuple[Tensor, Tensor] = layer.update(key_states, value_states)
-        return held
 
     def cut(self, start: int, stop: int) -> "LedgerCache":
         """Another cache with the tokens from ``start`` to ``stop``: a chunk for `reuse`. Shares no memory."""
@@ -247,7 +250,7 @@ class LedgerCache(Cache):
             raise ValueError(f"chunk must be a LedgerCache of the same model, got {type(chunk).__name__}")
         count, rows = chunk.get_seq_length(), chunk.layers[0].keys
         if rows is not None:
-            check_unpadded(self.unpadded, rows.shape[0], "that reuse a chunk, whose tokens follow the last position")
+            self.check_unpadded(rows.shape[0], "that reuse a chunk, whose tokens follow the last position")
         pairs = zip(self.layers, chunk.layers, strict=True)
         self._all_or_none(lambda: [mine.reuse(theirs, count) for mine, theirs in pairs])
 
@@ -262,9 +265,9 @@ class LedgerCache(Cache):
     def change_length(self, seq_len: int) -> None:
         """Keys of another length's regime, where frequencies depend on it. Freeze the model alike."""
         whole("seq_len", seq_len)
-        held = [layer.keys for layer in self.layers if layer.ledger is not None]
-        if held:
-            check_unpadded(self.unpadded, held[0].shape[0], "whose regime changes, which depends on each position")
+        keys = [layer.keys for layer in self.layers if layer.ledger is not None]
+        if keys:
+            self.check_unpadded(keys[0].shape[0], "whose regime changes, which depends on each position")
         self._all_or_none(lambda: [layer.change_length(seq_len) for layer in self.layers])
 
     @property
@@ -288,20 +291,34 @@ class LedgerCache(Cache):
         return other
 
 
-def check_unpadded(unpadded: bool, rows: int, which: str) -> None:
-    """``ValueError`` for rows that may be padded where positions must be known."""
-    if rows > 1 and not unpadded:
-        raise ValueError(
-            f"unpadded must be True for {rows} rows {which}: say LedgerCache(unpadded=True) if no row is padded on the "
-            "left, or give each row a cache of its own"
-        )
-
-
 def _fork(layer: LedgerLayer) -> LedgerLayer:
     other: LedgerLayer = object.__new__(LedgerLayer)
     other.__dict__ = dict(layer.__dict__)
     other.ledger = None if layer.ledger is None else layer.ledger.fork()
     return other
+
+
+def check_sizes(sinks: int, window: int | None, seq_len: int | None, most: int | None) -> None:
+    """``ValueError`` for sizes of a cache that are no numbers, and for sinks without a window."""
+    whole("sinks", sinks, at_least=0)
+    for name, value in (("window", window), ("seq_len", seq_len), ("most", most)):
+        if value is not None:
+            whole(name, value)
+    if sinks and window is None:
+        raise ValueError(f"window must say how many tokens stay beside the sinks, got None with sinks={sinks}")
+
+
+def layers_of(model: Any, seq_len: int | None, angles: Angles | None) -> list[tuple[Any, RotarySpec | None]]:
+    """For each layer of a model or its config: the layer of a cache that transformers gives it, and what rotates."""
+    config = getattr(model, "config", model)
+    if not hasattr(config, "get_text_config"):
+        raise ValueError(f"model must be a transformers model or its config, got {type(model).__name__}")
+    rotary = read_config(config)
+    specs = _specs(rotary.with_angles(angles or rotary.own_angles), seq_len)
+    theirs = DynamicCache(config=config).layers
+    if len(theirs) != len(specs):
+        raise ValueError(f"model must have a layer of its cache for each of {len(specs)} layers, got {len(theirs)}")
+    return list(zip(theirs, specs, strict=True))
 
 
 def _specs(rotary: ModelRotary, seq_len: int | None) -> list[RotarySpec | None]:

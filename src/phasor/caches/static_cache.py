@@ -5,14 +5,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
 
-from ..models.configs import read_config
 from ..rotary.apply.move import reposition
 from ..rotary.spec import Angles, RotarySpec
-from ..support.checks import whole
 from .ledger import KeyLedger
-from .model_cache import LedgerCache, LedgerLayer, _specs, check_unpadded
+from .model_cache import LedgerCache, LedgerLayer, UnpaddedCache, check_sizes, layers_of
 
 
 class StaticLedgerLayer(CacheLayerMixin):
@@ -231,7 +229,7 @@ class StaticLedgerLayer(CacheLayerMixin):
         self.keys[:, :, : self.sinks].copy_(torch.where(by == 0, self.first, moved))
 
 
-class StaticLedgerCache(Cache):
+class StaticLedgerCache(UnpaddedCache):
     """A `LedgerCache` of fixed shapes, for models whose decoding is compiled: ``past_key_values=``.
 
     ``most``: the tokens that a layer holds; more are refused. Or ``window`` and ``sinks``, as in `LedgerCache`: a layer
@@ -260,38 +258,12 @@ class StaticLedgerCache(Cache):
         angles: Angles | None = None,
         unpadded: bool = False,
     ) -> None:
-        whole("sinks", sinks, at_least=0)
-        for name, value in (("most", most), ("window", window), ("seq_len", seq_len)):
-            if value is not None:
-                whole(name, value)
+        check_sizes(sinks, window, seq_len, most)
         if (most is None) == (window is None):
             raise ValueError(f"most or window must say how much memory to take, and not both, got {most} and {window}")
-        if sinks and window is None:
-            raise ValueError(f"window must say how many tokens stay beside the sinks, got None with sinks={sinks}")
-        config = getattr(model, "config", model)
-        if not hasattr(config, "get_text_config"):
-            raise ValueError(f"model must be a transformers model or its config, got {type(model).__name__}")
-        rotary = read_config(config)
-        specs = _specs(rotary.with_angles(angles or rotary.own_angles), seq_len)
-        theirs = DynamicCache(config=config).layers
-        if len(theirs) != len(specs):
-            raise ValueError(f"model must have a layer of its cache for each of {len(specs)} layers, got {len(theirs)}")
         self.unpadded = unpadded
-        size = most or sinks + (window or 0)
-        pairs = zip(theirs, specs, strict=True)
+        size, pairs = most or sinks + (window or 0), layers_of(model, seq_len, angles)
         super().__init__(layers=[_layer(i, own, s, size, sinks, most is None) for i, (own, s) in enumerate(pairs)])
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """New keys and values of a layer; all that it attends to."""
-        layer = self.layers[layer_idx]
-        if layer.sinks:
-            check_unpadded(
-                self.unpadded, key_states.shape[0], "with sinks, which must be the first tokens of every row"
-            )
-        held: tuple[Tensor, Tensor] = layer.update(key_states, value_states)
-        return held
 
     def reuse(self, chunk: LedgerCache) -> None:
         """The tokens of a growing cache of the same model behind these: each key rotated once, to its new position.
@@ -302,7 +274,7 @@ class StaticLedgerCache(Cache):
         if not isinstance(chunk, LedgerCache) or len(chunk.layers) != len(self.layers):
             raise ValueError(f"chunk must be a LedgerCache of the same model, got {type(chunk).__name__}")
         if (rows := chunk.layers[0].keys) is not None:
-            check_unpadded(self.unpadded, rows.shape[0], "that reuse a chunk, whose tokens follow the last position")
+            self.check_unpadded(rows.shape[0], "that reuse a chunk, whose tokens follow the last position")
         count = chunk.get_seq_length()
         moved = [mine.moved(theirs, count) for mine, theirs in zip(self.layers, chunk.layers, strict=True)]
         for layer, (keys, values) in zip(self.layers, moved, strict=True):

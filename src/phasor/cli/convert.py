@@ -54,14 +54,14 @@ def convert(
         check_folder_target("DST", target)
     tokens = None if token_ids is None else _tokens(token_ids)
     if in_place:
-        given = {
+        others = {
             "DST": target,
             "--dry-run": dry_run,
             "--files": files,
             "--force": force,
             "--allow-pickle": allow_pickle,
         }
-        if idle := [name for name, value in given.items() if value not in (None, False)]:
+        if idle := [name for name, value in others.items() if value not in (None, False)]:
             raise ValueError(
                 f"--in-place writes into SRC's own safetensors, and has no use for {', '.join(idle)}; leave it out "
                 "(to see the plan first: --dry-run alone)"

@@ -46,11 +46,11 @@ def doctor(
         raise ValueError("--text runs the weights; name the folder that holds them, without --meta")
     from ..tools.doctor.visit import visit
 
-    made = visit(Path(path), text=text, repair=repair, meta=meta)
+    visited = visit(Path(path), text=text, repair=repair, meta=meta)
     if html is not None:
         from ..tools.doctor.html import html_page
 
-        write_whole(html, html_page(made.found, made.curves, made.more).encode())
-    say_json(made.to_dict()) if as_json else show(str(made))
-    if made.exit_code:
-        raise typer.Exit(made.exit_code)
+        write_whole(html, html_page(visited.diagnosis, visited.curves, visited.more).encode())
+    say_json(visited.to_dict()) if as_json else show(str(visited))
+    if visited.exit_code:
+        raise typer.Exit(visited.exit_code)

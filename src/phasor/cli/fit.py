@@ -44,7 +44,7 @@ def fit(
     from ..serving.planner import plan
     from ..tools.fit import fit_folder
     from ..tools.fit.result import written
-    from ..tools.fit.tables import read_folder
+    from ..tools.running.windows import read_folder
 
     if out is not None:
         check_file_target("--out", out)

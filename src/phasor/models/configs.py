@@ -60,7 +60,8 @@ def read_config(source: Source, part: str | None = None) -> ModelRotary:
     ('base 500000', 'not in config: hidden_size / num_attention_heads = 16')
     """
     with in_file(source):
-        tree = _load(source)
+        data = load(source)
+        tree = ConfigTree(data, ROWS)
         path = tree.choose(part)
         try:
             return read_part(tree, path)
@@ -81,8 +82,17 @@ def read_parts(source: Source) -> dict[str, ModelRotary | str]:
     'no rotary: this config only holds text_config, vision_config'
     """
     with in_file(source):
-        tree = _load(source)
-    return {path: _read_or_say_why(tree, path) for path in ("", *tree.paths)}
+        data = load(source)
+        tree = ConfigTree(data, ROWS)
+    parts: dict[str, ModelRotary | str] = {}
+    for path in ("", *tree.paths):
+        try:
+            parts[path] = read_part(tree, path)
+        except NoRotary as error:
+            parts[path] = f"no rotary: {error}"
+        except ValueError as error:
+            parts[path] = f"not read: {error}"
+    return parts
 
 
 def read_rule(source: Source) -> Rule:
@@ -96,7 +106,7 @@ def read_rule(source: Source) -> Rule:
     2
     """
     with in_file(source):
-        return read_numbering(_load(source))
+        return read_numbering(ConfigTree(load(source), ROWS))
 
 
 def register_model(name: str, row: Row) -> None:
@@ -111,10 +121,6 @@ def register_model(name: str, row: Row) -> None:
     if not isinstance(row, Row | Alias):
         raise ValueError(f"row must be a row such as phasor.configs.TextModel, got {type(row).__name__}")
     register(ROWS, "model type", name, row)
-
-
-def _load(source: Source) -> ConfigTree:
-    return ConfigTree(load(source), ROWS)
 
 
 def write_config(model: ModelRotary, like: Source, part: str | None = None) -> dict[str, Any]:
@@ -138,7 +144,7 @@ def write_config(model: ModelRotary, like: Source, part: str | None = None) -> d
     """
     if not isinstance(model, ModelRotary):
         raise ValueError(f"model must be a ModelRotary, as read_config returns it, got {type(model).__name__}")
-    tree = _load(copy.deepcopy(load(like)))
+    tree = ConfigTree(copy.deepcopy(load(like)), ROWS)
     path = tree.choose(part if part is not None else model.part if model.part in tree.paths else None)
     old, new = read_part(tree, path).with_angles("exact"), model.with_angles("exact")
     differs, why = first_difference(old, new), ""
@@ -164,12 +170,3 @@ def _write(tree: ConfigTree, path: str, old: ModelRotary, new: ModelRotary) -> N
     write_part(row, data, dict(around.defaults) if around else {}, old, new)
     if row.text:
         repeat_above(tree.repeating(path), before, data)
-
-
-def _read_or_say_why(tree: ConfigTree, path: str) -> ModelRotary | str:
-    try:
-        return read_part(tree, path)
-    except NoRotary as error:
-        return f"no rotary: {error}"
-    except ValueError as error:
-        return f"not read: {error}"

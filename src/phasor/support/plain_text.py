@@ -3,6 +3,7 @@ r"""The one way of words to a person: nothing in them that a terminal, a browser
 Words come from configs, file names, tensor names and labels, and anybody may have written those.
 """
 
+import base64
 import html
 import json
 import sys
@@ -81,6 +82,20 @@ def html_text(text: str) -> str:
     '&lt;b&gt;\\\\u202e'
     """
     return html.escape(printable(text))
+
+
+def script_json(data: Any) -> str:
+    r"""JSON inside a script of a page: no ``<`` that a browser could take for the end of it.
+
+    >>> print(script_json(["</script>"]))
+    ["\u003c/script>"]
+    """
+    return json_text(data, indent=None).replace("<", "\\u003c")
+
+
+def png_source(png: bytes) -> str:
+    """A picture as the ``src`` of an ``img``, so that the page needs no other file."""
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def say(text: object, *, error: bool = False) -> None:

@@ -52,8 +52,8 @@ class Paper:
     def heat(self, ax: Any, values: Any, **more: Any) -> Any:
         """A heat map around zero, each cell one colour; gives the image."""
         most = float(abs(values).max()) or 1.0
-        given = {"aspect": "auto", "interpolation": "nearest", "vmin": -most, "vmax": most, **more}
-        return ax.imshow(values, cmap=self.sides, **given)
+        options = {"aspect": "auto", "interpolation": "nearest", "vmin": -most, "vmax": most, **more}
+        return ax.imshow(values, cmap=self.sides, **options)
 
     def scale(self, figure: Any, image: Any, ax: Any, label: str = "") -> None:
         """The scale of a heat map, beside it."""

@@ -1,7 +1,6 @@
 """The demo from bundled configs to a folder with an index page."""
 
 import json
-from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.resources import files
@@ -12,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...models.configs import ModelRotary, read_config
-from ...support.plain_text import html_text, say
+from ...support.plain_text import html_text, png_source, say
 from ...support.whole_files import write_whole
 from ...tools.inspect import SpecFacts, model_facts, page, to_dict
 from ...tools.inspect.figures import Picture, save_figures
@@ -175,13 +174,9 @@ def _cells(values: tuple[float, ...]) -> str:
     return "".join(f"<td{' class=bad' if float(text) > TOO_MUCH else ''}>{text}</td>" for text in shown)
 
 
-def _inline(path: Path) -> str:
-    return f"data:image/png;base64,{b64encode(path.read_bytes()).decode()}"
-
-
 def _section(name: str, kind: str, text: str, pictures: dict[str, Picture]) -> str:
     figures = "".join(
-        f'<figure><img src="{_inline(picture.path)}" alt="{html_text(picture.caption)}">'
+        f'<figure><img src="{png_source(picture.path.read_bytes())}" alt="{html_text(picture.caption)}">'
         f"<figcaption>{html_text(picture.caption)}</figcaption></figure>"
         for picture in pictures.values()
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...models.configs import ModelRotary
-from ...models.trained_lengths import trained_length
+from ...models.published_lengths import published_length
 from ...rotary.axes import OneAxis
 from ...rotary.spec import RotarySpec, axis_steps
 from ...serving.engines import ENGINES, EngineConfig, load_config
@@ -41,7 +41,7 @@ def model_entry(model: ModelRotary, source: Any, name: str, plans: Sequence[Plan
     >>> entry["rotations"][0]["regimes"][0]["steps"][0][:16]  # 2**64 / 2 pi
     '28be60db9391054a'
     """
-    published = trained_length(model)
+    published = published_length(model)
     return {
         "name": name,
         "type": model.model_type,
@@ -167,13 +167,13 @@ def _all_plans(config: EngineConfig) -> list[Plan]:
     return plans
 
 
-def _settings(made: Plan) -> dict[str, Any]:
+def _settings(plan: Plan) -> dict[str, Any]:
     return {
-        "engine": made.engine,
-        "version": made.version,
-        "length": made.length,
-        "verdict": made.verdict,
-        "why": list(made.why),
-        "lines": made.setting_lines(),
-        "refused": made.refused,
+        "engine": plan.engine,
+        "version": plan.version,
+        "length": plan.length,
+        "verdict": plan.verdict,
+        "why": list(plan.why),
+        "lines": plan.setting_lines(),
+        "refused": plan.refused,
     }

@@ -13,7 +13,7 @@ from ...tools.fit.descent import descend
 from ...tools.fit.fit import INSIDE
 from ...tools.fit.known import SCHEMES, divided
 from ...tools.fit.objective import FAR, NEAR, WINDOWS, some_windows
-from ...tools.fit.tables import windows_of
+from ...tools.running.windows import windows_of
 from .model import Decoder
 
 STEPS = 100

@@ -167,8 +167,8 @@ class ParallelTraining(DecoderTraining):
         for i, weight in enumerate(self.model.parameters()):  # numbered as in one process
             self.tensors |= {f"optimizer.{i}.{name}": part for name, part in self.optimizer.state[weight].items()}
 
-    def made(self) -> Decoder:
-        return self.mesh.sharded(super().made())
+    def initial_model(self) -> Decoder:
+        return self.mesh.sharded(super().initial_model())
 
     def optimizer_of(self, parameters: list[nn.Parameter], **options: Any) -> torch.optim.AdamW:
         """One group of weights for each mesh: the fused update takes no others together."""

@@ -1,13 +1,12 @@
 """One page of results that needs nothing else: figures inside, numbers beside them, protocol and commands."""
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from ...support.plain_text import html_text
+from ...support.plain_text import html_text, png_source
 from ...support.whole_files import write_together
 from ..run_folder.files import json_bytes
 from . import results
@@ -113,7 +112,7 @@ def _page(data: dict[str, Any], figures: dict[str, bytes]) -> str:
     sections = []
     for name, image in figures.items():
         section = data["sections"][name]
-        source = "data:image/png;base64," + base64.b64encode(image).decode()
+        source = png_source(image)
         cell = _interval_cell if name in DIFFERENCES else _cell
         numbers = "" if name == POSITIONS else _table(section["curves"], cell)
         sections.append(

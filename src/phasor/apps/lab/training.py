@@ -26,13 +26,13 @@ class DecoderTraining:
 
     def __init__(self, config: RunConfig, text: Text | None, group: Group) -> None:
         self.config, self.text, self.group = config, text, group
-        self.model = self.made()
+        self.model = self.initial_model()
         self.optimizer = self.optimizer_of(
             list(self.model.parameters()), lr=config.lr, betas=(0.9, 0.95), weight_decay=config.weight_decay
         )
         self.tensors = checkpoint.tensors_of(self.model, self.optimizer)
 
-    def made(self) -> Decoder:
+    def initial_model(self) -> Decoder:
         """The model as it is before the first step."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)

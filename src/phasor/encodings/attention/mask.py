@@ -105,5 +105,5 @@ class Mask:
         names = ("q_positions", "k_positions", "key_padding", "q_documents", "k_documents")
         rows = {name: getattr(self, name) for name in names}
         rows = {name: row.expand(batch, -1) for name, row in rows.items() if row is not None}
-        given = None if self.attn_mask is None else self.attn_mask.expand(batch, -1, -1, -1)
-        return replace(self, **rows, attn_mask=given)
+        attn_mask = None if self.attn_mask is None else self.attn_mask.expand(batch, -1, -1, -1)
+        return replace(self, **rows, attn_mask=attn_mask)

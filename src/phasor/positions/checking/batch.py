@@ -119,14 +119,14 @@ def batch_of(
     return batch, []
 
 
-def _of_rows(name: str, given: Tensor | Sequence[int] | int, rows: int, at_least: int = -(2**31)) -> Tensor:
+def _of_rows(name: str, value: Tensor | Sequence[int] | int, rows: int, at_least: int = -(2**31)) -> Tensor:
     """A number for each row, int64 ``[B]``."""
-    if isinstance(given, Tensor):
+    if isinstance(value, Tensor):
         numbers = integers(
-            name, given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given, 1, "[batch]"
+            name, value[:, 0] if value.ndim == 2 and value.shape[1] == 1 else value, 1, "[batch]"
         ).tolist()
     else:
-        numbers = list(given) if isinstance(given, list | tuple) else [given] * rows
+        numbers = list(value) if isinstance(value, list | tuple) else [value] * rows
     for number in numbers:
         whole(name, number, at_least=at_least)
     if len(numbers) != rows:

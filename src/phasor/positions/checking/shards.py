@@ -56,8 +56,8 @@ def check_shards(shards: Sequence[Tensor], whole: Tensor, *, k_positions: Tensor
 
 
 def _of_row(row: int, parts: list[list[Token]], whole: list[Token]) -> list[PositionFinding]:
-    wanted, held = Counter(whole), Counter(token for part in parts for token in part)
-    more, missing = held - wanted, wanted - held
+    wanted, present = Counter(whole), Counter(token for part in parts for token in part)
+    more, missing = present - wanted, wanted - present
     lost = _span(missing)
     local = [
         rank
@@ -76,7 +76,7 @@ def _of_row(row: int, parts: list[list[Token]], whole: list[Token]) -> list[Posi
         ranks = [rank for rank, part in enumerate(parts) if token in part]
         column = len(parts[ranks[-1]]) - 1 - parts[ranks[-1]][::-1].index(token)
         where = f"ranks {', '.join(map(str, ranks))} hold" if len(ranks) > 1 else f"rank {ranks[0]} holds"
-        times = f"{held[token]} times where the whole has it {wanted[token]} times"
+        times = f"{present[token]} times where the whole has it {wanted[token]} times"
         mistakes.append(mistake(row, column, "tokens twice", f"{where} position {_said(token)} {times}", CUT))
     if missing:
         mistakes.append(mistake(row, None, "tokens missing", f"no rank holds position {lost}", CUT))

@@ -19,7 +19,7 @@ from .fit import check_angles, check_fits, check_pair, check_tensor
 from .formats import TensorFormat, order_of
 from .normed import check_norm, check_weight
 from .outputs import check_out, overlap, overlaps_itself
-from .scales import Scale, check_scale, read_scale
+from .scales import Scale, check_cache_format, check_scale, read_scale
 
 KVLayout = Literal["NHD", "HND"]
 SHAPES = {"NHD": "[blocks, block_size, kv_heads, {}]", "HND": "[blocks, kv_heads, block_size, {}]"}
@@ -85,8 +85,8 @@ def apply_rotary_to_cache(
     check_norm(norm, q_weight=q_weight, k_weight=k_weight)
     one_of("kv_layout", kv_layout, ("NHD", "HND"))
     scales = read_scale("k_scale", k_scale, k_cache), read_scale("v_scale", v_scale, v_cache)
-    given = q, k, v, rotation, k_cache, v_cache, slot_mapping
-    return into_cache(*given, scales, norm, None, kv_layout, tensor_format, kernel, out)
+    tensors = q, k, v, rotation, k_cache, v_cache, slot_mapping
+    return into_cache(*tensors, scales, norm, None, kv_layout, tensor_format, kernel, out)
 
 
 def into_cache(
@@ -123,9 +123,9 @@ def into_cache(
             "q, k, v, weights and caches must need no gradient, which a cache cannot keep; use torch.no_grad()"
         )
     pair = None if out is None else check_out(out, q, None, rotation, ("q", "k"))
-    given = {"q": q, "k": k, "v": v, "out": out, "slot_mapping": slot_mapping, "rotation": rotation.cos}
-    given |= {"rotation's sines": rotation.sin, "k_scale": scales[0], "v_scale": scales[1]}
-    _check_overlaps(given | {f"weight {i}": w for i, w in enumerate(weights)}, k_cache, v_cache)
+    tensors = {"q": q, "k": k, "v": v, "out": out, "slot_mapping": slot_mapping, "rotation": rotation.cos}
+    tensors |= {"rotation's sines": rotation.sin, "k_scale": scales[0], "v_scale": scales[1]}
+    _check_overlaps(tensors | {f"weight {i}": w for i, w in enumerate(weights)}, k_cache, v_cache)
     cache = Cache(k_cache, v_cache, slot_mapping, *scales)
     chosen = choose(kernel, q, k, rotation, norm)
     return chosen.rotate_into_cache(q, k, v, rotation, order, cache, pair and pair[0], norm, v_norm)
@@ -152,13 +152,7 @@ def _check_cache(name: str, cache: Any, x: Tensor, dtype: torch.dtype, kv_layout
             f"{name} must be {SHAPES[kv_layout].format(width)} with {heads} heads for kv_layout={kv_layout!r}, "
             f"got shape {tuple(cache.shape)}{hint}"
         )
-    if cache.dtype not in (dtype, FLOAT8) or cache.device != x.device:
-        hint = "; float8 kept as bytes: cache.view(torch.float8_e4m3fn)" if cache.dtype == torch.uint8 else ""
-        raise ValueError(
-            f"{name} must be {dtype} on {x.device}, as what is written, got {cache.dtype}, {cache.device}{hint}"
-        )
-    if cache.dtype == FLOAT8 and torch.float64 in (dtype, x.dtype):
-        raise ValueError(f"{name} must be torch.float64, as what is written, got {FLOAT8}, which takes up to float32")
+    check_cache_format(name, cache, dtype, x)
     if readable(cache) and cache.is_inference() and not torch.is_inference_mode_enabled():
         raise ValueError(f"{name} was made in torch.inference_mode() and can be written there only")
     if overlaps_itself(cache):
@@ -187,16 +181,16 @@ def _check_slots(slots: Any, k: Tensor, cache: Tensor, order: Order, tensor_form
         raise ValueError(f"slot_mapping must give every token a slot of its own, got {int(used[counts > 1][0])} twice")
 
 
-def _check_overlaps(given: dict[str, Tensor | None], k_cache: Tensor, v_cache: Tensor) -> None:
-    if not all(readable(t) for t in (*given.values(), k_cache, v_cache) if t is not None):
+def _check_overlaps(tensors: dict[str, Tensor | None], k_cache: Tensor, v_cache: Tensor) -> None:
+    if not all(readable(t) for t in (*tensors.values(), k_cache, v_cache) if t is not None):
         return
-    out = given["out"]
+    out = tensors["out"]
     for name in ("k", "v", "slot_mapping"):
-        if out is not None and overlap(out, given[name]):  # type: ignore[arg-type]
+        if out is not None and overlap(out, tensors[name]):  # type: ignore[arg-type]
             raise ValueError(f"out must not overlap {name} (q itself is in place)")
     if overlap(k_cache, v_cache):
         raise ValueError("k_cache and v_cache must not overlap")
-    for name, x in given.items():
+    for name, x in tensors.items():
         for of, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
             if x is not None and overlap(x, cache):
                 raise ValueError(f"{of} must not overlap {name}")

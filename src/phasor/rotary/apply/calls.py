@@ -1,5 +1,6 @@
 """apply_rotary: the one way to rotate queries and keys. Checks, then the kernel."""
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -10,8 +11,8 @@ from ..kernels.triton import plans
 from ..rotation import Rotation
 from ..spec import RotarySpec
 from ..tables import Phases
-from .fit import check_angles, check_fits, check_gradient, check_pair, check_tensor
-from .formats import TensorFormat, order_of, unflat
+from .fit import check_angles, check_fits, check_gradient, check_pair, check_tensor, unflat
+from .formats import TensorFormat, order_of
 from .outputs import check_out
 from .sharded import is_sharded, on_shards
 
@@ -62,10 +63,10 @@ def apply_rotary(
         done = plans.apply(x, None, rotation, tensor_format, out)
         if done is not None:
             return done[0]  # type: ignore[no-any-return]
-    if is_sharded(x):
-        check_angles("rotation", rotation)
-        return _sharded("x", x, rotation, tensor_format, num_heads, kernel, out)
     check_angles("rotation", rotation)
+    if is_sharded(x):
+        rotated = partial(apply_rotary, tensor_format=tensor_format, kernel=kernel)
+        return on_shards("x", x, rotation, tensor_format, num_heads, out, rotated)  # type: ignore[no-any-return]
     return _rotate(x, None, rotation, tensor_format, num_heads, kernel, out, ("x", "k"))[0]
 
 
@@ -102,15 +103,15 @@ def apply_rotary_qk(
     check_angles("rotation", rotation)
     if is_sharded(q):
         y, z = out or (None, None)
-        y = _sharded("q", q, rotation, tensor_format, num_heads, kernel, y)
+        rotated = partial(apply_rotary, tensor_format=tensor_format, kernel=kernel)
+        y = on_shards("q", q, rotation, tensor_format, num_heads, y, rotated)
         of_k = None if num_heads is None or k is None else k.shape[-1] // rotation.layout.head_dim
         if k is not None:
-            z = _sharded("k", k, k_rotation or rotation, tensor_format, of_k, kernel, z)
+            z = on_shards("k", k, k_rotation or rotation, tensor_format, of_k, z, rotated)
         return y, z  # type: ignore[return-value]
-    if k_rotation is None or k is None:
-        return _rotate(q, k, rotation, tensor_format, num_heads, kernel, out)  # type: ignore[return-value]
-    check_angles("k_rotation", k_rotation)
-    return _rotate_apart(q, k, rotation, k_rotation, tensor_format, num_heads, kernel, out)
+    if k_rotation is not None and k is not None:
+        check_angles("k_rotation", k_rotation)
+    return _rotate(q, k, rotation, tensor_format, num_heads, kernel, out, k_angles=k_rotation)  # type: ignore[return-value]
 
 
 def rotate(
@@ -151,8 +152,8 @@ def rotate(
         more: Any = {"seq_len": seq_len, "tensor_format": tensor_format, "kernel": kernel}
         of_k = None if num_heads is None or k is None else k.shape[-1] // spec.head_dim
 
-        def rotated(x: Tensor, at: Tensor, heads: int | None, into: Any) -> Tensor:
-            return rotate(x, None, at, spec, num_heads=heads, out=None if into is None else (into, into), **more)[0]
+        def rotated(x: Tensor, at: Tensor, num_heads: int | None, out: Any) -> Tensor:
+            return rotate(x, None, at, spec, num_heads=num_heads, out=None if out is None else (out, out), **more)[0]
 
         y = on_shards("q", q, positions, tensor_format, num_heads, y, rotated, spec.axes.count > 1)
         at_k = positions if k_positions is None else k_positions
@@ -160,19 +161,8 @@ def rotate(
             z = on_shards("k", k, at_k, tensor_format, of_k, z, rotated, spec.axes.count > 1)
         return y, z  # type: ignore[return-value]
     at = Phases(spec, positions, seq_len, dtype=q.dtype)
-    if k_positions is None or k is None:
-        return _rotate(q, k, at, tensor_format, num_heads, kernel, out)  # type: ignore[return-value]
-    k_at = Phases(spec, k_positions, seq_len, dtype=q.dtype)
-    return _rotate_apart(q, k, at, k_at, tensor_format, num_heads, kernel, out)
-
-
-def _sharded(
-    name: str, x: Any, rotation: Rotation, tensor_format: TensorFormat, num_heads: int | None, kernel: str, out: Any
-) -> Any:
-    def rotated(part: Tensor, own: Rotation, heads: int | None, into: Tensor | None) -> Tensor:
-        return apply_rotary(part, own, tensor_format=tensor_format, num_heads=heads, kernel=kernel, out=into)
-
-    return on_shards(name, x, rotation, tensor_format, num_heads, out, rotated)
+    k_at = None if k_positions is None or k is None else Phases(spec, k_positions, seq_len, dtype=q.dtype)
+    return _rotate(q, k, at, tensor_format, num_heads, kernel, out, k_angles=k_at)  # type: ignore[return-value]
 
 
 def _rotate(
@@ -184,46 +174,35 @@ def _rotate(
     kernel: str,
     out: Any,
     names: tuple[str, str] = ("q", "k"),
+    k_angles: Angles | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    order, given = order_of(tensor_format), out
+    """Checks, then the kernel. ``k_angles``: of k's own tokens; then q and k are rotated one after the other."""
+    order, flat_out, of_k = order_of(tensor_format), out, angles if k_angles is None else k_angles
     if num_heads is not None:
-        head_dim = angles.layout.head_dim
-        q, k = unflat(names[0], q, head_dim, tensor_format, num_heads), unflat(names[1], k, head_dim, tensor_format)
-        if out is not None:
-            out = [unflat("out", y, head_dim, tensor_format) for y in (out if isinstance(out, tuple | list) else [out])]
-            out = out[0] if len(out) == 1 else out
+        widths = (angles.layout.head_dim, of_k.layout.head_dim)
+        q = unflat(names[0], q, widths[0], tensor_format, num_heads)
+        k = unflat(names[1], k, widths[1], tensor_format)
+        if isinstance(out, tuple | list):
+            out = [unflat("out", y, widths[i > 0], tensor_format) for i, y in enumerate(out)]
+        else:
+            out = unflat("out", out, widths[0], tensor_format)
     check_fits(names[0], q, angles, order, tensor_format)
     if k is not None:
-        check_fits(names[1], k, angles, order, tensor_format)
-        check_pair(q, k)
-        check_gradient(k, angles)
+        check_fits(names[1], k, of_k, order, tensor_format)
+        check_gradient(k, of_k)
+        if k_angles is None:
+            check_pair(q, k)
     check_gradient(q, angles)
-    pair = None if out is None else check_out(out, q, k, angles, names)
-    y, z = choose(kernel, q, k, angles).rotate(q, k, angles, order, pair)
+    pair = None if out is None else check_out(out, q, k, angles, names, of_k)
+    if k is None or k_angles is None:
+        y, z = choose(kernel, q, k, angles).rotate(q, k, angles, order, pair)
+    else:
+        each = ((q, angles), (k, k_angles))
+        y, z = (choose(kernel, x, None, by).rotate(x, None, by, order, None)[0] for x, by in each)
+        if pair is not None and pair[1] is not None:  # written when both are formed: what is refused changes nothing
+            y, z = pair[0].copy_(y), pair[1].copy_(z)
     if num_heads is None:
         return y, z
-    if given is not None:
-        return (given[0], given[1]) if isinstance(given, tuple | list) else (given, None)
+    if flat_out is not None:
+        return (flat_out[0], flat_out[1]) if isinstance(flat_out, tuple | list) else (flat_out, None)
     return y.flatten(-2), None if z is None else z.flatten(-2)
-
-
-def _rotate_apart(
-    q: Tensor,
-    k: Tensor,
-    angles: Angles,
-    k_angles: Angles,
-    tensor_format: str,
-    num_heads: int | None,
-    kernel: str,
-    out: Any,
-) -> tuple[Tensor, Tensor]:
-    """q and k of different tokens, one after the other."""
-    check_tensor("k", k)
-    of_k = None if num_heads is None else k.shape[-1] // k_angles.layout.head_dim
-    y, _ = _rotate(q, None, angles, tensor_format, num_heads, kernel, None)
-    z, _ = _rotate(k, None, k_angles, tensor_format, of_k, kernel, None, ("k", "k"))
-    if out is None:
-        return y, z
-    q_out, k_out = check_out(out, q, k, angles, ("q", "k"))  # written when both are formed and checked
-    assert k_out is not None
-    return q_out.copy_(y), k_out.copy_(z)

@@ -9,7 +9,7 @@ from ...support.tracing import readable
 from ..kernels import Angles, Order
 from ..rotation import Rotation
 from ..tables import Phases
-from .formats import ORDERS, RANKS, check_shape
+from .formats import ORDERS, RANKS, SHAPES
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
@@ -30,6 +30,27 @@ def check_tensor(name: str, x: Any) -> None:
         raise ValueError(f"{name} must be a dense tensor, got a {kind} one")
     if x.dtype not in DTYPES:
         raise ValueError(f"{name} must be float64, float32, float16 or bfloat16, got {x.dtype}")
+
+
+def check_shape(name: str, x: Tensor, tensor_format: str) -> None:
+    rank = RANKS.get(tensor_format)
+    if x.ndim < 3 or (rank is not None and x.ndim != rank):
+        raise ValueError(
+            f"{name} must be {SHAPES[tensor_format]} for tensor_format={tensor_format!r}, got shape {tuple(x.shape)}"
+        )
+
+
+def unflat(name: str, x: Any, head_dim: int, tensor_format: str, num_heads: int | None = None) -> Any:
+    """``[..., heads * head_dim] -> [..., heads, head_dim]``, a view; None stays None."""
+    if x is None or not isinstance(x, Tensor):
+        return x
+    if tensor_format == "bhsd":
+        raise ValueError("tensor_format must be 'bshd', 'sbhd' or 'thd' with num_heads (flat heads), got 'bhsd'")
+    width = x.shape[-1] if x.ndim else 0
+    if width % head_dim or num_heads not in (None, width // head_dim):
+        heads = "a multiple of" if num_heads is None else f"num_heads={num_heads} times"
+        raise ValueError(f"{name} must have {heads} head_dim={head_dim} channels, got {width} (shape {tuple(x.shape)})")
+    return torch.unflatten(x, -1, (-1, head_dim))
 
 
 def check_fits(name: str, x: Tensor, angles: Angles, order: Order, tensor_format: str) -> None:

@@ -2,9 +2,6 @@
 
 from typing import Any, Literal
 
-import torch
-from torch import Tensor
-
 from ...support.checks import one_of
 from ..kernels import ORDERS, Order
 
@@ -23,24 +20,3 @@ def order_of(tensor_format: Any) -> Order:
     if tensor_format not in ORDERS:
         one_of("tensor_format", tensor_format, tuple(ORDERS))
     return ORDERS[tensor_format]
-
-
-def check_shape(name: str, x: Tensor, tensor_format: str) -> None:
-    rank = RANKS.get(tensor_format)
-    if x.ndim < 3 or (rank is not None and x.ndim != rank):
-        raise ValueError(
-            f"{name} must be {SHAPES[tensor_format]} for tensor_format={tensor_format!r}, got shape {tuple(x.shape)}"
-        )
-
-
-def unflat(name: str, x: Any, head_dim: int, tensor_format: str, num_heads: int | None = None) -> Any:
-    """``[..., heads * head_dim] -> [..., heads, head_dim]``, a view; None stays None."""
-    if x is None or not isinstance(x, Tensor):
-        return x
-    if tensor_format == "bhsd":
-        raise ValueError("tensor_format must be 'bshd', 'sbhd' or 'thd' with num_heads (flat heads), got 'bhsd'")
-    width = x.shape[-1] if x.ndim else 0
-    if width % head_dim or num_heads not in (None, width // head_dim):
-        heads = "a multiple of" if num_heads is None else f"num_heads={num_heads} times"
-        raise ValueError(f"{name} must have {heads} head_dim={head_dim} channels, got {width} (shape {tuple(x.shape)})")
-    return torch.unflatten(x, -1, (-1, head_dim))

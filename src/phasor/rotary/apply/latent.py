@@ -2,17 +2,15 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..kernels import Norm, Order, Rounding
-from ..kernels.cache import FLOAT8
 from ..rotation import Rotation
 from .cached import into_cache
 from .fit import check_angles, check_fits, check_tensor
 from .formats import TensorFormat, order_of
 from .normed import check_norm, check_weight
-from .scales import Scale, read_scale
+from .scales import Scale, check_cache_format, read_scale
 
 
 def apply_rotary_to_latent_cache(
@@ -70,8 +68,8 @@ def apply_rotary_to_latent_cache(
         check_weight("latent_weight", latent_weight, latent, 1)
     scales = (read_scale("scale", scale, cache),) * 2
     keys, values = cache[..., rank:].unsqueeze(2), cache[..., :rank].unsqueeze(2)
-    given = q, k, latent.unsqueeze(order.heads), rotation, keys, values, slot_mapping
-    return into_cache(*given, scales, None, norm, "NHD", tensor_format, kernel, out)
+    tensors = q, k, latent.unsqueeze(order.heads), rotation, keys, values, slot_mapping
+    return into_cache(*tensors, scales, None, norm, "NHD", tensor_format, kernel, out)
 
 
 def _check_latent(latent: Any, k: Tensor, order: Order) -> None:
@@ -91,8 +89,4 @@ def _check_rows(cache: Any, width: int, latent: Tensor) -> None:
         got = f"shape {tuple(cache.shape)}" if isinstance(cache, Tensor) else type(cache).__name__
         parts = f"{latent.shape[-1]} of the latent and {width - latent.shape[-1]} of k"
         raise ValueError(f"cache must be [blocks, block_size, {width}], {parts}, got {got}")
-    if cache.dtype not in (latent.dtype, FLOAT8) or cache.device != latent.device:
-        hint = "; float8 kept as bytes: cache.view(torch.float8_e4m3fn)" if cache.dtype == torch.uint8 else ""
-        raise ValueError(
-            f"cache must be {latent.dtype} or {FLOAT8} on {latent.device}, got {cache.dtype} on {cache.device}{hint}"
-        )
+    check_cache_format("cache", cache, latent.dtype, latent)

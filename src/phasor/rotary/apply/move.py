@@ -10,8 +10,8 @@ from ..kernels.native import kernel as native
 from ..spec import RotarySpec
 from ..tables import check_positions
 from .between import between, check_distance, check_moves, moving_by, undoing
-from .fit import check_fits, check_tensor
-from .formats import TensorFormat, check_shape, order_of
+from .fit import check_fits, check_shape, check_tensor
+from .formats import TensorFormat, order_of
 from .outputs import check_out
 
 

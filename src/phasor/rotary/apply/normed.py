@@ -11,8 +11,8 @@ from ..kernels.native import kernel as native
 from ..kernels.norm import ROUNDINGS
 from ..kernels.triton import plans
 from ..rotation import Rotation
-from .fit import check_angles, check_fits, check_gradient, check_pair
-from .formats import TensorFormat, order_of, unflat
+from .fit import check_angles, check_fits, check_gradient, check_pair, unflat
+from .formats import TensorFormat, order_of
 from .outputs import check_out
 from .sharded import is_sharded, on_shards, weight_on_shards
 
@@ -74,7 +74,7 @@ def apply_qk_norm_rotary(
     one_of("rounding", rounding, ROUNDINGS)
     if is_sharded(q):
         return _sharded(q, k, rotation, norm, tensor_format, num_heads, kernel, out)
-    order, pair, given = order_of(tensor_format), None, out
+    order, pair, flat_out = order_of(tensor_format), None, out
     if num_heads is not None:
         head_dim = rotation.layout.head_dim
         q, k = unflat("q", q, head_dim, tensor_format, num_heads), unflat("k", k, head_dim, tensor_format)
@@ -99,7 +99,7 @@ def apply_qk_norm_rotary(
             )
     y, z = choose(kernel, q, k, rotation, norm).norm_and_rotate(q, k, rotation, order, norm, pair)
     if num_heads is not None:
-        y, z = given or (y.flatten(-2), None if z is None else z.flatten(-2))
+        y, z = flat_out or (y.flatten(-2), None if z is None else z.flatten(-2))
     return y, z  # type: ignore[return-value]
 
 
@@ -117,11 +117,13 @@ def _sharded(
         if norm.across_heads and any(p.is_shard(axis) for p in x.placements):
             raise ValueError(f"{name} must have all heads on each rank for across_heads=True, got {x.placements}")
 
-        def rotated(part: Tensor, own: Any, of_part: int | None, here: Any, weight: Any = weight, x: Any = x) -> Tensor:
+        def rotated(
+            part: Tensor, own: Any, num_heads: int | None, out: Any, weight: Any = weight, x: Any = x
+        ) -> Tensor:
             return apply_qk_norm_rotary(
                 part, None, own, weight_on_shards(weight, x), None, eps=norm.eps, unit_offset=norm.unit_offset,
                 across_heads=norm.across_heads, after=norm.after, rounding=norm.rounding, tensor_format=tensor_format,
-                num_heads=of_part, kernel=kernel, out=None if here is None else (here, here),
+                num_heads=num_heads, kernel=kernel, out=None if out is None else (out, out),
             )[0]  # fmt: skip
 
         pair.append(on_shards(name, x, rotation, tensor_format, heads, into, rotated))

@@ -12,20 +12,26 @@ from ..kernels.base import result_dtype, tensors_of
 from ..rotation import Rotation
 
 
-def check_out(out: Any, q: Tensor, k: Tensor | None, angles: Angles, names: tuple[str, str]) -> Pair:
-    """``out`` as a pair, or ``ValueError``. An output may be its own input (in place), and overlap nothing else."""
+def check_out(
+    out: Any, q: Tensor, k: Tensor | None, angles: Angles, names: tuple[str, str], k_angles: Angles | None = None
+) -> Pair:
+    """``out`` as a pair, or ``ValueError``. An output may be its own input (in place), and overlap nothing else.
+
+    ``k_angles``: those of k where they are not ``angles``.
+    """
+    both = (angles, angles if k_angles is None else k_angles)
     pair = out if isinstance(out, tuple | list) else (out, None)
     if len(pair) != 2 or (pair[1] is None) != (k is None):
         raise ValueError(
             f"out must be a tensor, or a pair where {names[0]} and {names[1]} are two, got {_described(out)}"
         )
-    for name, x, y in zip(names, (q, k), pair, strict=True):
+    for name, x, y, by in zip(names, (q, k), pair, both, strict=True):
         if x is not None:
-            _check_one(f"out of {name}" if k is not None else "out", x, y, angles)
+            _check_one(f"out of {name}" if k is not None else "out", x, y, by)
     inputs, outputs = [q, *([] if k is None else [k])], [y for y in pair if y is not None]
     if all(readable(x) for x in (*inputs, *outputs)):
         _check_overlaps(inputs, outputs)
-        if any(readable(t) and overlap(y, t) for y in outputs for t in tensors_of(angles)):
+        if any(readable(t) and overlap(y, t) for y in outputs for by in both for t in tensors_of(by)):
             raise ValueError("out must not overlap the rotation or its positions, which are read while it is written")
     return pair[0], pair[1]
 

@@ -39,6 +39,17 @@ def constant_scale(value: float, device: torch.device) -> Tensor:
         return torch.full((1,), value, dtype=torch.float32, device=device)
 
 
+def check_cache_format(name: str, cache: Tensor, dtype: torch.dtype, x: Tensor) -> None:
+    """``ValueError`` unless a cache can hold ``x``, written in ``dtype``: in that, or in float8 from float32 down."""
+    formats = (dtype,) if torch.float64 in (dtype, x.dtype) else (dtype, FLOAT8)
+    if cache.dtype not in formats or cache.device != x.device:
+        hint = f"; float8 kept as bytes: {name}.view({FLOAT8})" if cache.dtype == torch.uint8 else ""
+        raise ValueError(
+            f"{name} must be {' or '.join(map(str, formats))} on {x.device}, as what is written, got {cache.dtype} on "
+            f"{cache.device}{hint}"
+        )
+
+
 def check_scale(name: str, scale: Tensor | None, heads: int, x: Tensor) -> None:
     """``ValueError`` unless a scale fits the heads of what is written."""
     if scale is None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..rotation import Rotation
 from .formats import order_of
 
-Local = Callable[[Tensor, Any, int | None, Tensor | None], Tensor]  # part, its angles, number of heads, output
+Local = Callable[..., Tensor]  # of the part that is here, its angles, and num_heads= and out= of them
 
 
 def is_sharded(x: Any) -> bool:
@@ -41,9 +41,9 @@ def on_shards(
         if not is_sharded(out) or out.placements != x.placements or out.device_mesh != x.device_mesh:
             got = out.placements if is_sharded(out) else type(out).__name__
             raise ValueError(f"out must be a DTensor placed as {name} is, {x.placements}, got {got}")
-        rotated(x.to_local(), _part(angles, axes, several), axes.heads_here, out.to_local())
+        rotated(x.to_local(), _part(angles, axes, several), num_heads=axes.heads_here, out=out.to_local())
         return out
-    mine = rotated(x.to_local(), _part(angles, axes, several), axes.heads_here, None)
+    mine = rotated(x.to_local(), _part(angles, axes, several), num_heads=axes.heads_here, out=None)
     return DTensor.from_local(mine, x.device_mesh, x.placements, run_check=False, shape=x.shape, stride=_stride(x))
 
 

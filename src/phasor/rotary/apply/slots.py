@@ -103,7 +103,7 @@ def _check_integers(name: str, x: Tensor, rank: int) -> None:
         raise ValueError(f"{name} must be integers with {rank} dimension{'s' * (rank > 1)}, got {got}")
 
 
-def _check_devices(**given: Tensor) -> None:
-    if len({x.device for x in given.values()}) > 1:
-        devices = ", ".join(f"{name} on {x.device}" for name, x in given.items())
-        raise ValueError(f"{' and '.join(given)} must be on the same device, got {devices}")
+def _check_devices(**tensors: Tensor) -> None:
+    if len({x.device for x in tensors.values()}) > 1:
+        devices = ", ".join(f"{name} on {x.device}" for name, x in tensors.items())
+        raise ValueError(f"{' and '.join(tensors)} must be on the same device, got {devices}")

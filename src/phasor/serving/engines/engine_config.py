@@ -54,7 +54,7 @@ class EngineConfig:
     @property
     def rope(self) -> dict[str, Any]:
         """The dictionary of rope parameters that stands in the config, under either name; empty without one."""
-        return next((found for name in ROPES if isinstance(found := self.text.get(name), dict) and found), {})
+        return rope_in(self.text)
 
     def nested(self, text: dict[str, Any]) -> dict[str, Any]:
         """An override of the text model as it stands in one of the whole config."""
@@ -96,6 +96,11 @@ def parameters_of(spec: RotarySpec) -> dict[str, Any]:
         if isinstance(spec.axes, InterleavedSections):
             rope["mrope_interleaved"] = True
     return rope
+
+
+def rope_in(text: dict[str, Any]) -> dict[str, Any]:
+    """The first dictionary of rope parameters in a config, or an override of one, that says something; else {}."""
+    return next((rope for name in ROPES if isinstance(rope := text.get(name), dict) and rope), {})
 
 
 def load_config(source: Any) -> EngineConfig:

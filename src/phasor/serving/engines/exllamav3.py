@@ -115,10 +115,10 @@ def scaling_of(config: EngineConfig, scheme: str, rope: Rope, rules: Rules) -> S
     if scheme == "linear":
         return Linear(float(rope.get("factor", 1.0)))
     if scheme == "llama3":
-        given = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, ORIGINAL: 8192, **rope}
+        values = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, ORIGINAL: 8192, **rope}
         return Llama3(
-            factor=given["factor"], low_freq_factor=given["low_freq_factor"],
-            high_freq_factor=given["high_freq_factor"], original_max_position=given[ORIGINAL],
+            factor=values["factor"], low_freq_factor=values["low_freq_factor"],
+            high_freq_factor=values["high_freq_factor"], original_max_position=values[ORIGINAL],
         )  # fmt: skip
     if scheme == "proportional":
         if rope.get("factor") not in (None, 1):

@@ -62,7 +62,7 @@ def of_file(config: EngineConfig, flags: Flags) -> list[EngineRule]:
 
 def overridden(meta: Metadata, flags: Flags) -> dict[str, Any]:
     """--override-kv KEY=TYPE:VALUE, for keys of this architecture."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for entry in filter(None, str(flags.get("--override-kv") or "").split(",")):
         key, equals, value = entry.partition("=")
         kind, colon, text = value.partition(":")
@@ -71,8 +71,8 @@ def overridden(meta: Metadata, flags: Flags) -> dict[str, Any]:
             raise ValueError(f"--override-kv must be KEY=TYPE:VALUE with type int, float, bool or str, got {entry!r}")
         arch, dot, inner = key.partition(".")
         if arch == meta.arch.name and dot:
-            found[inner] = reads[kind](text)
-    return found
+            values[inner] = reads[kind](text)
+    return values
 
 
 def rotation(
@@ -118,13 +118,13 @@ def by_pair(
         for beta in (context.fast, context.slow)
     )
     start, end = max(0.0, math.floor(low)), min(dim - 1.0, math.ceil(high))
-    found = []
+    combined = []
     for i in range(dim // 2):
         ramp = 1 - min(1.0, max(0.0, (i - start) / max(0.001, end - start)))
         keep = ramp * context.ext
         divisor = divisors[i] if divisors else 1.0
-        found.append(divisor / (scale * (1 - keep) + keep))
-    both = tuple(found)
+        combined.append(divisor / (scale * (1 - keep) + keep))
+    both = tuple(combined)
     return LongRoPE(
         short_factor=both, long_factor=both, original_max_position=max(context.orig, 2), factor=1.0,
         attention=attention, attention_short=attention,
@@ -146,8 +146,8 @@ def context_of(meta: Metadata, flags: Flags, rules: Rules) -> Context:
     if "--rope-scale" in flags and "--rope-freq-scale" in flags:
         raise ValueError("--rope-scale and --rope-freq-scale say the same thing, one as 1/N of the other; keep one")
     factor = float(keys.get(FACTOR) or 0.0)
-    given = 1 / flags["--rope-scale"] if "--rope-scale" in flags else flags.get("--rope-freq-scale")
-    scale = float(given if given else 1 / factor if factor else 1.0)
+    stated = 1 / flags["--rope-scale"] if "--rope-scale" in flags else flags.get("--rope-freq-scale")
+    scale = float(stated if stated else 1 / factor if factor else 1.0)
     kind = flags.get("--rope-scaling") or keys.get(TYPE) or "linear"
     if kind not in ("none", "linear", "yarn", "longrope"):
         raise ValueError(f"--rope-scaling must be none, linear or yarn, got {kind!r}")
@@ -167,7 +167,7 @@ def context_of(meta: Metadata, flags: Flags, rules: Rules) -> Context:
                 )
             )
         attn = own_factor(meta, stretch) / (1 + 0.1 * math.log(stretch))
-    if given and kind == "yarn" and scale < 1:
+    if stated and kind == "yarn" and scale < 1:
         trained = int(orig / scale)
         rules.append(
             EngineRule(f"YaRN flags raise the training length to {orig} x {stretch:g} = {trained}", CONTEXT, True)

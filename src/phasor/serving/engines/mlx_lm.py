@@ -61,11 +61,11 @@ def rotation(config: EngineConfig, facts: MlxModel, kind: str, rules: Rules) -> 
             config, own.get("rope_type", "default"), own, rules
         )
     rope: Rope = dict(text.get("rope_scaling") or {})
-    held = text.get("rope_parameters") or {}
-    base = text.get("rope_theta") or (held.get("rope_theta") if facts.parameters else None)
+    parameters = text.get("rope_parameters") or {}
+    base = text.get("rope_theta") or (parameters.get("rope_theta") if facts.parameters else None)
     if facts.parameters and not rope:
-        rope = dict(held)
-    elif held:
+        rope = dict(parameters)
+    elif parameters:
         rules.append(
             EngineRule(
                 "rope_parameters are not read for this model: rope_theta and rope_scaling are", "mlx_lm/models", True

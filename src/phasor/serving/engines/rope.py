@@ -24,8 +24,8 @@ def yarn(rope: Rope, reads: Collection[str] = tuple(YARN_KEYS)) -> YaRN:
     >>> yarn({"factor": 4, "original_max_position_embeddings": 8, "truncate": False}, reads=("beta_fast",)).truncate
     True
     """
-    given = {field: rope[key] for key, field in YARN_KEYS.items() if key in reads and rope.get(key) is not None}
-    return YaRN(factor=float(need(rope, "factor")), original_max_position=int(need(rope, ORIGINAL)), **given)
+    values = {field: rope[key] for key, field in YARN_KEYS.items() if key in reads and rope.get(key) is not None}
+    return YaRN(factor=float(need(rope, "factor")), original_max_position=int(need(rope, ORIGINAL)), **values)
 
 
 def llama3(rope: Rope) -> Llama3:

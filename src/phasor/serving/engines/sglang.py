@@ -46,8 +46,8 @@ class SGLang(Engine):
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         rules: Rules = []
-        held, declared = overridden(config, flags.get("--json-model-override-args") or {}, rules)
-        ropes, taken = by_kind(config, held), longest(held, declared, flags, rules)
+        rope, declared = overridden(config, flags.get("--json-model-override-args") or {}, rules)
+        ropes, taken = by_kind(config, rope), longest(rope, declared, flags, rules)
         facts = MODELS.get(config.name, SGLangModel())
         model = rotated(config, lambda kind: rotation(config, facts, ropes[kind], declared, rules))
         return EngineReading(
@@ -66,8 +66,8 @@ class SGLang(Engine):
             text["rope_parameters"] = ropes if any(config.kinds) else ropes[""]
         if (config.model.max_position or 0) < length:
             text["max_position_embeddings"] = length
-        given = {"--json-model-override-args": config.nested(text)} if text else {}
-        return [Settings(flags={**given, "--context-length": length})]
+        override = {"--json-model-override-args": config.nested(text)} if text else {}
+        return [Settings(flags={**override, "--context-length": length})]
 
 
 def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> tuple[Rope, int | None]:
@@ -76,7 +76,7 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
     Both names are one dictionary. What is set as ``rope_scaling`` is standardised by the config's class.
     """
     ropes, declared, base = config.parameters(), config.model.max_position, None
-    held: Rope = dict(ropes) if any(config.kinds) else ropes.get("", {})
+    rope: Rope = dict(ropes) if any(config.kinds) else ropes.get("", {})
     text, outside = walk(override, config.inside)
     for name in outside:
         if name in ROPES or name in ("rope_theta", "max_position_embeddings"):
@@ -91,10 +91,10 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
         elif name in ROPES and isinstance(value, dict):
             what = "replaces the whole dictionary" if config.inside else "is merged into the dictionary"
             rules.append(EngineRule(f"the override of rope_parameters {what}", CONFIG, True))
-            held = dict(value) if config.inside else {**held, **value}
+            rope = dict(value) if config.inside else {**rope, **value}
             if name == "rope_scaling" and not any(config.kinds):
-                held = standardised(held, base, declared, config.text.get(ORIGINAL))
-    return held, declared
+                rope = standardised(rope, base, declared, config.text.get(ORIGINAL))
+    return rope, declared
 
 
 def standardised(rope: Rope, base: float | None, declared: int | None, original: int | None) -> Rope:
@@ -115,12 +115,12 @@ def standardised(rope: Rope, base: float | None, declared: int | None, original:
     return rope
 
 
-def by_kind(config: EngineConfig, held: Rope) -> dict[str, Rope]:
+def by_kind(config: EngineConfig, stated: Rope) -> dict[str, Rope]:
     """The rope parameters of each kind of layer; raises where they are another share of a head than the config's."""
     kinds = config.parameters()
-    if any(config.kinds) and (missing := [kind for kind in kinds if not isinstance(held.get(kind), dict)]):
+    if any(config.kinds) and (missing := [kind for kind in kinds if not isinstance(stated.get(kind), dict)]):
         raise ValueError(f"rope_parameters must have the key {missing[0]!r}: SGLang reads it by kind of layer")
-    ropes = {kind: dict(held[kind]) if any(config.kinds) else held for kind in kinds}
+    ropes = {kind: dict(stated[kind]) if any(config.kinds) else stated for kind in kinds}
     for kind, rope in ropes.items():
         same_share(config, rope.get("partial_rotary_factor"), {kind: kinds[kind]})
     return ropes
@@ -132,10 +132,10 @@ def same_share(config: EngineConfig, share: float | None, own: dict[str, Rope]) 
         raise NotReadError(f"what SGLang's code for {config.name} makes of partial_rotary_factor in an override")
 
 
-def longest(held: Rope, declared: int | None, flags: Flags, rules: Rules) -> int | None:
+def longest(rope: Rope, declared: int | None, flags: Flags, rules: Rules) -> int | None:
     """The longest sequence; raises where SGLang would not start."""
-    derived, factor = declared, float(held.get("factor") or 1.0)  # by kind of layer it stands in none of them
-    if factor != 1 and ORIGINAL not in held and held.get("rope_type") != "llama3" and declared is not None:
+    derived, factor = declared, float(rope.get("factor") or 1.0)  # by kind of layer it stands in none of them
+    if factor != 1 and ORIGINAL not in rope and rope.get("rope_type") != "llama3" and declared is not None:
         derived = int(declared * factor)
         rules.append(
             EngineRule(f"factor {factor:g} lengthens the {declared} declared positions to {derived}", LENGTH, True)

@@ -79,24 +79,24 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
                 EngineRule(f"--hf-overrides {name} has no effect: rope_parameters already hold it", source, True)
             )
     declared = text.get("max_position_embeddings", declared)
-    given = next((text[name] for name in ROPES if isinstance(text.get(name), dict)), None)
-    if given is None:
+    parameters = next((text[name] for name in ROPES if isinstance(text.get(name), dict)), None)
+    if parameters is None:
         return ropes, declared
     nested = any(config.kinds)
     if config.inside:
         if nested:
-            if flat := [key for key in given if key not in ropes]:
+            if flat := [key for key in parameters if key not in ropes]:
                 rules.append(
                     EngineRule(f"rope_parameters.{flat[0]} has no effect beside the kinds of layers", source, True)
                 )
-            return {kind: {**rope, **given.get(kind, {})} for kind, rope in ropes.items()}, declared
-        return {kind: {**rope, **given} for kind, rope in ropes.items()}, declared
+            return {kind: {**rope, **parameters.get(kind, {})} for kind, rope in ropes.items()}, declared
+        return {kind: {**rope, **parameters} for kind, rope in ropes.items()}, declared
     rules.append(EngineRule("--hf-overrides rope_parameters replaces the whole dictionary", source, True))
     if nested:
-        if missing := [kind for kind in ropes if kind not in given]:
+        if missing := [kind for kind in ropes if kind not in parameters]:
             raise ValueError(f"--hf-overrides rope_parameters must have the key {missing[0]!r}: vLLM reads it by kind")
-        return {kind: dict(given[kind]) for kind in ropes}, declared
-    return {kind: dict(given) for kind in ropes}, declared
+        return {kind: dict(parameters[kind]) for kind in ropes}, declared
+    return {kind: dict(parameters) for kind in ropes}, declared
 
 
 def longest(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ...models.configs import ModelRotary
-from ...models.trained_lengths import TrainedLength, trained_length
+from ...models.published_lengths import PublishedLength, published_length
 from ...rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
 from ...rotary.scaling.ntk import stretched_base
 from ...rotary.spec import RotarySpec
@@ -43,7 +43,7 @@ def choose(config: EngineConfig, length: int, method: str = "auto", original: in
             "rope_parameters.rope_theta is missing: the base would be the class's default, which is hardly that of "
             "the checkpoint; add the value it was trained with"
         )
-    published = trained_length(model) if original is None else None
+    published = published_length(model) if original is None else None
     trained = original or (published.tokens if published else model.max_position)
     if trained is None:
         raise ValueError("the config declares no length; pass original (--original): the length it was trained with")
@@ -75,7 +75,7 @@ def _taken(declared: int) -> str:
     )
 
 
-def _beyond(published: TrainedLength | None, length: int) -> tuple[str, ...]:
+def _beyond(published: PublishedLength | None, length: int) -> tuple[str, ...]:
     """The published length of training, where a longer one is asked for."""
     if published is None or length <= published.tokens:
         return ()
@@ -124,14 +124,14 @@ def stretch(spec: RotarySpec, length: int, method: str, trained: int) -> tuple[R
     if scaling is not None:
         return _further(spec, scaling, length, trained)
     if method in ("auto", "yarn"):
-        made: Scaling = YaRN(factor=factor, original_max_position=trained)
-        return spec.replace(scaling=made), factor, f"YaRN by {factor:g} over the trained {trained:,} (static)"
+        stretched: Scaling = YaRN(factor=factor, original_max_position=trained)
+        return spec.replace(scaling=stretched), factor, f"YaRN by {factor:g} over the trained {trained:,} (static)"
     if method == "linear":
         return spec.replace(scaling=Linear(factor)), factor, f"linear by {factor:g}: every pair is slowed alike"
     if method == "dynamic":
-        made = DynamicNTK(factor=factor, original_max_position=trained)
+        stretched = DynamicNTK(factor=factor, original_max_position=trained)
         return (
-            spec.replace(scaling=made),
+            spec.replace(scaling=stretched),
             factor,
             f"dynamic NTK from {trained:,} on: short prompts are left as they are",
         )

@@ -1,5 +1,6 @@
 """What traps are looked for in: a config, an engine's flags, and the engine's reading of both."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from ...support.findings import Difference, Finding
 from ...tools.checkpoints.formats.gguf_file import keys_of
 from ..engines import CannotSayError, EngineConfig, EngineReading, engine_of, load_config, parse
 from ..engines import gguf as gguf_keys
-from ..engines.engine_config import ORIGINAL, ROPES, renamed, walk
+from ..engines.engine_config import ORIGINAL, ROPES, renamed, rope_in, walk
 from .proof import spec_difference
 
 OVERRIDES = ("--hf-overrides", "--json-model-override-args")
@@ -96,19 +97,19 @@ class TrapInputs:
 
     @property
     def rope(self) -> dict[str, Any]:
-        return next((found for name in ROPES if isinstance(found := self.text.get(name), dict) and found), {})
+        return rope_in(self.text)
 
     @property
     def override(self) -> tuple[dict[str, Any], list[str]]:
         """What the flags override in the text model, and which keys they state outside of it."""
-        given: dict[str, Any] = next((self.flags[name] for name in OVERRIDES if name in self.flags), {})
-        return walk(given, self.config.inside if self.config else "")
+        stated: dict[str, Any] = next((self.flags[name] for name in OVERRIDES if name in self.flags), {})
+        return walk(stated, self.config.inside if self.config else "")
 
     @property
     def override_rope(self) -> dict[str, Any]:
         """The rope parameters of the override."""
         text, _ = self.override
-        return next((found for name in ROPES if isinstance(found := text.get(name), dict)), {})
+        return rope_in(text)
 
     def rule_with(self, *words: str) -> str:
         """The first rule of the reading in which all the words stand."""
@@ -136,9 +137,9 @@ def traps(source: Any, engine: str = "", flags: str | dict[str, Any] = "") -> li
     try:
         config = load_config(data)
     except ValueError as refusal:
-        if not (found := find_traps(TrapInputs(data, None, engine, values, None))):
+        if not (shown := find_traps(TrapInputs(data, None, engine, values, None))):
             raise refusal
-        return found
+        return shown
     return find_traps(TrapInputs(data, config, engine, values, _reading(config, engine, values)))
 
 
@@ -224,11 +225,11 @@ def wrong_layers(inputs: TrapInputs) -> Iterator[Trap]:
             yield _trap(9, f"{kind}: layers with a window are scaled", "Blaizzy/mlx-vlm#1709")
     if inputs.config is None or inputs.reading is None or any(inputs.config.kinds):
         return
-    made: dict[Any, set[Any]] = {}
+    engine_specs: dict[Any, set[Any]] = {}
     for model_spec, engine_spec in zip(inputs.config.model.layers, inputs.reading.model.layers, strict=True):
-        made.setdefault(model_spec, set()).add(engine_spec)
+        engine_specs.setdefault(model_spec, set()).add(engine_spec)
     flags = [name for name in inputs.flags if name.startswith(("--rope", "--yarn"))]
-    if flags and any(len(several) > 1 for several in made.values()):
+    if flags and any(len(several) > 1 for several in engine_specs.values()):
         yield _trap(
             9, f"{flags[0]} does not reach the windowed layers, which the model scales alike", "src/models/*.cpp"
         )
@@ -298,12 +299,12 @@ def loaded_traps(model: Any) -> list[Trap]:
 
     ``model``: a transformers model. Its modules are compared by their ``inv_freq``.
     """
-    said = [spec.inv_freq() for spec in read_config(model.config).with_angles("float32").distinct]
-    held = [
+    declared = [spec.inv_freq() for spec in read_config(model.config).with_angles("float32").distinct]
+    loaded = [
         m.inv_freq.double().cpu() for m in model.modules() if isinstance(getattr(m, "inv_freq", None), torch.Tensor)
     ]
-    same = any(a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, atol=0) for a in said for b in held)
-    if not held or same:
+    same = any(a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, atol=0) for a in declared for b in loaded)
+    if not loaded or same:
         return []
     text = (
         "the config says other frequencies than the modules hold: it was changed after loading, and is not read again"
@@ -315,16 +316,16 @@ def draft_traps(target: EngineReading, draft: Any) -> list[Trap]:
     """Trap 15: a draft model, by its config, that the settings of its target do not reach."""
     model = read_config(draft)
     length = target.length or 0
-    found = []
+    shown = []
     if model.max_position is not None and model.max_position < length:
         text = f"the draft model declares {model.max_position:,} positions, the target now takes {length:,}"
-        found.append(_trap(15, text, "vllm-project/vllm#58080"))
+        shown.append(_trap(15, text, "vllm-project/vllm#58080"))
     mine, theirs = next(iter(target.model.distinct)), next(iter(model.distinct))
     if mine.scaling is not None and theirs.scaling is None:
-        found.append(
+        shown.append(
             _trap(15, f"the target has {mine.scaling.name} scaling, its draft none", "vllm-project/vllm#58080")
         )
-    return found
+    return shown
 
 
 def file_traps(config: Any, gguf: Path) -> list[Trap]:
@@ -336,18 +337,18 @@ def file_traps(config: Any, gguf: Path) -> list[Trap]:
     return list(_unwritten(meta.keys, keys))
 
 
-def _unwritten(wanted: dict[str, Any], held: dict[str, Any]) -> Iterator[Trap]:
+def _unwritten(wanted: dict[str, Any], written: dict[str, Any]) -> Iterator[Trap]:
     for key in (gguf_keys.TYPE, gguf_keys.FACTOR, gguf_keys.ORIGINAL, gguf_keys.BASE, gguf_keys.ATTENTION):
-        if key not in wanted or (key in held and _alike(held[key], wanted[key])):
+        if key not in wanted or (key in written and _alike(written[key], wanted[key])):
             continue
-        said = f"says {held[key]!r}" if key in held else "does not say it"
-        yield _trap(16, f"the config says {key} {wanted[key]!r}, the file {said}", "ggml-org/llama.cpp#13322")
+        file_says = f"says {written[key]!r}" if key in written else "does not say it"
+        yield _trap(16, f"the config says {key} {wanted[key]!r}, the file {file_says}", "ggml-org/llama.cpp#13322")
 
 
-def _alike(held: Any, wanted: Any) -> bool:
+def _alike(written: Any, wanted: Any) -> bool:
     if isinstance(wanted, str):
-        return bool(held == wanted)
-    return abs(float(held) - float(wanted)) <= 1e-6 * abs(float(wanted))
+        return bool(written == wanted)
+    return math.isclose(float(written), float(wanted), rel_tol=1e-6)  # a file keeps float32
 
 
 def runtime_traps(training: EngineReading, serving: EngineReading) -> list[Trap]:

@@ -34,7 +34,7 @@ class Attribute:
 def wrong_attributes(module: nn.Module, sound: nn.Module, whole: bool) -> list[Attribute]:
     """Attributes that differ from the twin's; ``whole``: of a module that does nothing but form tables."""
     begun_anew = bool(damages(module, sound))
-    found = []
+    attributes = []
     for name, value in vars(sound).items():
         own = vars(module).get(name)
         counts = whole or any(word in name for word in FOLLOW)
@@ -44,8 +44,8 @@ def wrong_attributes(module: nn.Module, sound: nn.Module, whole: bool) -> list[A
             continue
         if isinstance(own, (*PLAIN, Tensor)) and not _same(own, value):
             was = "kept from earlier calls" if value is None else f"{_short(own)} instead of {_short(value)}"
-            found.append(Attribute(name, was, value))
-    return found + (_stale(module, sound) if whole else [])
+            attributes.append(Attribute(name, was, value))
+    return attributes + (_stale(module, sound) if whole else [])
 
 
 def _stale(module: nn.Module, sound: nn.Module) -> list[Attribute]:

@@ -96,10 +96,10 @@ def _checks(model: nn.Module, inputs: Any, wrapper: Any) -> Iterator[Check]:
     specs = specs_of([m for m in plan.parts.values() if isinstance(m, ModelRotary)])
     subject = subject_of(model, plan.parts)
     meta = any(p.is_meta for p in model.parameters())
-    given = of_model(model, inputs)
+    model_inputs = of_model(model, inputs)
     with watched(model, [caller.module for caller in attentions]) as calls, undisturbed(model):
         if not meta:
-            given.run(subject)
+            model_inputs.run(subject)
     attentions += _unknown_callers(model, attentions, calls)
     of_attention = [check_of_attention(plan, caller, list(rotary.values()), calls) for caller in attentions]
     if meta:
@@ -109,28 +109,28 @@ def _checks(model: nn.Module, inputs: Any, wrapper: Any) -> Iterator[Check]:
         return
     length = next((m.max_position for m in plan.parts.values() if isinstance(m, ModelRotary)), None)
     with undisturbed(model):
-        of_positions = list(checks_of_positions(subject, rotary, given.tokens, length))
+        of_positions = list(checks_of_positions(subject, rotary, model_inputs.tokens, length))
     with undisturbed(model):
-        rows = tables_of_calls(subject, [caller.module for caller in attentions], given.tokens, specs, length)
+        rows = tables_of_calls(subject, [caller.module for caller in attentions], model_inputs.tokens, specs, length)
     of_attention = list(with_tables(plan, of_attention, attentions, rows, [*of_tables, *of_positions]))
     yield from of_attention
     yield from _unseen_layers(plan, len(attentions))
     yield from of_positions
     rotates = any(check.verdict == "right" for check in of_attention)
-    yield from _laws(subject, given.tokens, specs, rotates)
+    yield from _laws(subject, model_inputs.tokens, specs, rotates)
     if is_compiled(wrapper):
         with undisturbed(model):
-            yield as_compiled(Trial.of(subject, given.tokens, specs), wrapper)
+            yield as_compiled(Trial.of(subject, model_inputs.tokens, specs), wrapper)
     if (beside := encoder_of(subject)) is not None:
         path, encoder = beside
-        yield from (replace(check, where=path) for check in _laws(encoder, given.tokens, specs, rotates))
+        yield from (replace(check, where=path) for check in _laws(encoder, model_inputs.tokens, specs, rotates))
 
 
 def _unknown_callers(model: nn.Module, known: list[PatchSite], calls: Calls) -> list[PatchSite]:
     """Modules of no known class that are given tables, and hold no other that is: somebody's own attention."""
     paths = {module: path for path, module in model.named_modules()}
-    given = [paths[module] for module in calls.first]
-    inner = {path for path in given if not any(other.startswith(f"{path}.") for other in given)}
+    called = [paths[module] for module in calls.first]
+    inner = {path for path in called if not any(other.startswith(f"{path}.") for other in called)}
     new = sorted(inner - {caller.path for caller in known})
     return [PatchSite(path, model.get_submodule(path), "functions") for path in new]
 

@@ -11,7 +11,7 @@ from ...rotary.spec import RotarySpec
 from ..patch.reading import ModelReading, forward_specs, layer_types, of_layer_type
 from ..patch.rebuilt import probe_of
 from ..patch.sites import rotary_modules
-from .against_config.module_tables import expected, made
+from .against_config.module_tables import expected, tables_of_module
 
 FARTHEST = 131_071
 PER_OCTAVE = 8
@@ -54,8 +54,8 @@ def _of_module(plan: ModelReading, path: str, module: nn.Module) -> Iterator[Cur
         return
     forward = forward_specs(models)
     for layer_type in layer_types(module):
-        found = [_curve(path, probe, layer_type, spec) for spec in of_layer_type(layer_type, models, forward)]
-        known = [curve for curve in found if curve is not None]
+        curves = [_curve(path, probe, layer_type, spec) for spec in of_layer_type(layer_type, models, forward)]
+        known = [curve for curve in curves if curve is not None]
         if known:
             yield min(known, key=lambda curve: max(curve.apart))
 
@@ -69,7 +69,7 @@ def _curve(path: str, probe: nn.Module, layer_type: str | None, spec: RotarySpec
         longest = spec.scaling.trained_length
     positions = _positions(longest)
     at = torch.tensor(positions).expand(spec.axes.count, -1)
-    theirs = made(probe, layer_type, spec, at)
+    theirs = tables_of_module(probe, layer_type, spec, at)
     if theirs is None or theirs.pairs != spec.pairs:
         return None
     cos, sin = expected(spec, at)

@@ -25,8 +25,8 @@ class Decoding(Running):
         return self.model(input_ids=tokens, decoder_input_ids=tokens)
 
     def keep(self, output: Any) -> None:
-        found = getattr(output, "encoder_last_hidden_state", None)
-        self.encoded = found[:1] if isinstance(found, Tensor) else None
+        states = getattr(output, "encoder_last_hidden_state", None)
+        self.encoded = states[:1] if isinstance(states, Tensor) else None
 
     def run(self, tokens: Tensor, positions: Tensor | None, **more: Any) -> Any:
         if self.encoded is None:
@@ -50,8 +50,8 @@ class Decoding(Running):
         return f"decoder_{argument}" if argument in OF_DECODER else argument
 
     def embedding(self) -> nn.Module:
-        found: nn.Module = self.model.get_decoder().get_input_embeddings()
-        return found
+        module: nn.Module = self.model.get_decoder().get_input_embeddings()
+        return module
 
 
 def subject_of(model: Any, parts: Mapping[str, Any]) -> Running:

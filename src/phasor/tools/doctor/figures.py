@@ -20,8 +20,8 @@ def figure(curves: Sequence[Curve]) -> Any:
     """A matplotlib figure of all curves on two log scales."""
     from matplotlib.figure import Figure
 
-    made = Figure(figsize=(8.0, 3.6), layout="constrained")
-    ax = made.subplots()
+    figure = Figure(figsize=(8.0, 3.6), layout="constrained")
+    ax = figure.subplots()
     ax.spines[["top", "right"]].set_visible(False)
     for i, curve in enumerate(curves):
         color, line = COLORS[i % len(COLORS)], LINES[i % len(LINES)]
@@ -32,7 +32,7 @@ def figure(curves: Sequence[Curve]) -> Any:
     ax.axhline(3e-7, color="black", linestyle="--", linewidth=0.8)
     ax.set(xscale="log", yscale="log", ylim=(FLOOR / 2, 5), xlabel="position + 1", ylabel="difference of cos, sin")
     ax.legend(frameon=False, loc="lower right", fontsize="small")
-    return made
+    return figure
 
 
 def png(curves: Sequence[Curve]) -> bytes:

@@ -1,12 +1,11 @@
 """The doctor's page as one HTML file that holds its picture."""
 
-from base64 import b64encode
 from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 
 from ...support.findings import merged
-from ...support.plain_text import html_text
+from ...support.plain_text import html_text, png_source
 from .differences import Curve
 from .figures import CAPTION, png
 from .page import ordered
@@ -15,17 +14,17 @@ from .report import Check, Diagnosis
 COLUMNS = ("module", "what", "difference", "first at", "why")
 
 
-def html_page(found: Diagnosis, curves: Sequence[Curve], more: Sequence[tuple[str, str]] = ()) -> str:
+def html_page(diagnosis: Diagnosis, curves: Sequence[Curve], more: Sequence[tuple[str, str]] = ()) -> str:
     """The page; ``more`` are titles and texts that follow, such as a report of repair. Needs matplotlib."""
     template = Template((files(__package__) / "page.html").read_text(encoding="utf-8"))
     return template.substitute(
-        model=html_text(found.model),
-        state=found.verdict.replace(" ", "-"),
-        verdict=html_text(found.summary()),
-        faults="\n".join(_fault(row) for row in merged(found.faults)),
+        model=html_text(diagnosis.model),
+        state=diagnosis.verdict.replace(" ", "-"),
+        verdict=html_text(diagnosis.summary()),
+        faults="\n".join(_fault(row) for row in merged(diagnosis.faults)),
         figure=_figure(curves),
         modules="\n".join(f"<tr>{_cells(curve.module, curve.spec)}</tr>" for curve in curves),
-        checks="\n".join(_row(row) for row in ordered(found)),
+        checks="\n".join(_row(row) for row in ordered(diagnosis)),
         more="\n".join(f"<h2>{html_text(title)}</h2>\n<pre>{html_text(text)}</pre>" for title, text in more),
     )
 
@@ -33,7 +32,7 @@ def html_page(found: Diagnosis, curves: Sequence[Curve], more: Sequence[tuple[st
 def _figure(curves: Sequence[Curve]) -> str:
     if not curves:
         return ""
-    source = f"data:image/png;base64,{b64encode(png(curves)).decode()}"
+    source = png_source(png(curves))
     caption = html_text(CAPTION)
     return f'<figure><img src="{source}" alt="{caption}"><figcaption>{caption}</figcaption></figure>'
 

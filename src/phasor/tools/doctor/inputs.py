@@ -63,9 +63,9 @@ def of_black_box(inputs: Any) -> Tensor:
 
 
 def made_up(words: int, device: torch.device) -> Tensor:
-    made = torch.Generator("cpu").manual_seed(0)
+    random = torch.Generator("cpu").manual_seed(0)
     low, high = (3, min(words, LARGEST_ID)) if words > 8 else (0, words)
-    return torch.randint(low, high, (ROWS, LENGTH), generator=made, device="cpu").to(device)
+    return torch.randint(low, high, (ROWS, LENGTH), generator=random, device="cpu").to(device)
 
 
 def _checked(inputs: Any) -> Tensor:

@@ -130,8 +130,8 @@ def _padded(trial: Trial, what: str, *, left: bool, pads: int = 5) -> Check:
         end = trial.positions[:, :1] if left else trial.positions[:, -1:]
         more = end.expand(-1, pads)
         positions = torch.cat((more, trial.positions) if left else (trial.positions, more), dim=1)
-        found = trial.subject.logits(tokens, positions, mask)
-        return found[:, pads:] if left else found[:, :-pads]
+        logits = trial.subject.logits(tokens, positions, mask)
+        return logits[:, pads:] if left else logits[:, :-pads]
 
     def alone() -> Tensor:
         ids = trial.tokens[0, :2].tolist()

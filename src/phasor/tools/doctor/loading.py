@@ -52,10 +52,8 @@ def weights_of(folder: Path) -> list[Path]:
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         others = sorted(p.name for p in folder.iterdir() if p.suffix in OTHER_WEIGHTS)
-        found = f"; {others[0]} is no safetensors file: convert it first (phasor convert)" if others else ""
-        raise ValueError(
-            f"{folder}: weights are missing{found or '; check its config alone with phasor doctor --meta'}"
-        )
+        hint = f"; {others[0]} is no safetensors file: convert it first (phasor convert)" if others else ""
+        raise ValueError(f"{folder}: weights are missing{hint or '; check its config alone with phasor doctor --meta'}")
     index = folder / INDEX
     placed = read_json(index).get("weight_map", {}) if index.exists() else {}
     if not isinstance(placed, dict):
@@ -112,9 +110,9 @@ def _class_of(config: Any) -> Any:
     if not isinstance(names, list | tuple):
         raise ValueError(f"architectures must be a list of classes, got {names!r:.60}")
     for name in names:
-        found = getattr(transformers, name, None) if isinstance(name, str) else None
-        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
-            return found
+        cls = getattr(transformers, name, None) if isinstance(name, str) else None
+        if isinstance(cls, type) and issubclass(cls, transformers.PreTrainedModel):
+            return cls
     auto = importlib.import_module("transformers.models.auto.modeling_auto")
     for mapping in (auto.MODEL_FOR_CAUSAL_LM_MAPPING, auto.MODEL_MAPPING):
         if type(config) in mapping:
@@ -151,9 +149,9 @@ def _why(error: Exception, data: dict[str, Any]) -> str:
     >>> _why(TypeError("not for 'NoneType' and 'int'"), {"rope_parameters": {"rope_theta": None}})
     "not for 'NoneType' and 'int'; rope_parameters.rope_theta is null: set it, or take the key away"
     """
-    said = " ".join(str(error).split()) or type(error).__name__
-    kinds = re.findall(r"expected (\w+), got \w+ \(value: (.*?)\)", said)
-    if (field := re.search(r"field '(\w+)'", said)) and kinds:
+    message = " ".join(str(error).split()) or type(error).__name__
+    kinds = re.findall(r"expected (\w+), got \w+ \(value: (.*?)\)", message)
+    if (field := re.search(r"field '(\w+)'", message)) and kinds:
         rule = " or ".join("null" if kind == "NoneType" else kind for kind, _ in kinds)
         return f"{field[1]} must be {rule}, got {kinds[0][1]:.80}"
     empty = [
@@ -163,6 +161,6 @@ def _why(error: Exception, data: dict[str, Any]) -> str:
         for key, value in inner.items()
         if value is None
     ]
-    if "NoneType" in said and empty:
-        said += f"; {empty[0]} is null: set it, or take the key away"
-    return said[:300]
+    if "NoneType" in message and empty:
+        message += f"; {empty[0]} is null: set it, or take the key away"
+    return message[:300]

@@ -55,12 +55,12 @@ def repair(model: nn.Module) -> RepairReport:
         if path in rotary or path in owners:
             wrong = wrong_attributes(module, sound, path in forming)
             changes += [(Mended(path, a.name, a.was), module, a) for a in wrong]
-    made: dict[int, Tensor] = {}
+    copies: dict[int, Tensor] = {}
     for row, module, value in changes:
         if isinstance(value, Attribute):
             value.put(module)
         elif value is not None:
-            put_buffer(model, row.path, row.name, value, made)
+            put_buffer(model, row.path, row.name, value, copies)
     return RepairReport(type(model).__name__, tuple(row for row, _, _ in changes), len(rotary))
 
 
@@ -96,12 +96,12 @@ def _buffers(
     path: str, module: nn.Module, sound: nn.Module, rotary: bool
 ) -> Iterator[tuple[Mended, nn.Module, Tensor | None]]:
     values = config_buffers(sound)
-    for name, found in damages(module, sound).items():
-        if not found.understood and not rotary:  # what the module itself may have put there
+    for name, damage in damages(module, sound).items():
+        if not damage.understood and not rotary:  # what the module itself may have put there
             continue
         stored = name not in module._non_persistent_buffers_set
-        reason = STORED if stored and not found.understood else ""
-        yield Mended(path, name, found.words, reason), module, None if reason else values[name]
+        reason = STORED if stored and not damage.understood else ""
+        yield Mended(path, name, damage.words, reason), module, None if reason else values[name]
     for name, value in values.items():
         own = module._buffers.get(name)
         if value.is_meta and own is not None and own.is_meta:

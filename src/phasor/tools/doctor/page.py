@@ -9,7 +9,7 @@ from .report import Check, Diagnosis, other_lines
 ORDER = {"wrong": 0, "not shown": 1, "right": 2}
 
 
-def page(found: Diagnosis, curves: Sequence[Curve]) -> str:
+def page(diagnosis: Diagnosis, curves: Sequence[Curve]) -> str:
     """The whole page as text.
 
     >>> from phasor.support.findings import Difference
@@ -28,11 +28,11 @@ def page(found: Diagnosis, curves: Sequence[Curve]) -> str:
     checks       right: rotary_emb: tables (values differ by 0)
     """
     blocks = {
-        "verdict": [found.summary()],
-        "faults": _faults(found),
+        "verdict": [diagnosis.summary()],
+        "faults": _faults(diagnosis),
         "modules": [f"{curve.module}: {curve.spec}" for curve in curves],
         "differences": difference_table(curves),
-        "checks": other_lines(found),
+        "checks": other_lines(diagnosis),
     }
     return "\n\n".join(_block(label, lines) for label, lines in blocks.items() if lines)
 
@@ -56,18 +56,18 @@ def _number(apart: float) -> str:
     return "0" if apart == 0 else "none" if apart == float("inf") else f"{apart:.0e}"
 
 
-def _faults(found: Diagnosis) -> list[str]:
+def _faults(diagnosis: Diagnosis) -> list[str]:
     lines = []
-    for row in merged(found.faults):
+    for row in merged(diagnosis.faults):
         lines.append(str(row).removeprefix("wrong: "))
         lines += [f"  {row.way_out}"] if row.way_out else []
         lines += [f"  effect: {row.effect}"] if row.effect else []
     return lines
 
 
-def ordered(found: Diagnosis) -> list[Check]:
+def ordered(diagnosis: Diagnosis) -> list[Check]:
     """All rows, faults first, with those of equal layers as one."""
-    return sorted(merged(found.rows), key=lambda row: ORDER[row.verdict])
+    return sorted(merged(diagnosis.rows), key=lambda row: ORDER[row.verdict])
 
 
 def _block(label: str, lines: list[str]) -> str:

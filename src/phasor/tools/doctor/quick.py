@@ -44,12 +44,12 @@ def quick_check(model: nn.Module) -> Diagnosis:
     if not (rotary_modules(model) or stored_tables(model)):
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
     with undisturbed(model), torch.device("cpu"):
-        found = Diagnosis(type(model).__name__, tuple(_quickly(model)))
-    if found.faults:
-        raise AssertionError(str(found))
-    if not found.sound:
-        raise AssertionError(f"nothing could be checked, so nothing is proven\n{found}")
-    return found
+        diagnosis = Diagnosis(type(model).__name__, tuple(_quickly(model)))
+    if diagnosis.faults:
+        raise AssertionError(str(diagnosis))
+    if not diagnosis.sound:
+        raise AssertionError(f"nothing could be checked, so nothing is proven\n{diagnosis}")
+    return diagnosis
 
 
 def _quickly(model: nn.Module) -> Iterator[Check]:
@@ -69,8 +69,8 @@ def _quickly(model: nn.Module) -> Iterator[Check]:
         yield replace(blank, reason=reason)
     else:
         specs = specs_of([part for part in plan.parts.values() if isinstance(part, ModelRotary)])
-        subject, given = subject_of(model, plan.parts), of_model(model, None)
+        subject, inputs = subject_of(model, plan.parts), of_model(model, None)
         if isinstance(subject, Decoding):
-            given.run(subject)
-        trial = Trial.of(subject, given.tokens[:, :TOKENS], specs)
+            inputs.run(subject)
+        trial = Trial.of(subject, inputs.tokens[:, :TOKENS], specs)
         yield not_finite(trial) or asked(shift, trial)

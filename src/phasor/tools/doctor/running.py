@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..patch.sites import configs_of, rotary_modules
+from ..patch.sites import rotary_modules
+from ..running.implementation import attending_by
 from .against_config.observed import blurred_modules, still_modules
 from .subject import NotChecked, Subject
 
@@ -41,14 +42,14 @@ class Running(Subject):
     def run(self, tokens: Tensor, positions: Tensor | None, **more: Any) -> Any:
         """One call of the model; without positions it counts them itself."""
         asked = {"input_ids": tokens, "position_ids": positions, **more}
-        given = {self.named(name): value for name, value in asked.items() if value is not None}
-        if unknown := [name for name in given if name not in self.takes and not self.any_more]:
+        arguments = {self.named(name): value for name, value in asked.items() if value is not None}
+        if unknown := [name for name in arguments if name not in self.takes and not self.any_more]:
             raise NotChecked(f"{self.name} takes no {unknown[0]}")
         if self.named("input_ids") not in self.takes:
             raise NotChecked(f"{self.name} takes no {self.named('input_ids')}")
         if not more.get("use_cache") and ("use_cache" in self.takes or self.any_more):
-            given["use_cache"] = False
-        return self.model(**given)
+            arguments["use_cache"] = False
+        return self.model(**arguments)
 
     def call(self, tokens: Tensor) -> Any:
         """The whole model once, on tokens alone."""
@@ -63,22 +64,22 @@ class Running(Subject):
 
     def embedding(self) -> nn.Module:
         """The module that embeds the tokens."""
-        found: nn.Module = self.model.get_input_embeddings()
-        return found
+        module: nn.Module = self.model.get_input_embeddings()
+        return module
 
     def _result(self, output: Any) -> Tensor:
-        found = next((f for name in RESULTS if isinstance(f := getattr(output, name, None), Tensor)), None)
-        if found is None or found.ndim != 3:
+        result = next((f for name in RESULTS if isinstance(f := getattr(output, name, None), Tensor)), None)
+        if result is None or result.ndim != 3:
             raise NotChecked(f"{self.name} returns neither logits nor a last_hidden_state of every token")
-        return found
+        return result
 
     def jittered(self, tokens: Tensor, positions: Tensor, seed: int) -> Tensor:
-        made = torch.Generator("cpu").manual_seed(seed)
+        random = torch.Generator("cpu").manual_seed(seed)
 
         def jitter(module: nn.Module, args: Any, result: Any) -> Any:
             if not isinstance(result, Tensor) or not result.is_floating_point():
                 return result
-            signs = torch.randint(2, result.shape, generator=made, device="cpu").to(result) * 2 - 1
+            signs = torch.randint(2, result.shape, generator=random, device="cpu").to(result) * 2 - 1
             return result + result * signs * torch.finfo(result.dtype).eps
 
         hook = self.embedding().register_forward_hook(jitter)
@@ -88,12 +89,12 @@ class Running(Subject):
             hook.remove()
 
     def first_not_finite(self, tokens: Tensor, positions: Tensor) -> str:
-        found: list[str] = []
+        places: list[str] = []
 
         def look(path: str, module: nn.Module, result: Any) -> None:
-            if not found and isinstance(result, Tensor) and result.is_floating_point() and not result.isfinite().all():
+            if not places and isinstance(result, Tensor) and result.is_floating_point() and not result.isfinite().all():
                 weights = [f"{path}.{n}" for n, p in module.named_parameters(recurse=False) if not p.isfinite().all()]
-                found.append(f"{weights[0]} holds values that are no numbers" if weights else f"first made by {path}")
+                places.append(f"{weights[0]} holds values that are no numbers" if weights else f"first made by {path}")
 
         hooks = [
             module.register_forward_hook(lambda module, args, result, path=path: look(path, module, result))
@@ -105,7 +106,7 @@ class Running(Subject):
         finally:
             for hook in hooks:
                 hook.remove()
-        return "".join(found)
+        return "".join(places)
 
     def blurred(self, tokens: Tensor, positions: Tensor, by: float, seed: int) -> Tensor:
         with blurred_modules(list(rotary_modules(self.model).values()), by, seed):
@@ -113,14 +114,14 @@ class Running(Subject):
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         counted = int(positions[0, 0]) == 0  # then the model's own counting is put to the test
-        found, cache = [], None
+        pieces, cache = [], None
         for piece, at in zip(tokens.split(list(lengths), 1), positions.split(list(lengths), 1), strict=True):
             output = self.run(piece, None if counted else at, past_key_values=cache, use_cache=True)
             cache = getattr(output, "past_key_values", None)
             if cache is None:
                 raise NotChecked(f"{self.name} returns no past_key_values")
-            found.append(self._result(output))
-        return torch.cat(found, dim=1)
+            pieces.append(self._result(output))
+        return torch.cat(pieces, dim=1)
 
     def packed(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         at = positions.expand(1 + self.axes, *positions.shape) if self.axes > 1 else positions
@@ -130,24 +131,10 @@ class Running(Subject):
         chosen = self.model.config._attn_implementation
         if chosen in (None, PLAIN):
             raise NotChecked("the chosen implementation of attention is the plain one")
-        with self._implemented(PLAIN):
+        with attending_by(self.model, PLAIN):
             return self.logits(tokens, positions)
 
     @contextmanager
     def still(self) -> Iterator[list[Any]]:
         with still_modules(list(rotary_modules(self.model).values())) as formed:
             yield formed
-
-    @contextmanager
-    def _implemented(self, name: str) -> Iterator[None]:
-        held = [m.config for m in self.model.modules() if hasattr(m, "config")]
-        inside = {id(c): c for top in (self.model.config, *held) for _, c in configs_of(top)}
-        known = [c for c in inside.values() if hasattr(c, "_attn_implementation_internal")]
-        before = [c._attn_implementation_internal for c in known]
-        try:
-            for config in known:
-                config._attn_implementation_internal = name
-            yield
-        finally:
-            for config, value in zip(known, before, strict=True):
-                config._attn_implementation_internal = value

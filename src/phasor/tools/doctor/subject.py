@@ -77,14 +77,14 @@ class BlackBox(Subject):
         if mask is not None:
             raise NotChecked(f"{self.name} takes no mask of padding")
         try:
-            found = self.call(tokens, positions)
+            logits = self.call(tokens, positions)
         except Exception as error:
             last = int(positions.max())
             asked = f"tokens {list(tokens.shape)} at positions up to {last}"
             raise Misuse(
                 f"model must take {asked}, and {self.name} raises {type(error).__name__}: {first_line(error)}"
             ) from error
-        if not isinstance(found, Tensor) or found.shape[:2] != tokens.shape:
-            got = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        if not isinstance(logits, Tensor) or logits.shape[:2] != tokens.shape:
+            got = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise Misuse(f"model must return logits [{tokens.shape[0]}, {tokens.shape[1]}, ...], got {got}")
-        return found
+        return logits

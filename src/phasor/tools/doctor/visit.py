@@ -17,13 +17,13 @@ from .text.tokens import tokens_of, words_of
 
 @dataclass(frozen=True)
 class Visit:
-    """``found`` is the diagnosis of what stands in ``path`` after the repair, by the text too where one is given.
+    """``diagnosis`` is of what stands in ``path`` after the repair, by the text too where one is given.
 
     ``mended``: what was repaired before.
     """
 
     path: Path
-    found: Diagnosis
+    diagnosis: Diagnosis
     curves: tuple[Curve, ...]
     mended: tuple[str, ...] = ()
     ranking: Ranking | None = None
@@ -31,7 +31,7 @@ class Visit:
     @property
     def exit_code(self) -> int:
         """0 if nothing is wrong, else 1."""
-        return self.found.exit_code
+        return self.diagnosis.exit_code
 
     @property
     def more(self) -> list[tuple[str, str]]:
@@ -40,7 +40,7 @@ class Visit:
         return [(title, text) for title, text in texts if text]
 
     def __str__(self) -> str:
-        blocks = [page(self.found, self.curves)]
+        blocks = [page(self.diagnosis, self.curves)]
         for title, text in self.more:
             lines = text.splitlines()
             blocks.append("\n".join(f"{title if i == 0 else '':<13}{line}".rstrip() for i, line in enumerate(lines)))
@@ -50,7 +50,7 @@ class Visit:
         """Plain JSON data."""
         ranking = {} if self.ranking is None else {"by_text": self.ranking.to_dict()}
         differences = [curve.to_dict() for curve in self.curves]
-        data = {**self.found.to_dict(), "path": str(self.path), "exit_code": self.exit_code}
+        data = {**self.diagnosis.to_dict(), "path": str(self.path), "exit_code": self.exit_code}
         return {**data, "repaired": list(self.mended), "differences": differences, **ranking}
 
 
@@ -78,10 +78,10 @@ def visit(path: Path, *, text: Path | None = None, repair: Path | None = None, m
             raise ValueError(_said(error, seen)) from None
         unloaded = Check(what="the model itself", against="itself", verdict="not shown", reason=str(error))
         return Visit(path, Diagnosis(path.name, (*seen.checks, unloaded)), (), mended)
-    found = diagnose(model)
+    diagnosis = diagnose(model)
     ranking = None if text is None else by_text(path, text)
-    found = replace(found, findings=(*seen.checks, *found.findings, *of_text(ranking)))
-    return Visit(path, found, curves(model), mended, ranking)
+    diagnosis = replace(diagnosis, findings=(*seen.checks, *diagnosis.findings, *of_text(ranking)))
+    return Visit(path, diagnosis, curves(model), mended, ranking)
 
 
 def _said(error: ValueError, seen: Examined) -> str:
@@ -90,8 +90,8 @@ def _said(error: ValueError, seen: Examined) -> str:
         return str(error)
     first = seen.findings[0]
     place = seen.path / first.place  # a file, or a tensor
-    said = f"{place if place.exists() else first.place}: {first.what.removeprefix('not read: ')}; {first.way_out}"
-    return said if first.what in str(error) else f"{said} ({error})"
+    message = f"{place if place.exists() else first.place}: {first.what.removeprefix('not read: ')}; {first.way_out}"
+    return message if first.what in str(error) else f"{message} ({error})"
 
 
 def of_text(ranking: Ranking | None) -> tuple[Check, ...]:

@@ -18,13 +18,15 @@ from ...support.whole_files import check_file_target, write_whole
 from ..doctor.loading import load
 from ..doctor.memory import free_memory
 from ..doctor.text.tokens import tokens_of
+from ..running.model import RunningModel
+from ..running.windows import read_folder, windows_of
 from .apart import check_apart
 from .descent import descend
 from .journal import Journal
 from .known import SCHEMES, divided
+from .loss import DivisorLoss
 from .objective import Objective
 from .result import FITTED, Fit, written
-from .tables import GivenTables, read_folder, windows_of
 
 EVALUATIONS = 120
 INSIDE = 0.5  # the weight of the loss at the trained length, beside that at the longer one
@@ -66,7 +68,8 @@ def fit(
 
     The model stays as it is. Under torchrun the processes share the windows, and all return the same.
     Raises ``ValueError`` for a length that is not above the trained one, texts that are too short or overlap
-    (`check_apart`), a journal of another search, and models whose rotation cannot be given (`GivenTables`).
+    (`check_apart`), a journal of another search, a model in training mode, and one whose frequencies cannot be replaced
+    (`RunningModel`, `DivisorLoss`).
     Source: divisors per pair: LongRoPE, arXiv:2402.13753, section 3 (which searches them by evolution).
 
     >>> from transformers import LlamaConfig, LlamaForCausalLM
@@ -80,17 +83,17 @@ def fit(
     whole("evaluations", evaluations, at_least=FEWEST)
     number("inside", inside, at_least=0)
     with process_group() as group:
-        tables = GivenTables(model, group)
-        trained = _trained(tables, trained, length)
+        loss = DivisorLoss(RunningModel(model, group))
+        trained = _trained(loss.model, trained, length)
         _check_room(model, length)
         if holdout is None:
             half = len(tokens) // 2
             tokens, holdout = tokens[:half], tokens[half:]
         factor = _attention(attention, length, trained)
-        aim = Objective(tables, tokens, length, trained, inside, factor, seed)
+        aim = Objective(loss, tokens, length, trained, inside, factor, seed)
         judged, near = (windows_of("holdout", holdout, n, JUDGED) for n in (length, trained))
         check_apart(tokens, judged)
-        known = {name: divided(tables.spec, name, trained, length) for name in SCHEMES}
+        known = {name: divided(loss.spec, name, trained, length) for name in SCHEMES}
         search = {
             "length": length, "trained": trained, "evaluations": evaluations, "inside": inside, "attention": factor,
             "seed": seed, "text": sha256(str(tokens.tolist()).encode()).hexdigest(),
@@ -105,10 +108,8 @@ def fit(
             best = _search(aim, [divisors for divisors, _ in known.values()], evaluations - FEWEST, more)
             losses, at_trained = {}, {}
             for name, (divisors, by) in {**known, FITTED: (best, factor)}.items():
-                with tables.given(tables.plain / divisors, by):
-                    losses[name], at_trained[name] = tables.loss(judged), tables.loss(near)
-            with tables.given(tables.plain, factor):
-                short = tables.loss(near)
+                losses[name], at_trained[name] = loss.at(judged, divisors, by), loss.at(near, divisors, by)
+            short = loss.at(near, torch.ones_like(best), factor)
     plain = {name: (tuple(divisors.tolist()), by) for name, (divisors, by) in known.items()}
     return Fit(
         trained, length, tuple(best.tolist()), factor, losses, at_trained, short, plain, aim.tried, len(judged), seed
@@ -120,9 +121,9 @@ def _search(aim: Objective, formulas: list[Tensor], steps: int, more: Callable[[
     scores = [aim.score(divisors) for divisors in formulas]
     lowest = min(scores)
     start = formulas[scores.index(lowest)]
-    waves = 2 * math.pi / aim.tables.plain
-    found = descend(aim.gradient, start, waves, aim.trained, aim.length / aim.trained, steps=steps, more=more)
-    return found if aim.score(found) < lowest else start
+    waves = 2 * math.pi / aim.loss.plain
+    end = descend(aim.gradient, start, waves, aim.trained, aim.length / aim.trained, steps=steps, more=more)
+    return end if aim.score(end) < lowest else start
 
 
 def _check_room(model: nn.Module, length: int) -> None:
@@ -145,9 +146,9 @@ def _attention(attention: float | None, length: int, trained: int) -> float:
     return attention
 
 
-def _trained(tables: GivenTables, trained: int | None, length: int) -> int:
+def _trained(model: RunningModel, trained: int | None, length: int) -> int:
     """The length that the model was trained for, which must be below the one to reach."""
-    trained = trained or tables.rotary.max_position
+    trained = trained or model.rotary.max_position
     if not trained:
         raise ValueError("trained is missing: the config declares no length")
     whole("trained", trained, at_least=2)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..running.windows import windows_of
 from .journal import Journal
-from .tables import GivenTables, windows_of
+from .loss import DivisorLoss
 
 WINDOWS = 12  # for a score, of either length
 FAR, NEAR = 2048, 1024  # tokens of one step of the search, in windows of either length
@@ -19,9 +20,9 @@ class Objective:
     """
 
     def __init__(
-        self, tables: GivenTables, tokens: Tensor, length: int, trained: int, inside: float, attention: float, seed: int
+        self, loss: DivisorLoss, tokens: Tensor, length: int, trained: int, inside: float, attention: float, seed: int
     ) -> None:
-        self.tables, self.tokens, self.length, self.trained = tables, tokens, length, trained
+        self.loss, self.tokens, self.length, self.trained = loss, tokens, length, trained
         self.inside, self.attention, self.seed = inside, attention, seed
         self.far, self.near = (windows_of("the text to fit on", tokens, n, WINDOWS) for n in (length, trained))
         self.tried = 0
@@ -32,9 +33,8 @@ class Objective:
         """On windows that are always the same."""
 
         def both() -> Tensor:
-            with self.tables.given(self.tables.plain / divisors, self.attention):
-                near = self.inside * self.tables.loss(self.near) if self.inside else 0.0
-                return torch.tensor([self.tables.loss(self.far) + near], dtype=torch.float64)
+            near = self.inside * self.loss.at(self.near, divisors, self.attention) if self.inside else 0.0
+            return torch.tensor([self.loss.at(self.far, divisors, self.attention) + near], dtype=torch.float64)
 
         return float(self._value(both))
 
@@ -44,10 +44,10 @@ class Objective:
 
         def both() -> Tensor:
             far = some_windows(self.tokens, self.length, FAR, dice)
-            slope = self.tables.gradient(far, logarithms, self.attention)
+            slope = self.loss.gradient(far, logarithms, self.attention)
             if self.inside:
                 near = some_windows(self.tokens, self.trained, NEAR, dice)
-                slope = slope + self.inside * self.tables.gradient(near, logarithms, self.attention)
+                slope = slope + self.inside * self.loss.gradient(near, logarithms, self.attention)
             return slope
 
         return self._value(both)

@@ -196,8 +196,8 @@ class MistakeJudge:
         known = (angles < TELLING).expand(c.got.shape)
         apart = (c.got - candidate).abs() > c.allowed(candidate, angles)
         off = ((c.got - c.expected).abs() > c.allowed(c.expected, c.angles)).any(-1)
-        given = off & known.any(-1) & ~(apart & known | ~c.got.isfinite()).any(-1)
-        return float(given.sum() / off.sum()) if int(given.sum()) > 2 else 0.0
+        explained = off & known.any(-1) & ~(apart & known | ~c.got.isfinite()).any(-1)
+        return float(explained.sum() / off.sum()) if int(explained.sum()) > 2 else 0.0
 
 
 def _angles(c: Comparison, case: RotationCase) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ...models.configs import ModelRotary
-from ...models.trained_lengths import trained_length
+from ...models.published_lengths import published_length
 from ...rotary.spec import RotarySpec
 from ...rotary.temperature import LearnedLog
 from ...support.number_text import ranges
@@ -33,7 +33,7 @@ def model_facts(model: ModelRotary, seq_len: int | None = None) -> list[SpecFact
     [100]
     """
     length = min(seq_len or model.max_position or UNSTATED_MAXIMUM, FARTHEST_EXACT)
-    published = trained_length(model)
+    published = published_length(model)
     trained = published.tokens if published else model.max_position
 
     def reach(spec: RotarySpec) -> int:
@@ -62,7 +62,7 @@ def to_dict(model: ModelRotary, facts: Sequence[SpecFacts]) -> dict[str, Any]:
     >>> to_dict(toy, model_facts(toy))["layers"]  # the first of its rotations
     [0]
     """
-    specs, published = list(model.distinct), trained_length(model)
+    specs, published = list(model.distinct), published_length(model)
     return {
         "model_type": model.model_type,
         "part": model.part,
@@ -95,7 +95,7 @@ def page(model: ModelRotary, facts: Sequence[SpecFacts], columns: int = 100) -> 
     >>> print(page(toy, model_facts(toy)).splitlines()[0])
     model        toy, 1 of 1 layers rotate, 1 query heads, 1 key heads, no maximum stated
     """
-    width, published = picture_width(columns), trained_length(model) is not None
+    width, published = picture_width(columns), published_length(model) is not None
     lines = [*_model_lines(model, width), ""]
     for n, fact in enumerate(facts, start=1):
         title = f"rotation {n}" if len(facts) > 1 else "rotation"
@@ -109,7 +109,7 @@ def _model_lines(model: ModelRotary, width: int) -> list[str]:
     heads = f"{model.num_heads} query heads, {model.num_kv_heads} key heads"
     maximum = f"{model.max_position:,} positions" if model.max_position else "no maximum stated"
     lines = [row("model", f"{model.model_type}, {rotated} of {len(model.layers)} layers rotate, {heads}, {maximum}")]
-    if published := trained_length(model):
+    if published := published_length(model):
         lines.append(row("trained", f"with {published.tokens:,} positions [{published.source}]"))
     if model.parts:
         count = f"{len(model.parts)} part" + ("s" if len(model.parts) > 1 else "")

@@ -97,20 +97,19 @@ def _is_table(graph: Graph, name: str) -> bool:
 
 def _last(graph: Graph, values: list[str]) -> str | None:
     """The nearest value from which all of these come by moving alone."""
-    common = graph.sources(values[0])
-    for value in values[1:]:
-        others = graph.sources(value)
-        common = {name: i for name, i in common.items() if name in others}
+    common = _common([graph.sources(value) for value in values])
     return max(common, key=lambda name: common[name]) if common else None
 
 
 def _first(graph: Graph, values: list[str]) -> str | None:
     """The nearest value that comes from all of these by moving alone."""
-    common = graph.targets(values[0])
-    for value in values[1:]:
-        others = graph.targets(value)
-        common = {name: i for name, i in common.items() if name in others}
+    common = _common([graph.targets(value) for value in values])
     return min(common, key=lambda name: common[name]) if common else None
+
+
+def _common(places: list[dict[str, int]]) -> dict[str, int]:
+    """The names that are in all of these, with their places in the first."""
+    return {name: place for name, place in places[0].items() if all(name in others for others in places[1:])}
 
 
 def _with_the_rest(graph: Graph, before: str, after: str) -> tuple[str, str]:

@@ -152,12 +152,12 @@ def _results(
     """Results, and gradients if asked for, with heads before tokens and after them."""
     outputs: list[Tensor] = []
     for unsqueeze_dim in (1, 2):
-        given = [x if unsqueeze_dim == 1 else x.transpose(1, 2) for x in (q, k, *gradients)]
-        leaves = [x.detach().clone().requires_grad_(learns) for x in given[:2]]
+        inputs = [x if unsqueeze_dim == 1 else x.transpose(1, 2) for x in (q, k, *gradients)]
+        leaves = [x.detach().clone().requires_grad_(learns) for x in inputs[:2]]
         results = list(function(*leaves, cos, sin, unsqueeze_dim=unsqueeze_dim))
         outputs += results
         if learns:
-            back = [g.to(x.dtype) for g, x in zip(given[2:], results, strict=True)]
+            back = [g.to(x.dtype) for g, x in zip(inputs[2:], results, strict=True)]
             outputs += torch.autograd.grad(results, leaves, back)
     return outputs
 

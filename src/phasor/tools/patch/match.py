@@ -50,11 +50,15 @@ from .tables import SelfNumberedModule, Tables, numbering_of, stored_table
 
 @dataclass(frozen=True)
 class Match:
-    """What was found about a site: the rows of the report, and recipes for the methods of modules (see `swap`)."""
+    """What phasor does about a site: the rows of the report, and recipes for the methods of modules (see `swap`).
+
+    ``tables``: those that its functions may be given.
+    """
 
     site: PatchSite
     rows: tuple[SiteRow, ...] = ()
     recipes: tuple[tuple[nn.Module, Any], ...] = ()
+    tables: tuple[Tables, ...] = ()
 
 
 def match(site: PatchSite, reading: ModelReading) -> Match:
@@ -138,9 +142,9 @@ def _match_functions(site: PatchSite, reading: ModelReading) -> Match:
     if specs == [None]:
         reason = "no rotation in this layer"
     reason = reason or replaced_on_instance(site.module, site.methods)
+    formed = reading.tables_near(near, specs)
     rows, rotated = [], []
     for name, function in site.functions.items():
-        formed = reading.tables_near(near, specs)
         tables = formed or implied_tables(function, specs_of(models))
         row = SiteRow(where=site.path, what=name, reason=reason or not_comparable(function, tables))
         if row.replaced:
@@ -154,7 +158,7 @@ def _match_functions(site: PatchSite, reading: ModelReading) -> Match:
         does = f"{UNLIKE}; {', '.join(name for name, _ in rotated)} does"
         rows = [replace(row, reason=does) if row.reason == UNLIKE else row for row in rows]
     recipes = ((site.module, RotatingModule(tuple(rotated), site.methods)),) if rotated else ()
-    return Match(site, tuple(rows), recipes)
+    return Match(site, tuple(rows), recipes, formed)
 
 
 def _rotated(row: SiteRow, best: Best, specs: Sequence[RotarySpec | None], note: str = "") -> SiteRow:
@@ -199,7 +203,7 @@ def _match_stored(site: PatchSite, reading: ModelReading) -> Match:
     return Match(site, (row,), ((site.module, replace(table, tables=tables, dtype=torch.float32 if damage else None)),))
 
 
-def match_norms(matched: Match, reading: ModelReading) -> Match:
+def match_norms(matched: Match, dtypes: tuple[torch.dtype, ...]) -> Match:
     """A match with the norms of q and k in it, where they may run in one pass with the rotation.
 
     Not under a default device: that is a mode of torch, which keeps the kernels away that do the work.
@@ -208,9 +212,7 @@ def match_norms(matched: Match, reading: ModelReading) -> Match:
     recipe = dict(matched.recipes).get(site.module)
     if not isinstance(recipe, RotatingModule):
         return matched
-    near = nearest(site.path, list(reading.tables))
-    tables = reading.tables_near(near, specs_of_layer(site.module, reading.models_of(site.module, near)[0]))
-    fusion = try_fusing(site.module, recipe, tables, reading.dtypes)
+    fusion = try_fusing(site.module, recipe, matched.tables, dtypes)
     if fusion is None:
         return matched
     row = SiteRow(where=site.path, what=fusion.what, reason=fusion.reason)

@@ -80,7 +80,7 @@ def patch(
     if not rows:
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
     if fuse_norm:
-        matches = [match_norms(matched, reading) for matched in matches]
+        matches = [match_norms(matched, reading.dtypes) for matched in matches]
         rows = tuple(row for matched in matches for row in matched.rows)
     if frozen == "generate" and (paths := tuple(m.site.path for m in matches if _is_frozen(m))):
         matches = [*matches, Match(matches[0].site, (), ((model, FrozenGenerate(paths)),))]

@@ -139,8 +139,8 @@ class FrozenGenerate:
 
     def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
         def generate(model: Any, inputs: Tensor | None = None, generation_config: Any = None, **kwargs: Any) -> Any:
-            given = kwargs if inputs is None else {"inputs": inputs, **kwargs}
-            lengths = admitted(model, generation_config, given)
+            arguments = kwargs if inputs is None else {"inputs": inputs, **kwargs}
+            lengths = admitted(model, generation_config, arguments)
             modules = [model.get_submodule(path) for path in self.paths]
             try:
                 for module in modules:
@@ -153,20 +153,22 @@ class FrozenGenerate:
         return {"generate": generate}
 
 
-def admitted(model: Any, generation_config: Any, given: dict[str, Any]) -> Lengths:
+def admitted(model: Any, generation_config: Any, arguments: dict[str, Any]) -> Lengths:
     """Prompt and new tokens of a ``generate`` call: one length, or one for each row of a batch that is padded.
 
     Raises ``ValueError`` where the call does not say how long its prompt is.
     """
-    prompt = next((given[n] for n in ("inputs", "input_ids", "inputs_embeds") if given.get(n) is not None), None)
+    prompt = next(
+        (arguments[n] for n in ("inputs", "input_ids", "inputs_embeds") if arguments.get(n) is not None), None
+    )
     if prompt is None:
         raise ValueError("generate must be given input_ids or inputs_embeds, whose length its regime is admitted for")
     config = generation_config if generation_config is not None else model.generation_config
     new, longest = (
-        given[name] if given.get(name) is not None else getattr(config, name, None)
+        arguments[name] if arguments.get(name) is not None else getattr(config, name, None)
         for name in ("max_new_tokens", "max_length")
     )
-    mask = given.get("attention_mask")
+    mask = arguments.get("attention_mask")
     rows = [prompt.shape[1]] if mask is None else [int(n) for n in mask.sum(-1)]
     new = new if new is not None else max(0, (longest or 20) - prompt.shape[1])
     lengths = tuple(row + new for row in rows)

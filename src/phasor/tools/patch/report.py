@@ -195,11 +195,11 @@ def _logits(model: nn.Module, inputs: Any) -> Tensor:
         raise ValueError(
             f"inputs must be token ids (a tensor) or a dictionary of keyword arguments, got {type(inputs).__name__}"
         )
-    given = {"input_ids": inputs} if isinstance(inputs, Tensor) else inputs
+    arguments = {"input_ids": inputs} if isinstance(inputs, Tensor) else inputs
     modes = [(module, module.training) for module in model.modules()]
     try:
         with torch.no_grad():
-            output = model.eval()(**given)
+            output = model.eval()(**arguments)
     finally:
         for module, training in modes:
             module.training = training

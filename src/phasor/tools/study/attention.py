@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...rotary.spec import RotarySpec
+from ..running.implementation import attending_by
 
 NAME = "phasor_study"
 Forward = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # q, k -> output [B, L, H, D] and weights [B, H, L, L]
@@ -29,18 +30,12 @@ def watched(model: nn.Module, see: See) -> Iterator[None]:
         scale = options.get("scaling") or q.shape[-1] ** -0.5
         return see(module.layer_idx, q, k, scale, lambda q, k: own(module, q, k, v, attention_mask, **options))
 
-    found = [getattr(module, "config", None) for module in model.modules()]
-    configs: list[Any] = list({id(config): config for config in found if hasattr(config, "to_dict")}.values())
-    kept = [config._attn_implementation for config in configs]
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, eager_mask)
     try:
-        for config in configs:
-            config._attn_implementation = NAME
-        yield
+        with attending_by(model, NAME):
+            yield
     finally:
-        for config, name in zip(configs, kept, strict=True):
-            config._attn_implementation = name
         AttentionInterface._global_mapping.pop(NAME, None)
         AttentionMaskInterface._global_mapping.pop(NAME, None)
 
@@ -54,5 +49,5 @@ def taken_back(x: Tensor, spec: RotarySpec, frequencies: Tensor) -> Tensor:
     angles = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * frequencies.double()
     cos, sin = angles.cos().to(x), (-angles if spec.reverse else angles).sin().to(x)
     a, b = layout.split(x)
-    turned = layout.join(a * cos + b * sin, b * cos - a * sin)
-    return layout.within(x, turned)
+    rotated = layout.join(a * cos + b * sin, b * cos - a * sin)
+    return layout.within(x, rotated)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ...rotary.spec import RotarySpec
+from ..running.model import RunningModel
 from .attention import Forward, taken_back, watched
-from .running import RunningModel
 
 MOST = 0.5  # of the attention: a head is named after what gets more
 EVEN = 0.9  # of the entropy of even attention

@@ -6,7 +6,7 @@ from importlib.resources import files
 from itertools import groupby
 from string import Template
 
-from ...support.plain_text import html_text, json_text
+from ...support.plain_text import html_text, script_json
 from .heads import HeadUse
 from .pairs import USED, PairUse
 from .places import PlaceCost
@@ -17,22 +17,18 @@ SHADES = 8
 EMPTY = '<td class="share"></td>' * 4
 
 
-def html_page(found: Study, name: str) -> str:
+def html_page(study: Study, name: str) -> str:
     """The page of a study of the model ``name``. Its curves are drawn by a script inside it; all else is plain HTML."""
     template = Template((files(__package__) / "page.html").read_text(encoding="utf-8"))
     return template.substitute(
-        name=html_text(name), used=USED, loss=f"{found.loss:.4f}", length=f"{found.length:,}",
-        trained=html_text(str(found.trained)),
-        declared=f"{found.declared:,} tokens" if found.declared else "no length",
-        sections="\n".join(_section(found, rotation) for rotation in found.rotations),
-        unrotated=_unrotated(found),
-        rises=_script_data({"contexts": found.trained.contexts, "rises": _rounded(found.trained.rises, 4)}),
-        heads=_script_data({_key(use): _curves(found, use) for use in found.heads}),
+        name=html_text(name), used=USED, loss=f"{study.loss:.4f}", length=f"{study.length:,}",
+        trained=html_text(str(study.trained)),
+        declared=f"{study.declared:,} tokens" if study.declared else "no length",
+        sections="\n".join(_section(study, rotation) for rotation in study.rotations),
+        unrotated=_unrotated(study),
+        rises=script_json({"contexts": study.trained.contexts, "rises": _rounded(study.trained.rises, 4)}),
+        heads=script_json({_key(use): _curves(study, use) for use in study.heads}),
     )  # fmt: skip
-
-
-def _script_data(data: object) -> str:
-    return json_text(data, indent=None).replace("<", "\\u003c")
 
 
 def _key(use: HeadUse) -> str:
@@ -43,8 +39,8 @@ def _rounded(values: Sequence[float], places: int) -> list[float]:
     return [round(value, places) for value in values]
 
 
-def _curves(found: Study, use: HeadUse) -> dict[str, object]:
-    rotation = next((rotation for rotation in found.rotations if use.layer in rotation.layers), None)
+def _curves(study: Study, use: HeadUse) -> dict[str, object]:
+    rotation = next((rotation for rotation in study.rotations if use.layer in rotation.layers), None)
     return {
         "kind": use.kind, "mass": _rounded(use.mass, 5), "score": _rounded(use.score, 4),
         "q": _rounded(use.q_energy, 4), "k": _rounded(use.k_energy, 4),
@@ -52,10 +48,10 @@ def _curves(found: Study, use: HeadUse) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _section(found: Study, rotation: PairUse) -> str:
+def _section(study: Study, rotation: PairUse) -> str:
     """The heat map of one rotation: a row for the whole model, and one for each head."""
-    uses = found.heads_of(rotation)
-    whose = "all layers" if len(found.rotations) == 1 else layer_words(rotation)
+    uses = study.heads_of(rotation)
+    whose = "all layers" if len(study.rotations) == 1 else layer_words(rotation)
     pairs = range(len(rotation.wavelengths))
     means = [energies(uses, pair) for pair in pairs]
     rows = [
@@ -64,7 +60,7 @@ def _section(found: Study, rotation: PairUse) -> str:
             _shade(cost, f"{whose}, pair {i}; slowed {nats(rotation.slowed[i])}")
             for i, cost in enumerate(rotation.stopped)
         ], "whole"),
-        *(_row(found, use) for use in uses),
+        *(_row(study, use) for use in uses),
         *(_whole(f"|{name}|², all heads", [f'<td class="number">{mean[i]:.2g}</td>' for mean in means], "numbers")
           for i, name in enumerate("qk")),
     ]  # fmt: skip
@@ -83,20 +79,20 @@ def _whole(name: str, cells: Sequence[str], kind: str) -> str:
     return f'<tr class="{kind}"><th scope="row">{name}</th>{"".join(cells)}{EMPTY}</tr>'
 
 
-def _row(found: Study, use: HeadUse) -> str:
-    columns = [found.cost_of(use.layer, use.head, pair) for pair in range(len(use.q_energy))]
+def _row(study: Study, use: HeadUse) -> str:
+    columns = [study.cost_of(use.layer, use.head, pair) for pair in range(len(use.q_energy))]
     cells = "".join(_cell(cost, len(list(same)), _key(use)) for cost, same in groupby(columns))
     shares = "".join(f'<td class="share">{share:.0%}</td>' for share in (use.position, use.content, use.both))
     button = f'<button data-head="{_key(use)}">layer {use.layer}, head {use.head}</button>'
     return f'<tr><th scope="row">{button}</th>{cells}<td class="share">{html_text(use.kind)}</td>{shares}</tr>'
 
 
-def _unrotated(found: Study) -> str:
+def _unrotated(study: Study) -> str:
     """The heads of layers without rotation."""
-    uses = [use for use in found.heads if not use.q_energy]
+    uses = [use for use in study.heads if not use.q_energy]
     if not uses:
         return ""
-    rows = "".join(_row(found, use) for use in uses)
+    rows = "".join(_row(study, use) for use in uses)
     return f'<p>Layers without rotation:</p><div class="scroll"><table><tbody>{rows}</tbody></table></div>'
 
 

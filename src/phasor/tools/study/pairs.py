@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .running import RunningModel
+from ..running.model import RunningModel
 
 USED = 0.002  # nats per token: a pair whose stop costs less is called unused
 SLOWER = 2.0
@@ -59,7 +59,7 @@ def pair_uses(model: RunningModel, rows: Tensor, loss: float, step: Callable[[],
             return 0.0
         changed = [frequencies.clone() for frequencies in own]
         changed[rotation][pair] *= by
-        with model.given(changed, length):
+        with model.with_frequencies(changed, model.factors(length)):
             return model.loss(rows) - loss
 
     uses = []

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ...support.number_text import runs
 from .heads import HeadUse
 from .pairs import USED, PairUse
 from .places import Place, PlaceCost
@@ -63,19 +64,19 @@ class Study:
         }  # fmt: skip
 
 
-def _lines(found: Study) -> Iterator[str]:
+def _lines(study: Study) -> Iterator[str]:
     """What was measured, most important first: the pairs, then the heads."""
-    yield f"loss {found.loss:.4f} nats per token at {found.length:,} tokens"
-    yield f"trained length, by the weights: {found.trained}" + (
-        f" (declared: {found.declared:,})" if found.declared else ""
+    yield f"loss {study.loss:.4f} nats per token at {study.length:,} tokens"
+    yield f"trained length, by the weights: {study.trained}" + (
+        f" (declared: {study.declared:,})" if study.declared else ""
     )
-    for rotation in found.rotations:
+    for rotation in study.rotations:
         yield ""
-        if len(found.rotations) > 1:
+        if len(study.rotations) > 1:
             yield f"{layer_words(rotation)}:"
-        yield from _pairs(rotation, found.heads_of(rotation))
+        yield from _pairs(rotation, study.heads_of(rotation))
     yield ""
-    yield from _heads(found)
+    yield from _heads(study)
 
 
 def in_words(rotation: PairUse) -> list[str]:
@@ -87,7 +88,7 @@ def in_words(rotation: PairUse) -> list[str]:
 
 def layer_words(rotation: PairUse) -> str:
     """The layers of one rotation of several."""
-    return f"layer{'s' * (len(rotation.layers) > 1)} {spans(rotation.layers)}"
+    return f"layer{'s' * (len(rotation.layers) > 1)} {', '.join(runs(rotation.layers))}"
 
 
 def wave_words(wave: float) -> str:
@@ -107,27 +108,12 @@ def energies(uses: Sequence[HeadUse], pair: int) -> tuple[float, float]:
     return q, k
 
 
-def spans(numbers: Sequence[int]) -> str:
-    """Sorted whole numbers, with runs of them joined.
-
-    >>> spans([0, 1, 2, 5, 7, 8])
-    '0 to 2, 5, 7 to 8'
-    """
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ", ".join(f"{part[0]} to {part[-1]}" if len(part) > 1 else f"{part[0]}" for part in parts)
-
-
 def _which(rotation: PairUse, pairs: Sequence[int]) -> str:
     if not pairs:
         return "none"
     low, high = (wave_words(rotation.wavelengths[pair]) for pair in (pairs[0], pairs[-1]))
     waves = f"wavelength {low}" if low == high else f"wavelengths {low} to {high}"
-    return f"{len(pairs)} of {len(rotation.stopped)} pairs: {spans(pairs)} ({waves})"
+    return f"{len(pairs)} of {len(rotation.stopped)} pairs: {', '.join(runs(pairs))} ({waves})"
 
 
 def _pairs(rotation: PairUse, uses: Sequence[HeadUse]) -> Iterator[str]:
@@ -142,18 +128,18 @@ def _pairs(rotation: PairUse, uses: Sequence[HeadUse]) -> Iterator[str]:
     yield from in_words(rotation)
 
 
-def _heads(found: Study) -> Iterator[str]:
+def _heads(study: Study) -> Iterator[str]:
     def worth(use: HeadUse) -> float:
-        cost = found.cost_of_head(use)
+        cost = study.cost_of_head(use)
         return cost.worth if cost else -1.0
 
     yield f"{'layer':>5}{'head':>5}  {'looks at':<16}{'stopped':>9}   scores by position, content, both"
-    dearest = sorted(found.heads, key=worth, reverse=True)[:SHOWN]
+    dearest = sorted(study.heads, key=worth, reverse=True)[:SHOWN]
     for use in sorted(dearest, key=lambda use: (use.layer, use.head)):
-        cost = found.cost_of_head(use)
+        cost = study.cost_of_head(use)
         words = "no rotation" if not use.q_energy else nats(cost.stopped) if cost else "not tried"
         shares = "".join(f"{share:>7.0%}" for share in (use.position, use.content, use.both))
         yield f"{use.layer:>5}{use.head:>5}  {use.kind:<14}{words:>11}{shares}"
-    if len(dearest) < len(found.heads):
-        yield f"... the {SHOWN} of {len(found.heads)} heads that cost most; all are in --html and --json"
-    yield f"{len(found.places)} places measured, each stopped and slowed"
+    if len(dearest) < len(study.heads):
+        yield f"... the {SHOWN} of {len(study.heads)} heads that cost most; all are in --html and --json"
+    yield f"{len(study.places)} places measured, each stopped and slowed"

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from ..running.model import RunningModel
 from .attention import Forward, taken_back, watched
 from .places import Place
-from .running import RunningModel
 
 APART = 1e-3  # nats: two ways to stop everything
 
@@ -35,7 +35,7 @@ def loss_without(running: RunningModel, rows: Tensor, frequencies: list[Tensor],
 
 def check_route(running: RunningModel, rows: Tensor, own: list[Tensor]) -> None:
     """Stopping everything after the rotation, and before it, must be the same."""
-    with running.given([torch.zeros_like(frequencies) for frequencies in own], rows.shape[1] - 1):
+    with running.with_frequencies([torch.zeros_like(f) for f in own], running.factors(rows.shape[1] - 1)):
         before = running.loss(rows)
     after = loss_without(running, rows, own, None)
     if not abs(before - after) <= APART:

@@ -11,13 +11,13 @@ from ...support.checks import whole
 from ...support.processes import process_group
 from ..doctor.loading import load
 from ..doctor.text.tokens import tokens_of
-from ..fit.tables import read_folder, windows_of
+from ..running.model import RunningModel
+from ..running.windows import read_folder, windows_of
 from .heads import head_uses
 from .pairs import pair_uses
 from .places import Place, costs
 from .result import Study
 from .rotated_back import check_route, loss_without
-from .running import RunningModel
 from .trained import trained_length
 
 BUDGET = 120
@@ -48,14 +48,14 @@ def study(
 
     ``tell`` is called with the pairs and places done, and the most that there can be. The model stays as it is. Under
     torchrun the processes share the windows, and all return the same.
-    Raises ``ValueError`` for a text that is too short, a model whose rotations cannot be given (`RunningModel`), and
-    one whose q and k, rotated back, do not give the loss of the model without rotation.
+    Raises ``ValueError`` for a text that is too short, a model whose frequencies cannot be replaced (`RunningModel`),
+    and one whose q and k, rotated back, do not give the loss of the model without rotation.
 
     >>> from transformers import LlamaConfig, LlamaForCausalLM
     >>> sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     >>> model = LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=50, max_position_embeddings=16)).eval()
-    >>> found = study(model, torch.randint(50, (100,)), budget=1)
-    >>> [round(wave) for wave in found.rotations[0].wavelengths], len(found.heads), found.places[0].place.last
+    >>> uses = study(model, torch.randint(50, (100,)), budget=1)
+    >>> [round(wave) for wave in uses.rotations[0].wavelengths], len(uses.heads), uses.places[0].place.last
     ([6, 63, 628, 6283], 1, 4)
     """
     whole("budget", budget)
@@ -83,7 +83,7 @@ def study(
         def cost(place: Place, speed: float) -> float:
             return loss_without(running, rows, [frequencies * (1 - speed) for frequencies in own], place) - loss
 
-        with running.given(own, length):
+        with running.with_frequencies(own, running.factors(length)):
             trained = trained_length(running, tokens)
             loss = running.loss(rows)
         pairs = pair_uses(running, rows, loss, step)

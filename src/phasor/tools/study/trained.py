@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .running import RunningModel
+from ..running.model import RunningModel
 
 SHORTEST, LONGEST = 32, 16384  # tokens of context, in doublings
 SCORED = 8192  # tokens whose loss is compared

@@ -20,9 +20,9 @@ def hold_out(examples: Sequence[Example], path: Path) -> tuple[list[Example], li
             f"{path}: file must hold at least {LEAST} texts, a tenth of them for development, got {len(examples)}; "
             "give --dev a file of its own, or label more"
         )
-    held = set(random.Random(0).sample(range(len(examples)), len(examples) // SHARE))
-    train = [example for i, example in enumerate(examples) if i not in held]
-    dev = [example for i, example in enumerate(examples) if i in held]
+    chosen = set(random.Random(0).sample(range(len(examples)), len(examples) // SHARE))
+    train = [example for i, example in enumerate(examples) if i not in chosen]
+    dev = [example for i, example in enumerate(examples) if i in chosen]
     if not any(example.entities for example in dev) or not any(example.entities for example in train):
         raise ValueError(
             f"{path}: file must hold more entities, got none in the tenth of the texts that is held out for "

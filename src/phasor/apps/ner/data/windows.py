@@ -88,9 +88,9 @@ def align(
         spans, misaligned = _spans(tokens, example, types)
         cut = list(_cut(tokens, _content(encoding), size, stride, spans))
         windows += cut
-        held = {(t, i + w.shift, j + w.shift) for w in cut for t, i, j in w.spans}
+        present = {(t, i + w.shift, j + w.shift) for w in cut for t, i, j in w.spans}
         lost += [(example.source, entity, "misaligned") for entity in misaligned]
-        lost += [(example.source, entity, "truncated") for span, entity in spans.items() if span not in held]
+        lost += [(example.source, entity, "truncated") for span, entity in spans.items() if span not in present]
     count = Counter(reason for *_, reason in lost)
     entities = sum(len(example.entities) for example in examples)
     return windows, AlignmentReport(

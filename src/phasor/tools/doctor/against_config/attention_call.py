@@ -61,29 +61,29 @@ def seen_in_call(
     heads: int | None = None,
 ) -> Seen:
     """By whichever of ``specs`` explains it best; of the first ``heads`` alone, where no others rotate."""
-    given = calls.first.get(module)
-    if given is None:
+    arguments = calls.first.get(module)
+    if arguments is None:
         return Seen(why_not=NOT_REACHED)
     with code_that_runs() as ran:
-        true = heads_of(module, given)
+        true = heads_of(module, arguments)
     with still_modules(rotary) as formed, projected(module) as lengths:
-        plain = heads_of(module, rotating_nothing(given))
+        plain = heads_of(module, rotating_nothing(arguments))
     if isinstance(true, str) or isinstance(plain, str):
         return Seen(why_not=true if isinstance(true, str) else str(plain), ran=frozenset(ran))
-    tables = tables_in(given)
+    tables = tables_in(arguments)
     tables = (formed[-1] if formed else None) if tables is None else tables
     before, after = ((caught.q[:, :heads], caught.k[:, :heads]) for caught in (plain, true))
     if tables is None:
         return Seen(why_not="the tables that it rotates by are not seen", ran=frozenset(ran))
-    formed_here = is_formed_here(module, given, true.k)
-    found = [_by(spec, tables, before, after, formed_here) for spec in specs]
+    formed_here = is_formed_here(module, arguments, true.k)
+    readings = [_by(spec, tables, before, after, formed_here) for spec in specs]
     channels = true.q.shape[-1]
     scale = channels**-0.5 if true.scale is None else None if math.isnan(true.scale) else true.scale
-    best = next((seen for seen in found if seen.right), found[0])
-    if best.q.cause == best.k.cause == ONLY and not rotates_by_nothing(module, given, true):
+    best = next((seen for seen in readings if seen.right), readings[0])
+    if best.q.cause == best.k.cause == ONLY and not rotates_by_nothing(module, arguments, true):
         return Seen(why_not="it rotates by tables of its own, which are not seen", ran=frozenset(ran))
     with still_modules(rotary):
-        twice = best.right and rotates_besides(module, rotating_nothing(given), plain)
+        twice = best.right and rotates_besides(module, rotating_nothing(arguments), plain)
     if twice:
         says = (
             "the tables rotate q and k rightly, but without them q and k are rotated too: something before rotates them"
@@ -96,10 +96,10 @@ def seen_in_call(
 
 def rotates(module: nn.Module, calls: Calls) -> bool:
     """Whether the tables that a module is given in a call change its q or k."""
-    given = calls.first.get(module)
-    if given is None or tables_in(given) is None:
+    arguments = calls.first.get(module)
+    if arguments is None or tables_in(arguments) is None:
         return False
-    true, plain = heads_of(module, given), heads_of(module, rotating_nothing(given))
+    true, plain = heads_of(module, arguments), heads_of(module, rotating_nothing(arguments))
     if isinstance(true, str) or isinstance(plain, str):
         return False
     return not (torch.equal(true.q, plain.q) and torch.equal(true.k, plain.k))

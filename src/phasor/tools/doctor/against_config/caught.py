@@ -127,14 +127,14 @@ def caught_at_attention() -> Iterator[None]:
         del vars(functions)["get_interface"]
 
 
-def heads_of(module: nn.Module, given: dict[str, Any]) -> Caught | str:
+def heads_of(module: nn.Module, arguments: dict[str, Any]) -> Caught | str:
     """q and k ``[B, H, S, D]`` as they reach attention in a call of a module, or why they are not seen.
 
     ``given``: its arguments as its hooks have left them.
     """
     try:
         with caught_at_attention(), torch.no_grad():
-            module.forward(**given)
+            module.forward(**arguments)
     except Caught as caught:
         return caught
     except Exception as error:

@@ -32,24 +32,24 @@ def damaged(got: Tensor, specs: Sequence[RotarySpec]) -> tuple[str, str, str] | 
     """Cause, sentence and way out for frequencies that something has happened to; None for any other."""
     forms = [f for spec in specs for f in ladders(spec)]
     fitting = [f for f in forms if f.shape == got.shape] or forms
-    found = [damage(got, form) for form in fitting]
-    if None in found or any(not got.is_meta and torch.equal(f.flip(0), got.float().cpu()) for f in fitting):
+    damages = [damage(got, form) for form in fitting]
+    if None in damages or any(not got.is_meta and torch.equal(f.flip(0), got.float().cpu()) for f in fitting):
         return None  # in reverse order they are all there: no memory that nothing has written
-    first = next((one for one in found if one is not None and one.understood), None)
+    first = next((one for one in damages if one is not None and one.understood), None)
     if got.dtype in HALVES and (first is None or first.kind == "dtype"):
         first = Damage("rounded", f"rounded to {name_of(got.dtype)}")
     return None if first is None else _in_words(first)
 
 
-def _in_words(found: Damage) -> tuple[str, str, str] | None:
-    if found.kind == "on meta":
+def _in_words(damage: Damage) -> tuple[str, str, str] | None:
+    if damage.kind == "on meta":
         return "frequencies on the meta device", "the buffer was never given memory; the weights were", MEND
-    if found.kind == "rounded":
-        return f"frequencies {found.words}", f"inv_freq was {found.words}, and must stay in float32", LOAD
-    if found.kind == "zeros":
+    if damage.kind == "rounded":
+        return f"frequencies {damage.words}", f"inv_freq was {damage.words}, and must stay in float32", LOAD
+    if damage.kind == "zeros":
         return "frequencies are zero", "nothing rotates: inv_freq was filled with zeros", MEND
-    if found.kind == "garbage":
-        says = f"inv_freq holds {found.words}; memory that nothing has written after to_empty looks so"
+    if damage.kind == "garbage":
+        says = f"inv_freq holds {damage.words}; memory that nothing has written after to_empty looks so"
         return "garbage frequencies", says, MEND
     return None
 

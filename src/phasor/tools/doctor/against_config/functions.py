@@ -44,7 +44,7 @@ def of_functions(
     """Of the functions that a module called, whose code is in ``ran``; where no call was seen, of all that it names."""
     near = nearest(caller.path, list(plan.tables))
     known = tuple(dict.fromkeys(t for path in near for t in plan.tables[path]))
-    found = Functions()
+    functions = Functions()
     called = [f for f in caller.functions.values() if getattr(f, "__code__", None) in ran]
     for function in called if ran else caller.functions.values():
         tables = known or implied_tables(function, specs)
@@ -54,9 +54,9 @@ def of_functions(
             continue
         if agreement.close:
             return Functions(agrees=True, compared=True, size=agreement.size)
-        if agreement != INCOMPARABLE and not found.compared:
-            found = _named(function, rotate, tables[0], specs)
-    return found
+        if agreement != INCOMPARABLE and not functions.compared:
+            functions = _named(function, rotate, tables[0], specs)
+    return functions
 
 
 def _named(
@@ -83,9 +83,9 @@ def _named(
                     continue
                 if not fits((args, more), theirs):
                     continue
-                given = dict(zip(names, args, strict=False))  # a leftover that nothing reads is not given
+                arguments = dict(zip(names, args, strict=False))  # a leftover that nothing reads is not given
                 results = theirs if isinstance(theirs, tuple | list) else (theirs,)
-                heads = [x for n, x in given.items() if n in HEADS]
+                heads = [x for n, x in arguments.items() if n in HEADS]
                 return _outcomes(heads, results, cos, -sin if spec.reverse else sin, layout)
     return Functions(compared=True)
 

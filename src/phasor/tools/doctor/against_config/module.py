@@ -30,10 +30,10 @@ class Module:
             where=self.path, what=what, against="spec", verdict="right", difference=Difference(of="cos and sin")
         )
 
-    def broken(self, check: Check, held: Tensor | None) -> Check | None:
+    def broken(self, check: Check, frequencies: Tensor | None) -> Check | None:
         """The fault of frequencies to which something has happened; None for all others."""
-        found = None if held is None else damaged(held, self.specs)
-        if found is None:
+        damage = None if frequencies is None else damaged(frequencies, self.specs)
+        if damage is None:
             return None
-        cause, says, way = found
+        cause, says, way = damage
         return replace(check, verdict="wrong", cause=cause, reason=says, way_out=way)

@@ -13,7 +13,7 @@ from ...patch.tables import Form, Tables
 
 
 @dataclass(frozen=True)
-class Made:
+class ModuleTables:
     """``cos`` and ``sin`` ``[S, P]`` of a module, in float32; ``form`` is that of its tables (`Tables`)."""
 
     cos: Tensor
@@ -26,22 +26,24 @@ class Made:
         return self.cos.shape[-1]
 
 
-def made(module: nn.Module, layer_type: str | None, spec: RotarySpec, positions: Tensor) -> Made | None:
+def tables_of_module(
+    module: nn.Module, layer_type: str | None, spec: RotarySpec, positions: Tensor
+) -> ModuleTables | None:
     """Of ``positions [A, S]``; None for a module that does not take them so, or returns something else."""
     more = {} if layer_type is None else {"layer_type": layer_type}
     device = next((b.device for b in module.buffers() if not b.is_meta), positions.device)
-    found = []
+    candidates = []
     for at, last in shaped(spec, positions.unsqueeze(1).to(device)):
         try:
             result = module.forward(torch.zeros(1, positions.shape[-1], 1, device=device), at, **more)
         except Exception:  # not the shape it takes
             continue
         if (one := per_pair_of(result, spec, positions.shape[-1])) is not None:
-            found.append(replace(one, last=last))
-    if len(found) > 1 and found[0].pairs == spec.pairs:  # a module may take both, and mean one
+            candidates.append(replace(one, last=last))
+    if len(candidates) > 1 and candidates[0].pairs == spec.pairs:  # a module may take both, and mean one
         cos, sin = expected(spec, positions)
-        found.sort(key=lambda one: (one.cos - cos).abs().max().item() + (one.sin - sin).abs().max().item())
-    return found[0] if found else None
+        candidates.sort(key=lambda one: (one.cos - cos).abs().max().item() + (one.sin - sin).abs().max().item())
+    return candidates[0] if candidates else None
 
 
 def expected(spec: RotarySpec, positions: Tensor, log_scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -51,7 +53,7 @@ def expected(spec: RotarySpec, positions: Tensor, log_scale: Tensor | None = Non
     return cos[0], sin[0]
 
 
-def per_pair_of(result: Any, spec: RotarySpec, length: int) -> Made | None:
+def per_pair_of(result: Any, spec: RotarySpec, length: int) -> ModuleTables | None:
     if isinstance(result, Tensor) and result.is_complex():
         result = (result.real, result.imag)
     if not isinstance(result, tuple) or len(result) != 2 or not all(isinstance(t, Tensor) for t in result):
@@ -60,21 +62,21 @@ def per_pair_of(result: Any, spec: RotarySpec, length: int) -> Made | None:
     if len(cos) != length or cos.shape != sin.shape:
         return None
     if cos.shape[-1] == spec.pairs:
-        return Made(cos, sin, "half")
+        return ModuleTables(cos, sin, "half")
     for form, layout in _forms(cos.shape[-1], spec):
         (a, b), (c, d) = layout.split(cos), layout.split(sin)
         if torch.equal(a.nan_to_num(), b.nan_to_num()) and torch.equal(c.nan_to_num(), d.nan_to_num()):
-            return Made(a.contiguous(), c.contiguous(), form)
+            return ModuleTables(a.contiguous(), c.contiguous(), form)
     return None
 
 
 def _forms(width: int, spec: RotarySpec) -> list[tuple[Form, Layout]]:
     if width % 2:
         return []
-    found: list[tuple[Form, Layout]] = [
+    forms: list[tuple[Form, Layout]] = [
         ("doubled", Layout(head_dim=width)),
         ("repeated", Layout(head_dim=width, interleaved=True)),
     ]
     if spec.blocks > 1 and (width // 2) % spec.blocks == 0:
-        found.append(("blocks", Layout(head_dim=width, blocks=spec.blocks)))
-    return found
+        forms.append(("blocks", Layout(head_dim=width, blocks=spec.blocks)))
+    return forms

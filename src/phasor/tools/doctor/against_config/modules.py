@@ -32,10 +32,10 @@ def checks_of_module(plan: ModelReading, path: str, module: nn.Module) -> Iterat
 
 def _unmaterialised(one: Module, model: nn.Module) -> Check | None:
     """Frequencies without memory in a model whose weights have some."""
-    held = held_frequencies(one.module, one.layer_type)
-    if held is None or not held.is_meta or all(p.is_meta for p in model.parameters()):
+    frequencies = held_frequencies(one.module, one.layer_type)
+    if frequencies is None or not frequencies.is_meta or all(p.is_meta for p in model.parameters()):
         return None
-    return one.broken(one.check, held)
+    return one.broken(one.check, frequencies)
 
 
 def _counted(one: Module, plan: ModelReading) -> Check | None:
@@ -43,34 +43,34 @@ def _counted(one: Module, plan: ModelReading) -> Check | None:
     counts = numbering_of(one.probe)
     if counts is None:
         return None
-    found, agreement = compare_self_numbered(one.probe, counts, one.specs, plan.dtypes)
-    if found is None or not agreement.close:
+    tables, agreement = compare_self_numbered(one.probe, counts, one.specs, plan.dtypes)
+    if tables is None or not agreement.close:
         return None
-    plan.tables[one.path].append(found)
+    plan.tables[one.path].append(tables)
     return replace(one.check, difference=one.check.apart(size=agreement.size))
 
 
 def _by_frequencies(one: Module) -> Check | None:
     """A module that takes no positions: its frequencies alone can be compared."""
-    takes, held = list(signature(one.probe.forward).parameters), held_frequencies(one.probe, one.layer_type)
+    takes, frequencies = list(signature(one.probe.forward).parameters), held_frequencies(one.probe, one.layer_type)
     if "position_ids" in takes:
         return None
     why = f"it forms its tables from {', '.join(takes) or 'nothing'}, not from position_ids"
-    if held is None:
+    if frequencies is None:
         return replace(one.check, verdict="not shown", reason=why)
     check = replace(one.check, what="frequencies", difference=one.check.apart(of="inv_freq"))
-    if (broken := one.broken(check, held)) is not None:
+    if (broken := one.broken(check, frequencies)) is not None:
         return broken
-    if fits(held, one.specs):
+    if fits(frequencies, one.specs):
         return check
     return replace(check, verdict="not shown", reason=f"{why}, and its frequencies have a form that is not known")
 
 
 def _compared(one: Module, plan: ModelReading) -> Check:
-    found, agreement = compare_tables(one.probe, one.layer_type, one.specs, plan.dtypes[:1])
-    if found is not None and agreement.close:
-        plan.tables[one.path].append(found)
+    tables, agreement = compare_tables(one.probe, one.layer_type, one.specs, plan.dtypes[:1])
+    if tables is not None and agreement.close:
+        plan.tables[one.path].append(tables)
         return replace(one.check, difference=one.check.apart(size=agreement.size))
     from .why import judged  # which imports much, and is asked rarely
 
-    return judged(one, plan, one.specs[0] if found is None else found.spec)
+    return judged(one, plan, one.specs[0] if tables is None else tables.spec)

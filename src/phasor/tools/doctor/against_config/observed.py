@@ -25,9 +25,9 @@ class Calls:
     first: dict[nn.Module, dict[str, Any]] = field(default_factory=dict)
 
     def note(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = None if module in self.first else named_arguments(module, args, kwargs)
-        if given is not None and (module in self.watched or tables_in(given) is not None):
-            self.first[module] = given
+        arguments = None if module in self.first else named_arguments(module, args, kwargs)
+        if arguments is not None and (module in self.watched or tables_in(arguments) is not None):
+            self.first[module] = arguments
 
 
 def named_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
@@ -95,9 +95,9 @@ def _noted(name: str, lengths: dict[str, float]) -> Callable[[nn.Module, Any, An
     return note
 
 
-def tables_in(given: dict[str, Any]) -> Any:
+def tables_in(arguments: dict[str, Any]) -> Any:
     """The tables among the arguments of a call: a pair of tensors, or a complex one; None where there are none."""
-    for name, value in given.items():
+    for name, value in arguments.items():
         if NAMED.search(name) and (_is_pair(value) or (isinstance(value, Tensor) and value.is_complex())):
             return value
     return None
@@ -115,10 +115,10 @@ def still(value: Any) -> Any:
     return type(value)((torch.ones_like(value[0]), torch.zeros_like(value[1])))
 
 
-def rotating_nothing(given: dict[str, Any]) -> dict[str, Any]:
+def rotating_nothing(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call with tables that rotate nothing."""
-    tables = tables_in(given)
-    return {name: still(value) if value is tables and value is not None else value for name, value in given.items()}
+    tables = tables_in(arguments)
+    return {name: still(value) if value is tables and value is not None else value for name, value in arguments.items()}
 
 
 @contextlib.contextmanager
@@ -141,7 +141,7 @@ def still_modules(modules: list[nn.Module]) -> Iterator[list[Any]]:
 @contextlib.contextmanager
 def blurred_modules(modules: list[nn.Module], by: float, seed: int) -> Iterator[None]:
     """Rotary modules return tables whose angles are all off by ``by``, up or down."""
-    made = torch.Generator("cpu").manual_seed(seed)
+    random = torch.Generator("cpu").manual_seed(seed)
 
     def instead(module: nn.Module, args: Any, result: Any) -> Any:
         if isinstance(result, Tensor) and result.is_complex():
@@ -149,7 +149,7 @@ def blurred_modules(modules: list[nn.Module], by: float, seed: int) -> Iterator[
         return type(result)(rotated(*result)) if _is_pair(result) else result
 
     def rotated(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        angles = (torch.randint(2, cos.shape, generator=made, device="cpu") * 2 - 1).to(cos) * by
+        angles = (torch.randint(2, cos.shape, generator=random, device="cpu") * 2 - 1).to(cos) * by
         return cos - sin * angles, sin + cos * angles
 
     with contextlib.ExitStack() as undo:
@@ -158,18 +158,18 @@ def blurred_modules(modules: list[nn.Module], by: float, seed: int) -> Iterator[
         yield
 
 
-def is_formed_here(module: nn.Module, given: dict[str, Any], k: Tensor) -> bool:
+def is_formed_here(module: nn.Module, arguments: dict[str, Any], k: Tensor) -> bool:
     """Whether a module makes its k of its own hidden states, and not another's keys."""
-    states = _states_of(given)
+    states = _states_of(arguments)
     if states is None:
         return False
-    moved = heads_of(module, {**given, states: given[states].flip(-1) + 1})
+    moved = heads_of(module, {**arguments, states: arguments[states].flip(-1) + 1})
     return isinstance(moved, str) or not torch.equal(moved.k, k)
 
 
-def rotates_by_nothing(module: nn.Module, given: dict[str, Any], seen: Caught) -> bool:
+def rotates_by_nothing(module: nn.Module, arguments: dict[str, Any], seen: Caught) -> bool:
     """Whether equal hidden states give equal q and k at every token: then no position is in them."""
-    heads = _of_equal_states(module, given, seen)
+    heads = _of_equal_states(module, arguments, seen)
     return heads is not None and all(_equal(x) for x in heads)
 
 
@@ -186,13 +186,13 @@ def rotates_besides(module: nn.Module, still: dict[str, Any], seen: Caught) -> b
     return all(not _equal(x) and _equal(x.norm(dim=-1, keepdim=True)) for x in later)
 
 
-def _of_equal_states(module: nn.Module, given: dict[str, Any], seen: Caught) -> tuple[Tensor, Tensor] | None:
+def _of_equal_states(module: nn.Module, arguments: dict[str, Any], seen: Caught) -> tuple[Tensor, Tensor] | None:
     """q and k of a call in which all tokens have the hidden states of the first; None where that is not seen."""
-    name = _states_of(given)
+    name = _states_of(arguments)
     if name is None:
         return None
-    found = heads_of(module, {**given, name: given[name][:, :1].expand_as(given[name])})
-    return None if isinstance(found, str) or found.q.shape != seen.q.shape else (found.q.float(), found.k.float())
+    heads = heads_of(module, {**arguments, name: arguments[name][:, :1].expand_as(arguments[name])})
+    return None if isinstance(heads, str) or heads.q.shape != seen.q.shape else (heads.q.float(), heads.k.float())
 
 
 def _equal(x: Tensor) -> bool:
@@ -200,6 +200,8 @@ def _equal(x: Tensor) -> bool:
     return bool((x - x[:, :, :1]).abs().max() <= 1e-2 * x.abs().max())
 
 
-def _states_of(given: dict[str, Any]) -> str | None:
+def _states_of(arguments: dict[str, Any]) -> str | None:
     """The name of the hidden states among the arguments."""
-    return next((n for n, x in given.items() if isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1), None)
+    return next(
+        (n for n, x in arguments.items() if isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1), None
+    )

@@ -5,13 +5,13 @@ from torch import Tensor, nn
 
 from ....rotary.spec import RotarySpec
 from ...golden.tensors import PER_RADIAN, TABLE
-from .module_tables import Made, expected, made
+from .module_tables import ModuleTables, expected, tables_of_module
 
 BLOCK = 4096  # positions that are looked at together
 
 
 def first_difference(
-    module: nn.Module, layer_type: str | None, spec: RotarySpec, theirs: Made, positions: Tensor
+    module: nn.Module, layer_type: str | None, spec: RotarySpec, theirs: ModuleTables, positions: Tensor
 ) -> tuple[float, float | None, int | None]:
     """Size, first position (along the axis of its pair) and first pair; ``theirs`` are the tables at ``positions``."""
     apart, wrong = wrong_at(theirs, spec, positions)
@@ -28,7 +28,7 @@ def first_difference(
     # every position up to there, all axes alike
     for start in range(0, int(coarse), BLOCK):
         at = torch.arange(start, min(start + BLOCK, int(coarse))).expand(spec.axes.count, -1)
-        block = made(module, layer_type, spec, at)
+        block = tables_of_module(module, layer_type, spec, at)
         if block is None or block.pairs != spec.pairs:
             break
         wrong = wrong_at(block, spec, at)[1]
@@ -38,7 +38,7 @@ def first_difference(
     return size, coarse, pair
 
 
-def wrong_at(theirs: Made, spec: RotarySpec, positions: Tensor, eps: float = 0.0) -> tuple[Tensor, Tensor]:
+def wrong_at(theirs: ModuleTables, spec: RotarySpec, positions: Tensor, eps: float = 0.0) -> tuple[Tensor, Tensor]:
     """``[S, P]``: how far cos and sin are off, and whether that is more than float32 angles may be.
 
     ``eps``: the rounding step of tables in half precision, which may be off by so much more.

@@ -35,21 +35,21 @@ def checks_of_positions(
     )
     starts: dict[nn.Module, int] = {}
     for what, run, meant in runs:
-        given, why_not = _given(subject.model, rotary, run)
+        calls, why_not = _given(subject.model, rotary, run)
         for path, module in rotary.items():
             check = Check(
                 where=path, what=what, against="spec", verdict="not shown", difference=Difference(of="positions")
             )
             if why_not:
                 yield replace(check, reason=why_not)
-            elif module in given and all(at.shape[-1] == len(meant[n]) for n, at in given[module]):
+            elif module in calls and all(at.shape[-1] == len(meant[n]) for n, at in calls[module]):
                 if meant[0] is far:
-                    yield _apart(check, module, given, count, far) or _judged(check, given[module], meant)
+                    yield _apart(check, module, calls, count, far) or _judged(check, calls[module], meant)
                 else:
-                    start = starts.setdefault(module, _start(given[module][0][1], meant[0]))
-                    found = _judged(check, given[module], [at + start for at in meant])
-                    counted = start and found.verdict == "right"
-                    yield replace(found, reason=f"counted from {start}") if counted else found
+                    start = starts.setdefault(module, _start(calls[module][0][1], meant[0]))
+                    judgement = _judged(check, calls[module], [at + start for at in meant])
+                    counted = start and judgement.verdict == "right"
+                    yield replace(judgement, reason=f"counted from {start}") if counted else judgement
 
 
 def _given(model: nn.Module, rotary: dict[str, nn.Module], run: Callable[[], Any]) -> tuple[Given, str]:
@@ -81,12 +81,12 @@ def _start(rows: Tensor, count: Tensor) -> int:
     return int(by[0, 0]) if bool((by == by[0, 0]).all()) else 0
 
 
-def _apart(check: Check, module: nn.Module, given: Given, count: Tensor, far: Tensor) -> Check | None:
+def _apart(check: Check, module: nn.Module, called: Given, count: Tensor, far: Tensor) -> Check | None:
     """A model inside the model, with a config of its own, that counts for itself while others use what is given."""
     config = getattr(module, "config", None)
-    following = [m for m, calls in given.items() if all(_are(at, far) for _, at in calls)]
+    following = [m for m, calls in called.items() if all(_are(at, far) for _, at in calls)]
     alone = following and config is not None and all(getattr(m, "config", None) is not config for m in following)
-    if alone and all(_are(at, count) for _, at in given[module]):
+    if alone and all(_are(at, count) for _, at in called[module]):
         return replace(check, reason="a model inside this one, which is given no positions and counts its own tokens")
     return None
 
@@ -95,8 +95,8 @@ def _are(rows: Tensor, positions: Tensor) -> bool:
     return rows.shape[-1] == len(positions) and bool((rows == positions).all())
 
 
-def _judged(check: Check, given: list[tuple[int, Tensor]], meant: list[Tensor]) -> Check:
-    for call, rows in given:
+def _judged(check: Check, calls: list[tuple[int, Tensor]], meant: list[Tensor]) -> Check:
+    for call, rows in calls:
         wrong = (rows != meant[call]).any(0)
         if wrong.any():
             token = int(wrong.nonzero()[0])

@@ -27,10 +27,10 @@ def checks_of_held(plan: ModelReading, path: str, module: nn.Module, name: str) 
     check = Check(
         where=path, what=f"table {name}", against="spec", verdict="right", difference=Difference(of="cos and sin")
     )
-    made = (StoredTable(Tables(spec, "half", rounded=False), name, len(own)) for spec in fitting)
-    found, agreement = best_of((table, difference_of(own, table.table().to(own.dtype))) for table in made)
+    candidates = (StoredTable(Tables(spec, "half", rounded=False), name, len(own)) for spec in fitting)
+    best, agreement = best_of((table, difference_of(own, table.table().to(own.dtype))) for table in candidates)
     declared = models[0].max_position
-    if found is not None and agreement.close:
+    if best is not None and agreement.close:
         check = replace(check, difference=check.apart(size=agreement.size))
         half = own.dtype in HALVES and next(plan.model.parameters()).dtype not in HALVES
         if half:

@@ -21,7 +21,7 @@ from ..running import Running
 from ..subject import NotChecked
 from . import judge
 from .causes import way_out, worded
-from .module_tables import Made, per_pair_of
+from .module_tables import ModuleTables, per_pair_of
 from .observed import named_arguments, tables_in
 from .place import wrong_at
 from .positions import ELSEWHERE
@@ -30,7 +30,7 @@ WHAT = "tables that reach it"
 
 
 @dataclass(frozen=True)
-class Row:
+class CallRow:
     """One row of a call: the ``positions [S]`` that the model was given, and the tables that an attention was given.
 
     ``last``: the largest position of the call.
@@ -42,17 +42,17 @@ class Row:
 
 
 def check_of_given(
-    plan: ModelReading, caller: PatchSite, rows: Sequence[Row], own: Sequence[ModelRotary]
+    plan: ModelReading, caller: PatchSite, rows: Sequence[CallRow], own: Sequence[ModelRotary]
 ) -> Check | None:
     """Of one attention, by the rows of its calls; None where nothing could be compared."""
     specs = [s for s in specs_of_layer(caller.module, own) if s is not None] or specs_of(own)
     specs = [s.replace(reverse=False) for s in specs if s.second is None and not s.learned]
     specs = [s for s in specs if s.coordinates != "real"]
-    found = [one for spec in specs if (one := _beside(caller, spec, rows, own[0])) is not None]
-    return next((check for check in found if check.verdict == "right"), found[0] if found else None)
+    checks = [one for spec in specs if (one := _beside(caller, spec, rows, own[0])) is not None]
+    return next((check for check in checks if check.verdict == "right"), checks[0] if checks else None)
 
 
-def _beside(caller: PatchSite, spec: RotarySpec, rows: Sequence[Row], model: ModelRotary) -> Check | None:
+def _beside(caller: PatchSite, spec: RotarySpec, rows: Sequence[CallRow], model: ModelRotary) -> Check | None:
     size, compared = 0.0, False
     for row in rows:
         if not _known(spec, row):
@@ -70,7 +70,7 @@ def _beside(caller: PatchSite, spec: RotarySpec, rows: Sequence[Row], model: Mod
     return replace(check, difference=check.apart(size=size, of="cos and sin")) if compared else None
 
 
-def _known(spec: RotarySpec, row: Row) -> bool:
+def _known(spec: RotarySpec, row: CallRow) -> bool:
     """Whether the frequencies of a row follow from its positions: not where another row of its call has chosen them."""
     if spec.scaling is None or not spec.length_dependent:
         return True
@@ -85,7 +85,13 @@ def _eps_of(tables: Any) -> float:
 
 
 def _fault(
-    caller: PatchSite, spec: RotarySpec, model: ModelRotary, theirs: Made, at: Tensor, wrong: Tensor, size: float
+    caller: PatchSite,
+    spec: RotarySpec,
+    model: ModelRotary,
+    theirs: ModuleTables,
+    at: Tensor,
+    wrong: Tensor,
+    size: float,
 ) -> Check:
     vectors = judge.golden(model, spec, at[0] if spec.axes.count == 1 else at)
     finding = judge.judged(vectors, {"model.float32.cos": theirs.cos, "model.float32.sin": theirs.sin})
@@ -102,7 +108,7 @@ def _fault(
 
 def tables_of_calls(
     subject: Running, attentions: Sequence[nn.Module], tokens: Tensor, specs: Sequence[RotarySpec], length: int | None
-) -> dict[nn.Module, list[Row]]:
+) -> dict[nn.Module, list[CallRow]]:
     """What each attention is given in calls near and far, whose rows have different positions.
 
     Nothing for a model that takes no positions, or that cannot be run so.
@@ -116,11 +122,11 @@ def tables_of_calls(
     calls = [(count, count + 1), (far - 1, far)] if scalings else [(count, far)]  # a regime is that of a whole call
     if not all(scaling.two_regimes for scaling in scalings):
         calls = calls[:1]  # what grew in a long call stays
-    rows: dict[nn.Module, list[Row]] = {}
+    rows: dict[nn.Module, list[CallRow]] = {}
     for positions in calls:
         last = max(int(at.max()) for at in positions)
         for module, tables in _given(subject, attentions, tokens, torch.stack(positions)):
-            rows.setdefault(module, []).extend(Row(at, _row(tables, i), last) for i, at in enumerate(positions))
+            rows.setdefault(module, []).extend(CallRow(at, _row(tables, i), last) for i, at in enumerate(positions))
     return rows
 
 
@@ -130,8 +136,8 @@ def _given(
     seen: dict[nn.Module, Any] = {}
 
     def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = named_arguments(module, args, kwargs) or {}
-        if (tables := tables_in(given)) is not None:
+        arguments = named_arguments(module, args, kwargs) or {}
+        if (tables := tables_in(arguments)) is not None:
             seen.setdefault(module, tables)
 
     with contextlib.ExitStack() as undo:
@@ -161,7 +167,7 @@ def with_tables(
     plan: ModelReading,
     checks: Sequence[Check],
     attentions: Sequence[PatchSite],
-    rows: dict[nn.Module, list[Row]],
+    rows: dict[nn.Module, list[CallRow]],
     others: Sequence[Check],
 ) -> Iterator[Check]:
     """The checks of attentions, each in place of which stands the fault of the tables that reached it, if any.
@@ -178,11 +184,11 @@ def with_tables(
         near = nearest(caller.path, list(plan.tables))
         own, reason = plan.models_of(caller.module, near)
         known = not near or any(path in following for path in near)
-        given = None
+        other = None
         if caller.module in rows and known and not told and not reason:
-            given = check_of_given(plan, caller, rows[caller.module], own)
-        compared = compared or given is not None
-        yield given if given is not None and given.verdict == "wrong" and check.verdict != "wrong" else check
+            other = check_of_given(plan, caller, rows[caller.module], own)
+        compared = compared or other is not None
+        yield other if other is not None and other.verdict == "wrong" and check.verdict != "wrong" else check
     if not compared and not told and any(check.verdict == "right" for check in checks):
         says = "no module that forms cos and sin is known, and the tables of real calls could not be compared"
         yield Check(what="tables", against="spec", verdict="not shown", reason=says, needed=True)

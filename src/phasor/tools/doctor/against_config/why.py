@@ -17,7 +17,7 @@ from . import judge
 from .causes import OF_CONFIGS, way_out, worded
 from .frequencies import held_frequencies
 from .module import Module
-from .module_tables import Made, expected, made
+from .module_tables import ModuleTables, expected, tables_of_module
 from .place import first_difference
 from .rotated_heads import UNKNOWN
 
@@ -28,7 +28,7 @@ CHANGED = "config changed after loading"
 def judged(one: Module, plan: ModelReading, spec: RotarySpec) -> Check:
     """Beside ``spec``, which its tables should be: frequencies that are broken first, then every known mistake."""
     positions = next(positions_for(spec, torch.device("cpu"))).squeeze(1)
-    theirs = None if spec.second is not None else made(one.probe, one.layer_type, spec, positions)
+    theirs = None if spec.second is not None else tables_of_module(one.probe, one.layer_type, spec, positions)
     if theirs is not None:  # what rotates is judged by right tables of this form
         rounded = spec.tables in ("activation", "rounded")
         plan.tables[one.path].append(Tables(spec, theirs.form, rounded, coordinates_last=theirs.last))
@@ -42,7 +42,7 @@ def judged(one: Module, plan: ModelReading, spec: RotarySpec) -> Check:
     return _by_golden(one, plan, spec, theirs, positions)
 
 
-def _by_golden(one: Module, plan: ModelReading, spec: RotarySpec, theirs: Made, positions: Tensor) -> Check:
+def _by_golden(one: Module, plan: ModelReading, spec: RotarySpec, theirs: ModuleTables, positions: Tensor) -> Check:
     """Whether tables that are not bit for bit those of the spec are wrong, and why."""
     if one.layer_type is not None and all(one.layer_type not in m.layer_types for m in one.models):
         says = f"no layer of the config is of the kind {one.layer_type!r}, so nothing says what its tables are"
@@ -50,12 +50,12 @@ def _by_golden(one: Module, plan: ModelReading, spec: RotarySpec, theirs: Made, 
     if (other := _of_another_type(one, plan)) is not None:
         check = replace(one.check, verdict="wrong", cause=SWAPPED, reason=other, way_out=way_out(SWAPPED))
         return _placed(check, one, spec, theirs, positions)
-    given: dict[str, Tensor] = {"model.float32.cos": theirs.cos, "model.float32.sin": theirs.sin}
-    held = held_frequencies(one.probe, one.layer_type)
-    if held is not None and held.shape == (spec.pairs,):
-        given["model.inv_freq"] = held.float().cpu()
+    tensors: dict[str, Tensor] = {"model.float32.cos": theirs.cos, "model.float32.sin": theirs.sin}
+    frequencies = held_frequencies(one.probe, one.layer_type)
+    if frequencies is not None and frequencies.shape == (spec.pairs,):
+        tensors["model.inv_freq"] = frequencies.float().cpu()
     at = positions[0] if spec.axes.count == 1 else positions
-    finding = judge.judged(judge.golden(one.models[0], spec, at), given)
+    finding = judge.judged(judge.golden(one.models[0], spec, at), tensors)
     if finding is not None and finding.cause == UNKNOWN and spec.axes.count > 1:
         finding = _of_text(one, spec) or finding
     if finding is None and (fault := beyond(one, spec)) is not None:
@@ -85,7 +85,7 @@ def beyond(one: Module, spec: RotarySpec) -> Check | None:
     if spec.scaling is None or not spec.scaling.two_regimes or spec.second is not None:
         return None
     positions = torch.tensor(NEAR_AND_FAR).expand(spec.axes.count, -1)
-    theirs = made(one.probe, one.layer_type, spec, positions)
+    theirs = tables_of_module(one.probe, one.layer_type, spec, positions)
     if theirs is None or theirs.pairs != spec.pairs:
         return None
     size, position, pair = first_difference(one.probe, one.layer_type, spec, theirs, positions)
@@ -102,14 +102,14 @@ def _of_text(one: Module, spec: RotarySpec) -> TensorFinding | None:
     if any(rung != (i, spec.pairs) for i, rung in enumerate(spec.axes.rung_of_pair(spec.pairs))):
         return None
     at = torch.tensor(NEAR_AND_FAR)
-    theirs = made(one.probe, one.layer_type, spec, at.expand(spec.axes.count, -1))
+    theirs = tables_of_module(one.probe, one.layer_type, spec, at.expand(spec.axes.count, -1))
     if theirs is None or theirs.pairs != spec.pairs:
         return None
     vectors = judge.golden(one.models[0], spec.replace(axes=OneAxis()), at)
     return judge.judged(vectors, {"model.float32.cos": theirs.cos, "model.float32.sin": theirs.sin})
 
 
-def _placed(check: Check, one: Module, spec: RotarySpec, theirs: Made | None, positions: Tensor) -> Check:
+def _placed(check: Check, one: Module, spec: RotarySpec, theirs: ModuleTables | None, positions: Tensor) -> Check:
     """With the size of the difference, and the first position and pair where it shows."""
     if theirs is None or theirs.pairs != spec.pairs:
         return check
@@ -120,10 +120,10 @@ def _placed(check: Check, one: Module, spec: RotarySpec, theirs: Made | None, po
 def _of_another_type(one: Module, plan: ModelReading) -> str | None:
     """That the tables are those of another kind of layer of the same model."""
     others = [spec for spec in forward_specs(one.models) if spec not in one.specs]
-    found, agreement = compare_tables(one.probe, one.layer_type, others, plan.dtypes[:1])
-    if found is None or not agreement.close:
+    tables, agreement = compare_tables(one.probe, one.layer_type, others, plan.dtypes[:1])
+    if tables is None or not agreement.close:
         return None
-    words = {w for m in one.models for s, w in zip(m.layers, m.layer_types, strict=True) if s == found.spec}
+    words = {w for m in one.models for s, w in zip(m.layers, m.layer_types, strict=True) if s == tables.spec}
     return f"these are the tables of {' and '.join(sorted(words)) or 'another kind of layer'}"
 
 
@@ -133,16 +133,16 @@ def _origin(one: Module, plan: ModelReading, cause: str) -> str:
         twin = rebuilt_module(one.module)
     except ValueError:
         return ""
-    found, agreement = compare_tables(twin, one.layer_type, one.specs, plan.dtypes[:1])
-    if found is None or not agreement.close:
+    tables, agreement = compare_tables(twin, one.layer_type, one.specs, plan.dtypes[:1])
+    if tables is None or not agreement.close:
         return f"{type(one.module).__name__} makes that of the config itself"
-    held, prefix = held_frequencies(one.module, one.layer_type), f"{one.layer_type}_" if one.layer_type else ""
+    frequencies, prefix = held_frequencies(one.module, one.layer_type), f"{one.layer_type}_" if one.layer_type else ""
     first = one.module._buffers.get(f"{prefix}original_inv_freq")
     own = twin._buffers.get(f"{prefix}original_inv_freq")
-    if held is None or first is None or own is None or held.is_meta:
+    if frequencies is None or first is None or own is None or frequencies.is_meta:
         return ""
     types = [getattr(m, "rope_type", None) for m in (one.module, twin)]
-    same = first.shape == held.shape and difference_of(first, held).close
+    same = first.shape == frequencies.shape and difference_of(first, frequencies).close
     if types[0] != types[1] or (same and not torch.equal(first, own) and cause in OF_CONFIGS):
         return CHANGED
     if not same and torch.equal(first, own):

@@ -52,6 +52,6 @@ def _modules(shapes: Mapping[str, Shape]) -> int:
     return max(1, *numbered, *(shape[0] for shape in shapes.values() if len(shape) > 2), 1)
 
 
-def _at_most(name: str, value: int, most: int, held: str) -> None:
+def _at_most(name: str, value: int, most: int, reason: str) -> None:
     if value > most:
-        raise ValueError(f"{name} must be at most {most}, for {held}, got {value!s:.40}; {OUT}")
+        raise ValueError(f"{name} must be at most {most}, for {reason}, got {value!s:.40}; {OUT}")

@@ -44,23 +44,23 @@ def settle(config: Level, stored: Mapping[str, Tensor]) -> tuple[Level, list[Fol
     Frequencies that are stored with the weights decide, all contradictions being tried together; else the transformers
     that saved the file, which writes only one of the two. Nothing else does.
     """
-    told = [found for path, level in levels(config) for found in _contradictions(path, level)]
+    contradictions = [fault for path, level in levels(config) for fault in _contradictions(path, level)]
     saved_by = str(config.get("transformers_version", ""))
     major = saved_by.partition(".")[0]
-    chosen: list[Side | None] = [None] * len(told)
+    chosen: list[Side | None] = [None] * len(contradictions)
     decided, left = "", "nothing in the folder says which one the weights were trained with"
-    if told and stored:
-        chosen, left = _by_weights(config, told, stored)
+    if contradictions and stored:
+        chosen, left = _by_weights(config, contradictions, stored)
         decided = "as the frequencies that are stored with the weights"
     elif major.isdigit() and int(major) >= SINCE:
-        chosen, decided = [found.inner for found in told], f"as transformers {saved_by} saves no other"
+        chosen, decided = [fault.inner for fault in contradictions], f"as transformers {saved_by} saves no other"
     findings = [
-        FolderFault("config.json", found.what, CAUSE, f"{side.words} stands, {decided}")
+        FolderFault("config.json", fault.what, CAUSE, f"{side.words} stands, {decided}")
         if side is not None
-        else FolderFault("config.json", found.what, CAUSE, way_out=f"{left}; keep that one by hand")
-        for found, side in zip(told, chosen, strict=True)
+        else FolderFault("config.json", fault.what, CAUSE, way_out=f"{left}; keep that one by hand")
+        for fault, side in zip(contradictions, chosen, strict=True)
     ]
-    return _with(config, told, chosen), findings
+    return _with(config, contradictions, chosen), findings
 
 
 def not_understood(config: Level) -> Iterator[FolderFault]:
@@ -117,33 +117,33 @@ def _scheme(data: Level) -> Level:
 
 
 def _by_weights(
-    config: Level, told: Sequence[Contradiction], stored: Mapping[str, Tensor]
+    config: Level, contradictions: Sequence[Contradiction], stored: Mapping[str, Tensor]
 ) -> tuple[list[Side | None], str]:
     """The side of each contradiction in all combinations that fit the stored frequencies best; and why not, if none."""
-    if len(told) > MOST:
-        return [None] * len(told), f"more than {MOST} contradictions are too many to try together"
-    tried = list(product(*((found.inner, found.outer) for found in told)))
-    fits = [fitting(_with(config, told, sides), stored) for sides in tried]
+    if len(contradictions) > MOST:
+        return [None] * len(contradictions), f"more than {MOST} contradictions are too many to try together"
+    tried = list(product(*((fault.inner, fault.outer) for fault in contradictions)))
+    fits = [fitting(_with(config, contradictions, sides), stored) for sides in tried]
     if not max(fits):
         words = f"none of the {len(tried)} ways to read the config gives"
-        return [None] * len(told), f"{words} the frequencies that are stored with the weights"
+        return [None] * len(contradictions), f"{words} the frequencies that are stored with the weights"
     best = [sides for sides, fit in zip(tried, fits, strict=True) if fit == max(fits)]
     shared = [own[0] if all(side == own[0] for side in own) else None for own in zip(*best, strict=True)]
     return shared, "both give the frequencies that are stored with the weights"
 
 
-def _with(config: Level, told: Sequence[Contradiction], sides: Sequence[Side | None]) -> Level:
+def _with(config: Level, contradictions: Sequence[Contradiction], sides: Sequence[Side | None]) -> Level:
     """The config with one side of each contradiction; both stay where there is None."""
     changed = copy.deepcopy(config)
-    for found, side in zip(told, sides, strict=True):
+    for fault, side in zip(contradictions, sides, strict=True):
         if side is None:
             continue
         level = changed
-        for key in found.path:
+        for key in fault.path:
             level = level[key]
-        del level[found.beside]
+        del level[fault.beside]
         if side.inner is not None:
             rope = level["rope_parameters"]
-            kept = {k: v for k, v in rope.items() if k in OF_BASE} if found.beside == "rope_scaling" else rope
+            kept = {k: v for k, v in rope.items() if k in OF_BASE} if fault.beside == "rope_scaling" else rope
             level["rope_parameters"] = {**kept, **side.inner}
     return changed

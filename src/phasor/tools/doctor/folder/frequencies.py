@@ -20,8 +20,8 @@ OTHER = "stored frequencies of another encoding"
 
 def stored_frequencies(tensors: Mapping[str, Stored]) -> dict[str, Tensor]:
     """Buffers of inverse frequencies among the weights, by name."""
-    found = {n: values(t) for n, t in tensors.items() if n.endswith("inv_freq") and len(t.shape) == 1}
-    return {name: tensor for name, tensor in found.items() if tensor is not None}
+    frequencies = {n: values(t) for n, t in tensors.items() if n.endswith("inv_freq") and len(t.shape) == 1}
+    return {name: tensor for name, tensor in frequencies.items() if tensor is not None}
 
 
 def specs_in(config: Any) -> list[RotarySpec]:
@@ -73,5 +73,5 @@ def _is(own: Tensor, sound: Tensor) -> bool:
     """Whether these are the frequencies of a spec, but for a rounding."""
     if own.shape != sound.shape:
         return False
-    found = damage(own, sound)
-    return found is None or found.words.startswith(("rounded", "in "))
+    fault = damage(own, sound)
+    return fault is None or fault.words.startswith(("rounded", "in "))

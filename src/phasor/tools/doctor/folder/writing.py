@@ -16,7 +16,7 @@ from .weights import headers
 NAMES = {torch.float32: "F32", torch.float64: "F64"}
 
 
-def write(found: Examined, target: Path) -> list[str]:
+def write(examined: Examined, target: Path) -> list[str]:
     """Write what `examine` can mend into ``target``, a new folder; the names of the files that are not as they were.
 
     Everything is written beside ``target``, synced, and then given its name. Hidden files are left out; of links,
@@ -24,12 +24,14 @@ def write(found: Examined, target: Path) -> list[str]:
     or is inside the folder or around it, and for a link to nothing or to a folder around it; ``OSError`` where it does
     not fit.
     """
-    source = found.path
+    source = examined.path
     _check(source, target)
     files = {file.path.name: file for file in headers(source)}
-    changed = {n: _rewritten(f, found.tensors) for n, f in files.items() if f.tensors.keys() & found.tensors.keys()}
-    if found.config is not None:
-        text = json.dumps(found.config, indent=2, ensure_ascii=False) + "\n"
+    changed = {
+        n: _rewritten(f, examined.tensors) for n, f in files.items() if f.tensors.keys() & examined.tensors.keys()
+    }
+    if examined.config is not None:
+        text = json.dumps(examined.config, indent=2, ensure_ascii=False) + "\n"
         changed["config.json"] = Output("config.json", (text.encode(),))
     outputs = [changed.get(name) or Output(name, (whole_file(source / name),)) for name in _names(source)]
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -50,14 +52,14 @@ def _check(source: Path, target: Path) -> None:
 
 def _names(source: Path) -> list[str]:
     """Everything in a folder but folders, by relative names, hidden things left out. Links around it are refused."""
-    found = []
+    paths = []
     for at, folders, names in os.walk(source, followlinks=True):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
         for link in (Path(at) / f for f in folders if (Path(at) / f).is_symlink()):
             if link.resolve() in (Path(at).resolve(), *Path(at).resolve().parents, *source.resolve().parents):
                 raise ValueError(f"{link}: links to a folder around it, so a copy has no end; take the link away")
-        found += [str((Path(at) / name).relative_to(source)) for name in sorted(names) if not name.startswith(".")]
-    return found
+        paths += [str((Path(at) / name).relative_to(source)) for name in sorted(names) if not name.startswith(".")]
+    return paths
 
 
 def _rewritten(file: SafetensorsFile, new: dict[str, Tensor]) -> Output:

@@ -105,10 +105,10 @@ def _near(losses: dict[str, Tensor]) -> list[str]:
 
 
 def _checked(windows: Tensor, weights: LoadedWeights) -> Tensor:
-    found = integers("windows", windows, 2, "[windows, tokens]")
-    if len(found) < FEWEST or found.shape[1] < 3:
-        raise ValueError(f"windows must be at least {FEWEST} of at least 3 tokens, got {list(found.shape)}")
+    tokens = integers("windows", windows, 2, "[windows, tokens]")
+    if len(tokens) < FEWEST or tokens.shape[1] < 3:
+        raise ValueError(f"windows must be at least {FEWEST} of at least 3 tokens, got {list(tokens.shape)}")
     vocabulary = next((t.shape[0] for name, t in weights.state.items() if name.endswith("embed_tokens.weight")), None)
-    if found.min() < 0 or (vocabulary is not None and found.max() >= vocabulary):
-        raise ValueError(f"windows must hold tokens below {vocabulary}, got {int(found.min())} to {int(found.max())}")
-    return found.cpu()
+    if tokens.min() < 0 or (vocabulary is not None and tokens.max() >= vocabulary):
+        raise ValueError(f"windows must hold tokens below {vocabulary}, got {int(tokens.min())} to {int(tokens.max())}")
+    return tokens.cpu()

@@ -58,10 +58,10 @@ def bases(stated: float) -> list[float]:
     >>> bases(10_000.0)
     [625.0, 2500.0, 40000.0, 160000.0, 500000.0, 1000000.0, 2560000.0, 5000000.0]
     """
-    found = [base for base in BASES if not 1 / STEP < base / stated < STEP]
+    others = [base for base in BASES if not 1 / STEP < base / stated < STEP]
     steps = (stated * STEP**k for k in (-2, -1, 1, 2, 3, 4))
-    found += [base for base in steps if base > 10 and all(max(base / b, b / base) > 1.5 for b in found)]
-    return sorted(found)
+    others += [base for base in steps if base > 10 and all(max(base / b, b / base) > 1.5 for b in others)]
+    return sorted(others)
 
 
 def scalings(stated: Scaling | None, longest: int) -> list[Scaling | None]:
@@ -75,16 +75,16 @@ def scalings(stated: Scaling | None, longest: int) -> list[Scaling | None]:
     if stated is None:
         return [s for f in FACTORS for s in _schemes(f, int(longest // f))]
     factor = getattr(stated, "factor", None)
-    found: list[Scaling | None] = [None]
+    others: list[Scaling | None] = [None]
     if not isinstance(factor, float | int):
-        return found
-    found += [_changed(stated, factor=factor * by) for by in (0.25, 0.5, 2.0, 4.0) if factor * by > 1]
-    found += [
+        return others
+    others += [_changed(stated, factor=factor * by) for by in (0.25, 0.5, 2.0, 4.0) if factor * by > 1]
+    others += [
         s for s in _schemes(factor, stated.trained_length or int(longest // factor)) if type(s) is not type(stated)
     ]
     if stated.attention_factor() != 1 and hasattr(stated, "attention"):
-        found.append(_changed(stated, attention=1.0))
-    return found
+        others.append(_changed(stated, attention=1.0))
+    return others
 
 
 def _schemes(factor: float, trained: int) -> list[Scaling]:

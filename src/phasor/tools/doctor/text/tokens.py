@@ -32,8 +32,8 @@ def tokens_of(text: Path, folder: Path, config: dict[str, Any], tokenizer: Any =
     words = words_of(text)
     if tokenizer is not None:
         return torch.tensor(tokenizer(words)["input_ids"]).flatten()
-    if folder.suffix == ".bin" and (found := sorted(folder.parent.glob("tok*.bin"))):
-        return torch.tensor(llama2c_tokenizer(found[0]).encode(words).ids)
+    if folder.suffix == ".bin" and (files := sorted(folder.parent.glob("tok*.bin"))):
+        return torch.tensor(llama2c_tokenizer(files[0]).encode(words).ids)
     return tokenize(folder, config, words, special=False)
 
 
@@ -75,6 +75,6 @@ def llama2c_tokenizer(path: Path) -> Any:
         (piece[:cut], piece[cut:]) for piece in pieces for cut in range(1, len(piece))
         if piece[:cut] in known and piece[cut:] in known
     ]  # fmt: skip
-    made = Tokenizer(models.BPE(known, merges, byte_fallback=True, unk_token="<unk>"))
-    made.pre_tokenizer = pre_tokenizers.Metaspace(replacement=" ", prepend_scheme="first", split=False)
-    return made
+    tokenizer = Tokenizer(models.BPE(known, merges, byte_fallback=True, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=" ", prepend_scheme="first", split=False)
+    return tokenizer

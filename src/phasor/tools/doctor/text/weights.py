@@ -44,12 +44,12 @@ class LoadedWeights:
 
     def _following(self, source: Source | None) -> tuple[QKTensors | None, str]:
         """Which tensors hold q and k; None, and why, where that is not known."""
-        held: dict[str, Any] = source.tensors if source else {  # type: ignore[assignment]
+        tensors: dict[str, Any] = source.tensors if source else {  # type: ignore[assignment]
             name: Stored(WORDS.get(tensor.dtype, "U8"), tuple(tensor.shape), Path(), 0, 0)
             for name, tensor in self.state.items()
         }  # fmt: skip
         try:
-            return find_qk_tensors(source.folder if source else Path("model"), self.config, held, None), ""
+            return find_qk_tensors(source.folder if source else Path("model"), self.config, tensors, None), ""
         except ValueError as error:
             return None, str(error)
 
@@ -69,14 +69,14 @@ class LoadedWeights:
 
     def losses(self, reading: WeightReading, windows: Tensor) -> Tensor:
         """Loss in nats of every token but the first, float64 ``[n, L]`` of ``[n, L + 1]``; nan is infinite."""
-        model, found = self.model(reading), []
+        model, batches = self.model(reading), []
         with torch.no_grad():
             for rows in windows.split(max(1, AT_ONCE // windows.shape[1])):
                 logits = model(rows[:, :-1], use_cache=False).logits.float()
                 self.words = logits.shape[-1]
                 loss = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), reduction="none")
-                found.append(loss.double().view(len(rows), -1))
-        return torch.cat(found).nan_to_num(torch.inf)
+                batches.append(loss.double().view(len(rows), -1))
+        return torch.cat(batches).nan_to_num(torch.inf)
 
 
 def _widths(reading: WeightReading) -> list[int]:

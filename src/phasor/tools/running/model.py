@@ -1,9 +1,11 @@
 """A transformers model and the rotations that it runs, whose frequencies are replaced for as long as a block takes."""
 
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -56,27 +58,34 @@ class RunningModel:
         """The frequencies ``[pairs]`` of each rotation in a sequence of ``length`` tokens."""
         return [rotation.spec.inv_freq(length) for rotation in self.rotations]
 
+    def factors(self, length: int) -> list[float]:
+        """The factor on cos and sin of each rotation in a sequence of ``length`` tokens."""
+        return [rotation.spec.attention_factor(length) for rotation in self.rotations]
+
     @contextmanager
-    def given(self, frequencies: Sequence[Tensor], length: int) -> Iterator[None]:
-        """The model with these frequencies, one ``[pairs]`` for each rotation, and the factors on cos and sin that it
-        has at ``length``, whatever the length of its input; then as it was.
+    def with_frequencies(self, frequencies: Sequence[Tensor], factors: Sequence[float]) -> Iterator[None]:
+        """The model with these frequencies, one ``[pairs]`` for each rotation, and these factors on cos and sin,
+        whatever the length of its input; then as it was.
+
+        Gradients pass to frequencies that require them: the module's code is run without the decorators around it.
         """
-        module, kept = self.module, {}
-        given: dict[str, Any] = {"rope_type": "default"}  # nothing depends on a length meanwhile
-        if isinstance(getattr(module, "rope_type", None), dict):
-            given["rope_type"] = dict.fromkeys(module.rope_type, "default")
-        for rotation, values in zip(self.rotations, frequencies, strict=True):
+        module = self.module
+        attributes, buffers = dict(vars(module)), dict(module._buffers)
+        if any(values.requires_grad for values in frequencies):
+            module.forward = partial(inspect.unwrap(type(module).forward), module)
+        types = getattr(module, "rope_type", None)  # a dictionary where it has one for each type of layer
+        module.rope_type = dict.fromkeys(types, "default") if isinstance(types, dict) else "default"  # of any length
+        for rotation, values, factor in zip(self.rotations, frequencies, factors, strict=True):
             name = f"{rotation.prefix}inv_freq"
-            given[name] = values.to(getattr(module, name))
-            given[f"{rotation.prefix}attention_scaling"] = rotation.spec.attention_factor(length)
-        for name, value in given.items():
-            kept[name] = getattr(module, name, None)
-            setattr(module, name, value)
+            setattr(module, name, values.to(getattr(module, name)))
+            setattr(module, f"{rotation.prefix}attention_scaling", factor)
         try:
             yield
         finally:
-            for name, value in kept.items():
-                delattr(module, name) if value is None else setattr(module, name, value)
+            module._buffers.update(buffers)
+            for name in vars(module).keys() - attributes:
+                delattr(module, name)
+            vars(module).update(attributes)
 
     def loss(self, windows: Tensor) -> float:
         """Nats per token of windows ``[n, L + 1]``. Raises ``ValueError`` where it is no number."""
@@ -96,11 +105,7 @@ class RunningModel:
             rows = slice(batch * at_once, (batch + 1) * at_once)
             losses[rows] = self._of_batch(windows[rows].to(self.device), last)
         losses = self.group.total(losses)
-        if not losses.isfinite().all():
-            raise ValueError(
-                f"the loss of the model must be a number, got {float(losses.sum())} at {windows.shape[1] - 1} tokens; "
-                "look for weights that are no numbers, and try another dtype"
-            )
+        check_loss(float(losses.sum()), windows)
         return losses
 
     def logits(self, inputs: Tensor, last: int | None = None) -> Tensor:
@@ -112,6 +117,15 @@ class RunningModel:
     def _of_batch(self, rows: Tensor, last: int) -> Tensor:
         logits = self.logits(rows[:, :-1], last)
         return F.cross_entropy(logits.flatten(0, 1), rows[:, -last:].flatten(), reduction="none").view(-1, last).cpu()
+
+
+def check_loss(loss: float, windows: Tensor) -> None:
+    """Raise ``ValueError`` for a loss that is no number, of windows ``[n, L + 1]``."""
+    if not math.isfinite(loss):
+        raise ValueError(
+            f"the loss of the model must be a number, got {loss} at {windows.shape[1] - 1} tokens; look for weights "
+            "that are no numbers, and try another dtype"
+        )
 
 
 def _vocabulary(model: Any) -> int:
@@ -138,12 +152,12 @@ def _rotations(specs: Sequence[RotarySpec | None], config: Any, module: nn.Modul
     """The rotations in the order of their first layers."""
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
     types = getattr(config, "layer_types", None) or [""] * len(specs)
-    found: dict[tuple[str, RotarySpec], list[int]] = {}
+    layers_of: dict[tuple[str, RotarySpec], list[int]] = {}
     for layer, spec in enumerate(specs):
         if spec is not None:
             prefix = "" if hasattr(module, "inv_freq") else f"{types[layer]}_"
-            found.setdefault((prefix, spec), []).append(layer)
-    rotations = tuple(LayerRotation(spec, tuple(layers), prefix) for (prefix, spec), layers in found.items())
+            layers_of.setdefault((prefix, spec), []).append(layer)
+    rotations = tuple(LayerRotation(spec, tuple(layers), prefix) for (prefix, spec), layers in layers_of.items())
     if not rotations:
         raise ValueError("model must rotate q and k in some layer; this one's config says that none does")
     if len({rotation.prefix for rotation in rotations}) != len(rotations):
