@@ -75,6 +75,19 @@ def test_contradictions_name_both_keys(keys: dict[str, Any], words: list[str]) -
     assert all(word in str(error.value) for word in words), str(error.value)
 
 
+@pytest.mark.parametrize("model_type", ["nanochat", "llama", "qwen2_vl_text"])
+@pytest.mark.parametrize("off", [False, None])
+def test_an_order_of_axes_that_is_off_contradicts_no_dictionary_without_it(model_type: str, off: bool | None) -> None:
+    """None of these classes reads ``mrope_interleaved``; switched on beside a dictionary without it, it is refused."""
+    plain = {"rope_type": "default", "rope_theta": 10_000.0}
+    config = {"model_type": model_type, "hidden_size": 4096, "num_attention_heads": 32, "rope_scaling": plain}
+    once = read_config(config)
+    for one, other in ((plain, {**plain, "mrope_interleaved": off}), ({**plain, "mrope_interleaved": off}, plain)):
+        assert read_config({**config, "rope_parameters": one, "rope_scaling": other}).layers == once.layers
+    with pytest.raises(ValueError, match=r"rope_parameters\.mrope_interleaved contradict each other: None and True"):
+        read_config({**config, "rope_parameters": {**plain, "mrope_interleaved": True}})
+
+
 @pytest.mark.parametrize("value", ["10000", True, -5.0, 0, 1, float("nan"), float("inf"), [10_000.0], {"a": 1}])
 def test_bases_that_are_none(value: Any) -> None:
     with pytest.raises(ValueError, match="rope_theta must be a finite number"):

@@ -91,5 +91,6 @@ def test_specs_and_rotations_print_in_a_line():
     assert str(Rotation.at(spec, torch.arange(5))) == "Rotation of 5 tokens: halves, 4 pairs, float32 on cpu"
     batch = Rotation.at(spec, torch.arange(5).expand(2, 5)).replace(magnitude=1.25)
     assert "5 tokens in 2 sequences" in str(batch) and "cos and sin times 1.25" in str(batch)
+    assert "apply it once, and move rotated keys with phasor.shift" in str(batch)
     heads = Rotation.from_angles(torch.zeros(3, 5, 4), form="half", per_head=True)
     assert "angles of its own for each of 3 heads" in str(heads)

@@ -89,6 +89,9 @@ def library(folder: Path) -> Any:
     return lib
 
 
+SILENT = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda level, text, data: None)
+
+
 def params(lib: Any, flags: dict[str, Any]) -> Params:
     raw = bytearray(bytes(lib.llama_context_default_params().bytes))
     given = {"-c": 64, "type_k": 0, "type_v": 0, **flags}
@@ -160,10 +163,14 @@ def run(lib: Any, folder: Path, name: str, flags: dict[str, Any], changes: dict[
     }
 
 
-def main(folder: Path) -> None:
+def quiet_library(folder: Path) -> Any:
     lib = library(folder)
-    quiet = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda level, text, data: None)
-    lib.llama_log_set(quiet, None)
+    lib.llama_log_set(SILENT, None)
+    return lib
+
+
+def main(folder: Path) -> None:
+    lib = quiet_library(folder)
     cases = []
     with tempfile.TemporaryDirectory() as scratch:
         asked = [(name, flags, {}) for name, several in FLAGS.items() for flags in several]

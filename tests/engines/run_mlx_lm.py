@@ -54,19 +54,27 @@ def turned(made: Any, text: dict[str, Any]) -> dict[str, Any]:
     return layer(np.arctan2(sin, cos), float(np.hypot(cos, sin)[0]))
 
 
-def main(folder: Path) -> None:
+def find_package(folder: Path) -> None:
     sys.path.insert(0, str(folder))
     sys.modules["mlx_lm"] = package = type(sys)("mlx_lm")  # its __init__ wants transformers' tokenizers
     package.__path__ = [str(folder / "mlx_lm")]
+
+
+def run(name: str, changes: dict[str, Any]) -> dict[str, Any]:
+    config = {key: value for key, value in {**configs()[name], **changes}.items() if value is not None}
+    text = config.get("text_config", config)
+    words = text.get("layer_types") or ["attention"]
+    chosen = sorted({word: i for i, word in reversed(list(enumerate(words)))}.values())
+    rows = {str(i): turned(attention(text, i), text) for i in chosen}
+    return {"config": name, "changes": changes, "flags": {}, "length": None, "layers": rows}
+
+
+def main(folder: Path) -> None:
+    find_package(folder)
     cases = []
     for name, changes in CASES:
-        config = {key: value for key, value in {**configs()[name], **changes}.items() if value is not None}
-        text = config.get("text_config", config)
-        words = text.get("layer_types") or ["attention"]
-        chosen = sorted({word: i for i, word in reversed(list(enumerate(words)))}.values())
-        rows = {str(i): turned(attention(text, i), text) for i in chosen}
-        cases.append({"config": name, "changes": changes, "flags": {}, "length": None, "layers": rows})
-        print(name, changes, {i: row["inv_freq"][-1] for i, row in rows.items()})
+        cases.append(run(name, changes))
+        print(name, changes, {i: row["inv_freq"][-1] for i, row in cases[-1]["layers"].items()})
     about = {
         "engine": "mlx-lm", "version": VERSION, "source": "mlx_lm/models/*.py and rope_utils.py of the wheel",
         "with": {"mlx": importlib.import_module("mlx.core").__version__},

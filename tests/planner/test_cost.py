@@ -119,3 +119,37 @@ def test_the_longest_sequence_of_tensorrt_llm(rope, flags, length):
     config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
               "max_position_embeddings": 4096, "rope_theta": 1e4, "rope_scaling": rope}  # fmt: skip
     assert read_as(config, "tensorrt-llm", flags).length == length
+
+
+MISTRAL = {
+    "architectures": ["MistralForCausalLM"], "model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "num_hidden_layers": 32, "rope_theta": 10000.0, "max_position_embeddings": 32768,
+    "sliding_window": 4096,
+}  # fmt: skip
+
+
+def test_no_stretch_where_every_layer_has_a_window() -> None:
+    """Mistral 7B 0.1: transformers and vLLM mask by sliding_window in every layer, so 4,095 is the longest distance."""
+    for engine in ("transformers", "vllm"):
+        made = plan(MISTRAL, length=65_536, engine=engine)
+        assert (made.factor, made.spec.scaling) == (1.0, None)
+        assert "every layer sees its last 4,096 tokens alone" in made.explain()
+        assert [cost.leaving for cost in made.costs] == [0]
+        turned = sum(4095 * 10_000 ** (-i / 64) < 2 * math.pi for i in range(64))
+        assert [cost.unturned for cost in made.costs] == [turned]
+        assert made.settings is not None and "rope_type" not in str(made.settings)
+    with pytest.raises(ValueError, match="every layer sees its last 4,096 tokens"):
+        plan(MISTRAL, length=65_536, method="yarn")
+    assert plan(MISTRAL, length=65_536).kv_bytes().total == 32 * 4096 * 2048 * 2
+    assert plan({**MISTRAL, "sliding_window": None}, length=65_536).factor == 8.0
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"), [("mlx-lm", "does not apply sliding_window"), ("sglang", "whether sglang applies the window")]
+)
+def test_a_window_that_an_engine_does_not_keep_is_said(engine: str, said: str) -> None:
+    made = plan(MISTRAL, length=65_536, engine=engine)
+    assert made.factor == 8.0 and said in made.explain()
+    assert [cost.leaving == cost.unturned for cost in made.costs] == [True]
+    assert made.kv_bytes().total == 32 * 65_536 * 2048 * 2
+    assert any("all tokens are counted" in note for note in made.kv_bytes().notes)

@@ -32,7 +32,8 @@ class Rotation:
     - ``cos``, ``sin``: ``[S, P]`` or ``[B, S, P]``; with ``per_head`` ``[(B,) H, S, P]``. They are multiplied in their
       own dtype or that of the activations, whichever is wider: half precision stays half, as some models have it.
     - ``layout``: which channels of a head form pair ``i`` (`Layout`); heads of another width are refused.
-    - ``magnitude``: the factor already inside cos and sin (the attention factor; 1 for a pure rotation).
+    - ``magnitude``: the factor already inside cos and sin (the attention factor; 1 for a pure rotation). Each time the
+      rotation is applied it multiplies: a rotated key has it, so move that with `shift` or `reposition`.
     - ``promoted``: the result keeps the wider dtype of cos and sin.
     - ``second``: cos and sin of the second members of the pairs, where a model rotates them by other angles than the
       first (not a rotation: see `RotarySpec`).
@@ -67,10 +68,11 @@ class Rotation:
         batch = f" in {self.cos.shape[0]} sequences" if self.cos.ndim == 3 + self.per_head else ""
         heads = f", angles of its own for each of {self.cos.shape[-3]} heads" if self.per_head else ""
         scaled = "" if self.magnitude == 1 else f", cos and sin times {self.magnitude:.6g}"
+        once = "" if self.magnitude == 1 else "; apply it once, and move rotated keys with phasor.shift or reposition"
         dtype = str(self.cos.dtype).removeprefix("torch.")
         return (
             f"Rotation of {self.cos.shape[-2]} tokens{batch}: {self.layout.describe()}, "
-            f"{self.layout.pairs} pairs{heads}{scaled}, {dtype} on {self.cos.device}"
+            f"{self.layout.pairs} pairs{heads}{scaled}, {dtype} on {self.cos.device}{once}"
         )
 
     @classmethod
@@ -310,7 +312,8 @@ class Rotation:
     def compose(self, other: Self) -> Self:
         """Both, one after the other: angles add, magnitudes multiply. Raises ``ValueError`` if the layouts differ.
 
-        ``other`` must read the layout that this one writes (they differ where pairs are ``permuted``).
+        What moves a key from one position to another is ``new.compose(old.inverse())``: the attention factor of both
+        cancels. ``other`` must read the layout that this one writes (they differ where pairs are ``permuted``).
         """
         self._must_be_orthogonal("compose")
         other._must_be_orthogonal("compose")

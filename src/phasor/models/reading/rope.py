@@ -138,7 +138,7 @@ def _must_agree(reading: TextReading, kind: str, places: list[tuple[str, Any]]) 
             values = [data.get(name, outside.get(name)) for data in (one, other)]
             if name in TYPES:
                 values = [next((data[n] for n in TYPES if n in data), "default") for data in (one, other)]
-            if values[0] == values[1]:
+            if values[0] == values[1] or (name == "mrope_interleaved" and not any(values)):  # off is its default
                 continue
             if name not in ROPE_KEYS:
                 where = (path if name in other else first) + name

@@ -41,6 +41,9 @@ def apply_rotary(
     result has the dtype of ``x``, or, of a ``promoted`` rotation, the wider one of its tables. The gradient is the
     transposed rotation of the gradient, and nothing of ``x`` is kept for it.
 
+    ``x`` must not be rotated already. A rotation with an attention factor (YaRN, LongRoPE) multiplies by it each time,
+    and no shape can tell, so keys of a cache are moved with `shift` or `reposition`.
+
     ``kernel``: ``"auto"`` takes the first of `phasor.kernels.available` that can; a named one runs or raises.
     ``out`` is written and returned; it has the shape of ``x``, may be ``x`` itself (in place), and not where a gradient
     is needed.

@@ -40,7 +40,7 @@ def plan(
     1.1386
     """
     chosen, loaded = engine_of(engine), load_config(config)
-    choice = choose(loaded, length, method, original)
+    choice = choose(loaded, length, method, original, engine)
     proof = prove(chosen, loaded, choice.wanted, length)
     flags = dict(proof.settings.flags) if proof.settings else {}
     return Plan(

@@ -14,6 +14,11 @@ from ..engines.rope import softmax_of
 from .traps import windowed
 
 METHODS = ("auto", "yarn", "linear", "ntk", "dynamic", "none")
+WINDOW_KEPT = {  # engines that apply a window of all layers, which no type of layer names: where their code does
+    "transformers": "transformers/models/mistral/modeling_mistral.py: create_sliding_window_causal_mask",
+    "vllm": "vllm/model_executor/layers/attention/attention.py: cache_config.sliding_window",
+}
+WINDOW_LOST = {"mlx-lm": "mlx_lm/models/llama.py: a window only where layer_types name one"}  # phi3.py has none
 
 
 @dataclass(frozen=True)
@@ -26,10 +31,13 @@ class Choice:
     why: tuple[str, ...]
 
 
-def choose(config: EngineConfig, length: int, method: str = "auto", original: int | None = None) -> Choice:
+def choose(
+    config: EngineConfig, length: int, method: str = "auto", original: int | None = None, engine: str = "transformers"
+) -> Choice:
     """The rotation of a config for sequences of ``length``; raises ``ValueError`` where none is known to be right.
 
     ``original``: the length that the model was trained with; by default the published one, else the declared one.
+    ``engine``: who runs it, and applies a window that all layers have, or does not.
     """
     one_of("method", method, METHODS)
     whole("length", length)
@@ -56,15 +64,40 @@ def choose(config: EngineConfig, length: int, method: str = "auto", original: in
         why = f"the config declares {declared:,} positions: nothing is stretched"
         return Choice(model, trained, 1.0, (why, *_beyond(published, length)))
     rotating = [word for word, spec in zip(model.layer_types, model.layers, strict=True) if spec is not None]
+    window, moot = window_of_all(model), ""
     if all(windowed(word) for word in rotating):
-        why = "only windowed layers rotate (those with full attention do not): a stretch would be moot, and harm"
+        moot = "only windowed layers rotate (those with full attention do not): a stretch would be moot, and harm"
+    elif window and window <= trained and engine in WINDOW_KEPT:
+        moot = (
+            f"every layer sees its last {window:,} tokens alone (sliding_window), so no distance is new to it: a "
+            f"stretch would be moot, and harm [{WINDOW_KEPT[engine]}]"
+        )
+    if moot:
         if method in ("auto", "none"):
-            return Choice(replace(model, max_position=max(length, declared)), trained, 1.0, (why,))
-        raise ValueError(f"method {method!r} on a model in which {why}; leave the method out")
+            longer = replace(model, max_position=max(length, declared))
+            return Choice(longer, trained, 1.0, (moot, *_beyond(published, length)))
+        raise ValueError(f"method {method!r} on a model in which {moot}; leave the method out")
     choice = _stretched(config, length, method, trained)
     stated = original or any(spec.scaling and spec.scaling.trained_length for spec in model.distinct)
     taken = () if published or stated or method == "none" else (_taken(trained),)
-    return replace(choice, why=(*choice.why, *taken, *_beyond(published, length)))
+    why = (*choice.why, *taken, *_beyond(published, length))
+    if window and window < length and engine not in WINDOW_KEPT:
+        return replace(choice, wanted=replace(choice.wanted, windows=()), why=(*why, _lost(window, engine)))
+    return replace(choice, why=why)
+
+
+def window_of_all(model: ModelRotary) -> int | None:
+    """The window of a model whose layers all have one that no type of layer names (Mistral 7B 0.1, Phi-3)."""
+    plain = not any(windowed(word) for word in model.layer_types) and all(model.windows)
+    return max((window for window in model.windows if window), default=None) if plain else None
+
+
+def _lost(window: int, engine: str) -> str:
+    """What it means that an engine does not apply the window of all layers, or may not."""
+    means = f"without it, distances beyond {window:,} are new to the model, however it is stretched"
+    if engine in WINDOW_LOST:
+        return f"{engine} does not apply sliding_window to this model: {means} [{WINDOW_LOST[engine]}]"
+    return f"whether {engine} applies the window of {window:,} tokens (sliding_window) is not shown: {means}"
 
 
 def _taken(declared: int) -> str:

@@ -21,7 +21,7 @@ class Cost:
       distance 0.
     - ``drift``: by how much the mean of cos over the pairs differs, on average over all trained distances.
     - ``unturned``: pairs that never completed a turn in training; ``leaving``: those of them that now pass the angle
-      they reached there.
+      they reached there. A layer with a window reaches its window's distances alone.
     """
 
     layers: tuple[int, ...]
@@ -50,25 +50,37 @@ class Cost:
 
 
 def costs(before: ModelRotary, after: ModelRotary, trained: int, length: int) -> list[Cost]:
-    """One `Cost` for each different rotation.
+    """One `Cost` for each different rotation, and window: ``before`` has those of training, ``after`` those that run.
 
     >>> toy = ModelRotary(model_type="toy", layers=(RotarySpec(head_dim=8),), layer_types=("a",), num_heads=1)
     >>> costs(toy, toy, 100, 200)[0].describe()
     ['short prompts: nothing changes', '2 of 4 pairs pass the angles of training (2 never completed a turn)']
     """
-    groups: dict[tuple[RotarySpec, RotarySpec], list[int]] = {}
+    groups: dict[tuple[RotarySpec, RotarySpec, int, int], list[int]] = {}
     for i, (old, new) in enumerate(zip(before.layers, after.layers, strict=True)):
         if old is not None and new is not None:
-            groups.setdefault((old, new), []).append(i)
+            groups.setdefault((old, new, _reach(before, i, trained), _reach(after, i, length)), []).append(i)
     softmax = after.softmax_factor / before.softmax_factor
-    return [_cost(old, new, tuple(layers), trained, length, softmax) for (old, new), layers in groups.items()]
+    return [
+        _cost(old, new, tuple(layers), trained, length, softmax, reached, reaches)
+        for (old, new, reached, reaches), layers in groups.items()
+    ]
 
 
-def _cost(old: RotarySpec, new: RotarySpec, layers: tuple[int, ...], trained: int, length: int, softmax: float) -> Cost:
+def _reach(model: ModelRotary, layer: int, length: int) -> int:
+    """The longest distance of a layer in a sequence of ``length`` tokens."""
+    window = model.windows[layer] if model.windows else None
+    return min(window or length, length) - 1
+
+
+def _cost(
+    old: RotarySpec, new: RotarySpec, layers: tuple[int, ...], trained: int, length: int, softmax: float,
+    reached: int, reaches: int,
+) -> Cost:  # fmt: skip
     apart = compare(old, new, trained)
     was, now, far = old.inv_freq(trained), new.inv_freq(trained), new.inv_freq(length)
-    slow = was * (trained - 1) < TURN
-    leaving = slow & (far * (length - 1) > was * (trained - 1) * (1 + 1e-9)) & (was > 0)
+    slow = was * reached < TURN
+    leaving = slow & (far * reaches > was * reached * (1 + 1e-9)) & (was > 0)
     return Cost(
         layers=layers, pairs=old.pairs, changed=apart.pairs_apart, first=apart.pair, position=apart.position,
         score=apart.score_ratio * softmax, drift=_drift(was, now, trained), unturned=int((slow & (was > 0)).sum()),

@@ -8,6 +8,7 @@ from ...support.checks import one_of, whole
 from ...support.number_text import size_text
 from ..engines import EngineConfig
 from ..engines.exllamav3 import MODELS
+from .choose import WINDOW_KEPT, WINDOW_LOST, window_of_all
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "int8": 1}
 WINDOWS = {
@@ -116,8 +117,12 @@ def memory(
     width, sizes, notes = BYTES[dtype], [], []
     for store in stores(config, engine, tensor_parallel):
         sizes.append((store, batch * store.bytes_at(length, width)))
-    if unwindowed(config, engine) and any(word in WINDOWS for word in config.model.layer_types):
+    kept = window_of_all(config.model) and engine in WINDOW_KEPT
+    if unwindowed(config, engine) and (kept or any(word in WINDOWS for word in config.model.layer_types)):
         notes.append(IN_FULL.get(engine, "windowed layers are kept in full"))
+    if window_of_all(config.model) and engine not in WINDOW_KEPT:
+        shown = f"{engine} has none" if engine in WINDOW_LOST else f"whether {engine} has it is not shown"
+        notes.append(f"all tokens are counted, without the window of sliding_window: {shown}")
     if COMPRESSED.keys() & set(config.model.layer_types) and engine != "transformers":
         notes.append(f"as transformers keeps them; in what format {engine} keeps compressed entries is not shown")
     if any(store.state for store, _ in sizes):
@@ -188,6 +193,8 @@ def _layer(config: EngineConfig, engine: str, index: int, tensor_parallel: int) 
     if word in FIXED:
         return 0, None, _state(text, word) // tensor_parallel
     window = None if unwindowed(config, engine) else _window(text, word)
+    if word == "attention" and engine not in WINDOW_KEPT:
+        window = None
     if COMPRESSED.keys() & set(config.model.layer_types):  # DeepSeek-V4: keys are values, and one head has them
         return _plain_width(config), int(text.get("sliding_window") or 128), 0
     latent = text.get("kv_lora_rank")
