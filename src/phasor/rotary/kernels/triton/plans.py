@@ -30,7 +30,7 @@ OPEN = ["triton", "auto"] if CHOSEN in ("auto", "triton") else ["triton"]  # whe
 Key = tuple[Any, ...]
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """A launch, the steps that it reads, and how many bytes lie from the first to the last of q, of k, of a table.
 
     ``contiguous``: of q and k, so that new results need not be told to be, which takes half a microsecond.
@@ -42,7 +42,7 @@ class Plan(NamedTuple):
     contiguous: tuple[bool, bool]
 
 
-PLANS: dict[Key, Plan] = {}
+PLANS: dict[Key, LaunchPlan] = {}
 _NUMBERS: dict[Layout, int] = {}
 _KNOWN: dict[int, tuple[Layout, int]] = {}
 _HELD: dict[int, Tensor] = {}  # steps, for good: a CUDA graph that captures a launch knows only their address
@@ -67,7 +67,7 @@ def keep(key: Key, launch: Any, q: Tensor, k: Tensor | None, angles: Angles, ste
     read = tensors_of(angles)[0]
     of_k = (0, False) if k is None else (extent(k), k.is_contiguous())
     together = extent(read) * len(tensors_of(angles))
-    PLANS[key] = Plan(launch, steps, (extent(q), of_k[0], together), (q.is_contiguous(), of_k[1]))
+    PLANS[key] = LaunchPlan(launch, steps, (extent(q), of_k[0], together), (q.is_contiguous(), of_k[1]))
 
 
 def key_of(
@@ -94,7 +94,7 @@ def key_of(
 
 
 def goes(
-    plan: Plan, q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, norm: Norm | None
+    plan: LaunchPlan, q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, norm: Norm | None
 ) -> bool:
     """Whether a plan was launched, for tensors that are checked."""
     read = tensors_of(angles)
@@ -109,7 +109,7 @@ def goes(
     )  # fmt: skip
 
 
-def addresses(plan: Plan, read: Sequence[int], tables: bool, weights: Sequence[Tensor]) -> tuple[int | None, ...]:
+def addresses(plan: LaunchPlan, read: Sequence[int], tables: bool, weights: Sequence[Tensor]) -> tuple[int | None, ...]:
     """Of positions, steps, cos, sin and both weights."""
     of_q, of_k = (weights[0].data_ptr(), weights[-1].data_ptr()) if weights else (None, None)
     if tables:
@@ -224,7 +224,7 @@ def _is_in_place(q: Tensor, k: Tensor | None, out: Any) -> bool | None:
 
 
 def _launched(
-    plan: Plan, q: Tensor, k: Tensor | None, at: tuple[int | None, ...], in_place: bool | None
+    plan: LaunchPlan, q: Tensor, k: Tensor | None, at: tuple[int | None, ...], in_place: bool | None
 ) -> Pair | None:
     launch = plan.launch
     if not launch.is_here():
@@ -257,7 +257,7 @@ def _new(x: Tensor, is_contiguous: bool) -> Tensor:
     return torch.empty_like(x) if is_contiguous else torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-def _are_apart(plan: Plan, of_q: int, of_k: int | None, at: tuple[int | None, ...]) -> bool:
+def _are_apart(plan: LaunchPlan, of_q: int, of_k: int | None, at: tuple[int | None, ...]) -> bool:
     """Whether q and k, which are written, share no stretch of memory with each other and with what is read."""
     *written, of_table = plan.bytes
     stretches = [(of_q, written[0])] + ([] if of_k is None else [(of_k, written[1])])
