@@ -58,7 +58,7 @@ def choose(
     declared = model.max_position or trained
     if length < trained:
         raise ValueError(
-            f"length must be at least the trained one, {trained}, got {length}; the model reads that as is"
+            f"length must be at least the trained one, {trained}, got {length}; a shorter one needs no plan"
         )
     if length <= declared and original is None:
         why = f"the config declares {declared:,} positions: nothing is stretched"

@@ -1,4 +1,4 @@
-"""What traps are looked for in: a config, an engine's flags, and the engine's reading of both."""
+"""Traps: known mistakes in settings for a longer context, found in a config, an engine's flags, or its reading."""
 
 import math
 from collections.abc import Iterator

@@ -153,9 +153,7 @@ def _trained(model: RunningModel, trained: int | None, length: int) -> int:
         raise ValueError("trained is missing: the config declares no length")
     whole("trained", trained, at_least=2)
     if length <= trained:
-        raise ValueError(
-            f"length must be above the trained one, {trained}, got {length}; the model reads that as it is"
-        )
+        raise ValueError(f"length must be above the trained one, {trained}, got {length}; a shorter one needs no fit")
     return trained
 
 
