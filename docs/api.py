@@ -15,8 +15,8 @@ from dataclasses import is_dataclass
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import ModuleType, NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "api"
@@ -104,7 +104,18 @@ def _value(thing: Any) -> str:
     words = [getattr(word, "name", word) for word in getattr(thing, "__args__", several)]
     if words and all(isinstance(word, str) for word in words):
         return f"One of {', '.join(f'`{word}`' for word in words)}."
+    if get_origin(thing) is not None:
+        return f"The type `{_type(thing)}`."
     return f"`{thing!r}`" if isinstance(thing, int | float | str) else _prose(type(thing).__doc__)
+
+
+def _type(thing: Any) -> str:
+    """A type as it is written: ``int | tuple[int, int]``."""
+    arguments = [_type(argument) for argument in get_args(thing)]
+    if get_origin(thing) in (Union, UnionType):
+        return " | ".join(arguments)
+    name = "None" if thing is NoneType else getattr(get_origin(thing) or thing, "__name__", repr(thing))
+    return f"{name}[{', '.join(arguments)}]" if arguments else name
 
 
 def _signature(name: str, thing: Any) -> str:

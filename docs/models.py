@@ -34,7 +34,7 @@ are the defaults of the class. Written by `python docs/models.py`; not edited by
 
 - **part**: the path inside a composite config; `·` is the config itself. "as `x`" is a part that reads as the model
   type `x` does.
-- **layers**: how many layers turn by it, of how many, and what the config calls them.
+- **layers**: how many layers rotate with this spec, of how many, and what the config calls them.
 - **rotation**: the factors of the `RotarySpec`, as `describe()` says them. The model's code forms angles in float32
   and rounds cos and sin to the dtype of the activations, unless the row says otherwise.
 - **keys it reads**: the keys of its config that its row looks at, beside those inside `rope_parameters` or
@@ -116,11 +116,11 @@ def _of_part(model: ModelRotary, keys: str) -> Iterator[tuple[str, str, str, str
 
 def _unusual(model: ModelRotary) -> Iterator[str]:
     if model.targets != ("q", "k"):
-        yield f"turns {', '.join(model.targets) or 'neither q nor k'}"
+        yield f"rotates {', '.join(model.targets) or 'neither q nor k'}"
     if model.heads is not None:
         yield f"only the first {model.heads} heads"
     if model.prefix_tokens or model.suffix_tokens:
-        yield f"{model.prefix_tokens} tokens before and {model.suffix_tokens} after pass unturned"
+        yield f"{model.prefix_tokens} tokens before and {model.suffix_tokens} after are not rotated"
     if model.softmax_factor != 1:
         yield f"softmax scale times {model.softmax_factor:.6g}"
     for scheme, count in Counter(t for t in model.temperatures if t is not None).items():

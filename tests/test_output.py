@@ -71,6 +71,17 @@ def paths_of(command, name=""):
             yield f"{name} {parameter.opts[0] if parameter.opts[0].startswith('--') else parameter.metavar}"
 
 
+@pytest.mark.parametrize("group", ["", "lab", "ner"])
+def test_every_line_of_a_list_of_commands_is_whole_at_80_columns(group):
+    command = get_command(app)
+    command = command.commands[group] if group else command
+    lists = command.get_help(
+        command.make_context(group or "phasor", ["--help"], resilient_parsing=True, terminal_width=80)
+    )
+    lines = lists.split("Commands:")[1].strip().splitlines()
+    assert len(lines) == len(command.commands) and not any("..." in line or len(line) > 80 for line in lines)
+
+
 def test_every_path_of_every_command_is_read_or_tried_below():
     assert set(paths_of(get_command(app))) == {*FILES, *FOLDERS, *READ}
 

@@ -34,7 +34,7 @@ def test_a_mistake_that_only_the_child_sees_is_the_same_error():
 @pytest.mark.usefixtures("children")
 def test_a_child_that_dies_is_an_error(capfd):
     plan = {"memory": "as found", "cases": ["token"]}  # without options: a mistake of ours, whose traceback is shown
-    with pytest.raises(RuntimeError, match="the process that measures ended with 1; what it said stands above"):
+    with pytest.raises(RuntimeError, match="the process that measures ended with 1; its messages are above"):
         list(_child("as found", plan))
     assert "KeyError: 'rounds'" in capfd.readouterr().err
 

@@ -41,10 +41,10 @@ def drafted() -> KeyLedger:
 
 
 REFUSED = {
-    "doubled": (lambda x: x.append(K, AT - 1, V), ["positions must be held by one token each, got 9 twice in row 0"]),
-    "twice": (lambda x: x.append(K, AT * 0 + 20, V), ["positions must be held by one token each, got 20 twice"]),
-    "move onto another": (lambda x: x.move(torch.tensor([3]), [0]), ["positions must be held", "got 3 twice"]),
-    "overlap of a chunk": (lambda x: x.reuse(x.cut(range(3)), 8), ["positions must be held", "got 8 twice"]),
+    "doubled": (lambda x: x.append(K, AT - 1, V), ["positions must belong to one token each, got 9 twice in row 0"]),
+    "twice": (lambda x: x.append(K, AT * 0 + 20, V), ["positions must belong to one token each, got 20 twice"]),
+    "move onto another": (lambda x: x.move(torch.tensor([3]), [0]), ["positions must belong", "got 3 twice"]),
+    "overlap of a chunk": (lambda x: x.reuse(x.cut(range(3)), 8), ["positions must belong", "got 8 twice"]),
     "dtype": (lambda x: x.append(K.double(), AT, V), ["k must be of the (batch, heads, dtype, device) of the ledger"]),
     "rows": (lambda x: x.append(K[:1], AT, V[:1]), ["k must be of the (batch, heads, dtype, device)"]),
     "heads": (lambda x: x.append(K[:, :1], AT, V[:, :1]), ["k must be of the (batch, heads, dtype, device)"]),

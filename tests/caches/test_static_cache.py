@@ -125,7 +125,7 @@ def test_a_chunk_that_does_not_fit_changes_no_layer():
     before = [[(x.keys.clone(), int(x.held), int(x.seen)) for x in cache.layers] for cache in held]
     for cache, other, message in (
         (held[0], chunk, "k must leave at most most=20 tokens in a static cache, got 12 for 12"),
-        (held[1], chunk, "chunk must stand first, or behind all 4 sinks"),
+        (held[1], chunk, "chunk must be the first tokens of the cache, or come after all 4 sinks"),
         (held[0], rows, "unpadded must be True for 2 rows that reuse a chunk"),
         (held[0], held[1], "chunk must be a LedgerCache of the same model, got StaticLedgerCache"),
         (StaticLedgerCache(model, most=20), LedgerCache(model), "chunk must hold tokens, got an empty layer"),

@@ -86,9 +86,15 @@ REFUSED = {
     "row": (lambda: Rotation.at(SPEC, AT, [1, -2]), ["seq_len[1] must be an integer of at least 1, got -2"]),
     "float": (lambda: Rotation.at(SPEC, AT, torch.ones(2)), ["seq_len must be an integer, or one for each"]),
     "word": (lambda: Rotation.at(SPEC, AT, "long"), ["seq_len must be an integer, or one for each of 2 rows"]),
-    "no batch": (lambda: Rotation.at(SPEC, AT[0], [1, 2]), ["positions must have a batch for a seq_len for each row"]),
-    "factors": (lambda: Rotation.at(TWO_FACTORS, AT, [9, 999]), ["seq_len must give all rows", "[1.2, 1.3]", "apart"]),
-    "twice": (lambda: AtLength(AtLength(SPEC.scaling, 9), 9), ["scaling must be a scaling that is at no length yet"]),
+    "no batch": (
+        lambda: Rotation.at(SPEC, AT[0], [1, 2]),
+        ["positions must have a batch axis if seq_len"],
+    ),
+    "factors": (
+        lambda: Rotation.at(TWO_FACTORS, AT, [9, 999]),
+        ["seq_len must give all rows", "[1.2, 1.3]", "own"],
+    ),
+    "twice": (lambda: AtLength(AtLength(SPEC.scaling, 9), 9), ["scaling must not be fixed to a length already"]),
     "no length": (lambda: AtLength(SPEC.scaling, None), ["seq_len must be a length for dynamic scaling, got None"]),
     "attention": (lambda: AtLength(YaRN(4.0, 128), None, 0.0), ["attention must be a finite number above 0"]),
 }

@@ -281,7 +281,7 @@ def test_a_graph_of_fixed_length_is_asked_as_often_as_it_takes(look, tokens):
 def test_position_0_alone_proves_nothing(look):
     report = look(fixed(grouped(*tables("halves", base=1e6)), 1), "halves")
     assert {site.verdict for site in report.sites} == {"not shown"}
-    assert "it can be looked at in position 0 only, where nothing rotates" in report.sites[0].reason
+    assert "it can be run at position 0 only, where nothing rotates" in report.sites[0].reason
 
 
 def test_tables_that_would_fill_the_memory_are_not_formed(look):

@@ -1,1 +1,2 @@
-"""What is built on the library: the lab, span recognition, the demo; and `runs`, the folders that they keep."""
+"""Applications of the library: the lab, span recognition, the demo, the benchmarks, the atlas and the explorer; and
+`run_folder`, where trainings keep their files."""

@@ -109,7 +109,7 @@ class KeyLedger:
         return sizes
 
     def append(self, k: Tensor, positions: Tensor, v: Tensor | None = None, *, rotated: bool = False) -> None:
-        """New tokens at ``positions`` ``[(axes,) (batch,) tokens]``. ``k`` is raw, unless ``rotated`` by the spec.
+        """Add tokens at ``positions`` ``[(axes,) (batch,) tokens]``. ``k`` is raw, unless ``rotated`` by the spec.
 
         Keys that come rotated are kept as they are, and only with ``keep="residual"``.
         """
@@ -128,7 +128,7 @@ class KeyLedger:
         self._add(k, positions, v, lambda: Tokens(k, v, positions, None), twice=True)
 
     def reuse(self, chunk: "KeyLedger", at: int | tuple[int, ...]) -> None:
-        """The tokens of another ledger of the same model, the first one at position ``at``, the others as far apart.
+        """Add the tokens of another ledger of the same model: the first at position ``at``, the others as far apart.
 
         ``at`` is one number for each axis. What was computed behind another prefix attends as it did there: positions
         are right, the text before it is not what the values have seen.
@@ -152,14 +152,14 @@ class KeyLedger:
         self._add(source.keys, positions, tokens.values, lambda: self._placed(source, positions, tokens.values))
 
     def evict(self, slots: range | Sequence[int] | Tensor) -> None:
-        """Without the tokens ``slots``, numbered as they stand in the ledger; the others keep their positions."""
+        """Remove the tokens ``slots``, numbered as they stand in the ledger; the others keep their positions."""
         gone, tokens = self._slots(slots), self._free()
         stays = torch.ones(len(tokens), dtype=torch.bool, device=gone.device)
         stays[gone] = False
         self._tokens = tokens.take(stays.nonzero()[:, 0])
 
     def stream(self, sinks: int, window: int) -> None:
-        """The first ``sinks`` tokens and the last ``window``, the sinks moved up to right before the others.
+        """Keep the first ``sinks`` tokens and the last ``window``; the sinks move to right before the others.
 
         Later tokens keep their positions, and so do the queries: what comes next stands where it would have stood.
         Nothing happens while there are no more. Source: StreamingLLM, arXiv:2309.17453, section 3.2.
@@ -177,7 +177,7 @@ class KeyLedger:
         self._tokens = recent
 
     def move(self, positions: Tensor, slots: range | Sequence[int] | Tensor | None = None) -> None:
-        """The tokens, all or ``slots``, to ``positions`` ``[(axes,) (batch,) tokens]``: each rotated once."""
+        """Move the tokens, all or ``slots``, to ``positions`` ``[(axes,) (batch,) tokens]``: each is rotated once."""
         tokens = self._free()
         chosen = torch.arange(len(tokens), device=tokens.keys.device) if slots is None else self._slots(slots)
         source = self._source(chosen)
@@ -195,7 +195,7 @@ class KeyLedger:
         self._tokens = replace(others.then(moved).take(order), values=tokens.values)
 
     def shift(self, by: int | tuple[int, ...], slots: range | Sequence[int] | Tensor | None = None) -> None:
-        """The tokens, all or ``slots``, by one distance, with a number for each axis."""
+        """Move the tokens, all or ``slots``, by one distance, with a number for each axis."""
         axes = self.spec.axes.count
         each = by if isinstance(by, tuple) else (by,)
         if len(each) != axes or not all(isinstance(d, int) and abs(d) <= 2**31 for d in each):
@@ -206,7 +206,7 @@ class KeyLedger:
         self.move(tokens.positions.index_select(-1, chosen) + distance, chosen)
 
     def change_spec(self, spec: RotarySpec) -> None:
-        """All keys as another spec rotates them at their positions: another regime, or the same one for longer."""
+        """Rotate all keys as another spec does at their positions: another regime, or the same one for longer."""
         check_moves("spec", spec)
         check_alike(self.spec, spec)
         tokens = self._free()
@@ -216,7 +216,7 @@ class KeyLedger:
         self._tokens, self.spec = replace(tokens, keys=keys, origin=origin), spec
 
     def draft(self, k: Tensor, parents: Sequence[int], v: Tensor | None = None, *, rotated: bool = False) -> Tensor:
-        """Tokens of a tree behind the last one; those of one depth share a position. Returns their mask.
+        """Add the tokens of a tree after the last one; those of one depth share a position. Returns their mask.
 
         ``parents[i]`` is the draft that token ``i`` follows, an earlier one, or -1 for the last token of the ledger.
         The mask ``[drafts, tokens]`` is true where a draft may attend: all tokens before the tree, its ancestors and
@@ -242,7 +242,7 @@ class KeyLedger:
         return tree_mask(parents, len(tokens), tokens.keys.device)
 
     def accept(self, path: Sequence[int]) -> None:
-        """Of the drafts only those of ``path``, each the parent of the next; none of them for an empty one."""
+        """Keep only the drafts of ``path``, each the parent of the next; none of them for an empty path."""
         tokens = self._held
         if not tokens.parents:
             raise ValueError("path must be one of drafts, and there are none; call draft first")
@@ -255,7 +255,7 @@ class KeyLedger:
         self._tokens = replace(tokens.take(slots), parents=())
 
     def crop(self, length: int) -> None:
-        """Only the first ``length`` tokens."""
+        """Keep only the first ``length`` tokens."""
         whole("length", length, at_least=0)
         tokens = self._free()
         if length > len(tokens):
@@ -263,7 +263,7 @@ class KeyLedger:
         self._tokens = tokens.between(0, length)
 
     def reorder(self, rows: Tensor) -> None:
-        """Rows ``rows`` of the batch, as beams are reordered; a row may come twice, or not at all."""
+        """Take the rows ``rows`` of the batch, as beams are reordered; a row may come twice, or not at all."""
         tokens = self._free()
         if not isinstance(rows, Tensor) or rows.dtype not in (torch.int64, torch.int32) or rows.ndim != 1:
             raise ValueError(f"rows must be a tensor of integers [rows], got {rows!r:.80}")

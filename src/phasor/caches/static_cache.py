@@ -93,8 +93,8 @@ class StaticLedgerLayer(CacheLayerMixin):
             )
         if held < self.sinks and seen:
             raise ValueError(
-                f"chunk must stand first, or behind all {self.sinks} sinks, which are rotated from how they were first "
-                f"rotated; got {held} tokens before it"
+                f"chunk must be the first tokens of the cache, or come after all {self.sinks} sinks, which must be "
+                f"known as they were first rotated; got {held} tokens before it"
             )
         self._check(count)
         there = KeyLedger(chunk.ledger.spec if self.spec is None else self.spec)

@@ -88,6 +88,6 @@ def check_distinct(positions: Tensor) -> None:
         each, counts = own.unique(dim=-1, return_counts=True)
         if each.shape[-1] < own.shape[-1]:
             raise ValueError(
-                f"positions must be held by one token each, got {each[..., counts > 1][..., 0].tolist()} twice in row "
+                f"positions must belong to one token each, got {each[..., counts > 1][..., 0].tolist()} twice in row "
                 f"{row}; evict or move the other token first"
             )

@@ -1,4 +1,4 @@
-"""The command line: `phasor inspect`, `plan`, `demo`, `bench`, `golden`, `check`, `lab`, `ner`. One file each, thin."""
+"""The command line: one thin file for each command, and `app`, the table of all commands."""
 
 import os
 import signal

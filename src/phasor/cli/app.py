@@ -1,4 +1,4 @@
-"""The table of commands."""
+"""The table of all commands, with a line about each."""
 
 from importlib.metadata import version
 from typing import Annotated
@@ -29,22 +29,22 @@ def phasor(
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
     ] = False,
 ) -> None:
-    """Position encodings: read a model's config, see what its rotary embedding does."""
+    """Position encodings: read and check a model's rotary embedding, extend its context, convert its weights."""
 
 
 COMMANDS = (  # with the line that the list of commands shows, whole at 80 columns
-    ("inspect", inspect.inspect, "What a model's config makes of its positions, on one screen"),
+    ("inspect", inspect.inspect, "What a model's config says about positions, on one screen"),
     ("plan", plan.plan, "Settings for a longer context on an engine, read back"),
     ("convert", convert.convert, "A checkpoint in another pair layout or format, with a proof"),
     ("detect", detect.detect, "In which layout the rotary pairs of a checkpoint are"),
     ("doctor", doctor.doctor, "Whether a model's position encoding is right, and why not"),
     ("study", study.study, "Which pairs of its rotation a model uses, and in which heads"),
-    ("fit", fit.fit, "The rotation that a model wants at another length, searched"),
+    ("fit", fit.fit, "The best frequencies of one model for a longer context"),
     ("golden", golden.golden, "Vectors to test rotary code in any language"),
-    ("check", golden.check, "Another implementation, or an ONNX file: what is wrong"),
+    ("check", golden.check, "What is wrong in other rotary code, or in an ONNX file"),
     ("bench", bench.bench, "What a rotation costs here, in copies of the same bytes"),
     ("atlas", atlas.atlas, "Every position encoding as a picture"),
-    ("demo", demo.demo, "All of it on models that ship, as pages to look at"),
+    ("demo", demo.demo, "Most of this on twelve published models, as HTML pages"),
 )
 for name, command, line in COMMANDS:
     app.command(name, short_help=line)(command)

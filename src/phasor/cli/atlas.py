@@ -1,3 +1,5 @@
+"""`phasor atlas`: every position encoding as a picture."""
+
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated

@@ -1,3 +1,5 @@
+"""`phasor bench`: what a rotation costs on this machine."""
+
 import shlex
 import sys
 from pathlib import Path

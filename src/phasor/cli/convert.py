@@ -1,3 +1,5 @@
+"""`phasor convert`: a checkpoint in another pair layout or format, with a proof."""
+
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

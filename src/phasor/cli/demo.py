@@ -1,3 +1,5 @@
+"""`phasor demo`: twelve published models on pages, and small models that it trains."""
+
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated

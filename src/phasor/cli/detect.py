@@ -1,3 +1,5 @@
+"""`phasor detect`: the pair layout of a checkpoint's weights."""
+
 from pathlib import Path
 from typing import Annotated
 

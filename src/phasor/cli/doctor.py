@@ -1,3 +1,5 @@
+"""`phasor doctor`: whether a model's position encoding is right, and its repair."""
+
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +19,7 @@ def doctor(
         typer.Option(metavar="FILE", help="Also rank plausible encodings by the loss of the weights on this text."),
     ] = None,
     repair: Annotated[
-        Path | None, typer.Option(metavar="OUT", help="Write a new folder with what can be mended, and look at that.")
+        Path | None, typer.Option(metavar="OUT", help="Write a repaired copy into this new folder, and check the copy.")
     ] = None,
     meta: Annotated[bool, typer.Option("--meta", help="Check the config alone, without loading weights.")] = False,
     html: Annotated[
@@ -25,7 +27,7 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Say whether a model's position encoding is right: beside its config, and beside itself; and mend its folder.
+    """Check a model's position encoding against its config and against itself; repair a model folder with --repair.
 
     The model is loaded with transformers, from local files, without code of the folder. Exit code 0: nothing is wrong,
     1: something is, 2: bad input.

@@ -1,4 +1,4 @@
-"""`fit`: the rotation that a model wants at another length."""
+"""`phasor fit`: the best frequencies of one model for a longer context."""
 
 import math
 from pathlib import Path
@@ -23,8 +23,8 @@ def fit(
     trained: Annotated[
         int | None, typer.Option(min=2, help="The length it was trained for (default: the declared one).")
     ] = None,
-    evaluations: Annotated[int, typer.Option(min=10, help="How many, each a pass over windows of the text.")] = 120,
-    minutes: Annotated[float, typer.Option(help="End the search after so many (default: no end).")] = math.inf,
+    evaluations: Annotated[int, typer.Option(min=10, help="How often the loss is evaluated.")] = 120,
+    minutes: Annotated[float, typer.Option(help="Minutes after which the search ends (default: no limit).")] = math.inf,
     inside: Annotated[float, typer.Option(min=0, help="Weight of the loss at the trained length.")] = 0.5,
     attention: Annotated[
         float | None,
@@ -34,11 +34,10 @@ def fit(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a config.json with what was found.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
-    """Search the rotation that a model wants at another length, beside the known schemes, and say which engines run it.
+    """Search the frequencies with the lowest loss at a longer context, and compare them with the known scalings.
 
-    With --out, a command that was killed goes on where it was when it is repeated.
-
-    Exit code 0: the search bettered every known scheme on the text to judge on, 1: it did not.
+    Also says which engines run the result. With --out, a command that was killed continues when it is repeated. Exit
+    code 0: the result is better than every known scaling on the text to judge on, 1: it is not.
     """
     from ..serving.engines import ENGINES
     from ..serving.planner import plan

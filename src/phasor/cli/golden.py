@@ -1,3 +1,5 @@
+"""`phasor golden` and `phasor check`: golden vectors, and what differs from them."""
+
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,3 +1,5 @@
+"""`phasor inspect`: what a config says about positions."""
+
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,13 +24,15 @@ def inspect(
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Also draw the figures as PNG into DIR.")] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a page to look at it and to change it.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write a page with settings that can be changed."),
     ] = None,
     compare: Annotated[
         bool, typer.Option("--diff", help="Say where two configs disagree, and from which position.")
     ] = False,
     engine: Annotated[
-        str | None, typer.Option("--as", metavar="ENGINE", help="What this engine makes of it, beside the model's own.")
+        str | None,
+        typer.Option("--as", metavar="ENGINE", help="How this engine rotates, beside the model's own code."),
     ] = None,
     flags: Annotated[
         str | None, typer.Option(metavar="LINE", help="With --as: the engine's command line, or its flags.")
@@ -36,12 +40,12 @@ def inspect(
     brief: Annotated[bool, typer.Option("--brief", help="One line for each of many configs, as a hook needs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Show what a model's config makes of its positions: layers, wavelengths, scaling, decay, exactness.
+    """Show what a model's config says about positions: layers, wavelengths, scaling, decay, exactness.
 
-    Of a composite config the text model is shown, and a line about every other part. Where the text model does not
-    rotate, all parts that do are shown; where it could not be read, they are too, with the reason and exit code 2.
-    With --diff the exit code is 0 if both rotate alike, and 1 if they differ. With --brief it is 2 if a config could
-    not be read, after a line about each; a model without rotation is read, and no mistake.
+    Of a composite config it shows the text model, and a line about every other part. If the text model does not
+    rotate, it shows all parts that do. If the text model could not be read, it shows them too, with the reason, and the
+    exit code is 2. With --diff the exit code is 0 if both configs rotate alike, and 1 if they differ. With --brief it
+    is 2 if a config could not be read; a model without rotation is not a mistake.
     """
     if brief:
         if compare or plot is not None or html is not None or as_json or engine is not None:

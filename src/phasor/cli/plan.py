@@ -1,3 +1,5 @@
+"""`phasor plan`: the settings of inference engines for a longer context."""
+
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +34,7 @@ def plan(
 ) -> None:
     """Settings for a longer context, per engine: read back and proven equal, or refused with the reason.
 
-    Exit code 0: every engine can, 1: at least one cannot say it, 2: bad input.
+    Exit code 0: every engine can, 1: at least one cannot, 2: bad input.
     """
     from ..serving.engines import ENGINES
     from ..serving.planner import plan as make_plan

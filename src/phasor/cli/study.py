@@ -1,4 +1,4 @@
-"""`study`: which pairs of its rotation a model uses, and what its heads look at."""
+"""`phasor study`: which pairs of its rotation a model uses, and what its heads attend to."""
 
 from pathlib import Path
 from typing import Annotated

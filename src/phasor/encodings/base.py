@@ -21,7 +21,7 @@ ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 class Encoding(nn.Module):
-    """An encoding that does nothing; the others override the places where they act.
+    """Base of all encodings: it does nothing, and each encoding overrides the methods where it acts.
 
     >>> encoding = Encoding()
     >>> encoding.embed(torch.ones(2), torch.arange(2)).tolist(), encoding.default_scale(64)

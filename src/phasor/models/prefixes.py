@@ -116,7 +116,8 @@ def attentions(names: Iterable[str], weights: Weights, layers: Layers, prefix: s
         layer = number + (len(first) if weights.stacks == "after" and at not in first else 0)
         if layer >= len(layers) and len(set(layers)) > 1:
             raise ValueError(
-                f"names must have no layer beyond the {len(layers)} of the config, which differ, got {at}; leave it out"
+                f"names must have no layer beyond the {len(layers)} of the config, which are not alike, got {at}; "
+                "leave it out"
             )
         spec = layers[min(layer, len(layers) - 1)]
         if spec is not None:

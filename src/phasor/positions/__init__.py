@@ -1,4 +1,4 @@
-"""Builders of positions: one per token (and axis), said aloud instead of assumed.
+"""Builders of positions: one integer per token (and axis), stated instead of assumed to be 0, 1, 2, and so on.
 
 A rotation is only as right as its positions. Each builder covers one case where a plain ``arange`` is wrong;
 `check` finds out which one a batch got wrong.

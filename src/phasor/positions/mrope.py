@@ -61,7 +61,7 @@ class Placed(NamedTuple):
 
 
 def from_segments(segments: Sequence[Segment], rule: Rule) -> Placed:
-    """Positions of one sequence that is said as segments: ``[axes, S]`` and the offset ``[1]``.
+    """Positions of one sequence that is given as segments: ``[axes, S]`` and the offset ``[1]``.
 
     A segment is a number of tokens (text or sound), ``(height, width)`` of an image, ``(frames, height, width)`` of a
     video, or a `Video`, in merged patches (one per token). Raises ``ValueError`` for anything else.

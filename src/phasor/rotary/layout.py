@@ -22,7 +22,7 @@ from ..support.checks import flag, whole
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where the pairs of a head lie: plain, hashable data, and the one place that knows what it means.
+    """Which channels of a head rotate and which two form a pair, as plain, hashable data.
 
     - ``head_dim``: channels of one head; ``rotary_dim`` of them rotate (default: all), the first ones, or the last ones
       if ``trailing``.

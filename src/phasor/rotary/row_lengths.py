@@ -36,14 +36,15 @@ def phases_of_rows(
         raise ValueError(f"seq_len must be an integer, or one for each row, got {seq_len!r}; name dtype= by its name")
     at = check_positions(positions, spec)
     if at[0].ndim != 2:
-        raise ValueError(f"positions must have a batch for a seq_len for each row, got shape {tuple(positions.shape)}")
+        shape = tuple(positions.shape)
+        raise ValueError(f"positions must have a batch axis if seq_len has a value for each row, got shape {shape}")
     lengths = row_lengths(seq_len, at[0].shape[0])
     if spec.scaling is not None and spec.length_dependent:
         lengths = [spec.scaling.regime(length) for length in lengths]
     if len(factors := {spec.attention_factor(length) for length in lengths}) > 1:
         raise ValueError(
-            f"seq_len must give all rows of a batch one attention factor, which is one for a rotation, got "
-            f"{sorted(factors)} for lengths {lengths}; rotate rows of each regime apart"
+            f"seq_len must give all rows the same attention factor, because a rotation has only one, got "
+            f"{sorted(factors)} for lengths {lengths}; rotate the rows of each factor in a call of their own"
         )
     groups = {length: [i for i, own in enumerate(lengths) if own == length] for length in lengths}
     order = torch.tensor([row for rows in groups.values() for row in rows], device=positions.device)

@@ -169,7 +169,7 @@ class RotarySpec:
             )
         if self.exponent_dim is not None:
             raise ValueError(
-                "frequencies and exponent_dim exclude each other (the list is no ladder), "
+                "frequencies and exponent_dim exclude each other (the list is used as it is), "
                 f"got exponent_dim {self.exponent_dim}"
             )
 

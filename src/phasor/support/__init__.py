@@ -1,1 +1,1 @@
-"""What stands below everything: checks of numbers, files written whole, locks, processes, tracing."""
+"""The lowest floor, used by all others: checks of numbers, files written whole, locks, processes, tracing."""

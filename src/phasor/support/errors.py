@@ -1,4 +1,4 @@
-"""What other libraries raise, for people."""
+"""Errors of other libraries, shortened to one line."""
 
 
 def first_line(error: BaseException) -> str:

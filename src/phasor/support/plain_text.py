@@ -1,4 +1,4 @@
-r"""The one way of words to a person: nothing in them that a terminal, a browser or a reader of JSON would obey.
+r"""The one way to print text: without characters that a terminal, a browser or a reader of JSON would take as commands.
 
 Words come from configs, file names, tensor names and labels, and anybody may have written those.
 """

@@ -1,4 +1,4 @@
-"""Silence around transformers while it reads and builds."""
+"""Turns off transformers' warnings and progress bars while it reads configs and builds models."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

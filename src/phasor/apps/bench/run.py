@@ -134,7 +134,7 @@ def _child(memory: str, plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
             child.kill()
             raise
     if child.returncode:
-        raise RuntimeError(f"the process that measures ended with {child.returncode}; what it said stands above")
+        raise RuntimeError(f"the process that measures ended with {child.returncode}; its messages are above")
 
 
 def _on_device(clock: Clock, plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Timing | Skipped]:

@@ -1,4 +1,4 @@
-"""The model that the demo trains, made sick by one common line, looked at, and healed: the doctor's pages of both."""
+"""The model that the demo trains, damaged by `.to(torch.bfloat16)` and then repaired: the doctor's page of each."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The rotary model that the demo trains: which positions it uses, and the rotation that it wants for longer texts."""
+"""The rotary model that the demo trains: which pairs it uses, and the best frequencies for a longer context."""
 
 from collections.abc import Callable
 from pathlib import Path

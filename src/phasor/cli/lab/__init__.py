@@ -9,5 +9,13 @@ from .report import report
 from .train import train
 
 app = typer.Typer(no_args_is_help=True, help="Train small models on real text and see how far encodings reach.")
-for command in (train, evaluate, extend, export, report):
-    app.command()(command)
+
+COMMANDS = (  # with the line that the list of commands shows, whole at 80 columns
+    (train, "Train one model for each encoding and seed"),
+    (evaluate, "Loss or accuracy beyond the training length"),
+    (extend, "Longer contexts with every scaling, without fine-tuning"),
+    (export, "A rotary model as a folder that transformers loads"),
+    (report, "One page with all figures and tables"),
+)
+for command, line in COMMANDS:
+    app.command(short_help=line)(command)

@@ -1,3 +1,5 @@
+"""`phasor lab evaluate`: the loss of trained models beyond the training length."""
+
 from typing import Annotated, Any
 
 import typer

@@ -1,3 +1,5 @@
+"""`phasor lab export`: a rotary model as a folder that transformers loads."""
+
 from pathlib import Path
 from typing import Annotated
 

@@ -1,3 +1,5 @@
+"""`phasor lab extend`: trained rotary models at longer contexts, with every scaling."""
+
 from typing import Annotated, Any
 
 import typer

@@ -41,7 +41,7 @@ def text_of(folder: Path, named: list[Path] | None) -> Any:
     except (ValueError, OSError) as error:
         if named:
             raise
-        raise ValueError(f"{error}; so {folder / RUN} says of its text: name another place with --text") from None
+        raise ValueError(f"{error}; {folder / RUN} names that text: name another place with --text") from None
 
 
 def numbers(name: str, words: str) -> list[float]:

@@ -1,3 +1,5 @@
+"""`phasor lab report`: one page with the results of all runs."""
+
 from pathlib import Path
 from typing import Annotated
 

@@ -1,3 +1,5 @@
+"""`phasor lab train`: one small model for each encoding and seed."""
+
 import shlex
 import sys
 from pathlib import Path

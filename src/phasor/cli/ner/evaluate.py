@@ -1,3 +1,5 @@
+"""`phasor ner evaluate`: precision, recall and F1 of a span model."""
+
 from pathlib import Path
 from typing import Annotated
 

@@ -1,3 +1,5 @@
+"""`phasor ner export`: the scores of a span model as ONNX."""
+
 from pathlib import Path
 from typing import Annotated
 

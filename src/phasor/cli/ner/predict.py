@@ -1,3 +1,5 @@
+"""`phasor ner predict`: spans in texts."""
+
 import sys
 from pathlib import Path
 from typing import Annotated

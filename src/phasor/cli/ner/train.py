@@ -1,3 +1,5 @@
+"""`phasor ner train`: a span model from labelled texts."""
+
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal

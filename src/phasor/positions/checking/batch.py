@@ -96,8 +96,8 @@ def batch_of(
     added = None if offset is None else _of_rows("offset", offset, rows)
     if cached is not None and marks.shape[1] != length:
         raise ValueError(
-            f"cached must stand beside a mask of the {length} new tokens only, and this one has {marks.shape[1]} "
-            "columns, which say it already; leave one of both out"
+            f"cached needs a mask of the {length} new tokens only, and this one has {marks.shape[1]} columns, so it "
+            "has the cached tokens already; leave out cached, or the mask's first columns"
         )
     real, segments = marks != 0, bool((marks > 1).any())
     if cu_seqlens is not None:

@@ -1,4 +1,4 @@
-"""The rotation that takes a rotated key from one place to another: never two tables, and never a factor twice.
+"""The rotation that moves a rotated key to another position or spec: never two tables, and never a factor twice.
 
 A key at position ``p`` of a spec is ``A R(p) x``. To ``q`` of another spec it goes by ``(A' / A) R'(q) R(p)^-1``, whose
 angle is one difference of integer phases: exact at every distance, and rounded once.

@@ -1,4 +1,4 @@
-"""What q and k must be to be rotated by a rotation: every mistake gets a sentence of its own."""
+"""Checks of q and k against the rotation they get: dtype, device, width, length and batch, with an error for each."""
 
 from typing import Any
 

@@ -47,8 +47,8 @@ def shift(
     check_moves("spec", spec)
     if spec.angles != "exact":
         raise ValueError(
-            f"spec must have exact angles to shift all tokens by one, got {spec.angles} ones, which depend on where "
-            "each key stands: reposition(k, old, new, spec), or spec.replace(angles='exact')"
+            f"spec must have exact angles for shift, got {spec.angles} angles, whose differences depend on each key's "
+            "position: use reposition(k, old, new, spec), or spec.replace(angles='exact')"
         )
     check_tensor("k", k)
     order_of(tensor_format)

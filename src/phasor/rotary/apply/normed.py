@@ -94,7 +94,7 @@ def apply_qk_norm_rotary(
         pair = check_out(out, q, k, rotation, ("q", "k"))
         if torch.is_grad_enabled() and any(w is not None and w.requires_grad for w in norm[:2]):
             raise ValueError(
-                "out cannot be written where a gradient is needed (that of the weights); leave out= away, "
+                "out cannot be written where a gradient is needed (that of the weights); call without out=, "
                 "or use torch.no_grad()"
             )
     y, z = choose(kernel, q, k, rotation, norm).norm_and_rotate(q, k, rotation, order, norm, pair)

@@ -46,7 +46,7 @@ def _check_one(name: str, x: Tensor, y: Any, angles: Angles) -> None:
     if torch.is_grad_enabled() and any(t.requires_grad for t in (x, y, *tables)):
         raise ValueError(
             f"{name} cannot be written where a gradient is needed (autograd keeps new results only); "
-            "leave out= away, or use torch.no_grad()"
+            "call without out=, or use torch.no_grad()"
         )
     if readable(y) and y.is_inference() and not torch.is_inference_mode_enabled():
         raise ValueError(

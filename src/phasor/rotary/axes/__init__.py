@@ -15,7 +15,7 @@ AXES: dict[str, type[Axes]] = {
 
 
 def register_axes(cls: type[Axes]) -> type[Axes]:
-    """Make axes of your own known, so that a `RotarySpec` takes them, writes them down and reads them back.
+    """Register axes of your own, so that a `RotarySpec` can have them, and be written to data and read back.
 
     ``cls`` is a frozen dataclass that inherits from `Axes` and has a ``name``; it is returned, so this is a decorator,
     too. Raises ``ValueError`` for a name that is taken and for a class that is no such thing.

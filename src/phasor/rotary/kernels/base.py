@@ -22,7 +22,7 @@ CHOSEN = os.environ.get("PHASOR_KERNEL") or "auto"  # what "auto" means: for rep
 
 
 class Kernel(ABC):
-    """One way to rotate q and k: one file, one entry in ``KERNELS``. `reference` is what all of them mean.
+    """One way to rotate q and k: one file, one entry in ``KERNELS``. `reference` defines their results.
 
     ``name`` is what ``kernel=`` takes; ``about`` says in a few words what it is for.
     """

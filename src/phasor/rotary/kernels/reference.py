@@ -10,7 +10,7 @@ from .order import Order
 
 
 class Reference(Kernel):
-    """One expression for q and one for k: the meaning of all other kernels."""
+    """One expression for q and one for k: all other kernels must give its results."""
 
     name = "reference"
     about = "plain PyTorch, wherever PyTorch runs: compiled, transformed, differentiated, on every device"

@@ -31,7 +31,7 @@ SCALINGS: dict[str, type[Scaling]] = {
 
 
 def register_scaling(cls: type[Scaling]) -> type[Scaling]:
-    """Make a scaling of your own known, so that a `RotarySpec` takes it, writes it down and reads it back.
+    """Register a scaling of your own, so that a `RotarySpec` can have it, and be written to data and read back.
 
     ``cls`` is a frozen dataclass that inherits from `Scaling` and has a ``name``; it is returned, so this is a
     decorator, too. Compiled code forms specs anew from their text, so register before you compile. Raises

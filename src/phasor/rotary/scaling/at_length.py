@@ -29,7 +29,7 @@ class AtLength(Scaling):
 
     def __post_init__(self) -> None:
         if not isinstance(self.scaling, Scaling) or isinstance(self.scaling, AtLength):
-            raise ValueError(f"scaling must be a scaling that is at no length yet, got {self.scaling!r}")
+            raise ValueError(f"scaling must not be fixed to a length already, got {self.scaling!r}")
         check_seq_len(self.seq_len)
         if self.scaling.length_dependent and self.seq_len is None:
             raise ValueError(f"seq_len must be a length for {self.scaling.name} scaling, got None")

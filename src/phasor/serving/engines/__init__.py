@@ -25,7 +25,7 @@ __all__ = [
 
 
 def register_engine(engine: Engine) -> None:
-    """Make an engine known by its name to `read_as`, to `phasor.plan` and to the command line.
+    """Register an engine by its name for `read_as`, to `phasor.plan` and to the command line.
 
     Raises ``ValueError`` for what is no `Engine`, and for a name that is taken.
     """

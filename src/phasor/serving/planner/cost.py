@@ -14,7 +14,7 @@ TURN = 2 * math.pi
 
 @dataclass(frozen=True)
 class Cost:
-    """What becomes of one rotation inside the trained length, and at the new one.
+    """How one rotation changes inside the trained length, and at the new one.
 
     - ``changed`` of ``pairs`` rotate differently; pair ``first`` is 0.1 rad off from position ``position`` on.
     - ``score``: scores grow by this factor (the squared attention factors, and DeepSeek's on the softmax), also at

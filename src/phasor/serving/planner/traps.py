@@ -1,4 +1,4 @@
-"""What traps are looked for in: a config, an engine's flags, and the engine's reading of both."""
+"""Traps: known mistakes in settings for a longer context, found in a config, an engine's flags, or its reading."""
 
 import math
 from collections.abc import Iterator
@@ -118,7 +118,7 @@ class TrapInputs:
 
 
 def traps(source: Any, engine: str = "", flags: str | dict[str, Any] = "") -> list[Trap]:
-    """Those that a config, and the flags of an engine, show; empty for a clean one.
+    """The traps that a config, and the flags of an engine, show; empty for a clean one.
 
     ``source`` as in `phasor.read_config`. A config that it refuses is looked at as far as its keys go, and the refusal
     is raised where none of them shows why; so are flags with which the engine would not start.

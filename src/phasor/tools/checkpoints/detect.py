@@ -18,7 +18,7 @@ from .stored import Tensor
 
 @dataclass(frozen=True)
 class Detection:
-    """What was found.
+    """The layout of a checkpoint, by its format and by its weights, and whether both agree.
 
     - ``said``: the layout that the format or the config says, and ``why``.
     - ``weights``: the layout that the weights have, ``""`` where they do not tell; ``z``: how smooth each one is, of q

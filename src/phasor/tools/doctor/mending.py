@@ -18,7 +18,7 @@ NOT_FORMED = "the model's own code does not form it from the config; load it aga
 
 
 def repair(model: nn.Module) -> RepairReport:
-    """Mend what a running transformers model keeps about positions, in place; its weights stay as they are.
+    """Repair what a running transformers model stores about positions, in place; its weights stay as they are.
 
     The model's class is built once more from its config, without weights, as `from_pretrained` does. Frequencies and
     tables of positions that are not the same, bit for bit, are formed anew: after ``.to(torch.bfloat16)`` or

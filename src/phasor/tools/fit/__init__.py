@@ -1,4 +1,4 @@
-"""The rotation that a model wants at another length: divisors of its frequencies, found by its loss on a text."""
+"""The best frequencies of one model for a longer context: divisors of its frequencies, found by its loss on a text."""
 
 from .fit import fit, fit_folder
 from .result import Fit

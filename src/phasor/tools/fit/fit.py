@@ -50,7 +50,7 @@ def fit(
     journal: Path | None = None,
     tell: Callable[[int, int], None] = lambda done, most: None,
 ) -> Fit:
-    """The divisors that a model wants at ``length`` tokens, found by its loss on ``tokens`` ``[n]``.
+    """Search the divisors of a model's frequencies with the lowest loss at ``length`` tokens, on ``tokens`` ``[n]``.
 
     Every scheme for a longer context is a divisor per pair (and a factor on cos and sin); all but LongRoPE's are one
     formula for every model. Here they are searched for this model: from the best formula downhill, by the gradient of
@@ -153,9 +153,7 @@ def _trained(model: RunningModel, trained: int | None, length: int) -> int:
         raise ValueError("trained is missing: the config declares no length")
     whole("trained", trained, at_least=2)
     if length <= trained:
-        raise ValueError(
-            f"length must be above the trained one, {trained}, got {length}; the model reads that as it is"
-        )
+        raise ValueError(f"length must be above the trained one, {trained}, got {length}; a shorter one needs no fit")
     return trained
 
 

@@ -58,7 +58,7 @@ class Pack:
 def write_pack(
     models: Mapping[str, str | os.PathLike[str] | dict[str, Any] | ModelRotary | Any], folder: str | os.PathLike[str]
 ) -> Path:
-    """Write one pack of golden vectors for many models, in four formats; gives the folder.
+    """Write one pack of golden vectors for many models, in four formats; returns the folder.
 
     ``models``: name -> a `ModelRotary`, or a config as `phasor.read_config` takes it, of which all parts are read.
     Every distinct rotation is in the pack once: its rates in radians per position, cos and sin at two positions (100

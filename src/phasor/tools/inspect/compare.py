@@ -28,7 +28,7 @@ SENTENCES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Disagreement(Difference):
-    """What separates two specs. ``pair`` is the one that parts first (None if all frequencies agree).
+    """What separates two specs. ``pair`` is the one whose angles differ first (None if all frequencies agree).
 
     ``position`` is the first at which the angles of that pair differ by `THRESHOLD` radians; real coordinates have no
     next position, there it is the distance from 0, rounded.

@@ -17,7 +17,7 @@ EVERY_PART = "all"
 
 @dataclass(frozen=True)
 class ConfigView:
-    """What a config says: the models ``shown``, what was found in ``others`` by path, and why the one asked for is not.
+    """What a config says: the models ``shown``, the ``others`` by path, and why the requested one is not shown.
 
     ``refused`` is the reader's error where the config's own model, or its text model, could not be read but other parts
     could. A `NoRotary` among them is no fault of the config: that model has nothing to rotate.

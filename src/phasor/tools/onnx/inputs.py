@@ -60,7 +60,7 @@ def inputs_of_runs(
     if shape is None or int(np.prod(shape)) < min(sizes.tokens, 2):  # no input, or the first position alone
         numbers = [n for n in ROWS if n < min(sizes.tokens, rows or TOKENS)]
         if max(numbers) == 0:
-            raise NotShown("it can be looked at in position 0 only, where nothing rotates")
+            raise NotShown("it can be run at position 0 only, where nothing rotates")
         at = _on_axes(numbers, axes)
         zero = {} if name is None or shape is None else {name: np.zeros(shape)}
         return [RunInputs(at, _typed(graph, zero | _masks(masks, sizes)) | taken, sizes)]

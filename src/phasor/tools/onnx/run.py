@@ -39,7 +39,7 @@ def part_of(graph: Graph, wanted: str, feeds: set[str], sizes: Sizes) -> tuple[l
         nodes.add(maker)
         waiting += inputs_of(node)
         if len(nodes) > MOST:
-            raise NotShown(f"more than {MOST:,} nodes stand behind it")
+            raise NotShown(f"it depends on more than {MOST:,} nodes")
     return sorted(nodes), needed, known
 
 
@@ -57,7 +57,7 @@ def run(graph: Graph, wanted: str, feeds: dict[str, np.ndarray], sizes: Sizes) -
     if large:
         raise NotShown(f"{large[0]!r} is too large for a table")
     if loops := [graph.nodes[i].op_type for i in nodes if graph.nodes[i].op_type in ("Loop", "Scan")]:
-        raise NotShown(f"a {loops[0]} stands behind it, which nobody knows the end of")
+        raise NotShown(f"it depends on a {loops[0]}, whose number of steps is not known")
     try:
         constants = {name: graph.array(name) for name in read if name in graph.tensors}
         if wanted in constants:

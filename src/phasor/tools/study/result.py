@@ -43,12 +43,12 @@ class Study:
         return min(filter(holds, self.places), key=sizes.__getitem__, default=None)
 
     def cost_of_head(self, use: HeadUse) -> PlaceCost | None:
-        """Of all pairs of one head together, where it was measured."""
+        """The cost of all pairs of one head together, if it was measured."""
         place = Place(use.layer, use.head, 0, len(use.q_energy))
         return next((cost for cost in self.places if cost.place == place), None)
 
     def heads_of(self, rotation: PairUse) -> tuple[HeadUse, ...]:
-        """The heads of the layers that rotate so."""
+        """The heads of the layers that have this rotation."""
         return tuple(use for use in self.heads if use.layer in rotation.layers)
 
     def __str__(self) -> str:

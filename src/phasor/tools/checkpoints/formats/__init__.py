@@ -12,7 +12,7 @@ FORMATS: dict[str, Format] = {}
 
 
 def register_format(form: Format) -> None:
-    """Make a format known by its name to `convert`, `detect` and the command line; it is asked after those before it.
+    """Register a format by its name for `convert`, `detect` and the command line; formats before it come first.
 
     Raises ``ValueError`` for what is no `Format`, and for a name that is taken, by a format or by a layout.
     """
