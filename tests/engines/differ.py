@@ -2,6 +2,9 @@
 
     python -m tests.engines.differ exllamav3 FOLDER 500     FOLDER as in run_exllamav3.py
     python -m tests.engines.differ sglang FOLDER 500        FOLDER as in run_sglang.py; change: its override
+    python -m tests.engines.differ vllm FOLDER 150          FOLDER as in run_vllm.py; change: --hf-overrides
+    python -m tests.engines.differ mlx-lm FOLDER 400        FOLDER as in run_mlx_lm.py
+    python -m tests.engines.differ llama.cpp FOLDER 300     FOLDER as in run_llama_cpp.py; change: config and flags
 
 Prints every table and length in which the two differ, and counts. A change that one of them refuses is counted.
 """
@@ -9,7 +12,9 @@ Prints every table and length in which the two differ, and counts. A change that
 import copy
 import json
 import sys
+import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -61,27 +66,95 @@ def differences(case: dict[str, Any], reading: EngineReading) -> list[str]:
     return found
 
 
-def main(engine: str, folder: Path, count: int) -> None:
-    from . import run_exllamav3, run_sglang
+Case = tuple[dict[str, Any], dict[str, Any], Callable[[], dict[str, Any]]]  # config, flags, and what the engine makes
 
-    own: Any = run_exllamav3.ExLlama(folder) if engine == "exllamav3" else run_sglang.Sglang(folder)
-    names, counted = [name for name in configs() if name not in run_sglang.SKIPPED], Counter[str]()
+
+def exllamav3(folder: Path) -> Callable[[str, dict[str, Any], Random], Case]:
+    from . import run_exllamav3
+
+    own = run_exllamav3.ExLlama(folder)
+
+    def case(name: str, changes: dict[str, Any], random: Random) -> Case:
+        inner = configs()[name].get("text_config")
+        changes = {"text_config": {**inner, **changes}} if inner else changes
+        return changed(name, changes), {}, lambda: run_exllamav3.run(own, name, changes)
+
+    return case
+
+
+def sglang(folder: Path) -> Callable[[str, dict[str, Any], Random], Case]:
+    from . import run_sglang
+
+    own = run_sglang.Sglang(folder)
+
+    def case(name: str, changes: dict[str, Any], random: Random) -> Case:
+        nested = "text_config" in configs()[name] and random.random() < 0.7
+        changes = {"text_config": changes} if nested else changes
+        flags = {"--json-model-override-args": changes}
+        return configs()[name], flags, lambda: run_sglang.run(own, name, changes)
+
+    return case
+
+
+def vllm(folder: Path) -> Callable[[str, dict[str, Any], Random], Case]:
+    from . import run_vllm
+
+    own = run_vllm.Vllm(folder)
+
+    def case(name: str, changes: dict[str, Any], random: Random) -> Case:
+        nested = "text_config" in configs()[name] and random.random() < 0.7
+        changes = {"text_config": changes} if nested else changes
+        return configs()[name], {"--hf-overrides": changes}, lambda: run_vllm.run(own, name, changes)
+
+    return case
+
+
+def mlx_lm(folder: Path) -> Callable[[str, dict[str, Any], Random], Case]:
+    from . import run_mlx_lm
+
+    run_mlx_lm.find_package(folder)
+
+    def case(name: str, changes: dict[str, Any], random: Random) -> Case:
+        return changed(name, changes), {}, lambda: {**run_mlx_lm.run(name, changes), "length": None}
+
+    return case
+
+
+def llama_cpp(folder: Path) -> Callable[[str, dict[str, Any], Random], Case]:
+    from . import run_llama_cpp
+
+    lib, scratch = run_llama_cpp.quiet_library(folder), Path(tempfile.mkdtemp())
+
+    def case(name: str, changes: dict[str, Any], random: Random) -> Case:
+        flags = random.choice([{}, *(flags for several in run_llama_cpp.FLAGS.values() for flags in several)])
+        return {**configs()[name], **changes}, flags, lambda: run_llama_cpp.run(lib, scratch, name, flags, changes)
+
+    return case
+
+
+def changed(name: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """The config of this name with other keys; None takes a key away."""
+    return {key: value for key, value in {**configs()[name], **changes}.items() if value is not None}
+
+
+def main(engine: str, folder: Path, count: int) -> None:
+    from .run_llama_cpp import FLAGS
+    from .run_mlx_lm import CASES
+    from .run_sglang import SKIPPED
+
+    made = {"exllamav3": exllamav3, "sglang": sglang, "vllm": vllm, "mlx-lm": mlx_lm, "llama.cpp": llama_cpp}[engine]
+    known = {"mlx-lm": sorted({name for name, _ in CASES}), "llama.cpp": sorted(FLAGS)}
+    names = known.get(engine) or [name for name in configs() if name not in SKIPPED]
+    case_of, counted = made(folder), Counter[str]()
     for number in range(count):
         random = Random(f"{engine} {number}")
-        name, changes, flags = random.choice(names), change(random), {}
-        config: dict[str, Any] = copy.deepcopy(configs()[name])
-        inner = config.get("text_config")
+        name, changes = random.choice(names), change(random)
+        config, flags, theirs = case_of(name, changes, random)
+        config = copy.deepcopy(config)
         try:
-            if engine == "sglang":
-                changes = {"text_config": changes} if inner and random.random() < 0.7 else changes
-                flags = {"--json-model-override-args": changes}
-                case = run_sglang.run(own, name, changes)
-            else:
-                changes = {"text_config": {**inner, **changes}} if inner else changes
-                config = {key: value for key, value in {**config, **changes}.items() if value is not None}
-                case = run_exllamav3.run(own, name, changes)
+            case = theirs()
         except Exception as error:  # whatever the engine raises
-            case = {"error": type(error).__name__}
+            case = {"error": f"{type(error).__name__}: {error}"}
         try:
             found = differences(case, read_as(config, engine, flags)) if "error" not in case else None
         except ValueError:
@@ -90,7 +163,9 @@ def main(engine: str, folder: Path, count: int) -> None:
         counted["refused by the engine" if found is None else "differ" if found else "same"] += 1
         counted["tables"] += 0 if found is None else len(case["layers"])
         if found:
-            print(number, name, json.dumps(changes)[:300], found)
+            print(number, name, json.dumps(changes)[:300], flags if engine == "llama.cpp" else "", found, flush=True)
+        elif found is None and engine in ("mlx-lm", "llama.cpp"):
+            print(number, name, json.dumps(changes)[:300], case["error"][:120], flush=True)
     print(dict(counted))
 
 

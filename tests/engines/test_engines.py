@@ -162,3 +162,28 @@ def test_an_override_with_which_sglang_stops_is_refused(name: str, override: dic
     """transformers' setter of rope_scaling sets a base of None; get_rope raises without a type; shares are unread."""
     with pytest.raises(ValueError, match=says):
         read_as(configs()[name], "sglang", {"--json-model-override-args": override})
+
+
+@pytest.mark.parametrize("stretch, length", [(2.0, 16_384), (4.0, 40_960), (8.0, 65_536)])
+def test_llama_cpp_lengthens_a_file_with_yarn_only_for_another_stretch(stretch: float, length: int) -> None:
+    """Lengths of the library itself, b11549, on a file that says YaRN by 4 over 8192 and a context of 40,960."""
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
+    config = {**configs()["Qwen/Qwen3-8B"], "rope_scaling": yarn}
+    assert read_as(config, "llama.cpp", {"--rope-scale": stretch}).length == length
+
+
+def test_vllm_rotates_the_share_that_an_override_states() -> None:
+    """vllm 0.33.0, get_rope: int(head_size * partial_rotary_factor) of the dictionary, whatever the model."""
+    rope = {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.25}
+    reading = read_as(configs()["Qwen/Qwen3-8B"], "vllm", {"--hf-overrides": {"rope_parameters": rope}})
+    assert {spec.rotary_dim for spec in reading.model.distinct} == {32}
+
+
+@pytest.mark.parametrize("override", [
+    {"rope_parameters": None}, {"partial_rotary_factor": 0.5},
+    {"rope_theta": 1e4, "rope_scaling": {"rope_type": "default"}},
+    {"rope_parameters": {"rope_type": "default"}, "rope_scaling": {"rope_type": "default"}},
+])  # fmt: skip
+def test_vllm_overrides_that_its_config_classes_take_differently_are_refused(override: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="override"):
+        read_as(configs()["Qwen/Qwen3-8B"], "vllm", {"--hf-overrides": override})

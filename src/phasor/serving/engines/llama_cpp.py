@@ -167,7 +167,7 @@ def context_of(meta: Metadata, flags: Flags, rules: Rules) -> Context:
                 )
             )
         attn = own_factor(meta, stretch) / (1 + 0.1 * math.log(stretch))
-    if stated and kind == "yarn" and scale < 1:
+    if stated and kind == "yarn" and scale < 1 and abs(scale * factor - 1) > 1e-6:  # another one than the file's
         trained = int(orig / scale)
         rules.append(
             EngineRule(f"YaRN flags raise the training length to {orig} x {stretch:g} = {trained}", CONTEXT, True)

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from ...models.configs import ModelRotary, read_config
 from ...rotary.scaling import NTK, Scaling
-from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
 from .rope import PLAIN, YARN_KEYS, BaseAndScaling, Rope, always, need, rotated, softmax_rules, with_mscales, yarn
@@ -14,6 +14,7 @@ from .support import by_transformers
 LENGTHENED = ("default", "linear", "ntk", "dynamic", "proportional")  # types whose factor lengthens the model
 VERSION = "0.33.0"
 FILES = "vllm/model_executor/layers/rotary_embedding"
+SHARE = "partial_rotary_factor"
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
             rules.append(
                 EngineRule(f"--hf-overrides {name} has no effect: the text model reads {where}.{name}", source, True)
             )
-    for name in ("rope_theta", "partial_rotary_factor"):
+    refuse_unread(config, text, ropes)
+    for name in ("rope_theta", SHARE):
         if name in text:
             rules.append(
                 EngineRule(f"--hf-overrides {name} has no effect: rope_parameters already hold it", source, True)
@@ -97,6 +99,29 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
             raise ValueError(f"--hf-overrides rope_parameters must have the key {missing[0]!r}: vLLM reads it by kind")
         return {kind: dict(parameters[kind]) for kind in ropes}, declared
     return {kind: dict(parameters) for kind in ropes}, declared
+
+
+def refuse_unread(config: EngineConfig, text: dict[str, Any], ropes: dict[str, Rope]) -> None:
+    """Raise for overrides of which config classes make different things: two dictionaries, null, keys beside one."""
+    dictionaries = [name for name in ROPES if name in text]
+    if len(dictionaries) > 1 or any(text[name] is None for name in dictionaries):
+        raise NotReadError(f"what vLLM makes of {' and '.join(dictionaries)} in one override, or of null there")
+    if not config.inside and SHARE in text and any(text[SHARE] != rope.get(SHARE, 1.0) for rope in ropes.values()):
+        raise NotReadError(f"what vLLM makes of {SHARE} in an override; state it in rope_parameters")
+    if not config.inside and "rope_theta" in text and "rope_scaling" in text:
+        raise NotReadError("what vLLM makes of rope_theta beside rope_scaling in an override; state it in the latter")
+
+
+def shares(config: EngineConfig, facts: VllmModel, ropes: dict[str, Rope]) -> dict[str, Rope]:
+    """The rope parameters whose share of a head counts; raises for another share than the config's in other code."""
+    if facts.note:
+        return {}  # its code passes no share on
+    for kind, rope in ropes.items():
+        own = config.parameters()[kind].get(SHARE, 1.0)
+        other = rope.get(SHARE, own) != own
+        if other and (facts.share == 0 or facts is LATENT or "proportional" in rope["rope_type"]):
+            raise NotReadError(f"what vLLM's code for {config.name} makes of {SHARE} in an override")
+    return {} if facts.share == 0 else ropes
 
 
 def longest(
@@ -235,7 +260,7 @@ class Vllm(Engine):
             model = as_transformers(config, ropes, declared, rules)
         else:
             own = lambda kind: rotation(config, facts, kind, ropes, declared, taken, rules)  # noqa: E731
-            model = rotated(config, own, {} if facts.share == 0 else ropes, facts.share)
+            model = rotated(config, own, shares(config, facts, ropes), facts.share)
         return EngineReading(
             engine=self.name, version=self.version, length=taken,
             rules=(*dict.fromkeys(rules), *softmax_rules(model, "vllm/model_executor/models/deepseek_v2.py")),
