@@ -2,10 +2,11 @@
 
     python -m tests.engines.differ exllamav3 FOLDER 500     FOLDER as in run_exllamav3.py
     python -m tests.engines.differ sglang FOLDER 500        FOLDER as in run_sglang.py; change: its override
-    python -m tests.engines.differ vllm FOLDER 150          FOLDER as in run_vllm.py; change: --hf-overrides
-    python -m tests.engines.differ mlx-lm FOLDER 400        FOLDER as in run_mlx_lm.py
-    python -m tests.engines.differ llama.cpp FOLDER 300     FOLDER as in run_llama_cpp.py; change: config and flags
+    python -m tests.engines.differ vllm FOLDER 500          FOLDER as in run_vllm.py; change: --hf-overrides
+    python -m tests.engines.differ mlx-lm FOLDER 500        FOLDER as in run_mlx_lm.py
+    python -m tests.engines.differ llama.cpp FOLDER 500     FOLDER as in run_llama_cpp.py; flags change, the config too
 
+What a script needs (msgspec, mlx) stands at the head of its file; all of it with PYTHONPATH=src:tests.
 Prints every table and length in which the two differ, and counts. A change that one of them refuses is counted.
 """
 
@@ -14,7 +15,7 @@ import json
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,7 +24,10 @@ import torch
 
 from phasor.serving.engines import EngineReading, read_as
 
+from . import run_exllamav3, run_llama_cpp, run_mlx_lm, run_sglang
 from .cases import configs
+
+Made = tuple[dict[str, Any], dict[str, Any], Callable[[], dict[str, Any]]]  # config, flags, what the engine makes
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
@@ -52,11 +56,11 @@ def change(random: Random) -> dict[str, Any]:
 
 def differences(case: dict[str, Any], reading: EngineReading) -> list[str]:
     """Where a reading is not what the engine's code gave."""
-    found = [] if case.get("length") == reading.length else [f"length {case.get('length')}, read {reading.length}"]
+    found = [] if case["length"] in (None, reading.length) else [f"length {case.get('length')}, read {reading.length}"]
     length = reading.seq_len if reading.seq_len is not None else reading.length
     for index, row in case["layers"].items():
         spec = reading.model.layers[int(index)]
-        if spec is None or row["inv_freq"] is None:
+        if spec is None or row is None or row["inv_freq"] is None:
             continue
         mine, theirs = spec.inv_freq(length), torch.tensor(row["inv_freq"], dtype=torch.float64)
         if mine.shape != theirs.shape or not torch.allclose(mine, theirs, rtol=3e-6, atol=1e-12):
@@ -66,95 +70,99 @@ def differences(case: dict[str, Any], reading: EngineReading) -> list[str]:
     return found
 
 
-Case = tuple[dict[str, Any], dict[str, Any], Callable[[], dict[str, Any]]]  # config, flags, and what the engine makes
+FLAGS: dict[str, list[Any]] = {  # of llama.cpp
+    "--rope-scaling": ["none", "linear", "yarn"], "--rope-scale": [2.0, 4.0, 8.0], "--rope-freq-base": [5e5, 5e6],
+    "--rope-freq-scale": [0.25], "--yarn-orig-ctx": [8192, 32768], "--yarn-ext-factor": [0.0, 0.5],
+    "--yarn-attn-factor": [1.5], "--yarn-beta-fast": [16.0], "--yarn-beta-slow": [2.0], "-c": [8192, 131072],
+}  # fmt: skip
 
 
-def exllamav3(folder: Path) -> Callable[[str, dict[str, Any], Random], Case]:
-    from . import run_exllamav3
+class Asked:
+    """One engine: its own code, and how a change reaches it: config, flags, and what it made of both."""
 
-    own = run_exllamav3.ExLlama(folder)
+    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+        self.folder, self.names = folder, [name for name in names if name not in run_sglang.SKIPPED]
 
-    def case(name: str, changes: dict[str, Any], random: Random) -> Case:
-        inner = configs()[name].get("text_config")
+    def config(self, name: str, changes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The changed config, and the changes at its top."""
+        config: dict[str, Any] = copy.deepcopy(configs()[name])
+        inner = config.get("text_config")
         changes = {"text_config": {**inner, **changes}} if inner else changes
-        return changed(name, changes), {}, lambda: run_exllamav3.run(own, name, changes)
+        return {key: value for key, value in {**config, **changes}.items() if value is not None}, changes
 
-    return case
+    def override(self, name: str, changes: dict[str, Any], random: Random) -> dict[str, Any]:
+        inner = configs()[name].get("text_config")
+        return {"text_config": changes} if inner and random.random() < 0.7 else changes
 
 
-def sglang(folder: Path) -> Callable[[str, dict[str, Any], Random], Case]:
-    from . import run_sglang
+class ExLlama(Asked):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, configs())
+        self.own = run_exllamav3.ExLlama(folder)
 
-    own = run_sglang.Sglang(folder)
+    def __call__(self, name: str, random: Random) -> Made:
+        config, changes = self.config(name, change(random))
+        return config, {}, lambda: run_exllamav3.run(self.own, name, changes)
 
-    def case(name: str, changes: dict[str, Any], random: Random) -> Case:
-        nested = "text_config" in configs()[name] and random.random() < 0.7
-        changes = {"text_config": changes} if nested else changes
+
+class Sglang(Asked):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, configs())
+        self.own = run_sglang.Sglang(folder)
+
+    def __call__(self, name: str, random: Random) -> Made:
+        changes = self.override(name, change(random), random)
         flags = {"--json-model-override-args": changes}
-        return configs()[name], flags, lambda: run_sglang.run(own, name, changes)
-
-    return case
+        return configs()[name], flags, lambda: run_sglang.run(self.own, name, changes)
 
 
-def vllm(folder: Path) -> Callable[[str, dict[str, Any], Random], Case]:
-    from . import run_vllm
+class Vllm(Asked):
+    def __init__(self, folder: Path) -> None:
+        from . import run_vllm
 
-    own = run_vllm.Vllm(folder)
+        super().__init__(folder, configs())
+        self.own, self.run = run_vllm.Vllm(folder), run_vllm.run
 
-    def case(name: str, changes: dict[str, Any], random: Random) -> Case:
-        nested = "text_config" in configs()[name] and random.random() < 0.7
-        changes = {"text_config": changes} if nested else changes
-        return configs()[name], {"--hf-overrides": changes}, lambda: run_vllm.run(own, name, changes)
-
-    return case
-
-
-def mlx_lm(folder: Path) -> Callable[[str, dict[str, Any], Random], Case]:
-    from . import run_mlx_lm
-
-    run_mlx_lm.find_package(folder)
-
-    def case(name: str, changes: dict[str, Any], random: Random) -> Case:
-        return changed(name, changes), {}, lambda: {**run_mlx_lm.run(name, changes), "length": None}
-
-    return case
+    def __call__(self, name: str, random: Random) -> Made:
+        changes = self.override(name, change(random), random)
+        return configs()[name], {"--hf-overrides": changes}, lambda: self.run(self.own, name, changes)
 
 
-def llama_cpp(folder: Path) -> Callable[[str, dict[str, Any], Random], Case]:
-    from . import run_llama_cpp
+class MlxLm(Asked):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, sorted({name for name, _ in run_mlx_lm.CASES}))
+        run_mlx_lm.find_package(folder)
 
-    lib, scratch = run_llama_cpp.quiet_library(folder), Path(tempfile.mkdtemp())
-
-    def case(name: str, changes: dict[str, Any], random: Random) -> Case:
-        flags = random.choice([{}, *(flags for several in run_llama_cpp.FLAGS.values() for flags in several)])
-        return {**configs()[name], **changes}, flags, lambda: run_llama_cpp.run(lib, scratch, name, flags, changes)
-
-    return case
+    def __call__(self, name: str, random: Random) -> Made:
+        config, changes = self.config(name, change(random))
+        return config, {}, lambda: run_mlx_lm.run(name, changes)
 
 
-def changed(name: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """The config of this name with other keys; None takes a key away."""
-    return {key: value for key, value in {**configs()[name], **changes}.items() if value is not None}
+class LlamaCpp(Asked):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, run_llama_cpp.FLAGS)
+        self.own, self.scratch = run_llama_cpp.quiet_library(folder), tempfile.TemporaryDirectory()
+
+    def __call__(self, name: str, random: Random) -> Made:
+        config, changes = self.config(name, change(random) if random.random() < 0.5 else {})
+        flags = {flag: random.choice(FLAGS[flag]) for flag in random.sample(list(FLAGS), random.choice((1, 1, 2, 3)))}
+        folder = Path(self.scratch.name)
+        return config, flags, lambda: run_llama_cpp.run(self.own, folder, name, flags, changes)
+
+
+ENGINES = {"exllamav3": ExLlama, "sglang": Sglang, "vllm": Vllm, "mlx-lm": MlxLm, "llama.cpp": LlamaCpp}
 
 
 def main(engine: str, folder: Path, count: int) -> None:
-    from .run_llama_cpp import FLAGS
-    from .run_mlx_lm import CASES
-    from .run_sglang import SKIPPED
-
-    made = {"exllamav3": exllamav3, "sglang": sglang, "vllm": vllm, "mlx-lm": mlx_lm, "llama.cpp": llama_cpp}[engine]
-    known = {"mlx-lm": sorted({name for name, _ in CASES}), "llama.cpp": sorted(FLAGS)}
-    names = known.get(engine) or [name for name in configs() if name not in SKIPPED]
-    case_of, counted = made(folder), Counter[str]()
+    own, counted = ENGINES[engine](folder), Counter[str]()
     for number in range(count):
         random = Random(f"{engine} {number}")
-        name, changes = random.choice(names), change(random)
-        config, flags, theirs = case_of(name, changes, random)
-        config = copy.deepcopy(config)
+        name = random.choice(own.names)
+        config, flags, made = own(name, random)
         try:
-            case = theirs()
+            case = made()
         except Exception as error:  # whatever the engine raises
-            case = {"error": f"{type(error).__name__}: {error}"}
+            case = {"error": type(error).__name__}
         try:
             found = differences(case, read_as(config, engine, flags)) if "error" not in case else None
         except ValueError:
@@ -163,9 +171,8 @@ def main(engine: str, folder: Path, count: int) -> None:
         counted["refused by the engine" if found is None else "differ" if found else "same"] += 1
         counted["tables"] += 0 if found is None else len(case["layers"])
         if found:
-            print(number, name, json.dumps(changes)[:300], flags if engine == "llama.cpp" else "", found, flush=True)
-        elif found is None and engine in ("mlx-lm", "llama.cpp"):
-            print(number, name, json.dumps(changes)[:300], case["error"][:120], flush=True)
+            changed = {key: value for key, value in config.items() if configs()[name].get(key) != value}
+            print(number, name, json.dumps([changed, flags])[:600], found)
     print(dict(counted))
 
 

@@ -34,9 +34,10 @@ FLAGS: dict[str, list[dict[str, Any]]] = {
         {"--rope-scaling": "yarn", "--yarn-orig-ctx": 32768}, {"--rope-freq-base": 5e6},
         {**YARN, "--yarn-beta-fast": 16.0},
         {**YARN, "--yarn-ext-factor": 0.0}, {**YARN, "--yarn-ext-factor": 0.5}, {"--rope-freq-scale": 0.25},
-        {"--yarn-attn-factor": 1.5}, {"-c": 131072}, {"-c": 8192},
+        {"--yarn-attn-factor": 1.5}, {"-c": 131072}, {"-c": 8192}, {"--rope-scaling": "yarn", "--rope-freq-scale": 2.0},
     ],
-    "meta-llama/Llama-3.1-8B": [{}, {"--rope-scaling": "yarn", "--rope-scale": 2.0, "--yarn-orig-ctx": 131072}],
+    "meta-llama/Llama-3.1-8B": [{}, {"--rope-freq-base": 5e6},
+                                {"--rope-scaling": "yarn", "--rope-scale": 2.0, "--yarn-orig-ctx": 131072}],
     "openai/gpt-oss-120b": [{}, {"--rope-scale": 64.0}, {"--rope-scaling": "none"}],
     "google/gemma-3-27b-it": [{}, {"--rope-scale": 16.0}, {"--rope-scaling": "yarn", "--rope-scale": 16.0},
                               {"--rope-freq-base": 4e6}],
@@ -50,6 +51,10 @@ FLAGS: dict[str, list[dict[str, Any]]] = {
 ROPE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
 CHANGED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # keys that the converter writes, and nothing reads
     ("Qwen/Qwen3-8B", {}, {"rope_scaling": {**ROPE, "attention_factor": 1.5, "beta_fast": 8.0, "beta_slow": 2.0}}),
+    *(
+        ("Qwen/Qwen3-8B", {"--rope-scale": scale}, {"rope_scaling": {**ROPE, "original_max_position_embeddings": 8192}})
+        for scale in (1.0, 2.0, 4.0)
+    ),
 ]
 TYPES = {"none": 0, "linear": 1, "yarn": 2, "longrope": 3}
 # Where llama_context_params of this build keeps what is set here: found from its defaults, which are all different.
@@ -108,7 +113,9 @@ def params(lib: Any, flags: dict[str, Any]) -> Params:
 def cached(lib: Any, path: Path, flags: dict[str, Any], head: int) -> tuple[int, list[Any]]:
     """The training length that the library tells, and the cached key of each layer for one token at position 1."""
     model = lib.llama_model_load_from_file(str(path).encode(), lib.llama_model_default_params())
-    context = lib.llama_init_from_model(model, params(lib, flags))
+    context = model and lib.llama_init_from_model(model, params(lib, flags))
+    if not context:
+        raise RuntimeError("llama.cpp refuses the model or the flags")
     one = (ctypes.c_int32 * 1)(1)
     zero, none = (ctypes.c_int32 * 1)(0), (ctypes.c_int8 * 1)(0)
     several = (ctypes.c_void_p * 1)(ctypes.addressof(zero))

@@ -95,7 +95,7 @@ def rotation(
         divisors == meta.freqs
         and spec.scaling is not None
         and divisors
-        and (scale, context.ext, attention) == (1, 0, 1)
+        and (base, scale, context.ext, attention) == (spec.base, 1, 0, 1)
     ):
         return base, spec.scaling
     if context.ext == 1 and not divisors and stretch >= 1:
@@ -167,10 +167,10 @@ def context_of(meta: Metadata, flags: Flags, rules: Rules) -> Context:
                 )
             )
         attn = own_factor(meta, stretch) / (1 + 0.1 * math.log(stretch))
-    if stated and kind == "yarn" and scale < 1 and abs(scale * factor - 1) > 1e-6:  # another one than the file's
+    if stated and kind == "yarn" and not math.isclose(scale * (factor or 1.0), 1.0, rel_tol=1e-6):  # not the file's own
         trained = int(orig / scale)
         rules.append(
-            EngineRule(f"YaRN flags raise the training length to {orig} x {stretch:g} = {trained}", CONTEXT, True)
+            EngineRule(f"YaRN flags set the training length to {orig} x {stretch:g} = {trained}", CONTEXT, True)
         )
     return Context(
         base=float(flags.get("--rope-freq-base") or keys.get(BASE) or 10_000.0), scale=scale, ext=ext,
