@@ -1,4 +1,4 @@
-"""How a rotation is stretched, by each method and over each scaling that a model has, against the published formulas."""
+"""How a rotation is stretched, by each method and over each scaling of a model, against the published formulas."""
 
 from typing import Any
 
