@@ -175,3 +175,9 @@ def test_alpha_of_hunyuan_is_the_factor_of_a_static_ntk() -> None:
     (spec,) = read_as(LLAMA, "vllm", hf(rope_parameters=rope)).model.distinct
     base = 1e4 * 1000.0 ** (64 / 62)
     assert float(spec.inv_freq()[-1]) == pytest.approx(base ** (-62 / 64), rel=1e-9)
+
+
+def test_a_factor_of_one_is_no_scaling_of_tensorrt_llm() -> None:
+    """It rotates as without; a page beside the model's own code names no scaling that does nothing."""
+    config = {**LLAMA, "rope_scaling": {"type": "linear", "factor": 1.0}}
+    assert [spec.scaling for spec in read_as(config, "tensorrt-llm").model.distinct] == [None]

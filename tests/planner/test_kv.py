@@ -139,6 +139,8 @@ def test_the_keys_of_an_indexer(shared_data: Path) -> None:
     by_engine = {"vllm": 1152 + 132, "sglang": 1152 + 132}
     for engine in ENGINES:
         assert memory(deepseek, engine, 1000).total == 1000 * 61 * by_engine.get(engine, 1152 + 256)
+    wide = look({"model_type": "deepseek_v32", "num_hidden_layers": 61, "kv_lora_rank": 512, "index_head_dim": 256})
+    assert memory(wide, "vllm", 1000).total == 1000 * 61 * (1152 + 256 + 2 * 4)  # a scale for each 128 channels
     shared = look(shared_data / "configs/full/zai-org__GLM-5.2.json")
     full = shared.text["indexer_types"].count("full")
     assert full == 21
