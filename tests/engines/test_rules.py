@@ -181,3 +181,10 @@ def test_a_factor_of_one_is_no_scaling_of_tensorrt_llm() -> None:
     """It rotates as without; a page beside the model's own code names no scaling that does nothing."""
     config = {**LLAMA, "rope_scaling": {"type": "linear", "factor": 1.0}}
     assert [spec.scaling for spec in read_as(config, "tensorrt-llm").model.distinct] == [None]
+
+
+@pytest.mark.parametrize("engine, flag", [("vllm", "--hf-overrides"), ("sglang", "--json-model-override-args")])
+def test_an_overridden_length_is_the_declared_one_of_the_reading(engine: str, flag: str) -> None:
+    reading = read_as(configs()[QWEN], engine, {flag: {"max_position_embeddings": 50_000}})
+    assert (reading.length, reading.model.max_position) == (50_000, 50_000)
+    assert read_as(configs()[QWEN], engine).model.max_position == 40_960

@@ -1,4 +1,4 @@
-"""What a fit minimises, by its formula; its steps beside torch's own Adam; and that a search never ends above its start."""
+"""What a fit minimises, by its formula; its steps beside Adam of torch; and searches that lead uphill."""
 
 import math
 import random
