@@ -30,8 +30,12 @@ def yarn(base: float, dim: int, truncate: bool = True) -> Tensor:
 
 def llama3(base: float, dim: int) -> Tensor:
     """Llama 3.1: factor 8, low 1, high 4, trained length 8192; Meta's code."""
+    return llama3_of(ladder(base, dim))
+
+
+def llama3_of(frequencies: Tensor) -> Tensor:
     out = []
-    for f in ladder(base, dim).tolist():
+    for f in frequencies.tolist():
         wave = 2 * math.pi / f
         smooth = (8192 / wave - 1.0) / (4.0 - 1.0)
         out.append(f if wave < 8192 / 4.0 else f / 8 if wave > 8192 / 1.0 else (1 - smooth) * f / 8 + smooth * f)

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from phasor.tools.golden import check, write
 
 from .conftest import load
-from .plain import ladder, llama3, tables, turn_halves, turn_interleaved, yarn
+from .plain import ladder, llama3, llama3_of, tables, turn_halves, turn_interleaved, yarn
 
 LLAMA, SMALL, FACTOR = (500_000.0, 64), (10_000.0, 64), 0.1 * 1.3862943611198906 + 1  # 0.1 ln 4 + 1, YaRN's
 
@@ -228,6 +228,18 @@ def test_neither_base_nor_scaling_was_read(config, factor, what, found, given):
     result = found(config, **tensors[what])
     assert result.cause == "scaling+base" and "the base is 40000, and must be" in result.reason
     assert ("is ignored" if factor == 1.0 or what == "inv_freq" else "attention factor is applied") in result.reason
+
+
+@pytest.mark.parametrize("config", ["llama", "llama3"])
+@pytest.mark.parametrize("what", ["inv_freq", "q_out"])
+def test_pairs_that_are_counted_from_one(config, what, found, given):
+    """``base ** (-2 i / d)`` for i from 1 to d / 2: the fastest pair is lost, and one more is slow."""
+    p, q, _ = given(config)
+    shifted = ladder(*LLAMA) * 500_000.0 ** (-2 / 64)
+    f = llama3_of(shifted) if config == "llama3" else shifted
+    rotated = turn_halves(q, *tables(p, f))
+    result = found(config, **({"exact__inv_freq": f} if what == "inv_freq" else {"exact__float32__q_out": rotated}))
+    assert result.cause == "pair_index" and "counted from 1" in result.reason
 
 
 def test_yarn_truncate(found, given):

@@ -142,20 +142,24 @@ def test_pictures_that_move_on_one_axis_only(axis, vectors):
     assert found.cause == "moved" and f"on axis {axis} alone, of 3" in found.reason
 
 
-def test_frequencies_of_another_length(vectors):
-    """A cache whose regime changed under its keys."""
+@pytest.mark.parametrize("asked, instead", [("8,192", "32,768"), ("32,768", "8,192")])
+def test_frequencies_of_another_length(asked, instead, vectors):
+    """A cache whose regime changed under its keys: dynamic NTK, inside the 8,192 of training and at four times them."""
     folder = vectors("dynamic")
-    short, long = kinds(folder)
-    other = Mover(folder, long)
-    other.kind = {**other.kind, "name": short}
-    other.at |= {name: Mover(folder, short).at[name] for name in ("old", "new", "k_in")}
+    by_length = dict(zip(("8,192", "32,768"), kinds(folder), strict=True))
+    other = Mover(folder, by_length[instead])
+    other.kind = {**other.kind, "name": by_length[asked]}
+    other.at |= {name: Mover(folder, by_length[asked]).at[name] for name in ("old", "new", "k_in")}
     found = check(folder, other.keys()).findings[0]
-    assert found.cause in ("seq_len", "scaling", "base"), found
+    assert found.cause.split("|")[-1] == "seq_len"  # the trained length without its scaling is the same
+    assert f"those of sequences of {instead} tokens, and must be those of {asked}" in found.reason
 
 
 def test_what_cannot_move(tmp_path):
     with pytest.raises(ValueError, match="at least 2"):
         write(LLAMA, tmp_path / "a", positions=[7], moved=True)
+    with pytest.raises(ValueError, match=r"positions of keys that move must be at most 2\*\*31 apart"):
+        write(LLAMA, tmp_path / "c", positions=[-(2**31), 2**31 - 1], moved=True)
     absolute = {"model_type": "dinov3_vit", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1}
     with pytest.raises(ValueError, match="moved needs a kind of layer whose keys can move"):
         write(absolute, tmp_path / "b", moved=True)

@@ -69,6 +69,10 @@ def test_a_difference_names_layers_pair_and_values():
     narrow = replace(model, layers=(None, *rest))
     (finding,) = differences(narrow, replace(reading, model=model), 1000)
     assert finding.reason == "only one of both rotates"
+    fewer = replace(model, layers=(*rest, first.replace(rotary_dim=32)))
+    (finding,) = differences(model, replace(reading, model=fewer), 1000)
+    assert finding.reason == "32 pairs are wanted, 16 rotate"
+    assert (finding.where, finding.difference.size) == ("layers 2", 16)
 
 
 def test_pairs_that_leave_the_angles_of_training():

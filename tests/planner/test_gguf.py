@@ -10,8 +10,10 @@ import torch
 from phasor.serving.engines import CannotSayError, Seen, look
 from phasor.serving.engines.gguf import Metadata, converted
 from phasor.serving.engines.llama_cpp import LlamaCpp, written
+from phasor.serving.planner import file_traps, plan
 from phasor.serving.planner.choose import choose
 from phasor.serving.planner.proof import differences, prove
+from phasor.serving.planner.result import write as write_plans
 from phasor.tools.checkpoints.formats.gguf_file import keys_of, rekey
 
 from .test_table import CELLS, STRETCH, length_of
@@ -163,3 +165,41 @@ def test_a_damaged_file_is_refused(cut: int, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"cut\.gguf"):
         rekey(tmp_path / "cut.gguf", tmp_path / "new.gguf", {"x": 1})
     assert not (tmp_path / "new.gguf").exists()
+
+
+def test_a_plan_that_only_keys_say_is_written_into_a_copy_of_the_file(tmp_path: Path) -> None:
+    """A factor on cos and sin of 1.7 at a stretch of 4: llama.cpp takes its key times 0.1 ln 4 + 1."""
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "attention_factor": 1.7}
+    config = {
+        "model_type": "llama", "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 1,
+        "max_position_embeddings": 8192, "rope_theta": 1e4, "rope_scaling": rope,
+    }  # fmt: skip
+    made = plan(config, length=8192, engine="llama.cpp")
+    assert made.settings is not None and made.settings.gguf is not None
+    assert f"GGUF key {{arch}}.context_length = {8192}" in made.setting_lines()
+    data = made.to_dict()
+    assert (data["settings"], data["verdict"], data["factor"]) == (
+        {"flags": {"-c": 8192}, "config": None, "gguf": made.settings.gguf}, "right", 1.0,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"--write needs the GGUF file for llama\.cpp"):
+        write_plans([made], tmp_path / "without")
+    assert not list(tmp_path.iterdir())
+    seen = look(config)
+    write(tmp_path / "model.gguf", converted(seen))
+    other = plan(config, length=8192, engine="vllm")
+    paths = write_plans([made, other], tmp_path / "out", tmp_path / "model.gguf")
+    assert [path.relative_to(tmp_path / "out").as_posix() for path in paths] == [
+        "llama.cpp/flags.txt", "llama.cpp/model.gguf", "vllm/flags.txt",
+    ]  # fmt: skip
+    reading = LlamaCpp().read_file(seen, read(paths[1], converted(seen)), {"-c": 8192}, [])
+    (spec,) = reading.model.distinct
+    assert spec.attention_factor() == pytest.approx(1.7, rel=1e-6)
+    assert differences(made.wanted, reading, 8192) == []
+
+
+def test_a_file_of_another_model_is_refused(tmp_path: Path) -> None:
+    llama = look({"model_type": "llama", "num_hidden_layers": 1, "max_position_embeddings": 2048})
+    write(tmp_path / "model.gguf", converted(llama))
+    assert file_traps(llama.data, tmp_path / "model.gguf") == []
+    with pytest.raises(ValueError, match="holds the architecture 'llama', and the config is of 'qwen3'"):
+        file_traps({"model_type": "qwen3", "num_hidden_layers": 1}, tmp_path / "model.gguf")

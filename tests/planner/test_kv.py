@@ -139,6 +139,8 @@ def test_the_keys_of_an_indexer(shared_data: Path) -> None:
     by_engine = {"vllm": 1152 + 132, "sglang": 1152 + 132}
     for engine in ENGINES:
         assert memory(deepseek, engine, 1000).total == 1000 * 61 * by_engine.get(engine, 1152 + 256)
+    wide = look({"model_type": "deepseek_v32", "num_hidden_layers": 61, "kv_lora_rank": 512, "index_head_dim": 256})
+    assert memory(wide, "vllm", 1000).total == 1000 * 61 * (1152 + 256 + 2 * 4)  # a scale for each 128 channels
     shared = look(shared_data / "configs/full/zai-org__GLM-5.2.json")
     full = shared.text["indexer_types"].count("full")
     assert full == 21
@@ -210,6 +212,53 @@ def test_latent_attention_is_not_split(shared_data: Path) -> None:
     seen = look(shared_data / "configs/full/deepseek-ai__DeepSeek-V3.json")
     assert memory(seen, "vllm", 1).total == memory(seen, "vllm", 1, tensor_parallel=8).total == 61 * 576 * 2
     assert memory(seen, "vllm", 10).draft == 576 * 2 * 10
+
+
+def test_the_states_of_convolutions() -> None:
+    """LFM2: a convolution keeps ``hidden_size`` rows of ``conv_L_cache`` inputs (`Lfm2ShortConv`), whatever the length.
+
+    Between them one layer of attention: keys and values, 2 heads of 16 channels each.
+    """
+    config = {
+        "model_type": "lfm2", "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "num_hidden_layers": 3, "conv_L_cache": 3, "layer_types": ["conv", "full_attention", "conv"],
+        "max_position_embeddings": 128, "rope_theta": 1e4,
+    }  # fmt: skip
+    for length in (10, 20):
+        found = memory(look(config), "transformers", length, dtype="float32")
+        assert found.total == 4 * (2 * 64 * 3 + length * 2 * 2 * 16)
+        assert found.to_dict()["kinds"] == {
+            "conv": {"layers": 2, "bytes": 4 * 2 * 64 * 3, "window": None},
+            "full_attention": {"layers": 1, "bytes": 4 * length * 64, "window": None},
+        }
+    assert any("a state of 192 values" in line for line in found.describe())
+
+
+def test_the_layers_of_a_plan_as_text_and_as_data(shared_data: Path) -> None:
+    """gpt-oss in llama.cpp: 18 of 36 layers keep 128 tokens, 1,024 values each of 2 bytes."""
+    found = memory(look(shared_data / "configs/full/openai__gpt-oss-120b.json"), "llama.cpp", 131_072)
+    sizes = {"sliding_attention": (128, 18 * 128 * 2048), "full_attention": (None, 18 * 131_072 * 2048)}
+    assert found.to_dict() == {
+        "total": sum(size for _, size in sizes.values()), "per_token": 18 * 2048, "draft": 0, "notes": [],
+        "kinds": {kind: {"layers": 18, "bytes": size, "window": window} for kind, (window, size) in sizes.items()},
+    }  # fmt: skip
+    lines = found.describe()
+    assert "the next one costs 36,864 bytes" in lines[0]
+    assert [("last 128 tokens" in line, "draft" in line) for line in lines[1:]] == [(True, False), (False, False)]
+    draft = memory(look(shared_data / "configs/full/deepseek-ai__DeepSeek-V3.json"), "vllm", 2**20)
+    assert any(line == "  and 1.12 GiB for draft layers, if they are used" for line in draft.describe())
+
+
+@pytest.mark.parametrize("devices, heads", [(1, 8), (2, 4), (8, 1), (16, 1), (3, 0), (12, 0)])
+def test_heads_of_keys_are_split_or_repeated(devices: int, heads: int) -> None:
+    """8 heads of keys on 2 devices: 4 each; on 16: each head stands twice; 3 and 12 neither divide nor repeat them."""
+    config = look({"model_type": "llama", "hidden_size": 512, "num_attention_heads": 16, "num_key_value_heads": 8,
+                   "num_hidden_layers": 1})  # fmt: skip
+    if heads:
+        assert memory(config, "vllm", 10, tensor_parallel=devices).total == 10 * 2 * heads * 32 * 2
+        return
+    with pytest.raises(ValueError, match=f"tensor_parallel must divide the 8 heads of keys.*got {devices}"):
+        memory(config, "vllm", 10, tensor_parallel=devices)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ SHOWN: list[tuple[int, str, dict[str, Any], str, dict[str, Any]]] = [
      "rope_theta": 1e6}}, "", {}),
     (20, "nested truncate", {"model_type": "olmo3", "num_hidden_layers": 4, "rope_parameters": {"full_attention": {
      **THETA, "truncate": False}, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}, "", {}),
+    (20, "a kind left out", {"model_type": "gemma3_text", "num_hidden_layers": 6, "rope_parameters": {
+     "full_attention": {"rope_type": "default", "rope_theta": 1e6}}}, "", {}),
 ]  # fmt: skip
 CLEAN = [
     "Qwen__Qwen3-8B", "Qwen__Qwen3-32B", "Qwen__Qwen3-30B-A3B", "Qwen__Qwen3-235B-A22B-FP8",

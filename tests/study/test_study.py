@@ -25,7 +25,7 @@ import limited
 import phasor
 from doctor.declared import HERE, folder
 from integrations.models import SIZES, causal
-from phasor.tools.running.model import RunningModel
+from phasor.tools.running.model import AT_ONCE, RunningModel
 from phasor.tools.running.windows import windows_of
 from phasor.tools.study import Place, study
 from phasor.tools.study.heads import by_distance, head_use
@@ -104,6 +104,67 @@ def test_rotated_back_is_not_rotated(family):
                 ours = loss_without(running, rows, back, Place(layer, None, pair, pair + 1))
                 assert ours == pytest.approx(theirs, abs=2e-5), (layer, pair, speed)
     assert running.loss(rows) == plain and model.config._attn_implementation != "phasor_study"
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 1e4}
+DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}
+
+
+@pytest.mark.parametrize(
+    "family, changes",
+    [("llama", {"rope_parameters": YARN}), ("llama", {"rope_parameters": DYNAMIC, "max_position_embeddings": 16}),
+     ("gemma3", {"num_hidden_layers": 2})],
+)  # fmt: skip
+def test_a_model_that_is_given_its_own_frequencies_stays_what_it_is(family, changes):
+    """With the factor on cos and sin, in windows beyond the trained length too, which it never saw before."""
+    model = causal(family, **changes)
+    for parameter in model.parameters():
+        parameter.data.mul_(3.0)
+    rows = torch.randint(3, 96, (3, LENGTH + 1), generator=torch.Generator().manual_seed(0))
+    running = RunningModel(model)
+    kept = {name: getattr(running.module, name) for name in ("rope_type", "inv_freq") if hasattr(running.module, name)}
+    own = running.own(LENGTH)
+    with running.given([0 * values for values in own], LENGTH):
+        stopped = running.loss(rows)
+    with running.given(own, LENGTH):
+        given = running.loss(rows)
+    assert all(getattr(running.module, name) is value for name, value in kept.items())
+    with torch.no_grad():
+        logits = model(rows[:, :-1], use_cache=False).logits
+    plain = float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten()))
+    assert given == pytest.approx(plain, abs=2e-5) and abs(stopped - plain) > 1e-3
+
+
+def test_losses_of_many_windows_are_those_of_each(model):
+    """More windows than one forward pass holds, the last pass with fewer; whole windows, and their ends alone."""
+    rows = windows_of("tokens", TOKENS, 30, 300)
+    assert len(rows) == 300 > AT_ONCE // 31
+    running = RunningModel(model)
+    whole, ends = running.token_losses(rows), running.token_losses(rows, last=4)
+    assert whole.shape == (300, 30) and torch.allclose(ends, whole[:, -4:], atol=1e-5)
+    for row in (0, AT_ONCE // 31 - 1, AT_ONCE // 31, 299):
+        with torch.no_grad():
+            logits = model(rows[row : row + 1, :-1], use_cache=False).logits[0]
+        theirs = torch.nn.functional.cross_entropy(logits, rows[row, 1:], reduction="none")
+        assert torch.allclose(whole[row], theirs.double(), atol=1e-5)
+
+
+def test_heads_that_share_keys_are_described_by_their_own():
+    """Four heads of q on two of k: those of the first look one token back, those of the second at nothing."""
+    model = causal("llama", num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                   attention_bias=True)  # fmt: skip
+    attention, ones = model.model.layers[0].self_attn, torch.ones(1, 1, 1, 16)
+    back = phasor.rotate(ones, ones, torch.tensor([-1]), phasor.read_config(model.config).layers[0])[0].flatten()
+    for projection, biases in ((attention.q_proj, [back] * 4), (attention.k_proj, [ones.flatten(), 0 * back])):
+        projection.weight.data.zero_()
+        projection.bias.data.copy_(torch.cat(biases) * 12)
+    found = study(model, TOKENS[:1000] % 96, length=LENGTH, budget=1)
+    assert [use.kind for use in found.heads] == ["previous token"] * 2 + ["everything"] * 2
+    highest = 12 * 12 * 16 / 4  # of two vectors of 16 twelves, over the root of 16
+    for use in found.heads:
+        expected = highest if use.head < 2 else 0.0
+        assert (max(use.score), use.score[1]) == (pytest.approx(expected, rel=1e-5),) * 2
+        assert sum(use.k_energy) == pytest.approx(12 * 12 * 16 if use.head < 2 else 0.0, rel=1e-5)
 
 
 def test_a_layer_without_rotation_has_no_cost():

@@ -55,6 +55,8 @@ def of_file(config: EngineConfig, flags: Flags) -> list[EngineRule]:
     if betas(config).keys() - flags.keys():
         text = "beta_fast and beta_slow are not read from the file, only from --yarn-beta-fast and --yarn-beta-slow"
         rules.append(EngineRule(text, "src/llama-context.cpp", True))
+    if arch_of(config).name != DEEPSEEK and config.rope.get("mscale") and config.rope.get("mscale_all_dim"):
+        rules.append(EngineRule("mscale and mscale_all_dim are not read: the converter leaves them out", CONVERTER))
     if config.rope.get("attention_factor") is not None:
         rules.append(EngineRule("attention_factor is not read from the file", "src/llama-context.cpp", True))
     return rules
@@ -215,7 +217,7 @@ def written(config: EngineConfig, wanted: ModelRotary, length: int) -> list[Sett
     lengthened = {"--override-kv": f"{arch.name}.{LENGTH}=int:{length}"} if length > (wanted_length(config)) else {}
     if spec == own:
         ends = betas(config)
-        keys_only = Settings(flags={"-c": length, **ends}, gguf={LENGTH: length})
+        keys_only = Settings(flags={"-c": length, **ends}, gguf={LENGTH: length, **attention_key(own.scaling)})
         return [Settings(flags={"-c": length, **lengthened, **ends}), keys_only]
     scaling, ends = spec.scaling, betas(EngineConfig(config.data, config.path, wanted, config.kinds))
     flags: dict[str, object] = {"-c": length}
@@ -230,9 +232,7 @@ def written(config: EngineConfig, wanted: ModelRotary, length: int) -> list[Sett
         flags |= {"--rope-scaling": "yarn", "--rope-scale": factor, "--yarn-orig-ctx": scaling.original_max_position}
         keys |= {TYPE: "yarn", FACTOR: factor, ORIGINAL: scaling.original_max_position}
         flags |= ends
-        implied = 1.0 if factor <= 1 else 0.1 * math.log(factor) + 1
-        if not math.isclose(scaling.attention_factor(), implied, rel_tol=1e-9):
-            keys[ATTENTION] = scaling.attention_factor() / implied
+        keys |= attention_key(scaling)
     elif isinstance(scaling, Linear):
         flags |= {"--rope-scaling": "linear", "--rope-scale": float(scaling.factor), **lengthened}
         keys |= {TYPE: "linear", FACTOR: float(scaling.factor)}
@@ -243,6 +243,15 @@ def written(config: EngineConfig, wanted: ModelRotary, length: int) -> list[Sett
     elif type(scaling) is not type(own.scaling) or scaling != own.scaling:
         raise CannotSayError(f"llama.cpp has no flag and no key for {scaling.name} scaling{_held(scaling)}")
     return [Settings(flags=flags), Settings(flags={"-c": length, **ends}, gguf=keys)]
+
+
+def attention_key(scaling: Scaling | None) -> dict[str, object]:
+    """The key for a factor on cos and sin that is not the one that llama.cpp takes from YaRN's stretch."""
+    if not isinstance(scaling, YaRN):
+        return {}
+    implied = 1.0 if scaling.factor <= 1 else 0.1 * math.log(scaling.factor) + 1
+    same = math.isclose(scaling.attention_factor(), implied, rel_tol=1e-9)
+    return {} if same else {ATTENTION: scaling.attention_factor() / implied}
 
 
 def _held(scaling: Scaling) -> str:

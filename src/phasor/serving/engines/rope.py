@@ -28,6 +28,12 @@ def yarn(rope: Rope, reads: Collection[str] = tuple(YARN_KEYS)) -> YaRN:
     return YaRN(factor=float(need(rope, "factor")), original_max_position=int(need(rope, ORIGINAL)), **values)
 
 
+def unread(rope: Rope, reads: Collection[str], source: str, run: bool = False) -> list[EngineRule]:
+    """A rule for each optional key of YaRN that is stated and not among those that the engine ``reads``."""
+    dropped = [key for key in YARN_KEYS if key not in reads and rope.get(key) is not None]
+    return [EngineRule(f"{key} is not read", source, run) for key in dropped]
+
+
 def llama3(rope: Rope) -> Llama3:
     names = ("factor", "low_freq_factor", "high_freq_factor")
     return Llama3(**{name: float(need(rope, name)) for name in names}, original_max_position=int(need(rope, ORIGINAL)))

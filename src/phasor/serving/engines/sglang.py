@@ -9,7 +9,7 @@ from ...rotary.scaling import NTK, LongRoPE
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
-from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, softmax_rules, with_mscales, yarn
+from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, softmax_rules, unread, with_mscales, yarn
 
 FACTORY = "sglang/srt/layers/rotary_embedding/factory.py: get_rope"
 CONFIG = "sglang/srt/utils/hf_transformers/config.py: get_config"
@@ -175,6 +175,7 @@ def rotation(
     if scheme == "yarn":
         if rope.get("attention_factor") is not None:
             rules.append(EngineRule("attention_factor is not read (attn_factor multiplies instead)", FACTORY, True))
+        rules += unread(rope, (*facts.reads, "attention_factor"), FACTORY)
         scaling = yarn(rope, facts.reads)
         both = rope.get("mscale") is not None and rope.get("mscale_all_dim") is not None
         if not both and facts.reads == YARN:

@@ -8,7 +8,19 @@ from ...rotary.scaling import NTK, Scaling
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
-from .rope import PLAIN, YARN_KEYS, BaseAndScaling, Rope, always, need, rotated, softmax_rules, with_mscales, yarn
+from .rope import (
+    PLAIN,
+    YARN_KEYS,
+    BaseAndScaling,
+    Rope,
+    always,
+    need,
+    rotated,
+    softmax_rules,
+    unread,
+    with_mscales,
+    yarn,
+)
 from .support import by_transformers
 
 LENGTHENED = ("default", "linear", "ntk", "dynamic", "proportional")  # types whose factor lengthens the model
@@ -182,6 +194,7 @@ def rotation(
     scheme = "yarn" if facts.note else rope["rope_type"]
     if scheme == "yarn":
         scaling = yarn(rope, facts.reads)
+        rules += unread(rope, facts.reads, f"{FILES}/__init__.py: get_rope", run=True)
         if "mrope_section" in rope and facts.far != 1:
             far = scaling.original_max_position * facts.far
             rules.append(

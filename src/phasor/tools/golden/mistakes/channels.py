@@ -63,7 +63,8 @@ def _shared(how: str) -> Callable[[RotationCase], RotationCase]:
 def of_width(case: RotationCase) -> Iterator[Mistake]:
     spec, width = case.spec, case.spec.rotary_dim
     yield from _from_one(case)
-    for other in dict.fromkeys((spec.head_dim // 4, spec.head_dim // 2, 3 * spec.head_dim // 4, width // 2, 2 * width)):
+    widths = (spec.head_dim // 4, spec.head_dim // 2, 3 * spec.head_dim // 4, width // 2, 2 * width)
+    for other in () if spec.learned else dict.fromkeys(widths):  # a trained log-scale has a number for each pair
         if other != width and other < spec.head_dim:
             text = f"{other} channels are rotated, and {width} must be"
             yield Mistake("rotary_dim", text, with_spec(rotary_dim=other, exponent_dim=None), alone=True)
@@ -71,8 +72,9 @@ def of_width(case: RotationCase) -> Iterator[Mistake]:
             yield Mistake("rotary_dim", text, change, alone=True)
     if width == spec.head_dim:
         return
-    text = f"all {spec.head_dim} channels are rotated, and only {width} must be"
-    yield Mistake("rotary_dim", text, with_spec(rotary_dim=spec.head_dim, exponent_dim=None))
+    if not spec.learned:
+        text = f"all {spec.head_dim} channels are rotated, and only {width} must be"
+        yield Mistake("rotary_dim", text, with_spec(rotary_dim=spec.head_dim, exponent_dim=None))
     text = f"the exponents are divided by head_dim = {spec.head_dim}, and must be by {spec.exponent_dim or width}"
     yield Mistake("rotary_dim", text, with_spec(exponent_dim=spec.head_dim))
     side, wrong = ("last", "first") if spec.trailing else ("first", "last")
