@@ -142,20 +142,24 @@ def test_pictures_that_move_on_one_axis_only(axis, vectors):
     assert found.cause == "moved" and f"on axis {axis} alone, of 3" in found.reason
 
 
-def test_frequencies_of_another_length(vectors):
-    """A cache whose regime changed under its keys."""
+@pytest.mark.parametrize("right, wrong, lengths", [(0, 1, ("32,768", "8,192")), (1, 0, ("8,192", "32,768"))])
+def test_frequencies_of_another_length(right, wrong, lengths, vectors):
+    """A cache whose regime changed under its keys: trained are 8192 tokens, and four times as many are stretched."""
     folder = vectors("dynamic")
-    short, long = kinds(folder)
-    other = Mover(folder, long)
-    other.kind = {**other.kind, "name": short}
-    other.at |= {name: Mover(folder, short).at[name] for name in ("old", "new", "k_in")}
+    right, wrong = kinds(folder)[right], kinds(folder)[wrong]
+    other = Mover(folder, wrong)
+    other.kind = {**other.kind, "name": right}
+    other.at |= {name: Mover(folder, right).at[name] for name in ("old", "new", "k_in")}
     found = check(folder, other.keys()).findings[0]
-    assert found.cause in ("seq_len", "scaling", "base"), found
+    words = "those of sequences of {} tokens, and must be those of {}".format(*lengths)
+    assert "seq_len" in found.cause and words in found.reason, str(found)
 
 
 def test_what_cannot_move(tmp_path):
     with pytest.raises(ValueError, match="at least 2"):
         write(LLAMA, tmp_path / "a", positions=[7], moved=True)
+    with pytest.raises(ValueError, match=r"at most 2\*\*31 apart"):
+        write(LLAMA, tmp_path / "a", positions=[-(2**30), 2**31 - 1], moved=True)
     absolute = {"model_type": "dinov3_vit", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1}
     with pytest.raises(ValueError, match="moved needs a kind of layer whose keys can move"):
         write(absolute, tmp_path / "b", moved=True)
