@@ -82,6 +82,15 @@ def test_no_gradient_no_objection():
         assert torch.equal(apply_rotary(x, ROTATION, out=out), apply_rotary(x, ROTATION))
 
 
+@pytest.mark.parametrize("kernel", ["auto", "reference"])
+def test_in_place_through_another_view(kernel):
+    """Along an axis of size 1 nobody goes, so its stride makes no other memory of it."""
+    x = torch.randn(1, 3, 7, 16)
+    expected = apply_rotary(x, ROTATION, kernel="reference")
+    out = x.as_strided(x.shape, (1, *x.stride()[1:]))
+    assert torch.equal(apply_rotary(x, ROTATION, out=out, kernel=kernel), expected) and torch.equal(x, expected)
+
+
 X, K = torch.zeros(2, 3, 7, 16), torch.zeros(2, 1, 7, 16)
 MEMORY = torch.zeros(4000)
 ROW = MEMORY[:672].view(2, 3, 7, 16)
