@@ -258,6 +258,7 @@ WEIGHT = torch.ones(32)
         ({"eps": -1.0}, "eps must be a finite number of at least 0, got -1.0"),
         ({"eps": 1e-6, "q_weight": WEIGHT}, "q_weight and k_weight must both be tensors or both be None"),
         ({"eps": 1e-6, "q_weight": WEIGHT, "k_weight": WEIGHT[:8]}, r"k_weight must be a tensor \[32\] of floats"),
+        ({"eps": 1e-6, "q_weight": WEIGHT[:8], "k_weight": WEIGHT}, r"q_weight must be a tensor \[32\] of floats"),
         ({"eps": 1e-6, "rounding": "twice"}, "rounding must be 'once', 'between' or 'before_weight', got 'twice'"),
         (
             {"eps": 1e-6, "q_weight": WEIGHT, "k_weight": WEIGHT.clone().requires_grad_()},

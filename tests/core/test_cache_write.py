@@ -221,6 +221,9 @@ def test_a_cache_must_not_be_what_is_read(kernel):
     k = whole[:1, :2].transpose(1, 2)
     with pytest.raises(ValueError, match="k_cache must not overlap k"):
         apply_rotary_to_cache(Q, k, K, ROTATION, whole, CACHE.clone(), SLOTS, kernel=kernel)
+    q = whole.view(-1)[:256].view(1, 4, 4, 16)[:, :, :2]
+    with pytest.raises(ValueError, match="k_cache must not overlap out"):
+        apply_rotary_to_cache(Q, K, K, ROTATION, whole, CACHE.clone(), SLOTS, kernel=kernel, out=q)
     with torch.inference_mode():
         made = torch.zeros(3, 8, 2, 16)
     with pytest.raises(ValueError, match=r"v_cache was made in torch\.inference_mode"):
@@ -247,6 +250,10 @@ def test_slots_of_padding_alone_where_nothing_is_allocated():
         (lambda: cache_slots(torch.tensor([[1]]), 0), "block_size must be an integer of at least 1, got 0"),
         (lambda: cache_slots(torch.tensor([[1]]), 8, torch.zeros(2, 1).long()), "a row for each of 1 sequences"),
         (lambda: cache_slots(torch.tensor([[3]]), 4, torch.tensor([[-1]])), "block_table must have a block for every"),
+        (
+            lambda: page_slots(*flat([0, 1, 1], [5, 16, 31], [4, 2], [0, 1, 2]), 16),
+            r"on a page of their sequence \(kv_indptr\), got 31, which is beyond",
+        ),
         (lambda: page_slots(*flat([0], [15], [-1], [0, 1]), 16), "kv_indices must have a block for every position"),
         (
             lambda: page_slots(*flat([0], [40], [4, 2], [0, 3]), 16),

@@ -7,10 +7,21 @@ import pytest
 import torch
 
 import limited
-from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, apply_rotary_qkv, kernels, rotate
+from phasor import (
+    Rotary,
+    RotarySpec,
+    Rotation,
+    apply_qk_norm_rotary,
+    apply_rotary,
+    apply_rotary_qk,
+    apply_rotary_qkv,
+    kernels,
+    rotate,
+)
 from phasor.encodings.heads import GlobalPointer
 from phasor.rotary.axes import Listed
 from phasor.rotary.kernels import Angles, Eager, Native, Reference
+from phasor.rotary.kernels.triton import plans
 
 from .conftest import assert_refused
 
@@ -162,3 +173,35 @@ def test_results_are_contiguous_for_the_channels_of_images_too(kernel, rotary_di
     x = torch.randn(2, 3, 7, 8).to(memory_format=torch.channels_last)
     rotation = Rotation.at(RotarySpec(head_dim=8, rotary_dim=rotary_dim), torch.arange(7))
     assert apply_rotary(x, rotation, kernel=kernel).is_contiguous()
+
+
+NORM = {"q_weight": torch.ones(8), "k_weight": torch.ones(8), "eps": 1e-6}
+SHORT_WAYS = {
+    "q": lambda **how: apply_rotary(Q, ROTATION, **how),
+    "q and k": lambda **how: apply_rotary_qk(Q, K, ROTATION, **how)[0],
+    "positions": lambda **how: rotate(Q, K, POSITIONS, SPEC, **how)[0],
+    "normed": lambda **how: apply_qk_norm_rotary(Q, K, ROTATION, **NORM, **how)[0],
+}
+FLAT = {
+    "q": lambda: apply_rotary(Q.transpose(1, 2).flatten(-2), ROTATION, tensor_format="bshd", num_heads=4),
+    "q and k": lambda: apply_rotary_qk(
+        *(x.transpose(1, 2).flatten(-2) for x in (Q, K)), ROTATION, tensor_format="bshd", num_heads=4
+    ),
+}
+
+
+@pytest.mark.parametrize("call", SHORT_WAYS)
+def test_the_short_way_of_a_gpu_is_for_its_own_kernel_alone(call, monkeypatch):
+    """Where launches are kept, a kernel that was asked for by name still rotates; flat heads have no such launch."""
+    taken = []
+    monkeypatch.setattr(kernels.native, "OPEN", ())
+    monkeypatch.setitem(plans.PLANS, ("of another call",), None)
+    monkeypatch.setattr(plans, "OPEN", ["auto", "triton"])
+    for name in ("apply", "rotate"):
+        monkeypatch.setattr(plans, name, lambda *given: taken.append(given))
+    rotated = SHORT_WAYS[call]
+    expected = rotated(kernel="reference")
+    assert not taken and torch.equal(rotated(), expected) and len(taken) == 1
+    if call in FLAT:
+        FLAT[call]()
+        assert len(taken) == 1

@@ -1,6 +1,7 @@
 """out= and in place: what is written, and what is refused."""
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -82,6 +83,20 @@ def test_no_gradient_no_objection():
         assert torch.equal(apply_rotary(x, ROTATION, out=out), apply_rotary(x, ROTATION))
 
 
+@pytest.mark.parametrize("kernel", ["auto", "reference"])
+def test_in_place_through_another_view(kernel):
+    """Along an axis of size 1 nobody goes, so its stride makes no other memory of it."""
+    x = torch.randn(1, 3, 7, 16)
+    expected = apply_rotary(x, ROTATION, kernel="reference")
+    out = x.as_strided(x.shape, (1, *x.stride()[1:]))
+    assert torch.equal(apply_rotary(x, ROTATION, out=out, kernel=kernel), expected) and torch.equal(x, expected)
+
+
+def with_gradient(name):
+    """A rotation by learned frequencies, of which one table is asked for its gradient."""
+    return dataclasses.replace(ROTATION, **{name: getattr(ROTATION, name).clone().requires_grad_()})
+
+
 X, K = torch.zeros(2, 3, 7, 16), torch.zeros(2, 1, 7, 16)
 MEMORY = torch.zeros(4000)
 ROW = MEMORY[:672].view(2, 3, 7, 16)
@@ -124,6 +139,13 @@ REFUSED = {
         lambda: apply_rotary(X.clone().requires_grad_(), ROTATION, out=X.clone()),
         ["out cannot be written where a gradient is needed", "torch.no_grad()"],
     ),
+    **{
+        f"gradient of {name}": (
+            lambda name=name: apply_rotary(X, with_gradient(name), out=X.clone()),
+            ["out cannot be written where a gradient is needed"],
+        )
+        for name in ("cos", "sin")
+    },
     "gradient of out": (
         lambda: apply_rotary(X, ROTATION, out=X.clone().requires_grad_()),
         ["out cannot be written where a gradient is needed"],

@@ -46,6 +46,13 @@ def test_lengths_of_one_regime_are_one():
     assert len({key for found in keys.values() for key in found}) == 8 + 5 + 2
 
 
+def test_equal_frequencies_are_equal_specs():
+    """A scaling without lengths has one regime, whatever length it is put at: moved keys are such specs."""
+    yarn = YaRN(4.0, 128)
+    assert AtLength(yarn, 9) == AtLength(yarn, 90_000) == AtLength(yarn, None)
+    assert AtLength(yarn, 9, 1.0) != AtLength(yarn, 9)  # another factor
+
+
 def test_the_cache_key_is_stable():
     """By sha256sum, of the fields that are no defaults: another process and another machine have the same one."""
     assert (

@@ -89,6 +89,20 @@ def test_float32_frequencies_are_those_of_transformers(rope_type, base, head_dim
             assert spec.attention_factor(seq_len) == factor
 
 
+@pytest.mark.parametrize("pair", [2, 4, 5, 6])
+def test_a_pair_on_the_bound_of_llama_3(pair):
+    """A wavelength that is the longest unscaled one, in float32: transformers blends it, which is the last bit."""
+    spec = RotarySpec(head_dim=128, base=500_000.0, angles="float32")
+    wavelength = 2 * math.pi / spec.inv_freq().float()
+    low = 8192 / float(wavelength[pair]) * (1 + 1e-8)
+    assert wavelength[pair] == 8192 / low
+    scaling = Llama3(factor=8.0, low_freq_factor=low, high_freq_factor=4 * low, original_max_position=8192)
+    parameters = {"factor": 8.0, "low_freq_factor": low, "high_freq_factor": 4 * low}
+    parameters["original_max_position_embeddings"] = 8192
+    theirs, _ = hf_parameters("llama3", hf_config("llama3", 128, 1.0, 500_000.0, parameters))
+    assert torch.equal(spec.replace(scaling=scaling).inv_freq(), theirs.double())
+
+
 @pytest.mark.parametrize("factor", [1.1, 2.0, 8])
 @pytest.mark.parametrize("seq_len", [100, 4096, 4097, 12_345, 131_072, 1_000_003])
 def test_dynamic_ntk_is_that_of_a_module_after_a_sequence(seq_len, factor):

@@ -365,6 +365,13 @@ def test_a_cause_of_its_own_for_the_first(found, given):
     assert str(result).endswith("other cause: exact.float32.q_out")
 
 
+def test_pairs_of_stretched_frequencies_counted_from_one(found):
+    """Each pair has the frequency of the next one; the last has none, and goes on as the ladder does."""
+    f = llama3(*LLAMA)
+    result = found("llama3", exact__inv_freq=torch.cat((f[1:], f[-1:] * LLAMA[0] ** (-2 / LLAMA[1]))))
+    assert result.cause == "pair_index" and "counted from 1" in result.reason, str(result)
+
+
 @pytest.mark.parametrize("asked, instead", [("long", "short"), ("short", "long")])
 def test_frequencies_of_sequences_of_another_length(asked, instead, tmp_path):
     """LongRoPE has one list for sequences of the trained length and one for longer ones."""

@@ -200,6 +200,22 @@ def test_exact_angles_and_how_far_the_logits_move():
         report.logit_shift(inputs)
 
 
+def test_the_share_of_tokens_with_another_prediction():
+    """Far away float32 angles are off by whole quarter turns, and another token comes out at some positions."""
+    model = causal("llama")
+    for layer in model.model.layers:  # so that attention decides
+        for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.o_proj):
+            projection.weight.data *= 20
+    inputs = {"input_ids": tokens(), "position_ids": torch.arange(2**28, 2**28 + 17).expand(2, -1)}
+    before = logits(model, position_ids=inputs["position_ids"])
+    report = patch(model, angles="exact", compare=inputs)
+    after = logits(model, position_ids=inputs["position_ids"])
+    pairs = zip(before.flatten(0, -2), after.flatten(0, -2), strict=True)
+    share = sum(int(a.argmax()) != int(b.argmax()) for a, b in pairs) / 34
+    assert 0 < share < 1 and report.shift.changed == pytest.approx(share)
+    assert report.shift.mean == pytest.approx((after - before).abs().mean().item(), rel=1e-4)
+
+
 def test_with_the_models_own_angles_nothing_moves():
     shift = patch(causal("llama"), compare=tokens()).shift
     assert (shift.largest, shift.mean, shift.changed) == (0.0, 0.0, 0.0)
