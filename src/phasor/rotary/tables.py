@@ -41,7 +41,7 @@ def check_positions(positions: Any, spec: RotarySpec) -> tuple[Tensor, ...]:
         raise ValueError(
             "positions must be integers of at most 63 bits, got torch.uint64; convert with .to(torch.int64)"
         )
-    positions = positions if real or positions.dtype == torch.int32 else positions.to(torch.int64)
+    positions = positions if real or positions.dtype in (torch.int32, torch.int64) else positions.to(torch.int64)
     axes, shape = spec.axes.count, tuple(positions.shape)
     if axes == 1:
         if positions.ndim not in (1, 2):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ...rotary.spec import RotarySpec
 from ...support.checks import whole
 from ...support.findings import Difference
+from .ahead import TablesAhead
 from .compare import difference_of, largest
 from .tables import Tables, log_scale_of
 
@@ -110,12 +111,15 @@ class RotaryModule:
     lengths: Lengths | None = None
 
     def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
-        known, frozen = dict(self.tables), self.lengths
+        known, frozen = {name: TablesAhead(tables) for name, tables in self.tables}, self.lengths
 
         def forward(self: nn.Module, x: Tensor, position_ids: Any = None, layer_type: str | None = None) -> Any:
-            tables = known.get(layer_type)
-            if tables is None:  # a layer type on which phasor and the model do not agree
+            ahead = known.get(layer_type)
+            if ahead is None:  # a layer type on which phasor and the model do not agree
                 return cls.forward(self, x, position_ids, layer_type)
+            if ahead.simple:
+                return ahead.at(x, position_ids)
+            tables = ahead.tables
             if not tables.spec.length_dependent:
                 return tables.at(x, position_ids, log_scale_of(self, tables.spec))
             lengths = frozen if frozen is not None else getattr(self, SET, None)
@@ -126,7 +130,7 @@ class RotaryModule:
             return cls.forward(self, x, position_ids, *(() if layer_type is None else (layer_type,)))
 
         def extra_repr(self: nn.Module) -> str:
-            return "; ".join(f"{name or 'phasor'}: {t.spec.describe()}" for name, t in known.items())
+            return "; ".join(f"{name or 'phasor'}: {t.tables.spec.describe()}" for name, t in known.items())
 
         return {"forward": forward, "extra_repr": extra_repr}
 

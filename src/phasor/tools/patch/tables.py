@@ -51,7 +51,9 @@ class Tables:
             positions = positions.flatten(-len(shape))
         wide = torch.float64 if x.dtype == torch.float64 and self.spec.angles == "exact" else torch.float32
         form = _complex if self.form == "complex" else _of_both
-        formed = _formed(form, spec, positions.to(x.device), log_scale, wide)
+        if positions.device != x.device:  # in every forward pass: to ask is less than to convert into the same
+            positions = positions.to(x.device)
+        formed = _formed(form, spec, positions, log_scale, wide)
         if len(shape) > 2 or self.led:
             formed = [t.reshape(*([1] * self.led), *shape, -1) for t in formed]
         if self.form == "complex":

@@ -11,13 +11,15 @@
 #endif
 #include "phases.h"
 
+typedef F NAME(Bytes) __attribute__((aligned(1), may_alias)); /* a vector of whatever lies anywhere */
+
 INLINE void NAME(copy)(char *y, const char *x, int64_t bytes) {
-  const int64_t vector = 4 * NAME(W);
+  const int64_t vector = sizeof(NAME(Bytes));
   int64_t i = 0;
-  for (; i + vector <= bytes; i += vector) NAME(store)((float *)(y + i), NAME(load)((const float *)(x + i)), 0);
+  for (; i + vector <= bytes; i += vector) *(NAME(Bytes) *)(y + i) = *(const NAME(Bytes) *)(x + i);
   if (i == bytes) return;
   if (i) { /* the last one begins inside the one before it */
-    NAME(store)((float *)(y + bytes - vector), NAME(load)((const float *)(x + bytes - vector)), 0);
+    *(NAME(Bytes) *)(y + bytes - vector) = *(const NAME(Bytes) *)(x + bytes - vector);
     return;
   }
   for (; i + 8 <= bytes; i += 8) memcpy(y + i, x + i, 8);
