@@ -73,6 +73,7 @@ def main() -> None:
         for way in ways:
             if way.startswith("in place"):
                 copied(source, target)
+            os.sync()  # what is left to do of the folders removed before is not this way's
             took, peak = copied(source, target) if way == COPY else converted(way, source, target)
             if way != PLAN:
                 shutil.rmtree(target)

@@ -6,7 +6,6 @@ from .support import interrupt
 interrupt.listen()  # before anything else is imported: torch takes seconds
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from .support import public_modules
@@ -78,16 +77,12 @@ NAMES = {
 }  # fmt: skip
 MODULES = ("caches", "encodings", "models", "positions", "rotary", "serving", "testing", "tools")
 
-try:
-    __version__ = version("phasor-rope")
-except PackageNotFoundError:  # run from a checkout that is not installed
-    __version__ = "0"
-
-
 _name, _names = later(__name__, NAMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name in public_modules.PUBLIC and name not in NAMES:
         return public_modules.public_module(name)
     if name in MODULES:
@@ -95,8 +90,17 @@ def __getattr__(name: str) -> Any:
     return _name(name)
 
 
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("phasor-rope")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "0"
+
+
 def __dir__() -> list[str]:
-    return sorted({*_names(), *public_modules.PUBLIC, *MODULES})
+    return sorted({"__version__", *_names(), *public_modules.PUBLIC, *MODULES})
 
 
 __all__ = [
