@@ -176,7 +176,7 @@ INSIDE_ONLY = "imports inside the package are relative"
         ("tools/golden.py", "def f():\n    from ..cli import main", "golden.py:2: tools (floor 3) must not import cli"),
         ("rotary/phase.py", "from .spec import x", "rotary/phase (floor 1) must not import rotary/spec (floor 4)"),
         ("rotary/phase.py", "from . import spec", "rotary/phase (floor 1) must not import rotary/spec (floor 4)"),
-        ("rotary/layout.py", "from .fixed_point import x", "layout (floor 0) must not import rotary/fixed_point (floor 0)"),
+        ("rotary/layout.py", "from .fixed_point import x", "must not import rotary/fixed_point (floor 0)"),
         ("rotary/scaling/deep/a.py", "from ...spec import x", "a.py:1: rotary/scaling (floor 3) must not import"),
         ("apps/ner.py", "from .lab import x", "apps/ner (floor 1) must not import apps/lab (floor 1)"),
         ("apps/lab.py", "from ..apps.ner import x", "apps/lab (floor 1) must not import apps/ner (floor 1)"),

@@ -179,8 +179,8 @@ def _notes_on_layers(source: Source, qk: QKTensors, moved: Mapping[str, Move], b
     if not beyond:
         return []
     return [
-        f"{beyond[0]} stays in {before}, with {len(beyond) - 1} more of q and k: their layers are beyond the {count} of "
-        "the config"
+        f"{beyond[0]} stays in {before}, with {len(beyond) - 1} more of q and k: their layers are beyond the {count} "
+        "of the config"
     ]
 
 
