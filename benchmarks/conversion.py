@@ -40,9 +40,10 @@ def copied(source: Path, target: Path) -> tuple[float, float]:
 def converted(way: str, source: Path, target: Path) -> tuple[float, float]:
     """Seconds of the command, and the megabytes of memory that it had at most."""
     places = (target,) if way.startswith("in place") else (source, target)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # an installed package has it
     command = [sys.executable, "-m", "phasor", "convert", *places, "--to", "interleaved", *OPTIONS[way]]
     start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -73,6 +74,7 @@ def main() -> None:
         for way in ways:
             if way.startswith("in place"):
                 copied(source, target)
+            os.sync()  # what is left to do of the folders removed before is not this way's
             took, peak = copied(source, target) if way == COPY else converted(way, source, target)
             if way != PLAN:
                 shutil.rmtree(target)

@@ -5,42 +5,39 @@ from .support import interrupt
 
 interrupt.listen()  # before anything else is imported: torch takes seconds
 
-import sys
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from . import encodings, positions
-from .encodings import Rotary, heads
-from .encodings import attention as _attention
-from .encodings.attention import KVCache, attention
-from .rotary import axes, kernels, matrix, scaling, temperature
-from .rotary.apply import (
-    apply_qk_norm_rotary,
-    apply_rotary,
-    apply_rotary_qk,
-    apply_rotary_qkv,
-    apply_rotary_to_cache,
-    apply_rotary_to_latent_cache,
-    cache_slots,
-    change_spec,
-    page_slots,
-    reposition,
-    rotate,
-    shift,
-    unrotate,
-    warm_up,
-)
-from .rotary.layout import Layout
-from .rotary.rotation import Rotation
-from .rotary.spec import RotarySpec
 from .support import public_modules
+from .support.later import later
 
 if TYPE_CHECKING:
-    from . import caches
+    from . import caches, encodings, positions
     from .caches import KeyLedger, admitted_length
+    from .encodings import Rotary, heads
+    from .encodings.attention import KVCache, attention
     from .models import configs, prefixes, weights
     from .models.configs import ModelRotary, read_config, read_parts, read_rule, register_model, write_config
+    from .rotary import axes, kernels, matrix, scaling, temperature
+    from .rotary.apply import (
+        apply_qk_norm_rotary,
+        apply_rotary,
+        apply_rotary_qk,
+        apply_rotary_qkv,
+        apply_rotary_to_cache,
+        apply_rotary_to_latent_cache,
+        cache_slots,
+        change_spec,
+        page_slots,
+        reposition,
+        rotate,
+        shift,
+        unrotate,
+        warm_up,
+    )
+    from .rotary.layout import Layout
+    from .rotary.rotation import Rotation
+    from .rotary.spec import RotarySpec
     from .serving import engines, planner
     from .serving.planner import plan
     from .tools import checkpoints, doctor, golden, inspect, onnx
@@ -50,42 +47,60 @@ if TYPE_CHECKING:
     from .tools.patch import patch, unpatch
     from .tools.study import study
 
-# `phasor.attention` is the function; the module of that name is imported from, and must not take its place.
-sys.modules[f"{__name__}.attention"] = _attention
 public_modules.install()
 
-# What reads configs and patches models is imported when it is first asked for: whoever rotates alone need not wait.
-LATER = {
+# Everything is imported when it is first asked for: whoever converts a checkpoint or reads a config need not wait for
+# torch, and whoever rotates need not wait for what reads configs and patches models.
+NAMES = {
+    **dict.fromkeys(("KVCache", "attention"), ".encodings.attention"),
+    "Rotary": ".encodings",
     **dict.fromkeys(
-        ("ModelRotary", "read_config", "read_parts", "read_rule", "register_model", "write_config"), "models.configs"
+        (
+            "apply_qk_norm_rotary", "apply_rotary", "apply_rotary_qk", "apply_rotary_qkv", "apply_rotary_to_cache",
+            "apply_rotary_to_latent_cache", "cache_slots", "change_spec", "page_slots", "reposition", "rotate", "shift",
+            "unrotate", "warm_up",
+        ),
+        ".rotary.apply",
     ),
-    **dict.fromkeys(("patch", "unpatch"), "tools.patch"),
-    "plan": "serving.planner",
-    **dict.fromkeys(("diagnose", "repair"), "tools.doctor"),
-    "fit": "tools.fit",
-    "study": "tools.study",
-    **dict.fromkeys(("KeyLedger", "admitted_length"), "caches"),
-}
-MODULES = ("caches", "testing")
+    "Layout": ".rotary.layout",
+    "Rotation": ".rotary.rotation",
+    "RotarySpec": ".rotary.spec",
+    **dict.fromkeys(
+        ("ModelRotary", "read_config", "read_parts", "read_rule", "register_model", "write_config"), ".models.configs"
+    ),
+    **dict.fromkeys(("patch", "unpatch"), ".tools.patch"),
+    "plan": ".serving.planner",
+    **dict.fromkeys(("diagnose", "repair"), ".tools.doctor"),
+    "fit": ".tools.fit",
+    "study": ".tools.study",
+    **dict.fromkeys(("KeyLedger", "admitted_length"), ".caches"),
+}  # fmt: skip
+MODULES = ("caches", "encodings", "models", "positions", "rotary", "serving", "testing", "tools")
 
-try:
-    __version__ = version("phasor-rope")
-except PackageNotFoundError:  # run from a checkout that is not installed
-    __version__ = "0"
+_name, _names = later(__name__, NAMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in LATER:
-        return getattr(import_module(f".{LATER[name]}", __name__), name)
-    if name in public_modules.PUBLIC:
+    if name == "__version__":
+        return _version()
+    if name in public_modules.PUBLIC and name not in NAMES:
         return public_modules.public_module(name)
     if name in MODULES:
         return import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _name(name)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("phasor-rope")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "0"
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *LATER, *public_modules.PUBLIC, *MODULES})
+    return sorted({"__version__", *_names(), *public_modules.PUBLIC, *MODULES})
 
 
 __all__ = [

@@ -370,3 +370,14 @@ def test_folders_without_a_checkpoint(tmp_path):
         make_plan(tmp_path, "halves")
     with pytest.raises(ValueError, match="there is no such file or folder"):
         make_plan(tmp_path / "gone", "halves")
+
+
+def test_layers_beyond_the_config_are_said_to_stay(tmp_path):
+    """What predicts further tokens has no place in the config: it is copied, and the plan says so."""
+    source = synthetic.write(tmp_path / "source", layers=3, hidden=32, heads=4, kv_heads=2, wide=64)
+    config = json.loads((source / "config.json").read_text())
+    assert make_plan(source, "interleaved").notes == ()
+    (source / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
+    (said,) = make_plan(source, "interleaved").notes
+    assert said.startswith("model.layers.2.self_attn.q_proj.weight stays in halves, with 1 more of q and k")
+    assert said.endswith("beyond the 2 of the config")

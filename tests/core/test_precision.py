@@ -14,7 +14,8 @@ from mpmath import mp
 from torch import nn
 
 from phasor import RotarySpec, Rotation, apply_rotary
-from phasor.rotary.phase import PI, cos_sin, phases, steps
+from phasor.rotary.fixed_point import PI, steps
+from phasor.rotary.phase import cos_sin, phases
 from phasor.rotary.scaling import Linear, YaRN
 from phasor.rotary.spec import axis_steps, exact_frequencies
 

@@ -1,6 +1,5 @@
 """The table of all commands, with a line about each."""
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -11,6 +10,8 @@ from . import atlas, bench, convert, demo, detect, doctor, fit, golden, inspect,
 
 def _version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version
+
         say(version("phasor-rope"))
         raise typer.Exit
 

@@ -25,9 +25,12 @@ def detect(
     Exit code 0: nothing speaks against what the format says, 1: the weights do, 2: bad input.
     """
     from ..tools.checkpoints import detect as find_layout
-    from ..tools.doctor.text.tokens import words_of
 
-    words = None if text is None else words_of(text)
+    words = None
+    if text is not None:
+        from ..tools.doctor.text.tokens import words_of
+
+        words = words_of(text)
     detection = find_layout(path, part=part, allow_pickle=allow_pickle, text=words)
     say_json(detection.to_dict()) if as_json else say(detection.describe())
     if detection.contradicts:

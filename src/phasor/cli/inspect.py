@@ -1,15 +1,18 @@
 """`phasor inspect`: what a config says about positions."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..models.configs import NoRotary
 from ..support.plain_text import one_line, say, say_json
 from ..support.whole_files import check_file_target, check_folder_target, write_whole
-from ..tools.inspect import ConfigView, diff, diff_lines, model_facts, read_view, view_dict, view_line, view_page
 from .terminal import columns, show
+
+if TYPE_CHECKING:
+    from ..tools.inspect import ConfigView
 
 
 def inspect(
@@ -59,6 +62,8 @@ def inspect(
     if engine is not None or flags is not None:
         _as(configs, engine, flags or "", as_json)
         return
+    from ..tools.inspect import diff, diff_lines, model_facts, read_view, view_dict, view_page
+
     if compare:
         if len(configs) != 2:
             raise ValueError(f"--diff compares two configs, got {len(configs)}; name both: phasor inspect --diff A B")
@@ -92,6 +97,9 @@ def inspect(
 
 
 def _brief(configs: list[str], part: str | None) -> None:
+    from ..models.configs import NoRotary
+    from ..tools.inspect import read_view, view_line
+
     faulty = 0
     for config in configs:
         try:

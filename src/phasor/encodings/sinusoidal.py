@@ -5,8 +5,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..rotary.fixed_point import steps
 from ..rotary.frequencies import inverse_frequencies
-from ..rotary.phase import cos_sin, phases, steps
+from ..rotary.phase import cos_sin, phases
 from ..support.checks import number
 from ..support.tracing import constant
 from .base import Encoding, wide

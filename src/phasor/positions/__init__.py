@@ -4,28 +4,34 @@ A rotation is only as right as its positions. Each builder covers one case where
 `check` finds out which one a batch got wrong.
 """
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-from .checking import Findings, PositionFinding, check, check_shards
-from .grids import centres, grid, patches
-from .mrope import Placed, Segment, Video, from_segments, mrope
-from .multimodal import AUDIO, IMAGE, TEXT, VIDEO, Packed, from_kinds, pack, token_kinds
-from .rows import decode, decode_from, from_mask, packed, text
+from ..support.later import later
 from .rules import Rule
-from .shards import gather, shard, shard_order
 
-Finding = PositionFinding  # under the name by which it is known outside
+if TYPE_CHECKING:
+    from .checking import Finding, Findings, PositionFinding, check, check_shards
+    from .grids import centres, grid, patches
+    from .multimodal import AUDIO, IMAGE, TEXT, VIDEO, Packed, from_kinds, pack, token_kinds
+    from .rows import decode, decode_from, from_mask, packed, text
+    from .segments import Placed, Segment, Video, from_segments, mrope
+    from .shards import gather, shard, shard_order
 
-# The positions of a single model live beside its row, in a wing above this one, and are imported when asked for.
-OF_ONE_MODEL = {"from_canvas": "models.families.minicpm"}
-
-
-def __getattr__(name: str) -> Any:
-    if name in OF_ONE_MODEL:
-        return getattr(import_module(f"..{OF_ONE_MODEL[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+# The positions of a single model live beside its row, in a wing above this one.
+__getattr__, __dir__ = later(
+    __name__,
+    {
+        **dict.fromkeys(("Finding", "Findings", "PositionFinding", "check", "check_shards"), ".checking"),
+        **dict.fromkeys(("centres", "grid", "patches"), ".grids"),
+        **dict.fromkeys(("Placed", "Segment", "Video", "from_segments", "mrope"), ".segments"),
+        **dict.fromkeys(
+            ("AUDIO", "IMAGE", "TEXT", "VIDEO", "Packed", "from_kinds", "pack", "token_kinds"), ".multimodal"
+        ),
+        **dict.fromkeys(("decode", "decode_from", "from_mask", "packed", "text"), ".rows"),
+        **dict.fromkeys(("gather", "shard", "shard_order"), ".shards"),
+        "from_canvas": "..models.families.minicpm_canvas",
+    },
+)
 
 __all__ = [
     "AUDIO",

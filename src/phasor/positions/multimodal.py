@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from .grids import grid_sizes
-from .mrope import Placed, Video, place, tokens
 from .rows import real_tokens
 from .rules import Rule
+from .segments import Placed, Video, place, tokens
 from .tensor_checks import integers
 
 TEXT, IMAGE, VIDEO, AUDIO = range(4)

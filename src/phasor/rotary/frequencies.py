@@ -3,13 +3,16 @@
 Two arithmetics: exact decimals, from which phases are formed, and float32, bit for bit as published models form them.
 """
 
+from __future__ import annotations
+
 from decimal import Decimal
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from .fixed_point import exact
 
-from .phase import exact
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def inverse_frequencies(base: Decimal, dim: int) -> list[Decimal]:
@@ -35,6 +38,8 @@ def powers_float32(base: float | Tensor, dim: int, count: int | None = None) -> 
     >>> powers_float32(10_000.0, 4).tolist()
     [1.0, 100.0]
     """
+    import torch
+
     count = (dim + 1) // 2 if count is None else count
     return base ** (torch.arange(0, 2 * count, 2, dtype=torch.int64, device="cpu").to(torch.float32) / dim)
 

@@ -10,14 +10,17 @@ The rotation is the same in all; only which channels form pair i differs. Weight
 another unless the rows of their q and k projections are permuted alike (`Layout.permutation`).
 """
 
+from __future__ import annotations
+
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ..support.checks import flag, whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,7 @@ class Layout:
 
     Raises ``ValueError`` for an odd or oversized ``rotary_dim`` and for blocks that do not hold whole pairs.
 
+    >>> import torch
     >>> Layout(head_dim=6, rotary_dim=4, interleaved=True).split(torch.arange(6))
     (tensor([0, 2]), tensor([1, 3]))
     """
@@ -103,6 +107,8 @@ class Layout:
 
     def views(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Views of the first and second channels of all pairs: ``[..., P]``, or ``[..., blocks, P / blocks]``."""
+        import torch
+
         x = self.turned(x)
         if self.interleaved:
             return x[..., 0::2], x[..., 1::2]
@@ -114,6 +120,8 @@ class Layout:
 
     def per_block(self, table: Tensor) -> Tensor:
         """``[..., P]`` in the shape that `views` gives, as a view."""
+        import torch
+
         return torch.unflatten(table, -1, (self.blocks, -1)) if self.blocks > 1 else table
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,6 +129,7 @@ class Layout:
 
         Views, unless ``blocks`` > 1. Takes the ``rotary_dim`` channels that rotate alone, too.
 
+        >>> import torch
         >>> Layout(head_dim=8, blocks=2).split(torch.arange(8))
         (tensor([0, 1, 4, 5]), tensor([2, 3, 6, 7]))
         """
@@ -130,9 +139,12 @@ class Layout:
     def join(self, a: Tensor, b: Tensor) -> Tensor:
         """The channels that rotate, from both members of all pairs: two ``[..., P]`` -> a new ``[..., rotary_dim]``.
 
+        >>> import torch
         >>> Layout(head_dim=4).join(torch.tensor([0, 1]), torch.tensor([2, 3])).tolist()
         [0, 1, 2, 3]
         """
+        import torch
+
         if self.interleaved:
             return torch.stack((a, b), dim=-1).flatten(-2)
         if self.blocks > 1:
@@ -142,28 +154,31 @@ class Layout:
     def within(self, x: Tensor, rotated: Tensor) -> Tensor:
         """The head ``x`` with ``rotated`` in place of its channels that rotate; a new tensor unless all of them do.
 
+        >>> import torch
         >>> layout = Layout(head_dim=3, rotary_dim=2, trailing=True)
         >>> layout.within(torch.tensor([7, 8, 9]), layout.join(torch.tensor([1]), torch.tensor([2]))).tolist()
         [7, 1, 2]
         """
+        import torch
+
         if self.rotary_dim == self.head_dim:
             return rotated
         rest = x[..., self.passing]
         return torch.cat((rest, rotated) if self.trailing else (rotated, rest), dim=-1)
 
-    def written(self) -> "Layout":
+    def written(self) -> Layout:
         """The layout of the result: this one, unless ``permuted``."""
         return dataclasses.replace(self, interleaved=not self.interleaved, permuted=False) if self.permuted else self
 
-    def read(self) -> "Layout":
+    def read(self) -> Layout:
         """The layout in which pairs are read: this one, with ``permuted`` off."""
         return dataclasses.replace(self, permuted=False) if self.permuted else self
 
-    def transposed(self) -> "Layout":
+    def transposed(self) -> Layout:
         """The layout of the adjoint and of the inverse, which read what this writes and write what it reads."""
         return dataclasses.replace(self, interleaved=not self.interleaved) if self.permuted else self
 
-    def permutation(self, target: "Layout") -> list[int]:
+    def permutation(self, target: Layout) -> list[int]:
         """Index ``p`` with ``x_target = x[..., p]``: the same pairs where ``target`` reads them, the rest in order.
 
         ``target.permutation(source)`` is its inverse. To convert weights, index the output rows of every head of the q
@@ -189,8 +204,14 @@ class Layout:
         >>> Layout(head_dim=5, rotary_dim=4, interleaved=True).channels()
         [0, 2, 1, 3, 4]
         """
-        index = torch.arange(self.head_dim, device="cpu")
-        return [int(channel) for part in (*self.split(index), index[self.passing]) for channel in part]
+        turning, passing = (range(self.head_dim)[part] for part in (self.turning, self.passing))
+        if self.interleaved:
+            return [*turning[0::2], *turning[1::2], *passing]
+        width = self.rotary_dim // self.blocks
+        blocks = [turning[start : start + width] for start in range(0, self.rotary_dim, width)]
+        first = [channel for block in blocks for channel in block[: width // 2]]
+        second = [channel for block in blocks for channel in block[width // 2 :]]
+        return [*first, *second, *passing]
 
     def describe(self) -> str:
         """How the pairs lie, in words.

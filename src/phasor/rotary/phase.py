@@ -6,17 +6,12 @@ alike. This is the phase accumulator of radio engineering; nothing in it depends
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
-from decimal import Context, Decimal, localcontext
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-TURN_BITS = 64
-PRECISION = 50  # decimal digits of every exact frequency; 2**64 has 20, so steps are rounded once
-
-PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+from .fixed_point import TURN_BITS
 
 _QUARTER = TURN_BITS - 2
 _EIGHTH_TURN = 1 << (TURN_BITS - 3)
@@ -25,28 +20,6 @@ RADIANS_PER_UNIT = 2 * math.pi / 2**TURN_BITS
 # for |x| <= pi / 4 and z = x**2: sine x + x z (...), cosine 1 + z (...); the Cephes library (S. Moshier, sinf and cosf)
 SIN = (-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4)
 COS = (-0.5, 4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5)
-
-
-def exact() -> AbstractContextManager[Context]:
-    """Decimal arithmetic with 50 digits, whatever context the caller has set."""
-    return localcontext(Context(prec=PRECISION))
-
-
-def steps(inv_freq: Iterable[Decimal]) -> tuple[int, ...]:
-    """Frequencies in radians per position -> turns per position in 64-bit fixed point.
-
-    ``step = round(inv_freq / 2 pi * 2**64)``, wrapped into the signed 64-bit range. Plain Python integers: no dtype,
-    device or framework state can touch them. Rounding costs at most ``|position| * 2**-65`` turns of phase.
-
-    Example: a quarter turn per position is 2**62.
-
-    >>> steps([PI / 2]) == (2**62,)
-    True
-    """
-    with exact():
-        units = [int((f / (2 * PI) * 2**TURN_BITS).to_integral_value()) for f in inv_freq]
-    half_turn = 1 << (TURN_BITS - 1)
-    return tuple((u + half_turn) % (1 << TURN_BITS) - half_turn for u in units)
 
 
 def phases(positions: Sequence[Tensor] | Tensor, step: Sequence[Tensor] | Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """RotarySpec: everything that decides a rotary encoding, and nothing else."""
 
+from __future__ import annotations
+
 import dataclasses
 import hashlib
 import json
@@ -9,17 +11,17 @@ from decimal import Decimal
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import torch
-from torch import Tensor
-
 from ..support.checks import flag, listed, number, one_of, whole
 from ..support.names import no_field
 from ..support.schemes import brief, from_data, lists, to_data
 from .axes import AXES, Axes, OneAxis
+from .fixed_point import exact, steps
 from .frequencies import inverse_frequencies, inverse_frequencies_float32
 from .layout import Layout
-from .phase import exact, steps
 from .scaling import SCALINGS, AtLength, Proportional, Scaling
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Angles = Literal["exact", "float32", "float64"]
 Coordinates = Literal["integer", "real"]
@@ -123,7 +125,8 @@ class RotarySpec:
         if self.frequencies is not None:
             self._check_frequencies(self.frequencies)
         elif self.scaling is not None:
-            self.inv_freq()
+            frequencies_of = float32_frequencies if self.angles == "float32" else exact_frequencies
+            frequencies_of(self)
         object.__setattr__(self, "_key", json.dumps(self.to_dict()))
 
     def _set_layout(self) -> None:
@@ -201,6 +204,8 @@ class RotarySpec:
         These are the values that models keep as ``inv_freq``: without ``position_scale``, the sign of ``reverse`` and
         the learned log-scale, and with ``second`` those of the first members.
         """
+        import torch
+
         if self.angles == "float32":
             return float32_frequencies(self, seq_len).double()
         return torch.tensor([float(f) for f in exact_frequencies(self, seq_len)], dtype=torch.float64, device="cpu")
@@ -209,7 +214,7 @@ class RotarySpec:
         """The factor on cos and sin (YaRN, LongRoPE); scores of the rotated channels grow by its square."""
         return 1.0 if self.scaling is None else self.scaling.attention_factor(seq_len)
 
-    def at_length(self, seq_len: int) -> "RotarySpec":
+    def at_length(self, seq_len: int) -> RotarySpec:
         """A plain spec for sequences of ``seq_len`` tokens, prompt and generation: nothing in it depends on a length.
 
         Equal for all lengths of one regime; the spec itself if it depends on none. Raises ``ValueError`` for a length
@@ -243,7 +248,7 @@ class RotarySpec:
         fields = {name: value for name, value in self.to_dict().items() if value != plain[name]}
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
-    def replace(self, **changes: Any) -> "RotarySpec":
+    def replace(self, **changes: Any) -> RotarySpec:
         """A copy with some fields changed, checked again. If all channels rotate, they do at another ``head_dim``, too.
 
         >>> RotarySpec(head_dim=8).replace(base=500.0).base
@@ -255,7 +260,7 @@ class RotarySpec:
             changes.setdefault("rotary_dim", None)
         return dataclasses.replace(self, **changes)
 
-    def diff(self, other: "RotarySpec") -> dict[str, tuple[Any, Any]]:
+    def diff(self, other: RotarySpec) -> dict[str, tuple[Any, Any]]:
         """Fields that differ, as ``{field: (mine, theirs)}``; empty if the two specs are equal.
 
         >>> RotarySpec(head_dim=8).diff(RotarySpec(head_dim=8, base=500.0))
@@ -299,7 +304,7 @@ class RotarySpec:
         return lists(data | {name: to_data(data[name]) for name in _SCHEMES})  # type: ignore[no-any-return]
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "RotarySpec":
+    def from_dict(cls, data: dict[str, Any]) -> RotarySpec:
         """Inverse of `to_dict`; raises ``ValueError`` for a key or a scheme it does not know."""
         if not isinstance(data, dict):
             raise ValueError(f"data must be a dictionary as made by to_dict, got {type(data).__name__}")
@@ -327,6 +332,8 @@ def exact_frequencies(spec: RotarySpec, seq_len: int | None = None) -> tuple[Dec
 
 def float32_frequencies(spec: RotarySpec, seq_len: int | None = None) -> Tensor:
     """``[P]`` float32 frequencies of a spec, after scaling, bit for bit as transformers forms them."""
+    import torch
+
     if spec.frequencies is not None:
         return torch.tensor(spec.frequencies, dtype=torch.float32, device="cpu")
     scaling = spec.scaling

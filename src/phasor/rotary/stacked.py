@@ -9,7 +9,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from .phase import COS, RADIANS_PER_UNIT, SIN, TURN_BITS
+from .fixed_point import TURN_BITS
+from .phase import COS, RADIANS_PER_UNIT, SIN
 
 FEW = 2**12  # phases up to which a CPU is sooner done with fewer operations than with fewer bytes
 

@@ -1,16 +1,18 @@
 """Several processes that torchrun started, or this one alone."""
 
+from __future__ import annotations
+
 import os
+import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-import torch.distributed as dist
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PATIENCE = timedelta(minutes=10)  # for a process that has to come
 
@@ -37,9 +39,19 @@ class Group:
     def total(self, value: Tensor) -> Tensor:
         """The sum over all processes."""
         if self.size > 1:
+            import torch.distributed as dist
+
             value = value.clone()
             dist.all_reduce(value)
         return value
+
+    def any(self, fact: bool) -> bool:
+        """Whether it holds on some process; all must ask."""
+        if self.size == 1:
+            return fact
+        import torch
+
+        return bool(self.total(torch.tensor(int(fact))))
 
     def total_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Make every gradient the sum of those of all processes.
@@ -49,6 +61,8 @@ class Group:
         gradients = [p.grad for p in parameters if p.grad is not None]
         if self.size == 1 or not gradients:
             return
+        import torch
+
         sums = self.total(torch.cat([gradient.flatten() for gradient in gradients]))
         for gradient, part in zip(gradients, sums.split([g.numel() for g in gradients]), strict=True):
             gradient.copy_(part.view_as(gradient))
@@ -56,6 +70,8 @@ class Group:
     def barrier(self) -> None:
         """Wait until all are here."""
         if self.size > 1:
+            import torch.distributed as dist
+
             dist.barrier()
 
     def gather(self, word: Any) -> list[Any]:
@@ -65,6 +81,8 @@ class Group:
         """
         if self.size == 1:
             return [word]
+        import torch.distributed as dist
+
         try:
             dist.monitored_barrier(timeout=PATIENCE, wait_all_ranks=True)
         except RuntimeError as error:
@@ -97,9 +115,9 @@ class Group:
         try:
             yield
         except Exception:
-            self.total(torch.tensor(1))
+            self.any(True)
             raise
-        if self.total(torch.tensor(0)):
+        if self.any(False):
             raise ValueError("another process could not go on; its message says why")
 
 
@@ -111,6 +129,11 @@ def process_group() -> Iterator[Group]:
     frees it later may do so while the interpreter is locked, and wait for a thread that waits for that lock.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1 and "torch.distributed" not in sys.modules:  # so no group stands
+        yield Group()
+        return
+    import torch.distributed as dist
+
     if size == 1 or dist.is_initialized():
         yield Group(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else Group()
         return

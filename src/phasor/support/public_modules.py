@@ -6,10 +6,11 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 PACKAGE = __name__.split(".")[0]
 
-# Public path -> where the module lives. `phasor.attention` is a function and a module of that name; see `__init__`.
+# Public path -> where the module lives. `phasor.attention` is a function, too; see `_Package`.
 PUBLIC = {
     "attention": "encodings.attention",
     "axes": "rotary.axes",
@@ -49,6 +50,15 @@ class _Finder(MetaPathFinder, Loader):
         sys.modules[module.__name__] = public_module(module.__name__.partition(".")[2])
 
 
+class _Package(ModuleType):
+    """The package, in which ``attention`` stays the function: an import of the module would put that in its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "attention" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
 def install() -> None:
     """Called once, by phasor's ``__init__``. In front: an empty folder of that name must not be found first."""
     sys.meta_path.insert(0, _Finder())
+    sys.modules[PACKAGE].__class__ = _Package

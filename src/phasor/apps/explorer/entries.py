@@ -13,7 +13,7 @@ from ...serving.planner import Plan, plan
 from ...serving.planner.kv import stores
 from ...support.number_text import ranges
 from ...tools.inspect import ConfigView
-from ...tools.inspect.page import window_of
+from ...tools.inspect.model_page import window_of
 
 STRETCHES = (1, 2, 4, 8)  # times the declared length: where the settings of every engine are given
 LONGEST = 2**31

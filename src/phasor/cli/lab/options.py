@@ -5,7 +5,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
 from ...support.plain_text import say
@@ -26,6 +25,8 @@ def prepare(threads: int, *libraries: str) -> None:
     for name in ("safetensors", *libraries):
         if find_spec(name) is None:
             raise ValueError(f"this needs {name}; install it with: pip install 'phasor-rope[lab]'")
+    import torch
+
     torch.set_num_threads(threads)
 
 

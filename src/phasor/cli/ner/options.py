@@ -5,7 +5,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import torch
 import typer
 
 Format = Annotated[
@@ -42,6 +41,8 @@ def prepare(threads: int | None, device: str) -> None:
     for name in ("safetensors", "tokenizers"):
         if find_spec(name) is None:
             raise ValueError(f"this needs {name}; install it with: pip install 'phasor-rope[ner]'")
+    import torch
+
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:

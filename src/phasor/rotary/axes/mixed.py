@@ -1,12 +1,16 @@
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ...support.checks import listed, number
 from ..frequencies import inverse_frequencies_float32
 from .base import Axes
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,13 @@ def mixed_frequencies(
     Magnitudes ``base ** (-4 j / rotary_dim)`` for ``j < rotary_dim / 4``, twice: once along a random direction drawn
     per head, once at a right angle to it. Source: RoPE-ViT's released code for eq. 10.
 
+    >>> import torch
     >>> f = mixed_frequencies(8, heads=3)
     >>> f.shape, torch.allclose(f.norm(dim=1)[:, 0], torch.ones(3))
     (torch.Size([3, 2, 4]), True)
     """
+    import torch
+
     if rotary_dim < 4 or rotary_dim % 4:
         raise ValueError(f"rotary_dim must be a positive multiple of 4 for two mixed axes, got {rotary_dim}")
     size = inverse_frequencies_float32(base, rotary_dim // 2)

@@ -1,10 +1,14 @@
+from __future__ import annotations
+
 from dataclasses import dataclass
 from decimal import Decimal
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ...support.checks import number
 from .base import Scaling, check_seq_len
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

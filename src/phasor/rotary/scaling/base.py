@@ -1,12 +1,15 @@
 """What every scaling scheme has: new frequencies in two arithmetics, and one factor on cos and sin."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from decimal import Decimal
-from typing import ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from ...support.checks import whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Scaling(ABC):

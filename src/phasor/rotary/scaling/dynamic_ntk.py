@@ -1,15 +1,18 @@
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from decimal import Decimal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ...support.checks import number
+from ..fixed_point import exact
 from ..frequencies import inverse_frequencies, inverse_frequencies_float32
-from ..phase import exact
 from .base import Scaling, check_seq_len, check_trained_length
 from .ntk import check_dim, stretched_base
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class DynamicNTK(Scaling):
         return inverse_frequencies(stretched_base(base, self.factor_at(seq_len), dim), dim)
 
     def inv_freq_float32(self, base: float, dim: int, seq_len: int | None = None) -> Tensor:
+        import torch
+
         check_dim(dim)
         check_seq_len(seq_len)
         trained = self.original_max_position

@@ -1,12 +1,16 @@
+from __future__ import annotations
+
 from dataclasses import dataclass
 from decimal import Decimal
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ...support.checks import number
+from ..fixed_point import exact
 from ..frequencies import inverse_frequencies, inverse_frequencies_float32
-from ..phase import exact
 from .base import Scaling
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,17 @@
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from decimal import Decimal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ...support.checks import number, whole
+from ..fixed_point import PI, exact
 from ..frequencies import inverse_frequencies, inverse_frequencies_float32
-from ..phase import PI, exact
 from .base import Scaling
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Llama3(Scaling):
         return f * (keep + (1 - keep) / factor)
 
     def inv_freq_float32(self, base: float, dim: int, seq_len: int | None = None) -> Tensor:
+        import torch
+
         inv_freq = inverse_frequencies_float32(base, dim)
         wavelength = 2 * math.pi / inv_freq
         slow = wavelength > self.original_max_position / self.low_freq_factor

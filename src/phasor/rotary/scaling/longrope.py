@@ -1,14 +1,17 @@
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from decimal import Decimal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ...support.checks import listed, number, whole
+from ..fixed_point import exact
 from ..frequencies import inverse_frequencies, powers_float32
-from ..phase import exact
 from .base import Scaling, check_seq_len
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ class LongRoPE(Scaling):
             return [f / Decimal(d) for f, d in zip(inverse_frequencies(base, dim), divisors, strict=True)]
 
     def inv_freq_float32(self, base: float, dim: int, seq_len: int | None = None) -> Tensor:
+        import torch
+
         divisors = torch.tensor(self._divisors(dim, seq_len), dtype=torch.float32, device="cpu")
         return 1.0 / (divisors * powers_float32(base, dim))
 

@@ -1,13 +1,16 @@
+from __future__ import annotations
+
 from dataclasses import dataclass
 from decimal import Decimal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ...support.checks import number
+from ..fixed_point import exact
 from ..frequencies import inverse_frequencies, powers_float32
-from ..phase import exact
 from .base import Scaling
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Proportional(Scaling):
         return turning + [Decimal(0)] * (dim // 2 - kept)
 
     def inv_freq_float32(self, base: float, dim: int, seq_len: int | None = None) -> Tensor:
+        import torch
+
         kept = self._rotating(dim)
         turning = 1.0 / powers_float32(base, dim, kept)
         return torch.cat((turning, turning.new_zeros(dim // 2 - kept))) / self.factor

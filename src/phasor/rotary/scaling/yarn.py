@@ -1,14 +1,17 @@
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from decimal import Decimal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ...support.checks import flag, number
+from ..fixed_point import PI, exact
 from ..frequencies import inverse_frequencies, powers_float32
-from ..phase import PI, exact
 from .base import Scaling, check_trained_length
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def magnitude(factor: float, mscale: float = 1.0) -> float:
@@ -93,6 +96,8 @@ class YaRN(Scaling):
             return [blend(i, f) for i, f in enumerate(inverse_frequencies(base, dim))]
 
     def inv_freq_float32(self, base: float, dim: int, seq_len: int | None = None) -> Tensor:
+        import torch
+
         def index_with(turns: float) -> float:
             turning = self.original_max_position / (turns * 2 * math.pi)
             return (dim * math.log(turning)) / (2 * math.log(base))
@@ -159,6 +164,8 @@ class YaRNPaper(Scaling):
 
     def inv_freq_float32(self, base: float, dim: int, seq_len: int | None = None) -> Tensor:
         """The exact values, rounded: there is no released arithmetic to repeat."""
+        import torch
+
         values = [float(f) for f in self.inv_freq(Decimal(base), dim, seq_len)]
         return torch.tensor(values, dtype=torch.float32, device="cpu")
 

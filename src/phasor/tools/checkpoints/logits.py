@@ -15,7 +15,8 @@ from .output import load
 from .permutation import PAIRS, order_of, reorder, with_pairs
 from .qk_tensors import QKTensors
 from .source import Source
-from .stored import BLOCKS, TORCH, Tensor
+from .stored import BLOCKS, Tensor
+from .torch_types import TORCH
 
 LONGEST = 1024  # tokens of a text that are read
 PIECES = 8  # of a text, at least, each of four tokens or more: fewer show no spread

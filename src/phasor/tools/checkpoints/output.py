@@ -95,6 +95,7 @@ def as_json(data: Any) -> bytes:
 
 
 CHUNK = 8 * 2**20
+ALIGNED = 2 * 2**20
 CANNOT = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}  # no copy inside the kernel between these files
 Bytes = npt.NDArray[np.uint8]
 Tell = Callable[[int], None]  # is told how many bytes were written
@@ -122,12 +123,16 @@ def write_all(fd: int, data: bytes | memoryview, tell: Tell) -> None:
 
 
 def copy(source: int, offset: int, target: int, size: int, path: Path, tell: Tell) -> None:
-    """Bytes from one file to the end of another, without a copy in this process where the system can."""
-    inside = True
+    """Bytes from one file to the end of another, without a copy in this process where the system can.
+
+    The first call inside the kernel ends at a multiple of `ALIGNED` in the target, since a page cache of large pages
+    takes what starts at one in two thirds of the time.
+    """
+    inside, at = True, os.lseek(target, 0, os.SEEK_CUR)
     while size:
         if inside:
             try:
-                done = os.copy_file_range(source, target, min(size, 4 * CHUNK), offset)
+                done = os.copy_file_range(source, target, min(size, -at % ALIGNED or 4 * CHUNK), offset)
             except OSError as error:
                 if error.errno not in CANNOT:
                     raise
@@ -140,7 +145,7 @@ def copy(source: int, offset: int, target: int, size: int, path: Path, tell: Tel
             done = len(data)
         if not done:
             raise ValueError(f"{path}: ends at byte {offset}, {size} bytes early; it was cut while it was read")
-        offset, size = offset + done, size - done
+        offset, at, size = offset + done, at + done, size - done
 
 
 def blocks(segment: Reordered) -> Iterator[Bytes]:

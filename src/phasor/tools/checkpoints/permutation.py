@@ -5,15 +5,20 @@ The order from A to B and the order from B to A are inverses of each other, and 
 twice, is a third layout.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from ...models.weights import Piece
 from ...rotary.layout import Layout
+
+if TYPE_CHECKING:
+    import torch
 
 Order = npt.NDArray[np.int64]
 PAIRS = ("halves", "interleaved")
@@ -81,7 +86,10 @@ def inverse(order: Order) -> Order:
 def reorder(tensor: torch.Tensor, order: Order, axis: int = 0) -> torch.Tensor:
     """A copy of a tensor with its indices along ``axis`` in another order; any dtype, to the bit.
 
+    >>> import torch
     >>> reorder(torch.tensor([10, 11, 12]), np.array([2, 0, 1])).tolist()
     [12, 10, 11]
     """
+    import torch
+
     return tensor.index_select(axis, torch.from_numpy(order).to(tensor.device))

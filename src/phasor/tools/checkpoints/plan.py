@@ -151,7 +151,11 @@ def make_plan(
     other_files = [
         Output(name, (whole_file(source.folder / name),)) for name in source.other_files if name not in taken
     ]
-    notes = (*_notes_on_length(source, form), *_notes_on_links(source, [output.name for output in other_files]))
+    notes = (
+        *_notes_on_length(source, form),
+        *_notes_on_layers(source, qk, moved, before),
+        *_notes_on_links(source, [output.name for output in other_files]),
+    )
     return ConversionPlan(source, qk, form, (before, after), moved, (*written, *other_files), notes)
 
 
@@ -165,6 +169,30 @@ def _notes_on_length(source: Source, form: str) -> list[str]:
     if not length and form == "transformers" and source.format != form:
         return ["the source does not say its number of positions; transformers takes what the model's class has"]
     return []
+
+
+def _notes_on_layers(source: Source, qk: QKTensors, moved: Mapping[str, Move], before: str) -> list[str]:
+    """Layers beyond those of the config, which predict further tokens (DeepSeek-V3): nothing says how they rotate."""
+    count = len(qk.rotary.layers)
+    moving = {_any_layer(name)[0] for name in moved}
+    beyond = [name for name in source.tensors if (of := _any_layer(name))[0] in moving and of[1] >= count]
+    if not beyond:
+        return []
+    return [
+        f"{beyond[0]} stays in {before}, with {len(beyond) - 1} more of q and k: their layers are beyond the {count} "
+        "of the config"
+    ]
+
+
+def _any_layer(name: str) -> tuple[str, int]:
+    """A tensor's name without the number of its layer, and that number; -1 where it has none.
+
+    >>> _any_layer("model.layers.61.self_attn.q_proj.weight")
+    ('model.layers.*.self_attn.q_proj.weight', 61)
+    """
+    words = name.split(".")
+    at = next((i for i, word in enumerate(words) if word.isdecimal()), None)
+    return (name, -1) if at is None else (".".join([*words[:at], "*", *words[at + 1 :]]), int(words[at]))
 
 
 def _notes_on_links(source: Source, names: Sequence[str]) -> list[str]:

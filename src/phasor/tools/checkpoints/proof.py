@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from .source import Source
 from .stored import Stored, Tensor
 
 TOLERANCE = 1e-12  # of the largest score: sums of a few thousand products in float64
+THREADS = 2
 STEP = 2**18  # both sides stay in cache while they are compared
 
 
@@ -32,11 +34,13 @@ def prove(plan: ConversionPlan, folder: Path, *, token_ids: list[int] | None = N
     """Compare the converted files in ``folder`` with the source of ``plan``; ``ValueError`` says what is not equal."""
     source, result = plan.source, read(folder, allow_pickle=True)
     _check_names(source, result, folder)
-    wild: dict[str, int] = {}
-    for name, tensor in source.tensors.items():
-        count = _check_bytes(name, tensor, result.tensors[name], plan.moves.get(name), folder)
-        if count:
-            wild[name] = count
+
+    def check(name: str) -> int:
+        return _check_bytes(name, source.tensors[name], result.tensors[name], plan.moves.get(name), folder)
+
+    with ThreadPoolExecutor(THREADS) as pool:  # reading and comparing leave the interpreter to the others
+        counts = dict(zip(source.tensors, pool.map(check, source.tensors), strict=True))
+    wild = {name: count for name, count in counts.items() if count}
     report: dict[str, Any] = {
         "model_type": plan.qk.rotary.model_type,
         "from": {"format": source.format, "layout": plan.layouts[0], "why": source.why},

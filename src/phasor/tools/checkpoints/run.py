@@ -9,8 +9,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ...support.lock import LOCK, alone
 from ...support.processes import Group, process_group
 from ...support.whole_files import remove_partial, sync_folder, write_whole
@@ -157,7 +155,7 @@ def convert(
         staging = Staging(Path(target))
         with group.together():
             done = group.first and _begun(plan, staging, force, held)
-        if group.total(torch.tensor(int(done))):
+        if group.any(done):
             return _left(staging) if group.first else {}
         with group.together():
             _write_share(staging, plan, group, tell)

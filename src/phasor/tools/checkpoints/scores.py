@@ -9,17 +9,18 @@ from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from ...models.weights import Piece
 from ...rotary.layout import Layout
+from ...rotary.spec import exact_frequencies
 from .opening import opened, read_at
 from .output import load
 from .permutation import rotated_channels
 from .qk_tensors import AttentionTensors, row_scales
-from .stored import BLOCKS, TORCH, Stored, Tensor
+from .stored import BLOCKS, Stored, Tensor
 
 POSITIONS = (0, 1, 7, 1000)
+NUMPY = {"F16": np.float16, "F32": np.float32, "F64": np.float64}
 Floats = npt.NDArray[np.float64]
 Complexes = npt.NDArray[np.complex128]
 Side = tuple[Mapping[str, Tensor], Layout]
@@ -101,6 +102,15 @@ def as_floats(data: npt.NDArray[np.uint8], dtype: str) -> Floats:
         from gguf import GGMLQuantizationType, dequantize
 
         return dequantize(data, GGMLQuantizationType[dtype.removeprefix(BLOCKS)]).astype(np.float64)
+    if dtype == "BF16":  # the upper half of a float32
+        data, dtype = (data.view(np.uint16).astype(np.uint32) << 16).view(np.uint8), "F32"
+    if dtype in NUMPY:
+        with np.errstate(invalid="ignore"):  # NaN of the kind that signals
+            return data.view(NUMPY[dtype]).astype(np.float64)
+    import torch
+
+    from .torch_types import TORCH
+
     return torch.from_numpy(np.array(data)).view(TORCH[dtype]).double().numpy()
 
 
@@ -124,7 +134,8 @@ def _scores(attention: AttentionTensors, tensors: Mapping[str, Tensor], layout: 
     q, k = (_heads(attention, tensors, inside, kind) for kind in ("q", "k"))
     if q is None or k is None:
         return None
-    angles = np.outer(np.array(POSITIONS, np.float64), attention.spec.inv_freq().numpy())
+    frequencies = [float(f) for f in exact_frequencies(attention.spec)]
+    angles = np.outer(np.array(POSITIONS, np.float64), frequencies)
     wheel = np.exp((-1j if attention.spec.reverse else 1j) * angles)
     q, k = q * wheel, k * wheel
     k = k[np.arange(len(q)) * len(k) // len(q)]
@@ -144,8 +155,8 @@ def _heads(attention: AttentionTensors, tensors: Mapping[str, Tensor], layout: L
         x = x * gain[:, None]
     if (shift := gains_of(attention, tensors, kind, len(x), bias=True)) is not None:
         x = x + shift[:, None]
-    a, b = layout.split(torch.from_numpy(x))
-    return a.numpy() + 1j * b.numpy()
+    first, second = np.split(np.array(layout.channels()), 2)
+    return x[..., first] + 1j * x[..., second]
 
 
 @lru_cache(maxsize=8)

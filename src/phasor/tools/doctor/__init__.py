@@ -1,8 +1,8 @@
 """Is the position encoding of a model right, in the model as it runs, and if not, why."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ...support.later import later
 from .report import Check, Diagnosis
 
 if TYPE_CHECKING:
@@ -12,18 +12,14 @@ if TYPE_CHECKING:
     from .text import Ranking, by_text, rank_readings
 
 # Imported when it is first asked for: `phasor.testing.quick_check` needs little of it, at the start of every training.
-LATER = {
-    "diagnose": "checks",
-    "repair": "mending",
-    **dict.fromkeys(("Mended", "RepairReport"), "mended"),
-    **dict.fromkeys(("Ranking", "by_text", "rank_readings"), "text"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in LATER:
-        return getattr(import_module(f".{LATER[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+__getattr__, __dir__ = later(
+    __name__,
+    {
+        "diagnose": ".checks",
+        "repair": ".mending",
+        **dict.fromkeys(("Mended", "RepairReport"), ".mended"),
+        **dict.fromkeys(("Ranking", "by_text", "rank_readings"), ".text"),
+    },
+)
 
 __all__ = ["Check", "Diagnosis", "Mended", "Ranking", "RepairReport", "by_text", "diagnose", "rank_readings", "repair"]

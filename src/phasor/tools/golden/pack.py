@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...models.configs import ModelRotary, read_parts
 from ...rotary.apply import apply_rotary
-from ...rotary.phase import exact
+from ...rotary.fixed_point import exact
 from ...rotary.rotation import Rotation
 from ...rotary.spec import RotarySpec, exact_frequencies
 from ...support.whole_files import check_folder_target, whole_folder, write_together

@@ -1,10 +1,28 @@
 """Numbers, text and pictures about rotary encodings."""
 
-from .compare import Disagreement, compare, compare_lengths, diff, diff_lines
-from .curves import decay, decay_bound
-from .numbers import SpecFacts, spec_facts
-from .page import model_facts, page, to_dict
-from .view import ConfigView, read_view, view_dict, view_line, view_page
+from typing import TYPE_CHECKING
+
+from ...support.later import later
+
+if TYPE_CHECKING:
+    from .curves import decay, decay_bound
+    from .disagreement import Disagreement, compare, compare_lengths, diff, diff_lines
+    from .model_page import model_facts, page, to_dict
+    from .numbers import SpecFacts, spec_facts
+    from .view import ConfigView, read_view, view_line
+    from .view_text import view_dict, view_page
+
+__getattr__, __dir__ = later(
+    __name__,
+    {
+        **dict.fromkeys(("Disagreement", "compare", "compare_lengths", "diff", "diff_lines"), ".disagreement"),
+        **dict.fromkeys(("decay", "decay_bound"), ".curves"),
+        **dict.fromkeys(("SpecFacts", "spec_facts"), ".numbers"),
+        **dict.fromkeys(("model_facts", "page", "to_dict"), ".model_page"),
+        **dict.fromkeys(("ConfigView", "read_view", "view_line"), ".view"),
+        **dict.fromkeys(("view_dict", "view_page"), ".view_text"),
+    },
+)
 
 __all__ = [
     "Disagreement",

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from ....models.families.llama import LLAMA
 from ..opening import opened, read_at, size_of
@@ -117,6 +116,8 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
 
 def tables_of(length: int, head_dim: int) -> bytes:
     """Cos and sin as llama2.c's ``precompute_freqs_cis`` forms them, in float32."""
+    import torch
+
     frequencies = 1.0 / (BASE ** (torch.arange(0, head_dim, 2)[: head_dim // 2].float() / head_dim))
     angles = torch.outer(torch.arange(length), frequencies).float()
     return bytes(angles.cos().numpy().tobytes() + angles.sin().numpy().tobytes())

@@ -16,7 +16,6 @@ from ..qk_tensors import Move
 from ..source import Source, others
 from ..stored import Stored, Tensor, join
 from .plain import META, check_plain, config_of, of_layers, own_names, params_of
-from .torch_file import archive, read_pickled
 
 PARAMS = "params.json"
 FILE = re.compile(r"consolidated\.(\d\d)\.pth")
@@ -43,6 +42,8 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
             f"{files[0]}: is a pickle, which can run code when it is opened; to read it through torch's weights_only, "
             "add --allow-pickle (allow_pickle=True)"
         )
+    from .torch_file import read_pickled
+
     params = read_json(path / PARAMS)
     shares = [{n: t for n, t in read_pickled(file).items() if n not in DERIVED} for file in files]
     for file, share in zip(files, shares, strict=True):
@@ -87,6 +88,8 @@ def outputs(
     source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str, *, files: int = 1
 ) -> list[Output]:
     """``files`` shares, and ``params.json``. Raises ``ValueError`` for what is no plain Llama, or cannot be cut so."""
+    from .torch_file import archive
+
     names = of_layers(META, config["num_hidden_layers"])
     check_plain(source.path, config, source.tensors, names, (LLAMA,))
     params = params_of(source.path, config, mistral=False)

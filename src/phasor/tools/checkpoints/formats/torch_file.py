@@ -17,7 +17,8 @@ import torch
 from ....support.errors import first_line
 from ..opening import opened, size_of
 from ..output import Output, Segment
-from ..stored import TORCH, Stored
+from ..stored import Stored
+from ..torch_types import TORCH
 from .pickle_size import check_size
 
 STORAGE = {

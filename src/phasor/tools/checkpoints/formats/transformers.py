@@ -14,7 +14,6 @@ from ..qk_tensors import Move
 from ..source import MARK, Source, others
 from ..stored import Stored, Tensor
 from .safetensors_file import read_header, write_header
-from .torch_file import read_pickled
 
 CONFIG = "config.json"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -40,6 +39,8 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
                 f"{path / first}: is a pickle, which can run code when it is opened; to read it through torch's "
                 "weights_only, add --allow-pickle (allow_pickle=True)"
             )
+        from .torch_file import read_pickled
+
         load = read_pickled
     shards = _sharded(path, first, load) if first.endswith(".json") else {first: load(path / first)}
     tensors: dict[str, Tensor] = {name: t for shard in shards.values() for name, t in shard.items()}

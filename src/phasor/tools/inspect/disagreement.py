@@ -11,7 +11,7 @@ from ...rotary.spec import RotarySpec
 from ...support.findings import Difference, Finding
 from ...support.number_text import ranges
 from ...support.schemes import brief
-from .page import temperatures
+from .model_page import temperatures
 from .rows import row
 from .view import ConfigView
 
