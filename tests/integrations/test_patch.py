@@ -210,7 +210,10 @@ def test_the_share_of_tokens_with_another_prediction():
     before = logits(model, position_ids=inputs["position_ids"])
     report = patch(model, angles="exact", compare=inputs)
     after = logits(model, position_ids=inputs["position_ids"])
-    other = [[int(a.argmax()) != int(b.argmax()) for a, b in zip(*rows, strict=True)] for rows in zip(before, after, strict=True)]
+    other = [
+        [int(a.argmax()) != int(b.argmax()) for a, b in zip(*rows, strict=True)]
+        for rows in zip(before, after, strict=True)
+    ]
     share = sum(map(sum, other)) / 34
     assert 0 < share < 1 and report.shift.changed == pytest.approx(share)
     assert report.shift.mean == pytest.approx((after - before).abs().mean().item(), rel=1e-4)
