@@ -225,3 +225,9 @@ def test_memory_is_what_is_stated(keep, moved, copies):
     expected = 24 * 2 * 3 * 64 * 2 * copies + 24 * 2 * 8 + kept * (2 * 8 + 8 + 2)
     assert abs(sum(ledger.memory.values()) - expected) <= 0.05 * expected
     assert ledger.memory["keys"] == 24 * 2 * 3 * 64 * 2
+
+
+def test_values_are_counted_too():
+    ledger, k, v = KeyLedger(RotarySpec(head_dim=64)), torch.randn(2, 3, 24, 64), torch.randn(2, 3, 24, 32)
+    ledger.append(k, torch.arange(24), v)
+    assert (ledger.memory["keys"], ledger.memory["values"]) == (k.nbytes, v.nbytes)

@@ -177,6 +177,18 @@ def test_a_system_prompt_and_documents_in_another_order():
 
 
 @torch.no_grad()
+def test_a_piece_of_a_cache_evicts_as_the_whole_does():
+    """All tokens so far, cut out: from then on the two are one cache, beyond sinks and window too."""
+    model, ids = model_of("llama"), tokens(1, 24)
+    whole = LedgerCache(model, sinks=2, window=6)
+    model(ids[:, :5], past_key_values=whole)
+    piece = whole.cut(0, 5)
+    for n in range(5, 24):
+        one, other = (model(ids[:, n : n + 1], past_key_values=cache).logits for cache in (whole, piece))
+        assert torch.equal(one, other), n
+
+
+@torch.no_grad()
 def test_a_regime_that_must_change(folder):
     """Keys of the first layer do not depend on others: those of a longer regime, as if computed in it."""
     ids = told(folder, rows=1, tokens=60)

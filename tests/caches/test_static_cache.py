@@ -9,7 +9,11 @@ transformers = pytest.importorskip("transformers")
 
 from caches.test_model_cache import model_of  # noqa: E402
 from integrations.models import tokens  # noqa: E402
+from phasor import RotarySpec  # noqa: E402
 from phasor.caches import LedgerCache, StaticLedgerCache  # noqa: E402
+from phasor.caches.static_cache import StaticLedgerLayer  # noqa: E402
+
+HELD = torch.randn(2, 2, 3, 8)
 
 FAMILIES = ["llama", "qwen2", "gemma3", "deepseek_v3", "smollm3", "yarn"]  # local layers, latent attention, NoPE, YaRN
 
@@ -165,3 +169,14 @@ def test_refused_in_one_line(how):
     with pytest.raises(ValueError, match="must") as caught:
         StaticLedgerCache(model_of("llama"), **how)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "k", [HELD.double(), HELD[..., :4], HELD[:, :1], HELD[:1]], ids=["dtype", "channels", "heads", "batch"]
+)
+def test_tokens_of_another_model_or_batch(k):
+    layer = StaticLedgerLayer(RotarySpec(head_dim=8), 16)
+    layer.update(HELD, HELD)
+    with pytest.raises(ValueError, match=r"of the \(batch, heads, channels, dtype, device\) of the cache"):
+        layer.update(k, k)
+    assert int(layer.held) == int(layer.seen) == 3

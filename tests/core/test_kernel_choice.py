@@ -175,6 +175,13 @@ def test_results_are_contiguous_for_the_channels_of_images_too(kernel, rotary_di
     assert apply_rotary(x, rotation, kernel=kernel).is_contiguous()
 
 
+def test_an_output_is_written_without_a_copy(asked):
+    """A new result that is copied over would be a second rotation of the same kernel, and twice the memory."""
+    x = Q.clone()
+    assert torch.equal(apply_rotary(x, ROTATION, out=x, kernel="eager"), apply_rotary(Q, ROTATION, kernel="reference"))
+    assert asked == ["eager", "reference"]
+
+
 NORM = {"q_weight": torch.ones(8), "k_weight": torch.ones(8), "eps": 1e-6}
 SHORT_WAYS = {
     "q": lambda **how: apply_rotary(Q, ROTATION, **how),

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from phasor import Rotation, apply_rotary, apply_rotary_qk
+from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk
 from phasor.rotary.kernels import eager, reference
 
 from .conftest import FACTORS, SECOND, SPECS, anywhere, at, without_native
@@ -162,3 +162,15 @@ def test_heads_of_other_widths(few):
     a, b = apply_rotary_qk(q, k, rotation, k_rotation=wider)
     assert torch.equal(a, by_reference(q, rotation, "bhsd"))
     assert torch.equal(b, by_reference(k, wider, "bhsd"))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 7, 12), (1, 7, 12), (7, 1, 7, 12)])
+def test_keys_of_another_batch_than_the_queries(shape):
+    """What all rows have in common comes once, or without the axis; each is rotated as if it were alone."""
+    spec = RotarySpec(head_dim=12)
+    q, k, rotation = torch.randn(2, 3, 7, 12), torch.randn(shape), Rotation.at(spec, torch.arange(7))
+    for given in ((q, k), (k, q)):
+        together = apply_rotary_qk(*given, rotation, kernel="eager")
+        assert all(
+            torch.equal(y, apply_rotary(x, rotation, kernel="reference")) for x, y in zip(given, together, strict=True)
+        )
