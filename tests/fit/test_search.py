@@ -12,31 +12,32 @@ pytest.importorskip("transformers")
 from integrations.models import causal
 from phasor.tools.fit.descent import AVERAGED, FLOOR, LARGEST, MOMENTS, STEP, descend
 from phasor.tools.fit.fit import _search
+from phasor.tools.fit.loss import DivisorLoss
 from phasor.tools.fit.objective import FAR, NEAR, Objective, some_windows
-from phasor.tools.fit.tables import GivenTables, windows_of
+from phasor.tools.running.model import RunningModel
+from phasor.tools.running.windows import windows_of
 
 TOKENS = torch.randint(3, 96, (4000,), generator=torch.Generator().manual_seed(0))
 
 
 @pytest.fixture(scope="module")
-def tables():
+def loss():
     model = causal("llama").double()
     for parameter in model.parameters():
         parameter.data.mul_(3.0)
-    return GivenTables(model)
+    return DivisorLoss(RunningModel(model))
 
 
 @pytest.mark.parametrize("inside", [0.0, 0.5, 3.0])
-def test_the_objective_is_the_loss_at_both_lengths(inside, tables):
+def test_the_objective_is_the_loss_at_both_lengths(inside, loss):
     """loss(length) + inside loss(trained), each with the factor on cos and sin; its slope on windows of a step."""
-    aim = Objective(tables, TOKENS, 64, 16, inside, 1.3, 7)
-    divisors = torch.linspace(1.0, 4.0, len(tables.plain), dtype=torch.float64)
-    with tables.given(tables.plain / divisors, 1.3):
-        far, near = (tables.loss(windows_of("test", TOKENS, n, 12)) for n in (64, 16))
+    aim = Objective(loss, TOKENS, 64, 16, inside, 1.3, 7)
+    divisors = torch.linspace(1.0, 4.0, len(loss.plain), dtype=torch.float64)
+    far, near = (loss.at(windows_of("test", TOKENS, n, 12), divisors, 1.3) for n in (64, 16))
     assert aim.score(divisors) == pytest.approx(far + inside * near, rel=1e-9)
     dice = random.Random("7 5")
     drawn = [some_windows(TOKENS, n, count, dice) for n, count in ((64, FAR), (16, NEAR))]
-    far, near = (tables.gradient(rows, divisors.log(), 1.3) for rows in drawn)
+    far, near = (loss.gradient(rows, divisors.log(), 1.3) for rows in drawn)
     torch.testing.assert_close(aim.gradient(5, divisors.log()), far + inside * near, rtol=1e-9, atol=1e-12)
     assert aim.tried == 2
 
@@ -92,7 +93,7 @@ def test_a_search_never_ends_above_its_start(downhill):
     plain = torch.tensor([1e-3, 1e-4], dtype=torch.float64)
     aim = SimpleNamespace(
         score=lambda divisors: float(((divisors.log() - target.log()) ** 2).sum()), gradient=gradient,
-        tables=SimpleNamespace(plain=plain), trained=100, length=400,
+        loss=SimpleNamespace(plain=plain), trained=100, length=400,
     )  # fmt: skip
     formulas = [torch.tensor(values, dtype=torch.float64) for values in ([4.0, 4.0], [2.2, 2.5], [1.0, 1.0])]
     found = _search(aim, formulas, 40, lambda done: True)
