@@ -123,10 +123,10 @@ def test_a_model_that_is_given_its_own_frequencies_stays_what_it_is(family, chan
     rows = torch.randint(3, 96, (3, LENGTH + 1), generator=torch.Generator().manual_seed(0))
     running = RunningModel(model)
     kept = {name: getattr(running.module, name) for name in ("rope_type", "inv_freq") if hasattr(running.module, name)}
-    own = running.own(LENGTH)
-    with running.given([0 * values for values in own], LENGTH):
+    own, factors = running.own(LENGTH), running.factors(LENGTH)
+    with running.with_frequencies([0 * values for values in own], factors):
         stopped = running.loss(rows)
-    with running.given(own, LENGTH):
+    with running.with_frequencies(own, factors):
         given = running.loss(rows)
     assert all(getattr(running.module, name) is value for name, value in kept.items())
     with torch.no_grad():
