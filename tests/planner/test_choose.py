@@ -133,3 +133,8 @@ def test_a_published_length_beside_a_longer_declared_one_is_said() -> None:
     assert not [text for text in plan(data, length=8_192).why if "trained with" in text]
     (said,) = [text for text in plan(data, length=8_193).why if "trained with" in text]
     assert said.startswith("trained with 8,192 positions [")
+
+
+@pytest.mark.parametrize("length, original, declared", [(LENGTH, None, LENGTH), (1024, 512, 2048)])
+def test_a_plan_declares_the_longer_of_both_lengths(length: int, original: int | None, declared: int) -> None:
+    assert plan(LLAMA, length=length, original=original).wanted.max_position == declared
