@@ -49,7 +49,7 @@ def test_engines_with_a_static_dynamic_ntk_get_the_factor_of_the_length(engine: 
         assert (rope["factor"], rope["max_trained_positions"]) == (4.0, 2048)
         assert made.settings.flags[flag]["max_position_embeddings"] == LENGTH
     else:
-        assert rope["factor"] ** 2 - (rope["factor"] - 1) == pytest.approx(4.0 * 4.0 - 3.0, rel=1e-12)
+        assert rope["factor"] == pytest.approx(4.0, rel=1e-12)  # 4 * 4 - 3, as the length is four times the trained one
     (spec,) = made.reading.model.distinct
     torch.testing.assert_close(spec.inv_freq(1), frequencies(dynamic_base(LENGTH, 4.0, 2048)), rtol=1e-9, atol=0.0)
     assert any("static" in rule.text for rule in made.reading.rules)
@@ -133,3 +133,8 @@ def test_a_published_length_beside_a_longer_declared_one_is_said() -> None:
     assert not [text for text in plan(data, length=8_192).why if "trained with" in text]
     (said,) = [text for text in plan(data, length=8_193).why if "trained with" in text]
     assert said.startswith("trained with 8,192 positions [")
+
+
+@pytest.mark.parametrize("length, original, declared", [(LENGTH, None, LENGTH), (1024, 512, 2048)])
+def test_a_plan_declares_the_longer_of_both_lengths(length: int, original: int | None, declared: int) -> None:
+    assert plan(LLAMA, length=length, original=original).wanted.max_position == declared

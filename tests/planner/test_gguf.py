@@ -198,7 +198,9 @@ def test_a_plan_that_only_keys_say_is_written_into_a_copy_of_the_file(tmp_path: 
 
 
 def test_a_file_of_another_model_is_refused(tmp_path: Path) -> None:
-    llama = look({"model_type": "llama", "num_hidden_layers": 1, "max_position_embeddings": 2048})
+    llama = look(
+        {"model_type": "llama", "num_hidden_layers": 1, "max_position_embeddings": 2048, "rope_theta": 10000.1}
+    )  # a base that the float32 of a file rounds
     write(tmp_path / "model.gguf", converted(llama))
     assert file_traps(llama.data, tmp_path / "model.gguf") == []
     with pytest.raises(ValueError, match="holds the architecture 'llama', and the config is of 'qwen3'"):
