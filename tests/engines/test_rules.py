@@ -99,7 +99,7 @@ def sglang(**override: Any) -> dict[str, Any]:
         ("sglang", PHI, {}, {}, "LongRoPE: the longest position of a batch chooses"),
         ("llama.cpp", QWEN, {}, {"-c": 131_072}, "llama-server caps -c 131072 at 40960"),
         ("llama.cpp", QWEN, {}, {"--rope-scaling": "yarn", "--rope-scale": 4.0, "--yarn-orig-ctx": 32_768},
-         "YaRN flags raise the training length to 32768 x 4 = 131072"),
+         "YaRN flags set the training length to 32768 x 4 = 131072"),
         ("llama.cpp", GPT_OSS, {}, {}, "truncate is not read: the ends of YaRN's ramp are rounded"),
         ("mlx-lm", QWEN, {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, {}, "keys of earlier calls keep their"),
         ("mlx-lm", LLAMA["model_type"], {**LLAMA, "rope_scaling": LISTS}, {}, "LongRoPE: the long factors at every"),
