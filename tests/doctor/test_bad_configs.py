@@ -160,5 +160,5 @@ def test_weights_of_four_bits_describe_a_larger_model(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 2**40)
     model = torch.nn.Linear(2**15, 2**15, bias=False, device="meta")
     memory.check_memory(Path("m"), model, 2**29, "")
-    with pytest.raises(ValueError, match=r"describes a model of 4\.0 GiB, and its weights take 128(\.0)? MiB"):
+    with pytest.raises(ValueError, match=r"describes a model of 4 GiB, and its weights take 128 MiB"):
         memory.check_memory(Path("m"), model, 2**27, "")
