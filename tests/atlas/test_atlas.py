@@ -52,6 +52,7 @@ def test_the_learned_table_has_learned():
 def test_the_plane_keeps_angles_and_scores():
     query, key = (x.numpy() for x in rotary.plane())
     np.testing.assert_allclose(query, rotary.QUERY * np.exp(1j * np.pi / 8 * np.arange(8)), atol=1e-6)  # (6)
+    np.testing.assert_allclose(key, rotary.KEY * np.exp(1j * np.pi / 8 * (np.arange(8) - 3)), atol=1e-6)  # 3 behind
     scores = (query * key.conj()).real
     np.testing.assert_allclose(scores, scores[0], atol=1e-6)  # (7)
 
@@ -146,6 +147,33 @@ def test_every_equation_is_one_of_the_theory():
     tags = {int(n) for n in re.findall(r"\\tag\{(\d+)\}", theory)}
     assert {n for one in PLATES for n in one.equations} <= tags
     assert len({one.name for one in PLATES}) == len(PLATES) == 12
+
+
+def drawn(name):
+    one = plate(name)
+    return [panel for panel in one.draw(LIGHT, one.values()).axes if panel.get_label() != "<colorbar>"]
+
+
+@pytest.mark.parametrize(
+    "name, across, up",
+    [("sinusoidal", "channel", "position"), ("shift", "channel", "channel"), ("learned", "channel", "position"),
+     ("together", "key", "query"), ("plane", "first channel", "second channel")],
+)  # fmt: skip
+def test_the_sides_of_a_picture_are_named(name, across, up):
+    panels = drawn(name)
+    assert panels[-1].get_xlabel() == across and panels[0].get_ylabel() == up
+
+
+def test_arrows_have_the_positions_of_their_words():
+    """A query at 0 to 7; then a query at 0 and 5, each with a key three positions behind."""
+    every, twice = ([text.get_text() for text in panel.texts if text.get_text()] for panel in drawn("plane"))
+    assert every == [str(n) for n in range(8)] and twice == ["0", "5", "-3", "2"]
+
+
+def test_where_shaw_clips_is_marked():
+    (shaw,), (endless,) = drawn("shaw"), drawn("transformer_xl")
+    marks = [[line.get_xdata()[0] for line in panel.lines if line.get_linestyle() == ":"] for panel in (shaw, endless)]
+    assert marks == [[16], []]
 
 
 @pytest.mark.parametrize("paper", [LIGHT, DARK], ids=["light", "dark"])

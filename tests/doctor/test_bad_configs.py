@@ -2,10 +2,13 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
+import torch
 
 from integrations.sick import healthy
+from phasor.tools.doctor import memory
 from phasor.tools.doctor.folder import bounds
 
 pytest.importorskip("transformers")
@@ -150,3 +153,12 @@ def test_tables_beyond_the_memory(phasor, tmp_path, capsys):
 )
 def test_sizes_of_models_that_there_are(sizes, shapes, tmp_path):
     bounds.check_sizes(sizes, shapes, tmp_path)
+
+
+def test_weights_of_four_bits_describe_a_larger_model(monkeypatch):
+    """32,768 x 32,768 in float32 are 4 GiB, of four bits 512 MiB; no format has less than two."""
+    monkeypatch.setattr(memory, "free_memory", lambda: 2**40)
+    model = torch.nn.Linear(2**15, 2**15, bias=False, device="meta")
+    memory.check_memory(Path("m"), model, 2**29, "")
+    with pytest.raises(ValueError, match=r"describes a model of 4 GiB, and its weights take 128 MiB"):
+        memory.check_memory(Path("m"), model, 2**27, "")

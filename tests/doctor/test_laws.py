@@ -74,6 +74,9 @@ def test_what_an_encoding_does_by_design_is_no_fault() -> None:
     meant = Trial(BlackBox(attention_of(by_length)), tokens, by_design="base follows the length", threshold=16)
     row = batched(meant)
     assert (row.by_design, row.reason) == (True, "base follows the length")
+    reached = Trial(meant.subject, tokens, by_design="base follows the length", threshold=tokens.shape[1] - 1)
+    beyond = Trial(meant.subject, tokens, by_design="base follows the length", threshold=tokens.shape[1])
+    assert batched(reached).by_design and batched(beyond).verdict == "wrong"  # positions begin at 0
     inside = Trial(BlackBox(attention_of(k_only)), tokens, by_design="base follows the length", threshold=5000)
     assert shift(inside).verdict == "wrong"  # below its threshold the excuse does not hold
 

@@ -1,5 +1,7 @@
 """phasor.testing: sound models pass, every law has a fault that its assertion catches, and a quick check is quick."""
 
+import inspect
+
 import pytest
 import torch
 from torch import nn
@@ -95,14 +97,26 @@ def test_packed_documents():
         testing.assert_packing_invariant(model)
 
 
-def test_what_is_inconsistent_by_design_passes_only_when_asked():
+def test_no_law_is_lenient_unless_asked():
+    names = {name for name in testing.__all__ if name.startswith("assert_")} - {"assert_positions"}
+    laws = [getattr(testing, name) for name in names]
+    assert len(laws) == 7
+    assert {inspect.signature(law).parameters["by_design"].default for law in laws} == {False}
+
+
+BY_DESIGN = ["assert_relative", "assert_cache_consistent", "assert_chunk_consistent", "assert_batch_invariant"]
+
+
+@pytest.mark.parametrize("law", BY_DESIGN)
+def test_what_is_inconsistent_by_design_passes_only_when_asked(law):
     dynamic = {"rope_type": "dynamic", "factor": 4.0, "original_max_position_embeddings": None}
     config = config_of("llama", **dynamic)
     config.max_position_embeddings = 16
     model = model_of("llama", config)
+    holds = getattr(testing, law)
     with pytest.raises(AssertionError, match="dynamic: its frequencies depend on the length"):
-        testing.assert_cache_consistent(model)
-    testing.assert_cache_consistent(model, by_design=True)
+        holds(model)
+    holds(model, by_design=True)
     assert testing.quick_check(model).exit_code == 0
 
 

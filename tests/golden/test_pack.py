@@ -255,3 +255,10 @@ def test_a_direction_is_in_the_rates():
         cos, sin = np.cos(100 * rate), np.sin(100 * rate)
         assert out[pair] == pytest.approx(x[pair] * cos - x[pair + 2] * sin, abs=1e-6)
         assert out[pair + 2] == pytest.approx(x[pair] * sin + x[pair + 2] * cos, abs=1e-6)
+
+
+def test_what_may_be_off_is_what_the_page_says():
+    per_radian = pytest.approx(4.8e-7, rel=0.01)
+    about = pack_of({"m": CONFIGS["llama"]}).about
+    assert about["tolerance"] == {"cos_sin": 1e-6, "out": 4e-6, "float32_angles_per_radian": per_radian}
+    assert "1e-6 times `factor` for cos and sin, 4e-6 times `factor` for `out`" in (DOCS / "golden_pack.md").read_text()

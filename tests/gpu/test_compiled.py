@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ pytest.importorskip("triton", reason="triton is not installed; it is for Linux o
 from phasor import RotarySpec, Rotation
 from phasor.rotary.axes import Sections
 from phasor.rotary.kernels import ORDERS, Cache, Norm
-from phasor.rotary.kernels.triton import cache_write, norm_backward, rotate
+from phasor.rotary.kernels.triton import cache_write, launch, norm_backward, rotate
 from phasor.rotary.kernels.triton import kernel as triton
 from phasor.rotary.tables import Phases
 
@@ -255,3 +256,16 @@ FORMS = [
 def test_norms_and_caches_for_every_gpu(target, form, name, monkeypatch):
     monkeypatch.setattr("phasor.rotary.kernels.triton.launch.TILE", 8 * 4 * assembly.TARGETS[target].warp_size)
     check_fused(form, name, target)
+
+
+def test_each_gpu_has_its_own_number_of_programs(monkeypatch):
+    """Two for each of its processors: an H100 has 132 of them, an L4 58."""
+    processors = {torch.device("cuda:0"): 132, torch.device("cuda:1"): 58}
+    about = lambda device: SimpleNamespace(multi_processor_count=processors[device])  # noqa: E731
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", about)
+    launch._enough.cache_clear()
+    try:
+        assert [launch.enough_for(device) for device in processors] == [264, 116]
+    finally:
+        launch._enough.cache_clear()

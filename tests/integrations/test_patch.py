@@ -446,3 +446,17 @@ def test_tables_of_another_kind_of_layer_are_not_taken_over():
         setattr(rotary, name, value)
     rows = [row for row in patch(model).rows if row.what.startswith("tables")]
     assert len(rows) == 2 and not any(row.replaced for row in rows) and all(row.reason for row in rows)
+
+
+@torch.no_grad()
+def test_tokens_before_the_picture_do_not_rotate():
+    """DINOv3: a class token and registers, then the patches; its tables are as long as the patches alone."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.DINOv3ViTConfig(
+        image_size=32, patch_size=8, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        num_register_tokens=3,
+    )  # fmt: skip
+    model, pixels = transformers.DINOv3ViTModel(config).eval(), torch.randn(2, 3, 32, 32)
+    before = model(pixels).last_hidden_state
+    assert patch(model).replaced and before.shape == (2, 1 + 3 + 16, 32)
+    assert torch.equal(model(pixels).last_hidden_state, before)

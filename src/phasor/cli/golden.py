@@ -100,7 +100,10 @@ def check(
 
 
 def _numbers(text: str) -> list[int | float]:
-    """``"0..3,8"`` -> [0, 1, 2, 3, 8]."""
+    """
+    >>> _numbers("0..3,8,0.5")
+    [0, 1, 2, 3, 8, 0.5]
+    """
     numbers: list[int | float] = []
     for word in text.split(","):
         first, dots, last = word.strip().partition("..")
