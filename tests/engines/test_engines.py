@@ -162,3 +162,17 @@ def test_an_override_with_which_sglang_stops_is_refused(name: str, override: dic
     """transformers' setter of rope_scaling sets a base of None; get_rope raises without a type; shares are unread."""
     with pytest.raises(ValueError, match=says):
         read_as(configs()[name], "sglang", {"--json-model-override-args": override})
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "said"),
+    [
+        ("deepseek-ai/DeepSeek-V3", {"partial_rotary_factor": 0.5}, "cuts the rotary part of latent attention"),
+        ("Qwen/Qwen3-8B", {"rope_scaling": None}, "rope_scaling must be a dictionary, got null"),
+        ("meta-llama/Llama-4-Maverick", {"text_config": {"rope_parameters": None}}, "vLLM loses the base"),
+        ("microsoft/phi-2", {"rope_parameters": YARN, "partial_rotary_factor": 0.5}, "must stand inside rope_para"),
+    ],
+)
+def test_overrides_of_vllm_that_no_reading_follows(name: str, override: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        read_as(configs()[name], "vllm", {"--hf-overrides": override})

@@ -12,6 +12,8 @@ from .rope import PLAIN, YARN_KEYS, BaseAndScaling, Rope, always, need, rotated,
 from .support import by_transformers
 
 LENGTHENED = ("default", "linear", "ntk", "dynamic", "proportional")  # types whose factor lengthens the model
+FLAT = ("rope_theta", "partial_rotary_factor")  # which reach rope_parameters that do not hold them
+NO_SHARE = "--hf-overrides partial_rotary_factor cuts the rotary part of latent attention, which no spec here can say"
 VERSION = "0.33.0"
 FILES = "vllm/model_executor/layers/rotary_embedding"
 
@@ -73,30 +75,57 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
             rules.append(
                 EngineRule(f"--hf-overrides {name} has no effect: the text model reads {where}.{name}", source, True)
             )
-    for name in ("rope_theta", "partial_rotary_factor"):
-        if name in text:
+    for name in ROPES:
+        if name in text and not isinstance(text[name], dict):
+            said = "null" if text[name] is None else repr(text[name])
+            raise ValueError(f"--hf-overrides {name} must be a dictionary, got {said}: vLLM loses the base with it")
+    declared = text.get("max_position_embeddings", declared)
+    stated = [(name, text[name]) for name in text if name in ROPES]  # the last one stays, or is merged last
+    flat = {} if config.inside else {key: text[key] for key in FLAT if text.get(key) is not None}
+    if config.own_share:  # which the class puts into rope_parameters before any override
+        flat.pop("partial_rotary_factor", None)
+    if model_of(config) is LATENT and any("partial_rotary_factor" in rope for rope in (flat, *(r for _, r in stated))):
+        raise ValueError(NO_SHARE)
+    if stated and text.get("partial_rotary_factor") is not None and config.name in by_transformers("vllm"):
+        raise ValueError("--hf-overrides partial_rotary_factor must stand inside rope_parameters, which it overrides")
+    if not stated:
+        ropes = {kind: {**flat, **rope} for kind, rope in ropes.items()}
+    for name in FLAT:
+        if name in text and not (name in flat and (stated or name not in config.rope)):
             rules.append(
                 EngineRule(f"--hf-overrides {name} has no effect: rope_parameters already hold it", source, True)
             )
-    declared = text.get("max_position_embeddings", declared)
-    given = next((text[name] for name in ROPES if isinstance(text.get(name), dict)), None)
-    if given is None:
+    if not stated:
         return ropes, declared
     nested = any(config.kinds)
     if config.inside:
-        if nested:
-            if flat := [key for key in given if key not in ropes]:
+        for _, given in stated:
+            if nested and (beside := [key for key in given if key not in ropes]):
                 rules.append(
-                    EngineRule(f"rope_parameters.{flat[0]} has no effect beside the kinds of layers", source, True)
+                    EngineRule(f"rope_parameters.{beside[0]} has no effect beside the kinds of layers", source, True)
                 )
-            return {kind: {**rope, **given.get(kind, {})} for kind, rope in ropes.items()}, declared
-        return {kind: {**rope, **given} for kind, rope in ropes.items()}, declared
+            ropes = {kind: {**rope, **(given.get(kind, {}) if nested else given)} for kind, rope in ropes.items()}
+        return ropes, declared
+    name, given = stated[-1]
+    if name == "rope_scaling" and not nested:
+        given = filled(config, {**flat, **given}, declared)
     rules.append(EngineRule("--hf-overrides rope_parameters replaces the whole dictionary", source, True))
     if nested:
         if missing := [kind for kind in ropes if kind not in given]:
             raise ValueError(f"--hf-overrides rope_parameters must have the key {missing[0]!r}: vLLM reads it by kind")
         return {kind: dict(given[kind]) for kind in ropes}, declared
     return {kind: dict(given) for kind in ropes}, declared
+
+
+def filled(config: EngineConfig, rope: Rope, declared: int | None) -> Rope:
+    """What transformers adds to a dictionary that is set as ``rope_scaling`` (`standardize_rope_params`)."""
+    if "rope_theta" not in rope:
+        raise ValueError("rope_scaling.rope_theta is missing: it is set to null, and vLLM stops with a TypeError")
+    rope = {"rope_type": rope.get("type", "default"), **rope}
+    if rope["rope_type"] in ("llama3", "yarn", "longrope"):
+        own = config.text.get(ORIGINAL)
+        rope = {ORIGINAL: declared, **rope, **({ORIGINAL: own} if own else {})}
+    return rope
 
 
 def longest(
@@ -235,7 +264,7 @@ class Vllm(Engine):
             model = as_transformers(config, ropes, declared, rules)
         else:
             own = lambda kind: rotation(config, facts, kind, ropes, declared, taken, rules)  # noqa: E731
-            model = rotated(config, own, {} if facts.share == 0 else ropes, facts.share)
+            model = rotated(config, own, {} if facts.share == 0 or facts.note else ropes, facts.share)
         return EngineReading(
             engine=self.name, version=self.version, length=taken,
             rules=(*dict.fromkeys(rules), *softmax_rules(model, "vllm/model_executor/models/deepseek_v2.py")),
