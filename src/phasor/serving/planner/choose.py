@@ -80,10 +80,10 @@ def choose(
     choice = _stretched(config, length, method, trained)
     stated = original or any(spec.scaling and spec.scaling.trained_length for spec in model.distinct)
     taken = () if published or stated or method == "none" else (_taken(trained),)
-    why = (*choice.why, *taken, *_beyond(published, length))
+    reasons = (*choice.why, *taken, *_beyond(published, length))
     if window and window < length and engine not in WINDOW_KEPT:
-        return replace(choice, wanted=replace(choice.wanted, windows=()), why=(*why, _lost(window, engine)))
-    return replace(choice, why=why)
+        return replace(choice, wanted=replace(choice.wanted, windows=()), why=(*reasons, _lost(window, engine)))
+    return replace(choice, why=reasons)
 
 
 def window_of_all(model: ModelRotary) -> int | None:
