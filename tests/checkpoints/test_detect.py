@@ -162,3 +162,18 @@ def test_a_text_decides_nothing_of_untrained_weights(spread, tmp_path):
         found = detect(tmp_path / "m", text=text[:length])
         assert not found.text["layout"] and not found.contradicts, found.describe()
         assert "does not beat a uniform guess, 5.545: untrained" in found.describe()
+
+
+def test_no_layout_is_named_where_q_or_k_leans_to_the_other() -> None:
+    """The differences are those of a model of 109 steps of which only q was converted: q 1.7, k -5.9, both -3.0."""
+    from phasor.tools.checkpoints.detect import together_and_apart, verdict
+
+    def z(halves: float, interleaved: float) -> dict[str, float]:
+        return {"halves": halves, "interleaved": interleaved}
+
+    k, both = z(0.2, 6.1), z(1.5, 4.5)
+    assert verdict(both) == "interleaved"
+    assert together_and_apart({"q and k": both, "q": z(1.9, 0.2), "k": k}) == ""
+    assert together_and_apart({"q and k": both, "q": z(0.2, 1.9), "k": k}) == "interleaved"
+    assert together_and_apart({"q and k": both, "k": k}) == "interleaved"
+    assert together_and_apart({}) == ""

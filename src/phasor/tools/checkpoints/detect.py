@@ -85,7 +85,7 @@ def detect(
         from .logits import losses_of
 
         losses = losses_of(source, qk, text)
-    told = "" if odd else verdict(z.get("q and k", {}))
+    told = "" if odd else together_and_apart(z)
     return Detection(
         str(path), source.format, qk.rotary.model_type, said, source.why, told, z, odd, losses
     )  # fmt: skip
@@ -112,6 +112,17 @@ def _by_weights(source: Source, qk: QKTensors) -> tuple[dict[str, dict[str, floa
         return z, tuple(f"{kind}: {told}" for kind, told in apart.items())
     usual = next(iter(apart.values()), "")
     return z, tuple(name for name, told in single.items() if usual and told != usual)
+
+
+def together_and_apart(z: Mapping[str, Mapping[str, float]]) -> str:
+    """The verdict of q and k together, unless one of them alone leans to the other layout: half a conversion does that.
+
+    >>> together_and_apart({"q and k": {"halves": 7, "interleaved": 1}, "k": {"halves": 0, "interleaved": 2}})
+    ''
+    """
+    told = verdict(z.get("q and k", {}))
+    against = any(z[kind][word] > z[kind][told] for kind in ("q", "k") if told and kind in z for word in PAIRS)
+    return "" if against else told
 
 
 AHEAD = 2.0  # standard errors between the two layouts, beside `SURE` for the better one
