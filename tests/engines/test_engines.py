@@ -179,11 +179,15 @@ def test_vllm_rotates_the_share_that_an_override_states() -> None:
     assert {spec.rotary_dim for spec in reading.model.distinct} == {32}
 
 
-@pytest.mark.parametrize("override", [
-    {"rope_parameters": None}, {"partial_rotary_factor": 0.5},
-    {"rope_theta": 1e4, "rope_scaling": {"rope_type": "default"}},
-    {"rope_parameters": {"rope_type": "default"}, "rope_scaling": {"rope_type": "default"}},
-])  # fmt: skip
-def test_vllm_overrides_that_its_config_classes_take_differently_are_refused(override: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="override"):
-        read_as(configs()["Qwen/Qwen3-8B"], "vllm", {"--hf-overrides": override})
+@pytest.mark.parametrize(
+    ("name", "override", "said"),
+    [
+        ("deepseek-ai/DeepSeek-V3", {"partial_rotary_factor": 0.5}, "cuts the rotary part of latent attention"),
+        ("Qwen/Qwen3-8B", {"rope_scaling": None}, "rope_scaling must be a dictionary, got null"),
+        ("meta-llama/Llama-4-Maverick", {"text_config": {"rope_parameters": None}}, "vLLM loses the base"),
+        ("microsoft/phi-2", {"rope_parameters": YARN, "partial_rotary_factor": 0.5}, "must stand inside rope_para"),
+    ],
+)
+def test_overrides_of_vllm_that_no_reading_follows(name: str, override: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        read_as(configs()[name], "vllm", {"--hf-overrides": override})

@@ -23,9 +23,11 @@ PUBLISHED = (
     PublishedLength(("qwen3", "qwen3_moe"), 40_960, 1_000_000.0, 32_768,
         "QwenLM/Qwen3 docs/source/inference/transformers.md: the maximum context length in pre-training is 32,768"),
     PublishedLength(("qwen2",), 131_072, 1_000_000.0, 32_768,
-        "Qwen2.5 report, arXiv:2412.15115, section 3.3, and Qwen2's, arXiv:2407.10671: pre-training ends with 32,768"),
+        "as others quote the reports of Qwen2.5, arXiv:2412.15115, and Qwen2, arXiv:2407.10671: pre-training ends with "
+        "32,768"),
     PublishedLength(("mistral",), 32_768, 10_000.0, 8_192,
-        "Mistral 7B, arXiv:2310.06825, table 1: context_len 8192; 0.2, which has another base, is not meant"),
+        "Mistral 7B, arXiv:2310.06825, table 1: context_len 8192, and transformers' page of it: trained with 8k; 0.2, "
+        "which has another base, is not meant"),
 )  # fmt: skip
 
 

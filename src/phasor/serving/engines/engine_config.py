@@ -46,6 +46,12 @@ class EngineConfig:
         return str(self.text.get("model_type") or self.model.model_type)
 
     @property
+    def own_share(self) -> bool:
+        """Whether the config class has a share of the head that rotates, by default if not by a key."""
+        row = ROWS.get(self.name)
+        return isinstance(row, TextModel) and row.partial is not None
+
+    @property
     def inside(self) -> str:
         """Where the text model stands in the config object of transformers, which nests what some files hold flat."""
         row = ROWS.get(str(self.data.get("model_type")))

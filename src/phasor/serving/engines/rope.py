@@ -85,18 +85,16 @@ def rotated(
 ) -> ModelRotary:
     """The model with base and scaling of each kind of layer replaced by those of ``rotation``.
 
-    ``ropes``: the rope parameters of each kind, for engines that rotate the share of a head that these state, and
-    ``share`` where they state none.
+    ``ropes``: the rope parameters of each kind, for engines that rotate the share of a head that these state, else
+    ``share``.
     """
     changed: dict[tuple[str, RotarySpec], RotarySpec] = {}
     for kind, spec in zip(config.kinds, config.model.layers, strict=True):
         if spec is not None and (kind, spec) not in changed:
             base, scaling = rotation(kind)
             changed[kind, spec] = spec.replace(base=base, scaling=scaling)
-            stated = config.parameters()[kind].get("partial_rotary_factor") if ropes else None
-            taken = ropes[kind].get("partial_rotary_factor") if ropes else None
-            if ropes and not spec.trailing and (taken is None or taken != stated):
-                dim = int(spec.head_dim * (share if taken is None else taken))
+            if ropes and not spec.trailing and ropes[kind].get("rope_type") != "proportional":
+                dim = int(spec.head_dim * ropes[kind].get("partial_rotary_factor", share))
                 changed[kind, spec] = changed[kind, spec].replace(rotary_dim=dim, exponent_dim=None)
     pairs = zip(config.kinds, config.model.layers, strict=True)
     layers = tuple(None if spec is None else changed[kind, spec] for kind, spec in pairs)

@@ -1,11 +1,12 @@
 """vLLM 0.33.0: transformers' config classes, --hf-overrides on top of them, and rotations of its own."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...models.configs import ModelRotary, read_config
 from ...rotary.scaling import NTK, Scaling
-from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
 from .rope import (
@@ -24,9 +25,10 @@ from .rope import (
 from .support import by_transformers
 
 LENGTHENED = ("default", "linear", "ntk", "dynamic", "proportional")  # types whose factor lengthens the model
+BESIDE = ("rope_theta", "partial_rotary_factor")  # which reach rope_parameters that do not hold them
+NO_SHARE = "--hf-overrides partial_rotary_factor cuts the rotary part of latent attention, which no spec here can say"
 VERSION = "0.33.0"
 FILES = "vllm/model_executor/layers/rotary_embedding"
-SHARE = "partial_rotary_factor"
 
 
 @dataclass(frozen=True)
@@ -86,54 +88,69 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
             rules.append(
                 EngineRule(f"--hf-overrides {name} has no effect: the text model reads {where}.{name}", source, True)
             )
-    refuse_unread(config, text, ropes)
-    for name in ("rope_theta", SHARE):
-        if name in text:
+    declared = text.get("max_position_embeddings", declared)
+    stated = [(name, text[name]) for name in text if name in ROPES]  # the last one stays, or is merged last
+    beside = {} if config.inside else {key: text[key] for key in BESIDE if text.get(key) is not None}
+    if config.own_share:  # which the class puts into rope_parameters before any override
+        beside.pop("partial_rotary_factor", None)
+    refuse_unread(config, text, stated, beside)
+    for name in BESIDE:
+        fills = name in beside and (stated or any(name not in rope for rope in ropes.values()))
+        if name in text and not fills:
             rules.append(
                 EngineRule(f"--hf-overrides {name} has no effect: rope_parameters already hold it", source, True)
             )
-    declared = text.get("max_position_embeddings", declared)
-    parameters = next((text[name] for name in ROPES if isinstance(text.get(name), dict)), None)
-    if parameters is None:
-        return ropes, declared
-    nested = any(config.kinds)
+    if not stated:
+        return {kind: {**beside, **rope} for kind, rope in ropes.items()}, declared
     if config.inside:
-        if nested:
-            if flat := [key for key in parameters if key not in ropes]:
-                rules.append(
-                    EngineRule(f"rope_parameters.{flat[0]} has no effect beside the kinds of layers", source, True)
-                )
-            return {kind: {**rope, **parameters.get(kind, {})} for kind, rope in ropes.items()}, declared
-        return {kind: {**rope, **parameters} for kind, rope in ropes.items()}, declared
+        for _, parameters in stated:
+            ropes = merged(config, parameters, ropes, rules, source)
+        return ropes, declared
     rules.append(EngineRule("--hf-overrides rope_parameters replaces the whole dictionary", source, True))
-    if nested:
+    name, parameters = stated[-1]
+    if any(config.kinds):
         if missing := [kind for kind in ropes if kind not in parameters]:
             raise ValueError(f"--hf-overrides rope_parameters must have the key {missing[0]!r}: vLLM reads it by kind")
         return {kind: dict(parameters[kind]) for kind in ropes}, declared
+    if name == "rope_scaling":
+        parameters = filled(config, {**beside, **parameters}, declared)
     return {kind: dict(parameters) for kind in ropes}, declared
 
 
-def refuse_unread(config: EngineConfig, text: dict[str, Any], ropes: dict[str, Rope]) -> None:
-    """Raise for overrides of which config classes make different things: two dictionaries, null, keys beside one."""
-    dictionaries = [name for name in ROPES if name in text]
-    if len(dictionaries) > 1 or any(text[name] is None for name in dictionaries):
-        raise NotReadError(f"what vLLM makes of {' and '.join(dictionaries)} in one override, or of null there")
-    if not config.inside and SHARE in text and any(text[SHARE] != rope.get(SHARE, 1.0) for rope in ropes.values()):
-        raise NotReadError(f"what vLLM makes of {SHARE} in an override; state it in rope_parameters")
-    if not config.inside and "rope_theta" in text and "rope_scaling" in text:
-        raise NotReadError("what vLLM makes of rope_theta beside rope_scaling in an override; state it in the latter")
+def refuse_unread(config: EngineConfig, text: Rope, stated: Sequence[tuple[str, Any]], beside: Rope) -> None:
+    """Raise for overrides with which vLLM stops, and for those that no reading here follows."""
+    for name, parameters in stated:
+        if not isinstance(parameters, dict):
+            said = "null" if parameters is None else repr(parameters)
+            raise ValueError(f"--hf-overrides {name} must be a dictionary, got {said}: vLLM loses the base with it")
+    if model_of(config) is LATENT and any(
+        "partial_rotary_factor" in rope for rope in (beside, *(r for _, r in stated))
+    ):
+        raise ValueError(NO_SHARE)
+    if stated and text.get("partial_rotary_factor") is not None and config.name in by_transformers("vllm"):
+        raise ValueError("--hf-overrides partial_rotary_factor must stand inside rope_parameters, which it overrides")
 
 
-def shares(config: EngineConfig, facts: VllmModel, ropes: dict[str, Rope]) -> dict[str, Rope]:
-    """The rope parameters whose share of a head counts; raises for another share than the config's in other code."""
-    if facts.note:
-        return {}  # its code passes no share on
-    for kind, rope in ropes.items():
-        own = config.parameters()[kind].get(SHARE, 1.0)
-        other = rope.get(SHARE, own) != own
-        if other and (facts.share == 0 or facts is LATENT or "proportional" in rope["rope_type"]):
-            raise NotReadError(f"what vLLM's code for {config.name} makes of {SHARE} in an override")
-    return {} if facts.share == 0 else ropes
+def merged(
+    config: EngineConfig, parameters: Rope, ropes: dict[str, Rope], rules: Rules, source: str
+) -> dict[str, Rope]:
+    """A nested text model's rope parameters of each kind, updated key by key by those of an override."""
+    if not any(config.kinds):
+        return {kind: {**rope, **parameters} for kind, rope in ropes.items()}
+    if others := [key for key in parameters if key not in ropes]:
+        rules.append(EngineRule(f"rope_parameters.{others[0]} has no effect beside the kinds of layers", source, True))
+    return {kind: {**rope, **parameters.get(kind, {})} for kind, rope in ropes.items()}
+
+
+def filled(config: EngineConfig, rope: Rope, declared: int | None) -> Rope:
+    """What transformers adds to a dictionary that is set as ``rope_scaling`` (`standardize_rope_params`)."""
+    if "rope_theta" not in rope:
+        raise ValueError("rope_scaling.rope_theta is missing: it is set to null, and vLLM stops with a TypeError")
+    rope = {"rope_type": rope.get("type", "default"), **rope}
+    if rope["rope_type"] in ("llama3", "yarn", "longrope"):
+        own = config.text.get(ORIGINAL)
+        rope = {ORIGINAL: declared, **rope, **({ORIGINAL: own} if own else {})}
+    return rope
 
 
 def longest(
@@ -273,7 +290,7 @@ class Vllm(Engine):
             model = as_transformers(config, ropes, declared, rules)
         else:
             own = lambda kind: rotation(config, facts, kind, ropes, declared, taken, rules)  # noqa: E731
-            model = rotated(config, own, shares(config, facts, ropes), facts.share)
+            model = rotated(config, own, {} if facts.share == 0 or facts.note else ropes, facts.share)
         return EngineReading(
             engine=self.name, version=self.version, length=taken,
             rules=(*dict.fromkeys(rules), *softmax_rules(model, "vllm/model_executor/models/deepseek_v2.py")),
