@@ -204,7 +204,7 @@ def test_baichuan_packs_queries_keys_and_values_one_after_the_other():
     at = "model.layers.0.self_attn"
     shapes = {f"{at}.W_pack.weight": (24, 8), f"{at}.o_proj.weight": (8, 8)}
     found = pieces(ROWS["baichuan"].weights, RotarySpec(head_dim=4), shapes, at, heads=2, kv_heads=2)
-    assert [piece[:2] + (piece.starts,) for piece in found] == [
+    assert [(*piece[:2], piece.starts) for piece in found] == [
         (f"{at}.W_pack.weight", "q", (0, 4)),
         (f"{at}.W_pack.weight", "k", (8, 12)),
     ]

@@ -23,7 +23,7 @@ def test_the_bytes_from_the_first_element_to_the_last():
 )
 def test_what_is_written_shares_nothing(k, table, apart):
     """100 bytes of q from 0 on, 50 of k, 20 of a table; in place all but itself is another stretch."""
-    plan = plans.Plan(None, None, (100, 50, 20), (True, True))
+    plan = plans.LaunchPlan(None, None, (100, 50, 20), (True, True))
     assert plans._are_apart(plan, 0, k, (table, None, None, None)) == apart
 
 
@@ -41,7 +41,7 @@ def test_a_launch_that_is_kept_is_found_by_positions(monkeypatch):
 
     key = plans.of_heads(q, k, ORDERS["bhsd"], q.dtype, None, False, None), plans.of_positions(positions, spec.key)
     monkeypatch.setattr("phasor.rotary.kernels.native.OPEN", ())
-    monkeypatch.setitem(plans.PLANS, key, plans.Plan(Launch(), torch.zeros(8), (256, 128, 8), (True, True)))
+    monkeypatch.setitem(plans.PLANS, key, plans.LaunchPlan(Launch(), torch.zeros(8), (256, 128, 8), (True, True)))
     monkeypatch.setattr(plans, "OPEN", ["auto", "triton"])
     y, z = rotate(q, k, positions, spec)
     assert (y.shape, z.shape) == (q.shape, k.shape) and taken == [(q.data_ptr(), k.data_ptr())]
