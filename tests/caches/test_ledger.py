@@ -231,3 +231,15 @@ def test_values_are_counted_too():
     ledger, k, v = KeyLedger(RotarySpec(head_dim=64)), torch.randn(2, 3, 24, 64), torch.randn(2, 3, 24, 32)
     ledger.append(k, torch.arange(24), v)
     assert (ledger.memory["keys"], ledger.memory["values"]) == (k.nbytes, v.nbytes)
+
+
+@pytest.mark.parametrize("at", [(100, 100.0, 100), (100, True, 100), (100, 100), 100])
+def test_a_chunk_needs_a_whole_number_for_each_axis(at):
+    spec = RotarySpec(head_dim=16, axes=Sections((4, 2, 2)))
+    ledger, chunk = KeyLedger(spec), KeyLedger(spec)
+    for one in (ledger, chunk):
+        one.append(torch.randn(1, 2, 3, 16), torch.arange(3).expand(3, 3))
+    with pytest.raises(ValueError, match="at must be one integer for each of 3 axes"):
+        ledger.reuse(chunk, at)
+    ledger.reuse(chunk, (100, 100, 100))
+    assert len(ledger) == 6

@@ -236,8 +236,9 @@ def test_a_file_system_without_locks(source, tmp_path, monkeypatch):
 
     monkeypatch.setattr(lock.fcntl, "flock", none)
     convert(source, tmp_path / "out", to="interleaved")
-    convert_in_place(synthetic.copy(source, tmp_path / "model"), to="interleaved")
+    in_place = convert_in_place(synthetic.copy(source, tmp_path / "model"), to="interleaved")
     assert contents(tmp_path / "out") == contents(tmp_path / "model")
+    assert in_place["layouts"] == ["halves", "interleaved"] and in_place["moved"]
 
 
 def test_a_source_that_changes_meanwhile(source, tmp_path):

@@ -8,6 +8,8 @@ import torch
 
 from phasor import RotarySpec, Rotation, apply_rotary_qk
 from phasor.models.configs import read_config
+from phasor.models.families import ROWS
+from phasor.models.weights import pieces
 from phasor.rotary.axes import Alternating, Axial, InterleavedSections, Listed
 from phasor.rotary.scaling import NTK, YaRN
 
@@ -195,3 +197,14 @@ def test_dynamic_ntk_says_what_transformers_does_otherwise() -> None:
     rope = {"rope_type": "dynamic", "factor": 2.0}
     (note,) = read_config({"model_type": "llama", "rope_theta": 1e4, "rope_scaling": rope}).notes
     assert note.startswith("transformers keeps the base of the longest sequence so far")
+
+
+def test_baichuan_packs_queries_keys_and_values_one_after_the_other():
+    """Its code: ``proj.unflatten(-1, (3, hidden_size))``, a head after the other in each of the three."""
+    at = "model.layers.0.self_attn"
+    shapes = {f"{at}.W_pack.weight": (24, 8), f"{at}.o_proj.weight": (8, 8)}
+    found = pieces(ROWS["baichuan"].weights, RotarySpec(head_dim=4), shapes, at, heads=2, kv_heads=2)
+    assert [(*piece[:2], piece.starts) for piece in found] == [
+        (f"{at}.W_pack.weight", "q", (0, 4)),
+        (f"{at}.W_pack.weight", "k", (8, 12)),
+    ]

@@ -1,12 +1,14 @@
 """Files of tensors: whole or refused, equal content in equal bytes."""
 
+import hashlib
 import json
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from phasor.apps.run_folder import checkpoint
+from phasor.apps.run_folder import checkpoint, sharded
+from phasor.apps.run_folder.config import check_seed
 from phasor.apps.run_folder.files import conform, read_json, write_json
 from phasor.apps.run_folder.tensors import check_like, fill, read_tensors, tensors_of, write_tensors
 from phasor.apps.run_folder.training import adamw
@@ -135,3 +137,15 @@ def test_a_folder_in_place_of_a_file_is_named(tmp_path):
 def make(folder):
     folder.mkdir()
     return folder
+
+
+def test_the_largest_seed():
+    check_seed(2**31 - 1)
+    for seed in (2**31, -1):
+        with pytest.raises(ValueError, match="seed must be"):
+            check_seed(seed)
+
+
+def test_shards_are_sealed_by_the_hash_of_their_bytes(tmp_path):
+    (tmp_path / "shard").write_bytes(b"weights" * 1000)
+    assert sharded._sha256(tmp_path / "shard") == hashlib.sha256(b"weights" * 1000).hexdigest()
