@@ -49,6 +49,7 @@ def apply_rotary_to_latent_cache(
     Raises ``ValueError``, before anything is written, for a k of more than one head, for a latent or a cache of another
     shape, dtype or device, and for all that `apply_rotary_to_cache` refuses.
 
+    >>> import torch
     >>> quarter = Rotation.from_tables(torch.zeros(1, 1), torch.ones(1, 1), form="half")
     >>> x, cache = torch.tensor([[[1.0, 0.0]]]), torch.zeros(1, 2, 5)
     >>> about = {"tensor_format": "thd", "eps": 0.0}
