@@ -389,13 +389,31 @@ def test_where_torch_or_python_lacks_what_it_needs_it_is_refused_when_loaded(mon
 @needs_native
 def test_without_torchs_loop_over_threads_one_works(monkeypatch):
     monkeypatch.setattr(extension.Path, "glob", lambda self, pattern: [])
-    assert extension.parallel_for() == 0
+    assert extension.threading() == (0, 0)
     extension.bind(autograd.learn)
     x, positions, spec = torch.randn(2, 8, 1031, 64), torch.arange(1031), RotarySpec(head_dim=64)
     assert torch.equal(rotate(x, None, positions, spec)[0], rotate(x, None, positions, spec, kernel="reference")[0])
     monkeypatch.undo()
     extension.bind(autograd.learn)
-    assert extension.parallel_for() != 0
+    assert 0 not in extension.threading()
+
+
+@needs_native
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_any_number_of_threads_gives_the_same_bits(dtype):
+    """Tiles are shorter where more threads share them: 128 tokens on one thread, 16 on seven, with tokens left over."""
+    spec, positions = RotarySpec(head_dim=64), torch.arange(1031)
+    x, before = torch.randn(2, 8, 1031, 64).to(dtype), torch.get_num_threads()
+    expected = rotate(x, None, positions, spec, kernel="reference")[0]
+    try:
+        for threads in (1, 2, 3, 7):
+            torch.set_num_threads(threads)
+            assert torch.equal(rotate(x, None, positions, spec)[0], expected), threads
+            y = x.clone()
+            rotate(y, None, positions, spec, out=(y, None))
+            assert torch.equal(y, expected), threads
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="only a checkout has the build script")

@@ -128,6 +128,7 @@ static void random_job(void) {
   job.width = 2 * job.pairs + passing;
   job.first = below(2) * passing;
   job.tokens = from_to(1, below(4) ? 5 : 50);
+  job.tile = SHORT_TILE << job.tokens % 4;
   job.sign = below(2) ? 1 : -1;
   for (int i = 0; i < job.lead; i++) job.batch *= job.sizes[i] = from_to(1, 2);
   const int64_t batch = job.lead ? job.sizes[job.lead - 1] : 1, heads = from_to(1, 5);

@@ -203,7 +203,7 @@ def _float_angles(
 ) -> Tensor:
     """Angles in float32 if the spec says so, else in float64, in the order of operations of the models."""
     dtype = torch.float32 if spec.angles == "float32" else torch.float64
-    frequencies = _frequencies(spec, seq_len, second, dtype, positions[0].device)
+    frequencies = frequencies_of(spec, seq_len, second, dtype, positions[0].device)
     if log_scale is not None:
         scale = log_scale.to(dtype).exp()
         frequencies = [f * scale for f in frequencies]
@@ -233,7 +233,7 @@ def _kept_steps(key: str, seq_len: int | None, second: bool, device: torch.devic
         return torch.tensor(_step_values(key, seq_len, second), dtype=torch.int64, device=device).unbind(0)
 
 
-def _frequencies(
+def frequencies_of(
     spec: RotarySpec, seq_len: int | None, second: bool, dtype: torch.dtype, device: torch.device
 ) -> Sequence[Tensor]:
     """Of each axis ``[P]``, likewise."""

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from ...rotary.spec import RotarySpec
 from ...support.checks import whole
 from ...support.findings import Difference
-from .ahead import TablesAhead
 from .compare import difference_of, largest
+from .few_tokens import FewTokens
 from .tables import Tables, log_scale_of
 
 Regime = int | Sequence[int] | Literal["generate"] | None
@@ -111,15 +111,15 @@ class RotaryModule:
     lengths: Lengths | None = None
 
     def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
-        known, frozen = {name: TablesAhead(tables) for name, tables in self.tables}, self.lengths
+        known, frozen = {name: FewTokens(tables) for name, tables in self.tables}, self.lengths
 
         def forward(self: nn.Module, x: Tensor, position_ids: Any = None, layer_type: str | None = None) -> Any:
-            ahead = known.get(layer_type)
-            if ahead is None:  # a layer type on which phasor and the model do not agree
+            few = known.get(layer_type)
+            if few is None:  # a layer type on which phasor and the model do not agree
                 return cls.forward(self, x, position_ids, layer_type)
-            if ahead.simple:
-                return ahead.at(x, position_ids)
-            tables = ahead.tables
+            if few.simple:
+                return few.at(x, position_ids)
+            tables = few.tables
             if not tables.spec.length_dependent:
                 return tables.at(x, position_ids, log_scale_of(self, tables.spec))
             lengths = frozen if frozen is not None else getattr(self, SET, None)

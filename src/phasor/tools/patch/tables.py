@@ -58,11 +58,11 @@ class Tables:
             formed = [t.reshape(*([1] * self.led), *shape, -1) for t in formed]
         if self.form == "complex":
             return formed[0]
-        cos, sin = self._laid_out(*formed[0::2]), self._laid_out(*formed[1::2])
+        cos, sin = self.laid_out(*formed[0::2]), self.laid_out(*formed[1::2])
         dtype = x.dtype if self.rounded else torch.float32
         return (cos, sin) if cos.dtype == dtype else (cos.to(dtype), sin.to(dtype))
 
-    def _laid_out(self, first: Tensor, second: Tensor) -> Tensor:
+    def laid_out(self, first: Tensor, second: Tensor) -> Tensor:
         if self.form == "half":
             return first
         if self.form == "doubled":  # at once, likewise

@@ -42,7 +42,7 @@ def bind(learn: Callable[..., Any]) -> str:
         MODULE.bind(
             torch.Tensor.__dlpack_c_exchange_api__,  # type: ignore[attr-defined]
             (Tensor, torch.nn.Parameter, Rotation), guards, torch.empty_like,
-            {"memory_format": torch.contiguous_format}, forward_ad, learn, torch._C._increment_version, parallel_for(),
+            {"memory_format": torch.contiguous_format}, forward_ad, learn, torch._C._increment_version, *threading(),
             LARGE_PAGES.exists() and "[never]" not in LARGE_PAGES.read_text(),
         )  # fmt: skip
         assert forward_ad._current_level < 0
@@ -51,11 +51,13 @@ def bind(learn: Callable[..., Any]) -> str:
     return ""
 
 
-def parallel_for() -> int:
-    """The address of torch's own loop over threads; 0 where it has none, and then one thread works."""
+def threading() -> tuple[int, int]:
+    """The addresses of torch's own loop over threads, and of how many it has; 0 where it has none: one thread works."""
     for library in (Path(torch.__file__).parent / "lib").glob("*torch_cpu.*"):
         try:
-            return ctypes.cast(ctypes.CDLL(str(library)).torch_parallel_for, ctypes.c_void_p).value or 0
+            functions = ctypes.CDLL(str(library))
+            loop, count = functions.torch_parallel_for, functions.torch_get_num_threads
         except (OSError, AttributeError):
             continue
-    return 0
+        return ctypes.cast(loop, ctypes.c_void_p).value or 0, ctypes.cast(count, ctypes.c_void_p).value or 0
+    return 0, 0

@@ -6,8 +6,8 @@
 enum { F32, BF16, F16 }; /* dtypes of activations and tables */
 enum { MAX_LEAD = 4 };   /* batch axes in front of heads, tokens and channels */
 enum { MAX_PAIRS = 512 };
-enum { TILE_FLOATS = 8192 }; /* cos and sin of one tile: 32 KiB, which stay in the first cache */
-enum { TILE_TOKENS = 16, LONG_TILE = 64, MANY_TOKENS = 8192 };
+enum { TILE_FLOATS = 1 << 14 }; /* cos and sin of one tile: 64 KiB, which stay in the second cache */
+enum { SHORT_TILE = 16, LONG_TILE = 128 };
 enum { LANES = 32 };      /* values in the widest register: staged tables are padded to it */
 enum { MAX_NORM = 8192 }; /* channels of one mean: its buffers are on the stack */
 enum { PIECES = 32 };     /* sums for the gradient of a weight: however many threads there are */
@@ -80,6 +80,7 @@ typedef struct {
   int through;  /* rows go through a buffer: channels are strided */
   int lead;     /* number of batch axes */
   int64_t sizes[MAX_LEAD], batch, tokens, width;
+  int64_t tile; /* tokens of a tile, at most; 0: SHORT_TILE */
   int64_t first, pairs, blocks; /* channels [first, first + 2 pairs) rotate, the others are copied */
   int interleaved, permuted;
   float sign; /* -1 rotates back: the transpose, which is the backward pass */

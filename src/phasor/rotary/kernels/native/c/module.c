@@ -190,14 +190,14 @@ static PyObject *plan(PyObject *self, PyObject *args) {
 /* ---- Binding ---- */
 
 /* bind(exchange, (Tensor, Parameter, Rotation), guards, empty_like, its keywords, forward_ad, learn, increment_version,
-   parallel_for, huge pages) */
+   parallel_for, get_num_threads, huge pages) */
 static PyObject *bind(PyObject *self, PyObject *args) {
   (void)self;
   PyObject *capsule, *types, *guards;
-  unsigned long long parallel_for;
-  if (!PyArg_ParseTuple(args, "OO!O!OOOOOKp", &capsule, &PyTuple_Type, &types, &PyTuple_Type, &guards, &torch.empty,
+  unsigned long long parallel_for, threads;
+  if (!PyArg_ParseTuple(args, "OO!O!OOOOOKKp", &capsule, &PyTuple_Type, &types, &PyTuple_Type, &guards, &torch.empty,
                         &torch.contiguous, &torch.forward_ad, &torch.learn, &torch.increment_version, &parallel_for,
-                        &torch.huge_pages))
+                        &threads, &torch.huge_pages))
     return NULL;
   torch.exchange = (const Exchange *)PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
   while (torch.exchange && torch.exchange->version.major != 1) torch.exchange = torch.exchange->older;
@@ -211,6 +211,7 @@ static PyObject *bind(PyObject *self, PyObject *args) {
                       torch.increment_version}; /* for the life of the process */
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) Py_INCREF(kept[i]);
   torch.parallel_for = (ParallelFor)(uintptr_t)parallel_for;
+  torch.threads = (Threads)(uintptr_t)threads;
   Py_RETURN_NONE;
 }
 

@@ -11,10 +11,23 @@ static int may_stream(const Job *job, const Tensor *of, int64_t size) {
   return of->in != of->out && steps % 64 == 0;
 }
 
+/* A tile walks through the memory of one head after another. A long walk is the faster one: what comes next is fetched
+   in time. But every thread wants some tiles. Sums for the gradients of a norm's weights are of tiles of one size. */
+static int64_t longest_tile(const Job *job, int64_t elements) {
+  if (job->norm.back) return SHORT_TILE;
+  int64_t tile = LONG_TILE;
+  uint32_t threads = 1;
+  if (elements >= ALONE && torch.threads) torch.threads(&threads);
+  while (threads > 1 && tile > SHORT_TILE && tile * EACH_THREAD * threads > job->batch * job->tokens) tile /= 2;
+  return tile;
+}
+
 static void run(Job *job, int fresh) {
   if (!job->batch || !job->tokens || !(job->of[0].heads + job->of[1].heads)) return; /* other sizes may be any */
-  int64_t elements = 0, tiles = tiles_of(job), size = job->dtype == F32 ? 4 : 2;
+  int64_t elements = 0;
   for (int m = 0; m < job->count; m++) elements += job->batch * job->tokens * job->of[m].heads * job->width;
+  job->tile = longest_tile(job, elements);
+  const int64_t tiles = tiles_of(job), size = job->dtype == F32 ? 4 : 2;
   if (job->norm.back) { /* its sums are the same on any number of threads */
     Py_BEGIN_ALLOW_THREADS if (torch.parallel_for && elements >= ALONE) torch.parallel_for(0, PIECES, 1, pieces, job);
     else rotate_pieces(job, 0, PIECES);

@@ -1,8 +1,10 @@
 /* Part of module.c: what the extension keeps of torch, and the names that it asks Python for. */
 
+typedef int32_t (*Threads)(uint32_t *count);
 typedef int (*ParallelFor)(int64_t first, int64_t last, int64_t grain, void (*)(int64_t, int64_t, void *), void *);
 
 enum { ALONE = 1 << 15 };                  /* elements below which one thread is sooner done */
+enum { EACH_THREAD = 4 };                  /* tiles, at least, so that none waits long for another */
 enum { HUGE = 4 << 20, STREAM = 8 << 20 }; /* bytes from which outputs come in large pages, and go past the cache */
 enum { SMALL_PAGE = 1 << 12 };
 
@@ -12,6 +14,7 @@ static struct {
   PyObject *grad_enabled, *functorch, *dispatch_modes, *function_modes, *tracing; /* functions of torch */
   PyObject *empty, *contiguous, *forward_ad, *learn, *inference_mode, *increment_version;
   ParallelFor parallel_for;
+  Threads threads;
   int huge_pages;
 } torch;
 

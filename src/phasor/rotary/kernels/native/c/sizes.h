@@ -16,11 +16,8 @@ static inline int64_t pairs_of_block(const Job *job) { /* a division takes as lo
 static inline int64_t token_floats(const Job *job) {
   return 2 * job->blocks * staged_of(pairs_of_block(job), are_twice(job));
 }
-/* A tile walks through the memory of one head after another, and long walks of float32 are faster; of half precision
-   the tables of a long tile weigh more. Where tokens are few, many tiles for many threads matter more. Sums for the
-   gradients of a norm's weights are of tiles of one size. */
+/* Tokens of one tile, as many as its tables have room for. */
 static inline int64_t tile_tokens(const Job *job) {
-  const int is_long = job->dtype == F32 && job->tokens >= MANY_TOKENS && !job->norm.rounding;
-  const int64_t fit = TILE_FLOATS / token_floats(job), most = is_long ? LONG_TILE : TILE_TOKENS;
+  const int64_t fit = TILE_FLOATS / token_floats(job), most = job->tile ? job->tile : SHORT_TILE;
   return fit > most ? most : fit;
 }
