@@ -97,6 +97,8 @@ def test_what_a_named_kernel_cannot_rotate_is_left_by_that_reason():
     row = next(row for row in report.rows if row.what == "apply_rotary_pos_emb_interleave")
     assert row.reason.startswith("kernel='onnx' cannot rotate these: ") and "written as halves" in row.reason
     assert not row.replaced and row.verdict == "not shown"
+    other = next(row for row in report.rows if row.what == "apply_rotary_pos_emb")  # not called by this config
+    assert other.reason == "it does not rotate q and k as the config says; apply_rotary_pos_emb_interleave does"
 
 
 @pytest.mark.parametrize("family", FAMILIES)

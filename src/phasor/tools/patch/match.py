@@ -143,7 +143,7 @@ def _match_functions(site: PatchSite, reading: ModelReading) -> Match:
         reason = "no rotation in this layer"
     reason = reason or replaced_on_instance(site.module, site.methods)
     formed = reading.tables_near(near, specs)
-    rows, rotated = [], []
+    rows, rotated, as_config_says = [], [], []
     for name, function in site.functions.items():
         tables = formed or implied_tables(function, specs_of(models))
         row = SiteRow(where=site.path, what=name, reason=reason or not_comparable(function, tables))
@@ -152,10 +152,13 @@ def _match_functions(site: PatchSite, reading: ModelReading) -> Match:
             row = _rotated(row, best, specs, "" if formed else ", by the model's own tables")
             if not row.replaced and (cannot := reading.refusal(function, tables, specs_of(models))):
                 row = SiteRow(where=site.path, what=name, spec=row.spec, reason=cannot)
-            rotated += [(name, best[0])] if row.replaced else []
+                as_config_says.append(name)
+            if row.replaced:
+                rotated.append((name, best[0]))
+                as_config_says.append(name)
         rows.append(row)
-    if rotated:  # the others are code for another layout, which this config does not switch on
-        does = f"{UNLIKE}; {', '.join(name for name, _ in rotated)} does"
+    if as_config_says:  # the others are code for another layout, which this config does not switch on
+        does = f"{UNLIKE}; {', '.join(as_config_says)} does"
         rows = [replace(row, reason=does) if row.reason == UNLIKE else row for row in rows]
     recipes = ((site.module, RotatingModule(tuple(rotated), site.methods)),) if rotated else ()
     return Match(site, tuple(rows), recipes, formed)
