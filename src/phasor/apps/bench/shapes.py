@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...positions import grid
 from ...rotary.apply import apply_rotary_qk, apply_rotary_qkv
+from ...rotary.axes import Sections
 from ...rotary.rotation import Rotation
 from .cases import TOKEN, WIDTH, clones, copies, token
 from .libraries import by_channel, no_transformers, transformers_function
@@ -85,6 +87,26 @@ def _transformers_width(variant: Variant, width: int, turned: int) -> Calls:
     }
 
 
+def _prompts(variant: Variant) -> tuple[Tensor, Tensor, Rotation]:
+    batch, seq = (2, 4) if variant.quick else (8, 64)
+    return *variant.pair(batch, 32, 8, seq, WIDTH), variant.rotation(WIDTH, torch.arange(seq))
+
+
+def _images(variant: Variant) -> tuple[Tensor, Tensor, Rotation]:
+    images, side = (2, 2) if variant.quick else (4, 32)
+    spec = variant.spec(80).replace(axes=Sections((20, 20)), base=10_000.0)
+    return *variant.pair(images, 16, 16, side * side, 80), Rotation.at(spec, grid(side, side), dtype=variant.dtype)
+
+
+def _transformers(variant: Variant, heads: Callable[[Variant], tuple[Tensor, Tensor, Rotation]]) -> Calls:
+    q, k, rotation = heads(variant)
+    cos, sin = (by_channel(t, variant.interleaved)[None].to(variant.dtype) for t in (rotation.cos, rotation.sin))
+    return {
+        "transformers": partial(transformers_function(variant.interleaved), q, k, cos, sin),
+        "phasor": partial(apply_rotary_qk, q, k, rotation, kernel=variant.kernel),
+    }
+
+
 def _permuted(variant: Variant) -> Calls:
     """DeepSeek's: pairs are read interleaved and written as halves."""
     seq = 16 if variant.quick else SEQ
@@ -137,6 +159,17 @@ SHAPES = (
             goals=at_least(1), repeat=3, obstacle=no_transformers,
         )
         for name, (width, turned) in WIDTHS.items()
+    ),
+    Case(
+        "transformers-short", "transformers' function on 8 prompts of 64 tokens, q [8, 32, 64, 128] and "
+        "k [8, 8, 64, 128], in units of `apply_rotary_qk` to new outputs",
+        partial(_transformers, heads=_prompts), measured="transformers", unit="phasor", goals=at_least(1), repeat=3,
+        obstacle=no_transformers,
+    ),
+    Case(
+        "transformers-images", "the same on 4 images of 32 x 32 patches, by two axes, q and k [4, 16, 1024, 80]",
+        partial(_transformers, heads=_images), measured="transformers", unit="phasor", goals=at_least(1), repeat=2,
+        obstacle=no_transformers,
     ),
     Case(
         "permuted", f"pairs read interleaved and written as halves (DeepSeek's), q [1, 16, {SEQ}, 64] and "
