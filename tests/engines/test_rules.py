@@ -177,6 +177,42 @@ def test_alpha_of_hunyuan_is_the_factor_of_a_static_ntk() -> None:
     assert float(spec.inv_freq()[-1]) == pytest.approx(base ** (-62 / 64), rel=1e-9)
 
 
+@pytest.mark.parametrize("top", [{}, {"rope_theta": 5e5}])
+@pytest.mark.parametrize("length", [8192, 32_768])
+def test_rope_parameters_reach_tensorrt_llm_in_the_words_of_transformers_4(top: dict[str, Any], length: int) -> None:
+    config = {**LLAMA, **top, "max_position_embeddings": 8192}
+    config = {key: value for key, value in config.items() if key != "rope_scaling"}
+    config = {**config, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}
+    config = config if top else {key: value for key, value in config.items() if key != "rope_theta"}
+    made = plan(config, length=length, engine="tensorrt-llm", method="linear" if length > 8192 else "auto")
+    assert made.verdict == "right" and made.settings is not None
+    if written := made.settings.config:
+        assert "rope_parameters" not in written and written["rope_theta"] == 5e5
+        assert written["rope_scaling"] == ({"rope_type": "linear", "factor": 4.0} if length > 8192 else None)
+    else:
+        assert top and length == 8192  # its rope_theta is read as it is
+
+
+def test_a_share_in_rope_parameters_is_written_above_them_for_tensorrt_llm() -> None:
+    phi3 = {"model_type": "phi3", "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 1,
+            "max_position_embeddings": 4096, "original_max_position_embeddings": 4096,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}  # fmt: skip
+    written = plan(phi3, length=4096, engine="tensorrt-llm").settings
+    assert written is not None and written.config is not None
+    assert (written.config["partial_rotary_factor"], written.config["rope_scaling"]) == (0.5, None)
+
+
+def test_a_factor_that_a_key_of_the_file_carries_is_not_said_to_be_unread() -> None:
+    """llama.cpp reads rope.scaling.attn_factor (llama-model.cpp), which takes the place of YaRN's own factor."""
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192, "attention_factor": 1.3}
+    config = {**LLAMA, "max_position_embeddings": 32_768, "rope_scaling": rope}
+    made = plan(config, length=65_536, engine="llama.cpp")
+    assert made.settings is not None and made.settings.gguf is not None and made.reading is not None
+    assert made.settings.gguf["rope.scaling.attn_factor"] == pytest.approx(1.3 / (1 + 0.1 * math.log(8)))
+    assert not any("attention_factor" in str(said) for said in (*made.warnings, *made.reading.rules))
+    assert any("attention_factor is not read" in rule.text for rule in read_as(config, "llama.cpp").rules)
+
+
 def test_a_factor_of_one_is_no_scaling_of_tensorrt_llm() -> None:
     """It rotates as without; a page beside the model's own code names no scaling that does nothing."""
     config = {**LLAMA, "rope_scaling": {"type": "linear", "factor": 1.0}}

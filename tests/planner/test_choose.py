@@ -138,3 +138,25 @@ def test_a_published_length_beside_a_longer_declared_one_is_said() -> None:
 @pytest.mark.parametrize("length, original, declared", [(LENGTH, None, LENGTH), (1024, 512, 2048)])
 def test_a_plan_declares_the_longer_of_both_lengths(length: int, original: int | None, declared: int) -> None:
     assert plan(LLAMA, length=length, original=original).wanted.max_position == declared
+
+
+@pytest.mark.parametrize("engine", ["transformers", "exllamav3", "mlx-lm", "tensorrt-llm"])
+def test_dynamic_ntk_beyond_the_declared_length_says_what_a_config_would_have_to_say(engine: str) -> None:
+    """``_compute_dynamic_ntk_parameters`` of transformers starts from max_position_embeddings."""
+    why = plan(LLAMA, length=LENGTH, method="dynamic", engine=engine).refused
+    for words in ("must stay 2,048 and cannot become 8,192", "--method yarn", "{'rope_type': 'dynamic', 'factor': 4}"):
+        assert words in why
+    assert " like" not in why
+
+
+def test_a_family_without_scaling_is_refused_in_one_clause() -> None:
+    roformer = {"model_type": "roformer", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
+                "max_position_embeddings": 512}  # fmt: skip
+    made = plan(roformer, length=1024)
+    assert made.refused == "no config.json says this rotation: the code of roformer has no scaling"
+
+
+@pytest.mark.parametrize("arguments", [(LLAMA, 8192, "vllm"), (LLAMA,)])
+def test_a_length_that_is_not_named_is_answered_with_a_right_call(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match=r'by name: plan\(config, length=131072, engine="vllm"\)'):
+        plan(*arguments)

@@ -16,7 +16,7 @@ from .reading.row import Alias, NoRotary, RotaryFlag, Row
 from .reading.text import TextModel
 from .reading.text_row import Names, Rope
 from .reading.unknown import row_by_keys
-from .reading.write import first_difference, repeat_above, write_part
+from .reading.write import NotWrittenError, first_difference, repeat_above, write_part
 
 __all__ = [
     "ModelRotary",
@@ -158,9 +158,12 @@ def write_config(model: ModelRotary, like: Source, part: str | None = None) -> d
             _write(tree, path, old, new)
             differs = first_difference(read_config(tree.data, path).with_angles("exact"), new)
         except ValueError as error:
-            why = f" ({error})"
+            why = str(error)
     if differs:
-        raise ValueError(f"like cannot say this model: {differs.what}{why}; {differs.out}")
+        because = f" ({why})" if why else ""
+        raise NotWrittenError(
+            why or differs.what, f"like cannot say this model: {differs.what}{because}; {differs.out}"
+        )
     return tree.data
 
 

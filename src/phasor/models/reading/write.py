@@ -62,11 +62,29 @@ def repeat_above(levels: list[dict[str, Any]], before: dict[str, Any], after: di
                 level[key] = copy.deepcopy(after[key])
 
 
+class NotWrittenError(ValueError):
+    """No config of this family says the rotation; ``reason``: why, without the way out."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class WriteDifference(NamedTuple):
     """In which a reading differs from what was wanted, in words, and the way out."""
 
     what: str
     out: str
+
+
+def _short(value: object) -> str:
+    """A value in at most 120 characters.
+
+    >>> _short("a" * 200)[-6:]
+    'aaa...'
+    """
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def first_difference(read: ModelRotary, wanted: ModelRotary) -> WriteDifference | None:
@@ -78,7 +96,7 @@ def first_difference(read: ModelRotary, wanted: ModelRotary) -> WriteDifference 
     if not isinstance(key, int):
         out = "change it in the model, too (dataclasses.replace), if it follows from what you changed"
         return WriteDifference(
-            f"{key} of the model is {want!r:.80}, but what {read.model_type} makes of it is {can!r:.80}",
+            f"{key} of the model is {_short(want)}, but what {read.model_type} makes of it is {_short(can)}",
             out if key in FOLLOW else "take a config of that model as like",
         )
     if can is None or want is None:
@@ -95,7 +113,7 @@ def _of_layer(layer: int, can: RotarySpec, want: RotarySpec, read: ModelRotary, 
     of, code = f"layer {layer} of the model has", f"the code of {read.model_type}"
     out = "take a config that can say it as like, or keep the spec as data (RotarySpec.to_dict)"
     if name not in IN_CONFIGS:
-        return WriteDifference(f"{of} {name} {theirs!r:.80}, but {code} has {mine!r:.80} in any config", out)
+        return WriteDifference(f"{of} {name} {_short(theirs)}, but {code} has {_short(mine)} in any config", out)
     pairs = enumerate(zip(read.layers, wanted.layers, strict=True))
     others = [i for i, (a, b) in pairs if a and b and getattr(a, name) == mine and getattr(b, name) != theirs]
     shared = f", in one place for layers {others[0]} and {layer}" if others else ""
@@ -103,5 +121,5 @@ def _of_layer(layer: int, can: RotarySpec, want: RotarySpec, read: ModelRotary, 
         field = next(f.name for f in fields(theirs) if getattr(mine, f.name) != getattr(theirs, f.name))
         name, mine, theirs = f"scaling.{field}", getattr(mine, field), getattr(theirs, field)
     return WriteDifference(
-        f"{of} {name} {theirs!r:.80}, but {code} reads {mine!r:.80} in the spelling of this config{shared}", out
+        f"{of} {name} {_short(theirs)}, but {code} reads {_short(mine)} in the spelling of this config{shared}", out
     )

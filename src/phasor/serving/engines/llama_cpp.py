@@ -1,7 +1,7 @@
 """llama.cpp b11549: what it rotates for a file's keys and flags, and the flags or keys for a wanted rotation."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -47,8 +47,11 @@ class Context:
     trained: int
 
 
-def of_file(config: EngineConfig, flags: Flags) -> list[EngineRule]:
-    """What the converter leaves out of config.json, and what is not read of what it writes."""
+def of_file(config: EngineConfig, flags: Flags, keys: Mapping[str, Any]) -> list[EngineRule]:
+    """What the converter leaves out of config.json, and what is not read of what it writes.
+
+    ``keys``: those that a plan changes in the file, by which it says what would not be read.
+    """
     rules = [EngineRule("what the converter writes of config.json", CONVERTER)]
     if any(isinstance(spec.scaling, YaRN) and not spec.scaling.truncate for spec in config.model.distinct):
         rules.append(EngineRule("truncate is not read: the ends of YaRN's ramp are rounded", "ggml-cpu/ops.cpp", True))
@@ -57,7 +60,7 @@ def of_file(config: EngineConfig, flags: Flags) -> list[EngineRule]:
         rules.append(EngineRule(text, "src/llama-context.cpp", True))
     if arch_of(config).name != DEEPSEEK and config.rope.get("mscale") and config.rope.get("mscale_all_dim"):
         rules.append(EngineRule("mscale and mscale_all_dim are not read: the converter leaves them out", CONVERTER))
-    if config.rope.get("attention_factor") is not None:
+    if config.rope.get("attention_factor") is not None and ATTENTION not in keys:
         rules.append(EngineRule("attention_factor is not read from the file", "src/llama-context.cpp", True))
     return rules
 
@@ -284,7 +287,8 @@ class LlamaCpp(Engine):
     }  # fmt: skip
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
-        return self.read_file(config, converted(config), flags, of_file(config, flags))
+        meta = converted(config)
+        return self.read_file(config, meta, flags, of_file(config, flags, overridden(meta, flags)))
 
     def read_file(self, config: EngineConfig, meta: Metadata, flags: Flags, rules: Rules) -> EngineReading:
         """The rotation of a GGUF file with these keys; ``config`` gives the geometry of the model."""
@@ -322,5 +326,6 @@ class LlamaCpp(Engine):
             text = "no flag and no key says this: convert the model again, with the config.json of this plan"
             again = [EngineRule(text, CONVERTER)]
         meta = converted(config)
-        meta = replace(meta, keys={**meta.keys, **(settings.gguf or {})})
-        return self.read_file(config, meta, settings.flags, [*again, *of_file(config, settings.flags)])
+        keys = settings.gguf or {}
+        meta = replace(meta, keys={**meta.keys, **keys})
+        return self.read_file(config, meta, settings.flags, [*again, *of_file(config, settings.flags, keys)])

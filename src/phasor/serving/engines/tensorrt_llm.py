@@ -13,6 +13,7 @@ from .flags import length
 from .rope import BaseAndScaling, Rope, always, need, rotated, softmax_rules
 from .transformers import rewritten
 
+READS = "transformers 4.56, by which it reads configs"
 PARAMS = "tensorrt_llm/_torch/attention_backend/interface.py: RopeParams.from_config"
 FUSED = "tensorrt_llm/_torch/modules/qk_norm_attention.py: compute_yarn_parameters"
 ENGINE = "tensorrt_llm/_torch/pyexecutor/model_engine.py: _infer_max_seq_len_from_config"
@@ -53,6 +54,8 @@ class TensorRTLLM(Engine):
                 "the rope_parameters that this one states"
             )
         rules: Rules = [EngineRule("what a model's file passes on of config.json", "tensorrt_llm/_torch/models")]
+        if config.text.get("rope_parameters"):
+            rules.append(EngineRule("rope_parameters is not read: rope_theta and rope_scaling are", READS, True))
         facts = MODELS[config.name]
         rules += [EngineRule(facts.note, "tensorrt_llm/_torch/models")] if facts.note else []
         model = rotated(config, lambda kind: rotation(config, facts, kind, rules))
@@ -63,21 +66,28 @@ class TensorRTLLM(Engine):
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         flags = {"--max_seq_len": length}
-        if wanted.layers == config.model.layers and length <= (config.model.max_position or 0):
-            return [Settings(flags=flags)]
-        return [Settings(flags=flags, config=in_old_words(rewritten(config, wanted, length), config))]
+        changed = in_old_words(rewritten(config, wanted, length), config.path)
+        kept = wanted.layers == config.model.layers and length <= (config.model.max_position or 0)
+        return [*([Settings(flags=flags)] if kept else []), Settings(flags=flags, config=changed)]
 
 
-def in_old_words(written: dict[str, Any], config: EngineConfig) -> dict[str, Any]:
-    """A config with rope_theta and rope_scaling in the place of the rope_parameters that were added to it."""
+def in_old_words(written: dict[str, Any], path: str) -> dict[str, Any]:
+    """A config with rope_theta and rope_scaling in the place of its rope_parameters, if all layers share them.
+
+    >>> in_old_words({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, "")
+    {'rope_theta': 500000.0, 'rope_scaling': None}
+    """
     changed = copy.deepcopy(written)
     text = changed
-    for key in config.path.split(".") if config.path else ():
+    for key in path.split(".") if path else ():
         text = text[key]
-    if "rope_parameters" in text and "rope_parameters" not in config.text:
-        rope = text.pop("rope_parameters")
-        text["rope_theta"] = rope.pop("rope_theta", None) or text.get("rope_theta")
-        text["rope_scaling"] = None if rope.get("rope_type") == "default" else rope
+    rope = text.get("rope_parameters")
+    if isinstance(rope, dict) and rope and not any(isinstance(value, dict) for value in rope.values()):
+        del text["rope_parameters"]
+        for key in ("rope_theta", "partial_rotary_factor"):
+            if (value := rope.pop(key, None)) is not None:
+                text[key] = value
+        text["rope_scaling"] = None if rope.get("rope_type", rope.get("type", "default")) == "default" else rope
     return changed
 
 

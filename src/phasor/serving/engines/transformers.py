@@ -4,6 +4,8 @@ import copy
 from dataclasses import replace
 
 from ...models.configs import ModelRotary, write_config
+from ...models.reading.write import NotWrittenError
+from ...rotary.scaling import DynamicNTK
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Settings, facts_of
 from .engine_config import EngineConfig
 
@@ -37,8 +39,23 @@ def rewritten(config: EngineConfig, wanted: ModelRotary, length: int) -> dict[st
     declared = replace(wanted, max_position=max(length, wanted.max_position or length))
     try:
         data = write_config(declared, copy.deepcopy(config.data))
-    except ValueError as error:
-        raise CannotSayError(f"config.json cannot say it: {error}") from None
+    except NotWrittenError as error:
+        raise CannotSayError(_dynamic(declared) or f"no config.json says this rotation: {error.reason}") from None
     if config.name in HEADLESS and not config.path and data.get("head_dim") is None:
         data["head_dim"] = next(iter(wanted.distinct)).head_dim  # without it transformers stops with a TypeError
     return data
+
+
+def _dynamic(wanted: ModelRotary) -> str:
+    """Why no config declares a length beyond the one from which dynamic NTK starts; empty where that is not wanted."""
+    for spec in wanted.distinct:
+        scaling = spec.scaling
+        if isinstance(scaling, DynamicNTK) and scaling.original_max_position != wanted.max_position:
+            trained = scaling.original_max_position
+            return (
+                f"dynamic NTK starts from the length that config.json declares, which must stay {trained:,} and cannot "
+                f"become {wanted.max_position:,}; take another method (--method yarn), or, where the engine runs "
+                f"prompts beyond what is declared, keep max_position_embeddings {trained} and set rope_scaling to "
+                f"{{'rope_type': 'dynamic', 'factor': {scaling.factor:g}}} yourself"
+            )
+    return ""

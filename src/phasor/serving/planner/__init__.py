@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ...support.calls import called_as
 from ..engines import engine_of, load_config
 from .choose import METHODS, choose
 from .cost import Cost, costs
@@ -16,6 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@called_as('plan(config, length=131072, engine="vllm")')
 def plan(
     config: Any, *, length: int, engine: str = "transformers", method: str = "auto", original: int | None = None
 ) -> Plan:
