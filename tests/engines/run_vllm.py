@@ -196,21 +196,27 @@ def table(made: Any) -> dict[str, Any] | None:
     return layer(torch.atan2(sin, cos).tolist(), float(torch.hypot(cos, sin)[0]))
 
 
+def transformers_table(module: nn.Module, kind: str) -> dict[str, Any]:
+    """Frequencies and factor of a module of transformers, which may hold them for each kind of layer (Olmo 3)."""
+    own = f"{kind}_" if hasattr(module, f"{kind}_inv_freq") else ""
+    frequencies = getattr(module, f"{own}inv_freq")
+    return layer(frequencies.tolist(), float(getattr(module, f"{own}attention_scaling")))
+
+
 def run(vllm: Vllm, name: str, overrides: dict[str, Any], asked: int | None = None) -> dict[str, Any]:
     flags = {**({"--hf-overrides": overrides} if overrides else {}), **({"--max-model-len": asked} if asked else {})}
     found: dict[str, Any] = {"config": name, "flags": flags}
-    if vllm.registry._VLLM_MODELS[configs()[name]["architectures"][0]][0] == "transformers":
-        config = vllm.config(configs()[name], overrides)
-        (module,) = modules_for(config)  # vLLM runs transformers' code, from the config that it made
-        row = layer(module.inv_freq.tolist(), module.attention_scaling)
-        return {**found, "length": vllm.length(config, asked), "layers": {"0": row}}
     try:
         config = vllm.config(configs()[name], overrides)
         found["length"] = vllm.length(config, asked)
         text = vllm.configs.get_hf_text_config(config)
         types = getattr(text, "layer_types", None) or ["attention"]
-        turning = {kind: types.index(kind) for kind in types if kind not in ("linear_attention",)}
-        found["layers"] = {str(i): table(vllm.layer(config, found["length"], i)) for i in turning.values()}
+        rotating = {kind: types.index(kind) for kind in types if kind not in ("linear_attention",)}
+        if vllm.registry._VLLM_MODELS[configs()[name]["architectures"][0]][0] == "transformers":
+            (module,) = modules_for(config)  # vLLM runs transformers' code, from the config that it made
+            found["layers"] = {str(i): transformers_table(module, kind) for kind, i in rotating.items()}
+        else:
+            found["layers"] = {str(i): table(vllm.layer(config, found["length"], i)) for i in rotating.values()}
     except Exception as error:
         found["error"] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return found
