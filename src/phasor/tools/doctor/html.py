@@ -21,7 +21,7 @@ def html_page(diagnosis: Diagnosis, curves: Sequence[Curve], more: Sequence[tupl
         model=html_text(diagnosis.model),
         state=diagnosis.verdict.replace(" ", "-"),
         verdict=html_text(diagnosis.summary()),
-        faults="\n".join(_fault(row) for row in merged(diagnosis.faults)),
+        faults="\n".join(_fault(row) for row in merged((*diagnosis.faults, *diagnosis.missing))),
         figure=_figure(curves),
         modules="\n".join(f"<tr>{_cells(curve.module, curve.spec)}</tr>" for curve in curves),
         checks="\n".join(_row(row) for row in ordered(diagnosis)),
@@ -38,7 +38,7 @@ def _figure(curves: Sequence[Curve]) -> str:
 
 
 def _fault(row: Check) -> str:
-    way_out = f"<br><small>{html_text(row.way_out)}</small>" if row.way_out else ""
+    way_out = f"<br>What to do: {html_text(row.way_out)}." if row.way_out else ""
     effect = f"<strong>{html_text(row.effect[:1].upper() + row.effect[1:])}.</strong><br>" if row.effect else ""
     return f"<p>{effect}{html_text(str(row).removeprefix('wrong: '))}{way_out}</p>"
 

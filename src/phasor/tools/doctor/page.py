@@ -29,7 +29,8 @@ def page(diagnosis: Diagnosis, curves: Sequence[Curve]) -> str:
     """
     blocks = {
         "verdict": [diagnosis.summary()],
-        "faults": _faults(diagnosis),
+        "faults": _with_way_out(diagnosis.faults),
+        "not shown": _with_way_out(diagnosis.missing),
         "modules": [f"{curve.module}: {curve.spec}" for curve in curves],
         "differences": difference_table(curves),
         "checks": other_lines(diagnosis),
@@ -56,12 +57,12 @@ def _number(apart: float) -> str:
     return "0" if apart == 0 else "none" if apart == float("inf") else f"{apart:.0e}"
 
 
-def _faults(diagnosis: Diagnosis) -> list[str]:
+def _with_way_out(rows: Sequence[Check]) -> list[str]:
     lines = []
-    for row in merged(diagnosis.faults):
-        lines.append(str(row).removeprefix("wrong: "))
-        lines += [f"  {row.way_out}"] if row.way_out else []
+    for row in merged(rows):
+        lines.append(str(row).removeprefix(f"{row.verdict}: "))
         lines += [f"  effect: {row.effect}"] if row.effect else []
+        lines += [f"  what to do: {row.way_out}"] if row.way_out else []
     return lines
 
 

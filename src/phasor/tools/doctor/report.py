@@ -88,8 +88,12 @@ class Diagnosis(Report[Check]):
     def verdict(self) -> Verdict:
         """Wrong if anything is; not shown if something without which nothing is right was not observed; else right."""
         verdict = super().verdict
-        missing = any(row.needed and row.verdict == "not shown" for row in self.rows)
-        return "not shown" if verdict == "right" and missing else verdict
+        return "not shown" if verdict == "right" and self.missing else verdict
+
+    @property
+    def missing(self) -> tuple[Check, ...]:
+        """What was not observed, and without which nothing is right."""
+        return tuple(row for row in self.rows if row.needed and row.verdict == "not shown")
 
     @property
     def sound(self) -> bool:
@@ -104,7 +108,8 @@ class Diagnosis(Report[Check]):
         meant = sum(row.by_design for row in self.rows)
         checks = f"{checked} check{'s' * (checked != 1)}{left}{f', {meant} inconsistent by design' if meant else ''}"
         if not self.faults:
-            return f"{self.subject}: {self.verdict}: no fault in {checks}"
+            lacks = ", ".join(dict.fromkeys(row.what for row in self.missing))
+            return f"{self.subject}: {self.verdict}: no fault in {checks}{f': {lacks}' if lacks else ''}"
         faults = f"{len(self.faults)} fault{'s' * (len(self.faults) != 1)}"
         return f"{self.subject}: wrong: {faults} in {checks}: {', '.join(self.causes) or 'unknown cause'}"
 

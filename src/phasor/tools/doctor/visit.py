@@ -7,7 +7,7 @@ from typing import Any
 from ..checkpoints.opening import read_json
 from .checks import diagnose
 from .differences import Curve, curves
-from .folder import NOT_UNDERSTOOD, Examined, examine, write
+from .folder import NOT_UNDERSTOOD, Examined, check_layout, examine, write
 from .loading import file_of, has_weights, load, weights_of
 from .page import page
 from .report import Check, Diagnosis, Verdict
@@ -79,8 +79,9 @@ def visit(path: Path, *, text: Path | None = None, repair: Path | None = None, m
         unloaded = Check(what="the model itself", against="itself", verdict="not shown", reason=str(error))
         return Visit(path, Diagnosis(path.name, (*seen.checks, unloaded)), (), mended)
     diagnosis = diagnose(model)
+    of_weights = (check_layout(path),) if path.is_dir() and has_weights(path) and not meta else ()
     ranking = None if text is None else by_text(path, text)
-    diagnosis = replace(diagnosis, findings=(*seen.checks, *diagnosis.findings, *of_text(ranking)))
+    diagnosis = replace(diagnosis, findings=(*seen.checks, *of_weights, *diagnosis.findings, *of_text(ranking)))
     return Visit(path, diagnosis, curves(model), mended, ranking)
 
 

@@ -2,6 +2,7 @@
 
 from .examine import Examined, examine
 from .finding import NOT_UNDERSTOOD
+from .layout import check_layout
 from .writing import write
 
-__all__ = ["NOT_UNDERSTOOD", "Examined", "examine", "write"]
+__all__ = ["NOT_UNDERSTOOD", "Examined", "check_layout", "examine", "write"]

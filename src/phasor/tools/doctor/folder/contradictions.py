@@ -87,10 +87,9 @@ def no_base(config: Level) -> Iterator[FolderFault]:
         scaled = _scheme(rope)["rope_type"] != "default"
         if scaled and rope.get("rope_theta") is None and level.get("rope_theta") is None:
             at = "".join(f"{key}." for key in path)
-            what = f"{at}rope_parameters scales and has no rope_theta, so the base is the class's default"
-            yield FolderFault(
-                "config.json", what, "base by default", way_out="state the rope_theta of the original config"
-            )
+            what = f"{at}rope_parameters states a scaling and no rope_theta, so the base is the default of who reads it"
+            way_out = f"add the rope_theta of the original model's config.json to {at}rope_parameters"
+            yield FolderFault("config.json", what, "base by default", way_out=way_out)
 
 
 def _contradictions(path: tuple[str, ...], level: Level) -> Iterator[Contradiction]:

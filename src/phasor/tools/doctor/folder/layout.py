@@ -1,0 +1,45 @@
+"""Whether the weights of a folder look trained in the pair layout that the model's code rotates."""
+
+from pathlib import Path
+
+from ...checkpoints import detect
+from ...checkpoints.formats import read
+from ...checkpoints.plan import pair_word
+from ...checkpoints.qk_tensors import find_qk_tensors
+from ..report import Check
+
+WHAT = "pair layout of the weights"
+
+
+def check_layout(path: Path) -> Check:
+    """One row: right, or not shown, which is `needed` where the weights look like the other layout.
+
+    A model that was converted halfway runs without an error and fits its config, so only its weights can tell.
+    `phasor.checkpoints.detect` looks at how smooth they are; that is a statistic, so nothing is called wrong by it.
+    """
+    try:
+        source = read(path)
+        own = pair_word(find_qk_tensors(source.folder, source.config, source.tensors, None), "native")
+        found = detect(path)
+    except ValueError as error:
+        return _not_shown(f"the weights were not looked at: {error}")
+    z = ", ".join(f"{word} {value:.1f}" for word, value in found.z.get("q and k", {}).items())
+    if found.odd:
+        mixed = f"a conversion looks half done: {', '.join(found.odd)}, unlike the rest"
+        return _not_shown(mixed, "take the original weights again", needed=True)
+    if not found.weights:
+        return _not_shown("these weights look like neither layout, as weights do that were hardly trained")
+    if found.weights == own:
+        return Check(where="weights", what=WHAT, against="spec", verdict="right", reason=f"{own} (smoothness: {z})")
+    return _not_shown(
+        f"the weights look {found.weights} (smoothness: {z}), and the code of {found.model_type} rotates {own}",
+        f"--text FILE decides by how well the model predicts a text; phasor convert {path} OUT --from {found.weights} "
+        f"--to {own} writes the weights as the code reads them",
+        needed=True,
+    )
+
+
+def _not_shown(reason: str, way_out: str = "", needed: bool = False) -> Check:
+    return Check(
+        where="weights", what=WHAT, against="spec", verdict="not shown", reason=reason, way_out=way_out, needed=needed
+    )
