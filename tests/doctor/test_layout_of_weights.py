@@ -57,7 +57,10 @@ def test_the_other_layout_is_not_shown_to_be_right_and_says_what_to_do(phasor: A
     assert report["summary"].endswith(", 1 not shown: pair layout of the weights")
     assert "look interleaved" in row["reason"] and "rotates halves" in row["reason"]
     said = " ".join(phasor("doctor", tmp_path / "other")[1].split())
-    for words in ("what to do: --text FILE decides", f"{tmp_path / 'other'} OUT --from interleaved --to halves"):
+    for words in (
+        "--text FILE, with a text of the kind it was trained on, decides",
+        f"{tmp_path / 'other'} OUT --from interleaved --to halves",
+    ):
         assert words in said
     convert(tmp_path / "other", tmp_path / "back", to="halves", source_layout="interleaved", proof=False)
     assert doctor(phasor, tmp_path / "back")[0]["verdict"] == "right"

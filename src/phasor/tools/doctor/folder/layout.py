@@ -26,15 +26,16 @@ def check_layout(path: Path) -> Check:
     z = ", ".join(f"{word} {value:.1f}" for word, value in found.z.get("q and k", {}).items())
     if found.odd:
         mixed = f"a conversion looks half done: {', '.join(found.odd)}, unlike the rest"
-        return _not_shown(mixed, "take the original weights again", needed=True)
+        return _not_shown(mixed, "take the original weights again and convert q and k together", needed=True)
     if not found.weights:
         return _not_shown("these weights look like neither layout, as weights do that were hardly trained")
     if found.weights == own:
         return Check(where="weights", what=WHAT, against="spec", verdict="right", reason=f"{own} (smoothness: {z})")
     return _not_shown(
-        f"the weights look {found.weights} (smoothness: {z}), and the code of {found.model_type} rotates {own}",
-        f"--text FILE decides by how well the model predicts a text; phasor convert {path} OUT --from {found.weights} "
-        f"--to {own} writes the weights as the code reads them",
+        f"the weights look {found.weights} (smoothness: {z}), and the code of {found.model_type} rotates {own}: if they "
+        "are, attention sees distances that it was not trained on, and text gets worse at every length",
+        f"phasor doctor {path} --text FILE, with a text of the kind it was trained on, decides; phasor convert {path} "
+        f"OUT --from {found.weights} --to {own} writes weights that the code reads rightly",
         needed=True,
     )
 
