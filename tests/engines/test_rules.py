@@ -213,6 +213,17 @@ def test_a_factor_that_a_key_of_the_file_carries_is_not_said_to_be_unread() -> N
     assert any("attention_factor is not read" in rule.text for rule in read_as(config, "llama.cpp").rules)
 
 
+def test_sglang_runs_olmo_3_as_transformers_does() -> None:
+    """It has no class for it (`resolve_transformers_arch`), so attention_factor, which its own YaRN drops, is read."""
+    rope = {"rope_type": "yarn", "rope_theta": 5e5, "factor": 16.0, "original_max_position_embeddings": 8192}
+    kinds = {"full_attention": {**rope, "attention_factor": 1.5},
+             "sliding_attention": {"rope_type": "default", "rope_theta": 5e5}}  # fmt: skip
+    reading = read_as(configs()["allenai/Olmo-3.1-32B"], "sglang", {
+        "--json-model-override-args": {"rope_parameters": kinds}})  # fmt: skip
+    assert [spec.attention_factor() for spec in reading.model.distinct] == [1.0, 1.5]
+    assert not any("attention_factor" in rule.text for rule in reading.rules)
+
+
 def test_a_factor_of_one_is_no_scaling_of_tensorrt_llm() -> None:
     """It rotates as without; a page beside the model's own code names no scaling that does nothing."""
     config = {**LLAMA, "rope_scaling": {"type": "linear", "factor": 1.0}}

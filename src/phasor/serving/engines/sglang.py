@@ -10,7 +10,10 @@ from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotR
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
 from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, softmax_rules, unread, with_mscales, yarn
+from .support import by_transformers
+from .transformers import as_transformers
 
+LOADER = "sglang/srt/model_loader/utils.py: resolve_transformers_arch, with transformers 5.19"
 FACTORY = "sglang/srt/layers/rotary_embedding/factory.py: get_rope"
 CONFIG = "sglang/srt/utils/hf_transformers/config.py: get_config"
 LENGTH = "sglang/srt/utils/hf_transformers/common.py: get_context_length"
@@ -49,7 +52,10 @@ class SGLang(Engine):
         rope, declared = overridden(config, flags.get("--json-model-override-args") or {}, rules)
         ropes, taken = by_kind(config, rope), longest(rope, declared, flags, rules)
         facts = MODELS.get(config.name, SGLangModel())
-        model = rotated(config, lambda kind: rotation(config, facts, ropes[kind], declared, rules))
+        if config.name in by_transformers(self.name):
+            model = as_transformers(config, ropes, declared, rules, LOADER)
+        else:
+            model = rotated(config, lambda kind: rotation(config, facts, ropes[kind], declared, rules))
         return EngineReading(
             engine=self.name, version=self.version, length=taken,
             rules=(*dict.fromkeys(rules), *softmax_rules(model, SOFTMAX)),

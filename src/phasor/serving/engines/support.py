@@ -37,7 +37,7 @@ def support_of(engine: Engine, config: EngineConfig) -> Support:
         return Support("wrong", f"{reason} [{known['source']}]")
     if name in known.get("lacks", ()):
         return Support("wrong", f"{called} lists no class for {name} [{known['source']}]")
-    if "has" not in known or name in known["has"]:
+    if "has" not in known or name in known["has"] or name in by_transformers(engine.name):
         return Support("right")
     return Support("not shown", f"that {called} runs {name}: no class of its own has it [{known['source']}]")
 

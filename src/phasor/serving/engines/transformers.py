@@ -3,11 +3,12 @@
 import copy
 from dataclasses import replace
 
-from ...models.configs import ModelRotary, write_config
+from ...models.configs import ModelRotary, read_config, write_config
 from ...models.reading.write import NotWrittenError
 from ...rotary.scaling import DynamicNTK
-from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Settings, facts_of
-from .engine_config import EngineConfig
+from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings, facts_of
+from .engine_config import ROPES, EngineConfig
+from .rope import Rope, need
 
 # Classes that keep head_dim None, by which the functions of modeling_rope_utils.py multiply.
 HEADLESS: dict[str, dict[str, str]] = facts_of("transformers", dict)
@@ -44,6 +45,23 @@ def rewritten(config: EngineConfig, wanted: ModelRotary, length: int) -> dict[st
     if config.name in HEADLESS and not config.path and data.get("head_dim") is None:
         data["head_dim"] = next(iter(wanted.distinct)).head_dim  # without it transformers stops with a TypeError
     return data
+
+
+def as_transformers(
+    config: EngineConfig, ropes: dict[str, Rope], declared: int | None, rules: Rules, source: str
+) -> ModelRotary:
+    """The rotation of a model that an engine runs with transformers' own modules: by the config that it changed.
+
+    ``ropes``: the rope parameters of each kind of layer, after the changes. ``source``: where the engine says so.
+    """
+    for rope in ropes.values():
+        need(rope, "rope_theta")
+    gone = (*ROPES, "rope_theta", "partial_rotary_factor")
+    text = {key: value for key, value in config.data.items() if key not in gone}
+    whole = {kind: {"partial_rotary_factor": 1.0, **rope} for kind, rope in ropes.items()}
+    text["rope_parameters"] = whole if any(config.kinds) else whole[""]
+    rules.append(EngineRule("transformers' own modules run and rotate this model", source))
+    return read_config({**text, "max_position_embeddings": declared})
 
 
 def _dynamic(wanted: ModelRotary) -> str:

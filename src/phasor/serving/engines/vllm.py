@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ...models.configs import ModelRotary, read_config
+from ...models.configs import ModelRotary
 from ...rotary.scaling import NTK, Scaling
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
@@ -23,6 +23,7 @@ from .rope import (
     yarn,
 )
 from .support import by_transformers
+from .transformers import as_transformers
 
 LENGTHENED = ("default", "linear", "ntk", "dynamic", "proportional")  # types whose factor lengthens the model
 BESIDE = ("rope_theta", "partial_rotary_factor")  # which reach rope_parameters that do not hold them
@@ -257,20 +258,6 @@ def dynamic(rope: Rope, declared: int | None, rules: Rules) -> Scaling:
     return NTK(stretch)
 
 
-def as_transformers(config: EngineConfig, ropes: dict[str, Rope], declared: int | None, rules: Rules) -> ModelRotary:
-    """The rotation of a model that vLLM runs with transformers' own modules: what these make of the changed config."""
-    for rope in ropes.values():
-        need(rope, "rope_theta")
-    gone = (*ROPES, "rope_theta", "partial_rotary_factor")
-    text = {key: value for key, value in config.data.items() if key not in gone}
-    whole = {kind: {"partial_rotary_factor": 1.0, **rope} for kind, rope in ropes.items()}
-    text["rope_parameters"] = whole if any(config.kinds) else whole[""]
-    rules.append(
-        EngineRule("transformers' own modules run and rotate this model", "vllm/model_executor/models/registry.py")
-    )
-    return read_config({**text, "max_position_embeddings": declared})
-
-
 class Vllm(Engine):
     name = "vllm"
     version = VERSION
@@ -287,7 +274,7 @@ class Vllm(Engine):
         taken = longest(config, ropes, declared, flags, rules)
         facts = model_of(config)
         if config.name in by_transformers(self.name) and not config.path:
-            model = as_transformers(config, ropes, declared, rules)
+            model = as_transformers(config, ropes, declared, rules, "vllm/model_executor/models/registry.py")
         else:
             own = lambda kind: rotation(config, facts, kind, ropes, declared, taken, rules)  # noqa: E731
             model = rotated(config, own, {} if facts.share == 0 or facts.note else ropes, facts.share)

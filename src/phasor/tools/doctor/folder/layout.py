@@ -32,8 +32,8 @@ def check_layout(path: Path) -> Check:
     if found.weights == own:
         return Check(where="weights", what=WHAT, against="spec", verdict="right", reason=f"{own} (smoothness: {z})")
     return _not_shown(
-        f"the weights look {found.weights} (smoothness: {z}), and the code of {found.model_type} rotates {own}: if they "
-        "are, attention sees distances that it was not trained on, and text gets worse at every length",
+        f"the weights look {found.weights} (smoothness: {z}), and the code of {found.model_type} rotates {own}: if "
+        "so, attention sees distances that it was not trained on, and text gets worse at every length",
         f"phasor doctor {path} --text FILE, with a text of the kind it was trained on, decides; phasor convert {path} "
         f"OUT --from {found.weights} --to {own} writes weights that the code reads rightly",
         needed=True,
