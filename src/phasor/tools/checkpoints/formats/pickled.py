@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ....support.errors import first_line
-from ..opening import opened
+from ....support.regular_files import opened
 from ..stored import Stored
 
 MAX_PICKLE = 100 * 2**20
-MOST = (
-    100_000  # a tensor's tuple has some ten members in all, some thousand objects wait, and there are no lists
-)
+MOST = 100_000  # a tensor's tuple has some ten members in all, some thousand objects wait, and there are no lists
 
 
 def read_pickled(path: Path) -> Mapping[str, Stored]:
