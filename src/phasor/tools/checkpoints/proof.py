@@ -102,7 +102,8 @@ class _Pieces:
         held = [self._left]
         while sum(map(len, held)) < count and (block := next(self._blocks, None)) is not None:
             held.append(block)
-        joined = np.concatenate(held) if len(held) > 2 or len(self._left) else held[-1]
+        held = [block for block in held if len(block)] or held[:1]
+        joined = held[0] if len(held) == 1 else np.concatenate(held)  # a copy of what is left for each piece is slow
         self._left = joined[count:]
         return joined[:count]
 
