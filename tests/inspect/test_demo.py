@@ -78,7 +78,7 @@ def test_the_index_leads_and_keeps_each_model_closed(out):
     assert page.index('href="lab/report.html"') < page.index("The relative law") < page.index("<details")
     for name in bundled_models():
         anchor = name.replace("/", "--")
-        assert f'href="#{anchor}"' in page and f'<details id="{anchor}"><summary>{name} ' in page
+        assert f'href="#{anchor}">{name.replace("/", "/<wbr>")}</a>' in page and f'<details id="{anchor}"><summary>{name} ' in page
     assert "<img" not in re.sub(r"<details.*?</details>", "", page, flags=re.S)
 
 
