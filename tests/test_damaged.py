@@ -155,7 +155,7 @@ COMMANDS = {
     "check, ONNX": (onnx, ("check", "{}/model.onnx", "--config", "{}/config.json")),
     "ner train": (spans, (*NER, "--out", "{}/new")),
     "ner evaluate": (ner_model, ("ner", "evaluate", "{}/model", "{}/train.jsonl")),
-    "ner predict": (ner_model, ("ner", "predict", "{}/model", "{}/train.jsonl")),
+    "ner predict": (ner_model, ("ner", "predict", "{}/model", "{}/train.jsonl", "--threshold", "0.9")),
     "ner export": (ner_model, ("ner", "export", "{}/model", "{}/new.onnx")),
 }
 

@@ -109,7 +109,7 @@ class _Pieces:
 
 
 def _runs(tensor: Stored) -> Iterator[Bytes]:
-    """The bytes of a tensor in pieces, each in the memory of the one before: fresh memory costs as much as reading."""
+    """The bytes of a tensor in pieces, each in the memory of the one before."""
     memory = np.empty(min(STEP, tensor.size), np.uint8)
     with opened(tensor.file) as fd:
         for at in range(0, tensor.size, STEP):
