@@ -16,6 +16,9 @@ from found_data import found_data
 from phasor import kernels
 from phasor.cli import main
 
+# Searched for examples as modules, two of one name could not be in one call: no fixture has an example.
+collect_ignore_glob = ["*conftest.py"]
+
 # A slow one is not at fault.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import limited
 from rooms import OF_NO_ROOM, ROOT, TESTS, main, room_named
 
 PACKAGE = ROOT / "src" / "phasor"
@@ -45,6 +46,30 @@ def test_a_room_has_the_tests_of_its_own_of_those_below_and_of_the_next_above(tm
     for name in ("", "/", "other", "wing/absent", "winged"):
         with pytest.raises(ValueError, match="a room must be a folder or file of src/phasor, such as wing"):
             room_named(name, tmp_path, table)
+
+
+def test_any_two_folders_of_tests_can_be_in_one_call(forking_python):
+    """Modules outside packages share one space of names, where those called conftest are not looked for."""
+    folders = [
+        folder for folder in (ROOT / "tests").iterdir() if folder.is_dir() and not (folder / "__init__.py").exists()
+    ]
+    names = [path.name for folder in (ROOT / "tests", *folders) for path in folder.glob("*.py")]
+    assert {name for name in names if names.count(name) > 1} == {"conftest.py"}
+    bare = [str(folder) for folder in folders if (folder / "conftest.py").exists()]
+    command = [
+        str(forking_python),
+        "-m",
+        "pytest",
+        "-qq",
+        "-W",
+        "ignore",
+        "-p",
+        "no:cacheprovider",
+        "--collect-only",
+        *bare,
+    ]
+    done = limited.run(command, cwd=ROOT)
+    assert len(bare) > 1 and done.returncode == 0, done.stdout[-1000:]
 
 
 def test_paths_for_pytest(capsys):

@@ -257,6 +257,27 @@ def test_a_key_that_doubles_is_refused_at_once(folder):
         make_plan(folder, "interleaved", allow_pickle=True)
 
 
+DEEP = {
+    "lists": b"]" * 10**6 + b"a" * (10**6 - 1),
+    "dictionaries": b"}K\0" * 10**6 + b"}" + b"s" * 10**6,
+    "each inside the next": b"]q\0" + b"]h\0aq\0" * 10**6,
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_a_pickle_nested_a_million_times_is_refused_before_torch_sees_it(name, folder, monkeypatch):
+    def nested(path: Path) -> None:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("archive/data.pkl", b"\x80\2" + DEEP[name] + b".")
+
+    pickled(folder, nested)
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("it was opened"))
+    with pytest.raises(
+        ValueError, match=r"data.pkl: is not read: it has more than 100,000 lists or objects inside one"
+    ):
+        make_plan(folder, "interleaved", allow_pickle=True)
+
+
 def test_blocks_that_straddle_heads(folder):
     """Blocks of 24 rows share a scale, and heads have 16."""
     tensors(lambda t: t.update({Q.replace("weight", "weight_scale_inv"): torch.ones(3, 1)}))(folder)

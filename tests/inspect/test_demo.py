@@ -6,6 +6,7 @@ from base64 import b64decode
 from functools import partial
 
 import pytest
+from matplotlib.figure import Figure
 
 from phasor.apps.demo.measurements import relative_law, rotation_speeds
 from phasor.apps.demo.run import _cells, _speed_lines, bundled_models, run
@@ -34,8 +35,13 @@ def out(tmp_path_factory, drawn):
         folder.mkdir()
         return save_figures(model, facts, folder) if folder.name in {n.replace("/", "--") for n in drawn} else {}
 
+    def coarse(figure, *words, **options):
+        return savefig(figure, *words, **{**options, "dpi": 20})
+
+    savefig = Figure.savefig
     short = partial(quick, encodings=("rotary",), schemes=("none", "ntk"), times=(1, 2), tokens=40_000, scored=2048)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", coarse)  # a seventh of the time is in their pixels
         patch.setitem(run.__globals__, "save_figures", pictures)
         patch.setitem(run.__globals__, "quick", short)
         patch.setitem(run.__globals__, "studying", lambda *_: {})  # tests/study has its own
@@ -78,7 +84,10 @@ def test_the_index_leads_and_keeps_each_model_closed(out):
     assert page.index('href="lab/report.html"') < page.index("The relative law") < page.index("<details")
     for name in bundled_models():
         anchor = name.replace("/", "--")
-        assert f'href="#{anchor}"' in page and f'<details id="{anchor}"><summary>{name} ' in page
+        assert (
+            f'href="#{anchor}">{name.replace("/", "/<wbr>")}</a>' in page
+            and f'<details id="{anchor}"><summary>{name} ' in page
+        )
     assert "<img" not in re.sub(r"<details.*?</details>", "", page, flags=re.S)
 
 

@@ -191,7 +191,7 @@ def test_runs_that_do_not_compare_are_refused(runs, tmp_path):
     with pytest.raises(ValueError, match=r"must share their training length, got \['32', '64'\]"):
         report([runs, longer], tmp_path / "report")
     (odd / EVALUATION).unlink()
-    with pytest.raises(ValueError, match="runs must have been evaluated to be reported; call `phasor lab evaluate`"):
+    with pytest.raises(ValueError, match=r"evaluated to be reported; call `phasor lab evaluate` first on .*odd"):
         report([odd], tmp_path / "report")
     (odd / EVALUATION).write_text("{")
     with pytest.raises(ValueError, match=r"evaluation.json must be JSON as phasor wrote it, got: .*; delete it"):

@@ -162,8 +162,9 @@ def _speed_lines(speeds: dict[str, dict[str, float]]) -> list[str]:
 
 def _row(name: str, kind: str, law: LawResult) -> str:
     anchor = html_text(name.replace("/", "--"))
+    shown = html_text(name).replace("/", "/<wbr>")  # on a phone it breaks here, and not inside a word
     return (
-        f'<tr><td rowspan=2><a href="#{anchor}">{html_text(name)}</a><br><small>{html_text(kind)}</small></td>'
+        f'<tr><td rowspan=2><a href="#{anchor}">{shown}</a><br><small>{html_text(kind)}</small></td>'
         f"<td>exact</td>{_cells(law.exact)}</tr><tr><td>float32 angles</td>{_cells(law.float32)}</tr>"
     )
 

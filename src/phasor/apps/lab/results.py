@@ -67,7 +67,10 @@ def gather(folders: Sequence[str | Path], parts: Sequence[str] = ("evaluation", 
         runs.append(run)
     runs.sort(key=lambda run: (list(ENCODINGS).index(run["encoding"]), run["seed"]))
     if not any(run["evaluation"] or run["extension"] for run in runs):
-        raise ValueError("runs must have been evaluated to be reported; call `phasor lab evaluate` on them first")
+        raise ValueError(
+            "runs must have been evaluated to be reported; call `phasor lab evaluate` first on "
+            + ", ".join(map(str, folders))
+        )
     return runs
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from ...support.checks import whole
 from ...support.lock import alone
 from ...support.processes import Group, SaidByAll, process_group
+from ...support.regular_files import read_file
 from ...support.whole_files import remove_partial, write_whole
 from ..run_folder import checkpoint, sharded
 from ..run_folder.files import read_json, write_json
@@ -154,7 +155,7 @@ class Log:
 
     def __init__(self, path: Path, first: int, past: str | None, writes: bool) -> None:
         self.path = path
-        lines = path.read_bytes().splitlines(keepends=True)[:first] if path.exists() else []
+        lines = read_file(path).splitlines(keepends=True)[:first] if path.exists() else []
         self.last_loss, self._sha256 = math.nan, hashlib.sha256()
         try:
             for line in lines:

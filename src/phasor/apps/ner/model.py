@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ...support.regular_files import read_file
 from ...support.whole_files import write_whole
 from ..run_folder.config import check_share
 from ..run_folder.files import conform, read_json
@@ -166,7 +167,7 @@ def _tokenizer(path: Path, vocab: int) -> Any:
     from tokenizers import Tokenizer
 
     try:
-        tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        tokenizer = Tokenizer.from_str(read_file(path).decode())
         largest = max(tokenizer.get_vocab().values(), default=-1)
     except Exception as error:  # the library raises nothing more special
         raise ValueError(f"{path.name}: {error}") from None

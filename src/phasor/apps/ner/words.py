@@ -11,6 +11,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
+from ...support.regular_files import opened
 from .config import SpanConfig
 
 # Scripts that put no spaces between words, as the names of their letters begin.
@@ -98,7 +99,7 @@ def read_vectors(path: Path) -> WordVectors:
     """
     words: dict[str, int] = {}
     rows: list[Tensor] = []
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with opened(path) as fd, open(fd, encoding="utf-8", errors="replace", closefd=False) as file:
         for number, line in enumerate(file, 1):
             word, *values = line.rstrip().split(" ")
             if number == 1 and len(values) == 1 and word.isdigit() and values[0].isdigit():

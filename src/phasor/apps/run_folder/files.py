@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ...support.regular_files import read_file
 from ...support.whole_files import write_whole
 
 
@@ -18,7 +19,7 @@ def json_bytes(data: Any) -> bytes:
 def read_json(path: Path, pattern: Any = object) -> Any:
     """JSON that `conform` finds to be like ``pattern``. Raises ``ValueError`` naming the file and what is wrong."""
     try:
-        return conform(parsed(path.read_bytes()), pattern)
+        return conform(parsed(read_file(path)), pattern)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} must be JSON as phasor wrote it, got: {error}; delete it and run again") from None
 

@@ -33,8 +33,8 @@ def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor]
     """
     from safetensors import SafetensorError, safe_open
 
-    if path.is_dir():  # of which the library says "No such device", without its name
-        raise damaged(path, what, "a folder", way_out)
+    if path.exists() and not path.is_file():  # the library waits for pipes, and does not name folders
+        raise damaged(path, what, "a folder, a pipe or a device", way_out)
     if path.is_symlink() and not path.exists():
         raise damaged(path, what, "a link that leads nowhere", way_out)
     try:

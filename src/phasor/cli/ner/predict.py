@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ...support.plain_text import say, say_json
+from ...support.regular_files import read_file
 from ...support.whole_files import check_file_target, write_whole
 from .options import Device, Mode, ModelFolder, Threads, Threshold, prepare
 
@@ -30,7 +31,7 @@ def predict_texts(
     if html is not None:
         check_file_target("--html", html)
     prepare(threads, device)
-    texts = split_lines(Path(file), sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
+    texts = split_lines(Path(file), sys.stdin.buffer.read() if file == "-" else read_file(Path(file)))
     saved = load(model)
     saved.model.to(device)
     labels = saved.model.config.labels

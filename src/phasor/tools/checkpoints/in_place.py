@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...support.lock import alone
+from ...support.regular_files import opened
 from ...support.whole_files import remove_partial, sync_folder, write_whole
 from .formats.safetensors_file import read_header
 from .formats.transformers import CONFIG, mark_file
-from .opening import opened, parse_json, read_at
+from .opening import parse_json, read_at
 from .output import Reordered, Tell, as_json, blocks, check_room, copy, settle, write_all
 from .plan import ConversionPlan, make_plan
 from .proof import check_tokens, compared

@@ -1,35 +1,17 @@
-"""Files that others wrote, opened without surprises: regular files only, sizes before allocations, plain names."""
+"""Files that others wrote, read without surprises: sizes before allocations, JSON objects, plain names."""
 
 import json
 import os
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ...support.checks import keys_once
+from ...support.regular_files import opened
 
 MAX_JSON = 100 * 2**20
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[int]:
-    """A file descriptor to read a regular file (links are followed). Raises ``ValueError`` for anything else.
-
-    Nothing blocks: a pipe that nobody writes to is refused, not waited for.
-    """
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise ValueError(f"{path}: cannot be opened ({why})") from None
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ValueError(f"{path}: must be a regular file, and is a folder, a pipe or a device")
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def size_of(path: Path) -> int:
@@ -48,6 +30,15 @@ def read_at(fd: int, offset: int, size: int, path: Path) -> bytes:
         pieces.append(piece)
         offset, size = offset + len(piece), size - len(piece)
     return b"".join(pieces)
+
+
+def read_into(fd: int, offset: int, memory: npt.NDArray[np.uint8], path: Path) -> None:
+    """Fills ``memory`` with the bytes from ``offset``; ``ValueError`` if the file ends before."""
+    while len(memory):
+        count = os.preadv(fd, [memory.data], offset)
+        if not count:
+            raise ValueError(f"{path}: ends at byte {offset}, {len(memory)} bytes early")
+        offset, memory = offset + count, memory[count:]
 
 
 def read_json(path: Path) -> dict[str, Any]:

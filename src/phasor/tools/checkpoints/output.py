@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...support.number_text import size_text
-from .opening import opened, read_at, size_of
+from ...support.regular_files import opened
+from .opening import read_at, size_of
 from .permutation import Order
 from .qk_tensors import Move
 from .stored import Stored, Tensor

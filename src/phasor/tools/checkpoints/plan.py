@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ...support.number_text import counted, size_text
+from ...support.regular_files import opened
 from .formats import FORMATS, read
 from .formats.plain import LENGTH
-from .opening import opened
 from .output import Output, Range, Reordered, whole_file
 from .permutation import WORDS, with_pairs, word_of
 from .qk_tensors import Move, QKTensors, find_qk_tensors, moves

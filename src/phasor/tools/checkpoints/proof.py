@@ -7,7 +7,7 @@
 - With ``token_ids``, the logits of the model that transformers builds are equal.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...support.regular_files import opened
 from .formats import read
-from .opening import opened, read_at
+from .opening import read_into
 from .output import Bytes, Reordered, blocks, load
 from .permutation import inverse, with_pairs
 from .plan import ConversionPlan
-from .qk_tensors import Move, QKTensors
+from .qk_tensors import AttentionTensors, Move, QKTensors
 from .scores import score_difference
 from .source import Source
 from .stored import Stored, Tensor
@@ -38,9 +39,12 @@ def prove(plan: ConversionPlan, folder: Path, *, token_ids: list[int] | None = N
     def check(name: str) -> int:
         return _check_bytes(name, source.tensors[name], result.tensors[name], plan.moves.get(name), folder)
 
+    sides = source.tensors, result.tensors
     with ThreadPoolExecutor(THREADS) as pool:  # reading and comparing leave the interpreter to the others
-        counts = dict(zip(source.tensors, pool.map(check, source.tensors), strict=True))
-    wild = {name: count for name, count in counts.items() if count}
+        counts = pool.map(check, source.tensors)
+        differences = score_differences(pool, plan.qk, plan.layouts, *sides)
+        wild = {name: count for name, count in zip(source.tensors, counts, strict=True) if count}
+        scores = _scores(plan.qk, differences, folder)
     report: dict[str, Any] = {
         "model_type": plan.qk.rotary.model_type,
         "from": {"format": source.format, "layout": plan.layouts[0], "why": source.why},
@@ -48,9 +52,9 @@ def prove(plan: ConversionPlan, folder: Path, *, token_ids: list[int] | None = N
         "tensors": {"byte_identical": len(source.tensors) - len(plan.moves), "moved": len(plan.moves)},
         "not_finite": wild,
         "moved": {name: move.what for name, move in plan.moves.items()},
+        "scores": scores,
     }
-    sides = source.tensors, result.tensors
-    return report | compared(plan.qk, source.config, plan.layouts, *sides, folder, token_ids)
+    return report | _logits(plan.qk, source.config, plan.layouts, *sides, token_ids)
 
 
 def _check_names(source: Source, result: Source, folder: Path) -> None:
@@ -66,42 +70,52 @@ def _check_names(source: Source, result: Source, folder: Path) -> None:
 
 def _check_bytes(name: str, source: Tensor, result: Tensor, move: Move | None, folder: Path) -> int:
     """The number of values that are not finite; ``ValueError`` if the bytes are not the same ones."""
-    count, ours = 0, _Pieces(result, None if move is None else Move(move.axis, inverse(move.order), ""))
-    for theirs in _Pieces(source, None):
+    count = 0
+    for theirs, ours in _pairs(source, result, move):
         count += not_finite(theirs, source.dtype)
-        if not np.array_equal(theirs, ours.take(len(theirs))):
+        if not np.array_equal(theirs, ours):
             raise ValueError(f"{folder}: {name}: its bytes are not those of the source; nothing was put in place")
     return count
 
 
+def _pairs(source: Tensor, result: Tensor, move: Move | None) -> Iterator[tuple[Bytes, Bytes]]:
+    """The bytes of both sides in pieces, where those of the result are in the source's order again."""
+    theirs = _runs(source) if isinstance(source, Stored) else iter([load(source).reshape(-1)])
+    if move is None and isinstance(source, Stored) and isinstance(result, Stored):
+        yield from zip(theirs, _runs(result), strict=True)
+        return
+    back = None if move is None else Move(move.axis, inverse(move.order), "")
+    ours = _Pieces(blocks(Reordered(result, back)))
+    for piece in theirs:
+        yield piece, ours.take(len(piece))
+
+
 class _Pieces:
-    """The bytes of a tensor from its start, in pieces of any size."""
+    """Blocks of bytes, taken in pieces of any size."""
 
-    def __init__(self, tensor: Tensor, move: Move | None) -> None:
-        self._blocks = _runs(tensor) if move is None else blocks(Reordered(tensor, move))
+    def __init__(self, blocks: Iterator[Bytes]) -> None:
+        self._blocks = blocks
         self._left: Bytes = np.empty(0, np.uint8)
-
-    def __iter__(self) -> Iterator[Bytes]:
-        return self._blocks
 
     def take(self, count: int) -> Bytes:
         """The next ``count`` bytes, or fewer at the end."""
         held = [self._left]
         while sum(map(len, held)) < count and (block := next(self._blocks, None)) is not None:
             held.append(block)
-        joined = np.concatenate(held) if len(held) > 2 or len(self._left) else held[-1]
+        held = [block for block in held if len(block)] or held[:1]
+        joined = held[0] if len(held) == 1 else np.concatenate(held)  # a copy of what is left for each piece is slow
         self._left = joined[count:]
         return joined[:count]
 
 
-def _runs(tensor: Tensor) -> Iterator[Bytes]:
-    if not isinstance(tensor, Stored):
-        yield load(tensor).reshape(-1)
-        return
+def _runs(tensor: Stored) -> Iterator[Bytes]:
+    """The bytes of a tensor in pieces, each in the memory of the one before."""
+    memory = np.empty(min(STEP, tensor.size), np.uint8)
     with opened(tensor.file) as fd:
         for at in range(0, tensor.size, STEP):
-            size = min(STEP, tensor.size - at)
-            yield np.frombuffer(read_at(fd, tensor.offset + at, size, tensor.file), np.uint8)
+            piece = memory[: tensor.size - at]
+            read_into(fd, tensor.offset + at, piece, tensor.file)
+            yield piece
 
 
 def check_tokens(config: Mapping[str, Any], token_ids: Sequence[int] | None, proof: bool) -> None:
@@ -126,27 +140,47 @@ def compared(
     token_ids: list[int] | None,
 ) -> dict[str, Any]:
     """``scores``, and ``logits`` where tokens are given; ``ValueError`` says what is not equal."""
-    report = {"scores": check_scores(qk, layouts, source, result, folder)}
-    if token_ids is not None:
-        from .logits import compare_logits
-
-        report["logits"] = compare_logits(qk, config, layouts, source, result, token_ids)
-    return report
+    with ThreadPoolExecutor(THREADS) as pool:
+        scores = _scores(qk, score_differences(pool, qk, layouts, source, result), folder)
+    return {"scores": scores} | _logits(qk, config, layouts, source, result, token_ids)
 
 
-def check_scores(
+def _logits(
+    qk: QKTensors,
+    config: dict[str, Any],
+    layouts: Sequence[str],
+    source: Mapping[str, Tensor],
+    result: Mapping[str, Tensor],
+    token_ids: list[int] | None,
+) -> dict[str, Any]:
+    if token_ids is None:
+        return {}
+    from .logits import compare_logits
+
+    return {"logits": compare_logits(qk, config, layouts, source, result, token_ids)}
+
+
+def score_differences(
+    pool: ThreadPoolExecutor,
     qk: QKTensors,
     layouts: Sequence[str],
     source: Mapping[str, Tensor],
     result: Mapping[str, Tensor],
-    folder: Path,
-) -> dict[str, Any]:
-    """The largest difference of scores in every attention, as a share of its largest score."""
-    differences: dict[str, float] = {}
-    left_out: list[str] = []
-    for attention in qk.attentions:
+) -> Iterator[float | None]:
+    """`score_difference` of every attention in turn, formed by the pool from now on."""
+
+    def difference(attention: AttentionTensors) -> float | None:
         before, after = (with_pairs(attention.spec.layout, word) for word in layouts)
-        difference = score_difference(attention, (source, before), (result, after))
+        return score_difference(attention, (source, before), (result, after))
+
+    return pool.map(difference, qk.attentions)
+
+
+def _scores(qk: QKTensors, differences: Iterable[float | None], folder: Path) -> dict[str, Any]:
+    """The largest difference of scores in every attention, as a share of its largest score."""
+    shown: dict[str, float] = {}
+    left_out: list[str] = []
+    for attention, difference in zip(qk.attentions, differences, strict=True):
         if difference is None:
             left_out.append(attention.name)
         elif not difference <= TOLERANCE:
@@ -155,12 +189,8 @@ def check_scores(
                 f"largest, got {difference:.3g}; nothing was put in place"
             )
         else:
-            differences[attention.name] = difference
-    return {
-        "largest_difference": max(differences.values(), default=0.0),
-        "attentions": differences,
-        "left_out": left_out,
-    }
+            shown[attention.name] = difference
+    return {"largest_difference": max(shown.values(), default=0.0), "attentions": shown, "left_out": left_out}
 
 
 # dtype -> integer of its width, its bits without the sign, the least of them that is infinite or NaN

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from ...models.weights import Piece
 from ...rotary.layout import Layout
 from ...rotary.spec import exact_frequencies
-from .opening import opened, read_at
+from ...support.regular_files import opened
+from .opening import read_at
 from .output import load
 from .permutation import rotated_channels
 from .qk_tensors import AttentionTensors, row_scales

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...support.processes import Group
+from ...support.regular_files import read_file
 from ...support.whole_files import remove_partial, write_whole
 
 Value = list[float]
@@ -69,9 +70,15 @@ def _read(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        data = json.loads(path.read_bytes())
-        if not isinstance(data, dict) or set(data) != {"search", "values"}:
-            raise ValueError
-    except ValueError:
-        raise ValueError(f"{path} is no journal of evaluations; delete it, or write to another file") from None
+        data = json.loads(read_file(path))
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict) or set(data) != {"search", "values"} or not _like_ours(**data):
+        raise ValueError(f"{path} is no journal of evaluations; delete it, or write to another file")
     return data
+
+
+def _like_ours(search: Any, values: Any) -> bool:
+    rows = values if isinstance(values, list) else [None]
+    numbers = all(isinstance(row, list) and all(type(one) is float for one in row) for row in rows)
+    return isinstance(search, dict) and numbers

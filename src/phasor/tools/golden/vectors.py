@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...support.regular_files import read_file
 from .layer_kinds import Kind
 
 FORMAT = "phasor golden vectors 2"
@@ -75,7 +76,7 @@ def read_vectors(source: str | os.PathLike[str]) -> Vectors:
     if not description.is_file():
         raise ValueError(f"vectors must be a folder written by phasor golden, with {DESCRIPTION}, got {str(source)!r}")
     try:
-        data = json.loads(description.read_bytes())
+        data = json.loads(read_bytes(description, "vectors"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"vectors: {description} is not JSON ({error}); {AGAIN}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
@@ -132,9 +133,9 @@ def _check(name: Any, tensor: Any, golden: Vectors) -> None:
 
 def read_bytes(path: Path, what: str) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{what}: cannot read {str(path)!r} ({error.strerror})") from None
+        return read_file(path)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
 
 
 def tensors_of(content: bytes, path: Path, what: str) -> dict[str, Tensor]:

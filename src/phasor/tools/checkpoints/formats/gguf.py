@@ -17,7 +17,8 @@ from ....models.reading.row import Row
 from ....models.weights import Gguf
 from ....rotary.scaling import Llama3
 from ....rotary.spec import RotarySpec
-from ..opening import opened, read_at
+from ....support.regular_files import opened
+from ..opening import read_at
 from ..output import Output, Segment, merged, segment
 from ..qk_tensors import Move
 from ..source import METADATA, Source, others

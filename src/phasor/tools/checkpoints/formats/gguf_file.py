@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..opening import opened, read_at
+from ....support.regular_files import opened
+from ..opening import read_at
 from ..output import Range, write_all, write_segment
 from ..stored import BLOCKS, Stored
 

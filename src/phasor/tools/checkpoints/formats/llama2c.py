@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ....models.families.llama import LLAMA
-from ..opening import opened, read_at, size_of
+from ....support.regular_files import opened
+from ..opening import read_at, size_of
 from ..output import Output, merged, segment
 from ..qk_tensors import Move
 from ..source import Source

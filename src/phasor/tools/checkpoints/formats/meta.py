@@ -42,7 +42,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
             f"{files[0]}: is a pickle, which can run code when it is opened; to read it through torch's weights_only, "
             "add --allow-pickle (allow_pickle=True)"
         )
-    from .torch_file import read_pickled
+    from .pickled import read_pickled
 
     params = read_json(path / PARAMS)
     shares = [{n: t for n, t in read_pickled(file).items() if n not in DERIVED} for file in files]

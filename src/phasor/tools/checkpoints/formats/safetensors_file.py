@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..opening import opened, parse_json, read_at
+from ....support.regular_files import opened
+from ..opening import parse_json, read_at
 from ..stored import BITS, Stored, bytes_of
 
 MAX_HEADER = 100_000_000  # the reference reader's limit

@@ -4,7 +4,6 @@ import io
 import os
 import pickle
 import struct
-import zipfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -15,11 +14,10 @@ from typing import Any
 import torch
 
 from ....support.errors import first_line
-from ..opening import opened, size_of
+from ..opening import size_of
 from ..output import Output, Segment
 from ..stored import Stored
 from ..torch_types import TORCH
-from .pickle_size import check_size
 
 STORAGE = {
     "F16": torch.HalfStorage, "BF16": torch.BFloat16Storage, "F32": torch.FloatStorage, "F64": torch.DoubleStorage,
@@ -136,18 +134,12 @@ def _sum(places: list[tuple[int, int, int, int]], fd: int) -> None:
 
 
 DTYPES = {dtype: word for word, dtype in TORCH.items()}
-MAX_PICKLE = 100 * 2**20
 
 
-def read_pickled(path: Path) -> Mapping[str, Stored]:
-    """Name -> where its bytes are. Nothing is unpickled but what torch's ``weights_only`` allows.
-
-    Raises ``ValueError`` for a file in the format before torch 1.6, which has no offsets, for anything in it that is
-    not a dictionary of plain tensors, and for tensors that are not stored row by row.
-    """
+def stored_tensors(path: Path) -> Mapping[str, Stored]:
+    """Name -> where its bytes are, of an archive that was checked (`read_pickled` does)."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    _check_archive(path)
     try:
         with FakeTensorMode():
             data: Any = torch.load(path, weights_only=True, map_location="cpu")
@@ -157,29 +149,6 @@ def read_pickled(path: Path) -> Mapping[str, Stored]:
         raise ValueError(f"{path}: must hold a dictionary of tensors, got {type(data).__name__}")
     size = size_of(path)
     return {name: _stored(path, name, tensor, size) for name, tensor in data.items()}
-
-
-def _check_archive(path: Path) -> None:
-    """The pickle inside must be small, and the archive not compressed: nothing is read that could grow."""
-    with opened(path) as fd, open(fd, "rb", closefd=False) as file:
-        try:
-            infos = zipfile.ZipFile(file).infolist()
-        except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
-            raise ValueError(
-                f"{path}: must be an archive as torch.save has written since version 1.6, and is not ({error}); "
-                "load it and save it again"
-            ) from None
-    for info in infos:
-        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
-            raise ValueError(f"{path}: {info.filename:.80}: must be stored without compression or encryption")
-        if info.filename.endswith("data.pkl") and info.file_size > MAX_PICKLE:
-            raise ValueError(f"{path}: {info.filename:.80}: must have at most {MAX_PICKLE} bytes, got {info.file_size}")
-    with opened(path) as fd, open(fd, "rb", closefd=False) as file:
-        for info in (info for info in infos if info.filename.endswith("data.pkl")):
-            try:
-                check_size(zipfile.ZipFile(file).read(info))
-            except Exception as error:  # whatever zipfile and pickletools raise for damaged bytes
-                raise ValueError(f"{path}: {info.filename:.80}: is not read: {first_line(error)}") from None
 
 
 def _stored(path: Path, name: Any, tensor: Any, size: int) -> Stored:

@@ -7,8 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ....support.regular_files import opened
 from ...checkpoints.formats.safetensors_file import SafetensorsFile, read_header
-from ...checkpoints.opening import opened, read_at
+from ...checkpoints.opening import read_at
 from ...checkpoints.stored import Stored
 
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ....support.regular_files import opened
 from ...checkpoints.logits import tokenize
-from ...checkpoints.opening import opened, read_at, size_of
+from ...checkpoints.opening import read_at, size_of
 
 SHORTEST = 64  # tokens of a window
 MOST = 24  # windows
