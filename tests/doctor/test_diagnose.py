@@ -15,7 +15,7 @@ import transformers
 
 import phasor
 from phasor import diagnose
-from phasor.tools.doctor.against_config.observed import code_that_runs
+from phasor.tools.doctor.against_config.attention_heads import code_that_runs
 
 from .families import SIZES, model_of, rotary_of
 from .faults import damaged

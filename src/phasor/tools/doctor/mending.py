@@ -1,16 +1,145 @@
 """`repair`: what a running model keeps about positions, formed anew from its config, whatever happened to it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..patch.damage import HALVES, damages, modules_with_tables, name_of, put_buffer
+from ...support.findings import any_layer, span
+from ..patch.damage import HALVES, damages, far_state, modules_with_tables, name_of, put_buffer
 from ..patch.rebuilt import RebuiltModels, config_buffers, own_class
 from ..patch.sites import callers, rotary_modules, stored_tables
-from .attributes import Attribute, wrong_attributes
-from .mended import Mended, RepairReport
+
+
+@dataclass(frozen=True)
+class Mended:
+    """One buffer or attribute of a module: what was wrong with it, and why it was left so, if it was.
+
+    >>> Mended("model.rotary_emb", "inv_freq", "rounded to bfloat16").line()
+    'model.rotary_emb.inv_freq: rounded to bfloat16; formed anew from the config'
+    """
+
+    path: str
+    name: str
+    was: str
+    reason: str = ""
+
+    @property
+    def mended(self) -> bool:
+        return not self.reason
+
+    def line(self) -> str:
+        fate = "formed anew from the config" if self.mended else f"left as it is: {self.reason}"
+        return f"{self.path}.{self.name}: {self.was}; {fate}".lstrip(".")
+
+
+@dataclass(frozen=True)
+class RepairReport:
+    """Everything that was wrong, in the order of the model's modules; prints the outcome first.
+
+    >>> print(RepairReport("LlamaForCausalLM", (), 1))
+    LlamaForCausalLM: nothing to mend in 1 module that keeps positions
+    """
+
+    model: str
+    rows: tuple[Mended, ...]
+    looked_at: int
+
+    @property
+    def mended(self) -> tuple[Mended, ...]:
+        return tuple(row for row in self.rows if row.mended)
+
+    @property
+    def left(self) -> tuple[Mended, ...]:
+        """What is wrong and could not be mended."""
+        return tuple(row for row in self.rows if not row.mended)
+
+    def summary(self) -> str:
+        """One line."""
+        if not self.rows:
+            modules = "1 module that keeps" if self.looked_at == 1 else f"{self.looked_at} modules that keep"
+            return f"{self.model}: nothing to mend in {modules} positions"
+        left = f", {len(self.left)} left as they are" if self.left else ""
+        return f"{self.model}: {len(self.mended)} mended{left}"
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary(), *(f"  {row.line()}" for row in _merged(self.rows))])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {"model": self.model, "summary": self.summary(), "rows": [vars(row) for row in self.rows]}
+
+
+def _merged(rows: Sequence[Mended]) -> list[Mended]:
+    """Rows of equal layers as one: ``layers.0-3.attn``."""
+    groups: dict[Mended, list[Mended]] = {}
+    for row in rows:
+        groups.setdefault(replace(row, path=any_layer(row.path)), []).append(row)
+    return [replace(group[0], path=span([row.path for row in group])) for group in groups.values()]
+
+
+PLAIN = (bool, int, float, str, dict, tuple, list, type(None))
+STATE = "max_seq_len_cached"  # dynamic NTK remembers here how far it has come
+# In a module that does more than form tables, only attributes of these names follow from the rotation.
+FOLLOW = ("rot", "rope", "scal", "factor")
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A wrong attribute, what it was, and what it must be; ``gone``: one that the module forms when it needs it."""
+
+    name: str
+    was: str
+    value: Any = None
+    gone: bool = False
+
+    def put(self, module: nn.Module) -> None:
+        if self.gone:
+            delattr(module, self.name)
+        else:
+            setattr(module, self.name, deepcopy(self.value))
+
+
+def wrong_attributes(module: nn.Module, sound: nn.Module, whole: bool) -> list[Attribute]:
+    """Attributes that differ from the twin's; ``whole``: of a module that does nothing but form tables."""
+    begun_anew = bool(damages(module, sound))
+    attributes = []
+    for name, value in vars(sound).items():
+        own = vars(module).get(name)
+        counts = whole or any(word in name for word in FOLLOW)
+        if name.startswith("_") or name == "training" or not counts or not isinstance(value, PLAIN):
+            continue
+        if (name.endswith(STATE) or value is None) and not begun_anew:  # what calls leave there
+            continue
+        if isinstance(own, (*PLAIN, Tensor)) and not _same(own, value):
+            was = "kept from earlier calls" if value is None else f"{_short(own)} instead of {_short(value)}"
+            attributes.append(Attribute(name, was, value))
+    return attributes + (_stale(module, sound) if whole else [])
+
+
+def _stale(module: nn.Module, sound: nn.Module) -> list[Attribute]:
+    """Tables that a module formed in an earlier call and keeps beside its buffers, where they are not the config's."""
+    kept = {n: t for n, t in vars(module).items() if isinstance(t, Tensor) and n not in vars(sound) and n != STATE}
+    if not kept:
+        return []
+    far = vars(far_state(sound))
+    wrong = [n for n, t in kept.items() if not isinstance(far.get(n), Tensor) or not torch.equal(t.cpu(), far[n])]
+    return [Attribute(n, "kept from an earlier call, with other values", gone=True) for n in wrong]
+
+
+def _short(value: Any) -> str:
+    text = str(value.tolist() if isinstance(value, Tensor) else value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _same(own: Any, value: Any) -> bool:
+    return (
+        isinstance(value, int) and own.numel() == 1 and int(own) == value if isinstance(own, Tensor) else own == value
+    )
+
 
 STORED = "it is stored with the weights, which may mean it; load them again with from_pretrained"
 TRAINED = "it is trained, and what rounding took from it is gone; load the weights again with from_pretrained"
