@@ -1,7 +1,6 @@
 """`diagnose`: the examinations of a model, one after the other, each of what was observed."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,16 +8,15 @@ from torch import nn
 
 from ..patch.rebuilt import is_model
 from ..patch.sites import has_config
-from .against_config.attention import ROTATION, check_rotations
+from .against_config.attention import ROTATION, check_rotations, check_unseen_layers
 from .against_config.positions import check_positions
 from .against_config.tables import check_tables
 from .inputs import of_black_box
-from .laws import all_laws, as_compiled, is_compiled
-from .measurement import Trial
+from .laws import all_laws, check_compiled, check_encoder, check_laws
 from .observation import Observation
 from .preserve_state import undisturbed
 from .report import Check, Diagnosis
-from .running import BlackBox, encoder_of
+from .running import BlackBox
 
 # One thing that is looked at: of what was observed, and of the checks before it, which it may take as told.
 Examination = Callable[[Observation, Sequence[Check]], Iterable[Check]]
@@ -43,9 +41,9 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
 
     Example::
 
-        found = phasor.diagnose(model)
-        print(found)
-        assert found.sound, found.causes
+        diagnosis = phasor.diagnose(model)
+        print(diagnosis)
+        assert diagnosis.sound, diagnosis.causes
 
     >>> import torch
     >>> def scores(tokens, positions):  # knows where a text stands
@@ -69,57 +67,12 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
 
 def _examined(observed: Observation) -> list[Check]:
     """The checks of all examinations; each finds the model as it was."""
-    examinations = ON_META if observed.on_meta else EXAMINATIONS
-    if observed.nothing_rotates:
-        examinations = WITHOUT_ROTATION
+    examinations = WITHOUT_ROTATION if observed.nothing_rotates else ON_META if observed.on_meta else EXAMINATIONS
     checks: list[Check] = []
     for examination in examinations:
         with undisturbed(observed.model):
-            checks += examination(observed, checks)
+            checks = [*checks, *examination(observed, checks)]
     return checks
-
-
-def tables(observed: Observation, before: Sequence[Check]) -> Iterable[Check]:
-    """What each module forms or keeps, at positions of the doctor's choice."""
-    return check_tables(observed)
-
-
-def rotations(observed: Observation, before: Sequence[Check]) -> Iterable[Check]:
-    """What each attention does to its q and k in a real call, and by which tables."""
-    return check_rotations(observed, before)
-
-
-def unseen_layers(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
-    """More layers that rotate than modules that are known to: others use code of their own."""
-    layers = max((len(m.layers) - m.layers.count(None) for m in observed.rotary), default=0)
-    seen = len(observed.calls.attentions)
-    if seen < layers and not any(site.kind == "method" for site in observed.sites):
-        says = f"{layers} layers rotate by the config, and {seen} modules call a function that does"
-        yield Check(what=ROTATION, against="spec", verdict="not shown", reason=says, needed=True)
-
-
-def positions(observed: Observation, before: Sequence[Check]) -> Iterable[Check]:
-    """The positions that each module is given, in three calls."""
-    return check_positions(observed)
-
-
-def laws(observed: Observation, before: Sequence[Check]) -> Iterable[Check]:
-    """What must hold for any relative encoding, whatever the config says."""
-    return all_laws(observed.subject, observed.inputs.tokens, observed.specs, _rotates(before))
-
-
-def compiled(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
-    """Where `torch.compile` runs the model: that its code gives what the model's own does."""
-    if is_compiled(observed.wrapper):
-        yield as_compiled(Trial.of(observed.subject, observed.inputs.tokens, observed.specs), observed.wrapper)
-
-
-def encoder(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
-    """The laws of an encoder beside the decoder, which counts positions of its own."""
-    if (beside := encoder_of(observed.subject)) is not None:
-        path, subject = beside
-        for check in all_laws(subject, observed.inputs.tokens, observed.specs, _rotates(before)):
-            yield replace(check, where=path)
 
 
 def nothing_rotates(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
@@ -131,11 +84,14 @@ def nothing_runs(observed: Observation, before: Sequence[Check]) -> Iterator[Che
     yield Check(what="all that runs the model", against="itself", verdict="not shown", reason=says, needed=True)
 
 
-def _rotates(checks: Sequence[Check]) -> bool:
-    """Whether q and k were seen to be rotated rightly somewhere."""
-    return any(check.what == ROTATION and check.verdict == "right" for check in checks)
-
-
-EXAMINATIONS: tuple[Examination, ...] = (tables, rotations, unseen_layers, positions, laws, compiled, encoder)
-ON_META: tuple[Examination, ...] = (tables, rotations, nothing_runs)
-WITHOUT_ROTATION: tuple[Examination, ...] = (tables, nothing_rotates)
+EXAMINATIONS: tuple[Examination, ...] = (
+    check_tables,  # what each module forms or keeps, at positions of the doctor's choice
+    check_rotations,  # what each attention does to its q and k in a real call, and by which tables
+    check_unseen_layers,  # more layers that rotate than were seen
+    check_positions,  # those that each module is given, in three calls
+    check_laws,  # what must hold for any relative encoding, whatever the config says
+    check_compiled,
+    check_encoder,  # the laws of an encoder beside the decoder
+)
+ON_META: tuple[Examination, ...] = (check_tables, check_rotations, nothing_runs)
+WITHOUT_ROTATION: tuple[Examination, ...] = (check_tables, nothing_rotates)

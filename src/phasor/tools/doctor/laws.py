@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +14,10 @@ from torch import Tensor, nn
 from ...rotary.spec import RotarySpec
 from ...support.findings import Difference
 from .measurement import Trial
+from .observation import Observation
 from .preserve_state import undisturbed
-from .report import BY_DESIGN, Check
-from .running import Misuse, NotChecked, Running, Subject
+from .report import BY_DESIGN, ROTATION, Check
+from .running import Misuse, NotChecked, Subject, encoder_of
 
 Law = Callable[[Trial], Check]
 NEAR = 16  # positions: a shift by which angles stay fine
@@ -272,28 +272,6 @@ def not_finite(trial: Trial) -> Check | None:
     )
 
 
-def is_compiled(model: Any) -> bool:
-    """Whether a model, or a part of it, is compiled: wrapped, in place, or in its forward."""
-    return hasattr(model, "_orig_mod") or any(_compiles(m) for m in model.modules())
-
-
-def _compiles(module: nn.Module) -> bool:
-    return module._compiled_call_impl is not None or hasattr(module.forward, "_torchdynamo_orig_callable")
-
-
-def as_compiled(trial: Trial, wrapper: Any) -> Check:
-    """The logits of a model as it is compiled, beside those of its plain code: what runs is what was looked at."""
-
-    def compiled() -> Tensor:
-        assert isinstance(trial.subject, Running)
-        with torch.compiler.set_stance("default"):
-            return trial.subject.through(wrapper, trial.tokens, trial.positions)
-
-    says = "the compiled model gives other logits than its own code"
-    way = "call torch.compiler.reset(), compile it anew, and look at what was changed after it was compiled"
-    return replace(trial.judged("compiled = eager", compiled, trial.logits, says, way), needed=True)
-
-
 def all_laws(subject: Subject, tokens: Tensor, specs: Sequence[RotarySpec], rotates: bool = False) -> Iterator[Check]:
     """All laws from position 0 on; and around the length at which an encoding changes by design.
 
@@ -318,3 +296,42 @@ def all_laws(subject: Subject, tokens: Tensor, specs: Sequence[RotarySpec], rota
         for law in REGIMES:
             check = apart(partial(asked, law), beyond)
             yield replace(check, what=f"{check.what}, around position {threshold}")
+
+
+def check_laws(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    """All laws, of a model."""
+    return all_laws(observed.subject, observed.inputs.tokens, observed.specs, _rotates(before))
+
+
+def check_encoder(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    """All laws, of the encoder beside a decoder."""
+    if (beside := encoder_of(observed.subject)) is not None:
+        path, subject = beside
+        for check in all_laws(subject, observed.inputs.tokens, observed.specs, _rotates(before)):
+            yield replace(check, where=path)
+
+
+def _rotates(checks: Sequence[Check]) -> bool:
+    """Whether q and k were seen to be rotated rightly somewhere."""
+    return any(check.what == ROTATION and check.verdict == "right" for check in checks)
+
+
+def check_compiled(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    """The logits of a model as it is compiled, beside those of its plain code: what runs is what was looked at."""
+    wrapper, subject = observed.wrapper, observed.subject
+    if not (hasattr(wrapper, "_orig_mod") or any(_is_compiled(module) for module in wrapper.modules())):
+        return
+    trial = Trial.of(subject, observed.inputs.tokens, observed.specs)
+
+    def compiled() -> Tensor:
+        with torch.compiler.set_stance("default"):
+            return subject.through(wrapper, trial.tokens, trial.positions)
+
+    says = "the compiled model gives other logits than its own code"
+    way = "call torch.compiler.reset(), compile it anew, and look at what was changed after it was compiled"
+    yield replace(trial.judged("compiled = eager", compiled, trial.logits, says, way), needed=True)
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    """In place, or in its forward."""
+    return module._compiled_call_impl is not None or hasattr(module.forward, "_torchdynamo_orig_callable")

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from ...support.findings import WIDTH, Difference, Finding, Report, Verdict, merged
 
+ROTATION = "rotation of q and k"  # what is looked at in each attention
+
 _TABLES = (
     "the model takes tokens to be nearer or farther apart than they are; short prompts may look fine, long ones fail"
 )
@@ -20,7 +22,7 @@ EFFECTS = {  # by the beginning of what was looked at
     "table ": _TABLES,
     "positions have an effect": "the model cannot tell the order of words",
     "positions": "tokens are taken to stand at other places in the text",
-    "rotation of q and k": "attention sees distances that it was not trained on: text gets worse at every length",
+    ROTATION: "attention sees distances that it was not trained on: text gets worse at every length",
     "shift of all positions": "the answer depends on where the text begins, and not only on what it says",
     "own positions of each row": _BATCH,
     "padded": _BATCH,

@@ -1,7 +1,7 @@
 """Each module that rotates q and k: the functions it has for that, and what it does with them in a real call."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
@@ -16,7 +16,7 @@ from ...patch.compare import NEAR_AND_FAR
 from ...patch.reading import ModelReading, specs_of, specs_of_layer
 from ...patch.sites import PatchSite, nearest
 from ..observation import Observation
-from ..report import Check
+from ..report import ROTATION, Check
 from ..stand_in_tables import rotating_nothing, still_modules, tables_in
 from .attention_heads import (
     code_that_runs,
@@ -34,7 +34,6 @@ from .rotary_module import per_pair_of
 from .rotated_heads import ONLY, RIGHT, TWICE, UNKNOWN, Heads, Outcome, outcome, together
 from .tables_in_calls import with_tables
 
-ROTATION = "rotation of q and k"
 NOT_REACHED = "these inputs do not reach it"
 SCALE = 0.01  # of a factor: heads in half precision tell it no better
 
@@ -68,7 +67,7 @@ def seen_in_call(
     specs: Sequence[RotarySpec],
     rotary: Sequence[nn.Module],
     arguments: dict[str, Any] | None,
-    heads: int | None = None,
+    heads: int | None,
 ) -> Seen:
     """By whichever of ``specs`` explains it best; of the first ``heads`` alone, where no others rotate.
 
@@ -160,14 +159,19 @@ def check_rotations(observed: Observation, before: Sequence[Check]) -> Iterable[
     return with_tables(observed, checks, [*before, *check_positions(observed)])
 
 
+def check_unseen_layers(observed: Observation, before: Sequence[Check] = ()) -> Iterator[Check]:
+    """More layers that rotate than modules that are known to: others use code of their own."""
+    layers = max((len(m.layers) - m.layers.count(None) for m in observed.rotary), default=0)
+    seen = len(observed.calls.attentions)
+    if seen < layers and not any(site.kind == "method" for site in observed.sites):
+        says = f"{layers} layers rotate by the config, and {seen} modules call a function that does"
+        yield Check(what=ROTATION, against="spec", verdict="not shown", reason=says, needed=True)
+
+
 def _of_attention(observed: Observation, caller: PatchSite) -> Check:
     """The real call decides, where it is seen; how the pairs are read, and what is not seen, the functions decide."""
     check = Check(
-        where=caller.path,
-        what=ROTATION,
-        against="spec",
-        verdict="right",
-        difference=Difference(of="q and k"),
+        where=caller.path, what=ROTATION, against="spec", verdict="right", difference=Difference(of="q and k")
     )
     reading, arguments = observed.reading, observed.calls.arguments.get(caller.module)
     models, reason = reading.models_of(caller.module, nearest(caller.path, list(reading.tables)))
@@ -200,28 +204,21 @@ def _of_its_own(path: str, models: list[ModelRotary]) -> list[ModelRotary]:
 
 def _decided(check: Check, seen: Seen, functions: Functions, specs: Sequence[RotarySpec]) -> Check:
     if functions.agrees and not seen.ran:
-        return replace(
-            check, verdict="not shown", reason=f"its function is right, and was not seen to run: {seen.why_not}"
-        )
+        says = f"its function is right, and was not seen to run: {seen.why_not}"
+        return replace(check, verdict="not shown", reason=says)
     if functions.agrees:
         note = f"of its function; {seen.why_not}" if seen.why_not else ""
         note = note if seen.known else note or "of its function; q and k are changed further before attention"
-        return replace(
-            check,
-            reason=note,
-            difference=check.apart(size=max(functions.size or 0.0, seen.q.size if seen.exact else 0.0)),
-        )
+        size = max(functions.size or 0.0, seen.q.size if seen.exact else 0.0)
+        return replace(check, reason=note, difference=check.apart(size=size))
     read_alike = not any(spec.permuted for spec in specs)  # else both ways to read leave the same scores
     if seen.exact and read_alike:
         return replace(check, difference=check.apart(size=max(seen.q.size, seen.k.size)))
     if functions.compared:
         return _fault(check, functions.q, functions.k, NEAR_AND_FAR)
     if seen.right:
-        return replace(
-            check,
-            reason="up to a factor of each token",
-            difference=check.apart(size=max(seen.q.size, seen.k.size)),
-        )
+        difference = check.apart(size=max(seen.q.size, seen.k.size))
+        return replace(check, reason="up to a factor of each token", difference=difference)
     why = seen.why_not or "q and k are changed by more than the rotation"
     return replace(check, verdict="not shown", reason=why, needed=seen.why_not != NOT_REACHED)
 
@@ -259,7 +256,4 @@ def _fault(check: Check, q: Outcome, k: Outcome, positions: Sequence[int] | None
     if first is None or first.token is None:
         return check
     at = positions[first.token] if positions and first.token < len(positions) else first.token
-    return replace(
-        check,
-        difference=check.apart(size=max(q.size, k.size), position=float(at), pair=first.pair),
-    )
+    return replace(check, difference=check.apart(size=max(q.size, k.size), position=float(at), pair=first.pair))

@@ -1,6 +1,6 @@
 """The positions that rotary modules are given in real calls: counted by the model, given to it, and after a cache."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,7 +14,7 @@ from .causes import way_out
 GIVEN = "positions given to the model"
 
 
-def check_positions(observed: Observation) -> Iterator[Check]:
+def check_positions(observed: Observation, before: Sequence[Check] = ()) -> Iterator[Check]:
     """Three checks of each rotary module that is given positions of text."""
     starts: dict[nn.Module, int] = {}
     for run in observed.calls.positions:

@@ -1,6 +1,6 @@
 """The tables that a model forms or keeps, beside those of the spec that the config gives."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from inspect import signature
 
@@ -18,7 +18,7 @@ from .causes import way_out
 from .rotary_module import LOAD, Module, fits, held_frequencies
 
 
-def check_tables(observed: Observation) -> Iterator[Check]:
+def check_tables(observed: Observation, before: Sequence[Check] = ()) -> Iterator[Check]:
     """Each module that forms cos and sin, and each stored table; `ModelReading.tables` learns what each forms."""
     for path, module in observed.modules.items():
         yield from _of_module(observed.reading, path, module)
