@@ -1,7 +1,7 @@
 """A model as the doctor observes it: its config as read, its modules, and what those are given in real calls.
 
-All that is judged stands here first. A judgement is made of these values, and runs nothing but the one module or
-function that it is about.
+What is judged by the config stands here first: such a judgement runs nothing but the one module or function that it is
+about. Laws run the whole model, as their ``subject``.
 """
 
 import inspect
