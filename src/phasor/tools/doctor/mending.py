@@ -107,7 +107,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Twins:
-    """A module, and the same one built again, ``sound``, with the ``values`` of its buffers; ``damage`` is of the module's."""
+    """A module, and the same built again (``sound``): what its buffers must be, and what is wrong with them."""
 
     path: str
     module: nn.Module
