@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from phasor.tools.checkpoints.formats import read
+from phasor.tools.doctor.path_diagnosis import of_text
 from phasor.tools.doctor.text import by_text, rank, rank_readings
 from phasor.tools.doctor.text.ranking import ranked
 from phasor.tools.doctor.text.readings import around
 from phasor.tools.doctor.text.tokens import token_windows
 from phasor.tools.doctor.text.weights import LoadedWeights
-from phasor.tools.doctor.visit import of_text
 
 from .declared import HERE, LINEAR, TRUE, YARN, folder
 

@@ -17,8 +17,8 @@ from phasor.tools.doctor import diagnose, loading, memory
 from phasor.tools.doctor.differences import curves
 from phasor.tools.doctor.html import html_page
 from phasor.tools.doctor.page import page
+from phasor.tools.doctor.path_diagnosis import PathDiagnosis, of_text
 from phasor.tools.doctor.text import Ranking, RankingRow
-from phasor.tools.doctor.visit import Visit, of_text
 
 pytest.importorskip("transformers")
 
@@ -86,7 +86,7 @@ def _unknown(tmp_path, folder, monkeypatch):
 def _pickles(tmp_path, folder, monkeypatch):
     shutil.copytree(folder, tmp_path / "m")
     (tmp_path / "m" / "model.safetensors").rename(tmp_path / "m" / "pytorch_model.bin")
-    monkeypatch.setattr("phasor.tools.doctor.visit.has_weights", lambda path: True)
+    monkeypatch.setattr("phasor.tools.doctor.path_diagnosis.has_weights", lambda path: True)
     return [tmp_path / "m"], "weights are missing; pytorch_model.bin is no safetensors file: convert it first"
 
 
@@ -120,7 +120,7 @@ def _repair_of_a_part(tmp_path, folder, monkeypatch):
     shards, says = _shards(tmp_path, folder, monkeypatch)
     config = json.loads((tmp_path / "m" / "config.json").read_text()) | {"rope_theta": 1e4}
     (tmp_path / "m" / "config.json").write_text(json.dumps(config))
-    monkeypatch.setattr("phasor.tools.doctor.visit.write", None)  # nothing is written
+    monkeypatch.setattr("phasor.tools.doctor.path_diagnosis.write", None)  # nothing is written
     return [*shards, "--repair", tmp_path / "out"], says
 
 
@@ -148,13 +148,13 @@ def _empty_text(tmp_path, folder, monkeypatch):
 
 
 def _no_text(tmp_path, folder, monkeypatch):
-    monkeypatch.setattr("phasor.tools.doctor.visit.examine", None)  # not even looked at
+    monkeypatch.setattr("phasor.tools.doctor.path_diagnosis.examine", None)  # not even looked at
     return [folder, "--text", tmp_path / "none.txt"], "none.txt: cannot be opened (No such file or directory)"
 
 
 def _no_tokenizer(tmp_path, folder, monkeypatch):
     (tmp_path / "text.txt").write_text("words " * 9999)
-    monkeypatch.setattr("phasor.tools.doctor.visit.load", None)  # nothing is loaded before that is known
+    monkeypatch.setattr("phasor.tools.doctor.path_diagnosis.load", None)  # nothing is loaded before that is known
     return [folder, "--text", tmp_path / "text.txt"], "has no tokenizer that works"
 
 
@@ -247,7 +247,7 @@ def test_the_verdict_is_about_the_checks_and_the_text_together(first, state, cod
     ranking = Ranking(tuple(rows), "as stated", (0,), 64)
     told = diagnose(model)
     found = replace(told, findings=(*told.rows, *of_text(ranking)))
-    made = Visit(Path("folder"), found, (), ranking=ranking)
+    made = PathDiagnosis(Path("folder"), found, (), ranking=ranking)
     assert told.sound and made.exit_code == ranking.exit_code == code
     html = html_page(made.diagnosis, made.curves, made.more)
     assert f'<h1 class="{state}">{found.summary()}</h1>' in html

@@ -15,7 +15,8 @@ import transformers
 
 import phasor
 from phasor import diagnose
-from phasor.tools.doctor.against_config.observed import code_that_runs
+from phasor.tools.doctor import Check, examinations
+from phasor.tools.doctor.against_config.attention_heads import code_that_runs
 
 from .families import SIZES, model_of, rotary_of
 from .faults import damaged
@@ -39,6 +40,23 @@ def test_a_model_is_left_as_it_was(rope_type: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(values.values(), model.state_dict().values(), strict=True))
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
     assert seen.sound and torch.is_grad_enabled()
+
+
+def test_each_examination_finds_the_model_as_it_was_and_is_told_of_those_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+
+    def damaging(observed: Any, before: Any) -> list[Check]:
+        (rotary,) = observed.modules.values()
+        seen.append((rotary.inv_freq, hasattr(rotary, "mark"), len(before)))
+        rotary.inv_freq, rotary.mark = rotary.inv_freq * 2, True
+        return [Check(what="anything", against="spec", verdict="right")]
+
+    monkeypatch.setattr(examinations, "EXAMINATIONS", (damaging, damaging))
+    assert len(diagnose(model_of("llama")).rows) == 2
+    (first, marked, none), (second, marked_again, one) = seen
+    assert first is second and not marked and not marked_again and (none, one) == (0, 1)
 
 
 def test_a_profiler_at_work_stays_at_work() -> None:

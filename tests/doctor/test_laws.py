@@ -10,7 +10,7 @@ from torch import Tensor
 from phasor import RotarySpec, Rotation, apply_rotary_qk, diagnose
 from phasor.tools.doctor.laws import LAWS, batched, cached, chunked, packed, shift
 from phasor.tools.doctor.measurement import Trial
-from phasor.tools.doctor.subject import BlackBox
+from phasor.tools.doctor.running import BlackBox
 
 WORDS, WIDTH = 32, 16
 

@@ -17,7 +17,7 @@ from conformance.given import build, inputs_for
 from phasor import diagnose
 from phasor.tools.doctor.laws import asked, cached, padded_right, shift
 from phasor.tools.doctor.measurement import Trial
-from phasor.tools.doctor.subject import BlackBox, Subject
+from phasor.tools.doctor.running import BlackBox, Subject
 
 from .families import model_of
 

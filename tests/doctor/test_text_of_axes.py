@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from phasor import read_config
-from phasor.tools.doctor.against_config.module import Module
-from phasor.tools.doctor.against_config.why import _of_text
+from phasor.tools.doctor.against_config.rotary_module import Module
+from phasor.tools.doctor.against_config.wrong_tables import _of_text
 from phasor.tools.patch.reading import forward_specs
 
 from .families import model_of, rotary_of

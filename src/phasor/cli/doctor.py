@@ -46,13 +46,13 @@ def doctor(
         raise ValueError("PATH must name a folder, got nothing; name the current one with .")
     if text is not None and (meta or Path(path).is_file()):
         raise ValueError("--text runs the weights; name the folder that holds them, without --meta")
-    from ..tools.doctor.visit import visit
+    from ..tools.doctor.path_diagnosis import diagnose_path
 
-    visited = visit(Path(path), text=text, repair=repair, meta=meta)
+    result = diagnose_path(Path(path), text=text, repair=repair, meta=meta)
     if html is not None:
         from ..tools.doctor.html import html_page
 
-        write_whole(html, html_page(visited.diagnosis, visited.curves, visited.more).encode())
-    say_json(visited.to_dict()) if as_json else show(str(visited))
-    if visited.exit_code:
-        raise typer.Exit(visited.exit_code)
+        write_whole(html, html_page(result.diagnosis, result.curves, result.more).encode())
+    say_json(result.to_dict()) if as_json else show(str(result))
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)

@@ -12,7 +12,8 @@ from .traps import traps
 
 def compare_engine(source: Any, engine: str, flags: str = "") -> dict[str, Any]:
     """The engine's reading of a config and its flags, compared layer by layer, as plain JSON data."""
-    config, reading = load_config(source), read_as(source, engine, flags)
+    config = load_config(source)
+    reading = read_as(config.data, engine, flags)
     length = reading.length or config.model.max_position or 4096
     groups: dict[tuple[RotarySpec | None, RotarySpec | None], list[int]] = {}
     for i, pair in enumerate(zip(config.model.layers, reading.model.layers, strict=True)):
@@ -23,7 +24,7 @@ def compare_engine(source: Any, engine: str, flags: str = "") -> dict[str, Any]:
         "softmax": [config.model.softmax_factor, reading.model.softmax_factor],
         "layers": [{"layers": layers, **_group(*pair, length)} for pair, layers in groups.items()],
         "rules": [rule.describe() for rule in reading.rules],
-        "warnings": [str(trap) for trap in traps(source, engine, flags)],
+        "warnings": [str(trap) for trap in traps(config.data, engine, flags)],
     }
 
 

@@ -6,18 +6,16 @@ from ...support.later import later
 from .report import Check, Diagnosis
 
 if TYPE_CHECKING:
-    from .checks import diagnose
-    from .mended import Mended, RepairReport
-    from .mending import repair
+    from .examinations import diagnose
+    from .mending import Mended, RepairReport, repair
     from .text import Ranking, by_text, rank_readings
 
 # Imported when it is first asked for: `phasor.testing.quick_check` needs little of it, at the start of every training.
 __getattr__, __dir__ = later(
     __name__,
     {
-        "diagnose": ".checks",
-        "repair": ".mending",
-        **dict.fromkeys(("Mended", "RepairReport"), ".mended"),
+        "diagnose": ".examinations",
+        **dict.fromkeys(("Mended", "RepairReport", "repair"), ".mending"),
         **dict.fromkeys(("Ranking", "by_text", "rank_readings"), ".text"),
     },
 )

@@ -11,7 +11,7 @@ from ...rotary.spec import RotarySpec
 from ..patch.reading import ModelReading, forward_specs, layer_types, of_layer_type
 from ..patch.rebuilt import probe_of
 from ..patch.sites import rotary_modules
-from .against_config.module_tables import expected, tables_of_module
+from .against_config.rotary_module import expected, tables_of_module
 
 FARTHEST = 131_071
 PER_OCTAVE = 8

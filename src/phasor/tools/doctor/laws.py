@@ -1,19 +1,23 @@
 """What every relative encoding must do, whatever its frequencies are: laws that need no reference.
 
-Each law takes a `Trial` and returns one `Check`. What differs by more than rounding is a
-fault.
+Each law takes a `Trial` and returns one `Check`. What differs by more than rounding is a fault.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ...rotary.spec import RotarySpec
+from ...support.findings import Difference
 from .measurement import Trial
-from .report import BY_DESIGN, Check
-from .subject import NotChecked
+from .observation import Observation
+from .preserve_state import undisturbed
+from .report import BY_DESIGN, ROTATION, Check
+from .running import Misuse, NotChecked, Subject, encoder_of
 
 Law = Callable[[Trial], Check]
 NEAR = 16  # positions: a shift by which angles stay fine
@@ -241,3 +245,93 @@ def asked(law: Law, trial: Trial) -> Check:
             says = "its queries, which are rotated, meet keys of the encoder, which are not"
             return replace(check, verdict="right", cause=BY_DESIGN, reason=says, way_out="")
     return check
+
+
+def not_finite(trial: Trial) -> Check | None:
+    """The fault; None for logits that are numbers, and for a model that cannot be run, of which each law says why."""
+    try:
+        wrong = ~trial.finite
+    except Misuse:
+        raise
+    except Exception:
+        return None
+    if not wrong.any():
+        return None
+    token = int(wrong.any(0).nonzero()[0])
+    row = int(wrong[:, token].nonzero()[0])
+    says = f"{int(wrong.sum())} of {wrong.numel()} tokens have logits that are no numbers, the first in row {row}"
+    where = trial.subject.first_not_finite(trial.tokens, trial.positions)
+    return Check(
+        what="logits",
+        against="itself",
+        verdict="wrong",
+        cause="logits are not finite",
+        reason=f"{says}; {where}" if where else says,
+        way_out="look for weights that were never loaded, and for values that overflow; then positions can be checked",
+        difference=Difference(position=float(trial.start + token)),
+    )
+
+
+def all_laws(subject: Subject, tokens: Tensor, specs: Sequence[RotarySpec], rotates: bool = False) -> Iterator[Check]:
+    """All laws from position 0 on; and around the length at which an encoding changes by design.
+
+    Each law begins with the model as it was: frequencies that grew in one are not the next one's. That positions have
+    an effect need not be seen in logits where q and k were seen to be rotated.
+    """
+    trial = Trial.of(subject, tokens, specs)
+    threshold = trial.threshold
+
+    def apart(law: Callable[[Trial], Check], trial: Trial) -> Check:
+        with undisturbed(getattr(subject, "model", None)):
+            return law(trial)
+
+    moved = apart(effect, trial)
+    yield replace(moved, needed=moved.needed and not rotates)
+    if (fault := not_finite(trial)) is not None:
+        yield fault
+    laws = (*LAWS, after_longer) if threshold else LAWS
+    yield from (apart(partial(asked, law), trial) for law in laws)
+    if (start := threshold - tokens.shape[1] // 2) > 0:
+        beyond = replace(trial, start=start)
+        for law in REGIMES:
+            check = apart(partial(asked, law), beyond)
+            yield replace(check, what=f"{check.what}, around position {threshold}")
+
+
+def check_laws(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    """All laws, of a model."""
+    return all_laws(observed.subject, observed.inputs.tokens, observed.specs, _rotates(before))
+
+
+def check_encoder(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    """All laws, of the encoder beside a decoder."""
+    if (beside := encoder_of(observed.subject)) is not None:
+        path, subject = beside
+        for check in all_laws(subject, observed.inputs.tokens, observed.specs, _rotates(before)):
+            yield replace(check, where=path)
+
+
+def _rotates(checks: Sequence[Check]) -> bool:
+    """Whether q and k were seen to be rotated rightly somewhere."""
+    return any(check.what == ROTATION and check.verdict == "right" for check in checks)
+
+
+def check_compiled(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    """The logits of a model as it is compiled, beside those of its plain code: what runs is what was looked at."""
+    wrapper, subject = observed.wrapper, observed.subject
+    if not (hasattr(wrapper, "_orig_mod") or any(_is_compiled(module) for module in wrapper.modules())):
+        return
+    trial = Trial.of(subject, observed.inputs.tokens, observed.specs)
+
+    def compiled() -> Tensor:
+        with torch.compiler.set_stance("default"):
+            return subject.through(wrapper, trial.tokens, trial.positions)
+
+    says = "the compiled model gives other logits than its own code"
+    way = "call torch.compiler.reset(), compile it anew, and look at what was changed after it was compiled"
+    yield replace(trial.judged("compiled = eager", compiled, trial.logits, says, way), needed=True)
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    """In place, or in its forward."""
+    return module._compiled_call_impl is not None or hasattr(module.forward, "_torchdynamo_orig_callable")

@@ -10,7 +10,7 @@ from torch import Tensor
 from ...rotary.spec import RotarySpec
 from ...support.errors import first_line
 from .report import BY_DESIGN, Check
-from .subject import Misuse, NotChecked, Subject
+from .running import Misuse, NotChecked, Subject
 
 ROUNDINGS = 256  # steps of float32, of the largest logit: what sums in other orders cost through a deep model
 OF_HALF = 16  # steps of half precision, of which float32 sums leave fewer

@@ -1,20 +1,156 @@
 """`repair`: what a running model keeps about positions, formed anew from its config, whatever happened to it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..patch.damage import HALVES, damages, modules_with_tables, name_of, put_buffer
+from ...support.findings import any_layer, span
+from ..patch.damage import HALVES, Damage, damages, far_state, modules_with_tables, name_of, put_buffer
 from ..patch.rebuilt import RebuiltModels, config_buffers, own_class
 from ..patch.sites import callers, rotary_modules, stored_tables
-from .attributes import Attribute, wrong_attributes
-from .mended import Mended, RepairReport
 
 STORED = "it is stored with the weights, which may mean it; load them again with from_pretrained"
 TRAINED = "it is trained, and what rounding took from it is gone; load the weights again with from_pretrained"
 NOT_FORMED = "the model's own code does not form it from the config; load it again with from_pretrained"
+PLAIN = (bool, int, float, str, dict, tuple, list, type(None))
+STATE = "max_seq_len_cached"  # dynamic NTK remembers here how far it has come
+# In a module that does more than form tables, only attributes of these names follow from the rotation.
+FOLLOW = ("rot", "rope", "scal", "factor")
+
+
+@dataclass(frozen=True)
+class Mended:
+    """One buffer or attribute of a module: what was wrong with it, and why it was left so, if it was.
+
+    >>> Mended("model.rotary_emb", "inv_freq", "rounded to bfloat16").line()
+    'model.rotary_emb.inv_freq: rounded to bfloat16; formed anew from the config'
+    """
+
+    path: str
+    name: str
+    was: str
+    reason: str = ""
+
+    @property
+    def mended(self) -> bool:
+        return not self.reason
+
+    def line(self) -> str:
+        fate = "formed anew from the config" if self.mended else f"left as it is: {self.reason}"
+        return f"{self.path}.{self.name}: {self.was}; {fate}".lstrip(".")
+
+
+@dataclass(frozen=True)
+class RepairReport:
+    """Everything that was wrong, in the order of the model's modules; prints the outcome first.
+
+    >>> print(RepairReport("LlamaForCausalLM", (), 1))
+    LlamaForCausalLM: nothing to mend in 1 module that keeps positions
+    """
+
+    model: str
+    rows: tuple[Mended, ...]
+    looked_at: int
+
+    @property
+    def mended(self) -> tuple[Mended, ...]:
+        return tuple(row for row in self.rows if row.mended)
+
+    @property
+    def left(self) -> tuple[Mended, ...]:
+        """What is wrong and could not be mended."""
+        return tuple(row for row in self.rows if not row.mended)
+
+    def summary(self) -> str:
+        """One line."""
+        if not self.rows:
+            modules = "1 module that keeps" if self.looked_at == 1 else f"{self.looked_at} modules that keep"
+            return f"{self.model}: nothing to mend in {modules} positions"
+        left = f", {len(self.left)} left as they are" if self.left else ""
+        return f"{self.model}: {len(self.mended)} mended{left}"
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary(), *(f"  {row.line()}" for row in _merged(self.rows))])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {"model": self.model, "summary": self.summary(), "rows": [vars(row) for row in self.rows]}
+
+
+def _merged(rows: Sequence[Mended]) -> list[Mended]:
+    """Rows of equal layers as one: ``layers.0-3.attn``."""
+    groups: dict[Mended, list[Mended]] = {}
+    for row in rows:
+        groups.setdefault(replace(row, path=any_layer(row.path)), []).append(row)
+    return [replace(group[0], path=span([row.path for row in group])) for group in groups.values()]
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A wrong attribute, what it was, and what it must be; ``gone``: one that the module forms when it needs it."""
+
+    name: str
+    was: str
+    value: Any = None
+    gone: bool = False
+
+    def put(self, module: nn.Module) -> None:
+        if self.gone:
+            delattr(module, self.name)
+        else:
+            setattr(module, self.name, deepcopy(self.value))
+
+
+@dataclass(frozen=True)
+class Twins:
+    """A module, and the same built again (``sound``): what its buffers must be, and what is wrong with them."""
+
+    path: str
+    module: nn.Module
+    sound: nn.Module
+    values: dict[str, Tensor]
+    damage: dict[str, Damage]
+
+
+def _wrong_attributes(twins: Twins, whole: bool) -> list[Attribute]:
+    """Attributes that differ from the sound one's; ``whole``: of a module that does nothing but form tables."""
+    attributes = []
+    for name, value in vars(twins.sound).items():
+        own = vars(twins.module).get(name)
+        counts = whole or any(word in name for word in FOLLOW)
+        if name.startswith("_") or name == "training" or not counts or not isinstance(value, PLAIN):
+            continue
+        if (name.endswith(STATE) or value is None) and not twins.damage:  # what calls leave there
+            continue
+        if isinstance(own, (*PLAIN, Tensor)) and not _same(own, value):
+            was = "kept from earlier calls" if value is None else f"{_short(own)} instead of {_short(value)}"
+            attributes.append(Attribute(name, was, value))
+    return attributes + (_stale(twins.module, twins.sound) if whole else [])
+
+
+def _stale(module: nn.Module, sound: nn.Module) -> list[Attribute]:
+    """Tables that a module formed in an earlier call and keeps beside its buffers, where they are not the config's."""
+    kept = {n: t for n, t in vars(module).items() if isinstance(t, Tensor) and n not in vars(sound) and n != STATE}
+    if not kept:
+        return []
+    far = vars(far_state(sound))
+    wrong = [n for n, t in kept.items() if not isinstance(far.get(n), Tensor) or not torch.equal(t.cpu(), far[n])]
+    return [Attribute(n, "kept from an earlier call, with other values", gone=True) for n in wrong]
+
+
+def _short(value: Any) -> str:
+    text = str(value.tolist() if isinstance(value, Tensor) else value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _same(own: Any, value: Any) -> bool:
+    return (
+        isinstance(value, int) and own.numel() == 1 and int(own) == value if isinstance(own, Tensor) else own == value
+    )
 
 
 def repair(model: nn.Module) -> RepairReport:
@@ -41,19 +177,20 @@ def repair(model: nn.Module) -> RepairReport:
         print(phasor.repair(model))
     """
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
-    twins = _checked(model)
+    rebuilt = _checked(model)
     rotary, forming = modules_with_tables(model), rotary_modules(model)
     owners = {caller.path for caller in callers(model)}
     changes: list[tuple[Mended, nn.Module, Tensor | Attribute | None]] = []
     for path, module in model.named_modules():
-        sound = twins.module(path)
+        sound = rebuilt.module(path)
         if sound is None or own_class(module) is not type(sound):
             continue
         _check_sizes(path, module, sound)
-        changes += _buffers(path, module, sound, path in rotary)
-        changes += [(row, module, None) for row in _rounded_weights(path, module, sound)]
+        twins = Twins(path, module, sound, config_buffers(sound), damages(module, sound))
+        changes += _buffers(twins, path in rotary)
+        changes += [(row, module, None) for row in _rounded_weights(twins)]
         if path in rotary or path in owners:
-            wrong = wrong_attributes(module, sound, path in forming)
+            wrong = _wrong_attributes(twins, path in forming)
             changes += [(Mended(path, a.name, a.was), module, a) for a in wrong]
     copies: dict[int, Tensor] = {}
     for row, module, value in changes:
@@ -65,8 +202,8 @@ def repair(model: nn.Module) -> RepairReport:
 
 
 def _checked(model: Any) -> RebuiltModels:
-    twins = RebuiltModels(model) if isinstance(model, nn.Module) else None
-    if twins is None or not twins.roots:
+    rebuilt = RebuiltModels(model) if isinstance(model, nn.Module) else None
+    if rebuilt is None or not rebuilt.roots:
         raise ValueError(
             f"model must be or hold a transformers model, which can be built again from its config, "
             f"got {type(model).__name__}"
@@ -77,7 +214,7 @@ def _checked(model: Any) -> RebuiltModels:
         raise ValueError(
             "model is on the meta device, where nothing has values; load its weights first, then repair it"
         )
-    return twins
+    return rebuilt
 
 
 def _check_sizes(path: str, module: nn.Module, sound: nn.Module) -> None:
@@ -92,26 +229,25 @@ def _check_sizes(path: str, module: nn.Module, sound: nn.Module) -> None:
             )
 
 
-def _buffers(
-    path: str, module: nn.Module, sound: nn.Module, rotary: bool
-) -> Iterator[tuple[Mended, nn.Module, Tensor | None]]:
-    values = config_buffers(sound)
-    for name, damage in damages(module, sound).items():
+def _buffers(twins: Twins, rotary: bool) -> Iterator[tuple[Mended, nn.Module, Tensor | None]]:
+    path, module = twins.path, twins.module
+    for name, damage in twins.damage.items():
         if not damage.understood and not rotary:  # what the module itself may have put there
             continue
         stored = name not in module._non_persistent_buffers_set
         reason = STORED if stored and not damage.understood else ""
-        yield Mended(path, name, damage.words, reason), module, None if reason else values[name]
-    for name, value in values.items():
+        yield Mended(path, name, damage.words, reason), module, None if reason else twins.values[name]
+    for name, value in twins.values.items():
         own = module._buffers.get(name)
         if value.is_meta and own is not None and own.is_meta:
             yield Mended(path, name, "without values, on the meta device", NOT_FORMED), module, None
 
 
-def _rounded_weights(path: str, module: nn.Module, sound: nn.Module) -> Iterator[Mended]:
+def _rounded_weights(twins: Twins) -> Iterator[Mended]:
     """What is stored and trained, and from_pretrained would have kept in float32."""
+    sound = twins.sound
     for name, expected in [*sound.named_parameters(recurse=False), *sound.named_buffers(recurse=False)]:
-        own = getattr(module, name, None)
-        kept = name not in config_buffers(sound) and expected.dtype == torch.float32
+        own = getattr(twins.module, name, None)
+        kept = name not in twins.values and expected.dtype == torch.float32
         if kept and isinstance(own, Tensor) and own.dtype in HALVES:
-            yield Mended(path, name, f"in {name_of(own.dtype)} instead of float32", TRAINED)
+            yield Mended(twins.path, name, f"in {name_of(own.dtype)} instead of float32", TRAINED)

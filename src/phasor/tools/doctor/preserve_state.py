@@ -1,10 +1,11 @@
-"""A model that is looked at is left as it was: modes, buffers, attributes and random numbers; no gradient is built."""
+"""A model that is looked at is left as it was: modes, buffers, attributes, hooks and random numbers."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 FIELDS = ("_buffers", "_parameters", "_forward_hooks", "_forward_pre_hooks", "_modules")
 
@@ -31,3 +32,12 @@ def _restored(modules: list[nn.Module], before: list[tuple[dict, dict]]) -> None
         for name, value in fields.items():
             vars(module)[name].clear()
             vars(module)[name].update(value)
+
+
+@contextlib.contextmanager
+def hooked(hooks: Iterable[RemovableHandle]) -> Iterator[None]:
+    """Hooks that are registered, removed at the end."""
+    with contextlib.ExitStack() as undo:
+        for hook in hooks:
+            undo.callback(hook.remove)
+        yield

@@ -1,17 +1,101 @@
-"""A transformers model as the laws run it: token ids in, logits out, with positions, masks, caches and packing."""
+"""What the laws run: a function of tokens and positions, a transformers model, or the decoder of such a model."""
 
+import contextlib
 import inspect
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..patch.sites import rotary_modules
+from ...models.reading.model import ModelRotary
+from ...support.errors import first_line
+from ..patch.reading import specs_of
+from ..patch.sites import part_of, rotary_modules
 from ..running.implementation import attending_by
-from .against_config.observed import blurred_modules, still_modules
-from .subject import NotChecked, Subject
+from .stand_in_tables import blurred_modules, still_modules
+
+
+class NotChecked(Exception):
+    """A check that this subject does not support; the message says why."""
+
+
+class Subject:
+    """The least that the laws need: ``logits``. Tokens and positions are ``[B, S]``, logits ``[B, S, vocabulary]``.
+
+    What a subject cannot do raises `NotChecked` with the reason, and the laws that need it are not checked.
+    """
+
+    name = "this callable"
+
+    def logits(self, tokens: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The logits of one call; ``mask [B, S]`` is 0 where a token is padding."""
+        raise NotImplementedError
+
+    def jittered(self, tokens: Tensor, positions: Tensor, seed: int) -> Tensor:
+        """The logits after one rounding step, up or down, in every embedded value: what rounding alone does."""
+        return self.logits(tokens, positions)
+
+    def first_not_finite(self, tokens: Tensor, positions: Tensor) -> str:
+        """Where values that are no numbers come from; empty where that is not seen."""
+        return ""
+
+    def blurred(self, tokens: Tensor, positions: Tensor, by: float, seed: int) -> Tensor:
+        """The logits with every angle of rotary tables off by ``by``, up or down, where they can be reached."""
+        return self.logits(tokens, positions)
+
+    def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
+        """The logits of calls one after the other, of so many tokens each, through one cache."""
+        raise NotChecked(f"{self.name} keeps no cache that could be given")
+
+    def packed(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
+        """The logits of one row ``[1, S]`` that holds documents of these lengths, none of which sees another."""
+        raise NotChecked(f"{self.name} takes no mask that could keep documents apart")
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator[list[Any]]:
+        """Inside, rotary tables rotate nothing, so a fault that remains is not theirs. The list gets the true ones."""
+        raise NotChecked(f"{self.name} forms its tables where they cannot be changed")
+        yield
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Inside, the encoder beside a decoder says nothing."""
+        raise NotChecked(f"{self.name} has no encoder beside it")
+        yield
+
+    def plainly(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """The logits with the plain (eager) implementation of attention."""
+        raise NotChecked(f"{self.name} has one implementation of attention")
+
+
+class Misuse(ValueError):
+    """A caller's own function is none that the laws can ask: it raises, or returns no logits."""
+
+
+class BlackBox(Subject):
+    """A function ``(tokens, positions) -> logits`` of which nothing else is known."""
+
+    def __init__(self, call: Callable[[Tensor, Tensor], Any]) -> None:
+        self.call = call
+        self.name = getattr(call, "__name__", type(call).__name__)
+
+    def logits(self, tokens: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is not None:
+            raise NotChecked(f"{self.name} takes no mask of padding")
+        try:
+            logits = self.call(tokens, positions)
+        except Exception as error:
+            last = int(positions.max())
+            asked = f"tokens {list(tokens.shape)} at positions up to {last}"
+            raise Misuse(
+                f"model must take {asked}, and {self.name} raises {type(error).__name__}: {first_line(error)}"
+            ) from error
+        if not isinstance(logits, Tensor) or logits.shape[:2] != tokens.shape:
+            got = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise Misuse(f"model must return logits [{tokens.shape[0]}, {tokens.shape[1]}, ...], got {got}")
+        return logits
+
 
 RESULTS = ("logits", "last_hidden_state")
 PLAIN = "eager"
@@ -134,7 +218,73 @@ class Running(Subject):
         with attending_by(self.model, PLAIN):
             return self.logits(tokens, positions)
 
-    @contextmanager
+    @contextlib.contextmanager
     def still(self) -> Iterator[list[Any]]:
         with still_modules(list(rotary_modules(self.model).values())) as formed:
             yield formed
+
+
+OF_DECODER = ("input_ids", "position_ids", "attention_mask")
+
+
+class Decoding(Running):
+    """The decoder: its own text is moved, cut and padded, beside one result of the encoder that stays as it is."""
+
+    encoded: Tensor | None = None
+
+    def call(self, tokens: Tensor) -> Any:
+        return self.model(input_ids=tokens, decoder_input_ids=tokens)
+
+    def keep(self, output: Any) -> None:
+        states = getattr(output, "encoder_last_hidden_state", None)
+        self.encoded = states[:1] if isinstance(states, Tensor) else None
+
+    def run(self, tokens: Tensor, positions: Tensor | None, **more: Any) -> Any:
+        if self.encoded is None:
+            raise NotChecked(f"the encoder of {self.name} has not been run: it takes more than tokens; give inputs")
+        from transformers.modeling_outputs import BaseModelOutput
+
+        encoded: Any = BaseModelOutput(last_hidden_state=self.encoded.expand(len(tokens), -1, -1))
+        encoded.attention_mask = None  # which encoders of speech add
+        return super().run(tokens, positions, encoder_outputs=encoded, **more)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        before = self.encoded
+        self.encoded = None if before is None else torch.zeros_like(before)
+        try:
+            yield
+        finally:
+            self.encoded = before
+
+    def named(self, argument: str) -> str:
+        return f"decoder_{argument}" if argument in OF_DECODER else argument
+
+    def embedding(self) -> nn.Module:
+        module: nn.Module = self.model.get_decoder().get_input_embeddings()
+        return module
+
+
+def subject_of(model: Any, parts: Mapping[str, Any]) -> Running:
+    """The model, or its decoder where it has an encoder besides; ``parts``: what is read of each inner config."""
+    axes = _axes(model.config, parts)
+    halves = "decoder_input_ids" in Running(model).takes and callable(getattr(model, "get_encoder", None))
+    return Decoding(model, axes) if halves else Running(model, axes)
+
+
+def _axes(config: Any, parts: Mapping[str, Any]) -> int:
+    """Coordinates of a token's position; the axes of images beside the text are none of them."""
+    text = parts.get(part_of(config.get_text_config(), config) or "")
+    read = [m for m in parts.values() if isinstance(m, ModelRotary)]
+    specs = specs_of([text] if isinstance(text, ModelRotary) else []) or specs_of(read)
+    return max((spec.axes.count for spec in specs), default=1)
+
+
+def encoder_of(subject: Running) -> tuple[str, Running] | None:
+    """The encoder beside a decoder, and its path; None where there is none, or it reads no tokens by itself."""
+    if not isinstance(subject, Decoding):
+        return None
+    inside = subject.model.get_encoder()
+    path = next((path for path, module in subject.model.named_modules() if module is inside), "encoder")
+    encoder = Running(inside, subject.axes)
+    return (path, encoder) if "input_ids" in encoder.takes else None

@@ -1,19 +1,14 @@
 """Another implementation against the golden vectors: equal, or the first difference and its likely cause."""
 
-import dataclasses
 import os
 
 from torch import Tensor
 
-from ...support.findings import Difference
-from .comparison import Comparison, compare, ulps
+from .comparison import FEW, Comparison, compare, first_difference, in_other_angles
 from .diagnose import diagnose
 from .layer_kinds import Kind
 from .report import GoldenReport, TensorFinding
-from .rounding import FEW, SINGLE, agrees, unexplained
 from .vectors import Vectors, read_other, read_vectors
-
-MOST = 0.97  # of all values must be right for a tensor to be taken for one of the other arithmetic
 
 
 def check(vectors: str | os.PathLike[str], other: str | os.PathLike[str] | dict[str, Tensor]) -> GoldenReport:
@@ -44,59 +39,21 @@ def findings_of(golden: Vectors, kind: Kind, other: dict[str, Tensor]) -> list[T
     """What differs in the tensors of one kind, and what is worth knowing about those that do not."""
     names = [name for name in golden.tensors if name in other and golden.kind_of(name) == kind]
     tensors: list[Comparison] = []
-    in_other_angles: dict[str, list[str]] = {}  # what to say -> the tensors of which it is to be said
+    of_angles: dict[str, list[str]] = {}  # what to say -> the tensors of which it is to be said
     for name in names:
-        named = _judged(golden, kind, name, golden.short(name), other)
-        if (swapped := _in_other_angles(golden, kind, named, other)) is not None:
-            in_other_angles.setdefault(_angles_text(kind, named.short), []).append(named.short)
+        named = compare(golden, kind, name, golden.short(name), other)
+        if (swapped := in_other_angles(golden, kind, named, other)) is not None:
+            of_angles.setdefault(_angles_text(kind, named.short), []).append(named.short)
         tensors.append(swapped or named)
-    noted = {short for shorts in in_other_angles.values() for short in shorts}
+    noted = {short for shorts in of_angles.values() for short in shorts}
     about = {"where": kind.name, "layers": kind.layers}
     notes = [
         TensorFinding(**about, what=shorts[0], verdict="right", cause="angles", reason=text, explained=tuple(shorts))  # type: ignore[arg-type]
-        for text, shorts in in_other_angles.items()
+        for text, shorts in of_angles.items()
     ]
     wrong = [c for c in tensors if not c.right]
     fine = tuple(c.short for c in tensors if c.right and c.short not in noted)
     return [_difference(golden, kind, wrong, fine), *notes] if wrong else notes
-
-
-def _judged(golden: Vectors, kind: Kind, name: str, short: str, other: dict[str, Tensor]) -> Comparison:
-    comparison = compare(golden, kind, name, short, other)
-    return dataclasses.replace(comparison, unexplained=unexplained(comparison))
-
-
-def _in_other_angles(golden: Vectors, kind: Kind, c: Comparison, other: dict[str, Tensor]) -> Comparison | None:
-    """The comparison with the other arithmetic (exact angles, or the model's own), if that is what the tensor holds."""
-    short = _counterpart(c.short)
-    if c.swapped or short is None or f"{kind.name}.{short}" not in golden.tensors:
-        return None
-    counterpart = _judged(golden, kind, c.name, short, other)
-    telling = (
-        dataclasses.replace(c, got=counterpart.expected).beyond
-        | dataclasses.replace(counterpart, got=c.expected).beyond
-    )
-    if not telling.any():
-        return None
-    closer = int(agrees(counterpart).sum()) > int(agrees(c).sum())
-    closer = closer and float(counterpart.wrong.double().mean()) <= 1 - MOST
-    # of what tells the two apart, what is wrong as named
-    share = float(c.wrong[telling].double().mean())
-    if (closer and (c.wrong.any() or (c.short.startswith("model.") and counterpart.right))) or (
-        counterpart.right and (share >= 0.5 or int(c.wrong.sum()) > SINGLE)
-    ):
-        return dataclasses.replace(counterpart, short=c.short)
-    return None
-
-
-def _counterpart(short: str) -> str | None:
-    """The name of the same tensor in the other arithmetic."""
-    mode, _, rest = short.partition(".")
-    if mode not in ("exact", "model") or rest == "inv_freq":
-        return None
-    if mode == "model":
-        return f"exact.{rest if rest.endswith('_out') else rest.partition('.')[2]}"
-    return f"model.{rest}" if rest.endswith("_out") else f"model.float32.{rest}"
 
 
 def _angles_text(kind: Kind, short: str) -> str:
@@ -129,7 +86,7 @@ def _difference(golden: Vectors, kind: Kind, wrong: list[Comparison], fine: tupl
         verdict="wrong",
         cause="+".join(cause for cause, _ in causes),
         reason=reason,
-        difference=_first_difference(golden, kind, first),
+        difference=first_difference(golden, kind, first),
         explained=names,
         unexplained=tuple(c.short for c in wrong if c.short not in names and c is not first),
         right=fine,
@@ -150,30 +107,6 @@ def _unnamed(c: Comparison) -> tuple[str, str]:
         return "unknown", "none of the known mistakes gives these values"
     which = "this one value is" if count == 1 else f"{count} values are"
     return "value", f"{which} off, and the other {total - count:,} of the tensor are right"
-
-
-def _first_difference(golden: Vectors, kind: Kind, c: Comparison) -> Difference | None:
-    """Where the first wrong value is, and how far it is off."""
-    index = c.first()
-    if index is None:
-        return None
-    expected, got = float(c.expected[index]), float(c.got[index])
-    place: dict[str, int | tuple[float, ...]] = {}
-    what = c.short.rpartition(".")[2]
-    if what in ("inv_freq", "log_scale"):
-        place["pair"] = index[0]
-    elif what == "positions":
-        place["token"] = index[-1]
-    elif index:
-        positions = golden.tensors[f"{kind.name}.positions"]
-        token = index[-2] if len(index) > 1 and what != "temperature" else index[-1]
-        place["position"] = tuple(positions.reshape(-1, positions.shape[-1])[:, token].tolist())
-    if len(index) == 4:
-        place |= {"head": index[1], "channel": index[3]}
-    elif what.split("_")[0] in ("cos", "sin"):
-        place["pair"] = index[-1]
-    steps = ulps(expected, got, c.dtype)
-    return Difference(size=abs(got - expected), steps=steps, expected=expected, got=got, **place)  # type: ignore[arg-type]
 
 
 def _sibling(a: str, b: str) -> bool:

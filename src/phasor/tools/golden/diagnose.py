@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from .case import Mistake, RotationCase, imitate, right, spread
-from .comparison import TELLING, Comparison
+from .comparison import CLOSE, FEW, TELLING, Comparison
 from .layer_kinds import Kind
 from .mistakes import fits, mistakes
-from .rounding import CLOSE, FEW
 from .vectors import Vectors
 
 ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way

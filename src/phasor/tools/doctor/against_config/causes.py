@@ -1,6 +1,9 @@
 """The doctor's words for what golden's judging finds, and where a module got it from."""
 
-from ...golden.report import TensorFinding
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # it brings all of golden, which a check before every training can do without
+    from ...golden.report import TensorFinding
 
 WORDS = {
     "base": "base",
@@ -38,7 +41,7 @@ WAYS = {
 }
 
 
-def worded(finding: TensorFinding) -> tuple[str, str]:
+def worded(finding: "TensorFinding") -> tuple[str, str]:
     """Cause and sentence; two mistakes at once are two words, and so are two readings that fit equally."""
     each = (" or ".join(WORDS.get(one, one) for one in word.split("|")) for word in finding.cause.split("+"))
     return " + ".join(each), finding.reason

@@ -21,7 +21,7 @@ from ...patch.reading import ModelReading, implied_tables
 from ...patch.rotate_function import RotateFunction
 from ...patch.sites import PatchSite, nearest
 from ...patch.tables import Tables
-from .module_tables import expected
+from .rotary_module import expected
 from .rotated_heads import RIGHT, Heads, Outcome, outcome
 
 DTYPES = (torch.float32,)
@@ -39,16 +39,16 @@ class Functions:
 
 
 def of_functions(
-    plan: ModelReading, caller: PatchSite, specs: Sequence[RotarySpec], ran: frozenset[CodeType]
+    reading: ModelReading, caller: PatchSite, specs: Sequence[RotarySpec], ran: frozenset[CodeType]
 ) -> Functions:
     """Of the functions that a module called, whose code is in ``ran``; where no call was seen, of all that it names."""
-    near = nearest(caller.path, list(plan.tables))
-    known = tuple(dict.fromkeys(t for path in near for t in plan.tables[path]))
+    near = nearest(caller.path, list(reading.tables))
+    known = tuple(dict.fromkeys(t for path in near for t in reading.tables[path]))
     functions = Functions()
     called = [f for f in caller.functions.values() if getattr(f, "__code__", None) in ran]
     for function in called if ran else caller.functions.values():
         tables = known or implied_tables(function, specs)
-        compared = plan.compared(function, tables, specs, DTYPES) if tables else (None, INCOMPARABLE)
+        compared = reading.compared(function, tables, specs, DTYPES) if tables else (None, INCOMPARABLE)
         rotate, agreement = compared
         if rotate is None:
             continue

@@ -11,7 +11,7 @@ from ....rotary.spec import RotarySpec
 from ...checkpoints.stored import Stored
 from ...patch.damage import damage
 from ...patch.reading import specs_of
-from ..against_config.frequencies import ladders
+from ..against_config.rotary_module import ladders
 from .finding import FolderFault
 from .weights import values
 

@@ -2,12 +2,16 @@
 
 import contextlib
 import math
+import sys
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+
+from ..preserve_state import hooked
 
 MATMUL = {torch.matmul, torch.bmm, Tensor.matmul, Tensor.bmm, Tensor.__matmul__}
 SOFTMAX = {torch.softmax, Tensor.softmax, torch.nn.functional.softmax, torch.special.softmax}
@@ -130,7 +134,7 @@ def caught_at_attention() -> Iterator[None]:
 def heads_of(module: nn.Module, arguments: dict[str, Any]) -> Caught | str:
     """q and k ``[B, H, S, D]`` as they reach attention in a call of a module, or why they are not seen.
 
-    ``given``: its arguments as its hooks have left them.
+    ``arguments`` are those that its hooks have left.
     """
     try:
         with caught_at_attention(), torch.no_grad():
@@ -140,3 +144,90 @@ def heads_of(module: nn.Module, arguments: dict[str, Any]) -> Caught | str:
     except Exception as error:
         return f"{type(module).__name__} cannot be called by itself: {type(error).__name__}: {error!s:.80}"
     return f"{type(module).__name__} calls no attention that could be watched"
+
+
+@contextlib.contextmanager
+def code_that_runs() -> Iterator[set[CodeType]]:
+    """The code of every function that is called inside."""
+    seen: set[CodeType] = set()
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, argument: seen.add(frame.f_code))
+    try:
+        yield seen
+    finally:
+        if before is None or callable(before):
+            sys.setprofile(before)
+        else:  # cProfile's, which is no function before Python 3.12
+            before.enable()
+
+
+@contextlib.contextmanager
+def projected(module: nn.Module) -> Iterator[dict[str, float]]:
+    """The mean square of what ``q_proj`` and ``k_proj`` give inside; nothing where norms change it further."""
+    lengths: dict[str, float] = {}
+    children = dict(module.named_children())
+    names = [n for n in ("q_proj", "k_proj") if n in children and not any("norm" in child for child in children)]
+    with hooked(children[name].register_forward_hook(_noted(name, lengths)) for name in names):
+        yield lengths
+
+
+def mean_square(x: Tensor) -> float:
+    """Which repeating heads, as grouped queries ask for, leaves as it is."""
+    return x.double().square().mean().item()
+
+
+def _noted(name: str, lengths: dict[str, float]) -> Callable[[nn.Module, Any, Any], None]:
+    def note(module: nn.Module, args: Any, result: Any) -> None:
+        if isinstance(result, Tensor):
+            lengths[name] = mean_square(result)
+
+    return note
+
+
+def is_formed_here(module: nn.Module, arguments: dict[str, Any], k: Tensor) -> bool:
+    """Whether a module makes its k of its own hidden states, and not another's keys."""
+    states = _states_of(arguments)
+    if states is None:
+        return False
+    moved = heads_of(module, {**arguments, states: arguments[states].flip(-1) + 1})
+    return isinstance(moved, str) or not torch.equal(moved.k, k)
+
+
+def rotates_by_nothing(module: nn.Module, arguments: dict[str, Any], seen: Caught) -> bool:
+    """Whether equal hidden states give equal q and k at every token: then no position is in them."""
+    heads = _of_equal_states(module, arguments, seen)
+    return heads is not None and all(_equal(x) for x in heads)
+
+
+def rotates_besides(module: nn.Module, still: dict[str, Any], seen: Caught) -> bool:
+    """Whether q and k of equal hidden states still rotate with the position where tables rotate nothing.
+
+    A rotation leaves their lengths as they are. A convolution does not, unless a norm follows it; but in the second
+    half of the tokens it has equal states all around, and gives equal q and k there.
+    """
+    heads = _of_equal_states(module, still, seen)
+    if heads is None:
+        return False
+    later = [x[:, :, x.shape[2] // 2 :] for x in heads]
+    return all(not _equal(x) and _equal(x.norm(dim=-1, keepdim=True)) for x in later)
+
+
+def _of_equal_states(module: nn.Module, arguments: dict[str, Any], seen: Caught) -> tuple[Tensor, Tensor] | None:
+    """q and k of a call in which all tokens have the hidden states of the first; None where that is not seen."""
+    name = _states_of(arguments)
+    if name is None:
+        return None
+    heads = heads_of(module, {**arguments, name: arguments[name][:, :1].expand_as(arguments[name])})
+    return None if isinstance(heads, str) or heads.q.shape != seen.q.shape else (heads.q.float(), heads.k.float())
+
+
+def _equal(x: Tensor) -> bool:
+    """Whether all tokens ``[B, H, S, D]`` are as the first one, but for rounding."""
+    return bool((x - x[:, :, :1]).abs().max() <= 1e-2 * x.abs().max())
+
+
+def _states_of(arguments: dict[str, Any]) -> str | None:
+    """The name of the hidden states among the arguments."""
+    return next(
+        (n for n, x in arguments.items() if isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 1), None
+    )

@@ -4,46 +4,28 @@ What a rotary module forms when it is asked is one thing, what reaches attention
 nobody knows, and layers that are given the tables of others stand between.
 """
 
-import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ....models.reading.model import ModelRotary
 from ....rotary.spec import RotarySpec
-from ...patch.reading import ModelReading, specs_of, specs_of_layer
+from ...patch.reading import specs_of, specs_of_layer
 from ...patch.sites import PatchSite, nearest
+from ..observation import CallRow, Observation
 from ..report import Check
-from ..running import Running
-from ..subject import NotChecked
-from . import judge
 from .causes import way_out, worded
-from .module_tables import ModuleTables, per_pair_of
-from .observed import named_arguments, tables_in
-from .place import wrong_at
-from .positions import ELSEWHERE
+from .positions import GIVEN
+from .rotary_module import ModuleTables, per_pair_of
+from .wrong_tables import judged_by, vectors_of, wrong_at
 
 WHAT = "tables that reach it"
 
 
-@dataclass(frozen=True)
-class CallRow:
-    """One row of a call: the ``positions [S]`` that the model was given, and the tables that an attention was given.
-
-    ``last``: the largest position of the call.
-    """
-
-    positions: Tensor
-    tables: Any
-    last: int
-
-
-def check_of_given(
-    plan: ModelReading, caller: PatchSite, rows: Sequence[CallRow], own: Sequence[ModelRotary]
-) -> Check | None:
+def _of_given(caller: PatchSite, rows: Sequence[CallRow], own: Sequence[ModelRotary]) -> Check | None:
     """Of one attention, by the rows of its calls; None where nothing could be compared."""
     specs = [s for s in specs_of_layer(caller.module, own) if s is not None] or specs_of(own)
     specs = [s.replace(reverse=False) for s in specs if s.second is None and not s.learned]
@@ -93,8 +75,8 @@ def _fault(
     wrong: Tensor,
     size: float,
 ) -> Check:
-    vectors = judge.golden(model, spec, at[0] if spec.axes.count == 1 else at)
-    finding = judge.judged(vectors, {"model.float32.cos": theirs.cos, "model.float32.sin": theirs.sin})
+    vectors = vectors_of(model, spec, at[0] if spec.axes.count == 1 else at)
+    finding = judged_by(vectors, {"model.float32.cos": theirs.cos, "model.float32.sin": theirs.sin})
     cause, says = worded(finding) if finding is not None else ("half precision", "they are coarser than float32")
     token = int(wrong.any(1).nonzero()[0])
     check = Check(
@@ -106,87 +88,25 @@ def _fault(
     return replace(check, difference=difference)
 
 
-def tables_of_calls(
-    subject: Running, attentions: Sequence[nn.Module], tokens: Tensor, specs: Sequence[RotarySpec], length: int | None
-) -> dict[nn.Module, list[CallRow]]:
-    """What each attention is given in calls near and far, whose rows have different positions.
-
-    Nothing for a model that takes no positions, or that cannot be run so.
-    """
-    if type(subject) is not Running or "position_ids" not in subject.takes:
-        return {}
-    tokens = tokens[:2]
-    count = torch.arange(tokens.shape[1], device=tokens.device)
-    far = count + max(1, (length or ELSEWHERE) - tokens.shape[1])
-    scalings = [spec.scaling for spec in specs if spec.length_dependent and spec.scaling is not None]
-    calls = [(count, count + 1), (far - 1, far)] if scalings else [(count, far)]  # a regime is that of a whole call
-    if not all(scaling.two_regimes for scaling in scalings):
-        calls = calls[:1]  # what grew in a long call stays
-    rows: dict[nn.Module, list[CallRow]] = {}
-    for positions in calls:
-        last = max(int(at.max()) for at in positions)
-        for module, tables in _given(subject, attentions, tokens, torch.stack(positions)):
-            rows.setdefault(module, []).extend(CallRow(at, _row(tables, i), last) for i, at in enumerate(positions))
-    return rows
-
-
-def _given(
-    subject: Running, attentions: Sequence[nn.Module], tokens: Tensor, positions: Tensor
-) -> list[tuple[nn.Module, Any]]:
-    seen: dict[nn.Module, Any] = {}
-
-    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        arguments = named_arguments(module, args, kwargs) or {}
-        if (tables := tables_in(arguments)) is not None:
-            seen.setdefault(module, tables)
-
-    with contextlib.ExitStack() as undo:
-        for module in attentions:
-            undo.callback(module.register_forward_pre_hook(note, with_kwargs=True).remove)
-        try:
-            subject.run(tokens, positions)
-        except (NotChecked, RuntimeError, ValueError, TypeError, LookupError, AttributeError):
-            return []
-    return list(seen.items())
-
-
-def _row(tables: Any, row: int) -> Any:
-    """The tables of one row of the batch, or those that all rows share."""
-    if isinstance(tables, Tensor):
-        return (
-            tables[row : row + 1]
-            if tables.ndim > 2 and len(tables) > row
-            else tables[:1]
-            if tables.ndim > 2
-            else tables
-        )
-    return tuple(_row(table, row) for table in tables)
-
-
-def with_tables(
-    plan: ModelReading,
-    checks: Sequence[Check],
-    attentions: Sequence[PatchSite],
-    rows: dict[nn.Module, list[CallRow]],
-    others: Sequence[Check],
-) -> Iterator[Check]:
+def with_tables(observed: Observation, checks: Sequence[Check], others: Sequence[Check]) -> Iterator[Check]:
     """The checks of attentions, each in place of which stands the fault of the tables that reached it, if any.
 
     Where a rotary module is known, its positions must have been seen to be right; and a fault of a module, or of
     positions, is told there once. Where the tables of no call and no module could be compared, a last check says so.
     """
+    reading, calls = observed.reading, observed.calls
     told = any(one.verdict == "wrong" for one in others)
-    following = {one.where for one in others if one.what == "positions given to the model" and one.verdict == "right"}
+    following = {one.where for one in others if one.what == GIVEN and one.verdict == "right"}
     compared = any(
         one.what.startswith(("tables", "frequencies", "table ")) and one.verdict == "right" for one in others
     )
-    for check, caller in zip(checks, attentions, strict=True):
-        near = nearest(caller.path, list(plan.tables))
-        own, reason = plan.models_of(caller.module, near)
+    for check, caller in zip(checks, calls.attentions, strict=True):
+        near = nearest(caller.path, list(reading.tables))
+        own, reason = reading.models_of(caller.module, near)
         known = not near or any(path in following for path in near)
         other = None
-        if caller.module in rows and known and not told and not reason:
-            other = check_of_given(plan, caller, rows[caller.module], own)
+        if caller.module in calls.tables and known and not told and not reason:
+            other = _of_given(caller, calls.tables[caller.module], own)
         compared = compared or other is not None
         yield other if other is not None and other.verdict == "wrong" and check.verdict != "wrong" else check
     if not compared and not told and any(check.verdict == "right" for check in checks):

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoints.opening import read_json
-from .checks import diagnose
 from .differences import Curve, curves
+from .examinations import diagnose
 from .folder import NOT_UNDERSTOOD, Examined, check_layout, examine, write
 from .loading import file_of, has_weights, load, weights_of
 from .page import page
@@ -16,7 +16,7 @@ from .text.tokens import tokens_of, words_of
 
 
 @dataclass(frozen=True)
-class Visit:
+class PathDiagnosis:
     """``diagnosis`` is of what stands in ``path`` after the repair, by the text too where one is given.
 
     ``mended``: what was repaired before.
@@ -54,7 +54,9 @@ class Visit:
         return {**data, "repaired": list(self.mended), "differences": differences, **ranking}
 
 
-def visit(path: Path, *, text: Path | None = None, repair: Path | None = None, meta: bool = False) -> Visit:
+def diagnose_path(
+    path: Path, *, text: Path | None = None, repair: Path | None = None, meta: bool = False
+) -> PathDiagnosis:
     """Examine a folder and the model in it, repaired into the folder ``repair`` where it can be.
 
     Raises ``ValueError`` for what cannot be read, loaded or written, in one line.
@@ -77,12 +79,12 @@ def visit(path: Path, *, text: Path | None = None, repair: Path | None = None, m
         if all(finding.cause == NOT_UNDERSTOOD for finding in seen.findings):
             raise ValueError(_said(error, seen)) from None
         unloaded = Check(what="the model itself", against="itself", verdict="not shown", reason=str(error))
-        return Visit(path, Diagnosis(path.name, (*seen.checks, unloaded)), (), mended)
+        return PathDiagnosis(path, Diagnosis(path.name, (*seen.checks, unloaded)), (), mended)
     diagnosis = diagnose(model)
     of_weights = (check_layout(path),) if path.is_dir() and has_weights(path) and not meta else ()
     ranking = None if text is None else by_text(path, text)
     diagnosis = replace(diagnosis, findings=(*seen.checks, *of_weights, *diagnosis.findings, *of_text(ranking)))
-    return Visit(path, diagnosis, curves(model), mended, ranking)
+    return PathDiagnosis(path, diagnosis, curves(model), mended, ranking)
 
 
 def _said(error: ValueError, seen: Examined) -> str:

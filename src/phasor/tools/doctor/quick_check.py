@@ -6,17 +6,14 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from ...models.reading.model import ModelRotary
-from ..patch.reading import ModelReading, specs_of
-from ..patch.sites import has_config, nothing_rotates, rotary_modules, stored_tables
-from .against_config.modules import checks_of_module
-from .encoder_decoder import Decoding, subject_of
-from .finite import not_finite
-from .inputs import of_model
-from .laws import asked, shift
+from ..patch.sites import has_config, rotary_modules, stored_tables
+from .against_config.tables import check_tables
+from .laws import asked, not_finite, shift
 from .measurement import Trial
+from .observation import Observation
 from .preserve_state import undisturbed
 from .report import Check, Diagnosis
+from .running import Decoding
 
 TOKENS = 8  # of each of two rows
 
@@ -44,7 +41,7 @@ def quick_check(model: nn.Module) -> Diagnosis:
     if not (rotary_modules(model) or stored_tables(model)):
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
     with undisturbed(model), torch.device("cpu"):
-        diagnosis = Diagnosis(type(model).__name__, tuple(_quickly(model)))
+        diagnosis = Diagnosis(type(model).__name__, tuple(_quickly(Observation(model))))
     if diagnosis.faults:
         raise AssertionError(str(diagnosis))
     if not diagnosis.sound:
@@ -52,25 +49,16 @@ def quick_check(model: nn.Module) -> Diagnosis:
     return diagnosis
 
 
-def _quickly(model: nn.Module) -> Iterator[Check]:
-    plan = ModelReading(model, "float32")
-    for path, module in rotary_modules(model).items():
-        yield from checks_of_module(plan, path, module)
-    for path, (module, name) in stored_tables(model).items():
-        from .against_config.stored_tables import (
-            checks_of_held,  # which imports much, for the few models that keep tables
-        )
-
-        yield from checks_of_held(plan, path, module, name)
+def _quickly(observed: Observation) -> Iterator[Check]:
+    yield from check_tables(observed)
     blank = Check(what="shift of all positions", against="itself", verdict="not shown")
-    if any(parameter.is_meta for parameter in model.parameters()):
+    if observed.on_meta:
         yield replace(blank, reason="the model is on the meta device; it is checked against the spec only")
-    elif reason := nothing_rotates(model):
-        yield replace(blank, reason=reason)
+    elif observed.nothing_rotates:
+        yield replace(blank, reason=observed.nothing_rotates)
     else:
-        specs = specs_of([part for part in plan.parts.values() if isinstance(part, ModelRotary)])
-        subject, inputs = subject_of(model, plan.parts), of_model(model, None)
+        subject, inputs = observed.subject, observed.inputs
         if isinstance(subject, Decoding):
             inputs.run(subject)
-        trial = Trial.of(subject, inputs.tokens[:, :TOKENS], specs)
+        trial = Trial.of(subject, inputs.tokens[:, :TOKENS], observed.specs)
         yield not_finite(trial) or asked(shift, trial)

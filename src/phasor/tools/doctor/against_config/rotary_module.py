@@ -1,0 +1,165 @@
+"""One rotary module: what its config says of it, the frequencies it holds, and the tables it forms."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ....models.reading.model import ModelRotary
+from ....rotary.layout import Layout
+from ....rotary.spec import RotarySpec
+from ....support.findings import Difference
+from ...patch.compare import difference_of, shaped
+from ...patch.damage import HALVES, Damage, damage, name_of
+from ...patch.tables import Form, Tables
+from ..report import Check
+
+LOAD = "load the model in that dtype, or phasor.repair(model); .to() rounds buffers that must stay in float32"
+MEND = "phasor.repair(model) forms them again from the config"
+
+
+def held_frequencies(module: nn.Module, layer_type: str | None = None) -> Tensor | None:
+    """The buffer of frequencies that a module uses for a layer type."""
+    return module._buffers.get("inv_freq" if layer_type is None else f"{layer_type}_inv_freq")
+
+
+def ladders(spec: RotarySpec) -> Iterator[Tensor]:
+    """The forms in which code holds the frequencies of a spec: one per pair, or each rung once."""
+    inside = spec.scaling.trained_length if spec.length_dependent and spec.scaling else None
+    whole = spec.inv_freq(inside).float()
+    yield whole
+    rungs = dict(zip(spec.axes.rung_of_pair(spec.pairs), whole.tolist(), strict=True))
+    if 1 < len(rungs) < len(whole):
+        yield torch.tensor([rungs[rung] for rung in sorted(rungs)])
+
+
+def damaged(got: Tensor, specs: Sequence[RotarySpec]) -> tuple[str, str, str] | None:
+    """Cause, sentence and way out for frequencies that something has happened to; None for any other."""
+    forms = [f for spec in specs for f in ladders(spec)]
+    fitting = [f for f in forms if f.shape == got.shape] or forms
+    damages = [damage(got, form) for form in fitting]
+    if None in damages or any(not got.is_meta and torch.equal(f.flip(0), got.float().cpu()) for f in fitting):
+        return None  # in reverse order they are all there: no memory that nothing has written
+    first = next((one for one in damages if one is not None and one.understood), None)
+    if got.dtype in HALVES and (first is None or first.kind == "dtype"):
+        first = Damage("rounded", f"rounded to {name_of(got.dtype)}")
+    return None if first is None else _in_words(first)
+
+
+def _in_words(damage: Damage) -> tuple[str, str, str] | None:
+    if damage.kind == "on meta":
+        return "frequencies on the meta device", "the buffer was never given memory; the weights were", MEND
+    if damage.kind == "rounded":
+        return f"frequencies {damage.words}", f"inv_freq was {damage.words}, and must stay in float32", LOAD
+    if damage.kind == "zeros":
+        return "frequencies are zero", "nothing rotates: inv_freq was filled with zeros", MEND
+    if damage.kind == "garbage":
+        says = f"inv_freq holds {damage.words}; memory that nothing has written after to_empty looks so"
+        return "garbage frequencies", says, MEND
+    return None
+
+
+def fits(got: Tensor, specs: Sequence[RotarySpec]) -> bool:
+    """Whether frequencies are those of one of the specs."""
+    return any(
+        f.shape == got.shape and difference_of(f, got.float().cpu()).close for spec in specs for f in ladders(spec)
+    )
+
+
+@dataclass(frozen=True)
+class Module:
+    """A rotary module, for one layer type, with the specs that its tables may be and what the config gives besides."""
+
+    path: str
+    module: nn.Module
+    probe: nn.Module
+    layer_type: str | None
+    specs: Sequence[RotarySpec]
+    models: Sequence[ModelRotary]
+
+    @property
+    def check(self) -> Check:
+        what = "tables" if self.layer_type is None else f"tables of {self.layer_type}"
+        return Check(
+            where=self.path, what=what, against="spec", verdict="right", difference=Difference(of="cos and sin")
+        )
+
+    def broken(self, check: Check, frequencies: Tensor | None) -> Check | None:
+        """The fault of frequencies to which something has happened; None for all others."""
+        damage = None if frequencies is None else damaged(frequencies, self.specs)
+        if damage is None:
+            return None
+        cause, says, way = damage
+        return replace(check, verdict="wrong", cause=cause, reason=says, way_out=way)
+
+
+@dataclass(frozen=True)
+class ModuleTables:
+    """``cos`` and ``sin`` ``[S, P]`` of a module, in float32; ``form`` is that of its tables (`Tables`)."""
+
+    cos: Tensor
+    sin: Tensor
+    form: Form
+    last: bool = False  # whether the coordinates of a position come last
+
+    @property
+    def pairs(self) -> int:
+        return self.cos.shape[-1]
+
+
+def tables_of_module(
+    module: nn.Module, layer_type: str | None, spec: RotarySpec, positions: Tensor
+) -> ModuleTables | None:
+    """Of ``positions [A, S]``; None for a module that does not take them so, or returns something else."""
+    more = {} if layer_type is None else {"layer_type": layer_type}
+    device = next((b.device for b in module.buffers() if not b.is_meta), positions.device)
+    candidates = []
+    for at, last in shaped(spec, positions.unsqueeze(1).to(device)):
+        try:
+            result = module.forward(torch.zeros(1, positions.shape[-1], 1, device=device), at, **more)
+        except Exception:  # not the shape it takes
+            continue
+        if (one := per_pair_of(result, spec, positions.shape[-1])) is not None:
+            candidates.append(replace(one, last=last))
+    if len(candidates) > 1 and candidates[0].pairs == spec.pairs:  # a module may take both, and mean one
+        cos, sin = expected(spec, positions)
+        candidates.sort(key=lambda one: (one.cos - cos).abs().max().item() + (one.sin - sin).abs().max().item())
+    return candidates[0] if candidates else None
+
+
+def expected(spec: RotarySpec, positions: Tensor, log_scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """cos and sin ``[S, P]`` of the spec in the model's own arithmetic, frequencies being those of all positions."""
+    at = positions[0][None] if spec.axes.count == 1 else positions.unsqueeze(1)
+    cos, sin = Tables(spec, "half", rounded=False).at(torch.zeros(1), at, log_scale)
+    return cos[0], sin[0]
+
+
+def per_pair_of(result: Any, spec: RotarySpec, length: int) -> ModuleTables | None:
+    if isinstance(result, Tensor) and result.is_complex():
+        result = (result.real, result.imag)
+    if not isinstance(result, tuple) or len(result) != 2 or not all(isinstance(t, Tensor) for t in result):
+        return None
+    cos, sin = (t.detach().float().cpu().reshape(-1, t.shape[-1]) for t in result)
+    if len(cos) != length or cos.shape != sin.shape:
+        return None
+    if cos.shape[-1] == spec.pairs:
+        return ModuleTables(cos, sin, "half")
+    for form, layout in _forms(cos.shape[-1], spec):
+        (a, b), (c, d) = layout.split(cos), layout.split(sin)
+        if torch.equal(a.nan_to_num(), b.nan_to_num()) and torch.equal(c.nan_to_num(), d.nan_to_num()):
+            return ModuleTables(a.contiguous(), c.contiguous(), form)
+    return None
+
+
+def _forms(width: int, spec: RotarySpec) -> list[tuple[Form, Layout]]:
+    if width % 2:
+        return []
+    forms: list[tuple[Form, Layout]] = [
+        ("doubled", Layout(head_dim=width)),
+        ("repeated", Layout(head_dim=width, interleaved=True)),
+    ]
+    if spec.blocks > 1 and (width // 2) % spec.blocks == 0:
+        forms.append(("blocks", Layout(head_dim=width, blocks=spec.blocks)))
+    return forms

@@ -1,0 +1,97 @@
+"""`diagnose`: the examinations of a model, one after the other, each of what was observed."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..patch.rebuilt import is_model
+from ..patch.sites import has_config
+from .against_config.attention import ROTATION, check_rotations, check_unseen_layers
+from .against_config.positions import check_positions
+from .against_config.tables import check_tables
+from .inputs import of_black_box
+from .laws import all_laws, check_compiled, check_encoder, check_laws
+from .observation import Observation
+from .preserve_state import undisturbed
+from .report import Check, Diagnosis
+from .running import BlackBox
+
+# One thing that is looked at: of what was observed, and of the checks before it, which it may take as told.
+Examination = Callable[[Observation, Sequence[Check]], Iterable[Check]]
+
+
+def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
+    """Whether the position encoding of a model is right, in the model as it runs, and if not, where and why.
+
+    *Against the spec*: the tables of each rotary module, the positions that it is given, and what each attention does
+    to its q and k in a real call, beside what the model's config says. *Against itself*, without any reference: a text
+    moved, cached, cut in pieces, padded, packed with another, in a batch with longer ones, and under the plain
+    implementation of attention must give the logits it gives alone, but for rounding. What an encoding with a length of
+    its own (dynamic NTK, LongRoPE) does there is said to be inconsistent by design, and is no fault.
+
+    ``model`` is a transformers model, on any device; on the meta device it is checked against the spec only. Or a
+    function ``(tokens, positions) -> logits`` of ``[B, S]``, ``[B, S]`` and ``[B, S, vocabulary]``, which is checked
+    against itself. ``inputs``: token ids ``[B, S]`` of at least 8 tokens, or a dictionary of keyword arguments (images
+    too, so that the towers run); made-up ids by default. The model is left as it was, and no gradient is built.
+
+    Raises ``ValueError`` for something that is no model, for a model without rotary embedding, for inputs that it does
+    not take, and for a function that raises or returns no logits (with what it raised as the cause).
+
+    Example::
+
+        diagnosis = phasor.diagnose(model)
+        print(diagnosis)
+        assert diagnosis.sound, diagnosis.causes
+
+    >>> import torch
+    >>> def scores(tokens, positions):  # knows where a text stands
+    ...     return (tokens * positions).unsqueeze(-1).float()
+    >>> diagnose(scores).causes
+    ('not shift of all positions',)
+    """
+    wrapper, model = model, getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    if not callable(model) or isinstance(model, type):
+        raise ValueError(f"model must be a transformers model, or a function of tokens, got {type(model).__name__}")
+    if isinstance(model, nn.Module) and not is_model(model) and any(is_model(m) for m in model.modules()):
+        raise ValueError(f"model must be a transformers model, got {type(model).__name__}; give the model inside")
+    # compiled code calls no hooks that were set after it was compiled, and compiles anew for every shape
+    with undisturbed(model), torch.compiler.set_stance("force_eager"):
+        if not has_config(model):
+            subject = BlackBox(model)
+            return Diagnosis(subject.name, tuple(all_laws(subject, of_black_box(inputs), [])))
+        with torch.device("cpu"):  # whatever device the caller makes tensors on
+            return Diagnosis(type(model).__name__, tuple(_examined(Observation(model, inputs, wrapper))))
+
+
+def _examined(observed: Observation) -> list[Check]:
+    """The checks of all examinations; each finds the model as it was."""
+    examinations = WITHOUT_ROTATION if observed.nothing_rotates else ON_META if observed.on_meta else EXAMINATIONS
+    checks: list[Check] = []
+    for examination in examinations:
+        with undisturbed(observed.model):
+            checks = [*checks, *examination(observed, checks)]
+    return checks
+
+
+def nothing_rotates(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    yield Check(what=ROTATION, against="spec", verdict="not shown", reason=observed.nothing_rotates)
+
+
+def nothing_runs(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    says = "the model is on the meta device; it is checked against the spec only"
+    yield Check(what="all that runs the model", against="itself", verdict="not shown", reason=says, needed=True)
+
+
+EXAMINATIONS: tuple[Examination, ...] = (
+    check_tables,  # what each module forms or keeps, at positions of the doctor's choice
+    check_rotations,  # what each attention does to its q and k in a real call, and by which tables
+    check_unseen_layers,  # more layers that rotate than were seen
+    check_positions,  # those that each module is given, in three calls
+    check_laws,  # what must hold for any relative encoding, whatever the config says
+    check_compiled,
+    check_encoder,  # the laws of an encoder beside the decoder
+)
+ON_META: tuple[Examination, ...] = (check_tables, check_rotations, nothing_runs)
+WITHOUT_ROTATION: tuple[Examination, ...] = (check_tables, nothing_rotates)
