@@ -9,8 +9,8 @@ from phasor.apps.lab import Decoder, ModelConfig, RunConfig, evaluate, extend
 from phasor.apps.lab.evaluate import check_budget, token_losses
 from phasor.apps.lab.fitted import fitted
 from phasor.rotary.scaling import Linear, LongRoPE
-from phasor.tools.fit.known import SCHEMES, divided
 from phasor.tools.fit.objective import WINDOWS
+from phasor.tools.fit.schemes import SCHEMES, divided
 from phasor.tools.running.windows import windows_of
 
 

@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from ..rotary.apply.between import check_moves
-from ..rotary.apply.fit import check_tensor
+from ..rotary.apply.input_checks import check_tensor
 from ..rotary.apply.move import check_alike
+from ..rotary.apply.relative_rotation import check_moves
 from ..rotary.spec import RotarySpec
 from ..rotary.tables import check_positions
 from ..support.checks import one_of, whole

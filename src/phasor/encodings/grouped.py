@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..rotary.apply.between import check_moves
 from ..rotary.apply.calls import rotate
+from ..rotary.apply.relative_rotation import check_moves
 from ..rotary.spec import RotarySpec
 from ..support.checks import whole
 from .base import Encoding

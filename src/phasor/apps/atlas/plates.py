@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import absolute, relative, rotary, together
+from . import absolute, all_encodings, relative, rotary
 from .paper import Paper
 
 
@@ -41,7 +41,7 @@ PLATES = (
         "diagonal only the distance counts. That is so for all but the learned table. Each panel has a scale of its "
         "own; rotary encoding multiplies, and its panel is the mean cosine of its pairs. Of tables that are added to "
         "tokens the products of their rows are shown. Weights that others learn are made up here.",
-        together.values, together.draw,
+        all_encodings.values, all_encodings.draw,
     ),
     Plate(
         "sinusoidal", "Sinusoidal table", (48,),
