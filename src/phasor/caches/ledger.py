@@ -202,6 +202,7 @@ class KeyLedger:
             raise ValueError(f"by must be one integer of at most 2**31 for each of {axes} axes, got {by!r}")
         tokens = self._free()
         chosen = torch.arange(len(tokens), device=tokens.keys.device) if slots is None else self._slots(slots)
+        # As positions are laid out, which of one axis have none for it: [(axes,) rows, tokens].
         distance = torch.tensor(each, device=chosen.device).view(*(axes,) * (axes > 1), 1, 1)
         self.move(tokens.positions.index_select(-1, chosen) + distance, chosen)
 

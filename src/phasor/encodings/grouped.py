@@ -81,7 +81,7 @@ class SelfExtend(Grouped):
     def __init__(self, spec: RotarySpec, *, group: int, window: int) -> None:
         whole("group", group)
         whole("window", window)
-        by = window - window // group
+        by = window - window // group  # so that distances of far keys go on from about the window
         super().__init__(
             spec,
             (
