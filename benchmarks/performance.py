@@ -28,25 +28,37 @@ HEAD = """# What a rotation costs
 
 Measured by `phasor bench`; written by `python benchmarks/performance.py`, not edited by hand.
 
-A ratio is a time as a multiple of the time of the **unit**, both measured in one process, in a new random order every
-round: the median, over rounds, of the two times' ratio in one round. Beside it are the quartiles of these ratios. On
-one thread the clock is the CPU time of that thread, on several it is that of the wall. Goals of at most a number are
-about phasor's time; goals of at least one are about the time of another library in units of phasor's.
+Each row compares a time with that of its **unit**, for example a copy of the same bytes. Both are measured in one
+process, in a new random order every round. The **ratio** is the median, over rounds, of time divided by unit. The
+**spread** gives the quartiles of these ratios. With one thread the clock is the CPU time of that thread, with
+several it is the time on the wall. A goal of at most a number is about phasor's time. A goal of at least a number is
+about the time of another library, in units of phasor's.
 
-**memory** says where large new tensors lie. *fresh*: every one is newly mapped, so that the system clears its pages
-while it is first written, as in a process that gives memory back. *reused*: it was used and freed before. *as found*:
-the allocator's own choice, where sizes are small.
+**memory** says where large new tensors lie:
 
-Machines stand one after the other. The Xeon at 2.80 GHz did other work all the while (`cpu_xeon_shared.json`): what
-waits for memory waited longer there.
+- *fresh*: each is newly mapped, so the system clears its pages while it is first written. So it is in a process that
+  gives memory back.
+- *reused*: the memory was used and freed before.
+- *as found*: the allocator's own choice, where sizes are small.
 
-What stops the goals that are not met was measured too: `docs/log.md`, 2026-11-22. On a CPU with AVX2 alone half
-precision is bound by instructions wherever memory is not slow. For each 64 bytes of heads in bfloat16 the loop of
-halves has 45 instructions: 2 loads of heads, 4 of cos and sin, 4 to widen, 12 products and sums, 18 to round, 2 stores
-and 3 to go on. That of permuted pairs has 56, eight pairs that fill no two vectors 64, and a copy 4. With AVX-512 it
-has 13 operations on whole vectors for 64 bytes beside loads and stores: 2 to widen, 6 products and sums, 5 to round. An
-EPYC with AVX-512 does two of them in a cycle, so a head of 128 channels takes 26 cycles, twice as long as its copy. So
-half precision of few tokens, whose copy is in the cache, does not come near 1.5 there (`docs/log.md`, 2026-11-25).
+There is a section for each machine. The Xeon at 2.80 GHz did other work all the while (`cpu_xeon_shared.json`), so
+whatever waits for memory waited longer there.
+
+It was measured what stops the goals that are not met (`docs/log.md`, 2026-11-22). On a CPU that has AVX2 but no
+AVX-512, half precision is bound by instructions wherever memory is not slow. For each 64 bytes of heads in bfloat16
+the loop has
+
+| pairs | instructions |
+|---|---|
+| halves | 45: 2 loads of heads, 4 of cos and sin, 4 to widen, 12 products and sums, 18 to round, 2 stores, 3 to go on |
+| permuted | 56 |
+| eight pairs, which do not fill two vectors | 64 |
+| none, a copy | 4 |
+
+With AVX-512 there are 13 operations on whole vectors for 64 bytes, beside loads and stores: 2 to widen, 6 products
+and sums, 5 to round. An EPYC with AVX-512 does two of them in a cycle. So a head of 128 channels takes 26 cycles,
+twice as long as its copy. That is why half precision of few tokens, whose copy is in the cache, does not come near
+1.5 there (`docs/log.md`, 2026-11-25).
 
 ## The cases and their goals
 
@@ -58,8 +70,9 @@ GPU = """
 
 {}
 
-`phasor bench --device cuda` measures these cases by the device's own clock (CUDA events), in units of a copy of the
-same bytes into tensors that exist, and beside the libraries that are installed there. The table above is about CPUs.
+`phasor bench --device cuda` measures the cases below by the device's own clock (CUDA events). Their unit is a copy of
+the same bytes into tensors that exist. The libraries that are installed there are timed too. The table above is about
+CPUs.
 
 | case | what is timed | float32 | bfloat16 | float16 |
 |---|---|---|---|---|
@@ -148,8 +161,9 @@ def figures(runs: Sequence[Record]) -> str:
         return NONE_YET
     run = on_cpu[0]
     text = (
-        f"{run.cpu}, {run.cores} cores, torch {run.torch}, phasor {run.phasor}; of each case the worst of its layouts "
-        "and kinds of memory:\n\n| time | in units of | float32 | bfloat16 | float16 |\n|---|---|---|---|---|\n"
+        f"{run.cpu}, {run.cores} cores, torch {run.torch}, phasor {run.phasor}; for each case the worst ratio "
+        "among its layouts and kinds of memory:\n\n"
+        "| time | in units of | float32 | bfloat16 | float16 |\n|---|---|---|---|---|\n"
     )
     for case in CASES:
         rows = [row for row in run.rows if (row.case, row.measured) == (case.name, case.measured)]

@@ -28,21 +28,22 @@ OF_ALL = {"num_mtp_layers", "num_nextn_predict_layers", "per_layer_config"}
 
 HEAD = f"""# Every rotary model type
 
-What `phasor.configs.read_parts` makes of the default config of each model type of transformers {VERSION} that rotates:
-one row for each part and each spec in it. In use the checkpoint's own config decides: bases, widths and scalings below
-are the defaults of the class. Written by `python docs/models.py`; not edited by hand.
+What `phasor.configs.read_parts` reads from the default config of each model type of transformers {VERSION} that
+rotates, with one row for each part and each spec in it. Bases, widths and scalings below are the defaults of the config
+class. In use the checkpoint's own config decides. Written by `python docs/models.py`; not edited by hand.
 
-- **part**: the path inside a composite config; `·` is the config itself. "as `x`" is a part that reads as the model
-  type `x` does.
-- **layers**: how many layers rotate with this spec, of how many, and what the config calls them.
+- **part**: the path inside a composite config; `·` is the config itself. A part "as `x`" is read like the model type
+  `x`.
+- **layers**: how many layers rotate with this spec, out of how many, and what the config calls them.
 - **rotation**: the factors of the `RotarySpec`, as `describe()` says them. The model's code forms angles in float32
   and rounds cos and sin to the dtype of the activations, unless the row says otherwise.
-- **keys it reads**: the keys of its config that its row looks at, beside those inside `rope_parameters` or
-  `rope_scaling`, where a scheme reads the same ones in all families, and beside those that say which layers only
-  predict further tokens. All other keys about positions have no effect, and
-  are refused where they ask for one: `make conformance` tries each of them in each type against the model's own code.
+- **keys it reads**: the keys of its config that its row looks at. Two kinds are left out, because they are the same in
+  all families: those inside `rope_parameters` or `rope_scaling`, and those that say which layers only predict further
+  tokens. Other keys about positions have no effect. Where such a key asks for an effect, the config is refused. `make
+  conformance` tries each of them in each type against the model's own code.
 - **unusual**: what else the model does, and what is left to the caller.
-- **\\***: the default config leaves the rotation off or describes no model that runs, and was completed for this page.
+- **\\***: the default config leaves the rotation off, or describes a model that does not run. It was completed for
+  this page.
 
 | model type | part | layers | rotation | keys it reads | unusual |
 |---|---|---|---|---|---|
@@ -50,8 +51,9 @@ are the defaults of the class. Written by `python docs/models.py`; not edited by
 UNDER_PATCH = """
 ## Under `patch`
 
-`make conformance` builds each of these types small, patches it, and compares it with itself on all inputs that it
-takes, and each function that was replaced on the arguments of the real call. These are not covered, or left:
+`make conformance` builds each of these types small and patches it. It compares the patched model with the unpatched one
+on all inputs that the model takes, and each function that was replaced with the model's own, on the arguments of the
+real call. These types are not covered, or are left unpatched:
 
 | model type | why |
 |---|---|

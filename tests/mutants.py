@@ -3,10 +3,11 @@
     python tests/mutants.py rotary/kernels                        20 edits
     python tests/mutants.py serving --seed 3 --count 50 --limit 300
 
-Each edit is made in a temporary copy of the project, where the room's fast tests run until one fails. A line per edit:
-NOTICED and the test that failed, or ALIVE; then the score, and the edits alive as a diff. Tests that have not ended
-after the limit have noticed. `mutants_argued.txt` lists edits that change nothing that can be seen, each with the
-reason; they are not scored. Ends with 1 if an edit is alive. The same seed draws the same edits from the same code.
+Each edit is made in a temporary copy of the project. The fast tests nearest to the edited file run there, then all of
+the room, until one fails. A line per edit: NOTICED and the test that failed, or ALIVE; then the score, and the edits
+alive as a diff. Tests that have not ended after the limit have noticed. `mutants_argued.txt` lists edits that change
+nothing that can be seen, each with the reason; they are not scored. Ends with 1 if an edit is alive. The same seed
+draws the same edits from the same code.
 """
 
 import argparse
@@ -23,10 +24,12 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+import pytest
+
 import limited
 from edits import Edit, drawn
 from found_data import found_data
-from rooms import ROOT, Room, room_named
+from rooms import ROOT, Room, nearest, room_named
 
 ARGUED = Path(__file__).with_name("mutants_argued.txt")
 WORKERS = max(1, min(4, os.cpu_count() or 1))
@@ -68,6 +71,7 @@ def copy_project(root: Path, folder: Path) -> Path:
 class Verdict(NamedTuple):
     noticed: bool
     why: str
+    any_tests: bool = True
 
 
 def verdict_of_tests(folder: Path, tests: Sequence[str], limit: float) -> Verdict:
@@ -89,17 +93,20 @@ def verdict_of_tests(folder: Path, tests: Sequence[str], limit: float) -> Verdic
         return Verdict(True, f"no end after {limit:.0f} s")
     lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     last = (lines or (done.stdout + done.stderr).splitlines() or [f"ended with {done.returncode}"])[-1]
-    if done.returncode == 5:
-        raise SystemExit(f"{' '.join(tests)}: {last}")
+    if done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED:
+        return Verdict(False, f"{' '.join(tests)}: {last}", any_tests=False)
     return Verdict(done.returncode != 0, last.removeprefix("FAILED ").split(" - ")[0])
 
 
-def verdict_of_edit(edit: Edit, folder: Path, tests: Sequence[str], limit: float) -> Verdict:
+def verdict_of_edit(edit: Edit, folder: Path, room: Room, limit: float) -> Verdict:
+    """Of the tests nearest to the edit, which may be none, and of the whole room where they do not notice."""
     path = folder / "project" / edit.file
+    near = nearest(room, edit.file, folder / "project")
     source = path.read_bytes()
     try:
         write_anew(path, edit.applied(source))
-        return verdict_of_tests(folder, tests, limit)
+        verdict = verdict_of_tests(folder, near, limit)
+        return verdict if verdict.noticed else verdict_of_tests(folder, room.tests, limit)
     finally:
         write_anew(path, source)
 
@@ -131,6 +138,8 @@ def try_edits(root: Path, room: Room, edits: Sequence[Edit], limit: float | None
         start = time.monotonic()
         unbroken = verdict_of_tests(first, room.tests, limited.LIMIT)
         free.put(first)
+        if not unbroken.any_tests:
+            raise SystemExit(unbroken.why)
         if unbroken.noticed:
             raise SystemExit(f"the tests of {room.name} fail before anything is broken: {unbroken.why}")
         longest = 60 + 5 * (time.monotonic() - start) if limit is None else limit
@@ -138,11 +147,12 @@ def try_edits(root: Path, room: Room, edits: Sequence[Edit], limit: float | None
         def notice(edit: Edit) -> bool:
             folder = free.get()
             try:
-                noticed, why = verdict_of_edit(edit, folder, room.tests, longest)
+                verdict = verdict_of_edit(edit, folder, room, longest)
             finally:
                 free.put(folder)
-            print(line_of(edit, sources[edit.file], "NOTICED" if noticed else "ALIVE", why), flush=True)
-            return noticed
+            word = "NOTICED" if verdict.noticed else "ALIVE"
+            print(line_of(edit, sources[edit.file], word, verdict.why), flush=True)
+            return verdict.noticed
 
         with ThreadPoolExecutor(workers) as pool:
             return list(pool.map(notice, edits))

@@ -5,6 +5,7 @@
 A room is a folder or a file of src/phasor. The examples in its docstrings are always among its tests.
 """
 
+import ast
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Room: its tests, as patterns below tests/.
 TESTS = {
     "support": "runs core/test_errors.py core/test_spec.py test_interrupt.py test_processes.py test_public_modules.py "
-    "test_quiet.py",
+    "test_transformers_log.py",
     "support/processes": "lab/test_train.py",
     "support/tracing": "core/test_default_device.py core/test_launches.py",
     "rotary": "core encodings theory parallel",
@@ -49,6 +50,8 @@ TESTS = {
 # Folders that compare all rooms at once, by `make conformance`.
 OF_NO_ROOM = {"conformance"}
 
+NEAREST = 6  # files of tests beside a file's own examples
+
 
 class Room(NamedTuple):
     name: str
@@ -72,6 +75,35 @@ def room_named(name: str, root: Path = ROOT, table: dict[str, str] = TESTS) -> R
     paths = [str(path.relative_to(root)) for pattern in patterns for path in sorted((root / "tests").glob(pattern))]
     inside = str(source.relative_to(root))
     return Room(name, inside, (inside, *dict.fromkeys(paths)))
+
+
+def nearest(room: Room, file: str, root: Path = ROOT) -> tuple[str, ...]:
+    """Where a mistake in one file of a room is noticed first: its own examples, then up to `NEAREST` files of tests.
+
+    These import the file or what it defines, or bear its name or its folder's; those that say most of it come first.
+    """
+    path = root / file
+    defined = [getattr(node, "name", "") for node in ast.parse(path.read_bytes()).body]
+    about = {*path.with_suffix("").parts[-2:], *defined} - {"", "__init__", "phasor"}
+    places = [root / place for place in room.tests[1:]]
+    tests = [test for place in places for test in (sorted(place.rglob("test_*.py")) if place.is_dir() else [place])]
+    shared = {test: len(about & (imported(test) | words_of_path(test.relative_to(root)))) for test in tests}
+    near = sorted((test for test in tests if shared[test]), key=lambda test: -shared[test])[:NEAREST]
+    return (file, *(str(test.relative_to(root)) for test in near))
+
+
+def imported(test: Path) -> set[str]:
+    """The words of all its imports: of `from phasor.apps.lab import train`, phasor, apps, lab and train."""
+    nodes = [node for node in ast.walk(ast.parse(test.read_bytes())) if isinstance(node, ast.Import | ast.ImportFrom)]
+    paths = [getattr(node, "module", None) or "" for node in nodes]
+    paths += [name.name for node in nodes for name in node.names]
+    return {word for path in paths for word in path.split(".")}
+
+
+def words_of_path(test: Path) -> set[str]:
+    """Folders and words of a name, and the whole of it: of lab/test_run_folder.py, lab, run, folder and run_folder."""
+    name = test.stem.removeprefix("test_")
+    return {*test.parent.parts, name, *name.split("_")}
 
 
 def is_inside(inner: str, outer: str) -> bool:

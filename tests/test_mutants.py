@@ -150,6 +150,34 @@ def test_what_does_not_end_is_noticed(project, capsys):
     assert "[no end after 3 s]" in capsys.readouterr().out
 
 
+def test_the_nearest_tests_run_first_and_all_of_the_room_before_an_edit_is_called_alive(project, capsys):
+    """`test_far.py`, which names nothing of the file, writes down that it ran; `test_small.py` is the nearest."""
+    ran = project / "ran"
+    far = f"import phasor\ndef test_far():\n    open({str(ran)!r}, 'a').write('far ')\n"
+    far += "    from importlib import import_module\n    assert import_module('phasor.small').halves(3) == 1\n"
+    (project / "tests/test_far.py").write_text(far)
+    near, beyond = edit_to("n > 1", "n > 2"), edit_to("n // 2", "n // 2 if n != 3 else 0")
+    chosen = [near, beyond, edit_to("n < 9", "n <= 9")]
+    assert try_edits(project, WHOLE, chosen, limit=60, workers=1) == [True, True, False]
+    assert ["test_halves" in line for line in capsys.readouterr().out.splitlines()] == [True, False, False]
+    assert ran.read_text() == "far far far "  # before anything was broken, and for the last two edits
+
+
+def test_a_file_without_examples_and_near_tests_meets_the_whole_room(project):
+    (project / "tests/test_small.py").rename(project / "tests/test_other.py")
+    text = "from importlib import import_module as module\n\n"
+    text += "def test_power():\n    assert module('phasor.plain').square(3) == 9\n"
+    (project / "tests/test_other.py").write_text(text)
+    (project / "src/phasor/plain.py").write_text("def square(n):\n    return n * n\n")
+    room = Room("plain", "src/phasor/plain.py", ("src/phasor/plain.py", "tests"))
+    start = len("def square(n):\n    return n ")
+    edit = Edit("src/phasor/plain.py", "by hand", start, start + 1, "+")
+    assert try_edits(project, room, [edit], limit=60, workers=1) == [True]
+    (project / "tests/test_other.py").unlink()
+    with pytest.raises(SystemExit, match="no tests ran"):
+        try_edits(project, room, [edit], limit=60, workers=1)
+
+
 def test_long_lines_are_shown_where_they_change():
     source = SMALL.replace("if n < 9", f"if n + {'0' * 100}.5 < 9 + {'0' * 100}.5").encode()
     edit = next(edit for edit in edits(source, "src/phasor/small.py") if edit.new == "<=")

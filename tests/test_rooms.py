@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import limited
-from rooms import OF_NO_ROOM, ROOT, TESTS, main, room_named
+from rooms import NEAREST, OF_NO_ROOM, ROOT, TESTS, Room, main, nearest, room_named
 
 PACKAGE = ROOT / "src" / "phasor"
 
@@ -70,6 +70,27 @@ def test_any_two_folders_of_tests_can_be_in_one_call(forking_python):
     ]
     done = limited.run(command, cwd=ROOT)
     assert len(bare) > 1 and done.returncode == 0, done.stdout[-1000:]
+
+
+def test_the_nearest_tests_import_a_file_or_bear_its_name(tmp_path):
+    files = {
+        "src/phasor/wing/corner.py": "def edge(): ...\nclass Side: ...\n",
+        "tests/a/test_all.py": "from phasor import edge, Side\n",
+        "tests/a/test_corner.py": "import torch\n",
+        "tests/a/test_else.py": "import torch\n",
+        "tests/a/helper.py": "from phasor.wing.corner import edge\n",
+        "tests/test_most.py": "def test_inside():\n    from phasor.wing.corner import edge\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    room = Room("wing", "src/phasor/wing", ("src/phasor/wing", "tests/a", "tests/test_most.py"))
+    near = ["tests/test_most.py", "tests/a/test_all.py", "tests/a/test_corner.py"]
+    assert nearest(room, "src/phasor/wing/corner.py", tmp_path) == ("src/phasor/wing/corner.py", *near)
+    for i in range(NEAREST):
+        (tmp_path / f"tests/a/test_edge_{i}.py").write_text("")
+    assert nearest(room, "src/phasor/wing/corner.py", tmp_path)[1:4] == (*near,)
+    assert len(nearest(room, "src/phasor/wing/corner.py", tmp_path)) == 1 + NEAREST
 
 
 def test_paths_for_pytest(capsys):

@@ -13,7 +13,7 @@ import torch
 pytest.importorskip("matplotlib")
 from PIL import Image
 
-from phasor.apps.atlas import PLATES, absolute, relative, rotary, together
+from phasor.apps.atlas import PLATES, absolute, all_encodings, relative, rotary
 from phasor.apps.atlas.paper import DARK, LIGHT, png
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,7 +115,7 @@ def test_transformer_xl_is_a_sinusoid_of_the_distance():
 
 
 def test_all_but_the_learned_table_depend_on_the_distance_alone():
-    found = together.values()
+    found = all_encodings.values()
     assert list(found) == ["none", "sinusoidal", "learned", "rotary", "ALiBi", "T5", "Shaw", "Transformer-XL"]
     for name, scores in found.items():
         assert scores.shape == (48, 48)

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from phasor import RotarySpec, Rotation, apply_rotary_qk, rotate
 from phasor.rotary import phase, stacked, tables
 from phasor.rotary import rotation as rotation_module
-from phasor.rotary.apply import warm
+from phasor.rotary.apply import gpu_warm_up
 from phasor.support import tracing
 
 from .conftest import FACTORS, SEQ_LEN, SPECS, anywhere, at
@@ -223,10 +223,12 @@ def test_a_graph_forms_rows_from_what_tables_will_be(monkeypatch):
 def test_a_warm_up_makes_the_calls_of_serving(tensor_format, shapes, monkeypatch):
     """Where a kernel is compiled for each size: with heads of the dtype and the order that will come."""
     seen = []
-    monkeypatch.setattr(warm.triton, "sizes_of", lambda *given: [(1, 3)])
+    monkeypatch.setattr(gpu_warm_up.triton, "sizes_of", lambda *given: [(1, 3)])
     for name in ("rotate", "apply_rotary_qk"):
-        monkeypatch.setattr(warm, name, lambda q, k, *given, **how: seen.append((q.dtype, q.shape, k.shape, how)))
+        monkeypatch.setattr(
+            gpu_warm_up, name, lambda q, k, *given, **how: seen.append((q.dtype, q.shape, k.shape, how))
+        )
     about = {"dtype": torch.bfloat16, "tensor_format": tensor_format}
-    warm.warm_up(RotarySpec(head_dim=16), 4, 2, device="cpu", **about)
+    gpu_warm_up.warm_up(RotarySpec(head_dim=16), 4, 2, device="cpu", **about)
     assert len(seen) == 4 and {row[:3] for row in seen} == {(torch.bfloat16, *shapes)}
     assert {row[3]["tensor_format"] for row in seen} == {tensor_format}

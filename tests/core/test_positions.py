@@ -23,6 +23,11 @@ def test_packed(lengths):
         assert got.tolist() == [i for length in lengths for i in range(length)]
 
 
+def test_packed_refuses_bounds_that_fall_once():
+    with pytest.raises(ValueError, match=r"cu_seqlens must start at 0 and never fall .*, got \[0, 5, 3, 7\]"):
+        positions.packed(torch.tensor([0, 5, 3, 7]))
+
+
 @SETTINGS
 @given(st.integers(0, 4).flatmap(lambda s: st.lists(st.lists(st.booleans(), min_size=s, max_size=s), min_size=1)))
 def test_from_mask(rows):

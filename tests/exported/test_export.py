@@ -9,6 +9,7 @@ from torch import nn
 
 from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
 from phasor.tools.onnx import export
+from phasor.tools.onnx.export import _fault
 
 from .configs import PUBLISHED, spec_of
 
@@ -158,6 +159,18 @@ def test_an_opset_that_torch_does_not_write_is_an_error_and_no_file(tmp_path, op
     ):
         export(Rotary(SPEC, kernel="onnx"), given, tmp_path / "a.onnx", opset_version=opset)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_with_nodes_that_its_opset_has_not_is_at_fault(tmp_path):
+    """RotaryEmbedding came with opset 23; Neg has been there all the time."""
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 2, 3, 4]) for name in "xy")
+    for kind, opset, fault in (("Neg", 18, ""), ("Neg", 20, "opset 18"), ("RotaryEmbedding", 18, "RotaryEmbedding")):
+        node = onnx.helper.make_node(kind, ["x"] if kind == "Neg" else ["x", "x", "x"], ["y"])
+        graph = onnx.helper.make_graph([node], "of one node", [x], [y])
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10)
+        onnx.save(model, tmp_path / "a.onnx")
+        found = _fault(onnx, tmp_path / "a.onnx", opset)
+        assert fault in found and bool(found) == bool(fault)
 
 
 def test_bad_arguments_of_export(tmp_path):

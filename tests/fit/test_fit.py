@@ -24,9 +24,9 @@ from phasor.serving.engines import ENGINES
 from phasor.tools.fit import fit, fit_folder
 from phasor.tools.fit.descent import LARGEST, descend
 from phasor.tools.fit.fit import FEWEST, JUDGED
-from phasor.tools.fit.known import IN_CONFIGS, SCHEMES, divided
 from phasor.tools.fit.loss import DivisorLoss
 from phasor.tools.fit.result import Fit, written
+from phasor.tools.fit.schemes import IN_CONFIGS, SCHEMES, divided
 from phasor.tools.running.model import RunningModel
 from phasor.tools.running.windows import windows_of
 

@@ -9,8 +9,8 @@ from phasor.apps.lab import Decoder, ModelConfig, RunConfig, evaluate, extend
 from phasor.apps.lab.evaluate import check_budget, token_losses
 from phasor.apps.lab.fitted import fitted
 from phasor.rotary.scaling import Linear, LongRoPE
-from phasor.tools.fit.known import SCHEMES, divided
 from phasor.tools.fit.objective import WINDOWS
+from phasor.tools.fit.schemes import SCHEMES, divided
 from phasor.tools.running.windows import windows_of
 
 
@@ -123,6 +123,9 @@ def test_extension_takes_each_scheme_at_its_own_length(model, config, text):
     assert {(r["scheme"], r["length"]) for r in result["curves"]} == {
         (s, n) for s in ("none", "linear") for n in (16, 32, 64)
     }
+    for curve in result["curves"]:  # each at its own length, all by the largest factor
+        rotary = spec if curve["scheme"] == "linear" else config.model.rotary_spec
+        assert curve["loss"] == float(token_losses(model, text.held_out, curve["length"], 64, rotary=rotary).mean())
     plain = float(token_losses(model, text.held_out, 32, 64).mean())
     assert [r["loss"] for r in result["table"] if (r["scheme"], r["factor"]) == ("none", 2)] == [plain]
 

@@ -43,6 +43,8 @@ def test_accuracy_counts_answers_only():
     targets = torch.tensor([[IGNORE, 1, 0], [IGNORE, 1, 1]])
     logits = torch.nn.functional.one_hot(torch.tensor([[1, 1, 1], [0, 1, 1]]), 2).double()
     assert accuracy(logits, targets) == (0.75, 0.5)  # three of four answers, one of two rows
+    three = torch.tensor([[1, 1, 0]]), torch.tensor([[1, 0, 0]])
+    assert accuracy(torch.nn.functional.one_hot(three[0], 2), three[1])[0] == 2 / 3  # to the last bit of float64
 
 
 def test_too_short_and_too_long_questions_are_refused():

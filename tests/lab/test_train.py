@@ -230,6 +230,7 @@ def test_tasks_train_too(tmp_path):
         ({"lr": 0.0}, "lr must be a finite number above 0, got 0.0"),
         ({"warmup": 2.0}, "warmup must be at most 1 .*, got 2.0"),
         ({"task": "passkey", "model": ModelConfig(length=8)}, "length must be at least 10 for the task passkey, got 8"),
+        ({"task": "copy", "model": ModelConfig(length=507)}, r"copy needs 3 to 505 tokens \(.*\), got 507"),
     ],
 )
 def test_a_bad_run_is_refused(changes, message):

@@ -66,6 +66,12 @@ def test_results_without_the_measurement_are_not_taken_for_trained(run):
     assert training_note(gather([run(None, None)])).startswith("Not shown for text-rotary-seed0")
 
 
+@pytest.mark.parametrize("loss, pairs", [("2.5", 2.5), (2.5, "2.5")])
+def test_a_measurement_that_is_no_number_is_refused(run, loss, pairs):
+    with pytest.raises(ValueError, match=r"evaluation.json must"):
+        gather([run(loss, pairs)])
+
+
 def test_the_page_and_the_numbers_carry_the_note(run, tmp_path):
     pytest.importorskip("matplotlib")
     data = report([run(3.0, 2.5)], tmp_path / "report")

@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from ..rotary.apply.between import check_moves
-from ..rotary.apply.fit import check_tensor
+from ..rotary.apply.input_checks import check_tensor
 from ..rotary.apply.move import check_alike
+from ..rotary.apply.relative_rotation import check_moves
 from ..rotary.spec import RotarySpec
 from ..rotary.tables import check_positions
 from ..support.checks import one_of, whole
@@ -202,6 +202,7 @@ class KeyLedger:
             raise ValueError(f"by must be one integer of at most 2**31 for each of {axes} axes, got {by!r}")
         tokens = self._free()
         chosen = torch.arange(len(tokens), device=tokens.keys.device) if slots is None else self._slots(slots)
+        # As positions are laid out, which of one axis have none for it: [(axes,) rows, tokens].
         distance = torch.tensor(each, device=chosen.device).view(*(axes,) * (axes > 1), 1, 1)
         self.move(tokens.positions.index_select(-1, chosen) + distance, chosen)
 

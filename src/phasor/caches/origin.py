@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..rotary.apply.between import check_distance
 from ..rotary.apply.move import moved, rotated_by
+from ..rotary.apply.relative_rotation import check_distance
 from ..rotary.rotation import Rotation
 from ..rotary.spec import RotarySpec
 

@@ -26,7 +26,7 @@ def tree_mask(parents: Sequence[int], before: int, device: torch.device) -> Tens
     """``[drafts, before + drafts]``: all tokens before the tree, a draft's ancestors and itself."""
     seen = torch.eye(len(parents), dtype=torch.bool)
     for i, parent in enumerate(parents):
-        if parent >= 0:
+        if parent >= 0:  # a parent comes before its children, so its row is complete
             seen[i] |= seen[parent]
     return torch.cat((torch.ones(len(parents), before, dtype=torch.bool), seen), -1).to(device)
 

@@ -35,17 +35,17 @@ def phasor(
 
 COMMANDS = (  # with the line that the list of commands shows, whole at 80 columns
     ("inspect", inspect.inspect, "What a model's config says about positions, on one screen"),
-    ("plan", plan.plan, "Settings for a longer context on an engine, read back"),
-    ("convert", convert.convert, "A checkpoint in another pair layout or format, with a proof"),
+    ("plan", plan.plan, "An engine's settings for a longer context, checked"),
+    ("convert", convert.convert, "Write a checkpoint in another pair layout or format, and prove it"),
     ("detect", detect.detect, "In which layout the rotary pairs of a checkpoint are"),
     ("doctor", doctor.doctor, "Whether a model's position encoding is right, and why not"),
     ("study", study.study, "Which pairs of its rotation a model uses, and in which heads"),
     ("fit", fit.fit, "The best frequencies of one model for a longer context"),
     ("golden", golden.golden, "Vectors to test rotary code in any language"),
-    ("check", golden.check, "What is wrong in other rotary code, or in an ONNX file"),
-    ("bench", bench.bench, "What a rotation costs here, in copies of the same bytes"),
+    ("check", golden.check, "Whether other rotary code or an ONNX file is right"),
+    ("bench", bench.bench, "What a rotation costs on this machine"),
     ("atlas", atlas.atlas, "Every position encoding as a picture"),
-    ("demo", demo.demo, "Most of this on twelve published models, as HTML pages"),
+    ("demo", demo.demo, "Most of these on twelve published models, as HTML pages"),
 )
 for name, command, line in COMMANDS:
     app.command(name, short_help=line)(command)

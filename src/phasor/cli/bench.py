@@ -14,11 +14,13 @@ from ..support.whole_files import check_file_target
 def bench(
     cases: Annotated[str, typer.Option(metavar="NAME,...", help="Which cases (default: all that can run).")] = "",
     rounds: Annotated[int, typer.Option(help="How often each is timed.")] = 30,
-    threads: Annotated[int, typer.Option(help="With more than one, wall time is measured.")] = 1,
+    threads: Annotated[int, typer.Option(help="Number of threads. With more than one, wall time is measured.")] = 1,
     kernel: Annotated[str, typer.Option(metavar="NAME", help="One of phasor's kernels.")] = "auto",
     out: Annotated[Path | None, typer.Option("--json", metavar="OUT", help="The file for the results.")] = None,
     against_goals: Annotated[bool, typer.Option("--against-goals", help="Print what each ratio should be.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes, two rounds: only to see that it runs.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Tiny sizes and two rounds, only to see that it runs.")
+    ] = False,
     device: Annotated[str, typer.Option(help="cpu, or cuda for a GPU, with cases of its own.")] = "cpu",
     plot: Annotated[Path | None, typer.Option(metavar="OUT", help="With cuda: the file for a picture.")] = None,
 ) -> None:

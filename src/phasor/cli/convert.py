@@ -23,23 +23,29 @@ def convert(
         ),
     ] = "",
     source_layout: Annotated[
-        str | None, typer.Option("--from", metavar="LAYOUT", help="How the pairs lie, where you know it better.")
+        str | None,
+        typer.Option("--from", metavar="LAYOUT", help="The layout of SRC, if you know it better than its files say."),
     ] = None,
     part: Annotated[str | None, typer.Option(help="The part of a composite model (default: its text model).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
     in_place: Annotated[
-        bool, typer.Option("--in-place", help="Write into SRC's own files, behind a journal; no DST.")
+        bool,
+        typer.Option("--in-place", help="Change SRC's own files, without DST. A journal makes it safe to interrupt."),
     ] = False,
     files: Annotated[
-        int | None, typer.Option(min=1, help="Into how many files Meta's format is cut, one for each process.")
+        int | None,
+        typer.Option(min=1, help="For Meta's format: the number of files, one for each process that will load it."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace DST.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace DST if it exists.")] = False,
     allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Read .bin and .pth files, through torch's weights_only.")
+        bool, typer.Option("--allow-pickle", help="Also read .bin and .pth files, by torch.load with weights_only.")
     ] = False,
-    proof: Annotated[bool, typer.Option("--proof/--no-proof", help="Read both sides again and compare them.")] = True,
+    proof: Annotated[
+        bool, typer.Option("--proof/--no-proof", help="Afterwards read SRC and DST again and compare them.")
+    ] = True,
     token_ids: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Also compare the logits on these tokens, as in 1,403,263.")
+        str | None,
+        typer.Option(metavar="LIST", help="Also compare the logits of both on these tokens, as in 1,403,263."),
     ] = None,
 ) -> None:
     """Write a checkpoint in another layout of its rotary pairs, or in another format.

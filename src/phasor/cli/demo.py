@@ -15,7 +15,10 @@ def demo(
     train: Annotated[bool, typer.Option(help="Also train small models and write the lab's report.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the measurements as JSON.")] = False,
 ) -> None:
-    """Read models that ship, explain each on a page, measure the relative law, and train small models."""
+    """Read twelve published configs, explain each on a page, and train small models.
+
+    It also measures how exactly scores depend on distances alone, and what one rotation costs.
+    """
     check_folder_target("--out", out)
     from ..apps.demo import run
 

@@ -13,10 +13,10 @@ def detect(
     part: Annotated[str | None, typer.Option(help="The part of a composite model (default: its text model).")] = None,
     text: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Run the model on this text in both layouts, and let that decide."),
+        typer.Option(metavar="FILE", help="Also run the model on this text in both layouts; the lower loss decides."),
     ] = None,
     allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Read .bin and .pth files, through torch's weights_only.")
+        bool, typer.Option("--allow-pickle", help="Also read .bin and .pth files, by torch.load with weights_only.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:

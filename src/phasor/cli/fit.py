@@ -15,22 +15,22 @@ from .progress import is_first, progress
 
 def fit(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder with a transformers model.")],
-    text: Annotated[Path, typer.Option(metavar="FILE", help="Text of the kind that it was trained on.")],
+    text: Annotated[Path, typer.Option(metavar="FILE", help="Text of the kind that the model was trained on.")],
     length: Annotated[int, typer.Option(min=2, help="The length to reach, in tokens.")],
     holdout: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Other text to judge on (default: the second half of --text).")
     ] = None,
     trained: Annotated[
-        int | None, typer.Option(min=2, help="The length it was trained for (default: the declared one).")
+        int | None, typer.Option(min=2, help="The length that the model was trained for (default: the declared one).")
     ] = None,
     evaluations: Annotated[int, typer.Option(min=10, help="How often the loss is evaluated.")] = 120,
     minutes: Annotated[float, typer.Option(help="Minutes after which the search ends (default: no limit).")] = math.inf,
     inside: Annotated[float, typer.Option(min=0, help="Weight of the loss at the trained length.")] = 0.5,
     attention: Annotated[
         float | None,
-        typer.Option(help="Factor on cos and sin (default: LongRoPE's formula, which every engine takes)."),
+        typer.Option(help="Factor on cos and sin (default: by LongRoPE's formula, which every engine supports)."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the search; the same seed gives the same result.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search; the same seed gives the same result.")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a config.json with what was found.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:

@@ -19,17 +19,28 @@ def golden(
         Path | None, typer.Option(metavar="DIR", help="The folder to write (default: golden-MODEL, or golden-pack).")
     ] = None,
     pack: Annotated[
-        bool, typer.Option("--pack", help="All parts of all configs in one small pack: safetensors, JSON, C, GGUF.")
+        bool,
+        typer.Option(
+            "--pack", help="Write all parts of all configs into one small pack: safetensors, JSON, C and GGUF."
+        ),
     ] = False,
     part: Annotated[str | None, typer.Option(help="The part of a composite config (default: its text model).")] = None,
     positions: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="Which positions, as in 0..7,100,4096 (default: near, trained and far)."),
+        typer.Option(
+            metavar="LIST",
+            help="Positions, as in 0..7,100,4096 (default: near, trained and far).",
+        ),
     ] = None,
-    moved: Annotated[bool, typer.Option("--moved", help="Also keys that a cache moves to other positions.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the made-up inputs.")] = 0,
+    moved: Annotated[
+        bool, typer.Option("--moved", help="Also write keys that a cache moves to other positions.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
 ) -> None:
-    """Write golden vectors, to test rotary code in any language against; of many models in one pack with --pack."""
+    """Write golden vectors: right results, to test rotary code in any language against.
+
+    With --pack, those of many models go into one pack.
+    """
     from ..models.configs import read_config
     from ..tools.golden import write
 
@@ -64,11 +75,14 @@ def check(
     ],
     against: Annotated[
         str | None,
-        typer.Option(metavar="OTHER", help="Of a folder: the other implementation, safetensors or a folder of them."),
+        typer.Option(
+            metavar="OTHER",
+            help="For a folder: the results of the other implementation, a safetensors file or a folder of them.",
+        ),
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option(metavar="CONFIG", help="Of an ONNX file: the config.json whose rotations it must have."),
+        typer.Option(metavar="CONFIG", help="For an ONNX file: the config.json whose rotations it must have."),
     ] = None,
     part: Annotated[str | None, typer.Option(help="With --config: the part of a composite config.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,

@@ -23,24 +23,26 @@ def inspect(
     ] = None,
     seq_len: Annotated[
         int | None,
-        typer.Option(min=1, max=2**31, help="Length for scalings that depend on it (default: the model's maximum)."),
+        typer.Option(
+            min=1, max=2**31, help="Sequence length, for scalings that depend on it (default: the model's maximum)."
+        ),
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Also draw the figures as PNG into DIR.")] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write a page with settings that can be changed."),
+        typer.Option(metavar="FILE", help="Also write a page on which base, length and scaling can be changed."),
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--diff", help="Say where two configs disagree, and from which position.")
+        bool, typer.Option("--diff", help="Compare two configs: the first pair and position where they differ.")
     ] = False,
     engine: Annotated[
         str | None,
-        typer.Option("--as", metavar="ENGINE", help="How this engine rotates, beside the model's own code."),
+        typer.Option("--as", metavar="ENGINE", help="Show how this engine rotates, next to the model's own code."),
     ] = None,
     flags: Annotated[
         str | None, typer.Option(metavar="LINE", help="With --as: the engine's command line, or its flags.")
     ] = None,
-    brief: Annotated[bool, typer.Option("--brief", help="One line for each of many configs, as a hook needs.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="One line for each config, for a commit hook.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Show what a model's config says about positions: layers, wavelengths, scaling, decay, exactness.

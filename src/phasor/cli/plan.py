@@ -11,17 +11,21 @@ from ..support.whole_files import check_file_target, check_folder_target, write_
 
 def plan(
     config: Annotated[str, typer.Argument(metavar="CONFIG", help="A config.json or a folder that holds one.")],
-    length: Annotated[int, typer.Option(min=1, max=2**31, help="How many positions are wanted.")],
+    length: Annotated[int, typer.Option(min=1, max=2**31, help="The context length to reach, in tokens.")],
     engine: Annotated[
-        list[str] | None, typer.Option(help="The engine; may be given several times (default: all that are known).")
+        list[str] | None, typer.Option(help="An inference engine; repeat it for several (default: all).")
     ] = None,
     method: Annotated[
-        str, typer.Option(help="auto, yarn, linear, ntk, dynamic or none (auto: what the model has, else yarn).")
+        str,
+        typer.Option(help="The scaling: auto, yarn, linear, ntk, dynamic or none. auto is the model's own, else yarn."),
     ] = "auto",
     original: Annotated[
-        int | None, typer.Option(min=1, help="The trained length, where the config declares more.")
+        int | None,
+        typer.Option(min=1, help="The length that the model was trained on, if the config declares a longer one."),
     ] = None,
-    dtype: Annotated[str, typer.Option(help="Of the cache: float32, bfloat16, float16, fp8 or int8.")] = "bfloat16",
+    dtype: Annotated[
+        str, typer.Option(help="Number format of the KV cache: float32, bfloat16, float16, fp8 or int8.")
+    ] = "bfloat16",
     tensor_parallel: Annotated[int, typer.Option("--tp", min=1, help="Devices that share the heads.")] = 1,
     write: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the settings into a new folder, never over the source.")
@@ -32,9 +36,11 @@ def plan(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Settings for a longer context, per engine: read back and proven equal, or refused with the reason.
+    """Give each engine's settings for a longer context.
 
-    Exit code 0: every engine can, 1: at least one cannot, 2: bad input.
+    They are read back and proven equal, or refused with the reason.
+
+    Exit code 0: every engine can do it, 1: at least one cannot, 2: bad input.
     """
     from ..serving.engines import ENGINES
     from ..serving.planner import plan as make_plan

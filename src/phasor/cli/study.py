@@ -12,7 +12,7 @@ from .progress import is_first, progress
 
 def study(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A folder with a transformers model.")],
-    text: Annotated[Path, typer.Option(metavar="FILE", help="Text of the kind that it was trained on.")],
+    text: Annotated[Path, typer.Option(metavar="FILE", help="Text of the kind that the model was trained on.")],
     length: Annotated[
         int | None, typer.Option(min=16, help="Tokens of a window (default: the declared length).")
     ] = None,
@@ -22,7 +22,7 @@ def study(
 ) -> None:
     """Say which pairs of its rotation a model uses, in which heads, and what each head looks at.
 
-    A pair is used where the loss on the text grows when it is stopped, or rotated half as fast.
+    A pair is used if the loss on the text grows when the pair is stopped, or rotated half as fast.
     """
     from ..tools.study import study_folder
     from ..tools.study.html import html_page

@@ -19,7 +19,7 @@ def alibi_slopes(num_heads: int) -> tuple[float, ...]:
     (0.0625, 0.00390625, 0.25)
     """
     whole("num_heads", num_heads)
-    power = 1 << (num_heads.bit_length() - 1)
+    power = 1 << (num_heads.bit_length() - 1)  # the largest power of two up to num_heads
     slopes = tuple(2.0 ** (-8 * h / power) for h in range(1, power + 1))
     if power == num_heads:
         return slopes

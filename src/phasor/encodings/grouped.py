@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..rotary.apply.between import check_moves
 from ..rotary.apply.calls import rotate
+from ..rotary.apply.relative_rotation import check_moves
 from ..rotary.spec import RotarySpec
 from ..support.checks import whole
 from .base import Encoding
@@ -81,7 +81,7 @@ class SelfExtend(Grouped):
     def __init__(self, spec: RotarySpec, *, group: int, window: int) -> None:
         whole("group", group)
         whole("window", window)
-        by = window - window // group
+        by = window - window // group  # so that distances of far keys go on from about the window
         super().__init__(
             spec,
             (

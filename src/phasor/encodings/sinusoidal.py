@@ -70,6 +70,7 @@ def shift_matrix(
     shift = sinusoids(torch.tensor(k), dim, base=base, layout="sin_cos", endpoint=endpoint, dtype=torch.float64)
     sin, cos = shift.chunk(2)
     index = torch.arange(dim // 2)
+    # Channels numbered in the order (all sines, all cosines), laid out; argsort says where each of them went.
     s, c = _join(index, index + dim // 2, layout).argsort().chunk(2)  # the channels of every pair's sine and cosine
     matrix = torch.zeros(dim, dim, dtype=torch.float64)
     matrix[s, s], matrix[s, c] = cos, sin

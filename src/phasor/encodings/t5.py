@@ -107,7 +107,7 @@ def _bounds(bidirectional: bool, num_buckets: int, max_distance: int) -> tuple[i
     spread = one_side - exact
 
     def begins(j: int) -> int:
-        least = max_distance**j * exact**spread
+        least = max_distance**j * exact**spread  # integers of any size: a logarithm could round across a bound
         return bisect_left(range(max_distance), least, key=lambda r: r**spread * exact**j)
 
     return (*range(1, exact + 1), *(begins(j) for j in range(1, spread)))

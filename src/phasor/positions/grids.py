@@ -52,6 +52,7 @@ def patches(grids: Tensor, merge: int | Sequence[int] = 1, *, time: bool = False
         whole(f"merge[{i}]", m)
         if height % m or width % m:
             raise ValueError(f"grids[{i}] must have a height and width that {m} divides (merge), got {height, width}")
+        # Cells that merge into one token follow each other: rows inside a block come behind the blocks of a row.
         blocks = grid(frames, height, width).reshape(3, frames, height // m, m, width // m, m)
         cells.append(blocks.transpose(3, 4).flatten(1))
     return torch.cat(cells, 1)[0 if time else 1 :].to(grids.device)

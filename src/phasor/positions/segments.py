@@ -201,4 +201,4 @@ def _with_sound(video: Video, start: Tensor, rule: Rule) -> Tensor:
 def _chunks(times: Tensor, rule: Rule) -> Tensor:
     """The chunk of each token: that of its time, but at most one further than the token before it."""
     number, at = times // int(rule.rate * rule.chunk), torch.arange(len(times))
-    return (number - at).cummin(0).values + at
+    return (number - at).cummin(0).values + at  # less its index, a number that rises by one at most never rises

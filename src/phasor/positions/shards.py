@@ -167,6 +167,7 @@ def _taken(x: Tensor, order: Tensor, dim: int) -> Tensor:
         raise ValueError(
             f"x must have the {len(order)} rows of the load balancer before its tokens, got {tuple(x.shape)}"
         )
+    # `order` is [rows, tokens], and the rows of x are the axis before its tokens: gather wants an index of all axes.
     shape = [1] * (dim - 1) + list(order.shape) + [1] * (x.ndim - dim - 1)
     size = [*x.shape[:dim], order.shape[-1], *x.shape[dim + 1 :]]
     return x.gather(dim, order.view(shape).expand(size))

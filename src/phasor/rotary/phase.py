@@ -55,7 +55,7 @@ def cos_sin(phase: Tensor, dtype: torch.dtype = torch.float32) -> tuple[Tensor, 
     x, y = torch.where(odd, sin, cos), torch.where(odd, cos, sin)
     # quarter turns 1 and 2 lie left of the vertical axis; 2 and 3 (stored as -1) below the horizontal one
     flip_x, flip_y = ((quarter + 1) & 2).bool(), (quarter & 2).bool()
-    return torch.where(flip_x, 0 - x, x), torch.where(flip_y, 0 - y, y)
+    return torch.where(flip_x, 0 - x, x), torch.where(flip_y, 0 - y, y)  # not -x, which would make -0.0 of 0.0
 
 
 def _of_eighth(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import absolute, relative, rotary, together
+from . import absolute, all_encodings, relative, rotary
 from .paper import Paper
 
 
@@ -37,77 +37,79 @@ class Plate:
 PLATES = (
     Plate(
         "together", "What each encoding adds to a score", (21, 50, 52, 53, 54, 55),
-        "A query at each row, the same in all, and a key at each column, 48 tokens. Where lines run parallel to the "
-        "diagonal only the distance counts. That is so for all but the learned table. Each panel has a scale of its "
-        "own; rotary encoding multiplies, and its panel is the mean cosine of its pairs. Of tables that are added to "
-        "tokens the products of their rows are shown. Weights that others learn are made up here.",
-        together.values, together.draw,
+        "Every row is a query, always the same vector, and every column a key; 48 of each. Where lines run parallel "
+        "to the diagonal, only the distance counts. That is so for all but the learned table. Each panel has a scale "
+        "of its own. Rotary encoding adds nothing but multiplies, so its panel shows the mean cosine of its pairs. "
+        "For tables that are added to tokens, the panel shows the products of their rows. Learned weights are made "
+        "up here.",
+        all_encodings.values, all_encodings.draw,
     ),
     Plate(
         "sinusoidal", "Sinusoidal table", (48,),
-        "The vector that is added to the token at each position: sines and cosines by turns, fast on the left, slow "
-        "on the right.",
+        "Each row is the vector that is added to the token at one position. Sines and cosines alternate; they are "
+        "fast on the left and slow on the right.",
         absolute.sinusoidal, absolute.draw_sinusoidal,
     ),
     Plate(
         "shift", "A shift is a matrix", (49,),
-        "The matrix that takes the sinusoidal vector of any position to that of the position 1 and 8 further on: a "
-        "rotation of each pair of channels, quick in the first, hardly any in the last.",
+        "Two matrices: they take the sinusoidal vector of any position to that of the position 1 and 8 further on. "
+        "Each pair of channels is rotated, by a large angle in the first pairs and by hardly any in the last.",
         absolute.shift, absolute.draw_shift,
     ),
     Plate(
         "learned", "Learned table", (51,),
-        "A vector for each position, here 48 of them, as it begins (normal, deviation 0.02) and after 200 steps of "
-        "learning to look one position back. Nothing ties one row to the next but training, and there is no row 48.",
+        "A table with a vector for each of 48 positions. Left: as it begins, with a normal deviation of 0.02. Right: "
+        "after 200 steps of learning to look one position back. Only training ties one row to the next, and there is "
+        "no row for position 48.",
         absolute.learned, absolute.draw_learned,
     ),
     Plate(
         "plane", "Rotation in the complex plane", (6, 7, 9),
-        "One pair of channels as a number. The query at positions 0 to 7, the key three positions behind it: both "
-        "turn, and the angle between them stays, and with it the score.",
+        "One pair of channels as a complex number. The query is at positions 0 to 7, the key always three positions "
+        "behind it. Both rotate, and the angle between them stays the same. So does the score.",
         rotary.plane, rotary.draw_plane,
     ),
     Plate(
         "polar", "Rotation in polar form", (12, 18),
-        "Left: the angle of four pairs of a head of 128, out from position 0 to 24; a turn of the fastest takes 6.28 "
-        "positions. Right: what a pair adds to the score at each distance: a wave whose height and start are the "
-        "content's, and whose speed is the pair's.",
+        "Left: the angles of four pairs of a head of 128, from position 0 in the middle to 24 at the edge. A turn of "
+        "the fastest pair takes 6.28 positions. Right: what a pair adds to the score at each distance. That is a "
+        "wave: its height and start come from the content, its speed from the pair.",
         rotary.polar, rotary.draw_polar,
     ),
     Plate(
         "phases", "Rotary phases", (13, 18, 19),
         "Above: the cosine of each of 64 pairs at 256 positions, base 10,000. Below: how many positions one turn "
-        "takes, for three bases; pairs above the dotted line made no whole turn in 4,096 tokens of training.",
+        "takes, for three bases. Pairs above the dotted line made no whole turn in 4,096 tokens of training.",
         rotary.phases, rotary.draw_phases,
     ),
     Plate(
         "decay", "Decay, and its bound", (21, 23, 24),
-        "Above: the mean cosine of the 64 pairs by distance, between its lowest and its highest value near each, and "
-        "the integral that it follows at first. It is first negative at 1,707. Below: the published curve, which is a"
-        " bound from above.",
+        "Above: the mean cosine of the 64 pairs by distance. The band runs from its lowest to its highest value near "
+        "each distance, and the line is the integral that it follows at first. It is first negative at 1,707. Below: "
+        "the published curve, which is only an upper bound.",
         rotary.decays, rotary.draw_decays,
     ),
     Plate(
         "alibi", "ALiBi", (55,),
-        "A penalty that grows with the distance, for each of 8 heads: the steepest is halved from head to head.",
+        "A penalty that grows with the distance, for each of 8 heads. From one head to the next its slope is halved.",
         relative.alibi, relative.draw_alibi,
     ),
     Plate(
         "t5", "T5", (54,),
-        "Left: which of 32 learned numbers a distance takes: one each up to 15, then ever wider ones, all the same "
-        "from 113 on. Right: two heads with made-up numbers.",
+        "Left: which of 32 learned numbers a distance takes. Distances up to 15 have a number each. Then ever more "
+        "share one, and all from 113 on have the last. Right: two heads with made-up numbers.",
         relative.t5, relative.draw_t5,
     ),
     Plate(
         "shaw", "Shaw", (52,),
-        "What the vectors of distances add to the scores of three queries, clipped at 16: beyond, all distances are "
-        "one. Query and vectors are made up.",
+        "What the vectors of distances add to the scores of three queries. Distances are clipped at 16, so all "
+        "beyond count as 16. Queries and vectors are made up.",
         relative.shaw, relative.draw_shaw,
     ),
     Plate(
         "transformer_xl", "Transformer-XL", (53,),
-        "What the sinusoid of a distance adds to the scores of three queries, through a made-up matrix: waves that "
-        "depend on the query, on the distance, and have no end.",
+        "What the sinusoid of a distance adds to the scores of three queries, through a made-up matrix. These are "
+        "waves in the distance that differ by query and have no end.",
         relative.transformer_xl, relative.draw_transformer_xl,
     ),
 )  # fmt: skip

@@ -12,8 +12,8 @@ from torch import Tensor
 from ...rotary.scaling import Scaling
 from ...rotary.spec import RotarySpec
 from ...support.checks import whole
-from ...tools.fit.known import SCHEMES
 from ...tools.fit.result import FITTED
+from ...tools.fit.schemes import SCHEMES
 from .byte_pairs import byte_pairs_loss
 from .data import Text, randomness
 from .fitted import fitted

@@ -11,8 +11,8 @@ from ...rotary.rotation import Rotation
 from ...rotary.scaling import LongRoPE
 from ...tools.fit.descent import descend
 from ...tools.fit.fit import INSIDE
-from ...tools.fit.known import SCHEMES, divided
 from ...tools.fit.objective import FAR, NEAR, WINDOWS, some_windows
+from ...tools.fit.schemes import SCHEMES, divided
 from ...tools.running.windows import windows_of
 from .model import Decoder
 

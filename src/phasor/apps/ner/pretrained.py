@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...support.quiet import quiet
+from ...support.transformers_log import quiet
 from ..run_folder.config import MOST_WEIGHTS, at_most
 from ..run_folder.files import shown
 

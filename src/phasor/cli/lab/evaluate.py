@@ -11,15 +11,21 @@ from .options import Json, Runs, Scored, TextFiles, Threads, numbers, prepare, p
 def evaluate(
     runs: Runs,
     text: TextFiles = None,
-    times: Annotated[str, typer.Option(help="Context lengths, in training lengths.")] = "1,1.5,2,4,8,16",
+    times: Annotated[
+        str, typer.Option(help="Context lengths, as multiples of the training length.")
+    ] = "1,1.5,2,4,8,16",
     tokens: Scored = 65_536,
     stride: Annotated[
-        int | None, typer.Option(min=1, help="Sliding windows that score this many last bytes (default: tiles).")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Slide windows by this many bytes, and score the last ones of each (default: windows side by side).",
+        ),
     ] = None,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
-    """Loss (of a task: accuracy) beyond the training length, written beside each run."""
+    """Measure the loss beyond the training length, or the accuracy of a task. The result is written beside each run."""
     from ...apps.lab import evaluate as evaluate_one
     from ...apps.lab import load_model
     from ...apps.lab.results import EVALUATION, by_length, find_runs, gather, training_note

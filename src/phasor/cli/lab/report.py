@@ -17,7 +17,10 @@ def report(
     ),
     as_json: Json = False,
 ) -> None:
-    """One page with all figures, tables and protocols, with nothing outside it; figures and numbers beside it."""
+    """Write one page with all figures, tables and protocols, which loads nothing.
+
+    Figures and numbers are written beside it too.
+    """
     from ...apps.lab import report as write_report
 
     check_folder_target("--out", out)

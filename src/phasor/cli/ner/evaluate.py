@@ -22,7 +22,10 @@ def evaluate(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Precision, recall and F1: overall, by label, nested spans apart; and which label is taken for which."""
+    """Print precision, recall and F1: overall, by label, and for nested spans apart.
+
+    Also which label is taken for which.
+    """
     from ...apps.ner import evaluate as compare
     from ...apps.ner import labels_of, load, predict
     from ...apps.ner.metrics import page, to_dict

@@ -15,7 +15,8 @@ DevFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Development data: when to stop, which epoch and threshold to keep (default: a tenth of TRAIN, held out).",
+        help="Development data, which decide when to stop and which epoch and threshold to keep "
+        "(default: a tenth of TRAIN, held out).",
     ),
 ]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the model.")]
@@ -52,8 +53,10 @@ Dropout = Annotated[
     float | None,
     typer.Option(help="Of the encoder (default: bilstm 0.2, a folder 0.1, else 0.3)."),
 ]
-Epochs = Annotated[int | None, typer.Option(min=1, help="At most (default: from 60 for few sentences to 10 for many).")]
-Minutes = Annotated[float | None, typer.Option(help="As many epochs as fit into this time on this machine.")]
+Epochs = Annotated[
+    int | None, typer.Option(min=1, help="Most epochs (default: from 60 for few sentences to 10 for many).")
+]
+Minutes = Annotated[float | None, typer.Option(help="Train as many epochs as fit into this time on this machine.")]
 Batch = Annotated[
     int | None, typer.Option(min=1, help="Windows per step (default: 16 below 5,000 sentences, else 32).")
 ]

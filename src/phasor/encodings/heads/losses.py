@@ -120,6 +120,7 @@ class _NegativeTerm(torch.autograd.Function):
         q, k, start, end, sentence, positives, num_types, tril = inputs
         term = q.new_zeros(q.shape[0], num_types)  # the 1 in the sum
         for _, _, scores in _blocks(Factors(q, k, start, end), sentence, positives, tril):
+            # At least 0, so that a block in which all is -inf does not subtract -inf from itself, which is NaN.
             top = scores.amax((-2, -1), keepdim=True).clamp_(min=0)
             mass = scores.sub_(top).exp_().sum((-2, -1))
             term = torch.logaddexp(term, top.squeeze((-2, -1)) + mass.log())

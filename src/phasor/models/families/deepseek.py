@@ -13,7 +13,7 @@ from ..reading.row import CompositeModel, Row, always, with_text
 from ..reading.text import TextModel
 from ..reading.text_row import Names, Rope, SpecFields, TextRow
 from ..weights import Rows, Weights
-from .products import COMPLEX, POLAR
+from .complex_products import COMPLEX, POLAR
 from .weight_names import LATENT, LIGHTNING, POOLED_INDEXER
 
 EITHER = ("rope_scaling", "rope_parameters")

@@ -21,7 +21,7 @@ from ..reading.row import ALIBI, CompositeModel, PartOf, Row, always, no_rotary,
 from ..reading.text import TextModel
 from ..reading.text_row import ANY_NAMES, Rope, TextRow
 from ..weights import Gguf, Rows, Weights
-from .products import COMPLEX, POLAR
+from .complex_products import COMPLEX, POLAR
 
 LLAMA = "llama"  # for whoever writes a config of this type
 APERTUS = Rope(

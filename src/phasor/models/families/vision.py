@@ -26,7 +26,7 @@ from ..reading.refusal import Reason, Refused
 from ..reading.row import Row
 from ..reading.tower import PLAIN, SHORT, CustomParser, GridNames, GridTower, NestedModel, TowerConfig, of_one_spec
 from ..weights import Rows, Weights
-from .products import COMPLEX
+from .complex_products import COMPLEX
 from .weight_names import LINEAR, MEMORY_ATTENTION, STACKED
 
 

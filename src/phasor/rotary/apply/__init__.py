@@ -3,12 +3,12 @@
 from .cached import KVLayout, apply_rotary_to_cache
 from .calls import apply_rotary, apply_rotary_qk, rotate
 from .formats import TensorFormat
+from .gpu_warm_up import warm_up
 from .latent import apply_rotary_to_latent_cache
 from .move import change_spec, reposition, shift, unrotate
 from .normed import apply_qk_norm_rotary
 from .packed import apply_rotary_qkv
 from .slots import cache_slots, page_slots
-from .warm import warm_up
 
 __all__ = [
     "KVLayout",

@@ -15,8 +15,8 @@ from ..kernels.base import result_dtype
 from ..kernels.cache import FLOAT8
 from ..kernels.native import kernel as native
 from ..rotation import Rotation
-from .fit import check_angles, check_fits, check_pair, check_tensor
 from .formats import TensorFormat, order_of
+from .input_checks import check_angles, check_fits, check_pair, check_tensor
 from .normed import check_norm, check_weight
 from .outputs import check_out, overlap, overlaps_itself
 from .scales import Scale, check_cache_format, check_scale, read_scale

@@ -11,8 +11,8 @@ from ..kernels.triton import plans
 from ..rotation import Rotation
 from ..spec import RotarySpec
 from ..tables import Phases
-from .fit import check_angles, check_fits, check_gradient, check_pair, check_tensor, unflat
 from .formats import TensorFormat, order_of
+from .input_checks import check_angles, check_fits, check_gradient, check_pair, check_tensor, unflat
 from .outputs import check_out
 from .sharded import is_sharded, on_shards
 

@@ -7,8 +7,8 @@ from torch import Tensor
 from ..kernels import Norm, Order, Rounding
 from ..rotation import Rotation
 from .cached import into_cache
-from .fit import check_angles, check_fits, check_tensor
 from .formats import TensorFormat, order_of
+from .input_checks import check_angles, check_fits, check_tensor
 from .normed import check_norm, check_weight
 from .scales import Scale, check_cache_format, read_scale
 

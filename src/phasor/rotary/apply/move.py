@@ -9,10 +9,10 @@ from ..kernels import Angles, choose
 from ..kernels.native import kernel as native
 from ..spec import RotarySpec
 from ..tables import check_positions
-from .between import between, check_distance, check_moves, moving_by, undoing
-from .fit import check_fits, check_shape, check_tensor
 from .formats import TensorFormat, order_of
+from .input_checks import check_fits, check_shape, check_tensor
 from .outputs import check_out
+from .relative_rotation import between, check_distance, check_moves, moving_by, undoing
 
 
 def shift(

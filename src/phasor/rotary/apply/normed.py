@@ -11,8 +11,8 @@ from ..kernels.native import kernel as native
 from ..kernels.norm import ROUNDINGS
 from ..kernels.triton import plans
 from ..rotation import Rotation
-from .fit import check_angles, check_fits, check_gradient, check_pair, unflat
 from .formats import TensorFormat, order_of
+from .input_checks import check_angles, check_fits, check_gradient, check_pair, unflat
 from .outputs import check_out
 from .sharded import is_sharded, on_shards, weight_on_shards
 

@@ -7,7 +7,7 @@ from ...support.checks import whole
 from ..kernels.native import kernel as native
 from ..rotation import Rotation
 from .calls import apply_rotary
-from .fit import check_tensor
+from .input_checks import check_tensor
 
 
 def apply_rotary_qkv(

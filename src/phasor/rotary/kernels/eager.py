@@ -122,7 +122,7 @@ def _in_blocks(
     if y is None:
         dtype = torch.promote_types(x.dtype, cos.dtype) if promoted else x.dtype
         y = torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
-    block = max(1, BLOCK * x.shape[tokens] // max(1, x.numel()))
+    block = max(1, BLOCK * x.shape[tokens] // max(1, x.numel()))  # tokens that have BLOCK elements together
     parts = (t.split(block, tokens) for t in (y, x, cos, sin))
     for y_part, x_part, cos_part, sin_part in zip(*parts, strict=True):
         _write(y_part, x_part, cos_part, sin_part, layout, out is None)

@@ -90,10 +90,11 @@ class SteppedNTK(Scaling):
         """The NTK factor for a sequence of ``seq_len`` tokens; 1 inside the trained length."""
         check_seq_len(seq_len)
         octaves = math.ceil(math.log2(max(seq_len or 0, self.original_max_position) / self.original_max_position))
-        return 2 ** (octaves + 1) - 1
+        return 2 ** (octaves + 1) - 1  # one octave beyond the trained length: 3, two: 7; inside it 1
 
     def regime(self, seq_len: int) -> int:
         """The longest length of the octave: the trained one, times two, times four, …"""
+        # The factor is one less than a power of two; half of that power is the octave's length in trained lengths.
         return int((self.factor_at(seq_len) + 1) // 2) * self.original_max_position
 
     def inv_freq(self, base: Decimal, dim: int, seq_len: int | None = None) -> list[Decimal]:

@@ -81,6 +81,7 @@ class YaRN(Scaling):
             low, high = index_with(self.beta_fast), index_with(self.beta_slow)
             if self.truncate:
                 low, high = low.__floor__() * Decimal(1), high.__ceil__() * Decimal(1)
+            # dim - 1 and not the last pair, and 0.001 against a division by zero: both as the authors' code has them.
             low, high = max(low, Decimal(0)), min(high, Decimal(dim - 1))
             return low, high + Decimal("0.001") * (low == high)
 
@@ -108,7 +109,7 @@ class YaRN(Scaling):
         low, high = max(low, 0), min(high, dim - 1)
         high += 0.001 * (low == high)
         ramp = ((torch.arange((dim + 1) // 2, dtype=torch.float32, device="cpu") - low) / (high - low)).clamp(0, 1)
-        keep = 1 - ramp
+        keep = 1 - ramp  # 1 - keep below is not the ramp to the last bit; the model's code rounds twice too
         powers = powers_float32(base, dim)
         return 1.0 / (self.factor * powers) * (1 - keep) + 1.0 / powers * keep
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ...support.errors import first_line
-from ...support.quiet import quiet
+from ...support.transformers_log import quiet
 from .losses import MARGIN, at_least, beats_a_guess, pieces
 from .output import load
 from .permutation import PAIRS, order_of, reorder, with_pairs

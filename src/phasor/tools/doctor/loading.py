@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ...models.reading.load import in_file
-from ...support.quiet import quiet
+from ...support.transformers_log import quiet
 from ..checkpoints.opening import plain_name, read_json
 from .memory import check_memory
 

@@ -20,13 +20,13 @@ from ..doctor.memory import free_memory
 from ..doctor.text.tokens import tokens_of
 from ..running.model import RunningModel
 from ..running.windows import read_folder, windows_of
-from .apart import check_apart
 from .descent import descend
+from .holdout import check_apart
 from .journal import Journal
-from .known import SCHEMES, divided
 from .loss import DivisorLoss
 from .objective import Objective
 from .result import FITTED, Fit, written
+from .schemes import SCHEMES, divided
 
 EVALUATIONS = 120
 INSIDE = 0.5  # the weight of the loss at the trained length, beside that at the longer one

@@ -5,7 +5,7 @@ from typing import Any
 
 from ...models.configs import read_config, write_config
 from ...rotary.scaling import LongRoPE, Scaling
-from .known import IN_CONFIGS, SCHEMES
+from .schemes import IN_CONFIGS, SCHEMES
 
 FITTED = "fitted"
 

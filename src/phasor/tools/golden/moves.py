@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from ...rotary.apply.between import as_written, check_distance, check_moves
+from ...rotary.apply.relative_rotation import as_written, check_distance, check_moves
 from .layer_kinds import Kind
 from .tensors import Golden, tensors_of
 

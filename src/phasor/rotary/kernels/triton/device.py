@@ -15,6 +15,7 @@ RADIANS = tl.constexpr(2 * math.pi / 2**64)
 @triton.jit
 def cos_sin(phase):
     """`phasor.rotary.phase.cos_sin` of int64 phases, operation by operation: float32."""
+    # The nearest quarter turn, -2 to 1: an eighth is added before the rest is cut off. The sum may wrap, as the circle.
     quarter = (phase + (1 << 61)) >> 62
     x = (phase - (quarter << 62)).to(tl.float32) * RADIANS
     z = x * x
@@ -23,6 +24,7 @@ def cos_sin(phase):
     odd = (quarter & 1) != 0
     u = tl.where(odd, sin, cos)
     v = tl.where(odd, cos, sin)
+    # 0 - u and not -u, which would make -0.0 of 0.0.
     return tl.where(((quarter + 1) & 2) != 0, 0 - u, u), tl.where(quarter < 0, 0 - v, v)
 
 
@@ -62,7 +64,7 @@ def channels(PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr):
     if BLOCKS == 1:
         return pair
     per: tl.constexpr = PAIRS // BLOCKS
-    return pair // per * (2 * per) + pair % per
+    return pair // per * (2 * per) + pair % per  # the block's first channel, and the pair's place in the block
 
 
 @triton.jit
@@ -114,7 +116,7 @@ def store_pairs(y, step, ok, a, b, PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOC
 def load_rest(x, step, ok, REST: tl.constexpr, PART: tl.constexpr):
     """Channels that pass, a tuple of parts as wide as a load of pairs: so the same threads hold a row of both."""
     rest = ()
-    for i in tl.static_range((REST + PART - 1) // PART):
+    for i in tl.static_range((REST + PART - 1) // PART):  # rounded up: the last part may be partly empty
         channel = i * PART + tl.arange(0, PART)[None, :]
         rest += (tl.load(x + channel * step, mask=ok & (channel < REST), other=0),)
     return rest

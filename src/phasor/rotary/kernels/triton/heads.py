@@ -103,11 +103,13 @@ def float8(x):
     bits = x.to(tl.int32, bitcast=True)
     size = bits & 0x7FFFFFFF
     below = tl.minimum(size, 0x43E00000)  # 448
+    # Of 23 bits behind the point 3 stay: half of the last that stays is added, less one bit where that one is even. The
+    # exponent counts from -7 and no longer from -127.
     normal = ((below + 0x7FFFF + ((below >> 20) & 1)) >> 20) - (120 << 3)
     # below 2**-6 its numbers are 2**-9 apart, as those of float32 are above 2**14
-    small = (below.to(tl.float32, bitcast=True) + 16384.0).to(tl.int32, bitcast=True) - 0x46800000
-    code = tl.where(size > 0x7F800000, 0x7F, tl.where(below < 0x3C800000, small, normal))
-    return (code | ((bits >> 24) & 0x80)).to(tl.uint8)
+    small = (below.to(tl.float32, bitcast=True) + 16384.0).to(tl.int32, bitcast=True) - 0x46800000  # of 16384
+    code = tl.where(size > 0x7F800000, 0x7F, tl.where(below < 0x3C800000, small, normal))  # beyond infinity: NaN; 2**-6
+    return (code | ((bits >> 24) & 0x80)).to(tl.uint8)  # the sign, from bit 31 to bit 7
 
 
 @triton.jit

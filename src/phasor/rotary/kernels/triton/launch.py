@@ -57,7 +57,7 @@ def of_tables(cos: Tensor, sin: Tensor, per_head: bool) -> Angles:
 def about(layout: Layout, tile: int) -> dict[str, Any]:
     """The constants of a layout, and how many rows make a tile of it."""
     rest = layout.head_dim - layout.rotary_dim
-    wide, least = _power_of_two(layout.pairs), _power_of_two(rest / MOST_PARTS)
+    wide, least = _power_of_two(layout.pairs), _power_of_two(rest / MOST_PARTS)  # Triton's ranges are powers of two
     return {
         "PAIRS": layout.pairs, "WIDE": wide, "BLOCKS": layout.blocks,
         "READ_TWINS": layout.interleaved, "WRITE_TWINS": layout.interleaved != layout.permuted,
@@ -96,6 +96,7 @@ def programs_of(rows: int, of_q: int, of_k: int, tile_rows: int, enough: int) ->
 def least_rows(of_q: int, of_k: int, tile_rows: int, enough: int) -> list[int]:
     """The fewest rows with programs of each size, the largest first."""
     sizes = _sizes(of_q, of_k, tile_rows)
+    # Enough programs are `cdiv(enough, groups)` tiles; the last of them begins one row behind all that fill the others.
     return [cut.rows * (cdiv(enough, sum(cut[1:3])) - 1) + 1 for cut in sizes[:2]] + [1]
 
 
@@ -119,6 +120,7 @@ def _enough(device: torch.device) -> int:
 
 def ahead(layout: Layout, cut: Programs) -> int:
     """How many heads a program loads before it stores the first: as many as registers hold."""
+    # Values of one head for each thread; a warp has 32, and the pairs are filled up to a power of two.
     each = cut.rows * max(layout.head_dim, 2 * _power_of_two(layout.pairs)) // (32 * cut.warps)
     return max(1, min(cut.heads, IN_FLIGHT // max(1, each)))
 
@@ -155,7 +157,7 @@ class Launch:
         """False, and nothing is done, if an address is none or at no multiple of 16 bytes, as vectors are."""
         if 0 in addresses:
             return False
-        together = 0
+        together = 0  # all addresses by `or`: its low four bits are 0 only if those of each are
         for i in self.vectors:
             together |= addresses[i]  # type: ignore[operator]  # those that are there
         if together & 15:

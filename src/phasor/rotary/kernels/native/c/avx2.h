@@ -9,11 +9,13 @@ INLINE void NAME(store)(float *p, F v, int nt) {
   else
     _mm256_storeu_ps(p, v);
 }
-INLINE F NAME(swap)(F v) { return _mm256_permute_ps(v, 0xb1); }
+INLINE F NAME(swap)(F v) { return _mm256_permute_ps(v, 0xb1); } /* 1 0 3 2 */
+/* Shuffles stay inside halves of 128 bits: they take 0 2 (1 3) of u, then of v. 0xd8 exchanges the middle two pairs. */
 INLINE void NAME(unzip)(F u, F v, F *even, F *odd) {
   *even = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(u, v, 0x88)), 0xd8));
   *odd = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(u, v, 0xdd)), 0xd8));
 }
+/* Both lower halves of what is unpacked half by half, then both upper ones. */
 INLINE void NAME(zip)(F even, F odd, F *u, F *v) {
   const F low = _mm256_unpacklo_ps(even, odd), high = _mm256_unpackhi_ps(even, odd);
   *u = _mm256_permute2f128_ps(low, high, 0x20);

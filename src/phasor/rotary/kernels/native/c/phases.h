@@ -30,10 +30,12 @@ static NOINLINE void NAME(from_phases)(float *restrict cosine, float *restrict s
     NAME(Bits) upper; /* the upper halves of the phases */
     F rest;           /* four times what is left of them after a quarter turn, each rounded once */
     NAME(split)(phase + j, (F *)&upper, &rest);
+    /* The nearest quarter turn, 0 to 3: an eighth is added before the rest is cut off. odd: all bits or none. */
     const NAME(Bits) quarter = (upper + (1u << 29)) >> 30, odd = -(quarter & 1);
     const F x = rest * (RADIANS / 4), z = x * x;
     const F sn = x + x * (z * (SIN_3 + z * (SIN_5 + z * SIN_7)));
     const F cs = 1.0f - z * (0.5f - z * (COS_4 + z * (COS_6 + z * COS_8)));
+    /* Bit 1 becomes bit 31, the sign. Quarter turns 1 and 2 lie left of the vertical axis, 2 and 3 below the other. */
     const NAME(Bits) u = (NAME(Bits))NAME(chosen)(odd, sn, cs) ^ (((quarter + 1) & 2) << 30);
     const NAME(Bits) v = (NAME(Bits))NAME(chosen)(odd, cs, sn) ^ ((quarter & 2) << 30);
     NAME(store)(cosine + j, ((F)u + 0.0f) * of->factor, 0); /* + 0: a zero has no sign */

@@ -6,7 +6,7 @@ from logging import StreamHandler
 
 import pytest
 
-from phasor.support.quiet import quiet
+from phasor.support.transformers_log import quiet
 
 pytest.importorskip("transformers")
 from transformers.utils import logging
