@@ -213,7 +213,7 @@ def test_a_scaling_without_a_base_is_a_fault(folder, phasor):
     scaling = {key: value for key, value in YARN.items() if key != "rope_theta"}
     edit(folder, rope_parameters=scaling)
     code, out, _ = phasor("doctor", folder)
-    assert code == 1 and "rope_parameters scales and has no rope_theta" in out, out
+    assert code == 1 and "rope_parameters states a scaling and no rope_theta" in out, out
 
 
 def test_endless_nesting_is_refused_in_one_line(folder, phasor):

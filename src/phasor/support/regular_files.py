@@ -7,6 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def other_kind(mode: int) -> str:
+    """What a file of this mode is in words; empty for a regular file."""
+    if stat.S_ISREG(mode):
+        return ""
+    return "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[int]:
     """A file descriptor to read a regular file (links are followed). Raises ``ValueError`` for anything else.
@@ -19,8 +26,8 @@ def opened(path: Path) -> Iterator[int]:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ValueError(f"{path}: cannot be opened ({why})") from None
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ValueError(f"{path}: must be a regular file, and is a folder, a pipe or a device")
+        if other := other_kind(os.fstat(fd).st_mode):
+            raise ValueError(f"{path}: must be a regular file, and is {other}")
         yield fd
     finally:
         os.close(fd)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ...support.regular_files import other_kind
 from ...support.whole_files import write_whole
 from .files import conform, parsed, shown
 
@@ -33,8 +34,10 @@ def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor]
     """
     from safetensors import SafetensorError, safe_open
 
-    if path.exists() and not path.is_file():  # the library waits for pipes, and does not name folders
-        raise damaged(path, what, "a folder, a pipe or a device", way_out)
+    if path.exists() and (
+        other := other_kind(path.stat().st_mode)
+    ):  # the library waits for pipes, and names no folders
+        raise damaged(path, what, other, way_out)
     if path.is_symlink() and not path.exists():
         raise damaged(path, what, "a link that leads nowhere", way_out)
     try:

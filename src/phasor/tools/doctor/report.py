@@ -146,14 +146,17 @@ class Diagnosis(Report[Check]):
         """One line."""
         count = Counter(row.verdict for row in self.rows)
         checked = len(self.rows) - count["not shown"]
-        left = f", {count['not shown']} not shown" if count["not shown"] else ""
         meant = sum(row.by_design for row in self.rows)
-        checks = f"{checked} check{'s' * (checked != 1)}{left}{f', {meant} inconsistent by design' if meant else ''}"
+        checks = f"{checked} check{'s' * (checked != 1)}"
+        rest = [f"{count['not shown']} not shown"] * (count["not shown"] > 0)
+        rest += [f"{meant} inconsistent by design"] * (meant > 0)
         if not self.faults:
             lacks = ", ".join(dict.fromkeys(row.what for row in self.missing))
-            return f"{self.subject}: {self.verdict}: no fault in {checks}{f': {lacks}' if lacks else ''}"
+            said = ", ".join((f"no fault in {checks}", *rest))
+            return f"{self.subject}: {self.verdict}: {said}{f': {lacks}' if lacks else ''}"
         faults = f"{len(self.faults)} fault{'s' * (len(self.faults) != 1)}"
-        return f"{self.subject}: wrong: {faults} in {checks}: {', '.join(self.causes) or 'unknown cause'}"
+        said = f"{faults} in {checks}: {', '.join(self.causes) or 'unknown cause'}"
+        return f"{self.subject}: wrong: {'; '.join((said, *rest))}"
 
     def __str__(self) -> str:
         lines = [self.summary()]
