@@ -68,6 +68,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest file first: it stays with one worker, and as the last one it would keep the others waiting."""
+    items.sort(key=lambda item: item.path.name != "test_tutorials.py")
+
+
 def pytest_unconfigure() -> None:
     """Bindings of Triton and others complain at the end of objects that nobody collects."""
     gc.unfreeze()
