@@ -16,7 +16,10 @@ from ...patch.damage import HALVES, Damage, damage, name_of
 from ...patch.tables import Form, Tables
 from ..report import Check
 
-LOAD = "load the model in that dtype, or phasor.repair(model); .to() rounds buffers that must stay in float32"
+LOAD = (
+    "load the model by from_pretrained(..., dtype=...), not by .to(), which rounds buffers that must stay in float32; or "
+    "phasor.repair(model)"
+)
 MEND = "phasor.repair(model) forms them again from the config"
 
 
