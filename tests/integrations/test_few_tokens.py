@@ -5,6 +5,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import phasor
+from phasor.rotary import stacked
+from phasor.rotary.kernels.native import kernel as native
 from phasor.tools.patch.few_tokens import FEW, FewTokens
 from phasor.tools.patch.tables import Tables
 
@@ -25,7 +27,7 @@ FAR = (0, 1, -3, 7, 8191, 2**31, 2**31 + 1, 2**63 - 1, -(2**63))
 def same(a, b):
     return all(
         torch.equal(x.view(torch.uint8), y.view(torch.uint8))
-        and (x.dtype, x.shape, x.stride()) == (y.dtype, y.shape, y.stride())
+        and (x.dtype, x.shape, x.is_contiguous()) == (y.dtype, y.shape, y.is_contiguous())
         for x, y in zip(a, b, strict=True)
     )
 
@@ -40,7 +42,7 @@ def test_they_are_the_tables_of_every_position(spec, form):
         for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
             x = torch.zeros(1, dtype=dtype)
             tokens = [torch.tensor([FAR[:4], FAR[4:8]]), torch.tensor(FAR), torch.tensor([[3], [900]]).int()]
-            for at in (*tokens, torch.tensor([[8191]]), torch.tensor([8191])):
+            for at in (*tokens, torch.tensor([[8191]]), torch.tensor([0]), torch.tensor([-(2**63)])):
                 assert same(few.at(x, at), table.at(x, at)), (at, dtype)
 
 
@@ -78,6 +80,16 @@ def test_a_table_of_each_pair_takes_twice_as_many(monkeypatch):
     for tokens in (FEW // 32, FEW // 32 + 1):
         few.at(torch.zeros(1), torch.arange(tokens)[None])
     assert formed == [FEW // 32 + 1]
+
+
+@pytest.mark.skipif(not native.OPEN, reason="the native kernel is not here")
+def test_one_token_of_exact_angles_is_one_call_of_the_native_kernel(monkeypatch):
+    tables, x, at = Tables(SPECS["exact"], "doubled", rounded=True), torch.zeros(1), torch.tensor([[5]])
+    with monkeypatch.context() as without:
+        without.setattr(stacked, "cos_sin", None)
+        done = FewTokens(tables).at(x, at)
+    monkeypatch.setattr(native, "OPEN", ())  # as where there is no compiler
+    assert same(done, FewTokens(tables).at(x, at))
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from ...rotary import stacked
+from ...rotary.kernels.native import kernel as native
+from ...rotary.kernels.native.autograd import plan_of_steps
 from ...rotary.tables import frequencies_of, steps_of
 from ...support.tracing import watched
 from .tables import Tables
@@ -59,6 +61,8 @@ class FewTokens:
             return self.tables.at(x, positions)
         spec, each = self.tables.spec, self.per_channel
         if spec.angles == "exact":
+            if positions.numel() == 1 and (formed := self._in_one_pass(x, positions)) is not None:
+                return formed
             cos, sin = stacked.cos_sin((positions,), (each,))
         else:
             at = positions.float()
@@ -72,6 +76,28 @@ class FewTokens:
             cos, sin = cos * self.factor, sin * self.factor
         dtype = x.dtype if self.tables.rounded else torch.float32
         return (cos, sin) if dtype == torch.float32 else (cos.to(dtype), sin.to(dtype))
+
+    def _in_one_pass(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Exact tables of one token by the native kernel, which rotates (1, 0) of each pair to (cos, sin)."""
+        if self.tables.spec.reverse or not native.is_open("auto"):  # -sin of 0 is -0, and a sum with 0 is not
+            return None
+        head = self.heads[x.dtype if self.tables.rounded else torch.float32]
+        rotated = native.rotate_by_plan(head, positions, self.plan)
+        if rotated is None:
+            return None
+        cos, sin = rotated.view(*positions.shape, 2, self.channels).unbind(-2)
+        return cos, sin
+
+    @cached_property
+    def plan(self) -> Any:
+        return plan_of_steps(self.per_channel.tolist(), self.factor)
+
+    @cached_property
+    def heads(self) -> dict[torch.dtype, Tensor]:
+        """One head, of which every pair is (1, 0)."""
+        with torch.inference_mode(False):
+            one = torch.tensor([1.0, 0.0], device="cpu").repeat_interleave(self.channels).view(1, 1, 1, -1)
+            return {dtype: one.to(dtype) for dtype in DTYPES}
 
     def _are_few(self, x: Tensor, positions: Any) -> bool:
         """Whether these are few integer positions, on a CPU."""

@@ -246,7 +246,8 @@ def disagreement(module: nn.Module, tables: Tables | None, difference: Differenc
         return f"its result is not cos and sin of {read} pairs, as its config says (it has {pairs or 'no frequencies'})"
     dtypes = {b.dtype for b in module.buffers(recurse=False)} - {torch.float32}
     if dtypes:
-        return f"its frequencies were rounded to {dtypes.pop()} by .to(); load the model by from_pretrained(..., dtype=...) instead"
+        rounded = f"its frequencies were rounded to {dtypes.pop()} by .to()"
+        return f"{rounded}; load the model by from_pretrained(..., dtype=...) instead"
     return LAST_BITS if difference.close else "phasor forms other values from its config"
 
 

@@ -17,8 +17,8 @@ from ...patch.tables import Form, Tables
 from ..report import Check
 
 LOAD = (
-    "load the model by from_pretrained(..., dtype=...), not by .to(), which rounds buffers that must stay in float32; or "
-    "phasor.repair(model)"
+    "load the model by from_pretrained(..., dtype=...), not by .to(), which rounds buffers that must stay in float32; "
+    "or phasor.repair(model)"
 )
 MEND = "phasor.repair(model) forms them again from the config"
 
