@@ -16,10 +16,7 @@ from ...patch.damage import HALVES, Damage, damage, name_of
 from ...patch.tables import Form, Tables
 from ..report import Check
 
-LOAD = (
-    "load the model by from_pretrained(..., dtype=...), not by .to(), which rounds buffers that must stay in float32; "
-    "or phasor.repair(model)"
-)
+LOAD = "load it by from_pretrained(..., dtype=...), or phasor.repair(model); .to() rounds what must stay in float32"
 MEND = "phasor.repair(model) forms them again from the config"
 
 
