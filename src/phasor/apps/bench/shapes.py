@@ -1,6 +1,6 @@
 """Ways to call, and widths: given outputs, flat heads, packed projections, batches, ragged and partial heads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -37,10 +37,15 @@ def _packed(qkv: Tensor, rotation: Rotation, q: Tensor, k: Tensor, options: dict
     return apply_rotary_qkv(qkv, rotation, num_heads=q.shape[1], out=qkv, **options)
 
 
+def _tables(variant: Variant, rotation: Rotation) -> Iterator[Tensor]:
+    """cos and sin ``[1, S, channels]`` as transformers' functions take them."""
+    return (by_channel(t, variant.interleaved)[None].to(variant.dtype) for t in (rotation.cos, rotation.sin))
+
+
 def _transformers_token(variant: Variant) -> Calls:
     q, k, position = token(variant)
     rotation = variant.rotation(WIDTH, position)
-    cos, sin = (by_channel(t, variant.interleaved)[None].to(variant.dtype) for t in (rotation.cos, rotation.sin))
+    cos, sin = _tables(variant, rotation)
     here = clones(q, k)
     return {
         "transformers": partial(transformers_function(variant.interleaved), q, k, cos, sin),
@@ -72,7 +77,7 @@ def _width(variant: Variant, width: int, turned: int) -> Calls:
 
 def _transformers_width(variant: Variant, width: int, turned: int) -> Calls:
     q, k, rotation = _heads(variant, width, turned)
-    cos, sin = (by_channel(t, variant.interleaved)[None].to(variant.dtype) for t in (rotation.cos, rotation.sin))
+    cos, sin = _tables(variant, rotation)
     rotate = transformers_function(variant.interleaved)
 
     def as_models_do() -> tuple[Tensor, Tensor]:
@@ -100,7 +105,7 @@ def _images(variant: Variant) -> tuple[Tensor, Tensor, Rotation]:
 
 def _transformers(variant: Variant, heads: Callable[[Variant], tuple[Tensor, Tensor, Rotation]]) -> Calls:
     q, k, rotation = heads(variant)
-    cos, sin = (by_channel(t, variant.interleaved)[None].to(variant.dtype) for t in (rotation.cos, rotation.sin))
+    cos, sin = _tables(variant, rotation)
     return {
         "transformers": partial(transformers_function(variant.interleaved), q, k, cos, sin),
         "phasor": partial(apply_rotary_qk, q, k, rotation, kernel=variant.kernel),
