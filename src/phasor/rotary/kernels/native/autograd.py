@@ -53,7 +53,7 @@ def plan_of(key: str, seq_len: int | None) -> tuple[Any, RotarySpec, int | None]
 
 
 def plan_of_steps(steps: list[int], factor: float) -> tuple[Any]:
-    """What the extension needs for heads whose pairs are halves: the step of each pair, and the factor on cos and sin."""
+    """What the extension needs for heads whose pairs are halves: a step for each, and the factor on cos and sin."""
     layout = Layout(head_dim=2 * len(steps))
     return (MODULE.plan(layout, 1.0, factor, struct.pack(f"{len(steps)}q", *steps), len(steps)),)
 
