@@ -34,9 +34,8 @@ def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor]
     """
     from safetensors import SafetensorError, safe_open
 
-    if path.exists() and (
-        other := other_kind(path.stat().st_mode)
-    ):  # the library waits for pipes, and names no folders
+    # the library waits for pipes, and does not name folders
+    if path.exists() and (other := other_kind(path.stat().st_mode)):
         raise damaged(path, what, other, way_out)
     if path.is_symlink() and not path.exists():
         raise damaged(path, what, "a link that leads nowhere", way_out)
