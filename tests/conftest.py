@@ -59,12 +59,16 @@ def round_as_a_gpu_does() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is imported and collected stays to the end: the garbage collector need not walk it, now or in the tests."""
+    """What is imported and collected stays to the end: the garbage collector need not walk it, now or in the tests.
+
+    What tests compile and import stays as well, so full walks are rare: they were a twentieth of the processor's time.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000, 10, 50)
         gc.enable()
 
 
