@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from phasor.tools.checkpoints import convert, detect
-from phasor.tools.checkpoints.detect import together, verdict
+from phasor.tools.checkpoints.detection import together, verdict
 
 from . import synthetic
 from .models import tensors_of, use_other_pairs, write_folder
@@ -166,7 +166,7 @@ def test_a_text_decides_nothing_of_untrained_weights(spread, tmp_path):
 
 def test_no_layout_is_named_where_q_or_k_leans_to_the_other() -> None:
     """The differences are those of a model of 109 steps of which only q was converted: q 1.7, k -5.9, both -3.0."""
-    from phasor.tools.checkpoints.detect import together_and_apart, verdict
+    from phasor.tools.checkpoints.detection import together_and_apart, verdict
 
     def z(halves: float, interleaved: float) -> dict[str, float]:
         return {"halves": halves, "interleaved": interleaved}

@@ -255,7 +255,7 @@ def test_a_source_that_changes_meanwhile(source, tmp_path):
 
 def test_a_wrong_conversion_is_not_put_in_place(source, tmp_path, monkeypatch):
     """The proof is what decides: bytes of the staged files are changed before it runs."""
-    import phasor.tools.checkpoints.run as module
+    import phasor.tools.checkpoints.proof as module
 
     def spoil(at: int) -> None:
         def first(plan, folder: Path, **options):

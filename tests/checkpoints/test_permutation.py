@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from phasor.models.weights import Piece
 from phasor.rotary.layout import Layout
 from phasor.tools.checkpoints import in_words, inverse, order_of, reorder
-from phasor.tools.checkpoints.output import groups
+from phasor.tools.checkpoints.reordering import groups
 
 
 @st.composite

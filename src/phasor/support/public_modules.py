@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -38,12 +37,20 @@ def public_module(name: str) -> ModuleType:
     return import_module(f".{PUBLIC[name]}", PACKAGE)
 
 
-class _Finder(MetaPathFinder, Loader):
-    """Makes ``import phasor.scaling`` and ``from phasor.scaling import YaRN`` work like any other import."""
+class _Finder:
+    """Makes ``import phasor.scaling`` and ``from phasor.scaling import YaRN`` work like any other import.
+
+    A finder and a loader by what it has: the classes of ``importlib.abc`` take longer to import than the rest of us.
+    """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         package, _, rest = name.partition(".")
-        return ModuleSpec(name, self) if package == PACKAGE and rest in PUBLIC else None
+        if package == PACKAGE and rest in PUBLIC:
+            return ModuleSpec(name, self)  # type: ignore[arg-type]
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """As any other module is made."""
 
     def exec_module(self, module: ModuleType) -> None:
         # Python takes what stands in sys.modules afterwards, so the module keeps its own name and is loaded once.

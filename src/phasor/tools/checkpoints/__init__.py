@@ -3,7 +3,9 @@
 `make_plan` says what a conversion will do, `convert` does it, `detect` says which layout weights are in.
 """
 
-from .detect import Detection, detect
+from typing import TYPE_CHECKING
+
+from ...support.later import later
 from .formats import register_format
 from .in_place import convert_in_place
 from .output import Output
@@ -11,6 +13,11 @@ from .permutation import inverse, order_of, reorder, with_pairs
 from .plan import ConversionPlan, make_plan
 from .run import convert
 from .source import Format, Source
+
+if TYPE_CHECKING:
+    from .detection import Detection, detect
+
+__getattr__, __dir__ = later(__name__, dict.fromkeys(("Detection", "detect"), ".detection"))  # which imports numpy
 
 Plan, in_words = ConversionPlan, with_pairs  # earlier names
 

@@ -7,11 +7,10 @@ done again from it, however far it came.
 
 import json
 import os
+from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from ...support.lock import alone
 from ...support.regular_files import opened
@@ -19,12 +18,13 @@ from ...support.whole_files import remove_partial, sync_folder, write_whole
 from .formats.safetensors_file import read_header
 from .formats.transformers import CONFIG, mark_file
 from .opening import parse_json, read_at
-from .output import Reordered, Tell, as_json, blocks, check_room, copy, settle, write_all
+from .output import Tell, as_json, check_room, copy, load_meanwhile, settle, write_all
+from .permutation import INT64
 from .plan import ConversionPlan, make_plan
-from .proof import check_tokens, compared
 from .qk_tensors import Move, find_qk_tensors
 from .source import IN_PLACE_JOURNAL, MARK, PROOF
 from .stored import Stored, Tensor
+from .tokens import check_tokens
 
 ASIDE = f"{CONFIG}.phasor-in-place"  # without its config no program takes the folder for a whole model
 
@@ -48,7 +48,7 @@ def write_journal(folder: Path, about: dict[str, Any], moved: Mapping[str, tuple
         }
         for name, (tensor, move) in moved.items()
     ]  # fmt: skip
-    listed = [np.frombuffer(order, np.int64).tolist() for order in orders]
+    listed = [array(INT64, order).tolist() for order in orders]
     head = json.dumps({**about, "entries": entries, "orders": listed}).encode()
     partial = folder / f"{IN_PLACE_JOURNAL}.partial"
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -74,7 +74,7 @@ def read_journal(folder: Path) -> tuple[dict[str, Any], dict[str, Change]]:
         size = int.from_bytes(read_at(fd, 0, 8, path), "little")
         about = parse_json(read_at(fd, 8, min(size, os.fstat(fd).st_size), path), path)
     at, changes = 8 + size, {}
-    orders = [np.array(order, np.int64) for order in about["orders"]]
+    orders = [array(INT64, order) for order in about["orders"]]
     for e in about["entries"]:
         shape = tuple(e["shape"])
         changes[e["tensor"]] = Change(
@@ -102,7 +102,9 @@ def _written(changes: Mapping[str, Change], file: Path, tell: Tell, back: bool) 
                 with opened(change.before.file) as journal:
                     copy(journal, change.before.offset, fd, change.before.size, file, tell)
             else:
-                for block in blocks(Reordered(change.before, change.move)):
+                from .reordering import blocks
+
+                for block in blocks(change.before, change.move):
                     write_all(fd, block.data, tell)
     except BaseException:
         os.close(fd)
@@ -146,6 +148,7 @@ def convert_in_place(
         plan = make_plan(folder, to, source_layout=source_layout, part=part)
         _check(plan)
         check_tokens(plan.source.config, token_ids, proof)
+        load_meanwhile("proof" if proof else "reordering")
         _keep(plan, to, tell)
         return _finish(folder, proof, token_ids, tell)
 
@@ -211,6 +214,8 @@ def _proved(
     folder: Path, about: dict[str, Any], changes: dict[str, Change], token_ids: list[int] | None
 ) -> dict[str, Any]:
     """Scores, and logits if asked, through the bytes in the journal and through those in the files."""
+    from .proof import compared
+
     after: dict[str, Tensor] = {}
     for name in about["files"]:
         after |= read_header(folder / name).tensors

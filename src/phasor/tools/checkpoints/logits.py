@@ -11,9 +11,9 @@ import torch
 from ...support.errors import first_line
 from ...support.transformers_log import quiet
 from .losses import MARGIN, at_least, beats_a_guess, pieces
-from .output import load
 from .permutation import PAIRS, order_of, reorder, with_pairs
 from .qk_tensors import QKTensors
+from .reordering import load
 from .source import Source
 from .stored import BLOCKS, Tensor
 from .torch_types import TORCH

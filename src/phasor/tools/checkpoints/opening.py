@@ -3,13 +3,14 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from ...support.checks import keys_once
 from ...support.regular_files import opened
+
+if TYPE_CHECKING:  # a plan does without numpy
+    import numpy as np
+    import numpy.typing as npt
 
 MAX_JSON = 100 * 2**20
 
@@ -32,7 +33,7 @@ def read_at(fd: int, offset: int, size: int, path: Path) -> bytes:
     return b"".join(pieces)
 
 
-def read_into(fd: int, offset: int, memory: npt.NDArray[np.uint8], path: Path) -> None:
+def read_into(fd: int, offset: int, memory: "npt.NDArray[np.uint8]", path: Path) -> None:
     """Fills ``memory`` with the bytes from ``offset``; ``ValueError`` if the file ends before."""
     while len(memory):
         count = os.preadv(fd, [memory.data], offset)

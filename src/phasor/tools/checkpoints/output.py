@@ -4,19 +4,17 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from ...support.number_text import size_text
 from ...support.regular_files import opened
-from .opening import read_at, size_of
-from .permutation import Order
+from .opening import size_of
 from .qk_tensors import Move
 from .stored import Stored, Tensor
 
@@ -98,7 +96,6 @@ def as_json(data: Any) -> bytes:
 CHUNK = 8 * 2**20
 ALIGNED = 2 * 2**20
 CANNOT = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}  # no copy inside the kernel between these files
-Bytes = npt.NDArray[np.uint8]
 Tell = Callable[[int], None]  # is told how many bytes were written
 
 
@@ -110,7 +107,9 @@ def write_segment(fd: int, segment: Segment, tell: Tell) -> None:
         with opened(segment.file) as source:
             copy(source, segment.offset, fd, segment.size, segment.file, tell)
     else:
-        for block in blocks(segment):
+        from .reordering import blocks  # brings numpy, which a plan does not need
+
+        for block in blocks(segment.tensor, segment.move, segment.part):
             write_all(fd, block.data, tell)
 
 
@@ -149,67 +148,9 @@ def copy(source: int, offset: int, target: int, size: int, path: Path, tell: Tel
         offset, at, size = offset + done, at + done, size - done
 
 
-def blocks(segment: Reordered) -> Iterator[Bytes]:
-    """The bytes of a reordered tensor, in blocks that hold whole groups of indices that change places."""
-    tensor, move, part = segment.tensor, segment.move, segment.part
-    if isinstance(tensor, Stored) and part is None and move is not None:
-        yield from _stored_blocks(tensor, move.axis, move.order)
-        return
-    whole = load(tensor)
-    if move is not None:
-        whole = np.take(whole, move.order, axis=move.axis)
-    if part is not None:
-        whole = np.split(whole, part[2], axis=part[0])[part[1]]
-    yield np.ascontiguousarray(whole).reshape(-1)
-
-
-def load(tensor: Tensor) -> Bytes:
-    """A whole tensor as bytes: its shape, and one more axis for the bytes of an element."""
-    loaded = []
-    for part in tensor.parts:
-        with opened(part.file) as fd:
-            data = np.frombuffer(read_at(fd, part.offset, part.size, part.file), dtype=np.uint8)
-        loaded.append(data.reshape(*part.shape, -1) if part.size else data.reshape(*part.shape, 0))
-    return loaded[0] if len(loaded) == 1 else np.concatenate(loaded, axis=tensor.axis)
-
-
-def _stored_blocks(tensor: Stored, axis: int, order: Order) -> Iterator[Bytes]:
-    """A few heads at a time along the first axis, a few rows at a time along the others."""
-    count = len(order)
-    outer = 1
-    for size in tensor.shape[:axis]:
-        outer *= size
-    row = tensor.size // (outer * count) if outer else 0
-    if tensor.size != outer * count * row or not row:
-        raise ValueError(f"{tensor.file}: elements of {tensor.dtype} that share bytes cannot change places")
-    cuts = groups(order, max(1, CHUNK // row))
-    with opened(tensor.file) as fd:
-        if outer == 1:
-            for first, last in cuts:
-                data = read_at(fd, tensor.offset + first * row, (last - first) * row, tensor.file)
-                yield np.frombuffer(data, np.uint8).reshape(last - first, row)[order[first:last] - first].reshape(-1)
-            return
-        step = max(1, CHUNK // (count * row))
-        for start in range(0, outer, step):
-            rows = min(step, outer - start)
-            data = read_at(fd, tensor.offset + start * count * row, rows * count * row, tensor.file)
-            yield np.frombuffer(data, np.uint8).reshape(rows, count, row)[:, order].reshape(-1)
-
-
-def groups(order: Order, most: int) -> list[tuple[int, int]]:
-    """Stretches of indices that only change places among themselves, joined up to about ``most`` of them.
-
-    >>> groups(np.array([1, 0, 2, 4, 3]), 2)
-    [(0, 2), (2, 3), (3, 5)]
-    """
-    ends = np.flatnonzero(np.maximum.accumulate(order) == np.arange(len(order))) + 1
-    ranges: list[tuple[int, int]] = []
-    first = 0
-    for i, end in enumerate(ends):
-        if i + 1 == len(ends) or ends[i + 1] - first > most:
-            ranges.append((first, int(end)))
-            first = int(end)
-    return ranges
+def load_meanwhile(name: str) -> None:
+    """Import a module that brings numpy while the system copies the first bytes, which needs no interpreter."""
+    Thread(target=import_module, args=(f".{name}", __package__)).start()
 
 
 def settle(files: Iterable[tuple[int, Path | None]]) -> None:

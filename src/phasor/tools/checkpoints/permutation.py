@@ -7,20 +7,22 @@ twice, is a third layout.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
 from ...models.weights import Piece
 from ...rotary.layout import Layout
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # numpy takes longer to load than a plan to be made
+    import numpy as np
+    import numpy.typing as npt
     import torch
 
-Order = npt.NDArray[np.int64]
+    Order = npt.NDArray[np.int64]
+
+INT64 = "q"  # array's letter
 PAIRS = ("halves", "interleaved")
 SURE = 4.0  # standard errors by which a statistic must be off before a layout is believed
 WORDS = (*PAIRS, "native")
@@ -59,8 +61,15 @@ def order_of(pieces: Iterable[Piece], size: int, source: Layout, target: Layout)
     >>> order_of([piece], 10, interleaved, halves).tolist()  # two heads, and two rows that stay
     [0, 2, 1, 3, 4, 6, 5, 7, 8, 9]
     """
-    inside = np.array(rotated_channels(source).permutation(rotated_channels(target)), dtype=np.int64)
-    order = np.arange(size, dtype=np.int64)
+    import numpy as np
+
+    return np.array(indices_of(pieces, size, source, target))
+
+
+def indices_of(pieces: Iterable[Piece], size: int, source: Layout, target: Layout) -> array[int]:
+    """`order_of`, without numpy."""
+    inside = rotated_channels(source).permutation(rotated_channels(target))
+    order = array(INT64, range(size))
     for piece in pieces:
         if piece.width != len(inside) or not all(0 <= s <= size - piece.width for s in piece.starts):
             raise ValueError(
@@ -68,16 +77,19 @@ def order_of(pieces: Iterable[Piece], size: int, source: Layout, target: Layout)
                 f"got {piece.width} from {list(piece.starts)[:8]}"
             )
         for start in piece.starts:
-            order[start : start + piece.width] = start + inside
+            order[start : start + piece.width] = array(INT64, [start + channel for channel in inside])
     return order
 
 
 def inverse(order: Order) -> Order:
     """The order that undoes another.
 
+    >>> import numpy as np
     >>> inverse(np.array([2, 0, 1])).tolist()
     [1, 2, 0]
     """
+    import numpy as np
+
     undone = np.empty_like(order)
     undone[order] = np.arange(len(order))
     return undone
@@ -86,7 +98,7 @@ def inverse(order: Order) -> Order:
 def reorder(tensor: torch.Tensor, order: Order, axis: int = 0) -> torch.Tensor:
     """A copy of a tensor with its indices along ``axis`` in another order; any dtype, to the bit.
 
-    >>> import torch
+    >>> import numpy as np, torch
     >>> reorder(torch.tensor([10, 11, 12]), np.array([2, 0, 1])).tolist()
     [12, 10, 11]
     """

@@ -7,6 +7,7 @@
 - With ``token_ids``, the logits of the model that transformers builds are equal.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,10 +19,10 @@ import numpy.typing as npt
 from ...support.regular_files import opened
 from .formats import read
 from .opening import read_into
-from .output import Bytes, Reordered, blocks, load
-from .permutation import inverse, with_pairs
+from .permutation import INT64, inverse, with_pairs
 from .plan import ConversionPlan
 from .qk_tensors import AttentionTensors, Move, QKTensors
+from .reordering import Bytes, blocks, load
 from .scores import score_difference
 from .source import Source
 from .stored import Stored, Tensor
@@ -84,8 +85,8 @@ def _pairs(source: Tensor, result: Tensor, move: Move | None) -> Iterator[tuple[
     if move is None and isinstance(source, Stored) and isinstance(result, Stored):
         yield from zip(theirs, _runs(result), strict=True)
         return
-    back = None if move is None else Move(move.axis, inverse(move.order), "")
-    ours = _Pieces(blocks(Reordered(result, back)))
+    back = None if move is None else Move(move.axis, array(INT64, inverse(np.asarray(move.order)).tobytes()), "")
+    ours = _Pieces(blocks(result, back))
     for piece in theirs:
         yield piece, ours.take(len(piece))
 
@@ -116,18 +117,6 @@ def _runs(tensor: Stored) -> Iterator[Bytes]:
             piece = memory[: tensor.size - at]
             read_into(fd, tensor.offset + at, piece, tensor.file)
             yield piece
-
-
-def check_tokens(config: Mapping[str, Any], token_ids: Sequence[int] | None, proof: bool) -> None:
-    """Raises ``ValueError`` for tokens that the model does not have, and where there will be no proof to use them."""
-    if token_ids is None:
-        return
-    if not proof:
-        raise ValueError("token_ids are compared in the proof, and there is none; leave one of them out")
-    vocab = config.get("vocab_size")
-    if not token_ids or (isinstance(vocab, int) and not 0 <= min(token_ids) <= max(token_ids) < vocab):
-        below = f", below the vocab_size of {vocab}" if vocab else ""
-        raise ValueError(f"token_ids must be numbers of tokens from 0{below}, got {list(token_ids)!r:.200}")
 
 
 def compared(

@@ -1,11 +1,10 @@
 """Which tensors follow the layout: every piece of q and k of one model in a checkpoint, and the order of each."""
 
+from array import array
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from ...models.configs import ModelRotary, read_config
 from ...models.families import ROWS
@@ -17,7 +16,7 @@ from ...models.reading.text_row import TextRow
 from ...models.weights import Piece, Weights, pieces
 from ...rotary.layout import Layout
 from ...rotary.spec import RotarySpec
-from .permutation import Order, order_of, with_pairs
+from .permutation import indices_of, with_pairs
 from .stored import BLOCKS, FLOATS, Tensor, place_of
 
 
@@ -33,7 +32,7 @@ class Move(NamedTuple):
     """A tensor whose indices along ``axis`` take another order; ``what`` it holds, in words."""
 
     axis: int
-    order: Order
+    order: "array[int]"
     what: str
 
 
@@ -181,7 +180,7 @@ def moves(
         ways = with_pairs(spec.layout, source), with_pairs(spec.layout, target)
         if ways[0] == ways[1]:
             continue
-        move = Move(axis, order_of([piece for _, piece in held], size, *ways), _words([p for _, p in held]))
+        move = Move(axis, indices_of([piece for _, piece in held], size, *ways), _words([p for _, p in held]))
         moved[name] = move
         for scale, order in scales_of(folder, name, move.axis, move.order, tensors, blocks).items():
             moved[scale] = Move(0, order, f"scales of {move.what}")
@@ -228,8 +227,8 @@ def row_scales(name: str, tensors: Collection[str]) -> list[str]:
 
 
 def scales_of(
-    folder: Path, name: str, axis: int, order: Order, tensors: Mapping[str, Tensor], blocks: Any
-) -> dict[str, Order]:
+    folder: Path, name: str, axis: int, order: "array[int]", tensors: Mapping[str, Tensor], blocks: Any
+) -> "dict[str, array[int]]":
     """The scales beside a weight that change with the order of its rows: name -> order.
 
     One scale per tensor stays; one per row follows its row; one per block of rows stays if no row leaves its block.
@@ -252,7 +251,7 @@ def scales_of(
                 f"each block of quantization_config.weight_block_size, got shape {list(shape)} and blocks "
                 f"{blocks!r:.40}"
             )
-        if (np.arange(rows) // side != order // side).any():
+        if any(row // side != index // side for row, index in enumerate(order)):
             raise ValueError(
                 f"{place_of(folder, scale, tensors)}: every row must stay in its block of {side} rows that "
                 "share a scale, and the heads straddle them; convert the weights before they are quantized"

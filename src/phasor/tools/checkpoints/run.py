@@ -13,11 +13,11 @@ from ...support.lock import LOCK, alone
 from ...support.processes import Group, process_group
 from ...support.whole_files import remove_partial, sync_folder, write_whole
 from .opening import read_json
-from .output import Output, Tell, as_json, check_room, settle, write_segment
+from .output import Output, Tell, as_json, check_room, load_meanwhile, settle, write_segment
 from .permutation import WORDS
 from .plan import ConversionPlan, make_plan, pair_word
-from .proof import check_tokens, prove
 from .source import OURS, PROOF
+from .tokens import check_tokens
 
 SUFFIX = ".phasor-partial"
 JOURNAL, FILES, OLD = "journal.json", "files", "replaced"
@@ -157,6 +157,7 @@ def convert(
             done = group.first and _begun(plan, staging, force, held)
         if group.any(done):
             return _left(staging) if group.first else {}
+        load_meanwhile("proof" if proof and group.first else "reordering")
         with group.together():
             _write_share(staging, plan, group, tell)
         with group.together():
@@ -187,6 +188,8 @@ def _ended(plan: ConversionPlan, staging: Staging, proof: bool, token_ids: list[
         raise ValueError(f"{staging.files}: lacks files that another process was to write; run it again")
     if plan.fingerprint() != staging.plan:  # a mixture would look whole
         raise ValueError(f"{plan.source.path}: changed while it was converted; run it again")
+    from .proof import prove
+
     try:
         report = prove(plan, staging.files, token_ids=token_ids) if proof else {}
     except ValueError:  # what is wrong must not be taken up by the next run

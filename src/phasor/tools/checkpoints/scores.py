@@ -15,9 +15,9 @@ from ...rotary.layout import Layout
 from ...rotary.spec import exact_frequencies
 from ...support.regular_files import opened
 from .opening import read_at
-from .output import load
 from .permutation import rotated_channels
 from .qk_tensors import AttentionTensors, row_scales
+from .reordering import load
 from .stored import BLOCKS, Stored, Tensor
 
 POSITIONS = (0, 1, 7, 1000)

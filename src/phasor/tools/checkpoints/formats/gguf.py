@@ -8,9 +8,7 @@ has no tokenizer.
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from ....models.families import ROWS
 from ....models.reading.row import Row
@@ -24,6 +22,9 @@ from ..qk_tensors import Move
 from ..source import METADATA, Source, others
 from .gguf_file import GgufFile, check_package, pair, read_header, write_header
 from .plain import LENGTH, LLAMA3, TIED, check_fixed, is_llama3, needed, rope_of
+
+if TYPE_CHECKING:  # other formats are planned without numpy
+    import numpy as np
 
 FILE, FACTORS = "model.gguf", "rope_freqs.weight"
 MODULES = (
@@ -90,6 +91,8 @@ def _factors(file: GgufFile) -> Any:
     tensor = file.tensors.get(FACTORS)
     if tensor is None:
         return None
+    import numpy as np
+
     with opened(file.path) as fd:
         return np.frombuffer(read_at(fd, tensor.offset, tensor.size, file.path), np.float32)
 
@@ -216,19 +219,25 @@ def config_of(path: Path, metadata: Mapping[str, Any], row: Gguf, model_type: st
 
 def _shortest(value: Any) -> Any:
     """A number in float32 as people write it: 1e-05, not 9.999999747378752e-06."""
+    import numpy as np
+
     return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
 def _llama3(path: Path, factors: Any, base: float, head_dim: int) -> dict[str, Any]:
     """The scaling whose factors these are."""
+    import numpy as np
+
     for factor in (8.0, 32.0):  # Llama 3.1, Llama 3.2
         if np.allclose(factors, llama3_factors(base, head_dim, factor), rtol=1e-5):
             return {**LLAMA3, "factor": factor}
     raise ValueError(f"{path}: rope_freqs.weight: must be the factors of Llama 3.1 or 3.2, and is not")
 
 
-def llama3_factors(base: float, head_dim: int, factor: float) -> np.ndarray[Any, Any]:
+def llama3_factors(base: float, head_dim: int, factor: float) -> "np.ndarray[Any, Any]":
     """What llama.cpp divides the frequencies of Llama 3 by, float32."""
+    import numpy as np
+
     plain = RotarySpec(head_dim=head_dim, base=base)
     scaling = Llama3(
         factor, LLAMA3["low_freq_factor"], LLAMA3["high_freq_factor"], LLAMA3["original_max_position_embeddings"]

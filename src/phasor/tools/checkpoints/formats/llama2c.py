@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ....models.families.llama import LLAMA
 from ....support.regular_files import opened
 from ..opening import read_at, size_of
@@ -126,6 +124,8 @@ def tables_of(length: int, head_dim: int) -> bytes:
 
 def _check_tables(file: Path, at: int, length: int, head_dim: int) -> None:
     """Other tables are another base, which the file has no other place for."""
+    import numpy as np
+
     wanted = np.frombuffer(tables_of(min(length, 64), head_dim), np.float32).reshape(2, -1)
     with opened(file) as fd:
         for i, table in enumerate(wanted):

@@ -11,7 +11,7 @@ from typing import Any
 
 from ....models.families.llama import LLAMA
 from ..opening import read_json
-from ..output import Output, Reordered, Segment, as_json, load, segment
+from ..output import Output, Reordered, Segment, as_json, segment
 from ..qk_tensors import Move
 from ..source import Source, others
 from ..stored import Stored, Tensor, join
@@ -69,6 +69,8 @@ def _joined(name: str, parts: list[Stored], dim: Any) -> Tensor:
     axis = cut_of(name, parts[0].shape, dim)
     if axis is not None:
         return join(parts, axis, name)
+    from ..reordering import load  # brings numpy
+
     for part in parts[1:]:
         if part.shape != parts[0].shape or (load(part) != load(parts[0])).any():
             raise ValueError(f"{part.file}: {name}: must be the same in every share, and is not")
