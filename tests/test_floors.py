@@ -249,7 +249,7 @@ WITHOUT_TORCH = {
     "import": "import phasor",
     "read a config": "import phasor; phasor.read_config({CONFIG})",
     "scaled": "import phasor; phasor.read_config({CONFIG} | {'rope_scaling': {'rope_type': 'linear', 'factor': 2.0}})",
-    "list of commands": "from phasor.cli.app import app",
+    "list of commands": "from phasor.cli.app import app_of; app_of()",
     "inspect --brief": "from phasor.inspect import read_view, view_line; view_line(read_view({CONFIG}))",
     "convert": "import phasor.checkpoints, sys; sys.path.insert(0, {TESTS}); from checkpoints import synthetic; "
     "from pathlib import Path; source, target = Path({FOLDER}, 'source'), Path({FOLDER}, 'target'); "
@@ -269,3 +269,25 @@ def test_what_rotates_nothing_needs_no_torch(way, tmp_path):
     code = f"import sys; sys.modules['torch'] = sys.modules['transformers'] = None; {code}"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(SRC), os.environ.get("PYTHONPATH")]))}
     limited.run([sys.executable, "-c", code], env=env, check=True)
+
+
+# What is loaded before the first byte is copied is on top of the copy: numpy is loaded meanwhile; a bar is drawn, by
+# rich, of what takes longer than a second.
+STARTED = """
+import sys
+from phasor.cli import main
+sys.argv = ["phasor", "convert", {source!r}, "--to", "interleaved", "--dry-run"]
+try:
+    main()
+finally:
+    print(*sorted({{"torch", "numpy", "rich", "phasor.cli.doctor"}} & sys.modules.keys()))
+"""
+
+
+def test_a_conversion_is_planned_with_little(tmp_path):
+    from checkpoints import synthetic
+
+    synthetic.write(tmp_path / "source", layers=1, hidden=32, heads=4, kv_heads=2, wide=64)
+    code = STARTED.format(source=str(tmp_path / "source"))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(SRC), os.environ.get("PYTHONPATH")]))}
+    assert limited.run([sys.executable, "-c", code], env=env, check=True).stdout.splitlines()[-1] == ""

@@ -17,7 +17,7 @@ from typer.main import get_command
 
 import limited
 import phasor.cli
-from phasor.cli.app import app
+from phasor.cli.app import app_of
 from phasor.support.plain_text import html_text, json_text, one_line, printable
 from phasor.support.whole_files import check_file_target, check_folder_target, whole_folder, write_together, write_whole
 
@@ -73,7 +73,7 @@ def paths_of(command, name=""):
 
 @pytest.mark.parametrize("group", ["", "lab", "ner"])
 def test_every_line_of_a_list_of_commands_is_whole_at_80_columns(group):
-    command = get_command(app)
+    command = get_command(app_of())
     command = command.commands[group] if group else command
     lists = command.get_help(
         command.make_context(group or "phasor", ["--help"], resilient_parsing=True, terminal_width=80)
@@ -83,7 +83,7 @@ def test_every_line_of_a_list_of_commands_is_whole_at_80_columns(group):
 
 
 def test_every_path_of_every_command_is_read_or_tried_below():
-    assert set(paths_of(get_command(app))) == {*FILES, *FOLDERS, *READ}
+    assert set(paths_of(get_command(app_of()))) == {*FILES, *FOLDERS, *READ}
 
 
 def bad_targets(tmp_path):

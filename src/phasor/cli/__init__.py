@@ -39,7 +39,7 @@ def main() -> None:
 
 def _run() -> None:
     try:
-        from .app import app
+        from .app import run
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich", "click"):
             raise
@@ -47,7 +47,7 @@ def _run() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ▁▂▃ gets question marks
     try:
-        app(prog_name="phasor")
+        run(sys.argv[1:])
     except BrokenPipeError:  # the reader of our output has seen enough, as in `phasor inspect … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

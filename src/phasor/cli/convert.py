@@ -1,8 +1,10 @@
 """`phasor convert`: a checkpoint in another pair layout or format, with a proof."""
 
 import os
+import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +13,8 @@ import typer
 from ..support.plain_text import say
 from ..support.whole_files import check_folder_target
 from .progress import is_first
+
+SHORT = 1.0  # seconds
 
 
 def convert(
@@ -97,18 +101,32 @@ def convert(
 
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Bytes, speed and time left, on stderr; nothing where that is no terminal."""
+    """Bytes, speed and time left, on stderr, of what takes longer than `SHORT`; nothing where that is no terminal."""
+    start, written = time.monotonic(), 0
+    with ExitStack() as open_bar:
+        update: Callable[[int], object] | None = None
+
+        def wrote(count: int) -> None:
+            nonlocal update, written
+            written += count
+            if update is None and time.monotonic() - start > SHORT:
+                update = open_bar.enter_context(_shown_bar(total))
+            if update is not None:
+                update(written)
+
+        yield wrote if is_first() and sys.stderr.isatty() else lambda count: None
+
+
+@contextmanager
+def _shown_bar(total: int) -> Iterator[Callable[[int], object]]:
+    """Set the bytes written so far. By rich, whose import takes a tenth of a second."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    console = Console(stderr=True)
-    if not console.is_terminal or not is_first():
-        yield lambda done: None
-        return
     columns = BarColumn(bar_width=20), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console) as bar:
+    with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=total)
-        yield lambda done: bar.update(task, advance=done)
+        yield lambda written: bar.update(task, completed=written)
 
 
 def _summary(report: dict[str, Any], target: Path) -> str:
