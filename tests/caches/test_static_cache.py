@@ -42,7 +42,7 @@ def test_one_token_at_a_time_is_the_full_pass(family):
 @torch.no_grad()
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sinks_are_those_of_a_ledger(family):
-    model, ids = wide(family), tokens(2, 80)
+    model, ids = wide(family), tokens(2, 50)
     how = {"sinks": 4, "window": 20, "unpadded": True}
     static, growing = (stepwise(model, ids, made(model, **how), 10) for made in (StaticLedgerCache, LedgerCache))
     torch.testing.assert_close(static, growing, rtol=0, atol=1e-5)
