@@ -1,4 +1,4 @@
-"""The lab's training on torch's engine: gradients against one process, checkpoints in shards, and what is refused."""
+"""The lab's training on torch's engine: checkpoints in shards, and what is refused; gradients: `test_dtensors.py`."""
 
 import json
 import os
@@ -15,19 +15,9 @@ from phasor.apps.lab import ModelConfig, RunConfig
 from phasor.apps.lab.parallel import Parallel
 
 from . import children
-from .torchrun import environments, fork, run
+from .torchrun import environments
 
 TINY = ["--task", "copy", "--layers", "1", "--dim", "16", "--heads", "2", "--length", "16", "--batch", "8"]
-
-
-def test_two_processes_have_the_loss_and_the_gradients_of_one(python):
-    """Within 1e-12 and 1e-5 of their norms in float64 and float32; and no bytes of positions are sent."""
-    assert "14 cells, failed: []" in fork(python, "training.py")
-
-
-@pytest.mark.slow
-def test_four_processes_have_the_loss_and_the_gradients_of_one():
-    assert "28 cells, failed: []" in run("training.py", processes=4)
 
 
 def config(**changes):

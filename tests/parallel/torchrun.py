@@ -1,4 +1,4 @@
-"""Scripts of this folder in several processes: as torchrun starts them, or forked from one that has torch imported."""
+"""Scripts of this folder in several processes."""
 
 import os
 import socket
@@ -16,24 +16,6 @@ def run(script: str, *arguments: str, processes: int = 2) -> str:
     done = limited.run([*launcher, path, *arguments], env=environment)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     return done.stdout
-
-
-def fork(python: str, script: str, *arguments: str) -> str:
-    """What a script prints in two processes of `forks.py`, which spares a launcher and each of them the imports."""
-    pair = [
-        limited.Process(
-            [python, "-m", f"parallel.{Path(script).stem}", *arguments],
-            env={**os.environ, **environment, "OMP_NUM_THREADS": "1"},
-            stdout=limited.PIPE,
-            stderr=limited.PIPE,
-            text=True,
-        )
-        for environment in environments(2)
-    ]
-    with limited.watched(*pair):
-        said = [process.communicate() for process in pair]
-    assert [process.returncode for process in pair] == [0, 0], said
-    return "".join(out for out, _ in said)
 
 
 def environments(processes: int) -> list[dict[str, str]]:
