@@ -36,7 +36,7 @@ conformance: $(STAMP)
 
 # The laws of rotation on every kernel alone; `make test` has them on whichever is first. That of Triton is interpreted,
 # a third of a second for each call: it has the files whose tests turn small tensors, which reach all that it can do.
-TURNS := algebra apply factors formats given_tables gradients norm
+TURNS := algebra apply compilers factors formats given_tables gradients norm
 # Not those that ask for a kernel by its name, or name all.
 NAMED := kernel_choice native norm_native cache_write
 laws: $(STAMP)

@@ -107,6 +107,11 @@ class Child:
     def exitcode(self) -> int | None:
         return self._process.exitcode
 
+    @property
+    def said(self) -> str:
+        """What it has printed so far, on either stream."""
+        return self._output.read_text(errors="replace")
+
     def kill(self) -> None:
         if self._process.exitcode is None:
             _kill(_family(self._pid))
@@ -115,11 +120,10 @@ class Child:
         """Wait for its end; what it said is printed if that is not a good one."""
         with _ended_after(limit, self._pid) as late:
             self._process.join()
-        said = self._output.read_text(errors="replace")
         if late.is_set():
-            raise TooLong(f"{self._process.name} had not ended after {limit:g} s{_shown(said)}")
+            raise TooLong(f"{self._process.name} had not ended after {limit:g} s{_shown(self.said)}")
         if self._process.exitcode:
-            print(said, file=sys.stderr)
+            print(self.said, file=sys.stderr)
 
 
 @contextmanager

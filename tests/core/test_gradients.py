@@ -1,18 +1,13 @@
-"""Derivatives, function transforms and compilers."""
-
-import os
-import shutil
+"""Derivatives and function transforms."""
 
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounter
 from torch.autograd import forward_ad
 
 from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
 from phasor.rotary.matrix import rotation_matrix
-from phasor.rotary.scaling import YaRN
 
-from .conftest import FEW, SCHEMES, SEQ_LEN, SPECS, anywhere, assert_within, at, every_spec, turn, without_native
+from .conftest import SCHEMES, anywhere, assert_within, at, every_spec, turn, without_native
 
 F64 = torch.float64
 
@@ -187,86 +182,6 @@ def test_vmap_over_positions(few, block, monkeypatch):
         assert torch.equal(row, apply_rotary(x, at(few, p)))
 
 
-# --- compilers: the whole call, phases inside, without a break ------------------------------------------------------
-
-BACKEND = "inductor" if shutil.which(os.environ.get("CXX", "g++")) else "aot_eager"  # inductor needs a C++ compiler
-COMPILED = {
-    "plain": SPECS["plain-one-full-halves"],
-    "yarn float32": SPECS["yarn-one-first-interleaved"].replace(angles="float32"),
-    "mrope last": SPECS["longrope-sections-last-halves"],
-}
-
-
-def call(spec):
-    return lambda q, k, positions: rotate(q, k, positions, spec, seq_len=SEQ_LEN)
-
-
-def check_compiled(spec, backend, lengths):
-    torch.compiler.reset()
-    compiled = torch.compile(call(spec), fullgraph=True, dynamic=True, backend=backend)
-    for dtype, length in lengths:
-        positions = anywhere(spec, 0, 2**20 if spec.angles == "exact" else 100, length)
-        q, k = (torch.randn(2, h, length, spec.head_dim).to(dtype).requires_grad_() for h in (4, 2))
-        got, expected = compiled(q, k, positions), call(spec)(q, k, positions)
-        # fused multiply-adds and other vector cosines: two roundings of each, tables included; half precision once
-        steps = 16 if dtype.itemsize > 2 else 2
-        for a, b in zip(got, expected, strict=True):
-            assert a.dtype == dtype
-            assert_within(a, b, steps)
-        g = torch.randn_like(q)
-        (dq,), (eq,) = (torch.autograd.grad(out[0], q, g) for out in (got, expected))
-        assert_within(dq, eq, steps)
-
-
-@pytest.mark.parametrize(
-    "name, backend",
-    [
-        ("mrope last", BACKEND),  # whole numbers that wrap around, sections, channels that pass by
-        ("yarn float32", "eager"),  # what is traced, without what a backend makes of it
-        pytest.param("yarn float32", BACKEND, marks=pytest.mark.slow),
-        pytest.param("plain", BACKEND, marks=pytest.mark.slow),
-    ],
-)
-def test_compile(name, backend):
-    """One graph serves all lengths; both angle modes; forward and backward."""
-    lengths = [(torch.float32, 5), (torch.float32, 16), (torch.float32, 33)]
-    check_compiled(COMPILED[name], backend, lengths)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("angles", ["exact", "float32"])
-@pytest.mark.parametrize("dtype", [F64, torch.bfloat16])
-def test_compile_every_scheme(scheme, angles, dtype):
-    check_compiled(scheme.replace(angles=angles), "aot_eager", [(dtype, 5), (dtype, 16)])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [F64, torch.bfloat16])
-def test_compile_few_with_inductor(few, dtype):
-    check_compiled(few, BACKEND, [(dtype, 5), (dtype, 16), (dtype, 1)])
-
-
-def test_equal_specs_compile_once():
-    torch.compiler.reset()
-    counter = CompileCounter()
-    rotate = torch.compile(lambda spec: Rotation.at(spec, torch.arange(4)).cos, backend=counter, fullgraph=True)
-    for _ in range(3):
-        rotate(RotarySpec(head_dim=8, base=500.0, scaling=YaRN(factor=4.0, original_max_position=64)))  # a new object
-    assert counter.frame_count == 1
-
-
-def test_compiled_specs_do_not_share_constants():
-    """Two specs of one shape through one compiled function: each gets its own frequencies."""
-    torch.compiler.reset()
-    compiled = torch.compile(
-        lambda q, positions, spec: apply_rotary(q, Rotation.at(spec, positions)), fullgraph=True, backend="aot_eager"
-    )
-    q, positions = torch.randn(1, 1, 5, 8), torch.arange(5) + 1
-    for base in (10_000.0, 500.0, 10_000.0):
-        spec = RotarySpec(head_dim=8, base=base)
-        torch.testing.assert_close(compiled(q, positions, spec), apply_rotary(q, Rotation.at(spec, positions)))
-
-
 def test_gradients_reach_real_positions(monkeypatch):
     """At sizes at which other kernels work in blocks, which keep tables as constants."""
     spec = RotarySpec(head_dim=64, coordinates="real")
@@ -292,42 +207,3 @@ def test_zeros_without_memory(monkeypatch, seq):
         assert not apply_rotary(zeros, rotation).any()
         assert not torch.autograd.grad(apply_rotary(x, rotation), x, zeros)[0].any()
         without_native(monkeypatch)
-
-
-class Model(torch.nn.Module):
-    def __init__(self, spec):
-        super().__init__()
-        self.spec = spec
-
-    def forward(self, q, k, positions):
-        return rotate(q, k, positions, self.spec, seq_len=SEQ_LEN)
-
-
-# Two of each: the other angles of a spec are slow.
-EXPORTED = dict(zip(FEW, ("exact", "float32", "exact", "float32"), strict=True))
-
-
-@pytest.mark.parametrize(
-    "name, angles",
-    [
-        pytest.param(name, angles, marks=[] if EXPORTED[name] == angles else pytest.mark.slow)
-        for name in FEW
-        for angles in ("exact", "float32")
-    ],
-)
-def test_export_with_any_length(name, angles):
-    """torch.export, once, with the sequence length as a free dimension; the program runs at other lengths."""
-    spec = SPECS[name].replace(angles=angles)
-
-    def inputs(length):
-        q, k = (torch.randn(2, h, length, spec.head_dim) for h in (4, 2))
-        return q, k, anywhere(spec, 0, 5000, length)
-
-    seq = torch.export.Dim("seq", min=2, max=4096)
-    positions_dim = 0 if spec.axes.count == 1 else 1
-    program = torch.export.export(Model(spec), inputs(8), dynamic_shapes=({2: seq}, {2: seq}, {positions_dim: seq}))
-    for length in (8, 3, 100):
-        arguments = inputs(length)
-        got, expected = program.module()(*arguments), Model(spec)(*arguments)
-        assert torch.equal(got[0], expected[0])
-        assert torch.equal(got[1], expected[1])

@@ -400,10 +400,11 @@ def broken(layout: str, scaling: str, *mistakes: str, **arithmetic: object) -> P
 def cells(arithmetic: Iterable[str]) -> list[tuple[str, str, str, str, str]]:
     """Layout, scaling, mistake, arithmetic, kind of vectors; only where the mistake is one."""
     return [
-        (layout, scaling, mistake, kind, mode)
-        for (layout, scaling), mistake, kind, mode in itertools.product(SETTINGS, MISTAKES, arithmetic, MODES)
-        if broken(layout, scaling, mistake) is not None
-        and not (kind == "bfloat16" and mistake == "tables in bfloat16")  # which is right there
+        (*setting, mistake, kind, mode)
+        for setting, mistake in itertools.product(SETTINGS, MISTAKES)
+        if broken(*setting, mistake) is not None
+        for kind, mode in itertools.product(arithmetic, MODES)
+        if not (kind == "bfloat16" and mistake == "tables in bfloat16")  # which is right there
     ]
 
 

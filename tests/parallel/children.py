@@ -1,7 +1,8 @@
-"""One process of a training that is cut, for tests that kill it."""
+"""What a forked process of a test does: a script of this folder, or a training that is cut, for tests that kill it."""
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,13 @@ import torch.distributed as dist
 
 from phasor.apps.lab import ModelConfig, RunConfig, train
 from phasor.apps.lab.parallel import Parallel
+
+
+def script(name: str, environment: dict[str, str]) -> None:
+    """As torchrun starts it."""
+    os.environ.update(environment)
+    sys.argv = [name]  # not the words of pytest
+    import_module(f"parallel.{name}").main()
 
 
 def run(folder: Path, environment: dict[str, str], cut: tuple[tuple[str, Any], ...]) -> None:

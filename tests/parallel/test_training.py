@@ -1,4 +1,4 @@
-"""The lab's training on torch's engine: gradients against one process, checkpoints in shards, and what is refused."""
+"""The lab's training on torch's engine: checkpoints in shards, and what is refused; gradients: `test_dtensors.py`."""
 
 import json
 import os
@@ -15,19 +15,9 @@ from phasor.apps.lab import ModelConfig, RunConfig
 from phasor.apps.lab.parallel import Parallel
 
 from . import children
-from .torchrun import environments, run
+from .torchrun import environments
 
 TINY = ["--task", "copy", "--layers", "1", "--dim", "16", "--heads", "2", "--length", "16", "--batch", "8"]
-
-
-def test_two_processes_have_the_loss_and_the_gradients_of_one():
-    """Within 1e-12 and 1e-5 of their norms in float64 and float32; and no bytes of positions are sent."""
-    assert "14 cells, failed: []" in run("training.py")
-
-
-@pytest.mark.slow
-def test_four_processes_have_the_loss_and_the_gradients_of_one():
-    assert "28 cells, failed: []" in run("training.py", processes=4)
 
 
 def config(**changes):
@@ -65,13 +55,13 @@ def test_lengths_that_do_not_divide_are_no_matter_to_others():
     Parallel(tp=2).check(config(length=17), 4)
 
 
-def commands(tmp_path, *words):
+def commands(python, tmp_path, *words):
     """Two processes of ``phasor lab train``, each with its own words: the exit codes, and what they said."""
     pair = []
     for environment, own in zip(environments(2), words, strict=True):
         env = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
         command = [
-            sys.executable,
+            python,
             "-m",
             "phasor",
             "lab",
@@ -89,8 +79,8 @@ def commands(tmp_path, *words):
     return [process.returncode for process in pair], said
 
 
-def test_ranks_that_disagree_end_alike(tmp_path):
-    codes, said = commands(tmp_path, ["--cp", "2"], ["--cp", "2", "--length", "32"])
+def test_ranks_that_disagree_end_alike(python, tmp_path):
+    codes, said = commands(python, tmp_path, ["--cp", "2"], ["--cp", "2", "--length", "32"])
     line = (
         "phasor: length must be the same on all processes, got 16 on rank 0 and 32 on rank 1; give all the same command"
     )
