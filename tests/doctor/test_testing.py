@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from phasor import testing
 from steps import counted_steps
-from test_readme import ROOT, blocks, run_python
+from blocks import ROOT, blocks, run_python
 
 pytest.importorskip("transformers")
 
