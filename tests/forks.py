@@ -57,6 +57,8 @@ def run(words: list[str], environment: dict[str, str], folder: str) -> None:
     sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding=encoding) for number in (1, 2))
     while words[0].startswith("-") and words[0] != "-m":  # as -u
         words.pop(0)
+    beside = folder if words[0] == "-m" else str(Path(words[0]).resolve().parent)
+    sys.path[:0] = [beside, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     try:
         if words[0] == "-m":
             _, module, *sys.argv[1:] = words
