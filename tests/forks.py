@@ -1,23 +1,28 @@
-"""A python that starts in no time: ``EXECUTABLE -m MODULE ...`` runs in a fork of one process that has torch imported.
+"""A python that starts in no time: what ``EXECUTABLE -m MODULE ...`` or ``EXECUTABLE FILE ...`` runs is a fork of one
+process that has torch imported.
 
 Importing it costs three seconds of a processor, and a test of the command line a tenth of one. The executable hands its
 folder, environment, words and standard streams over, and ends as the fork ends.
 """
 
+import atexit
+import importlib
 import json
 import os
+import runpy
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import limited
 
+COMMAND_LINE = "phasor.cli.app", "phasor.apps.bench.run"
 EXECUTABLE = """#!{python} -SE
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as line:
@@ -30,13 +35,13 @@ sys.exit(int(code or 99))  # 99: whoever would say it died
 
 
 @contextmanager
-def forking(folder: Path) -> Iterator[Path]:
-    """The executable, in ``folder``, and the process behind it."""
+def forking(folder: Path, modules: Sequence[str] = COMMAND_LINE) -> Iterator[Path]:
+    """The executable, in ``folder``, and the process behind it, which has these modules imported."""
     executable, address = folder / "python", str(folder / "line")
     executable.write_text(EXECUTABLE.format(python=sys.executable, address=address))
     executable.chmod(0o755)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, __file__, address, str(executable)]
+    command = [sys.executable, __file__, address, str(executable), *modules]
     with limited.started(command, env=environment, stdout=limited.PIPE) as process:
         with limited.watched(process):
             assert process.stdout is not None and process.stdout.readline() == b"ready\n"
@@ -44,17 +49,40 @@ def forking(folder: Path) -> Iterator[Path]:
 
 
 def run(words: list[str], environment: dict[str, str], folder: str) -> None:
-    """The module, as ``python -m`` runs it; never returns."""
-    import runpy
-
+    """The module or the file, as python runs it; never returns."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
     encoding = environment.get("PYTHONIOENCODING", "utf-8")
     sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding=encoding) for number in (1, 2))
-    module, *sys.argv[1:] = words[words.index("-m") + 1 :]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
-    sys.exit()
+    while words[0].startswith("-") and words[0] != "-m":  # as -u
+        words.pop(0)
+    beside = folder if words[0] == "-m" else str(Path(words[0]).resolve().parent)
+    sys.path[:0] = [beside, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    try:
+        if words[0] == "-m":
+            _, module, *sys.argv[1:] = words
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        else:
+            sys.argv[:] = words
+            runpy.run_path(words[0], run_name="__main__")
+        sys.exit()
+    except SystemExit as stop:
+        if isinstance(stop.code, str):  # it is said
+            raise
+        end(stop.code or 0)
+
+
+def end(code: int) -> NoReturn:
+    """As python ends, but without taking apart all that it had imported, which would take a second."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        sys.exit(code)  # python has its own words for that
+    os._exit(code)
 
 
 def answer(line: socket.socket) -> None:
@@ -87,10 +115,9 @@ def end_with(line: socket.socket, child: int) -> None:
 
 
 def main() -> None:
-    import phasor.apps.bench.run
-    import phasor.cli.app  # noqa: F401
-
-    address, sys.executable = sys.argv[1:]
+    address, sys.executable, *modules = sys.argv[1:]
+    for module in modules:
+        importlib.import_module(module)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who answer
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)

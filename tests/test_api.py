@@ -1,7 +1,6 @@
 """docs/api/ is what the docstrings say today, and leaves out no public name."""
 
 import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,9 +19,9 @@ def api():
     return module
 
 
-def test_the_pages_are_current():
+def test_the_pages_are_current(forking_python):
     """In an interpreter of its own: other tests leave attributes on classes, which would be entries here."""
-    done = limited.run([sys.executable, ROOT / "docs" / "api.py", "--check"])
+    done = limited.run([forking_python, ROOT / "docs" / "api.py", "--check"])
     assert done.returncode == 0, done.stderr
 
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 import limited
+from blocks import LLAMA, ROOT, blocks
 from pytest_runs import run_tests
-from test_readme import LLAMA, ROOT, blocks
 
 PAGE = list(blocks((ROOT / "docs/ci.md").read_text(encoding="utf-8")))
 (HOOK,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())

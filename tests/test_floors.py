@@ -4,6 +4,7 @@ import ast
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -61,10 +62,16 @@ INSIDE = {
 HEAVY = ["transformers", "tokenizers", "matplotlib", "typer", "rich", "onnx", "onnxscript", "triton"]
 
 
+@cache
+def imports(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imported_modules(path: Path, package: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
     """(line, way to the module) for every import of `path` from inside `package`; () is the package itself."""
     folder = [package.name, *path.relative_to(package).parts[:-1]]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
+    for node in imports(path):
         if isinstance(node, ast.Import):
             names = [alias.name.split(".") for alias in node.names]
             yield from ((node.lineno, ()) for name in names if name[0] == package.name)

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -178,6 +179,7 @@ def clocks(tree: ast.AST) -> Iterator[str]:
             yield from {alias.name for alias in node.names} & CLOCKS
 
 
+@cache
 def sources() -> dict[str, ast.AST]:
     return {str(path.relative_to(TESTS)): ast.parse(path.read_text()) for path in sorted(TESTS.rglob("*.py"))}
 

@@ -209,8 +209,13 @@ WRITERS = {
 }  # fmt: skip
 
 
+OPENERS = {"write_text", "write_bytes", "savefig", "open"}
+
+
 def writes(call):
     """Whether a call in the source opens a file to write it."""
+    if getattr(call.func, "attr", getattr(call.func, "id", "")) not in OPENERS:
+        return False
     function, words = ast.unparse(call.func), ast.unparse(call)
     if function.endswith((".write_text", ".write_bytes", ".savefig")):
         return not (function.endswith(".savefig") and "BytesIO" not in words and "format=" in words)

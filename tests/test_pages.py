@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import phasor
-from test_readme import ROOT, Block, blocks, run_python
+from blocks import ROOT, Block, blocks, run_python
 
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "DESIGN.md")] + sorted((ROOT / "docs").rglob("*.md"))
 

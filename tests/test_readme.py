@@ -6,15 +6,12 @@ Fenced ``python`` blocks run in order in one namespace; with ``>>>`` they are co
 configs, vectors of another implementation, labelled texts, a model and its ONNX file, as a reader's would.
 """
 
-import doctest
 import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -22,60 +19,8 @@ import torch
 import limited
 import phasor
 import phasor.tools.onnx
+from blocks import CONFIGS, LLAMA, ROOT, Block, blocks, run_python
 from phasor import golden
-
-ROOT = Path(__file__).resolve().parents[1]
-FENCE = re.compile(
-    r"^(?P<mark>[ \t]*<!-- not run: \S.*-->\n\s*)?"
-    r"^(?P<indent>[ \t]*)```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^[ \t]*```[ \t]*$",
-    re.MULTILINE | re.DOTALL,
-)
-FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-
-LLAMA = {  # Llama 3.1 8B
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "num_hidden_layers": 32,
-    "max_position_embeddings": 131072,
-    "rope_theta": 500000.0,
-    "rope_scaling": {
-        "rope_type": "llama3",
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 8192,
-    },
-}
-CONFIGS = {"config.json": LLAMA, "a.json": LLAMA, "b.json": {**LLAMA, "rope_theta": 10000.0}}
-
-
-class Block(NamedTuple):
-    line: int
-    language: str
-    body: str
-
-
-def blocks(text: str) -> Iterator[Block]:
-    """The fenced blocks that are to be run, with the line where each begins."""
-    for match in FENCE.finditer(text):
-        if not match["mark"]:
-            indent = len(match["indent"])
-            body = "".join(line[indent:] if line.strip() else line for line in match["body"].splitlines(keepends=True))
-            yield Block(text.count("\n", 0, match.start("body")) + 1, match["language"], body)
-
-
-def run_python(block: Block, names: dict, name: str) -> str:
-    """Run one block in the namespace; what went wrong, or nothing."""
-    if ">>>" not in block.body:
-        exec(compile("\n" * (block.line - 1) + block.body, name, "exec"), names)
-        return ""
-    example = doctest.DocTestParser().get_doctest(block.body, names, f"{name}:{block.line}", name, block.line - 1)
-    example.globs = names  # the parser copies; later blocks need what this one defines
-    report: list[str] = []
-    doctest.DocTestRunner(optionflags=FLAGS).run(example, out=report.append, clear_globs=False)
-    return "".join(report)
 
 
 def commands(body: str) -> list[str]:

@@ -13,6 +13,7 @@ import torch
 pytest.importorskip("matplotlib")
 from PIL import Image
 
+from drawing import quickly
 from phasor.apps.atlas import PLATES, absolute, all_encodings, relative, rotary
 from phasor.apps.atlas.paper import DARK, LIGHT, png
 
@@ -203,10 +204,13 @@ def test_colours_stand_out(paper):
     assert all(contrast(color) > 3 for color in (*paper.lines, paper.below, paper.above, paper.faint))
 
 
-def test_the_folder(tmp_path, phasor, monkeypatch):
+@pytest.mark.parametrize("hurry", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["quickly", "in full"])
+def test_the_folder(tmp_path, phasor, monkeypatch, hurry):
     monkeypatch.chdir(tmp_path)
+    if hurry:
+        quickly(monkeypatch)
     code, out, err = phasor("atlas", "--out", "here")
-    assert (code, err) == (0, "") and re.fullmatch(r"here/index\.html: 12 plates, \d{3},\d{3} bytes\n", out)
+    assert (code, err) == (0, "") and re.fullmatch(r"here/index\.html: 12 plates, \d{2,3},\d{3} bytes\n", out)
     names = {path.name for path in Path("here").iterdir()}
     assert names == {"index.html"} | {f"{one.name}{end}.png" for one in PLATES for end in ("", "-dark")}
     page = Path("here/index.html").read_text()

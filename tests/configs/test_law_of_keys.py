@@ -1,11 +1,16 @@
 """The law of keys, for every type, level, key and value: read as the model's code reads it, accounted for, or refused.
 
+The first mutants are kept in ``first_mutants.json``: to make one, all config classes of transformers are looked at,
+which takes longer than to judge a hundred of them.
+
 pytest -m slow -s tests/configs/test_law_of_keys.py     20,000 mutants, and the refusals among the first 6,000
 """
 
+import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -28,17 +33,24 @@ from phasor import ModelRotary, read_config, read_parts
 pytestmark = pytest.mark.skipif(INSTALLED != VERSION, reason=f"the oracle is transformers {VERSION}")
 
 
-def holds(numbers: Iterable[int], *, refusals: bool = False) -> None:
-    """The law for every mutant with one of these numbers; prints how many ended how."""
+FIRST = Path(__file__).with_name("first_mutants.json")
+
+
+@pytest.fixture(scope="module")
+def first() -> list[Mutant]:
+    return [Mutant(**one) for one in json.loads(FIRST.read_text(encoding="utf-8"))]
+
+
+def holds(mutants: Iterable[Mutant], *, refusals: bool = False) -> None:
+    """The law for each of these; prints how many ended how."""
     count: Counter[str] = Counter()
     bad, judged, false = [], 0, []
-    for number in numbers:
+    for one in mutants:
         with quiet():
-            one = law_mutant(number)
             parts, found = read_and_judged(one.data)
         why = next((why for why, fits in ARGUED.items() if found.kind == "DISAGREE" and fits(one, found)), "")
         count[f"argued: {why}" if why else found.kind] += 1
-        said = f"{number} {one.name}: {one.done}: "
+        said = f"{one.number} {one.name}: {one.done}: "
         if found.kind in BAD and not why:
             bad.append(f"{said}{found.kind} {found.part} {found.why}")
         elif isinstance(parts, dict) and (path := unaccounted(one, parts)):
@@ -53,29 +65,40 @@ def holds(numbers: Iterable[int], *, refusals: bool = False) -> None:
     assert len(false) <= 0.01 * judged, "\n".join(false)
 
 
-def test_100_mutants() -> None:
-    holds(range(100), refusals=True)
+def test_100_mutants(first: list[Mutant]) -> None:
+    holds(first[:100], refusals=True)
+
+
+def made(numbers: Iterable[int]) -> Iterator[Mutant]:
+    for number in numbers:
+        with quiet():
+            yield law_mutant(number)
 
 
 @pytest.mark.slow
 def test_20000_mutants() -> None:
-    holds(range(20_000))
+    holds(made(range(20_000)))
 
 
 @pytest.mark.slow
 def test_the_refusals_of_6000_mutants() -> None:
-    holds(range(6_000), refusals=True)
+    holds(made(range(6_000)), refusals=True)
 
 
-def test_a_mutant_is_a_function_of_its_number_and_all_values_occur() -> None:
-    with quiet():
-        made = [law_mutant(number) for number in range(120)]
-        assert made == [law_mutant(number) for number in range(120)]
-    assert len({one.done for one in made}) > 100
+@pytest.mark.slow
+def test_a_mutant_is_a_function_of_its_number(first: list[Mutant], tmp_path: Path) -> None:
+    lines = [json.dumps(one._asdict()) for one in made(range(len(first)))]
+    (new := tmp_path / FIRST.name).write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    assert new.read_text(encoding="utf-8") == FIRST.read_text(encoding="utf-8"), f"those of this version are in {new}"
+
+
+def test_all_values_occur(first: list[Mutant]) -> None:
+    assert [one.number for one in first] == list(range(120))
+    assert len({one.done for one in first}) > 100
     for value in VALUES:
         said = "left out" if value is ABSENT else f"= {value!r}"
-        assert any(one.done.endswith(said) for one in made), said
-    assert any(one.done.count(".") > 1 for one in made)  # deep inside
+        assert any(one.done.endswith(said) for one in first), said
+    assert any(one.done.count(".") > 1 for one in first)  # deep inside
 
 
 @pytest.mark.parametrize("word", ["truncate", "rope_theta", "a"])

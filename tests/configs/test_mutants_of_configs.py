@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 from computed import computed
 from mutate import Mutant, mutant
 from outcomes import STEPS, Outcome, TooLong, judged, outcome
-from vocabulary import WORDS, _collect, known
+from vocabulary import WORDS, known, stated
 
 from conformance.conftest import INSTALLED, VERSION
 from conformance.test_operators import MISREAD
@@ -77,14 +77,6 @@ def _some_of(config: dict[str, Any], random: Random) -> dict[str, Any]:
             found[key] = _some_of(value, random)
         elif key == "model_type" or (WORDS.search(key) and value is not None and random.random() < 0.5):
             found[key] = value
-    return found
-
-
-def stated(configs: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Key -> values that these configs give it; `known` has those of all config classes too, which takes seconds."""
-    found: dict[str, list[Any]] = {}
-    for config in configs:
-        _collect(config, found)
     return found
 
 

@@ -131,9 +131,7 @@ def words_of_all() -> tuple[str, ...]:
 
 def known(configs: Iterable[Any]) -> dict[str, list[Any]]:
     """Key -> values that matter: those of the configs, the defaults of all config classes, and some by the name."""
-    found: dict[str, list[Any]] = {}
-    for config in configs:
-        _collect(config, found)
+    found = stated(configs)
     for cls in config_classes():
         for field in dataclasses.fields(cls):
             if WORDS.search(field.name) and isinstance(field.default, str | int | float | list):
@@ -141,6 +139,14 @@ def known(configs: Iterable[Any]) -> dict[str, list[Any]]:
     for name in words_of_all():
         for value in () if name in found else (0.5, 64, True):
             _add(name, value, found)
+    return found
+
+
+def stated(configs: Iterable[Any]) -> dict[str, list[Any]]:
+    """Key -> values that these configs give it, without those of all config classes, which take seconds."""
+    found: dict[str, list[Any]] = {}
+    for config in configs:
+        _collect(config, found)
     return found
 
 

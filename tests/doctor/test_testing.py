@@ -8,9 +8,9 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from blocks import ROOT, blocks, run_python
 from phasor import testing
 from steps import counted_steps
-from test_readme import ROOT, blocks, run_python
 
 pytest.importorskip("transformers")
 

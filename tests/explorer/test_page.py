@@ -9,11 +9,11 @@ import shutil
 import pytest
 
 import limited
+from blocks import ROOT, blocks, run_python
 from phasor import read_config
 from phasor.apps.demo.run import bundled_models
 from phasor.apps.explorer import html_page, model_entry, view_entries
 from phasor.tools.inspect import read_view
-from test_readme import ROOT, blocks, run_python
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2,

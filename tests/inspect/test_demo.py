@@ -6,8 +6,9 @@ from base64 import b64decode
 from functools import partial
 
 import pytest
-from matplotlib.figure import Figure
 
+from drawing import quickly
+from phasor.apps.demo.healing import healing
 from phasor.apps.demo.measurements import relative_law, rotation_speeds
 from phasor.apps.demo.run import _cells, _speed_lines, bundled_models, run
 from phasor.apps.lab import quick
@@ -35,15 +36,14 @@ def out(tmp_path_factory, drawn):
         folder.mkdir()
         return save_figures(model, facts, folder) if folder.name in {n.replace("/", "--") for n in drawn} else {}
 
-    def coarse(figure, *words, **options):
-        return savefig(figure, *words, **{**options, "dpi": 20})
-
-    savefig = Figure.savefig
     short = partial(quick, encodings=("rotary",), schemes=("none", "ntk"), times=(1, 2), tokens=40_000, scored=2048)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", coarse)  # a seventh of the time is in their pixels
+        if drawn == DRAWN:
+            quickly(patch)
         patch.setitem(run.__globals__, "save_figures", pictures)
         patch.setitem(run.__globals__, "quick", short)
+        patch.setitem(run.__globals__, "rotation_speeds", partial(rotation_speeds, tokens=16, rounds=4))
+        patch.setitem(healing.__globals__, "ROWS", 8)
         patch.setitem(run.__globals__, "studying", lambda *_: {})  # tests/study has its own
         run(folder, say=said.append, progress=False)
     assert any(str(folder / "index.html") in line for line in said)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -31,18 +32,29 @@ def test_generation_with_a_cache_and_left_padding(family, options):
 
 
 @pytest.mark.filterwarnings("ignore:_compile flag on create_block_mask:DeprecationWarning")
-@pytest.mark.parametrize("kernel", ["eager", "sdpa", "flex_attention"])
-def test_any_attention_implementation(kernel):
-    if kernel == "flex_attention" and torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX"):
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
+@pytest.mark.parametrize(
+    "kernel, compiled",
+    [
+        ("eager", False),
+        ("sdpa", False),
+        ("flex_attention", False),
+        pytest.param("flex_attention", True, marks=pytest.mark.slow),
+    ],
+)
+def test_any_attention_implementation(kernel, compiled):
+    """transformers compiles flex_attention, which takes a C++ compiler 20 seconds; unless torch is told not to."""
+    if compiled and torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX"):
         pytest.skip("torch compiles flex_attention on a CPU with vector instructions only, with or without phasor")
     model = causal("llama", attn_implementation=kernel)
-    before = logits(model)
-    patch(model)
-    assert torch.equal(logits(model), before)
-    model.set_attn_implementation("sdpa")  # changed afterwards
-    ours = logits(model)
-    unpatch(model)
-    assert torch.equal(ours, logits(model))
+    with nullcontext() if compiled else torch.compiler.set_stance("force_eager"):
+        before = logits(model)
+        patch(model)
+        assert torch.equal(logits(model), before)
+        model.set_attn_implementation("sdpa")  # changed afterwards
+        ours = logits(model)
+        unpatch(model)
+        assert torch.equal(ours, logits(model))
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import torch
 from phasor.configs import TextModel
 
 import phasor
+from blocks import ROOT, blocks, run_python
 from phasor.models import new_row
 from phasor.models.families import ROWS
-from test_readme import ROOT, blocks, run_python
 
 PAGE = ROOT / "docs" / "first_row.md"
 WILLOW = TextModel("WillowConfig", in_transformers=False, base=10_000.0, hidden=64, heads=4, layers=2, length=128)

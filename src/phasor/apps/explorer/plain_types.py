@@ -70,7 +70,7 @@ def _reads_plainly(name: str, row: TextModel) -> bool:
     if base is None or not width:
         return False
     plain = RotarySpec(head_dim=width, rotary_dim=int(width * share), base=base, interleaved=row.interleaved)
-    asked = {spec and spec.replace(tables=plain.tables) for spec in model.layers}
+    asked = {spec and spec.replace(tables=plain.tables) for spec in set(model.layers)}
     others = (*model.windows, *model.temperatures, model.heads, model.prefix_tokens, model.suffix_tokens)
     same = asked == {plain} and model.targets == ("q", "k") and model.softmax_factor == 1 and not any(others)
     return same and not set(model.layer_types) - {"attention", "full_attention"}
