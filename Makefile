@@ -22,7 +22,7 @@ WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 .PHONY: demo test new-model slow conformance laws sanitized fuzz leaks mutants packages check docs bench clean
 
 demo: $(DEMO)/installed
-	@$(DEMO)/bin/phasor demo --out demo-output
+	@PYTHONDONTWRITEBYTECODE= $(DEMO)/bin/phasor demo --out demo-output
 
 test: $(STAMP)
 	@$(if $(ROOM),room=$$($(BIN)/python tests/rooms.py $(ROOM)) && )$(PYTEST) $(WORKERS) $(if $(ROOM),$$room) $(ARGS)
@@ -105,7 +105,9 @@ check: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/phasor bench $(ARGS)
 
-# The demo has an environment of its own, without the tools of development and without Triton.
+# The demo has an environment of its own, without the tools of development and without Triton. Bytecode is left to the
+# first import: pip would compile every file of every library, for as long as it installs them, and most are never used.
+# In the second step phasor is there, so that pip takes no package of this name from an index.
 $(STAMP): EXTRAS := all,gpu,dev
 $(DEMO)/installed: EXTRAS := cli,plots,hf,lab
 $(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(wildcard src/phasor/rotary/kernels/native/c/*)
@@ -113,12 +115,13 @@ $(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(wildcard s
 	  echo "phasor needs Python 3.11 or newer, and there is no '$(PYTHON)' here; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "phasor needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1); name another: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@echo "making an environment in $(@D) (first time only: two steps, each about a minute)"
+	@echo "making an environment in $(@D) (first time only: two steps, each about half a minute)"
 	@$(PYTHON) -m venv $(@D)
-	@echo "  1 of 2: torch"
-	@$(PIP) install -c constraints.txt torch
-	@echo "  2 of 2: phasor, with its native kernel where there is a compiler, and the other libraries"
-	@$(PIP) install -c constraints.txt -e '.[$(EXTRAS)]'
+	@echo "  1 of 2: torch, and meanwhile phasor, with its native kernel where there is a compiler"
+	@$(PIP) install --no-compile --no-deps -e . & phasor=$$!; \
+	  $(PIP) install --no-compile -c constraints.txt torch; torch=$$?; wait $$phasor && exit $$torch
+	@echo "  2 of 2: the other libraries"
+	@$(PIP) install --no-compile -c constraints.txt 'phasor-rope[$(EXTRAS)]'
 	@touch $@
 
 clean:

@@ -1,7 +1,9 @@
 """The native kernel: one C extension for every Python from 3.11, and optional. Everything else is in pyproject.toml."""
 
+import os
 import platform
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -28,11 +30,14 @@ def flags_of(name: str) -> list[str]:
 
 class BuildKernel(build_ext):
     def build_extension(self, ext: Extension) -> None:
-        for name in SETS:
+        def compiled(name: str) -> list[str]:
             options = {"output_dir": self.build_temp, "include_dirs": ext.include_dirs, "depends": ext.depends}
-            ext.extra_objects += self.compiler.compile(
+            return self.compiler.compile(
                 [str(HERE / name)], extra_postargs=[*ext.extra_compile_args, *flags_of(name)], **options
             )
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # each waits for a compiler
+            ext.extra_objects += [made for files in pool.map(compiled, SETS) for made in files]
         super().build_extension(ext)
 
 
