@@ -118,10 +118,10 @@ $(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(wildcard s
 	@echo "making an environment in $(@D) (first time only: two steps, each about half a minute)"
 	@$(PYTHON) -m venv $(@D)
 	@echo "  1 of 2: torch, and meanwhile phasor, with its native kernel where there is a compiler"
-	@$(PIP) install --no-compile --no-deps -e . & phasor=$$!; \
-	  $(PIP) install --no-compile -c constraints.txt torch; torch=$$?; wait $$phasor && exit $$torch
+	@$(PIP) install -c constraints.txt --no-compile --no-deps -e . & phasor=$$!; \
+	  $(PIP) install -c constraints.txt --no-compile torch; torch=$$?; wait $$phasor && exit $$torch
 	@echo "  2 of 2: the other libraries"
-	@$(PIP) install --no-compile -c constraints.txt 'phasor-rope[$(EXTRAS)]'
+	@$(PIP) install -c constraints.txt --no-compile 'phasor-rope[$(EXTRAS)]'
 	@touch $@
 
 clean:
