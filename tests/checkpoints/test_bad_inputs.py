@@ -190,6 +190,9 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "config: no model": (config(model_type="gone"), "model_type is missing"),
     "config: two bases": (config(rope_theta=1e4, rope_parameters={"rope_theta": 1e6, "rope_type": "default"}), "contradict"),
     "config: NaN": (config(rope_theta=float("nan")), "rope_theta must be a finite number"),
+    "config: types of too few layers": (config(model_type="qwen2", layer_types=["full_attention"]), "layer_types lists the types of 1 layers, and num_hidden_layers is 2"),
+    "config: sections": (config(model_type="qwen2_vl", rope_scaling={"type": "mrope", "mrope_section": [1, 2, 3]}), r"rope_scaling.mrope_section must add up to rotary_dim / 2 = 8 pairs, got \(1, 2, 3\)"),
+    "config: quantization": (config(quantization_config="fp8"), "config.json: quantization_config must be an object, got 'fp8'"),
     "config: odd heads": (config(head_dim=15), "head_dim must be even if all its channels rotate"),
     "config: no rotation": (config(model_type="gpt2", n_head=4), "position"),
     "GPTQ": (tensors(lambda t: t.update({Q.replace("weight", "qweight"): torch.zeros(8, 64, dtype=torch.int32)}) or t.pop(Q)), "qweight: the rows of a quantized weight must be rows of bytes .* GPTQ or AWQ"),
@@ -210,8 +213,7 @@ def test_refused(name, folder):
     assert re.match(r"/[\w.-]+\.(safetensors|json): ", says) or name in WITHOUT_A_FILE, says
 
 
-# what is missing is in no file, and one file too many is two
-WITHOUT_A_FILE = ("no k", "a layer too few", "single and index")
+WITHOUT_A_FILE = ("single and index",)  # one file too many is two
 
 
 def test_a_bias_of_another_length(folder):
@@ -226,6 +228,14 @@ def test_a_bias_of_another_length(folder):
     for look in (lambda: make_plan(folder, "interleaved"), lambda: detect(folder)):
         with pytest.raises(ValueError, match=message):
             look()
+
+
+def test_a_checkpoint_without_embedding_has_no_place_in_gguf(folder):
+    pytest.importorskip("gguf")
+    config(rms_norm_eps=1e-5)(folder)
+    with pytest.raises(ValueError, match=r"model.embed_tokens.weight is missing, and GGUF must have it") as error:
+        make_plan(folder, "gguf")
+    assert str(folder) in str(error.value)
 
 
 def test_what_a_link_leads_to_is_told(folder, tmp_path):

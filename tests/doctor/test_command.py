@@ -94,20 +94,33 @@ def _tensors(tmp_path, folder, monkeypatch):
     shutil.copytree(folder, tmp_path / "m")
     file = tmp_path / "m" / "model.safetensors"
     save_file({n: t for n, t in load_file(file).items() if "layers" not in n}, file, metadata={"format": "pt"})
-    return [tmp_path / "m"], "weights are missing: 9 tensors, the first model.layers.0.input_layernorm.weight"
+    says = "model.safetensors: weights are missing: 9 tensors, the first model.layers.0.input_layernorm.weight"
+    return [tmp_path / "m"], says
 
 
 def _shards(tmp_path, folder, monkeypatch):
     shutil.copytree(folder, tmp_path / "m")
     index = {"weight_map": {"a": "model.safetensors", "b": "model-00002.safetensors"}}
     (tmp_path / "m" / loading.INDEX).write_text(json.dumps(index))
-    return [tmp_path / "m"], "1 of 2 weight files are missing (model-00002.safetensors); fetch them"
+    return [tmp_path / "m"], f"{loading.INDEX}: 1 of 2 weight files are missing (model-00002.safetensors); fetch them"
 
 
 def _index_of_nothing(tmp_path, folder, monkeypatch):
     shutil.copytree(folder, tmp_path / "m")
     (tmp_path / "m" / loading.INDEX).write_text(json.dumps({"weight_map": ["model.safetensors"]}))
     return [tmp_path / "m"], "weight_map must be an object of names and files, got ['model.safetensors']; fetch it"
+
+
+def _index_without_a_map(tmp_path, folder, monkeypatch):
+    shutil.copytree(folder, tmp_path / "m")
+    (tmp_path / "m" / loading.INDEX).write_text(json.dumps({"weight_map": {}}))
+    return [tmp_path / "m"], f"{loading.INDEX}: weight_map must be an object of names and files, got {{}}; fetch it"
+
+
+def _bad_header(tmp_path, folder, monkeypatch):
+    shutil.copytree(folder, tmp_path / "m")
+    (tmp_path / "m" / "model.safetensors").write_bytes((2**60).to_bytes(8, "little") + b"{}")
+    return [tmp_path / "m"], f"phasor: {tmp_path}/m/model.safetensors: header must end inside the file"
 
 
 def _index_of_elsewhere(tmp_path, folder, monkeypatch):
@@ -182,6 +195,11 @@ BAD = [
     _pickles,
     _tensors,
     _shards,
+    _index_of_nothing,
+    _index_without_a_map,
+    _index_of_elsewhere,
+    _repair_of_a_part,
+    _bad_header,
     _too_big,
     _text_without_weights,
 ]

@@ -130,7 +130,10 @@ TRY_ALL = """
       const drawn = ["wavelengths", "decay", "errors"].every((id) => at(id).querySelector("svg"));
       for (const name of CHOICES.filter((n) => n !== "longrope"))
         if (!state.spec.frequencies) (change((spec) => (spec.scaling = newScaling(name))), draw());
+      const shown = (id) => [...new Set([...at(id).querySelectorAll("[class]")].map((sign) => sign.classList[0]))];
+      const signs = shown("wavelengths").filter((name) => name === "before" || name in REGIMES).sort();
       said.push([state.models[i].name, equal, drawn, at("status").textContent]);
+      said.push([state.models[i].name, String(signs) === String(shown("legend").sort()), signs.length > 0, ""]);
     }
   const slip = '{"model_type": "llama", "roep_theta": 2}';
   const bad = ["", "[]", '{"model_type": "nothing"}', " ".repeat(9 * 2 ** 20), slip];

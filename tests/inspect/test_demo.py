@@ -101,7 +101,7 @@ def test_a_caption_says_what_is_drawn_and_names_its_rotation(out):
     assert [text.split(".")[0].split(",")[0] for text in gemma[:-1]] == ["Rotation 1"] * 3 + ["Rotation 2"] * 3
     assert gemma[0].startswith("Rotation 1, layers 0-4, 6-10, ") and gemma[3].startswith("Rotation 2, layers 5, 11, ")
     assert not any("Grey" in text for text in (*gemma, *qwen))  # neither names a length from before a scaling
-    assert "above the window" in gemma[0] and "above the trained length" in gemma[3]
+    assert "above the window" in gemma[0] and "above the declared length" in gemma[3]  # nothing says the trained one
     assert not any(text.startswith("Rotation") for text in qwen) and "every position" not in page
 
 
@@ -109,6 +109,7 @@ def test_the_wavelengths_before_a_scaling_are_told_of_where_they_are_drawn():
     config = bundled_models()["meta-llama/Llama-3.1-8B"]["config"]
     (facts,) = model_facts(read_config(config))
     assert "Grey: before scaling" in caption("wavelengths", facts)
+    assert "above the trained length" in caption("wavelengths", facts)  # the scaling says it
     grey = [line for line in wavelengths(facts).axes[0].lines if line.get_label() == "before scaling"]
     assert [len(line.get_xdata()) for line in grey] == [64 - facts.count("kept")]
 

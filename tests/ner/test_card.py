@@ -40,6 +40,15 @@ def test_a_card_counts_by_label_length_and_novelty():
     assert "| training | a\\|b.json | 1 | 2 | `12ab` |" in text and "Seed 0; epoch 2 of at most 3" in text
 
 
+def test_labels_in_a_card_are_no_markup():
+    label = "`a`|*b* ![x](http://e.org/p) <img src=x>"
+    config = model_config(labels=(label,))
+    data = [example("Ada", (0, 3, label))]
+    text = model_card(config, EPOCH, data, data, [[Prediction(0, 3, label, 0.9)]], RUN)
+    shown = "\\`a\\`\\|\\*b\\* !\\[x\\](http://e.org/p) &lt;img src=x&gt;"
+    assert f"| {shown} | 1.000 |" in text and text.count(shown) == text.count("e.org") == 2  # also as a rare one
+
+
 def test_a_card_sets_the_baseline_beside_the_model():
     dev = [example("Ada", (0, 3, "name"))]
     text = card(dev, dev, [[]], baseline=evaluate([dev[0].entities], [dev[0].entities]))

@@ -101,6 +101,14 @@ def test_a_saved_model_has_the_same_scores(tmp_path, shape):
     assert again.model.config == spans.config
 
 
+def test_no_file_of_a_model_holds_a_character_that_a_terminal_obeys(tmp_path):
+    text = "a\x85b\u202ec\x7f"
+    tokenizer = make_tokenizer("characters", [text] * 8)  # rare ones have no token
+    save(tmp_path, model(vocab=tokenizer.get_vocab_size()), tokenizer, RUN)
+    assert (tmp_path / "tokenizer.json").read_text().isascii()
+    assert load(tmp_path).tokenizer.encode(text).ids == tokenizer.encode(text).ids
+
+
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
 def test_a_folder_without_a_file_or_with_a_damaged_one_is_named(tmp_path, name):
     save(tmp_path, model(), TOKENIZER, RUN)

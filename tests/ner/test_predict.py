@@ -123,6 +123,13 @@ def test_the_terminal_text_names_every_span():
     assert any("black on" in str(span.style) for span in shown.spans)
 
 
+def test_a_label_of_a_megabyte_is_cut_wherever_it_is_shown():
+    label = "x" * 10**6
+    spans = [Prediction(0, 4, label, 0.5)]
+    assert len(terminal(TEXT, spans, [label]).plain) < 3000
+    assert len(page([TEXT], [spans], [label])) < 20_000
+
+
 def test_the_page_of_scores_says_what_is_taken_for_what():
     score = Score(3, 4, 6)
     scores = Scores(score, {"club": score, "name": Score(0, 0, 1)}, Score(1, 1, 1), {

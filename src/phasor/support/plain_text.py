@@ -6,6 +6,7 @@ Words come from configs, file names, tensor names and labels, and anybody may ha
 import base64
 import html
 import json
+import re
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -66,13 +67,22 @@ def one_line(text: str) -> str:
     return printable(cut(" ".join(text.split())))
 
 
+def escaped_json(text: str) -> str:
+    r"""JSON that somebody else wrote, with control and format characters inside its words escaped: the same data.
+
+    >>> print(escaped_json('["\u202e"]'))
+    ["\u202e"]
+    """
+    return text.translate(ESCAPED)
+
+
 def json_text(data: Any, *, indent: int | None = 2) -> str:
     r"""JSON for people and programs: letters of all languages as they are, control and format characters escaped.
 
     >>> print(json_text({"name": "漢 \u202e"}, indent=None))
     {"name": "漢 \u202e"}
     """
-    return json.dumps(data, indent=indent, ensure_ascii=False).translate(ESCAPED)
+    return escaped_json(json.dumps(data, indent=indent, ensure_ascii=False))
 
 
 def html_text(text: str) -> str:
@@ -82,6 +92,15 @@ def html_text(text: str) -> str:
     '&lt;b&gt;\\\\u202e'
     """
     return html.escape(printable(text))
+
+
+def markdown_text(text: str) -> str:
+    """Words inside a paragraph or a cell of Markdown, on one line, with no mark-up that a reader of it would obey.
+
+    >>> print(markdown_text("a|b ![x](http://e) `c` <b>"))
+    a\\|b !\\[x\\](http://e) \\`c\\` &lt;b&gt;
+    """
+    return re.sub(r"([\\`*\[\]|])", r"\\\1", html_text(one_line(text)))
 
 
 def script_json(data: Any) -> str:

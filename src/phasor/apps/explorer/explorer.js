@@ -128,11 +128,13 @@ function draw() {
   showFacts(m, written, trained);
   const turned = trainedTurns(entry(), rotation(), state.spec);
   const before = state.spec.scaling ? beforeScaling(state.spec) : m.frequencies;
-  drawWavelengths(at("wavelengths"), m, before, regimes(m), trained, length);
+  const stated = trainedIsStated(entry(), state.spec);
+  const lengthWord = stated ? "trained" : "declared";
+  at("legend").innerHTML = drawWavelengths(at("wavelengths"), m, before, regimes(m), trained, lengthWord, length);
   at("turns").textContent = turned.length
-    ? `${turned.filter((t) => t >= 32).length} pairs turned 32 times or more in training, ${turned.filter((t) => t >= 1 && t < 32).length} once or more, ${turned.filter((t) => t > 0 && t < 1).length} never.`
+    ? `${turned.filter((t) => t >= 32).length} pairs turned 32 times or more ${stated ? "in training" : "within the declared length"}, ${turned.filter((t) => t >= 1 && t < 32).length} once or more, ${turned.filter((t) => t > 0 && t < 1).length} never.`
     : "The trained length is not known.";
-  drawDecay(at("decay"), decayEnvelope(m, farthest), trained, farthest);
+  drawDecay(at("decay"), decayEnvelope(m, farthest), trained, lengthWord, farthest);
   drawErrors(at("errors"), errorCurve(m, Math.max(2 ** 20, length)), length);
   drawPhases(at("phases"), m, Math.min(length, 2 ** 31) - 1);
   at("phases-end").textContent = `position ${said(length - 1)}`;

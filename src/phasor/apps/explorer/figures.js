@@ -1,6 +1,7 @@
 // Figures as SVG, drawn at the width they have on the screen, so that their letters keep their size.
 
 const REGIMES = { kept: "circle", blended: "triangle", slowed: "square", stopped: "cross" };
+const SIGNS = { circle: "●", triangle: "▲", square: "■", cross: "×" };
 const MARGIN = { left: 56, right: 12, top: 12, bottom: 36 };
 
 function escaped(text) {
@@ -101,27 +102,35 @@ class Chart {
   }
 }
 
-function drawWavelengths(place, m, before, found, trained, length) {
+// ``lengthWord``: what the trained length is called, "trained" or "declared". Returns the legend of what was drawn.
+function drawWavelengths(place, m, before, found, trained, lengthWord, length) {
   const waves = wavelengths(m.frequencies);
   const old = wavelengths(before);
   const finite = [...waves, ...old, trained || 1].filter(Number.isFinite);
   const [low, high] = [Math.min(...finite), Math.max(...finite, length)];
   const chart = new Chart(place, `wavelengths of ${waves.length} pairs, ${said(Math.min(...finite))} to ${said(Math.max(...finite))}`, 260,
     { low: 0, high: Math.max(1, waves.length - 1), log: false, name: "pair" }, { low: low / 1.5, high: high * 1.5, log: true });
-  if (trained) chart.level(trained, `trained: ${said(trained)}`);
+  if (trained) chart.level(trained, `${lengthWord}: ${said(trained)}`);
   if (length !== trained) chart.level(length, `length: ${said(length)}`, "end");
-  old.forEach((wave, i) => {
-    if (Number.isFinite(wave) && Math.abs(wave / waves[i] - 1) > 1e-6) chart.sign(i, wave, "circle", "before");
-  });
+  const moved = [...old.keys()].filter((i) => Number.isFinite(old[i]) && Math.abs(old[i] / waves[i] - 1) > 1e-6);
+  moved.forEach((i) => chart.sign(i, old[i], "circle", "before"));
   waves.forEach((wave, i) => chart.sign(i, Number.isFinite(wave) ? wave : high, REGIMES[found[i]], found[i]));
   chart.show();
+  return legend(found, moved.length > 0);
 }
 
-function drawDecay(place, points, trained, farthest) {
+// The signs that stand in the figure, each with its word.
+function legend(found, moved) {
+  const drawn = Object.keys(REGIMES).filter((name) => found.includes(name));
+  const signs = drawn.map((name) => `<b class="${name}">${SIGNS[REGIMES[name]]}</b> ${name}`);
+  return [...signs, ...(moved ? ['<b class="before">●</b> before scaling'] : [])].join(" ");
+}
+
+function drawDecay(place, points, trained, lengthWord, farthest) {
   const low = Math.min(-0.1, ...points.map((point) => point[1]));
   const chart = new Chart(place, "mean cosine of the pairs by distance", 220,
     { low: 1, high: Math.max(2, farthest), log: true, name: "distance in tokens" }, { low, high: 1, log: false });
-  if (trained && trained < farthest) chart.upright(trained, "trained");
+  if (trained && trained < farthest) chart.upright(trained, lengthWord);
   chart.band(points, "band");
   chart.line(points.map(([x, lowest, highest]) => [x, (lowest + highest) / 2]), "curve");
   chart.show();

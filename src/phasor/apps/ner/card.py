@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...support.plain_text import html_text, one_line
+from ...support.plain_text import markdown_text
 from .config import SpanConfig
 from .data import Example
 from .metrics import Labelled, Score, Scores, evaluate
@@ -70,7 +70,9 @@ def _data_row(name: str, examples: Sequence[Example], sha256: str) -> str:
 
 
 def _file(examples: Sequence[Example]) -> str:
-    return _cell(examples[0].source.rpartition(":")[0].replace("\\", "/").rpartition("/")[2]) if examples else ""
+    return (
+        markdown_text(examples[0].source.rpartition(":")[0].replace("\\", "/").rpartition("/")[2]) if examples else ""
+    )
 
 
 def _overall(scores: Scores, baseline: Scores | None) -> Iterable[tuple[str, Score]]:
@@ -87,12 +89,8 @@ def _table(name: str, rows: Iterable[tuple[str, Score]]) -> str:
     lines = [f"| {name} | F1 | precision | recall | right | found | true |", "|---|---|---|---|---|---|---|"]
     for label, s in rows:
         shares = f"{s.f1:.3f} | {s.precision:.3f} | {s.recall:.3f}"
-        lines.append(f"| {_cell(label)} | {shares} | {s.correct} | {s.predicted} | {s.gold} |")
+        lines.append(f"| {markdown_text(label)} | {shares} | {s.correct} | {s.predicted} | {s.gold} |")
     return "\n".join([*lines, ""])
-
-
-def _cell(text: str) -> str:
-    return html_text(one_line(text)).replace("|", "\\|")
 
 
 def _by_length(
@@ -141,7 +139,7 @@ def _confusions(scores: Scores) -> str:
         if true is not None and taken is not None and true != taken
     ]
     lines = [
-        f"| {_cell(true)} | {_cell(taken)} | {count} |"
+        f"| {markdown_text(true)} | {markdown_text(taken)} | {count} |"
         for count, true, taken in sorted(pairs, key=lambda p: (-p[0], p[1:]))[:10]
     ]
     if not lines:
@@ -152,9 +150,9 @@ def _confusions(scores: Scores) -> str:
 def _limits(config: SpanConfig, data: Sequence[Example], dev: Sequence[Example], scores: Scores) -> str:
     counts = Counter(entity.label for example in data for entity in example.entities)
     measured = {entity.label for example in dev for entity in example.entities}
-    rare = [f"{_cell(label)} ({counts[label]})" for label in config.labels if counts[label] < FEW]
-    never = [_cell(label) for label in sorted(measured) if not scores.labels[label].correct]
-    unseen = [_cell(label) for label in config.labels if label not in measured]
+    rare = [f"{markdown_text(label)} ({counts[label]})" for label in config.labels if counts[label] < FEW]
+    never = [markdown_text(label) for label in sorted(measured) if not scores.labels[label].correct]
+    unseen = [markdown_text(label) for label in config.labels if label not in measured]
     return (
         "\n".join(
             f"- {sentence}"

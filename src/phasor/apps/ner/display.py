@@ -6,7 +6,7 @@ from itertools import pairwise
 from string import Template
 from typing import Any, NamedTuple
 
-from ...support.plain_text import html_text, printable
+from ...support.plain_text import cut, html_text, printable
 from .data import Prediction
 
 # Light enough for black text; the first four stay apart for most people (Okabe and Ito 2008).
@@ -51,7 +51,7 @@ def terminal(text: str, spans: Sequence[Prediction], labels: Sequence[str]) -> A
     for piece in pieces(text, spans):
         out.append(printable(piece.text), style=f"black on {colours[piece.inside[-1].label]}" if piece.inside else "")
         for span in piece.ending:
-            out.append(f" {printable(span.label)} {span.score:.2f} ", style=f"bold {colours[span.label]}")
+            out.append(f" {printable(cut(span.label))} {span.score:.2f} ", style=f"bold {colours[span.label]}")
     return out
 
 
@@ -62,7 +62,9 @@ def page(texts: Sequence[str], predictions: Sequence[Sequence[Prediction]], labe
     probability; each span around it is a line below it.
     """
     colours = colours_of(labels)
-    legend = " ".join(f'<span class="s" style="background:{c}">{html_text(name)}</span>' for name, c in colours.items())
+    legend = " ".join(
+        f'<span class="s" style="background:{c}">{html_text(cut(name))}</span>' for name, c in colours.items()
+    )
     body = "\n".join(
         f'<p dir="auto">{_paragraph(text, spans, colours)}</p>' for text, spans in zip(texts, predictions, strict=True)
     )
@@ -82,7 +84,7 @@ def _paragraph(text: str, spans: Sequence[Prediction], colours: dict[str, str]) 
             *around, inner = piece.inside
             words = f'<span class="s{_edges(piece)}" style="{_style(around, inner, colours)}">{words}</span>'
         badges = (
-            f'<sub><i style="background:{colours[span.label]}"></i>{html_text(span.label)} {span.score:.2f}</sub>'
+            f'<sub><i style="background:{colours[span.label]}"></i>{html_text(cut(span.label))} {span.score:.2f}</sub>'
             for span in piece.ending
         )
         out.append(words + "".join(badges))

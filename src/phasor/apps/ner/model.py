@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ...support.plain_text import escaped_json
 from ...support.regular_files import read_file
 from ...support.whole_files import write_whole
 from ..run_folder.config import check_share
@@ -103,7 +104,7 @@ def save(folder: Path, model: SpanModel, tokenizer: Any, about: dict[str, Any]) 
     """
     files = {
         CONFIG: (json.dumps({"model": model.config.to_dict(), **about}, indent=1) + "\n").encode(),
-        TOKENIZER: tokenizer.to_str(pretty=True).encode(),
+        TOKENIZER: escaped_json(tokenizer.to_str(pretty=True)).encode(),
     }
     if model.config.encoder == "pretrained":
         files[f"{ENCODER}/{CONFIG}"] = model.encoder.model.config.to_json_string().encode()  # type: ignore[union-attr, operator]

@@ -16,8 +16,10 @@ def export(
 ) -> None:
     """Write the scores as ONNX, with batch and length of any size. Needs onnx and onnxscript."""
     from ...apps.ner import load
-    from ...apps.ner.export import export as write
 
     check_file_target("OUT.onnx", out)
     prepare(None, "cpu")
-    say(write(load(model).model, out))
+    saved = load(model)
+    from ...apps.ner.export import export as write  # slow, and not needed to refuse a damaged model
+
+    say(write(saved.model, out))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from ...rotary.axes import Alternating, Axes, InterleavedSections, Listed, OneAxis, Sections
+from ...rotary.axes.axial import check_total
 from .keys import Keys, Reading
 from .refusal import Reason, Refused
 
@@ -22,6 +23,8 @@ def sections(*default: int) -> AxesRule:
     def rule(reading: Reading, rope: Keys, pairs: int) -> Pair:
         sizes = _stated(reading, rope, default)
         _check_order(reading, rope, "contiguous sections", striped=False, several=sizes is not None)
+        if where := rope.entries("mrope_section"):
+            check_total(where[0][0], sizes or (), pairs)
         return (Sections(sizes) if sizes else OneAxis()), None
 
     return rule

@@ -56,10 +56,12 @@ class Layers:
         if words is None:
             words = self.usual(keys, count)
         if len(words) != count:
+            where = [path for path, _ in keys.entries(*self.listed)]
             raise Refused(
-                f"the config lists the types of {len(words)} layers, and num_hidden_layers is {count}",
+                f"{' and '.join(where) or 'the config'} lists the types of {len(words)} layers, and num_hidden_layers "
+                f"is {count}",
                 Reason.CONTRADICTION,
-                *(path for path, _ in keys.entries(*self.listed)),
+                *where,
                 f"{keys.places[0][0]}num_hidden_layers",
             )
         known = {"attention", "full_attention", "sliding_attention", *self.kinds}

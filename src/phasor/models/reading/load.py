@@ -28,8 +28,9 @@ def in_file(source: Any) -> Iterator[None]:
     except ValueError as error:
         if isinstance(source, str | os.PathLike):
             path = Path(source)
-            file = str(path / "config.json" if path.is_dir() else path)
-            if file not in str(error):
+            file = path / "config.json" if path.is_dir() else path
+            # it may be about another file of the folder
+            if str(file) not in str(error) and not str(error).startswith(f"{file.parent}{os.sep}"):
                 error.args = (f"{file}: {error}",)
         raise
 

@@ -138,8 +138,11 @@ def make_plan(
     before, after = (pair_word(qk, word) for word in (source.layout, target))
     if before == after and form == source.format and source.keep.get("safe", True):
         raise ValueError(f"{source.path}: is {form} in {before} already ({source.why}); there is nothing to convert")
-    quantized = source.config.get("quantization_config")
-    blocks = quantized.get("weight_block_size") if isinstance(quantized, dict) else None
+    quantized = source.config.get("quantization_config") or {}
+    if not isinstance(quantized, dict):
+        file = source.folder / "config.json"
+        raise ValueError(f"{file}: quantization_config must be an object, got {quantized!r:.60}; mend that key by hand")
+    blocks = quantized.get("weight_block_size")
     moved = moves(source.folder, qk, source.tensors, before, after, blocks)
     config = _config_for(source.config, qk, after) if form == "transformers" else _outright(source.config, qk)
     mark = marked(qk, form, after)

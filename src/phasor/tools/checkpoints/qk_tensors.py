@@ -89,7 +89,9 @@ def find_qk_tensors(folder: Path, config: dict[str, Any], tensors: Mapping[str, 
         return QKTensors(rotary, row, weights, prefix, tuple(attention_tensors))
     says = str(errors[0]).removeprefix("shapes ")
     named = [name for name in plain if name.rpartition(".")[0] in says]  # the file of the tensor that it speaks of
-    raise ValueError(f"{place_of(folder, named[0], tensors) if named else folder}: {says}") from None
+    # a tensor that no file has: what asks for it is the config
+    place = place_of(folder, named[0], tensors) if named else folder / "config.json"
+    raise ValueError(f"{place}: {says}") from None
 
 
 def _weights(config: dict[str, Any], part: str) -> tuple[Any, list[Weights]]:

@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import os
 import re
 import warnings
 from pathlib import Path
@@ -55,13 +56,15 @@ def weights_of(folder: Path) -> list[Path]:
         hint = f"; {others[0]} is no safetensors file: convert it first (phasor convert)" if others else ""
         raise ValueError(f"{folder}: weights are missing{hint or '; check its config alone with phasor doctor --meta'}")
     index = folder / INDEX
-    placed = read_json(index).get("weight_map", {}) if index.exists() else {}
-    if not isinstance(placed, dict):
+    if not os.path.lexists(index):
+        return files
+    placed = read_json(index).get("weight_map")
+    if not isinstance(placed, dict) or not placed:
         raise ValueError(f"{index}: weight_map must be an object of names and files, got {placed!r:.60}; fetch it anew")
     named = {plain_name(file, index) for file in placed.values()}
     if missing := sorted(named - {p.name for p in files}):
         raise ValueError(
-            f"{folder}: {len(missing)} of {len(named)} weight files are missing ({missing[0]}); "
+            f"{index}: {len(missing)} of {len(named)} weight files are missing ({missing[0]}); "
             "fetch them, or check its config alone with phasor doctor --meta"
         )
     return files
@@ -136,7 +139,8 @@ def _loaded(folder: Path, cls: Any) -> nn.Module:
             why = "its weights have other sizes than its config says"
         raise ValueError(f"{folder}: transformers does not load it: {why}") from None
     if missing := sorted(told["missing_keys"]):
-        raise ValueError(f"{folder}: weights are missing: {len(missing)} tensors, the first {missing[0]}")
+        place = next(path for path in (folder / INDEX, *weights_of(folder)) if path.exists())
+        raise ValueError(f"{place}: weights are missing: {len(missing)} tensors, the first {missing[0]}")
     loaded: nn.Module = model.eval()
     return loaded
 

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 
 from ...models.configs import ModelRotary
+from ...models.published_lengths import published_length
 from ...rotary.rotation import Rotation
 from ...support.number_text import ranges
 from ...support.whole_files import write_together
 from .numbers import SpecFacts, bound, envelope
-from .rows import axis_names, unit
+from .rows import axis_names, trained_is_stated, unit
 
 # Okabe-Ito: told apart with any colour vision. Regimes also differ in their marker.
 COLORS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442", "#999999")
@@ -44,13 +45,15 @@ def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -
     folder.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Any] = {}
     captions: dict[str, str] = {}
+    published = published_length(model) is not None
     for n, (fact, layers) in enumerate(zip(facts, model.distinct.values(), strict=True), start=1):
         suffix, whose = (f"_{n}", f"Rotation {n}, layers {ranges(layers)}") if len(facts) > 1 else ("", "")
-        for name, figure in _of_rotation(fact).items():
+        for name, figure in _of_rotation(fact, published).items():
             if whose:
                 figure.suptitle(whose, fontsize="medium")
             figures[f"{name}{suffix}"] = figure
-            captions[f"{name}{suffix}"] = f"{whose}. {caption(name, fact)}" if whose else caption(name, fact)
+            words = caption(name, fact, published)
+            captions[f"{name}{suffix}"] = f"{whose}. {words}" if whose else words
     if len(set(model.layers)) > 1:
         figures["layers"], captions["layers"] = layer_strip(model), LAYERS
     pictures = {name: Picture(folder / f"{name}.png", captions[name]) for name in figures}
@@ -58,8 +61,8 @@ def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -
     return pictures
 
 
-def _of_rotation(facts: SpecFacts) -> dict[str, Any]:
-    figures = {"wavelengths": wavelengths(facts), "decay": decay_curve(facts), "angles": angle_map(facts)}
+def _of_rotation(facts: SpecFacts, published: bool) -> dict[str, Any]:
+    figures = {"wavelengths": wavelengths(facts, published), "decay": decay_curve(facts), "angles": angle_map(facts)}
     if facts.spec.axes.count > 1:
         figures["axes"] = axis_strip(facts)
     return figures
@@ -74,11 +77,10 @@ def _png(figure: Any) -> bytes:
 LAYERS = "Which rotation each layer uses; layers without one see no positions."
 
 
-def caption(name: str, facts: SpecFacts) -> str:
+def caption(name: str, facts: SpecFacts, published: bool = False) -> str:
     """One sentence on what to see in the figure of that name; nothing that is not drawn."""
     before = " Grey: before scaling, as the model was trained." if _moved(facts) else ""
-    line = "the window" if _seen(facts) != facts.trained_length else "the trained length"
-    never = f" A pair above {line} never completes a turn inside it." if _seen(facts) else ""
+    never = f" A pair above the {_line(facts, published)} never completes a turn inside it." if _seen(facts) else ""
     bound = "" if facts.spec.second else " Below: RoFormer's upper bound."
     return {
         "wavelengths": f"{_positions(facts)} per turn of each pair.{before}{never}",
@@ -99,6 +101,13 @@ def _seen(facts: SpecFacts) -> int:
     return min(facts.trained_length or 0, facts.window or facts.trained_length or 0)
 
 
+def _line(facts: SpecFacts, published: bool) -> str:
+    """What the line is called that stands at `_seen`. ``published``: the trained length is the published one."""
+    if _seen(facts) != facts.trained_length:
+        return "window"
+    return "trained length" if trained_is_stated(facts, published) else "declared length"
+
+
 def _moved(facts: SpecFacts) -> dict[int, float]:
     """Pair -> its wavelength before scaling, where that is another one."""
     before = {i: _seen(facts) / turns for i, turns in enumerate(facts.turns) if turns}
@@ -115,7 +124,7 @@ def _figure(width: float = 8.0, height: float = 4.0, rows: int = 1) -> tuple[Any
     return figure, axes
 
 
-def wavelengths(facts: SpecFacts) -> Any:
+def wavelengths(facts: SpecFacts, published: bool = False) -> Any:
     """Wavelength per pair on a log scale, coloured by what the scaling does to it, against the trained length."""
     figure, ax = _figure()
     seen, moved = _seen(facts), _moved(facts)
@@ -131,8 +140,7 @@ def wavelengths(facts: SpecFacts) -> Any:
         ax.plot([], [], " ", label=f"stopped ({stopped} pairs, not drawn)")
     if seen:
         ax.axhline(seen, color="black", linestyle="--", linewidth=1)
-        label = f"trained length {seen:,}" if seen == facts.trained_length else f"window {seen:,}"
-        ax.annotate(label, (0, seen), (0, 3), textcoords="offset points")
+        ax.annotate(f"{_line(facts, published)} {seen:,}", (0, seen), (0, 3), textcoords="offset points")
     ax.set(yscale="log", xlabel="pair", ylabel=f"wavelength ({unit(facts.spec)})", title="Wavelengths")
     ax.legend(frameon=False, loc="lower right")
     return figure

@@ -55,6 +55,11 @@ def fact_lines(fact: SpecFacts, own_angles: str, width: int = 64, published: boo
     ]
 
 
+def trained_is_stated(fact: SpecFacts, published: bool) -> bool:
+    """Whether the trained length is a published one or the scaling's, and not just the one that is declared."""
+    return published or bool(fact.spec.scaling and fact.spec.scaling.trained_length)
+
+
 def unit(spec: RotarySpec) -> str:
     """What positions count."""
     if spec.coordinates == "real":
@@ -73,10 +78,11 @@ def _speed_lines(fact: SpecFacts, width: int, published: bool) -> list[str]:
         seen = min(fact.trained_length, fact.window or fact.trained_length)
         fast, some = sum(t >= 32 for t in fact.turns), sum(1 <= t < 32 for t in fact.turns)
         counts = f"{fast} pairs complete 32 turns or more, {some} one or more, {fact.never_turn} none"
-        scaled = bool(spec.scaling and spec.scaling.trained_length)
-        before = ", before scaling" if scaled else ""
+        before = ", before scaling" if spec.scaling and spec.scaling.trained_length else ""
         what = f"{seen:,} tokens" if seen == fact.trained_length else f"{seen:,} tokens, the window"
-        lines.append(row("  trained" if published or scaled else "  declared", f"{what}{before}: {counts}"))
+        lines.append(
+            row("  trained" if trained_is_stated(fact, published) else "  declared", f"{what}{before}: {counts}")
+        )
     if spec.scaling is not None:
         kinds = ", ".join(f"{fact.count(r)} {r} {sign}" for r, sign in REGIME_SIGNS.items() if fact.count(r))
         at_length = f", for sequences of {fact.seq_len:,} tokens" if fact.seq_len else ""

@@ -160,7 +160,10 @@ def _metadata_file(source: Source) -> GgufFile | None:
 
 def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: GgufFile | None) -> tuple[Mapping[str, bytes], int]:
     if file is None:
-        return metadata_of(source.path, config, row, source.tensors["model.embed_tokens.weight"].shape[0]), 32
+        embedding = source.tensors.get("model.embed_tokens.weight")
+        if embedding is None:
+            raise ValueError(f"{source.path}: model.embed_tokens.weight is missing, and GGUF must have it")
+        return metadata_of(source.path, config, row, embedding.shape[0]), 32
     stated = config_of(file.path, file.metadata, row, source.config["model_type"], _factors(file))
     ropes = rope_of(source.path, config), rope_of(file.path, stated)
     if is_llama3(ropes[0]):  # a tensor says it, not the metadata
