@@ -10,7 +10,7 @@ from .opening import read_at
 from .qk_tensors import Move
 from .stored import Stored, Tensor
 
-BLOCK = 8 * 2**20
+BLOCK = 2**20  # stays in cache while its rows change places
 Bytes = npt.NDArray[np.uint8]
 Order = npt.NDArray[np.int64]
 
