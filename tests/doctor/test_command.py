@@ -105,6 +105,12 @@ def _shards(tmp_path, folder, monkeypatch):
     return [tmp_path / "m"], f"{loading.INDEX}: 1 of 2 weight files are missing (model-00002.safetensors); fetch them"
 
 
+def _index_alone(tmp_path, folder, monkeypatch):
+    bad, _ = _shards(tmp_path, folder, monkeypatch)
+    (tmp_path / "m" / "model.safetensors").unlink()
+    return bad, f"{loading.INDEX}: 2 of 2 weight files are missing (model-00002.safetensors)"
+
+
 def _index_of_nothing(tmp_path, folder, monkeypatch):
     shutil.copytree(folder, tmp_path / "m")
     (tmp_path / "m" / loading.INDEX).write_text(json.dumps({"weight_map": ["model.safetensors"]}))
@@ -195,6 +201,7 @@ BAD = [
     _pickles,
     _tensors,
     _shards,
+    _index_alone,
     _index_of_nothing,
     _index_without_a_map,
     _index_of_elsewhere,

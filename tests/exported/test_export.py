@@ -161,6 +161,17 @@ def test_an_opset_that_torch_does_not_write_is_an_error_and_no_file(tmp_path, op
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path):
+    from phasor.tools.onnx.export import _save
+
+    class Full:
+        def save(self, file):
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match=r"cannot write \(No space left on device\); .* untouched: '.*/a.onnx'"):
+        _save(Full(), tmp_path / "scratch", tmp_path / "a.onnx")
+
+
 def test_a_file_with_nodes_that_its_opset_has_not_is_at_fault(tmp_path):
     """RotaryEmbedding came with opset 23; Neg has been there all the time."""
     x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 2, 3, 4]) for name in "xy")

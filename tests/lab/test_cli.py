@@ -101,6 +101,14 @@ def test_mistakes_are_value_errors(tmp_path, monkeypatch, words, message):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["evaluate", "extend"])
+def test_a_run_that_cannot_be_written_to_is_told_before_any_work(command, tmp_path, monkeypatch):
+    (tmp_path / "checkpoint.safetensors").write_text("no run at all")
+    monkeypatch.setattr("os.access", lambda path, how: not how & os.W_OK)
+    with pytest.raises(ValueError, match=r"RUN must be in a folder that can be written, got '.*'; name another"):
+        call(command, tmp_path)
+
+
 def test_lists_of_numbers_are_checked(text_file, tmp_path):
     call("train", text_file, "--out", tmp_path, *TINY)
     for bad in ("1;2", "nan", "1,inf", ""):

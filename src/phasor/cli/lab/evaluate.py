@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from ...support.plain_text import say, say_json
+from ...support.whole_files import check_file_target
 from .options import Json, Runs, Scored, TextFiles, Threads, numbers, prepare, print_table, text_of
 
 
@@ -34,7 +35,10 @@ def evaluate(
     prepare(threads)
     chosen = numbers("times", times)
     results: dict[str, Any] = {}
-    for folder in find_runs(runs):
+    folders = find_runs(runs)
+    for folder in folders:
+        check_file_target("RUN", folder / EVALUATION)
+    for folder in folders:
         model, config = load_model(folder)
         source = text_of(folder, text) if config.task == "text" else None
         results[str(folder)] = evaluate_one(model, config, source, times=chosen, tokens=tokens, stride=stride)

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from ...support.plain_text import say, say_json
+from ...support.whole_files import check_file_target
 from .options import Json, Runs, Scored, TextFiles, Threads, numbers, prepare, print_table, text_of
 
 
@@ -30,6 +31,8 @@ def extend(
     multiples = [_whole(f) for f in numbers("factors", factors)]
     results: dict[str, Any] = {}
     folders = find_runs(runs)
+    for folder in folders:
+        check_file_target("RUN", folder / EXTENSION)
     for folder in folders:
         model, config = load_model(folder)
         if (config.model.encoding, config.task) != ("rotary", "text") and len(folders) > 1:

@@ -50,24 +50,26 @@ def has_weights(path: Path) -> bool:
 
 def weights_of(folder: Path) -> list[Path]:
     """The safetensors files of a folder; ``ValueError`` if there are none, or fewer than its index names."""
-    files = sorted(folder.glob("*.safetensors"))
+    files, index = sorted(folder.glob("*.safetensors")), folder / INDEX
+    if os.path.lexists(index):
+        _check_index(index, {path.name for path in files})
     if not files:
         others = sorted(p.name for p in folder.iterdir() if p.suffix in OTHER_WEIGHTS)
         hint = f"; {others[0]} is no safetensors file: convert it first (phasor convert)" if others else ""
         raise ValueError(f"{folder}: weights are missing{hint or '; check its config alone with phasor doctor --meta'}")
-    index = folder / INDEX
-    if not os.path.lexists(index):
-        return files
+    return files
+
+
+def _check_index(index: Path, there: set[str]) -> None:
     placed = read_json(index).get("weight_map")
     if not isinstance(placed, dict) or not placed:
         raise ValueError(f"{index}: weight_map must be an object of names and files, got {placed!r:.60}; fetch it anew")
     named = {plain_name(file, index) for file in placed.values()}
-    if missing := sorted(named - {p.name for p in files}):
+    if missing := sorted(named - there):
         raise ValueError(
             f"{index}: {len(missing)} of {len(named)} weight files are missing ({missing[0]}); "
             "fetch them, or check its config alone with phasor doctor --meta"
         )
-    return files
 
 
 def file_of(path: Path) -> tuple[Path, Path]:

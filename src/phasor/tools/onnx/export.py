@@ -76,12 +76,21 @@ def export(
         for value in (*program.model.graph.inputs, *program.model.graph.outputs):
             value.doc_string = (documentation or {}).get(value.name or "", value.doc_string)
         program.model.metadata_props.update(metadata or {})
-        program.save(file)
+        _save(program, file, path)
         if fault := _fault(onnx, file, opset_version):
             raise ValueError(_wrong(opset_version, fault))
         for part in sorted(Path(folder).iterdir(), key=lambda part: part.name == path.name):  # the file itself is last
             part.replace(path.with_name(part.name))
     return path
+
+
+def _save(program: Any, file: Path, path: Path) -> None:
+    """Write a file that will be ``path``, which an error names: torch's own names nothing."""
+    try:
+        program.save(file)
+    except OSError as error:
+        why = f"cannot write ({error.strerror or error}); what was there before is untouched"
+        raise OSError(error.errno, why, str(path)) from error
 
 
 def _wrong(opset: int, fault: str) -> str:
