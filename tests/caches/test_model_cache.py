@@ -108,12 +108,12 @@ def test_generation_beyond_the_trained_length(family, patched):
         phasor.patch(model)
     how = {"do_sample": False, "pad_token_id": 0, "eos_token_id": None}
     cache = LedgerCache(model, sinks=4, window=28)
-    long = model.generate(ids, past_key_values=cache, max_new_tokens=68, **how)
-    assert long.shape == (1, 80) and cache.get_seq_length() == 79
+    long = model.generate(ids, past_key_values=cache, max_new_tokens=67, **how)
+    assert long.shape == (1, 79) and cache.get_seq_length() == 78
     assert torch.equal(long[:, :32], model.generate(ids, max_new_tokens=20, **how))
     layer = cache.layers[-1]
     held = layer.ledger.positions.flatten()
-    assert len(layer.ledger) == 31 and held.tolist() == list(range(79 - 31, 79))
+    assert len(layer.ledger) == 31 and held.tolist() == list(range(78 - 31, 78))
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,15 @@ from .matrix import ARITHMETIC, COARSE, FINE, MISTAKES, MODES, SETTINGS, SOUND, 
 ALL = cells(ARITHMETIC)
 DRAWN = [random.Random(name).choice([cell for cell in ALL if cell[2] == name]) for name in MISTAKES]
 RIGHT = [(s, variant, mode) for s in SETTINGS for variant in SOUND for mode in MODES]
-# Drawn once from `pairs()`, which takes seconds to list; where many pairs of mistakes are tried a cell takes some more.
+# Drawn once from `pairs()`, which takes seconds to list. A cell takes seconds too: the later four are slow.
 TWO = [
     ("halves", "llama3", "keys not rotated", "factor 2", "float64", "exact"),
     ("partial", "plain", "backwards", "positions of another row", "bfloat16", "model"),
-    ("partial", "yarn", "tables cut at 4096, clamped", "scaling ignored", "float32", "exact"),
+    ("partial", "linear", "tables of the other layout", "positions + 3", "float32", "exact"),
     ("interleaved", "llama3", "ladder reversed", "llama3 smoothing reversed", "bfloat16", "model"),
+    ("partial", "yarn", "tables cut at 4096, clamped", "scaling ignored", "float32", "exact"),
     ("halves", "llama3", "positions uint8", "linear instead", "bfloat16", "exact"),
     ("halves", "yarn", "tables cut at 128, clamped", "yarn trained length 16384", "float32", "exact"),
-    ("partial", "linear", "tables of the other layout", "positions + 3", "float32", "exact"),
     ("interleaved", "yarn", "base", "tables cut at 4096, wrapped", "bfloat16", "exact"),
 ]
 SAID = (*FINE, "several", "one", "unknown")  # of two mistakes: none of these is about a mistake that was not made
