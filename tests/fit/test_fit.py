@@ -126,7 +126,7 @@ def test_a_gradient_is_the_slope_of_the_loss(model):
         return loss.at(rows, logarithms.exp(), 1.1)
 
     # transformers forms its angles in float32, and the loss is a float32 sum of 2,900 nats: one last place of it is
-    # 1.6e-7 nats per token, so a step of 1e-2 reads the slope to 1e-5 (a step of 1e-3 to 1e-4, as large as some slopes).
+    # 1.6e-7 nats per token, so a step of 1e-2 reads the slope to 1e-5 (one of 1e-3 to 1e-4, as large as some slopes).
     # These pairs hardly bend over it.
     value, slope = loss.gradient(rows, here, 1.1).split([1, 16])
     assert float(value) == pytest.approx(at(here), rel=1e-6)
