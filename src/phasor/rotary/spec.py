@@ -137,7 +137,7 @@ class RotarySpec:
         object.__setattr__(self, "_layout", layout)
 
     def _check_axes(self) -> None:
-        for axes in (self.axes, self.second or self.axes):
+        for axes in (self.axes,) if self.second is None else (self.axes, self.second):
             axes.weights(self.pairs)  # the scheme's own errors, while the spec is built and not when it is used
             self._check_rungs(max(i for i, _ in axes.rung_of_pair(self.pairs)))
         if self.second is not None and self.second.count != self.axes.count:
