@@ -29,7 +29,7 @@ from .stored import Stored, Tensor
 
 TOLERANCE = 1e-12  # of the largest score: sums of a few thousand products in float64
 THREADS = 2
-STEP = 2**18  # both sides stay in cache while they are compared
+STEP = 2**20  # both sides stay in cache while they are compared; shorter steps hand the interpreter over too often
 
 
 def prove(plan: ConversionPlan, folder: Path, *, token_ids: list[int] | None = None) -> dict[str, Any]:
