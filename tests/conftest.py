@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import hypothesis
@@ -32,6 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if capability := os.environ.get("ATEN_CPU_CAPABILITY"):  # for which torch keeps compiled code under the same name
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(gettempdir(), f"inductor-of-{capability}")))
     if os.environ.get("TRITON_INTERPRET") == "1":
         round_as_a_gpu_does()
     elif config.getoption("--kernel") == "triton":
