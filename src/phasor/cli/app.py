@@ -60,6 +60,8 @@ def app_of(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 
 def run(words: Sequence[str]) -> None:
-    """What the words ask for. The options of all commands take longer to make than a small conversion takes, so of the
-    command that the words name only its own are made."""
+    """Run the command that the words name.
+
+    Only its own options are made: to make those of every command takes longer than a small conversion.
+    """
     app_of(words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS)(words, prog_name="phasor")
