@@ -109,6 +109,13 @@ def test_heads_that_do_not_divide_the_width() -> None:
         read_config({**LLAMA, "num_attention_heads": 5})
 
 
+@pytest.mark.parametrize("kv_heads", [3, 8])
+def test_key_heads_that_do_not_divide_the_query_heads(kv_heads: int) -> None:
+    """transformers builds such a Llama; its first call ends in a RuntimeError about the sizes of two tensors."""
+    with pytest.raises(ValueError, match=f"num_key_value_heads must divide .* query heads, 4, got {kv_heads}"):
+        read_config({**LLAMA, "num_key_value_heads": kv_heads})
+
+
 @pytest.mark.parametrize("name", ["original_max_position_embeddings", "factor", "low_freq_factor", "high_freq_factor"])
 def test_a_missing_scaling_key_is_named(name: str) -> None:
     rope = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

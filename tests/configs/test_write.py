@@ -263,7 +263,7 @@ def test_what_a_composite_class_sets_in_its_part_counts_as_said() -> None:
     """Voxtral's text config has base 1e8 where it states none."""
     like = {
         "model_type": "voxtral",
-        "text_config": {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4},
+        "text_config": {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8},
     }
     model = read_config(like)
     assert write_config(model, like) == like

@@ -67,9 +67,12 @@ def _kv_heads(row: TextRow, keys: Keys, heads: int) -> int:
     names = row.names.kv_heads
     if not names:
         return heads
-    if (kv := keys.size(*names, most=LARGEST_COUNT)) is not None:
-        return kv
     path, data = keys.places[0]
+    if (kv := keys.size(*names, most=LARGEST_COUNT)) is not None:
+        if heads % kv:
+            (where, _), *_ = keys.entries(*names)
+            raise ValueError(f"{where} must divide the number of query heads, {heads}, got {kv}; mend one of them")
+        return kv
     if null := [name for name in names if name in data]:
         keys.sources[path + null[0]] = f"null: one per query head, {heads}"
         return heads
