@@ -53,6 +53,7 @@ OTHERS = [
     ({"rope_parameters": {"rope_theta": None}}, "rope_parameters.rope_theta is null: set it, or take the key away"),
     ({"num_attention_heads": None}, "num_attention_heads must be int, got None; mend that key by hand"),
     ({"head_dim": [16]}, "head_dim must be an integer of at least 1, got [16]"),
+    ({"quantization_config": "fp8"}, "quantization_config must be an object, got 'fp8'; mend that key by hand"),
 ]
 
 

@@ -101,6 +101,9 @@ def _read(data: dict[str, Any]) -> Any:
     model_type = str(data.get("model_type"))
     if model_type not in transformers.CONFIG_MAPPING:
         raise ValueError(f"transformers {transformers.__version__} does not know the model type {model_type!r}")
+    quantized = data.get("quantization_config")
+    if not isinstance(quantized, dict | None):  # of which transformers says what its value is not, and no key
+        raise ValueError(f"quantization_config must be an object, got {quantized!r:.60}")
     try:
         return transformers.CONFIG_MAPPING[model_type].from_dict(copy.deepcopy(data))
     except Exception as error:
