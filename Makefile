@@ -15,9 +15,10 @@ PIP = $(@D)/bin/python -m pip --quiet --quiet --disable-pip-version-check
 
 # The tests start many processes; where Python may not keep bytecode, each of them would compile all of phasor anew.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
-# Two workers of one thread each; a file stays with one worker, so that what its tests share is made once. Not ordered by
-# their number of tests: a file whose only test takes half a minute would come last, and the other worker would wait.
-WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+# A worker of one thread for each core, of which each takes a gigabyte of memory: at most four. A file stays with one worker,
+# so that what its tests share is made once. Not ordered by their number of tests: a file whose only test takes half a minute
+# would come last, and the other workers would wait.
+WORKERS := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test new-model slow conformance laws sanitized fuzz leaks mutants packages check docs bench clean
 
