@@ -22,6 +22,7 @@ from phasor.support.plain_text import html_text, json_text, one_line, printable
 from phasor.support.whole_files import check_file_target, check_folder_target, whole_folder, write_together, write_whole
 
 SOURCE = Path(phasor.cli.__file__).parents[1]
+NEEDS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the full device of Linux")
 
 # Where commands write to, with the rest of a call. Whatever else these calls name does not exist: a refusal of the
 # target shows that it was looked at first.
@@ -254,6 +255,49 @@ def test_hostile_words_are_written_out(kind):
     assert len(one_line(words)) < 10_000 and "\n" not in one_line(words)
     assert json.loads(json_text({words: [words]})) == {words: [words]}
     assert not set("<>\"'") & set(html_text(words))
+
+
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        (["plan", "a", "--zz\u2066"], r"No such option: --zz\u2066; see phasor plan --help"),
+        (
+            ["plan", "a", "b\u202e", "--length", "9"],
+            r"Got unexpected extra argument(s) (b\u202e); see phasor plan --help",
+        ),
+        (["zzz"], "No such command 'zzz'; see phasor --help"),
+        (["ner", "x" * 100_000], "No such command 'xxx"),
+        (["plan"], "Missing argument 'CONFIG'; see phasor plan --help"),
+    ],
+)
+def test_what_does_not_fit_the_command_line_is_one_line(wrong, says, phasor):
+    code, out, err = phasor(*wrong)
+    assert code == 2 and not out
+    assert err.startswith(f"phasor: {says}") and err.count("\n") == 1 and len(err) < 3000
+    assert not OBEYED.search(err)
+
+
+@pytest.mark.parametrize("words", [(), ("lab",), ("ner",)])
+def test_without_words_the_commands_are_shown(words, phasor):
+    code, out, err = phasor(*words)
+    assert code == 2 and not out and err.startswith("Usage: phasor") and "Commands:" in err
+
+
+@pytest.mark.parametrize(
+    "call, code",
+    [
+        ("inspect --brief good >&-", 0),
+        ("inspect --brief good 2>&-", 0),
+        ("inspect --brief good <&-", 0),
+        ("inspect bad 2>&-", 2),
+        pytest.param("inspect bad 2>/dev/full", 2, marks=NEEDS_FULL),
+    ],
+)
+def test_a_stream_that_is_closed_or_full_changes_no_answer(call, code, tmp_path):
+    (tmp_path / "good").write_text(json.dumps(CONFIG))
+    done = limited.run(["sh", "-c", f'"$0" -m phasor {call}', sys.executable], cwd=tmp_path)
+    assert done.returncode == code and not done.stderr
+    assert bool(done.stdout) == (code == 0 and ">&-" not in call.split())
 
 
 def test_letters_of_all_languages_stay():

@@ -109,6 +109,15 @@ def test_the_page_needs_nothing_from_outside(reported):
     assert sorted(path.name for path in folder.glob("*.png")) == sorted(f"{name}.png" for name in data["sections"])
 
 
+@pytest.mark.parametrize("word", ["a\x1b[31m", "a\x00", "a\ud800", "漢字", r"$\frac{$", "x" * 400_000])
+def test_names_of_schemes_are_only_words_in_a_figure(word, tmp_path):
+    """matplotlib takes what stands between dollar signs for a formula, and warns of letters that its font lacks."""
+    runs = tmp_path / "runs"
+    make_run(runs, "rotary", 0, {64: 2.0, 128: 3.0}, [("none", 2, 3.0), (word, 2, 2.5)])
+    make_run(runs, "rotary", 1, {64: 2.5, 128: 4.0}, [("none", 2, 4.0), (word, 2, 2.0)])
+    report([runs], tmp_path / "report")
+
+
 def test_every_line_of_a_chart_has_a_look_of_its_own():
     looks = [figures.look(i) for i in range(10)]
     assert len({one["color"] for one in looks[:9]}) == 9  # the schemes of an extension

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import traceback
+from contextlib import suppress
 
 from ..support.interrupt import LINE, Stopped, leave, stop
 from ..support.plain_text import one_line, say
@@ -44,8 +45,7 @@ def _run() -> None:
         if error.name not in ("typer", "rich", "click"):
             raise
         _stop(f"the command line needs {error.name}; install it with: pip install 'phasor-rope[cli]'")
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ▁▂▃ gets question marks
+    _settle_streams()
     try:
         run(sys.argv[1:])
     except BrokenPipeError:  # the reader of our output has seen enough, as in `phasor inspect … | head`
@@ -62,8 +62,19 @@ def _run() -> None:
         _stop(f"this needs {error.name}; install it with: pip install 'phasor-rope[{extra}]'")
 
 
+def _settle_streams() -> None:
+    """A terminal without ▁▂▃ gets question marks. A stream that the caller closed leads nowhere: the next file to be
+    opened would have its number, and get what is printed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (to the end)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+
+
 def _stop(message: str) -> None:
-    say(f"phasor: {one_line(message)}", error=True)
+    with suppress(OSError):  # the code says it, too, where stderr cannot
+        say(f"phasor: {one_line(message)}", error=True)
     sys.exit(2)
 
 

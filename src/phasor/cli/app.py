@@ -1,12 +1,16 @@
 """The table of all commands, with a line about each."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..support.plain_text import say
+
+# What click raises at options that do not fit. It may be a click that typer brings under a name of its own.
+USAGE: Any = typer.BadParameter.__base__
 
 
 def _version(asked: bool) -> None:
@@ -64,4 +68,16 @@ def run(words: Sequence[str]) -> None:
 
     Only its own options are made: to make those of every command takes longer than a small conversion.
     """
-    app_of(words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS)(words, prog_name="phasor")
+    app = app_of(words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS)
+    try:
+        code = app(words, prog_name="phasor", standalone_mode=False)
+    except USAGE as error:
+        message = error.format_message()
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is all of the help
+            say(message, error=True)
+            code = 2
+        else:
+            command = error.ctx.command_path if error.ctx else "phasor"
+            raise ValueError(f"{message.rstrip('.')}; see {command} --help") from None
+    if code:
+        sys.exit(code)

@@ -103,6 +103,16 @@ def markdown_text(text: str) -> str:
     return re.sub(r"([\\`*\[\]|])", r"\\\1", html_text(one_line(text)))
 
 
+def figure_text(text: str) -> str:
+    r"""Words inside a figure of matplotlib: short, on one line, with no formula between dollar signs.
+
+    >>> print(figure_text("$x$"))
+    \$x\$
+    """
+    line = one_line(text)
+    return (line if len(line) <= 60 else f"{line[:60]} …").replace("$", r"\$")
+
+
 def script_json(data: Any) -> str:
     r"""JSON inside a script of a page: no ``<`` that a browser could take for the end of it.
 

@@ -1,12 +1,12 @@
 """The curves of the lab, with matplotlib. Readable in print, on a phone, and with any colour vision."""
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...support.plain_text import figure_text
 from ...tools.inspect.figures import COLORS as ALL
 from .results import PairedDifference
 
@@ -47,7 +47,7 @@ def curves(
         if not points:
             continue
         xs, style = [x for x, _ in points], look(i)
-        means = [sum(values) / len(values) for _, values in points]
+        name, means = figure_text(name), [sum(values) / len(values) for _, values in points]
         if smooth:
             ax.plot(xs, means, color=style["color"], linewidth=0.8, alpha=0.35)
             means = smoothed(means)
@@ -78,6 +78,7 @@ def intervals(
     ends = []
     for i, (name, points) in enumerate(data.items()):
         style, xs = look(i + 1), [x for x, _ in points]  # the first look is that of the reference
+        name = figure_text(name)
         means = [d.mean for _, d in points]
         lengths = [[max(0.0, d.mean - d.low) for _, d in points], [max(0.0, d.high - d.mean) for _, d in points]]
         ax.errorbar(xs, means, lengths, label=name, capsize=4, markersize=6, linewidth=1.8, **style)
@@ -116,12 +117,6 @@ def apart(values: Sequence[float], step: float) -> list[float]:
 def _spread(group: Sequence[float], step: float) -> list[float]:
     middle = sum(group) / len(group)
     return [middle + (i - (len(group) - 1) / 2) * step for i in range(len(group))]
-
-
-def png(figure: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
 
 
 def _axes(title: str, xlabel: str, ylabel: str) -> tuple[Any, Any]:

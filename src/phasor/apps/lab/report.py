@@ -7,10 +7,11 @@ from string import Template
 from typing import Any
 
 from ...support.plain_text import html_text, png_source
+from ...support.png_bytes import png_bytes
 from ...support.whole_files import write_together
 from ..run_folder.files import json_bytes
 from . import results
-from .figures import curves, intervals, png
+from .figures import curves, intervals
 
 LOSS, LENGTH = "loss (nats per byte)", "context length (bytes)"
 DIFFERENCES = ("differences", "extension_differences")  # sections of intervals
@@ -42,7 +43,7 @@ def report(folders: Sequence[str | Path], out: str | Path) -> dict[str, Any]:
     runs = results.gather(folders)
     out = Path(out)
     data = _numbers(runs)
-    figures = {name: png(figure) for name, figure in _figures(data).items()}
+    figures = {name: png_bytes(figure, dpi=150) for name, figure in _figures(data).items()}
     pictures = {out / f"{name}.png": image for name, image in figures.items()}
     page = _page(data, figures).encode()
     write_together({**pictures, out / "report.json": json_bytes(data), out / "report.html": page})

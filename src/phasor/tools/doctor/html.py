@@ -1,13 +1,13 @@
 """The doctor's page as one HTML file that holds its picture: where each module's tables part from its config."""
 
-import io
 from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
 
 from ...support.findings import merged
-from ...support.plain_text import html_text, png_source
+from ...support.plain_text import figure_text, html_text, png_source
+from ...support.png_bytes import png_bytes
 from .differences import Curve
 from .page import ordered
 from .report import Check, Diagnosis
@@ -78,7 +78,7 @@ def figure(curves: Sequence[Curve]) -> Any:
     for i, curve in enumerate(curves):
         color, line = COLORS[i % len(COLORS)], LINES[i % len(LINES)]
         finite = [(p + 1, max(x, FLOOR)) for p, x in zip(curve.positions, curve.apart, strict=True) if x < 1e9]
-        ax.plot(*zip(*finite, strict=True) if finite else ((), ()), line, color=color, label=curve.module)
+        ax.plot(*zip(*finite, strict=True) if finite else ((), ()), line, color=color, label=figure_text(curve.module))
         lost = [p + 1 for p, x in zip(curve.positions, curve.apart, strict=True) if x >= 1e9]
         ax.plot(lost, [2.0] * len(lost), "x", color=color, markersize=3)
     ax.axhline(3e-7, color="black", linestyle="--", linewidth=0.8)
@@ -89,6 +89,4 @@ def figure(curves: Sequence[Curve]) -> Any:
 
 def png(curves: Sequence[Curve]) -> bytes:
     """The figure as a file."""
-    data = io.BytesIO()
-    figure(curves).savefig(data, format="png", dpi=120)
-    return data.getvalue()
+    return png_bytes(figure(curves), dpi=120)

@@ -1,6 +1,5 @@
 """The pictures of an encoding, with matplotlib: wavelengths, decay, angles, axes, layers. Each says what it shows."""
 
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from ...models.configs import ModelRotary
 from ...models.published_lengths import published_length
 from ...rotary.rotation import Rotation
 from ...support.number_text import ranges
+from ...support.png_bytes import png_bytes
 from ...support.whole_files import write_together
 from .numbers import SpecFacts, bound, envelope
 from .rows import axis_names, trained_is_stated, unit
@@ -57,7 +57,7 @@ def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -
     if len(set(model.layers)) > 1:
         figures["layers"], captions["layers"] = layer_strip(model), LAYERS
     pictures = {name: Picture(folder / f"{name}.png", captions[name]) for name in figures}
-    write_together({pictures[name].path: _png(figure) for name, figure in figures.items()})
+    write_together({pictures[name].path: png_bytes(figure, dpi=120) for name, figure in figures.items()})
     return pictures
 
 
@@ -66,12 +66,6 @@ def _of_rotation(facts: SpecFacts, published: bool) -> dict[str, Any]:
     if facts.spec.axes.count > 1:
         figures["axes"] = axis_strip(facts)
     return figures
-
-
-def _png(figure: Any) -> bytes:
-    data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=120)
-    return data.getvalue()
 
 
 LAYERS = "Which rotation each layer uses; layers without one see no positions."
