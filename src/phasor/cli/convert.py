@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..support.plain_text import say
+from ..support.plain_text import one_line, say
 from ..support.whole_files import check_folder_target
 from .progress import is_first
 
@@ -147,7 +147,7 @@ def _summary(report: dict[str, Any], target: Path) -> str:
             lines.append(f"  no scores: {', '.join(scores['left_out'][:4])} (without keys of its own, or not finite)")
     if logits := report.get("logits"):
         lines.append("  logits equal" if logits["compared"] else f"  logits not compared: {logits['why']}")
-    return "\n".join([*lines, f"written  {target}"])
+    return "\n".join([*lines, f"written  {one_line(str(target))}"])
 
 
 def _tokens(text: str) -> list[int]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ...support.plain_text import say, say_json
+from ...support.plain_text import one_line, say, say_json
 from .options import Columns, Device, Format, Json, Mode, ModelFolder, TagNames, Threads, Threshold, prepare, reader
 
 
@@ -35,7 +35,7 @@ def evaluate(
     saved = load(model)
     if unknown := [label for label in labels_of(examples) if label not in saved.model.config.labels]:
         labels = ", ".join(unknown)
-        say(f"{data} has labels that {model} was not trained on and misses: {labels}", error=True)
+        say(one_line(f"{data} has labels that {model} was not trained on and misses: {labels}"), error=True)
     saved.model.to(device)
     texts = [example.text for example in examples]
     predictions = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
