@@ -26,7 +26,9 @@ def check_file_target(name: str, path: Path, *, ordinary: bool = False) -> None:
     if fault := _not_writable(target):
         raise ValueError(f"{name} must be a file that can be written, and {str(path)!r} {fault}; name another")
     if ordinary and _is_stream(target):
-        raise ValueError(f"{name} must be an ordinary file, since weights may stand beside it, got {str(path)!r}")
+        raise ValueError(
+            f"{name} must be an ordinary file, as others may stand beside it, got {str(path)!r}; name another"
+        )
     if ordinary and os.fsencode(target).decode(errors="ignore") != str(target):
         raise ValueError(f"{name} must be a path in UTF-8, got {str(path)!r}; name another")
     if target.exists() and _is_stream(target):
