@@ -107,7 +107,7 @@ def bad_targets(tmp_path, name):
     common = ["file/x", "circle", "to_nothing", "missing/../x"]
     if name in FILES:
         return ["folder", "to_folder", "missing/x", long, *common, *more]
-    return ["file", "pipe", *common, *["", ".", "..", long] * (name in WHOLE)]
+    return ["file", "pipe", *common, *["", ".", "..", long, f"new/{long}"] * (name in WHOLE)]
 
 
 @pytest.mark.parametrize("name", [*FILES, *FOLDERS])

@@ -58,7 +58,7 @@ def check_folder_target(name: str, path: Path, *, whole: bool = False) -> None:
     _check_folder(name, path, nearest)
     if whole and target in ((here := Path.cwd()), *here.parents):
         raise ValueError(f"{name} must not be the folder you are in or around it, got {str(path)!r}; name one below it")
-    if whole and target.parent.is_dir():
+    if whole:
         _check_place(name, path, target)
 
 
@@ -141,7 +141,8 @@ def keep_access(old: Path, new: Path) -> None:
         about = old.stat()
         with suppress(OSError, AttributeError):  # only root gives files away, and not on every system
             os.chown(new, about.st_uid, about.st_gid)
-        os.chmod(new, stat.S_IMODE(about.st_mode))
+        if new.stat().st_mode != about.st_mode:  # not every disk has modes to set
+            os.chmod(new, stat.S_IMODE(about.st_mode))
 
 
 def remove_partial(folder: Path, *names: str) -> None:
@@ -251,7 +252,8 @@ def _check_place(name: str, path: Path, target: Path) -> None:
     """Raise ``ValueError`` where nothing new can take the place of ``target``, or its name beside what is there."""
     if len(os.fsencode(target.name)) > LONGEST:
         raise ValueError(f"{name} must have a name of at most {LONGEST} bytes, got {str(path)!r}; name another")
-    _check_folder(name, path, target.parent)
+    if target.parent.is_dir():
+        _check_folder(name, path, target.parent)
     if not target.exists():
         return
     if _is_mount(target):
