@@ -19,7 +19,14 @@ import limited
 import phasor.cli
 from phasor.cli.app import app_of
 from phasor.support.plain_text import html_text, json_text, one_line, printable
-from phasor.support.whole_files import check_file_target, check_folder_target, whole_folder, write_together, write_whole
+from phasor.support.whole_files import (
+    _is_mount,
+    check_file_target,
+    check_folder_target,
+    whole_folder,
+    write_together,
+    write_whole,
+)
 
 SOURCE = Path(phasor.cli.__file__).parents[1]
 NEEDS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the full device of Linux")
@@ -50,6 +57,7 @@ FOLDERS = {
     "lab report --out": ("lab", "report", "nowhere", "--out"),
     "ner train --out": ("ner", "train", "nowhere", "--dev", "nowhere", "--out"),
 }
+WHOLE = {"plan --write", "convert DST", "doctor --repair", "golden --out", "lab export DIR"}  # take the folder's place
 READ = {
     "plan --gguf", "convert SRC", "detect DIR", "detect --text", "doctor --text", "lab train [PATH…]",
     "fit MODEL", "fit --text", "fit --holdout", "study MODEL", "study --text",
@@ -87,28 +95,32 @@ def test_every_path_of_every_command_is_read_or_tried_below():
     assert set(paths_of(get_command(app_of()))) == {*FILES, *FOLDERS, *READ}
 
 
-def bad_targets(tmp_path):
-    """Of files: a folder, one that is missing, and below a file. Of folders: a file, below one, a pipe."""
+def bad_targets(tmp_path, name):
+    """Of files: a folder, one that is missing, and below a file. Of folders: a file, below one, a pipe, no folder."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(b"mine")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "to_folder").symlink_to(tmp_path / "folder")
     (tmp_path / "to_nothing").symlink_to(tmp_path / "missing" / "x")
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
-    common = ["file/x", "circle"]
-    return ["folder", "to_folder", "missing/x", "to_nothing", *common], ["file", "pipe", *common]
+    long = "n" * 250  # a file has a longer name while it is made
+    more = ["pipe", "x\udcff"] * (name == "ner export OUT.onnx")
+    common = ["file/x", "circle", "to_nothing", "missing/../x"]
+    if name in FILES:
+        return ["folder", "to_folder", "missing/x", long, *common, *more]
+    return ["file", "pipe", *common, *["", ".", "..", long, f"new/{long}"] * (name in WHOLE)]
 
 
 @pytest.mark.parametrize("name", [*FILES, *FOLDERS])
 def test_a_target_that_cannot_be_is_refused_before_any_work(name, tmp_path, phasor, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for target in bad_targets(tmp_path)[name in FOLDERS]:
+    for target in bad_targets(tmp_path, name):
         before = sorted(str(path) for path in tmp_path.rglob("*"))
         code, out, err = phasor(*(FILES | FOLDERS)[name], target)
         option = name.rpartition(" ")[2]
         assert code == 2 and not out and err.count("\n") == 1, (target, out, err)
         assert option in err or "links" in err, (target, err)
-        assert target.split("/")[0] in err and "nowhere" not in err, (target, err)
+        assert printable(target.split("/")[0]).strip("\udcff") in err and "nowhere" not in err, (target, err)
         assert sorted(str(path) for path in tmp_path.rglob("*")) == before, target
         assert stat.S_ISFIFO(os.stat("pipe").st_mode) and Path("file").read_bytes() == b"mine"
 
@@ -124,6 +136,49 @@ def test_what_is_read_only_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, how: False)
     with pytest.raises(ValueError, match=r"--html must be a file that can be written, and .* is write-protected"):
         check_file_target("--html", tmp_path / "page")
+
+
+def test_what_cannot_be_replaced_is_refused(tmp_path, monkeypatch):
+    """A file that may be written in a folder that may not, one that is mounted, and another's where all may write."""
+    page = tmp_path / "page"
+    page.touch()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.access", lambda path, how: Path(path) != tmp_path)
+        with pytest.raises(ValueError, match="--html must be in a folder that can be written"):
+            check_file_target("--html", page)
+    tmp_path.chmod(0o1777)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.geteuid", lambda: 12345)
+        for check in (check_file_target, lambda name, path: check_folder_target(name, path, whole=True)):
+            (tmp_path / "folder").mkdir(exist_ok=True)
+            path = page if check is check_file_target else tmp_path / "folder"
+            with pytest.raises(ValueError, match=f"--out must be your own in .*, and '{path}' is another's"):
+                check("--out", path)
+    monkeypatch.setattr("phasor.support.whole_files._is_mount", lambda path: True)
+    with pytest.raises(ValueError, match=r"--html must not be a mount point, .*; name another, such as one inside"):
+        check_file_target("--html", page)
+    with pytest.raises(ValueError, match="DIR must not be a mount point"):
+        check_folder_target("DIR", tmp_path / "folder", whole=True)
+    check_folder_target("--plot", tmp_path / "folder")  # files are written into it
+
+
+@pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="only Linux tells what is mounted there")
+def test_what_is_mounted_is_known(tmp_path):
+    assert _is_mount(Path("/proc")) and not _is_mount(tmp_path)
+
+
+def test_who_may_read_what_is_replaced_may_read_what_replaces_it(tmp_path):
+    page, folder = tmp_path / "page", tmp_path / "folder"
+    page.touch(0o600)
+    write_whole(page, b"mine")
+    folder.mkdir(0o700)
+    with whole_folder(folder) as scratch:
+        write_whole(scratch / "new", b"new")
+    ready = tmp_path / "ready"
+    ready.write_bytes(b"yours")
+    write_together({page: ready})
+    assert page.read_bytes() == b"yours" and not ready.exists()
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600 and stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_a_pipe_and_a_device_are_written_to_and_stay_what_they_are(tmp_path):

@@ -73,12 +73,19 @@ def test_targets_that_are_refused(source, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "busy.phasor-partial").mkdir()
     (tmp_path / "busy.phasor-partial/other").write_text("")
+    (tmp_path / "pipe.phasor-partial").mkdir()
+    (tmp_path / "pipes").mkdir()
+    for path in ("pipe.phasor-partial/files", "pipes/config.json"):
+        os.mkfifo(tmp_path / path)
     for name, force, message in [
         ("full", False, "exists; choose another name, or replace it with --force"),
         ("full", True, "holds thesis.txt, which this conversion does not write"),
         ("file", True, "must be a new folder, and is a file"),
         ("link", True, "is a link, which is never written through"),
         ("busy", False, "is in the way, and not what a conversion left"),
+        ("pipe", False, "is in the way, and not what a conversion left"),
+        ("pipes", True, "holds config.json, which this conversion does not write"),
+        (os.path.relpath(".", tmp_path), False, "must not be the folder you are in"),
         ("../" + source.parent.name + "/source/inside", False, "must not be the source, inside it or around it"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -89,11 +96,11 @@ def test_targets_that_are_refused(source, tmp_path):
 
 
 def test_an_empty_folder_is_filled_and_an_older_conversion_replaced(source, tmp_path):
-    (tmp_path / "out").mkdir()
+    (tmp_path / "out").mkdir(0o700)
     convert(source, tmp_path / "out", to="interleaved")
     first = contents(tmp_path / "out")
     convert(source, tmp_path / "out", to="interleaved", force=True)
-    assert contents(tmp_path / "out") == first
+    assert contents(tmp_path / "out") == first and (tmp_path / "out").stat().st_mode & 0o777 == 0o700
 
 
 def test_links_are_read_and_never_written_through(source, tmp_path):

@@ -188,8 +188,29 @@ def test_bad_arguments_of_export(tmp_path):
     given = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8), torch.arange(5)
     with pytest.raises(ValueError, match="path must be a file in a folder that exists, got "):
         export(Rotary(SPEC), given, tmp_path / "none" / "a.onnx")
+    with pytest.raises(ValueError, match=r"path must be a path in UTF-8, got .*; name another"):
+        export(Rotary(SPEC), given, tmp_path / "x\udcff.onnx")
+    with open(tmp_path / "out", "wb") as out, pytest.raises(ValueError, match="path must be an ordinary file"):
+        export(Rotary(SPEC), given, f"/proc/self/fd/{out.fileno()}")  # what is open, as /dev/stdout, has no place
     with pytest.raises(ValueError, match="opset_version must be an integer of at least 18, got 17"):
         export(Rotary(SPEC), given, tmp_path / "a.onnx", opset_version=17)
+
+
+def test_a_file_is_replaced_as_others_are(tmp_path, monkeypatch):
+    """Through a link, with its mode, and with nothing beside it while torch is at work, which may be stopped."""
+    there, link = tmp_path / "there", tmp_path / "link"
+    there.touch(0o600)
+    link.symlink_to(there)
+    before, made = sorted(tmp_path.iterdir()), torch.onnx.export
+
+    def look(*args, **options):
+        assert sorted(tmp_path.iterdir()) == before
+        return made(*args, **options)
+
+    monkeypatch.setattr("torch.onnx.export", look)
+    export(Rotary(SPEC), (torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8), torch.arange(5)), link)
+    assert sorted(tmp_path.iterdir()) == before and link.is_symlink()
+    assert there.stat().st_mode & 0o777 == 0o600 and onnx.load(there).graph.node
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -261,6 +263,12 @@ def test_a_folder_that_cannot_be_made_is_said_before_the_first_step(tmp_path, mo
     with pytest.raises(FileExistsError):
         run(tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
+    for name in ("model.safetensors", "tokenizer.json", "config.json", "card.md"):
+        for make, what in ((Path.mkdir, "a file that can be .* is a folder"), (os.mkfifo, "an ordinary file")):
+            (folder := tmp_path / f"{make.__name__}_{name}").mkdir()
+            make(folder / name)
+            with pytest.raises(ValueError, match=f"^{name} must be {what}.*; name another"):
+                run(folder)
 
 
 def test_a_diverging_run_stops(tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import pytest
 import limited
 from phasor.support.lock import LOCK, alone
 
-SOURCE = Path(__file__).resolve().parents[2] / "src/phasor/support/lock.py"
-# The module alone, so that the process has not to import torch.
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 HOLD = f"""
 import sys, time
-exec(open({str(SOURCE)!r}).read())
+from pathlib import Path
+sys.path.insert(0, {str(SOURCE)!r})
+from phasor.support.lock import alone
 with alone(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -75,3 +77,20 @@ def test_a_lock_that_its_owner_deletes_meanwhile_keeps_nobody_out(tmp_path, monk
     with alone(tmp_path), open(tmp_path / LOCK) as file, pytest.raises(BlockingIOError):
         real(file, lock.fcntl.LOCK_EX | lock.fcntl.LOCK_NB)
     assert deleted
+
+
+@pytest.mark.parametrize("kind", ["a link", "a link to nothing", "a pipe", "a folder", "a device or a socket"])
+def test_what_is_no_lock_of_ours_is_named_and_stays_as_it_is(kind, tmp_path):
+    mine, lock = tmp_path / "mine", tmp_path / LOCK
+    if kind == "a link":
+        mine.write_text("precious")
+    with socket.socket(socket.AF_UNIX) as local:
+        {
+            "a pipe": os.mkfifo, "a folder": os.mkdir, "a device or a socket": lambda path: local.bind(str(path)),
+        }.get(kind, lambda path: path.symlink_to(mine))(lock)  # fmt: skip
+        before = os.lstat(lock).st_mode
+        refused = pytest.raises(ValueError, match=f"{LOCK}: must be a regular file.* is {kind[:6]}.*; remove it")
+        with refused, alone(tmp_path):
+            pass
+    assert os.lstat(lock).st_mode == before
+    assert mine.read_text() == "precious" if kind == "a link" else not mine.exists()

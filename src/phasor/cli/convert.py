@@ -63,7 +63,7 @@ def convert(
     if not to:
         raise ValueError("--to is missing; name a layout (halves, interleaved, native) or a format (transformers, …)")
     if target is not None:
-        check_folder_target("DST", target)
+        check_folder_target("DST", target, whole=True)
     tokens = None if token_ids is None else _tokens(token_ids)
     if in_place:
         others = {

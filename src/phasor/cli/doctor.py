@@ -41,7 +41,7 @@ def doctor(
     if html is not None:
         check_file_target("--html", html)
     if repair is not None:
-        check_folder_target("--repair", repair)
+        check_folder_target("--repair", repair, whole=True)
     if not path.strip():
         raise ValueError("PATH must name a folder, got nothing; name the current one with .")
     if text is not None and (meta or Path(path).is_file()):

@@ -45,7 +45,7 @@ def golden(
     from ..tools.golden import write
 
     if out is not None:
-        check_folder_target("--out", out)
+        check_folder_target("--out", out, whole=True)
     if pack:
         if (part, positions, moved, seed) != (None, None, False, 0):
             raise ValueError(

@@ -47,7 +47,7 @@ def plan(
     from ..serving.planner.result import write as write_plans
 
     if write is not None:
-        check_folder_target("--write", write)
+        check_folder_target("--write", write, whole=True)
     if html is not None:
         check_file_target("--html", html)
     if gguf is not None and write is None:

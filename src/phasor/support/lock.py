@@ -1,9 +1,12 @@
 """One process at a time in a folder."""
 
 import os
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from .regular_files import other_kind
 
 try:
     import fcntl
@@ -27,7 +30,7 @@ def alone(folder: Path) -> Iterator[None]:
         return
     while True:
         folder.mkdir(parents=True, exist_ok=True)  # its owner may have taken it away
-        with open(path, "a+") as file:
+        with open(_opened(path), "r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -50,8 +53,17 @@ def alone(folder: Path) -> Iterator[None]:
             return
 
 
+def _opened(path: Path) -> int:
+    """Its descriptor; raises ``ValueError`` for what is none of ours: a link leads to a file that would be emptied."""
+    with suppress(FileNotFoundError):
+        mode = os.lstat(path).st_mode
+        if other := "a link" if stat.S_ISLNK(mode) else other_kind(mode):
+            raise ValueError(f"{path}: must be a regular file that phasor made, and is {other}; remove it")
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+
+
 def _is(descriptor: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except FileNotFoundError:
         return False

@@ -12,38 +12,54 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PARTIAL = ".partial"
+LONGEST = 255 - len(f".journal.4194304{PARTIAL}")  # what a name may grow by while its file is made
 
 
-def check_file_target(name: str, path: Path) -> None:
+def check_file_target(name: str, path: Path, *, ordinary: bool = False) -> None:
     """Raise ``ValueError`` where a file could not be written to ``path``; call it before the work that makes the file.
 
     ``name`` is the argument that holds the path. A link is followed. A terminal, a null device or a pipe that somebody
-    reads may be written to; a folder, a disk, a socket, and a file in a folder that is missing or cannot be written may
-    not.
+    reads may be written to, unless the file must be ``ordinary``, since it names others beside it; a folder, a disk, a
+    socket, a mount point, and a file in a folder that is missing or cannot be written may not.
     """
     target = followed(path)
     if fault := _not_writable(target):
         raise ValueError(f"{name} must be a file that can be written, and {str(path)!r} {fault}; name another")
-    if target.exists():
+    if ordinary and _is_stream(target):
+        raise ValueError(
+            f"{name} must be an ordinary file, as others may stand beside it, got {str(path)!r}; name another"
+        )
+    if ordinary and os.fsencode(target).decode(errors="ignore") != str(target):
+        raise ValueError(f"{name} must be a path in UTF-8, got {str(path)!r}; name another")
+    if target.exists() and _is_stream(target):
         return
-    if not target.parent.is_dir():
+    if not (path.parent.is_dir() and target.parent.is_dir()):  # to the system there is no "missing/.."
         raise ValueError(f"{name} must be a file in a folder that exists, got {str(path)!r}; make the folder first")
-    _check_folder(name, path, target.parent)
+    _check_place(name, path, target)
 
 
-def check_folder_target(name: str, path: Path) -> None:
-    """Raise ``ValueError`` where files could not be written into the folder ``path``, which need not exist yet."""
+def check_folder_target(name: str, path: Path, *, whole: bool = False) -> None:
+    """Raise ``ValueError`` where files could not be written into the folder ``path``, which need not exist yet.
+
+    ``whole``: a new folder will take its place (`whole_folder`).
+    """
     target = followed(path)
     if target.exists() and not target.is_dir():
         raise ValueError(f"{name} must be a folder, and {str(path)!r} is {_kind(target)}; name another")
-    nearest = target
+    nearest = path
     while not nearest.exists() and nearest.parent != nearest:
+        if nearest.is_symlink() or nearest.name == "..":
+            raise ValueError(f"{name} must be a folder, and {nearest} of {str(path)!r} leads to nothing; name another")
         nearest = nearest.parent
     if not nearest.is_dir():
         raise ValueError(
             f"{name} must be a folder, and {str(path)!r} lies below {nearest}, {_kind(nearest)}; name another"
         )
     _check_folder(name, path, nearest)
+    if whole and target in ((here := Path.cwd()), *here.parents):
+        raise ValueError(f"{name} must not be the folder you are in or around it, got {str(path)!r}; name one below it")
+    if whole:
+        _check_place(name, path, target)
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -56,8 +72,11 @@ def write_whole(path: Path, data: bytes) -> None:
     write_together({path: data})
 
 
-def write_together(files: Mapping[Path, bytes]) -> None:
-    """`write_whole` for files that belong together: none has its name before all are on the disk."""
+def write_together(files: Mapping[Path, bytes | Path]) -> None:
+    """`write_whole` for files that belong together: none has its name before all are on the disk.
+
+    In place of its data a file may be there already, under another name of the same disk, which it loses.
+    """
     partials: dict[Path, Path] = {}
     path = Path()
     try:
@@ -66,14 +85,19 @@ def write_together(files: Mapping[Path, bytes]) -> None:
             if target.is_dir():
                 raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
             if _is_stream(target):
-                _write_into(target, data)
+                _write_into(target, data.read_bytes() if isinstance(data, Path) else data)
+            elif isinstance(data, Path):
+                partials[target] = data
+                keep_access(target, data)
+                with open(data, "r+b") as file:
+                    os.fsync(file.fileno())
             else:
                 partials[target] = _written_beside(target, data)
         for path, partial in partials.items():
             os.replace(partial, path)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise OSError(error.errno, f"cannot write ({why}); what was there before is untouched", str(path)) from error
+        kept = "" if _is_stream(path) else "; what was there before is untouched"
+        raise OSError(error.errno, f"cannot write ({error.strerror or error}){kept}", str(path)) from error
     finally:
         for partial in partials.values():
             _remove(partial)
@@ -97,6 +121,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
         yield new
         for folder, _, _ in os.walk(new):
             sync_folder(Path(folder))
+        keep_access(path, new)
         if path.exists():
             path.rename(old)
         try:
@@ -108,6 +133,16 @@ def whole_folder(path: Path) -> Iterator[Path]:
         sync_folder(path.parent)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def keep_access(old: Path, new: Path) -> None:
+    """Whoever may read what is replaced may read what replaces it, and nobody else."""
+    if old.exists():
+        about = old.stat()
+        with suppress(OSError, AttributeError):  # only root gives files away, and not on every system
+            os.chown(new, about.st_uid, about.st_gid)
+        if new.stat().st_mode != about.st_mode:  # not every disk has modes to set
+            os.chmod(new, stat.S_IMODE(about.st_mode))
 
 
 def remove_partial(folder: Path, *names: str) -> None:
@@ -163,6 +198,7 @@ def _written_beside(path: Path, data: bytes) -> Path:
         if not path.parent.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
         with open(partial, "wb") as file:
+            keep_access(path, partial)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -210,6 +246,33 @@ def _kind(path: Path) -> str:
         (stat.S_ISCHR, "a device"),
     )  # fmt: skip
     return next((word for is_kind, word in kinds if is_kind(mode)), "a file")
+
+
+def _check_place(name: str, path: Path, target: Path) -> None:
+    """Raise ``ValueError`` where nothing new can take the place of ``target``, or its name beside what is there."""
+    if len(os.fsencode(target.name)) > LONGEST:
+        raise ValueError(f"{name} must have a name of at most {LONGEST} bytes, got {str(path)!r}; name another")
+    if target.parent.is_dir():
+        _check_folder(name, path, target.parent)
+    if not target.exists():
+        return
+    if _is_mount(target):
+        raise ValueError(
+            f"{name} must not be a mount point, which nothing can replace, got {str(path)!r}; name another, such as "
+            "one inside a folder that is mounted"
+        )
+    about = target.parent.stat()
+    if about.st_mode & stat.S_ISVTX and os.geteuid() not in (0, about.st_uid, target.stat().st_uid):
+        raise ValueError(f"{name} must be your own in {target.parent}, and {str(path)!r} is another's; name another")
+
+
+def _is_mount(path: Path) -> bool:
+    try:  # `os.path.ismount` sees no file, and no folder of the same disk
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except OSError:
+        return os.path.ismount(path)
+    places = (re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), line.split()[4]) for line in lines)
+    return os.fsencode(path) in places
 
 
 def _check_folder(name: str, path: Path, folder: Path) -> None:

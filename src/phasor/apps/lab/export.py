@@ -20,7 +20,7 @@ def export(model: Decoder, folder: str | Path) -> Path:
     folder = Path(folder)
     if model.config.rotary_spec is None:
         raise ValueError(f"run must be of a rotary model to be exported as Llama, got {model.config.encoding}")
-    check_folder_target("folder", folder)
+    check_folder_target("folder", folder, whole=True)
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"folder to export to must be new or empty, got {str(folder)!r}; choose another name")
     tensors = {

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...support.checks import whole
 from ...support.lock import alone
-from ...support.whole_files import remove_partial, write_whole
+from ...support.whole_files import check_file_target, remove_partial, write_whole
 from ..run_folder import checkpoint
 from ..run_folder.training import adamw, check_loss, progress_bar
 from .card import CARD, model_card
@@ -107,6 +107,8 @@ def train(
         if training.history:  # its best epoch lies in these files alone
             check_folder(folder, f"put back what was there, or delete {CHECKPOINT} to train again from the start")
         write_log(folder / LOG, training.history)  # what cannot be written is said now, and what was damaged is whole
+        for name in () if training.finished else (CONFIG, TOKENIZER, WEIGHTS, CARD):
+            check_file_target(name, folder / name, ordinary=True)
         remove_partial(folder, CHECKPOINT, LOG, CONFIG, TOKENIZER, WEIGHTS, CARD, f"{ENCODER}/{CONFIG}")
         with progress_bar("training", training.step, training.steps, progress) as advance:
             while not training.finished:

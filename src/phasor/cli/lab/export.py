@@ -19,7 +19,7 @@ def export(
     from ...apps.lab import export as export_one
     from ...apps.lab import load_model
 
-    check_folder_target("DIR", out)
+    check_folder_target("DIR", out, whole=True)
     prepare(1)
     folder = export_one(load_model(run)[0], out)
     if as_json:

@@ -17,7 +17,7 @@ def export(
     """Write the scores as ONNX, with batch and length of any size. Needs onnx and onnxscript."""
     from ...apps.ner import load
 
-    check_file_target("OUT.onnx", out)
+    check_file_target("OUT.onnx", out, ordinary=True)
     prepare(None, "cpu")
     saved = load(model)
     from ...apps.ner.export import export as write  # slow, and not needed to refuse a damaged model

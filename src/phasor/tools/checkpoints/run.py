@@ -11,7 +11,7 @@ from typing import Any
 
 from ...support.lock import LOCK, alone
 from ...support.processes import Group, process_group
-from ...support.whole_files import remove_partial, sync_folder, write_whole
+from ...support.whole_files import check_folder_target, keep_access, remove_partial, sync_folder, write_whole
 from .opening import read_json
 from .output import Output, Tell, as_json, check_room, load_meanwhile, settle, write_segment
 from .permutation import WORDS
@@ -51,7 +51,8 @@ class Staging:
         Raises ``ValueError`` for a folder of this name that no conversion made.
         """
         remove_partial(self.folder, JOURNAL)
-        if {entry.name for entry in self.folder.iterdir()} - {JOURNAL, FILES, OLD, LOCK}:
+        foreign = {entry.name for entry in self.folder.iterdir()} - {JOURNAL, FILES, OLD, LOCK}
+        if foreign or any(path.exists() and not path.is_dir() for path in (self.files, self.old)):
             raise ValueError(f"{self.folder}: is in the way, and not what a conversion left; move it elsewhere")
         if self.old.exists() and not self.target.exists():  # killed between the two renames
             os.rename(self.old, self.target)
@@ -108,6 +109,7 @@ class Staging:
         for folder, _, _ in os.walk(self.files):
             sync_folder(Path(folder))
         if self.target.exists():
+            keep_access(self.target, self.files)
             os.rename(self.target, self.old)
         os.rename(self.files, self.target)
         sync_folder(self.target.parent)
@@ -241,11 +243,13 @@ def check_target(plan: ConversionPlan, target: Path, force: bool) -> None:
         return
     if not target.is_dir():
         raise ValueError(f"{target}: must be a new folder, and is a file; name another")
+    check_folder_target("target", target, whole=True)
     held = {str(p.relative_to(target)) for p in target.rglob("*") if not p.is_dir() or p.is_symlink()}
     if not held or Staging(target).committed(plan.fingerprint()):
         return
     if not force:
         raise ValueError(f"{target}: exists; choose another name, or replace it with --force (force=True)")
-    foreign = held - {output.name for output in plan.outputs} - {*OURS}
+    files = {name for name in held if (target / name).is_file() or (target / name).is_symlink()}  # no pipes, no devices
+    foreign = held - (files & {*OURS, *(output.name for output in plan.outputs)})
     if foreign:
         raise ValueError(f"{target}: holds {min(foreign)}, which this conversion does not write; empty it yourself")

@@ -140,6 +140,6 @@ def _json(data: dict[str, Any]) -> str:
 
 
 def _check_folder(folder: Path) -> None:
-    check_folder_target("folder", folder)
+    check_folder_target("folder", folder, whole=True)
     if folder.is_dir() and not (folder / DESCRIPTION).is_file() and any(folder.iterdir()):
         raise ValueError(f"folder must be new, empty, or hold older vectors, got {str(folder)!r}; name another")

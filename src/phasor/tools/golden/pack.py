@@ -80,7 +80,7 @@ def write_pack(
     ([['mine', '', 'attention', 0], ['another', '', 'attention', 0]], 1, [[1, 0.01]])
     """
     folder = Path(folder)
-    check_folder_target("folder", folder)
+    check_folder_target("folder", folder, whole=True)
     if folder.is_dir() and any(path.stem != NAME for path in folder.iterdir()):
         raise ValueError(f"folder must be new, empty, or hold an older pack, got {str(folder)!r}; name another")
     pack = pack_of(models)

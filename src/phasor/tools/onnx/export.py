@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ...support.checks import whole
-from ...support.whole_files import check_file_target, followed
+from ...support.whole_files import check_file_target, followed, write_together
 from .graph import library
 
 FIRST = 18  # the first opset in which torch's exporter writes
@@ -48,13 +48,10 @@ def export(
         phasor.onnx.export(rotary, (q, k, positions), "rotary.onnx", opset_version=23)
     """
     whole("opset_version", opset_version, at_least=FIRST)
+    check_file_target("path", Path(path), ordinary=True)
     path = followed(Path(path))
-    check_file_target("path", path)
-    if path.exists() and not path.is_file():
-        raise ValueError(f"path must be an ordinary file, since weights may stand beside it, got {str(path)!r}")
     onnx = library("onnxscript")
-    with _quiet(), tempfile.TemporaryDirectory(dir=path.parent, prefix=".onnx-") as folder:
-        file = Path(folder) / path.name
+    with _quiet():
         try:
             program = torch.onnx.export(
                 module,
@@ -76,11 +73,13 @@ def export(
         for value in (*program.model.graph.inputs, *program.model.graph.outputs):
             value.doc_string = (documentation or {}).get(value.name or "", value.doc_string)
         program.model.metadata_props.update(metadata or {})
-        _save(program, file, path)
-        if fault := _fault(onnx, file, opset_version):
-            raise ValueError(_wrong(opset_version, fault))
-        for part in sorted(Path(folder).iterdir(), key=lambda part: part.name == path.name):  # the file itself is last
-            part.replace(path.with_name(part.name))
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".onnx-") as folder:
+            file = Path(folder) / path.name
+            _save(program, file, path)
+            if fault := _fault(onnx, file, opset_version):
+                raise ValueError(_wrong(opset_version, fault))
+            parts = sorted(Path(folder).iterdir(), key=lambda part: part == file)  # the file itself is last
+            write_together({path.with_name(part.name): part for part in parts})
     return path
 
 
