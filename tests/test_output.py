@@ -5,6 +5,7 @@ import inspect
 import json
 import os
 import re
+import select
 import stat
 import sys
 import threading
@@ -203,6 +204,21 @@ def test_a_pipe_and_a_device_are_written_to_and_stay_what_they_are(tmp_path):
     assert os.read(ours, 4) == b"page" and stat.S_ISCHR(terminal.stat().st_mode)
     os.close(ours)
     os.close(theirs)
+
+
+def test_a_pipe_whose_reader_leaves_is_named(tmp_path, phasor):
+    """The same error of stdout ends a command without a word: its reader has seen enough."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "good").write_text(json.dumps(CONFIG))
+    end = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+
+    def leave():  # the page is longer than a pipe holds, so its writer waits
+        select.select([end], [], [], 600)
+        os.close(end)
+
+    threading.Thread(target=leave, daemon=True).start()
+    code, _, err = phasor("inspect", tmp_path / "good", "--html", tmp_path / "pipe")
+    assert code == 2 and err == f"phasor: {tmp_path / 'pipe'}: cannot be written: its reader left before the end\n"
 
 
 def test_a_null_device_of_ones_own_stays_a_device(tmp_path):

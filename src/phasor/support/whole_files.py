@@ -66,8 +66,9 @@ def write_whole(path: Path, data: bytes) -> None:
     """``path`` holds either what it held before or all of ``data``, whenever the process or the machine stops.
 
     Makes its folder if that is absent. A link is followed: the file that it leads to is replaced, the link stays. A
-    terminal, a null device or a pipe is written to. Raises ``OSError`` (disk full, no permission, a folder) and leaves
-    ``path`` as it was. A process that is killed here leaves a file beside it, for `remove_partial`.
+    terminal, a null device or a pipe is written to. Raises ``OSError`` (disk full, no permission, a folder), and
+    ``ValueError`` for a pipe whose reader left, and leaves ``path`` as it was. A process that is killed here leaves a
+    file beside it, for `remove_partial`.
     """
     write_together({path: data})
 
@@ -96,6 +97,8 @@ def write_together(files: Mapping[Path, bytes | Path]) -> None:
         for path, partial in partials.items():
             os.replace(partial, path)
     except OSError as error:
+        if error.errno == errno.EPIPE and _descriptor(path) is None:  # that of stdout ends a command without a word
+            raise ValueError(f"{path}: cannot be written: its reader left before the end") from error
         kept = "" if _is_stream(path) else "; what was there before is untouched"
         raise OSError(error.errno, f"cannot write ({error.strerror or error}){kept}", str(path)) from error
     finally:
