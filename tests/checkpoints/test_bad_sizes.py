@@ -64,6 +64,8 @@ WORDS: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
     ({"intermediate_size": None}, "intermediate_size is missing, and the format must say it", ALL),
     ({"vocab_size": "gone"}, "vocab_size is missing, and the format must say it", ("meta", "mistral")),
     ({"tie_word_embeddings": False}, "lm_head.weight is missing, and the format must have it, since tie_word_embeddings is false", ALL),
+    ({"rms_norm_eps": 1e39}, "llama.attention.layer_norm_rms_epsilon must fit into the float32 of GGUF", ("gguf",)),
+    ({"rope_theta": 1e39}, "llama.rope.freq_base must fit into the float32 of GGUF", ("gguf",)),
     ({"sliding_window": "abc"}, "sliding_window must be an integer", ("mistral",)),
     ({"hidden_size": "gone"}, "hidden_size is not in config: LlamaConfig's default, 4096", ("meta", "gguf", "interleaved")),
     ({"num_hidden_layers": "gone"}, "num_hidden_layers is not in config: LlamaConfig's default, 32", ("meta", "gguf", "interleaved")),
@@ -76,7 +78,9 @@ def test_keys_that_only_the_target_needs(config: dict[str, Any], message: str, t
     folder = small(tmp_path / "model", **config)
     with pytest.raises(ValueError, match=message) as error:
         make_plan(folder, to)
-    assert str(error.value).startswith((f"{folder}/config.json: ", f"{folder}/model.safetensors: "))
+    assert str(error.value).startswith(
+        (f"{folder}/config.json: ", f"{folder}/model.safetensors: ", f"{folder}: llama.")
+    )
 
 
 def shape(name: str, *sizes: int) -> Callable[[Tensors], Any]:

@@ -288,6 +288,9 @@ def metadata_of(source: Source, config: Mapping[str, Any], row: Gguf, vocab: int
             f"{source.said('rope_scaling')}: {rope['rope_type']} scaling is not written to GGUF here; use llama.cpp's "
             "own converter"
         )
+    for key, value in values.items():
+        if isinstance(value, float) and value > 3.4e38:
+            raise ValueError(f"{source.path}: {key} must fit into the float32 of GGUF, got {value}")
     return {key: pair(key, value) for key, value in values.items()}
 
 
