@@ -156,13 +156,13 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a broken link": (replaced(lambda p: p.symlink_to("nowhere")), f"{INDEX}: .*q_proj.weight: must be in a file that exists"),
     "a link to itself": (replaced(lambda p: p.symlink_to(p)), "must be in a file that exists|cannot be opened"),
     "index: absent file": (index(lambda d: d["weight_map"].update({Q: "model-3.safetensors"})), f"{INDEX}: {Q}: must be in a file that exists, got 'model-3.safetensors'"),
-    "index: ../": (index(lambda d: d["weight_map"].update({Q: "../x.safetensors"})), f"{INDEX}: must name plain files of its own folder, got '../x.safetensors'"),
-    "index: absolute": (index(lambda d: d["weight_map"].update({Q: "/etc/hostname"})), "must name plain files"),
-    "index: backslash": (index(lambda d: d["weight_map"].update({Q: "..\\x"})), "must name plain files"),
-    "index: NUL": (index(lambda d: d["weight_map"].update({Q: "a\0b"})), "must name plain files"),
-    "index: dots": (index(lambda d: d["weight_map"].update({Q: ".."})), "must name plain files"),
-    "index: a name too long": (index(lambda d: d["weight_map"].update({Q: "x" * 300})), "must name plain files"),
-    "index: a number": (index(lambda d: d["weight_map"].update({Q: 3})), "must name plain files of its own folder, got 3"),
+    "index: ../": (index(lambda d: d["weight_map"].update({Q: "../x.safetensors"})), f"{INDEX}: {Q}: must name a plain file of its own folder, got '../x.safetensors'"),
+    "index: absolute": (index(lambda d: d["weight_map"].update({Q: "/etc/hostname"})), "must name a plain file"),
+    "index: backslash": (index(lambda d: d["weight_map"].update({Q: "..\\x"})), "must name a plain file"),
+    "index: NUL": (index(lambda d: d["weight_map"].update({Q: "a\0b"})), "must name a plain file"),
+    "index: dots": (index(lambda d: d["weight_map"].update({Q: ".."})), "must name a plain file"),
+    "index: a name too long": (index(lambda d: d["weight_map"].update({Q: "x" * 300})), "must name a plain file"),
+    "index: a number": (index(lambda d: d["weight_map"].update({Q: 3})), f"{Q}: must name a plain file of its own folder, got 3"),
     "index: no map": (index(lambda d: d.pop("weight_map")), "weight_map must map tensors to files, got None"),
     "index: empty": (index(lambda d: d.update(weight_map={})), "weight_map must map tensors to files"),
     "index: a list": (index(lambda d: d.update(weight_map=[Q])), "weight_map must map tensors to files"),
@@ -233,7 +233,7 @@ def test_a_bias_of_another_length(folder):
 def test_a_checkpoint_without_embedding_has_no_place_in_gguf(folder):
     pytest.importorskip("gguf")
     config(rms_norm_eps=1e-5)(folder)
-    with pytest.raises(ValueError, match=r"model.embed_tokens.weight is missing, and GGUF must have it") as error:
+    with pytest.raises(ValueError, match=r"model.embed_tokens.weight is missing, and the format must have it") as error:
         make_plan(folder, "gguf")
     assert str(folder) in str(error.value)
 

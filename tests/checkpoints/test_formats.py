@@ -131,7 +131,7 @@ def test_what_a_config_leaves_to_its_class(to, key, tmp_path):
     path.write_text(json.dumps({**config, "rope_theta": base}))
     make_plan(tmp_path / "source", to)
     path.write_text(json.dumps({k: v for k, v in {**config, "rope_theta": base}.items() if k != key}))
-    with pytest.raises(ValueError, match=rf"source: {key} is missing in its config, and the format must say it"):
+    with pytest.raises(ValueError, match=rf"source/config.json: {key} is missing, and the format must say it"):
         make_plan(tmp_path / "source", to)
 
 

@@ -172,7 +172,7 @@ def test_unknown_architectures_and_parts(weights, tmp_path):
         ValueError, match=r"general.architecture must be one of llama, olmo2, qwen2, qwen3 here, got 'gemma'"
     ):
         make_plan(write(tmp_path / "model.gguf", weights, arch="gemma"), "transformers")
-    save_model("stablelm", tmp_path / "hf")
+    save_model("stablelm", tmp_path / "hf", num_key_value_heads=4)
     with pytest.raises(ValueError, match="model_type 'stablelm' is not written to GGUF here"):
         make_plan(tmp_path / "hf", "gguf")
 

@@ -179,9 +179,10 @@ def _of_rows(rows: Rows, spec: RotarySpec, shapes: Shapes, at: str, heads: int, 
         if rows.axis == 0 and f"{module}bias" in shapes:
             tensors[f"{module}bias"] = "bias"
     for tensor, role in tensors.items():
+        size = _size(tensor, shapes, rows.axis)
         try:
             starts = rows.starts(
-                shapes[tensor][rows.axis],
+                size,
                 head_dim=spec.head_dim,
                 heads=heads,
                 kv_heads=kv_heads,
@@ -203,7 +204,7 @@ def _of_norm(kind: Kind, norm: str, spec: RotarySpec, shapes: Shapes, at: str) -
         names = [norm[:-1]] if norm.endswith(".") else [f"{norm}.weight", f"{norm}.bias"]
         tensors = [t for t in (f"{at}.{name.format(count)}" for name in names) if t in shapes]
         for tensor in tensors:
-            size, axis = shapes[tensor][-1], len(shapes[tensor]) - 1
+            size, axis = _size(tensor, shapes, -1), len(shapes[tensor]) - 1
             if size == spec.rotary_dim != spec.head_dim:  # a norm on the rotated channels alone
                 starts: tuple[int, ...] = (0,)
             elif size % spec.head_dim:
@@ -214,6 +215,13 @@ def _of_norm(kind: Kind, norm: str, spec: RotarySpec, shapes: Shapes, at: str) -
         if not tensors:
             return
         count += 1
+
+
+def _size(tensor: str, shapes: Shapes, axis: int) -> int:
+    """Of a tensor along an axis, which a number alone has not."""
+    if len(shapes[tensor]) < max(axis + 1, 1):
+        raise ValueError(f"{tensor} must have an axis of channels, got shape {list(shapes[tensor])}")
+    return shapes[tensor][axis]
 
 
 def _keys_serve(keys: str, values: str, shapes: Shapes, at: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from .formats import read
 from .permutation import PAIRS, SURE, rotated_channels, with_pairs
 from .plan import pair_word
-from .qk_tensors import AttentionTensors, QKTensors, find_qk_tensors
+from .qk_tensors import AttentionTensors, QKTensors
 from .scores import Floats, gains_of, heads_of
 from .source import Source
 from .stored import Tensor
@@ -77,7 +77,7 @@ def detect(
     beside the weights (a model of 256 tokens reads bytes). Raises ``ValueError`` for a checkpoint that is refused.
     """
     source = read(Path(path), allow_pickle=allow_pickle)
-    qk = find_qk_tensors(source.folder, source.config, source.tensors, part)
+    qk = source.qk_tensors(part)
     said = pair_word(qk, source.layout)
     z, odd = _by_weights(source, qk)
     losses: dict[str, Any] = {}

@@ -64,13 +64,26 @@ def parse_json(data: bytes, path: Path) -> dict[str, Any]:
     return value
 
 
-def plain_name(name: Any, where: Path) -> str:
-    """The name of a file in the same folder, which is all that an index may name.
+def instead_of_weights(data: bytes) -> str:
+    """For errors, after what a file that begins so must be: what stands there in place of weights, and the way out.
 
-    >>> plain_name("model-00001-of-00002.safetensors", Path("index.json"))
+    >>> instead_of_weights(b"version https://git-lfs.github.com/spec/v1")
+    '; it is a pointer of Git LFS, not the weights: fetch them with git lfs pull'
+    """
+    if data.startswith(b"version https://git-lfs"):
+        return "; it is a pointer of Git LFS, not the weights: fetch them with git lfs pull"
+    if data.lstrip()[:5].lower() in (b"<!doc", b"<html", b"<head", b"<?xml"):
+        return "; it is a page of the web, not the weights: fetch them anew"
+    return ""
+
+
+def plain_name(name: Any, where: str) -> str:
+    """The name of a file in the same folder, which is all that an index may name; ``where``: the index and the tensor.
+
+    >>> plain_name("model-00001-of-00002.safetensors", "index.json: lm_head.weight")
     'model-00001-of-00002.safetensors'
     """
     plain = isinstance(name, str) and name.isprintable() and not {*"/\\"} & {*name} and 0 < len(name.encode()) < 256
     if not plain or name in (".", ".."):
-        raise ValueError(f"{where}: must name plain files of its own folder, got {name!r:.80}")
+        raise ValueError(f"{where}: must name a plain file of its own folder, got {name!r:.80}")
     return name

@@ -14,7 +14,7 @@ from .formats import FORMATS, read
 from .formats.plain import LENGTH
 from .output import Output, Range, Reordered, whole_file
 from .permutation import WORDS, with_pairs, word_of
-from .qk_tensors import Move, QKTensors, find_qk_tensors, moves
+from .qk_tensors import Move, QKTensors, moves
 from .source import MARK, Source
 from .stored import BITS, BLOCKS
 
@@ -127,7 +127,7 @@ def make_plan(
     source = read(Path(path), allow_pickle=allow_pickle)
     if source_layout is not None:
         source = _told(source, source_layout)
-    qk = find_qk_tensors(source.folder, source.config, source.tensors, part)
+    qk = source.qk_tensors(part)
     form = source.format if to in WORDS else to
     target = to if to in WORDS and form == "transformers" else FORMATS[form].layout(qk)
     if to in WORDS and to not in ("native", target):
@@ -145,10 +145,11 @@ def make_plan(
     blocks = quantized.get("weight_block_size")
     moved = moves(source.folder, qk, source.tensors, before, after, blocks)
     config = _config_for(source.config, qk, after) if form == "transformers" else _outright(source.config, qk)
+    if form != source.format:
+        _check_types(source)
     mark = marked(qk, form, after)
     written = list(FORMATS[form].outputs(source, moved, config, mark, **(options or {})))
     if form != source.format:
-        _check_types(source)
         written += [Output(name, (data,)) for name, data in source.new_files.items()]
     taken = {output.name for output in written} | {*FORMATS[form].absorbed}
     other_files = [
@@ -205,10 +206,11 @@ def _notes_on_links(source: Source, names: Sequence[str]) -> list[str]:
 
 
 def _check_types(source: Source) -> None:
+    """Outside GGUF there are no blocks."""
     for name, tensor in source.tensors.items():
         if tensor.dtype not in BITS:
             raise ValueError(
-                f"{source.path}: {name}: blocks of {tensor.dtype.removeprefix(BLOCKS)} have no place outside GGUF; "
+                f"{source.place(name)}: blocks of {tensor.dtype.removeprefix(BLOCKS)} have no place outside GGUF; "
                 "convert the file from before it was quantized"
             )
 
@@ -235,8 +237,14 @@ def _told(source: Source, layout: str) -> Source:
 
 def _outright(config: dict[str, Any], qk: QKTensors) -> dict[str, Any]:
     """The config for formats without classes, with the sizes that it may leave to its class."""
-    width = next(iter(qk.rotary.distinct)).head_dim
-    return {**config, "num_key_value_heads": qk.rotary.num_kv_heads, "head_dim": width}
+    rotary = qk.rotary
+    return {
+        **config,
+        "num_hidden_layers": len(rotary.layers),
+        "num_attention_heads": rotary.num_heads,
+        "num_key_value_heads": rotary.num_kv_heads,
+        "head_dim": next(iter(rotary.distinct)).head_dim,
+    }
 
 
 def _config_for(config: dict[str, Any], qk: QKTensors, layout: str) -> dict[str, Any]:

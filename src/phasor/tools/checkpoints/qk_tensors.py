@@ -1,9 +1,11 @@
 """Which tensors follow the layout: every piece of q and k of one model in a checkpoint, and the order of each."""
 
+import re
 from array import array
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ...models.configs import ModelRotary, read_config
@@ -57,17 +59,28 @@ class QKTensors:
         return isinstance(self.row, TextRow) and self.row.interleave_key
 
 
-def find_qk_tensors(folder: Path, config: dict[str, Any], tensors: Mapping[str, Tensor], part: str | None) -> QKTensors:
+def find_qk_tensors(
+    folder: Path,
+    config: dict[str, Any],
+    tensors: Mapping[str, Tensor],
+    part: str | None,
+    *,
+    file: Path | None = None,
+    keys: Mapping[str, str] = MappingProxyType({}),
+) -> QKTensors:
     """All of a model that follows its layout, found by names and shapes. Raises ``ValueError`` naming what is missing.
 
-    ``config`` and the names of ``tensors`` are those of transformers; ``folder`` is named in errors.
+    ``config`` and the names of ``tensors`` are those of transformers; ``folder`` is named in errors, or the ``file``
+    that the config came from and its ``keys`` (as in `Source`).
     """
-    with in_file(folder if (folder / "config.json").is_file() else None):
+    with in_file(file or (folder if (folder / "config.json").is_file() else None)):
         try:
             rotary = read_config(config, part=part)
-        except NoRotary as error:  # nothing to convert is an error here
-            raise ValueError(str(error)) from None
-        row, sets = _weights(config, rotary.part)
+            row, sets = _weights(config, rotary.part)
+        except ValueError as error:
+            if not keys and not isinstance(error, NoRotary):  # nothing to convert is an error here
+                raise
+            raise ValueError(_in_words(str(error), keys)) from None
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     plain = {name: shape for name, shape in shapes.items() if not name.endswith(SCALES)}
     errors = []
@@ -89,9 +102,28 @@ def find_qk_tensors(folder: Path, config: dict[str, Any], tensors: Mapping[str, 
         return QKTensors(rotary, row, weights, prefix, tuple(attention_tensors))
     says = str(errors[0]).removeprefix("shapes ")
     named = [name for name in plain if name.rpartition(".")[0] in says]  # the file of the tensor that it speaks of
+    named.sort(key=lambda name: name not in says)
     # a tensor that no file has: what asks for it is the config
-    place = place_of(folder, named[0], tensors) if named else folder / "config.json"
-    raise ValueError(f"{place}: {says}") from None
+    place = place_of(folder, named[0], tensors) if named else file or folder / "config.json"
+    says = says.removeprefix(f"{named[0]} ") if named else says
+    raise ValueError(f"{place}: {says}{_left_out(rotary)}") from None
+
+
+def _left_out(rotary: ModelRotary) -> str:
+    """After an error about sizes: those that the config leaves to its class, which may be those of another model."""
+    keys = ("hidden_size", "num_hidden_layers", "num_attention_heads")
+    left = {key: said for key in keys if (said := rotary.sources.get(key, "")).startswith("not in config")}
+    return "".join(f"; {key} is {said}: add that of this model" for key, said in left.items())
+
+
+def _in_words(says: str, keys: Mapping[str, str]) -> str:
+    """What is said of transformers' keys, of those that stand in the file.
+
+    >>> _in_words("head_dim must be even, got 7", {"head_dim": "llama.attention.key_length"})
+    'llama.attention.key_length must be even, got 7'
+    """
+    words = "|".join(re.escape(key) for key in sorted(keys, key=len, reverse=True))
+    return re.sub(rf"\b({words})\b", lambda match: keys[match[0]], says) if keys else says
 
 
 def _weights(config: dict[str, Any], part: str) -> tuple[Any, list[Weights]]:
@@ -121,7 +153,7 @@ def _check_dtypes(folder: Path, attention_tensors: list[AttentionTensors], tenso
                 f"{place_of(folder, piece.tensor, tensors)}: must have a dtype of {', '.join(FLOATS)} to hold q and k, "
                 f"got {tensor.dtype}; convert the checkpoint before it is quantized"
             )
-        if piece.role == "weight" and len(tensor.shape) < 2:
+        if piece.role == "weight" and (len(tensor.shape) < 2 or 0 in tensor.shape):
             raise ValueError(
                 f"{place_of(folder, piece.tensor, tensors)}: must be a matrix, got shape {list(tensor.shape)}"
             )
@@ -160,7 +192,7 @@ def _check_heads(
             if held and len(held[0].starts) not in (wanted, 1 if shared else wanted):
                 raise ValueError(
                     f"{place_of(folder, held[0].tensor, tensors)}: must have {wanted} heads of {kind}, as the config "
-                    f"says, got {len(held[0].starts)} of {attention.spec.head_dim} channels"
+                    f"says, got {len(held[0].starts)} of {attention.spec.head_dim} channels{_left_out(rotary)}"
                 )
 
 

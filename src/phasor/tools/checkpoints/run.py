@@ -239,6 +239,8 @@ def check_target(plan: ConversionPlan, target: Path, force: bool) -> None:
         raise ValueError(f"{target}: is a link, which is never written through; name the folder itself")
     if there == source or source in there.parents or there in source.parents:
         raise ValueError(f"{target}: must not be the source, inside it or around it; name another folder")
+    if (partial := Staging(target).folder).exists() and not partial.is_dir():
+        raise ValueError(f"{partial}: is in the way, and not what a conversion left; move it elsewhere")
     if not target.exists():
         return
     if not target.is_dir():

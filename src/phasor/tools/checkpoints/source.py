@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from .output import Output
-from .qk_tensors import QKTensors
-from .stored import Tensor
+from .qk_tensors import QKTensors, find_qk_tensors
+from .stored import Tensor, place_of
 
 WEIGHTS = (".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".gguf", ".ggml", ".h5", ".msgpack", ".onnx", ".npz",
     ".safetensors.index.json", ".bin.index.json", ".tflite", ".ot", ".onnx_data", ".mar", ".partial")  # fmt: skip
@@ -23,7 +23,8 @@ class Source:
     """What a format's reader found, all checked and nothing loaded.
 
     - ``tensors``: transformers' name -> where its bytes are, in the order of the files.
-    - ``config``: what transformers' ``config.json`` says, or would say.
+    - ``config``: what transformers' ``config.json`` says, or would say; ``stated``: the file that says it, where
+      it is another one, and ``keys``: transformers' key -> the one that stands there, where they differ.
     - ``layout``: how the pairs lie (`phasor.checkpoints.permutation.WORDS`), and ``why`` that is believed.
     - ``files``: every file that holds weights. ``other_files`` are copied; ``left_out``, weights in other formats, are
       not.
@@ -42,10 +43,28 @@ class Source:
     left_out: tuple[str, ...] = ()
     new_files: Mapping[str, bytes] = field(default_factory=dict)
     keep: Mapping[str, Any] = field(default_factory=dict)
+    stated: Path | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
         return self.path if self.path.is_dir() else self.path.parent
+
+    @property
+    def config_file(self) -> Path:
+        return self.stated or self.folder / "config.json"
+
+    def said(self, key: str) -> str:
+        """For errors: where a key of the config stands, and its name there."""
+        return f"{self.config_file}: {self.keys.get(key, key)}"
+
+    def place(self, name: str) -> str:
+        """For errors: a tensor, and the file that holds it."""
+        return place_of(self.folder, name, self.tensors)
+
+    def qk_tensors(self, part: str | None = None) -> QKTensors:
+        """All that follows the pair layout, with errors about the config in the words of its file."""
+        return find_qk_tensors(self.folder, self.config, self.tensors, part, file=self.stated, keys=self.keys)
 
 
 @dataclass(frozen=True)

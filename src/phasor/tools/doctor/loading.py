@@ -64,7 +64,7 @@ def _check_index(index: Path, there: set[str]) -> None:
     placed = read_json(index).get("weight_map")
     if not isinstance(placed, dict) or not placed:
         raise ValueError(f"{index}: weight_map must be an object of names and files, got {placed!r:.60}; fetch it anew")
-    named = {plain_name(file, index) for file in placed.values()}
+    named = {plain_name(file, f"{index}: {tensor}") for tensor, file in placed.items()}
     if missing := sorted(named - there):
         raise ValueError(
             f"{index}: {len(missing)} of {len(named)} weight files are missing ({missing[0]}); "

@@ -20,8 +20,19 @@ from ..opening import read_at
 from ..output import Output, Segment, merged, segment
 from ..qk_tensors import Move
 from ..source import METADATA, Source, others
-from .gguf_file import GgufFile, check_package, pair, read_header, write_header
-from .plain import LENGTH, LLAMA3, TIED, check_fixed, is_llama3, needed, rope_of
+from .gguf_file import PLAIN, GgufFile, check_package, pair, read_header, write_header
+from .plain import (
+    LENGTH,
+    LLAMA3,
+    TIED,
+    check_dtypes,
+    check_fixed,
+    check_names,
+    check_sizes,
+    is_llama3,
+    needed,
+    rope_of,
+)
 
 if TYPE_CHECKING:  # other formats are planned without numpy
     import numpy as np
@@ -33,6 +44,7 @@ MODULES = (
       "post_feedforward_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
       "self_attn.q_norm", "self_attn.k_norm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")),
 )  # fmt: skip
+QKV = {f"self_attn.{letter}_proj.bias" for letter in "qkv"}
 
 
 def recognised(path: Path) -> bool:
@@ -80,11 +92,16 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
         config["attention_bias"] = True
     copied, left = others(path, (at.name, METADATA)) if path.is_dir() else ((), ())
     layout = layout_of(row)
-    return Source(
+    source = Source(
         format="gguf", path=path, tensors=tensors, config=config, layout=layout,
         why=f"llama.cpp rotates architecture {arch} so", files=(at,), other_files=copied, left_out=left,
         keep={"file": file, "arch": row}, new_files={METADATA: write_header(file.pairs, [], file.alignment)},
+        stated=at,
+        keys={theirs: f"{arch}.{ours}" for ours, theirs in SIZES.items()}
+        | {"rope_scaling.factor": f"{arch}.rope.scaling.factor"},
     )  # fmt: skip
+    check_sizes(source, config)
+    return source
 
 
 def _factors(file: GgufFile) -> Any:
@@ -132,9 +149,15 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
     row: Gguf | None = source.keep.get("arch") or (made.gguf if isinstance(made, Row) else None)
     assert row is not None
     names = _names(row.arch, config["num_hidden_layers"])
-    check_fixed(source.path, config, ("hidden_act", "mlp_bias"))
-    if unknown := sorted(source.tensors.keys() - names.keys()):
-        raise ValueError(f"{source.path}: {unknown[0]}: has no place in GGUF's {row.arch}")
+    check_fixed(source, config, ("hidden_act", "mlp_bias"))
+    biased = {name.split(".", 3)[-1] for name in source.tensors if name.endswith(".bias")}
+    if biased & QKV:  # a model has all of them or none, in every layer
+        biased |= QKV
+    wanted = [name for name in names if name.endswith(".weight") or name.split(".", 3)[-1] in biased]
+    check_names(source, config, names, wanted)
+    check_sizes(source, config)
+    if source.format != "gguf":
+        check_dtypes(source, [*PLAIN])
     file = source.keep.get("file") or _metadata_file(source)
     pairs, alignment = _pairs(source, config, row, file)
     tensors = {names[ours]: tensor for ours, tensor in source.tensors.items()}
@@ -142,7 +165,7 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
         n: segment(source.tensors[o], moves.get(o)) for o in source.tensors for n in [names[o]]
     }
     abouts = [(n, t.dtype, t.shape, t.size) for n, t in tensors.items()]
-    if factors := factors_of(source.path, config):
+    if factors := factors_of(source, config):
         first = list(file.tensors).index(FACTORS) if file is not None and FACTORS in file.tensors else 0
         abouts.insert(first, (FACTORS, "F32", (len(factors) // 4,), len(factors)))
         segments[FACTORS] = factors
@@ -160,12 +183,9 @@ def _metadata_file(source: Source) -> GgufFile | None:
 
 def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: GgufFile | None) -> tuple[Mapping[str, bytes], int]:
     if file is None:
-        embedding = source.tensors.get("model.embed_tokens.weight")
-        if embedding is None:
-            raise ValueError(f"{source.path}: model.embed_tokens.weight is missing, and GGUF must have it")
-        return metadata_of(source.path, config, row, embedding.shape[0]), 32
+        return metadata_of(source, config, row, source.tensors["model.embed_tokens.weight"].shape[0]), 32
     stated = config_of(file.path, file.metadata, row, source.config["model_type"], _factors(file))
-    ropes = rope_of(source.path, config), rope_of(file.path, stated)
+    ropes = rope_of(source.said("rope_theta"), config), rope_of(f"{file.path}: rope_theta", stated)
     if is_llama3(ropes[0]):  # a tensor says it, not the metadata
         ropes = {"rope_theta": ropes[0]["rope_theta"], "rope_type": "default"}, ropes[1]
     ours, theirs = ({**each, "rope_parameters": rope} for each, rope in zip((config, stated), ropes, strict=True))
@@ -197,7 +217,7 @@ def config_of(path: Path, metadata: Mapping[str, Any], row: Gguf, model_type: st
         raise ValueError(
             f"{path}: {row.arch}.{unknown[0]}: is not known, and may change the model: {stated[unknown[0]]!r}"
         )
-    for key in ("block_count", "embedding_length", "attention.head_count"):
+    for key in ("block_count", "embedding_length", "feed_forward_length", "attention.head_count"):
         if not isinstance(stated.get(key), int) or isinstance(stated[key], bool) or stated[key] < 1:
             raise ValueError(f"{path}: {row.arch}.{key} must be a number from 1, got {stated.get(key)!r}")
     config = {theirs: _shortest(stated[ours]) for ours, theirs in SIZES.items() if stated.get(ours) is not None}
@@ -250,33 +270,38 @@ def llama3_factors(base: float, head_dim: int, factor: float) -> "np.ndarray[Any
     return factors
 
 
-def metadata_of(path: Path, config: Mapping[str, Any], row: Gguf, vocab: int) -> dict[str, bytes]:
+def metadata_of(source: Source, config: Mapping[str, Any], row: Gguf, vocab: int) -> dict[str, bytes]:
     """The same the other way: key -> its bytes, with those of its value. No tokenizer."""
-    rope = rope_of(path, config)
-    sizes = {
-        "max_position_embeddings": LENGTH, **config, "rope_theta": float(rope["rope_theta"]),
-        "rms_norm_eps": float(needed(path, config, "rms_norm_eps")),
-    }  # fmt: skip
-    values = {
-        "general.architecture": row.arch,
-        **{f"{row.arch}.{ours}": sizes[theirs] for ours, theirs in SIZES.items()},
-    }
+    rope = rope_of(source.said("rope_theta"), config)
+    length = config.get("max_position_embeddings") or LENGTH
+    sizes = {**config, "max_position_embeddings": length, "rope_theta": rope["rope_theta"]}
+    values: dict[str, Any] = {"general.architecture": row.arch}
+    for ours, theirs in SIZES.items():
+        value = needed(source.said(theirs), sizes.get(theirs))
+        values[f"{row.arch}.{ours}"] = float(value) if theirs in ("rope_theta", "rms_norm_eps") else value
     values |= {f"{row.arch}.{k}": config["head_dim"] for k in ("attention.value_length", "rope.dimension_count")}
     values[f"{row.arch}.vocab_size"] = vocab
     if rope["rope_type"] == "linear":
         values |= {f"{row.arch}.rope.scaling.type": "linear", f"{row.arch}.rope.scaling.factor": float(rope["factor"])}
     elif rope["rope_type"] not in ("default", "llama3"):
         raise ValueError(
-            f"{path}: {rope['rope_type']} scaling is not written to GGUF here; use llama.cpp's own converter"
+            f"{source.said('rope_scaling')}: {rope['rope_type']} scaling is not written to GGUF here; use llama.cpp's "
+            "own converter"
         )
+    for key, value in values.items():
+        if isinstance(value, float) and value > 3.4e38:
+            raise ValueError(f"{source.path}: {key} must fit into the float32 of GGUF, got {value}")
     return {key: pair(key, value) for key, value in values.items()}
 
 
-def factors_of(path: Path, config: Mapping[str, Any]) -> bytes:
+def factors_of(source: Source, config: Mapping[str, Any]) -> bytes:
     """The tensor ``rope_freqs`` that a config of Llama 3 needs; empty for others."""
-    rope = rope_of(path, config)
+    rope = rope_of(source.said("rope_theta"), config)
     if rope["rope_type"] != "llama3":
         return b""
     if not is_llama3(rope):
-        raise ValueError(f"{path}: llama3 scaling must be that of Llama 3 for GGUF, {LLAMA3}; got {rope!r:.200}")
+        raise ValueError(
+            f"{source.said('rope_scaling')}: llama3 scaling must be that of Llama 3 for GGUF, {LLAMA3}; got "
+            f"{rope!r:.200}"
+        )
     return llama3_factors(rope["rope_theta"], config["head_dim"], rope["factor"]).tobytes()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ....support.regular_files import opened
-from ..opening import read_at
+from ..opening import instead_of_weights, read_at
 from ..output import Range, write_all, write_segment
 from ..stored import BLOCKS, Stored
 
@@ -58,14 +58,15 @@ class _Cursor:
         except UnicodeDecodeError as error:
             raise ValueError(f"{self.path}: a name at byte {self.at} is not UTF-8: {error}") from None
 
-    def value(self, kind: int) -> Any:
-        """A value of the metadata; None for an array."""
+    def value(self, key: str) -> Any:
+        """The value of a key of the metadata; None for an array."""
+        kind = self.number("I")
         if kind in SCALARS:
             return self.number(SCALARS[kind])
         if kind == STRING:
             return self.text()
         if kind != ARRAY:
-            raise ValueError(f"{self.path}: a value must have a known type, got {kind}")
+            raise ValueError(f"{self.path}: {key:.80}: must have a known type, got {kind}")
         inner, count = self.number("I"), self.number("Q")
         if inner in SCALARS:
             self.take(count * struct.calcsize(f"<{SCALARS[inner]}"))
@@ -73,7 +74,9 @@ class _Cursor:
             for _ in range(count):
                 self.take(self.number("Q"))
         else:
-            raise ValueError(f"{self.path}: an array must hold numbers or texts that fit, got {count} of type {inner}")
+            raise ValueError(
+                f"{self.path}: {key:.80}: an array must hold numbers or texts that fit, got {count} of type {inner}"
+            )
         return None
 
 
@@ -90,7 +93,8 @@ def read_header(path: Path) -> GgufFile:
         data = read_at(fd, 0, min(size, MAX_HEADER), path)
     cursor = _Cursor(data, path)
     if cursor.take(4) != MAGIC or cursor.number("I") not in VERSIONS:
-        raise ValueError(f"{path}: must begin with GGUF and version 2 or 3, in this machine's byte order")
+        instead = instead_of_weights(data)
+        raise ValueError(f"{path}: must begin with GGUF and version 2 or 3, in this machine's byte order{instead}")
     tensors, pairs = cursor.number("Q"), cursor.number("Q")
     if max(tensors, pairs) > len(data) // 12:
         raise ValueError(f"{path}: cannot hold {tensors} tensors and {pairs} values in {size} bytes")
@@ -101,7 +105,7 @@ def read_header(path: Path) -> GgufFile:
         key = cursor.text()
         if key in metadata:
             raise ValueError(f"{path}: {key:.80}: stands twice in the metadata")
-        metadata[key] = cursor.value(cursor.number("I"))
+        metadata[key] = cursor.value(key)
         raw[key] = data[start : cursor.at]
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1) or alignment > 2**20:

@@ -18,7 +18,7 @@ from ..output import Output, merged, segment
 from ..qk_tensors import Move
 from ..source import Source
 from ..stored import Stored, Tensor
-from .plain import LENGTH, META, TIED, check_plain, needed, of_layers, rope_of
+from .plain import LENGTH, META, TIED, check_dtypes, check_plain, needed, of_layers, rope_of
 
 HEADER = struct.Struct("<7i")
 FILE = "model.bin"
@@ -79,33 +79,32 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     tokenizers = tuple(sorted(p.name for p in file.parent.glob("tok*.bin") if p.is_file() and p != file))
     return Source(
         format="llama2c", path=path, tensors=tensors, config=config, layout="interleaved",
-        why="llama2.c rotates pairs (2i, 2i + 1)", files=(file,), other_files=tokenizers,
+        why="llama2.c rotates pairs (2i, 2i + 1)", files=(file,), other_files=tokenizers, stated=file,
     )  # fmt: skip
 
 
 def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str) -> list[Output]:
     """One file. Raises ``ValueError`` for what llama2.c's code cannot run: other bases, scaling, biases, data types."""
     layers = config["num_hidden_layers"]
-    check_plain(source.path, config, source.tensors, of_layers(META, layers), (LLAMA,))
-    dim, heads = config["hidden_size"], config["num_attention_heads"]
-    rope = rope_of(source.path, config)
+    check_plain(source, config, of_layers(META, layers), (LLAMA,))
+    heads = config["num_attention_heads"]
+    dim, hidden, epsilon = (
+        needed(source.said(key), config.get(key)) for key in ("hidden_size", "intermediate_size", "rms_norm_eps")
+    )
+    rope = rope_of(source.said("rope_theta"), config)
     for name, value, wanted in (
         ("rope_theta", rope["rope_theta"], BASE), ("rope_type", rope["rope_type"], "default"),
-        ("rms_norm_eps", needed(source.path, config, "rms_norm_eps"), EPSILON),
+        ("rms_norm_eps", epsilon, EPSILON),
         ("head_dim", config["head_dim"], dim // heads),
     ):  # fmt: skip
         if value != wanted:
-            raise ValueError(
-                f"{source.path}: {name} must be {wanted!r}, which stands in llama2.c's code, got {value!r}"
-            )
-    for name, tensor in source.tensors.items():
-        if tensor.dtype != "F32":
-            raise ValueError(f"{source.path}: {name}: llama2.c holds float32 only, got {tensor.dtype}; widen it first")
+            raise ValueError(f"{source.said(name)} must be {wanted!r}, which stands in llama2.c's code, got {value!r}")
+    check_dtypes(source, ("F32",))
     order = [kind.format(i) for kind in KINDS for i in range(layers if "{}" in kind else 1)]
     shared = TIED not in source.tensors
-    vocab, length = source.tensors[KINDS[0]].shape[0], config.get("max_position_embeddings", LENGTH)
+    vocab, length = source.tensors[KINDS[0]].shape[0], config.get("max_position_embeddings") or LENGTH
     head = HEADER.pack(
-        dim, config["intermediate_size"], layers, heads, config["num_key_value_heads"],
+        dim, hidden, layers, heads, config["num_key_value_heads"],
         vocab if shared else -vocab, length,
     )  # fmt: skip
     segments = [segment(source.tensors[name], moves.get(name)) for name in order]

@@ -15,7 +15,7 @@ from ..output import Output, Reordered, Segment, as_json, segment
 from ..qk_tensors import Move
 from ..source import Source, others
 from ..stored import Stored, Tensor, join
-from .plain import META, check_plain, config_of, of_layers, own_names, params_of
+from .plain import KEYS, META, check_dtypes, check_plain, check_sizes, config_of, of_layers, own_names, params_of
 
 PARAMS = "params.json"
 FILE = re.compile(r"consolidated\.(\d\d)\.pth")
@@ -58,11 +58,13 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     }  # fmt: skip
     config = config_of(path / PARAMS, params, {n: t.shape for n, t in tensors.items()}, LLAMA)
     copied, left = others(path, (*(file.name for file in files), PARAMS))
-    return Source(
+    source = Source(
         format="meta", path=path, tensors=tensors, config=config, layout="interleaved",
         why="Meta's code rotates pairs (2i, 2i + 1), as complex numbers", files=tuple(files), other_files=copied,
-        left_out=left,
+        left_out=left, stated=path / PARAMS, keys={**KEYS, "rope_scaling.factor": "rope_scaling_factor"},
     )  # fmt: skip
+    check_sizes(source, config)
+    return source
 
 
 def _joined(name: str, parts: list[Stored], dim: Any) -> Tensor:
@@ -90,11 +92,12 @@ def outputs(
     source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str, *, files: int = 1
 ) -> list[Output]:
     """``files`` shares, and ``params.json``. Raises ``ValueError`` for what is no plain Llama, or cannot be cut so."""
-    from .torch_file import archive
+    from .torch_file import STORAGE, archive
 
     names = of_layers(META, config["num_hidden_layers"])
-    check_plain(source.path, config, source.tensors, names, (LLAMA,))
-    params = params_of(source.path, config, mistral=False)
+    check_plain(source, config, names, (LLAMA,))
+    check_dtypes(source, STORAGE)
+    params = params_of(source, config, mistral=False)
     if files < 1 or params["n_kv_heads"] % files:
         raise ValueError(f"files must divide the {params['n_kv_heads']} heads of k, got {files}")
     outputs = []
@@ -117,7 +120,7 @@ def _share(
     if axis is None:
         return segment(tensor, move)
     if tensor.shape[axis] % files:
-        raise ValueError(f"{source.path}: {name}: {list(tensor.shape)} cannot be cut into {files} along axis {axis}")
+        raise ValueError(f"{source.place(name)}: {list(tensor.shape)} cannot be cut into {files} along axis {axis}")
     return Reordered(tensor, move, (axis, i, files))
 
 

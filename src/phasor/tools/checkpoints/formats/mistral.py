@@ -13,7 +13,7 @@ from ..opening import read_json
 from ..output import Output, as_json
 from ..qk_tensors import Move
 from ..source import Source, others
-from .plain import META, check_plain, config_of, of_layers, own_names, params_of
+from .plain import KEYS, META, check_plain, check_sizes, config_of, of_layers, own_names, params_of
 from .safetensors_file import read_header
 from .transformers import safetensors_output
 
@@ -34,18 +34,20 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     config = config_of(path / PARAMS, params, {n: t.shape for n, t in tensors.items()}, MISTRAL)
     config.setdefault("sliding_window", None)
     copied, left = others(path, (FILE, PARAMS))
-    return Source(
+    source = Source(
         format=MISTRAL, path=path, tensors=tensors, config=config, layout="interleaved",
         why="Mistral's code rotates pairs (2i, 2i + 1), as complex numbers", files=(path / FILE,), other_files=copied,
-        left_out=left,
+        left_out=left, stated=path / PARAMS, keys=KEYS,
     )  # fmt: skip
+    check_sizes(source, config)
+    return source
 
 
 def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str) -> list[Output]:
     """One file, and ``params.json``. Raises ``ValueError`` for what is no plain Mistral or Llama."""
     names = of_layers(META, config["num_hidden_layers"])
-    check_plain(source.path, config, source.tensors, names, (MISTRAL, LLAMA))
-    params = params_of(source.path, config, mistral=True)
+    check_plain(source, config, names, (MISTRAL, LLAMA))
+    params = params_of(source, config, mistral=True)
     tensors = {names[ours]: tensor for ours, tensor in source.tensors.items()}
     moved = {names[ours]: move for ours, move in moves.items()}
     return [safetensors_output(FILE, tensors, moved), Output(PARAMS, (as_json(params),))]

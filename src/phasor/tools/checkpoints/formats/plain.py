@@ -7,6 +7,7 @@ from typing import Any
 from ....models.families.llama import LLAMA
 from ....models.families.mistral import MISTRAL
 from ....support.checks import number, whole
+from ..source import Source
 
 FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
 LENGTH = 2048  # positions, where a config says nothing
@@ -16,23 +17,25 @@ LLAMA3: dict[str, Any] = {
 }  # fmt: skip
 
 
-def needed(path: Path, config: Mapping[str, Any], key: str) -> Any:
+def needed(said: str, value: Any) -> Any:
     """A value that must stand in the config; ``ValueError`` if it is left to the class of transformers."""
-    if config.get(key) is None:
-        raise ValueError(f"{path}: {key} is missing in its config, and the format must say it; add it to config.json")
-    return config[key]
+    if value is None:
+        raise ValueError(f"{said} is missing, and the format must say it; add it")
+    return value
 
 
-def rope_of(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+def rope_of(said: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Base, name of the scheme and its fields, wherever they stand: inside a dictionary, or at the top.
 
-    >>> rope_of(Path("model"), {"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 2.0}})
+    ``said``: where the base stands.
+
+    >>> rope_of("config.json: rope_theta", {"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 2.0}})
     {'rope_theta': 500000.0, 'rope_type': 'linear', 'factor': 2.0}
-    >>> rope_of(Path("model"), {"rope_parameters": {"rope_theta": 5e5}})
+    >>> rope_of("config.json: rope_theta", {"rope_parameters": {"rope_theta": 5e5}})
     {'rope_theta': 500000.0, 'rope_type': 'default'}
     """
     rope = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
-    base = needed(path, {"rope_theta": config.get("rope_theta"), **rope}, "rope_theta")
+    base = needed(said, rope.get("rope_theta", config.get("rope_theta")))
     scheme = rope.get("rope_type", rope.get("type", "default"))
     fields = {key: value for key, value in rope.items() if key not in ("rope_theta", "rope_type", "type")}
     return {"rope_theta": base, "rope_type": scheme, **fields}
@@ -47,26 +50,92 @@ def is_llama3(rope: Mapping[str, Any]) -> bool:
     return LLAMA3.items() <= rope.items()
 
 
-def check_plain(
-    path: Path, config: Mapping[str, Any], tensors: Iterable[str], wanted: Iterable[str], types: tuple[str, ...]
-) -> None:
+def check_plain(source: Source, config: Mapping[str, Any], names: Collection[str], types: tuple[str, ...]) -> None:
     """Raises ``ValueError`` for a model with something that the formats of a plain Llama have no place for."""
     name = config.get("model_type")
     if name not in types:
-        raise ValueError(f"{path}: model_type must be one of {', '.join(types)} for this format, got {name!r}")
-    check_fixed(path, config, FIXED)
-    there, asked = set(tensors), set(wanted)
-    if more := sorted(there - asked):
-        raise ValueError(f"{path}: {more[0]}: has no place in this format; remove it first")
-    if lost := sorted(asked - there - {TIED}):
-        raise ValueError(f"{path}: {lost[0]}: must be there, and is not")
+        raise ValueError(
+            f"{source.path}: model_type must be one of {', '.join(types)} for this format, got {name!r:.80}"
+        )
+    check_fixed(source, config, FIXED)
+    check_names(source, config, names, names)
+    check_sizes(source, config)
 
 
-def check_fixed(path: Path, config: Mapping[str, Any], keys: Iterable[str]) -> None:
+def check_fixed(source: Source, config: Mapping[str, Any], keys: Iterable[str]) -> None:
     """Raises ``ValueError`` where the config asks for another value than the one that the format's code has."""
     for key in keys:
         if config.get(key) not in (None, FIXED[key]):
-            raise ValueError(f"{path}: {key} must be {FIXED[key]!r} for this format, got {config[key]!r:.80}")
+            raise ValueError(f"{source.said(key)} must be {FIXED[key]!r} for this format, got {config[key]!r:.80}")
+
+
+def check_names(source: Source, config: Mapping[str, Any], allowed: Collection[str], wanted: Collection[str]) -> None:
+    """Raises ``ValueError`` for a tensor that the format has no place for, and for one that is missing."""
+    there = source.tensors.keys()
+    if more := sorted(there - {*allowed}):
+        raise ValueError(f"{source.place(more[0])}: has no place in this format; remove it first")
+    untied = config.get("tie_word_embeddings") is False  # left out, it may be either
+    if lost := sorted({*wanted} - there - (set() if untied else {TIED})):
+        why = ", since tie_word_embeddings is false" if lost[0] == TIED else ""
+        raise ValueError(f"{source.config_file}: {lost[0]} is missing, and the format must have it{why}")
+
+
+Q_ROWS, K_ROWS = "num_attention_heads * head_dim", "num_key_value_heads * head_dim"
+# the last word of a module -> what its weight must have along each axis, which its bias has of the first
+AXES = {
+    **dict.fromkeys(("embed_tokens", "lm_head"), ("vocab_size", "hidden_size")),
+    **dict.fromkeys(
+        ("norm", "input_layernorm", "post_attention_layernorm", "post_feedforward_layernorm"), ("hidden_size",)
+    ),
+    **dict.fromkeys(("gate_proj", "up_proj"), ("intermediate_size", "hidden_size")),
+    "down_proj": ("hidden_size", "intermediate_size"),
+    "q_proj": (Q_ROWS, "hidden_size"),
+    **dict.fromkeys(("k_proj", "v_proj"), (K_ROWS, "hidden_size")),
+    "o_proj": ("hidden_size", Q_ROWS),
+}
+WHOLE = ("hidden_size", "intermediate_size", "vocab_size", "max_position_embeddings", "num_attention_heads",
+    "num_key_value_heads", "head_dim")  # fmt: skip
+MOST = 2**31 - 1  # what a file of llama2.c can hold
+
+
+def check_sizes(source: Source, config: Mapping[str, Any]) -> None:
+    """Raises ``ValueError`` for sizes of another kind than a model's, and for weights of other sizes than it says.
+
+    What is written would say the one and have the other. Keys that ``config`` leaves out are not looked at.
+    """
+    for key in (key for key in WHOLE if config.get(key) is not None):
+        whole(source.said(key), config[key])
+        if config[key] > MOST:
+            raise ValueError(f"{source.said(key)} must be at most {MOST}, got {config[key]}; mend it")
+    if config.get("rms_norm_eps") is not None:
+        number(source.said("rms_norm_eps"), config["rms_norm_eps"], above=0)
+    sizes = {key: config.get(key) for keys in AXES.values() for key in keys}
+    for product in (Q_ROWS, K_ROWS):
+        heads, _, width = product.partition(" * ")
+        if config.get(heads) and config.get(width):
+            sizes[product] = config[heads] * config[width]
+    for name, tensor in source.tensors.items():
+        module, _, word = name.rpartition(".")
+        keys = AXES.get(module.rpartition(".")[2], ())[: 1 if word == "bias" else 2]
+        if keys and len(tensor.shape) != len(keys):
+            raise ValueError(f"{source.place(name)}: must have axes of {', '.join(keys)}, got {list(tensor.shape)}")
+        for axis, (key, size) in enumerate(zip(keys, tensor.shape, strict=False)):
+            if sizes[key] not in (None, size):
+                said = " * ".join(source.keys.get(each, each) for each in key.split(" * "))
+                raise ValueError(
+                    f"{source.place(name)}: must have {sizes[key]} along axis {axis}, as {source.config_file.name}: "
+                    f"{said} says, got shape {list(tensor.shape)}; mend the one that is wrong"
+                )
+
+
+def check_dtypes(source: Source, known: Collection[str]) -> None:
+    """Raises ``ValueError`` for a tensor of a data type that the format has not."""
+    for name, tensor in source.tensors.items():
+        if tensor.dtype not in known:
+            raise ValueError(
+                f"{source.place(name)}: must have a dtype of {', '.join(known)} for this format, got {tensor.dtype}; "
+                "convert the weights to one of them first"
+            )
 
 
 # transformers' name -> Meta's; {} is the number of the layer
@@ -119,7 +188,12 @@ SAME = {
 # known keys that say nothing here: widths follow from the tensors, the others are about serving
 IDLE = ("multiple_of", "ffn_dim_multiplier", "hidden_dim", "vocab_size", "max_batch_size", "max_seq_len", "causal",
     "_model_type", "max_position_embeddings", "model_max_length", "tied_embeddings")  # fmt: skip
+LENGTHS = ("max_seq_len", "max_position_embeddings", "model_max_length")
 SCALED = {"use_scaled_rope", "rope_scaling_factor"}
+
+
+# transformers' key -> that of params.json
+KEYS = {theirs: ours for ours, theirs in {**SIZES, **SAME}.items()} | {"num_key_value_heads": "n_kv_heads"}
 
 
 def config_of(
@@ -135,9 +209,12 @@ def config_of(
             raise ValueError(f"{path}: {key} is not known, and may change the model, got {value!r:.80}")
     for key in SIZES:
         whole(f"{path}: {key}", params.get(key))
-    for key in ("norm_eps", "rope_theta"):
+    for key in ("norm_eps", "rope_theta", "rope_scaling_factor"):
         if params.get(key) is not None:
             number(f"{path}: {key}", params[key], above=0)
+    for key in ("sliding_window", *LENGTHS):
+        if params.get(key):
+            whole(f"{path}: {key}", params[key])
     dim, heads = params["dim"], params["n_heads"]
     kv_heads = params.get("n_kv_heads") or heads
     embedding, gate = "model.embed_tokens.weight", "model.layers.0.mlp.gate_proj.weight"
@@ -151,8 +228,7 @@ def config_of(
         "tie_word_embeddings": "lm_head.weight" not in shapes, "rms_norm_eps": 1e-5, "rope_theta": 10_000.0,
     }  # fmt: skip
     config |= {theirs: params[ours] for ours, theirs in {**SIZES, **SAME}.items() if params.get(ours) is not None}
-    length = params.get("max_seq_len") or params.get("max_position_embeddings") or params.get("model_max_length")
-    if length:
+    if length := next((params[key] for key in LENGTHS if params.get(key)), None):
         config["max_position_embeddings"] = length
     if params.get("use_scaled_rope"):
         if params.get("rope_scaling_factor") is None:
@@ -164,29 +240,31 @@ def config_of(
     return config
 
 
-def params_of(path: Path, config: Mapping[str, Any], mistral: bool) -> dict[str, Any]:
+def params_of(source: Source, config: Mapping[str, Any], mistral: bool) -> dict[str, Any]:
     """The same the other way. Raises ``ValueError`` for a scaling that ``params.json`` cannot say."""
-    rope = rope_of(path, config)
-    params = {ours: config[theirs] for ours, theirs in SIZES.items()}
-    params["n_kv_heads"] = config["num_key_value_heads"]
-    params["norm_eps"] = needed(path, config, "rms_norm_eps")
+    rope = rope_of(source.said("rope_theta"), config)
+    said = {**SIZES, "n_kv_heads": "num_key_value_heads", "norm_eps": "rms_norm_eps", "vocab_size": "vocab_size"}
+    params = {ours: needed(source.said(theirs), config.get(theirs)) for ours, theirs in said.items()}
     params["rope_theta"] = rope["rope_theta"]
-    params["vocab_size"] = config["vocab_size"]
+    width = needed(source.said("intermediate_size"), config.get("intermediate_size"))
     if mistral:
-        params |= {"head_dim": config["head_dim"], "hidden_dim": config["intermediate_size"]}
+        params |= {"head_dim": config["head_dim"], "hidden_dim": width}
         if config.get("sliding_window"):
+            whole(source.said("sliding_window"), config["sliding_window"])
             params["sliding_window"] = config["sliding_window"]
         if config.get("max_position_embeddings"):
             params["max_position_embeddings"] = config["max_position_embeddings"]
     elif config["head_dim"] * params["n_heads"] != params["dim"]:
-        raise ValueError(f"{path}: head_dim must be hidden_size / heads for Meta's code, got {config['head_dim']}")
+        raise ValueError(
+            f"{source.said('head_dim')} must be hidden_size / heads for Meta's code, got {config['head_dim']}"
+        )
     else:
-        params |= _width(params["dim"], config["intermediate_size"])
+        params |= _width(params["dim"], width)
     if is_llama3(rope) and not mistral:
         params |= {"use_scaled_rope": True, "rope_scaling_factor": rope["factor"]}
     elif rope["rope_type"] != "default":
         known = "default" if mistral else f"default, or that of Llama 3: {LLAMA3}"
-        raise ValueError(f"{path}: scaling must be one that params.json can say, {known}; got {rope}")
+        raise ValueError(f"{source.said('rope_scaling')} must be one that params.json can say, {known}; got {rope}")
     return params
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ....support.regular_files import opened
-from ..opening import parse_json, read_at
+from ..opening import instead_of_weights, parse_json, read_at
 from ..stored import BITS, Stored, bytes_of
 
 MAX_HEADER = 100_000_000  # the reference reader's limit
@@ -38,7 +38,7 @@ def read_header(path: Path) -> SafetensorsFile:
         if length > min(MAX_HEADER, size - 8):
             raise ValueError(
                 f"{path}: header must end inside the file and have at most {MAX_HEADER} bytes, got a length of "
-                f"{length} in {size} bytes"
+                f"{length} in {size} bytes{instead_of_weights(read_at(fd, 0, min(size, 64), path))}"
             )
         head = read_at(fd, 0, 8 + length, path)
     data = parse_json(head[8:], path)

@@ -72,7 +72,7 @@ def _sharded(folder: Path, index: str, load: Callable[[Path], Mapping[str, Store
     listed = read_json(where).get("weight_map")
     if not isinstance(listed, dict) or not listed:
         raise ValueError(f"{where}: weight_map must map tensors to files, got {listed!r:.60}")
-    names = sorted({plain_name(name, where) for name in listed.values()})
+    names = sorted({plain_name(name, f"{where}: {tensor}") for tensor, name in listed.items()})
     for name in names:
         if not (folder / name).exists():
             tensor = next(t for t, file in listed.items() if file == name)

@@ -5,7 +5,6 @@ from pathlib import Path
 from ...checkpoints import detect
 from ...checkpoints.formats import read
 from ...checkpoints.plan import pair_word
-from ...checkpoints.qk_tensors import find_qk_tensors
 from ..report import Check
 
 WHAT = "pair layout of the weights"
@@ -19,7 +18,7 @@ def check_layout(path: Path) -> Check:
     """
     try:
         source = read(path)
-        own = pair_word(find_qk_tensors(source.folder, source.config, source.tensors, None), "native")
+        own = pair_word(source.qk_tensors(), "native")
         found = detect(path)
     except ValueError as error:
         return _not_shown(f"the weights were not looked at: {error}")
