@@ -11,6 +11,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner
 
 from phasor.cli.lab import app
+from phasor.support.cores import cores
 
 TINY = ["--tokens", "640", "--length", "16", "--batch", "8", "--dim", "16", "--heads", "2", "--threads", "1"]
 SRC = Path(__file__).resolve().parents[2] / "src"
@@ -89,6 +90,9 @@ def test_tasks_need_no_text(tmp_path):
             ["train", "--batch", "1000000000"],
             r"batch \* length must be at most 4,194,304, got 64,000,000,000; make the b",
         ),
+        (["train", "--threads", str(cores() + 1)], "--threads must be at most the number of cores,"),
+        (["evaluate", "nowhere", "--threads", str(2**31)], "--threads must be at most the number of cores,"),
+        (["extend", "nowhere", "--threads", str(10**30)], r"--threads must be an integer of at most 2\*\*62, got 1"),
         (["evaluate", "nowhere"], "folder must hold runs as `phasor lab train` makes them, got 'nowhere'"),
         (["report", "nowhere"], "folder must hold runs"),
         (["export", "nowhere", "x"], "run must be a folder with checkpoint.safetensors"),
