@@ -125,6 +125,14 @@ def test_what_is_read_only_is_refused(tmp_path, monkeypatch):
         check_file_target("--html", tmp_path / "page")
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="a system without /proc")
+def test_where_nothing_can_be_made_is_refused_to_root_too():
+    with pytest.raises(ValueError, match="--html must be in a folder that can be written, got '/proc/new'"):
+        check_file_target("--html", Path("/proc/new"))
+    with pytest.raises(ValueError, match="--out must be in a folder that can be written, got '/proc/new/deeper'"):
+        check_folder_target("--out", Path("/proc/new/deeper"))
+
+
 def test_a_pipe_and_a_device_are_written_to_and_stay_what_they_are(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
