@@ -263,9 +263,11 @@ def test_a_folder_that_cannot_be_made_is_said_before_the_first_step(tmp_path, mo
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_diverging_run_stops(tmp_path):
-    with pytest.raises(ValueError, match=r"lr must let the training converge, got lr=1e\+30"):
-        run(tmp_path, lr=1e30, clip=1e30)
+@pytest.mark.parametrize("setting", ["lr", "head_lr", "weight_decay"])
+def test_a_diverging_run_stops_and_names_what_may_have_done_it(tmp_path, setting):
+    said = rf"lr, head_lr, weight_decay must let the training converge, got .*\b{setting}=1e\+30.* and a loss of"
+    with pytest.raises(ValueError, match=said):
+        run(tmp_path, **{setting: 1e30}, clip=1e30)
 
 
 def test_every_window_is_in_one_batch_of_like_lengths():

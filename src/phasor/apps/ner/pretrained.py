@@ -1,5 +1,6 @@
 """Folders of transformers encoders. None of their code is run, and nothing is fetched."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ...support.regular_files import read_file
 from ...support.transformers_log import quiet
 from ..run_folder.config import MOST_WEIGHTS, at_most
 from ..run_folder.files import shown
@@ -21,7 +23,7 @@ def reading(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # of any kind: what files may hold is not checked before it is used
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        reason = _no_object(folder) or next(iter(str(error).splitlines()), type(error).__name__)
         if "trust_remote_code" in str(error):
             reason = (
                 "it needs Python code of its own (auto_map), and no code from a folder is run; "
@@ -30,6 +32,17 @@ def reading(folder: Path) -> Iterator[None]:
         raise ValueError(
             f"encoder must be a folder that transformers can load, got {str(folder)!r}: {reason}"
         ) from None
+
+
+def _no_object(folder: Path) -> str:
+    """What transformers does not say: which of the files is no JSON object; empty if none is seen."""
+    for path in (folder / name for name in ("config.json", "tokenizer_config.json", "tokenizer.json")):
+        try:
+            if path.exists() and not isinstance(data := json.loads(read_file(path)), dict):
+                return f"{path.name} must be a JSON object, got {shown(data)}"
+        except (ValueError, RecursionError) as error:
+            return f"{path.name} must be a JSON object, got: {error}"
+    return ""
 
 
 def settings_of(folder: Path) -> Any:
@@ -75,8 +88,8 @@ def make_pretrained(folder: Path) -> Any:
 def load_pretrained(folder: Path) -> Any:
     """The weights of a transformers encoder's directory, in float32 whatever they are stored in.
 
-    Raises ``ValueError`` if it cannot be loaded, or lacks weights: transformers would fill them with random ones. Only
-    a pooler may be absent, which no span needs.
+    Raises ``ValueError`` if it cannot be loaded, or has weights that are infinite or no numbers, or lacks some:
+    transformers would fill them with random ones. Only a pooler may be absent, which no span needs.
     """
     from transformers import AutoModel
 
@@ -91,4 +104,6 @@ def load_pretrained(folder: Path) -> Any:
             f"encoder must be a folder with all weights of its {type(model).__name__}, "
             f"got {str(folder)!r} without {len(missing)} of them, {missing[0]} first"
         )
+    if wild := [name for name, weight in model.named_parameters() if not weight.isfinite().all()]:
+        raise ValueError(f"encoder must have finite weights, got {str(folder)!r} with others in {wild[0]}; mend them")
     return model

@@ -203,7 +203,9 @@ class SpanTraining:
         keep = min(config.average, (1 + self.step) / (10 + self.step))
         torch._foreach_lerp_(self.mean, [p.detach() for p in self.weights], 1 - keep)
         value = float(loss.detach())
-        check_loss(value, config.lr, self.step)
+        check_loss(
+            value, self.step, lr=config.lr, head_lr=head_lr(self.model, config), weight_decay=config.weight_decay
+        )
         self.step += 1
         self.loss += value
         return value
