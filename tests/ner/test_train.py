@@ -1,5 +1,6 @@
 import json
 import shutil
+import tracemalloc
 
 import pytest
 import torch
@@ -9,8 +10,9 @@ from phasor.apps.ner import SpanModel, evaluate, load, predict, train
 from phasor.apps.ner.data.windows import align
 from phasor.apps.ner.metrics import Score
 from phasor.apps.ner.model import collate
-from phasor.apps.ner.train import LOG, SpanTraining, shuffled
+from phasor.apps.ner.train import CHECKPOINT, LOG, SpanTraining, shuffled
 from phasor.apps.run_folder import checkpoint
+from phasor.apps.run_folder.tensors import read_tensors
 
 from .toy import DEV, LABELS, TOKENIZER, TRAIN, examples, model, model_config, train_config
 
@@ -198,6 +200,19 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, changes, message):
     with pytest.raises(ValueError, match=f"must be of the same run, got one with {message}; choose another folder"):
         run(tmp_path, **{"epochs": 1, **changes})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_step_that_no_training_reaches_takes_no_memory(tmp_path):
+    run(tmp_path, epochs=1)
+    tensors, about = read_tensors(tmp_path / CHECKPOINT, "a", "b")
+    checkpoint.save(tmp_path / CHECKPOINT, tensors, about | {"step": 10**7})
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"step 10000000 of \d+ and a history of 1 epochs; delete it"):
+            run(tmp_path, epochs=1)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
 
 
 def test_seeds_decide_the_weights(tmp_path):
