@@ -1,6 +1,5 @@
 """Folders of transformers encoders. None of their code is run, and nothing is fetched."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ...support.regular_files import read_file
 from ...support.transformers_log import quiet
+from ...tools.checkpoints.opening import check_json
 from ..run_folder.config import MOST_WEIGHTS, at_most
 from ..run_folder.files import shown
 
@@ -23,7 +22,8 @@ def reading(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # of any kind: what files may hold is not checked before it is used
-        reason = _no_object(folder) or next(iter(str(error).splitlines()), type(error).__name__)
+        check_json(folder)
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         if "trust_remote_code" in str(error):
             reason = (
                 "it needs Python code of its own (auto_map), and no code from a folder is run; "
@@ -32,17 +32,6 @@ def reading(folder: Path) -> Iterator[None]:
         raise ValueError(
             f"encoder must be a folder that transformers can load, got {str(folder)!r}: {reason}"
         ) from None
-
-
-def _no_object(folder: Path) -> str:
-    """What transformers does not say: which of the files is no JSON object; empty if none is seen."""
-    for path in (folder / name for name in ("config.json", "tokenizer_config.json", "tokenizer.json")):
-        try:
-            if path.exists() and not isinstance(data := json.loads(read_file(path)), dict):
-                return f"{path.name} must be a JSON object, got {shown(data)}"
-        except (ValueError, RecursionError) as error:
-            return f"{path.name} must be a JSON object, got: {error}"
-    return ""
 
 
 def settings_of(folder: Path) -> Any:

@@ -64,6 +64,13 @@ def parse_json(data: bytes, path: Path) -> dict[str, Any]:
     return value
 
 
+def check_json(folder: Path) -> None:
+    """``ValueError`` for a config or tokenizer of a folder that is no JSON object: what transformers does not say."""
+    for path in (folder / name for name in ("config.json", "tokenizer_config.json", "tokenizer.json")):
+        if path.exists():
+            read_json(path)
+
+
 def plain_name(name: Any, where: Path) -> str:
     """The name of a file in the same folder, which is all that an index may name.
 
