@@ -182,6 +182,14 @@ def test_who_may_read_what_is_replaced_may_read_what_replaces_it(tmp_path):
     assert stat.S_IMODE(page.stat().st_mode) == 0o600 and stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="a system without /proc")
+def test_where_nothing_can_be_made_is_refused_to_root_too():
+    with pytest.raises(ValueError, match="--html must be in a folder that can be written, got '/proc/new'"):
+        check_file_target("--html", Path("/proc/new"))
+    with pytest.raises(ValueError, match="--out must be in a folder that can be written, got '/proc/new/deeper'"):
+        check_folder_target("--out", Path("/proc/new/deeper"))
+
+
 def test_a_pipe_and_a_device_are_written_to_and_stay_what_they_are(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -69,6 +69,12 @@ def test_errors_of_transformers_in_one_line(error, said, source, tmp_path, monke
         logits.losses_of(found, logits_following(found), "a text" * 6)
 
 
+def test_a_tokenizer_config_that_is_no_object_is_named(tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"tokenizer_config.json: must hold a JSON object, got list$"):
+        logits.tokenize(tmp_path, {"vocab_size": 300}, "text", special=False)
+
+
 def logits_following(found):
     from phasor.tools.checkpoints.qk_tensors import find_qk_tensors
 

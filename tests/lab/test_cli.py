@@ -89,6 +89,12 @@ def test_tasks_need_no_text(tmp_path):
             ["train", "--batch", "1000000000"],
             r"batch \* length must be at most 4,194,304, got 64,000,000,000; make the b",
         ),
+        (["train", "--threads", "1025"], "--threads must be at most 1024, got 1025"),
+        (["evaluate", "nowhere", "--threads", str(2**31)], "--threads must be at most 1024, got 2147483648"),
+        (["extend", "nowhere", "--threads", str(10**30)], r"--threads must be an integer of at most 2\*\*62, got 1"),
+        (["train", "--cp", str(10**30)], r"cp must be an integer of at most 2\*\*62, got 1"),
+        (["train", "--tp", "3"], r"the number of processes must be a multiple of cp x tp = 3, got 1; start them by"),
+        (["train", "--fsdp"], "fsdp needs two processes or more beside tp=1, got 1 in all"),
         (["evaluate", "nowhere"], "folder must hold runs as `phasor lab train` makes them, got 'nowhere'"),
         (["report", "nowhere"], "folder must hold runs"),
         (["export", "nowhere", "x"], "run must be a folder with checkpoint.safetensors"),
@@ -98,6 +104,12 @@ def test_mistakes_are_value_errors(tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):
         call(*words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_way_to_cut_sequences_that_there_is_not_is_refused_on_one_process_too(text_file, tmp_path):
+    result = CliRunner().invoke(app, ["train", str(text_file), "--out", str(tmp_path), "--cp-scheme", "zorb", *TINY])
+    assert result.exit_code == 2 and "'zorb' is not one of" in result.output
     assert list(tmp_path.iterdir()) == []
 
 

@@ -143,7 +143,10 @@ def test_broken_data_is_one_line_and_nothing_is_written(files, tmp_path, line, b
         (["--dim", "30"], "dim must be a multiple of"),
         (["--lr", "0"], "lr must be a finite number above 0"),
         (["--max-length", "32", "--overlap", "32"], "overlap must be below max_length = 32, got 32"),
-        (["--device", "abacus"], "device must be one that torch has here, got 'abacus'"),
+        (["--device", "abacus"], "--device must be one that torch can compute on here, got 'abacus'"),
+        (["--device", "meta"], "--device must be one that torch can compute on here, got 'meta': Tensor.item"),
+        (["--threads", "1025"], "--threads must be at most 1024, got 1025"),
+        (["--threads", str(10**30)], r"--threads must be an integer of at most 2\*\*62, got 1"),
     ],
 )
 def test_mistakes_are_value_errors(files, tmp_path, words, message):

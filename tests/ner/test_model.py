@@ -342,6 +342,25 @@ def test_folders_that_transformers_cannot_use_are_refused(bert, tmp_path):
         tokenizer_and_limits(tmp_path, "characters", [], 256)
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "tokenizer.json"])
+@pytest.mark.parametrize("text", ["[]", "{"])
+def test_of_an_encoder_the_file_that_is_no_json_object_is_named(bert, tmp_path, name, text):
+    shutil.copytree(bert, tmp_path, dirs_exist_ok=True)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=rf"{name}: (must hold a JSON object, got list|is not JSON in UTF-8: Exp)"):
+        tokenizer_and_limits(tmp_path, "characters", [], 256)
+
+
+def test_an_encoder_with_weights_that_are_no_numbers_is_refused(bert, tmp_path):
+    shutil.copytree(bert, tmp_path, dirs_exist_ok=True)
+    weights = load_file(tmp_path / "model.safetensors")
+    name = next(name for name in weights if name.endswith("word_embeddings.weight"))
+    weights[name][3, 1] = float("nan")
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"encoder must have finite weights, got .* with others in .*word_emb"):
+        load_pretrained(tmp_path)
+
+
 def test_slow_tokenizers_and_folders_without_encoder_are_refused(tmp_path):
     transformers = pytest.importorskip("transformers")
     with pytest.raises(

@@ -1,6 +1,7 @@
 import json
 import os
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from phasor.apps.ner import SpanModel, evaluate, load, predict, train
 from phasor.apps.ner.data.windows import align
 from phasor.apps.ner.metrics import Score
 from phasor.apps.ner.model import collate
-from phasor.apps.ner.train import LOG, SpanTraining, shuffled
+from phasor.apps.ner.train import CHECKPOINT, LOG, SpanTraining, shuffled
 from phasor.apps.run_folder import checkpoint
+from phasor.apps.run_folder.tensors import read_tensors
 
 from .toy import DEV, LABELS, TOKENIZER, TRAIN, examples, model, model_config, train_config
 
@@ -202,6 +204,19 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, changes, message):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_a_step_that_no_training_reaches_takes_no_memory(tmp_path):
+    run(tmp_path, epochs=1)
+    tensors, about = read_tensors(tmp_path / CHECKPOINT, "a", "b")
+    checkpoint.save(tmp_path / CHECKPOINT, tensors, about | {"step": 10**7})
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"step 10000000 of \d+ and a history of 1 epochs; delete it"):
+            run(tmp_path, epochs=1)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
+
+
 def test_seeds_decide_the_weights(tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         run(tmp_path / name, seed=seed, epochs=1)
@@ -271,9 +286,11 @@ def test_a_folder_that_cannot_be_made_is_said_before_the_first_step(tmp_path, mo
                 run(folder)
 
 
-def test_a_diverging_run_stops(tmp_path):
-    with pytest.raises(ValueError, match=r"lr must let the training converge, got lr=1e\+30"):
-        run(tmp_path, lr=1e30, clip=1e30)
+@pytest.mark.parametrize("setting", ["lr", "head_lr", "weight_decay"])
+def test_a_diverging_run_stops_and_names_what_may_have_done_it(tmp_path, setting):
+    said = rf"lr, head_lr, weight_decay must let the training converge, got .*\b{setting}=1e\+30.* and a loss of"
+    with pytest.raises(ValueError, match=said):
+        run(tmp_path, **{setting: 1e30}, clip=1e30)
 
 
 def test_every_window_is_in_one_batch_of_like_lengths():

@@ -20,9 +20,8 @@ def test_without_a_bar_nothing_is_written(capsys):
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
-def test_a_loss_that_is_not_finite_names_rate_and_step(loss):
-    check_loss(1e30, 0.1, 7)
-    with pytest.raises(
-        ValueError, match=f"lr must let the training converge, got lr=0.1 and a loss of {loss} at step 7"
-    ):
-        check_loss(loss, 0.1, 7)
+def test_a_loss_that_is_not_finite_names_rates_and_step(loss):
+    check_loss(1e30, 7, lr=0.1)
+    said = f"lr, head_lr must let the training converge, got lr=0.1, head_lr=3 and a loss of {loss} at step 7"
+    with pytest.raises(ValueError, match=said):
+        check_loss(loss, 7, lr=0.1, head_lr=3)

@@ -51,6 +51,18 @@ def test_no_byte_of_it_can_be_missing(path):
             read_tensors(path, "a file", "out")
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_values_that_are_no_numbers_are_refused_with_their_tensor(path, value):
+    wild = TENSORS | {"w": torch.tensor([1.0, value], dtype=torch.bfloat16)}
+    said = "file must be a file, got: 'w' with values that are infinite or no numbers, in 1 tensor; out"
+    write_tensors(path, wild, {})
+    with pytest.raises(ValueError, match=said):
+        read_tensors(path, "a file", "out")
+    save_file(wild, path)
+    with pytest.raises(ValueError, match=said):
+        read_tensors(path, "a file", "out")
+
+
 def test_a_file_of_others_has_no_seal(path):
     save_file({"x": torch.ones(2)}, path, metadata={"format": "pt"})
     tensors, about = read_tensors(path, "a file", "out")
@@ -125,6 +137,9 @@ def test_json_that_is_not_as_it_was_written_is_named(tmp_path):
         path.write_text(text, encoding="latin-1")
         with pytest.raises(ValueError, match=r"run.json must be JSON as phasor wrote it, got: .*; delete it and run"):
             read_json(path, {"a": [int]})
+    path.unlink()
+    with pytest.raises(ValueError, match=r"run.json: cannot be opened \(No such file or directory\); put it back, or"):
+        read_json(path)
     assert conform(1, (int, str)) == 1
     assert json.loads("1") == 1
 

@@ -279,5 +279,11 @@ def _is_mount(path: Path) -> bool:
 
 
 def _check_folder(name: str, path: Path, folder: Path) -> None:
-    if not os.access(folder, os.W_OK | os.X_OK):
+    writable = os.access(folder, os.W_OK | os.X_OK)
+    if writable:  # to root so is everything, /proc too
+        try:
+            os.rmdir(tempfile.mkdtemp(prefix=".phasor-", dir=folder))
+        except OSError:
+            writable = False
+    if not writable:
         raise ValueError(f"{name} must be in a folder that can be written, got {str(path)!r}; name another")

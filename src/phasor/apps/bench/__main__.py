@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from .machine import cores
+from ...support.cores import cores
 from .measure import Case, measure
 from .run import named
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ...rotary.kernels import available
+from ...support.cores import cores
 
 # By glibc's allocator: blocks over the first threshold are mapped anew each time, and the kernel of the system clears
 # their pages; blocks under it are taken from what was freed before.
@@ -40,11 +41,6 @@ def processor() -> str:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def about() -> dict[str, Any]:

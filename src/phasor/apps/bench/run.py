@@ -14,6 +14,7 @@ import torch
 
 from ...rotary.kernels import check_name
 from ...support.checks import whole
+from ...support.cores import cores
 from . import machine
 from .cases import LARGE, SMALL
 from .gpu import cases as gpu_cases
@@ -68,8 +69,8 @@ def run(
     plan = gpu_cases.named(cases) if clock else named(cases)
     whole("--rounds", rounds)
     whole("--threads", threads)
-    if threads > machine.cores():
-        raise ValueError(f"--threads must be at most the number of cores, {machine.cores()} here, got {threads}")
+    if threads > cores():
+        raise ValueError(f"--threads must be at most the number of cores, {cores()} here, got {threads}")
     check_name(kernel)
     options: dict[str, Any] = {"rounds": rounds, "kernel": kernel, "quick": quick}
     skipped = {library.name: library.missing() for library in GPU_LIBRARIES if clock and library.missing()}

@@ -72,11 +72,11 @@ def train(
     check_text(config, text)
     whole("checkpoint_every", checkpoint_every)
     with process_group() as group, ExitStack() as stack:
-        with group.alike():
-            if group.first:
-                stack.enter_context(alone(folder))
         agree(config, group)
         training = training_of(config, text, group, parallel)
+        with group.alike():  # a folder is made when nothing speaks against the run any more
+            if group.first:
+                stack.enter_context(alone(folder))
         with group.alike():  # nobody writes before everybody has read
             first, past = training.resume(folder / CHECKPOINT)
         speed, start = 0.0, time.perf_counter()

@@ -50,7 +50,7 @@ class DecoderTraining:
         self.optimizer.step()
         self.optimizer.zero_grad()
         value = float(loss)
-        check_loss(value, self.config.lr, step)
+        check_loss(value, step, lr=self.config.lr)
         return value
 
     def gradients(self, step: int) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...support.transformers_log import quiet
+from ...tools.checkpoints.opening import check_json
 from ..run_folder.config import MOST_WEIGHTS, at_most
 from ..run_folder.files import shown
 
@@ -21,6 +22,7 @@ def reading(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # of any kind: what files may hold is not checked before it is used
+        check_json(folder)
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         if "trust_remote_code" in str(error):
             reason = (
@@ -75,8 +77,8 @@ def make_pretrained(folder: Path) -> Any:
 def load_pretrained(folder: Path) -> Any:
     """The weights of a transformers encoder's directory, in float32 whatever they are stored in.
 
-    Raises ``ValueError`` if it cannot be loaded, or lacks weights: transformers would fill them with random ones. Only
-    a pooler may be absent, which no span needs.
+    Raises ``ValueError`` if it cannot be loaded, or has weights that are infinite or no numbers, or lacks some:
+    transformers would fill them with random ones. Only a pooler may be absent, which no span needs.
     """
     from transformers import AutoModel
 
@@ -91,4 +93,6 @@ def load_pretrained(folder: Path) -> Any:
             f"encoder must be a folder with all weights of its {type(model).__name__}, "
             f"got {str(folder)!r} without {len(missing)} of them, {missing[0]} first"
         )
+    if wild := [name for name, weight in model.named_parameters() if not weight.isfinite().all()]:
+        raise ValueError(f"encoder must have finite weights, got {str(folder)!r} with others in {wild[0]}; mend them")
     return model

@@ -205,7 +205,9 @@ class SpanTraining:
         keep = min(config.average, (1 + self.step) / (10 + self.step))
         torch._foreach_lerp_(self.mean, [p.detach() for p in self.weights], 1 - keep)
         value = float(loss.detach())
-        check_loss(value, config.lr, self.step)
+        check_loss(
+            value, self.step, lr=config.lr, head_lr=head_lr(self.model, config), weight_decay=config.weight_decay
+        )
         self.step += 1
         self.loss += value
         return value
@@ -268,11 +270,11 @@ class SpanTraining:
         checkpoint.check_same(path, _flat(run), _flat(state["run"]))
         step, history = state["step"], state["history"]
         epochs = [(entry["epoch"], entry["step"], len(entry["counts"])) for entry in history]
-        expected = [(i, i * self.per_epoch, 3) for i in range(1, step // self.per_epoch + 1)]
+        expected = [(i, i * self.per_epoch, 3) for i in range(1, len(history) + 1)]  # a damaged step may be any number
         if not 0 < state["epochs"] <= self.config.epochs:
             raise checkpoint.fault(path, f"{state['epochs']} epochs of at most {self.config.epochs}")
         self.epochs = state["epochs"]
-        if not 0 < step <= self.steps or epochs != expected:
+        if not 0 < step <= self.steps or len(history) != step // self.per_epoch or epochs != expected:
             raise checkpoint.fault(path, f"step {step} of {self.steps} and a history of {len(history)} epochs")
         checkpoint.fill(path, self.tensors, tensors)
         self.step, self.loss, self.history = step, state["loss"], history

@@ -19,7 +19,11 @@ def json_bytes(data: Any) -> bytes:
 def read_json(path: Path, pattern: Any = object) -> Any:
     """JSON that `conform` finds to be like ``pattern``. Raises ``ValueError`` naming the file and what is wrong."""
     try:
-        return conform(parsed(read_file(path)), pattern)
+        text = read_file(path)
+    except ValueError as error:
+        raise ValueError(f"{error}; put it back, or run again what writes it") from None
+    try:
+        return conform(parsed(text), pattern)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} must be JSON as phasor wrote it, got: {error}; delete it and run again") from None
 

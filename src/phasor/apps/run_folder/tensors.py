@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ...support.number_text import counted
 from ...support.regular_files import other_kind
 from ...support.whole_files import write_whole
 from .files import conform, parsed, shown
@@ -30,7 +31,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Any) -> None
 def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor], Any]:
     """What `write_tensors` wrote. Raises ``ValueError`` if a bit of it has changed, or if it is another file.
 
-    Of a safetensors file without a SHA-256, as others write them, the second is None.
+    Also if a value is infinite or no number. Of a safetensors file without a SHA-256, as others write them, the second
+    is None.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -43,14 +45,18 @@ def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor]
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dictionary)
-        if set(metadata) <= {"format"}:
-            return tensors, None
-        if set(metadata) != {KEY}:
-            raise ValueError(f"unknown metadata {shown(sorted(metadata))}")
-        sealed = conform(parsed(metadata[KEY]), SEALED)
-        if digest(tensors, sealed["about"]) != sealed["sha256"]:
-            raise ValueError("content that has changed since it was written (SHA-256)")
-        return tensors, parsed(sealed["about"])
+        about = None
+        if not set(metadata) <= {"format"}:
+            if set(metadata) != {KEY}:
+                raise ValueError(f"unknown metadata {shown(sorted(metadata))}")
+            sealed = conform(parsed(metadata[KEY]), SEALED)
+            if digest(tensors, sealed["about"]) != sealed["sha256"]:
+                raise ValueError("content that has changed since it was written (SHA-256)")
+            about = parsed(sealed["about"])
+        if wild := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+            of = counted(wild, "tensor")
+            raise ValueError(f"{shown(wild[0])} with values that are infinite or no numbers, in {of}")
+        return tensors, about
     except (ValueError, RuntimeError, RecursionError, SafetensorError) as error:
         raise damaged(path, what, error, way_out) from None
 

@@ -18,10 +18,12 @@ def adamw(groups: Any, **options: Any) -> torch.optim.AdamW:
     return optimizer
 
 
-def check_loss(loss: float, lr: float, step: int) -> None:
-    """Raise ``ValueError`` for a loss that is infinite or no number."""
+def check_loss(loss: float, step: int, **settings: float) -> None:
+    """Raise ``ValueError`` for a loss that is infinite or no number, with the settings that can make it so."""
     if not math.isfinite(loss):
-        raise ValueError(f"lr must let the training converge, got lr={lr:g} and a loss of {loss} at step {step}")
+        given = ", ".join(f"{name}={value:g}" for name, value in settings.items())
+        names = ", ".join(settings)
+        raise ValueError(f"{names} must let the training converge, got {given} and a loss of {loss} at step {step}")
 
 
 @contextmanager

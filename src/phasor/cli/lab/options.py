@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ...support.cores import check_threads
 from ...support.plain_text import say
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of runs, or a folder that holds them.")]
@@ -21,10 +22,11 @@ Scored = Annotated[int, typer.Option(min=1, help="Held-out bytes to score at eve
 
 
 def prepare(threads: int, *libraries: str) -> None:
-    """The number of threads; and a missing library is one line that says so."""
+    """The number of threads; and a missing library or core is one line that says so."""
     for name in ("safetensors", *libraries):
         if find_spec(name) is None:
             raise ValueError(f"this needs {name}; install it with: pip install 'phasor-rope[lab]'")
+    check_threads(threads)
     import torch
 
     torch.set_num_threads(threads)

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -34,7 +34,9 @@ CheckpointEvery = Annotated[int, typer.Option(min=1, help="Steps between checkpo
 Cp = Annotated[int, typer.Option("--cp", min=1, help="Processes that share each sequence (context parallel).")]
 Tp = Annotated[int, typer.Option("--tp", min=1, help="Processes that share heads and weights (tensor parallel).")]
 Fsdp = Annotated[bool, typer.Option("--fsdp", help="Shard weights, gradients and moments over the other processes.")]
-CpScheme = Annotated[str, typer.Option("--cp-scheme", help="How sequences are cut: head-tail, contiguous, striped.")]
+CpScheme = Annotated[
+    Literal["head-tail", "contiguous", "striped"], typer.Option("--cp-scheme", help="How sequences are cut.")
+]
 Glob = Annotated[str, typer.Option(help="Which files of a folder, by name.")]
 
 
@@ -114,10 +116,10 @@ def train(
         say_json(finished)
 
 
-def _parallel(cp: int, tp: int, fsdp: bool, scheme: str) -> Any:
+def _parallel(cp: int, tp: int, fsdp: bool, scheme: Any) -> Any:
     """How sequences and weights are cut; None if they are not."""
     if cp == tp == 1 and not fsdp:
         return None
     from ...apps.lab.parallel import Parallel
 
-    return Parallel(cp, tp, fsdp, scheme)  # type: ignore[arg-type]  # checked with the run
+    return Parallel(cp, tp, fsdp, scheme)

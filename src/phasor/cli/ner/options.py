@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ...support.cores import check_threads
+
 Format = Annotated[
     str | None, typer.Option(help="cluener, cmeee, conll, spans or tokens (default: recognized by the content).")
 ]
@@ -37,17 +39,18 @@ def reader(format: str | None, columns: list[int] | None, tag_names: str | None)
 
 
 def prepare(threads: int | None, device: str) -> None:
-    """The number of threads; and a missing library or device is one line that says so."""
+    """The number of threads; and a missing library, core or device is one line that says so."""
     for name in ("safetensors", "tokenizers"):
         if find_spec(name) is None:
             raise ValueError(f"this needs {name}; install it with: pip install 'phasor-rope[ner]'")
+    if threads is not None:
+        check_threads(threads)
     import torch
 
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f"device must be one that torch has here, got {device!r}: {str(error).splitlines()[0]}"
-        ) from None
-    if threads:
+        torch.zeros(1, device=device).item()  # "meta" gives nothing back
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).splitlines()[0].partition(". ")[0]
+        raise ValueError(f"--device must be one that torch can compute on here, got {device!r}: {reason}") from None
+    if threads is not None:
         torch.set_num_threads(threads)

@@ -11,6 +11,7 @@ import torch
 from ...support.errors import first_line
 from ...support.transformers_log import quiet
 from .losses import MARGIN, at_least, beats_a_guess, pieces
+from .opening import check_json
 from .permutation import PAIRS, order_of, reorder, with_pairs
 from .qk_tensors import QKTensors
 from .reordering import load
@@ -170,6 +171,7 @@ def tokenize(folder: Path, config: dict[str, Any], text: str, *, special: bool) 
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
         return torch.tensor(tokenizer(text, add_special_tokens=special)["input_ids"], dtype=torch.int64)
     except Exception as error:  # a file that is damaged may raise anything
+        check_json(folder)
         raise ValueError(
             f"{folder}: has no tokenizer that works ({first_line(error)}); put tokenizer.json there"
         ) from None

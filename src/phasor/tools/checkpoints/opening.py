@@ -64,6 +64,13 @@ def parse_json(data: bytes, path: Path) -> dict[str, Any]:
     return value
 
 
+def check_json(folder: Path) -> None:
+    """``ValueError`` for a config or tokenizer of a folder that is no JSON object: what transformers does not say."""
+    for path in (folder / name for name in ("config.json", "tokenizer_config.json", "tokenizer.json")):
+        if path.exists():
+            read_json(path)
+
+
 def instead_of_weights(data: bytes) -> str:
     """For errors, after what a file that begins so must be: what stands there in place of weights, and the way out.
 
