@@ -82,6 +82,8 @@ def fit(
     whole("length", length)
     whole("evaluations", evaluations, at_least=FEWEST)
     number("inside", inside, at_least=0)
+    if minutes != math.inf:
+        number("minutes", minutes, above=0)
     with process_group() as group:
         loss = DivisorLoss(RunningModel(model, group))
         trained = _trained(loss.model, trained, length)
