@@ -176,6 +176,7 @@ def test_a_search_goes_down_and_keeps_its_bounds_and_its_budget():
         ({"length": 1024, "holdout": TOKENS[2000:]}, "holdout must be other text .* pieces of 64 tokens stand in both"),
         ({"length": 1024, "evaluations": 0}, "evaluations must be .* at least 10, got 0"),
         ({"length": 1024, "attention": 0.0}, "attention must be"),
+        ({"length": 1024, "attention": 1e30}, r"attention must be at most 100, got 1e\+30"),
         ({"length": 1024, "inside": -1.0}, "inside must be"),
         ({"length": 1024, "minutes": 0.0}, r"minutes must be a finite number above 0, got 0\.0"),
         ({"length": 1024, "minutes": -1.0}, "minutes must be a finite number above 0, got -1"),
