@@ -120,7 +120,7 @@ def test_what_a_folder_is_not_loaded_for_names_file_and_tensor(edited):
     from phasor.tools.doctor.loading import load
 
     folder = edited({"intermediate_size": 8})
-    with pytest.raises(ValueError, match=r"than its config says: model\.safetensors: model.layers.0.mlp.* by the config"):
+    with pytest.raises(ValueError, match=r"than its config says: model\.safetensors: model\.layers.*by the config"):
         load(folder)
     shard = folder / "model.safetensors"
     shard.write_bytes(shard.read_bytes()[:-4])

@@ -18,6 +18,7 @@ from ..checkpoints.opening import plain_name, read_json
 from .memory import check_memory
 
 OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
+NO_WEIGHTS = ("tok", "training_args", "optimizer", "scheduler")  # how names begin that end so as well
 INDEX = "model.safetensors.index.json"
 CONFIG_ALONE = "check its config alone with phasor doctor --meta"
 
@@ -45,8 +46,12 @@ def load(path: Path, *, meta: bool = False, way_out: str = CONFIG_ALONE) -> nn.M
 def has_weights(path: Path) -> bool:
     """Whether there are weights beside the config, of any format, or an index of them."""
     return path.is_dir() and any(
-        p.suffix in (".safetensors", *OTHER_WEIGHTS) or p.name == INDEX for p in path.iterdir()
+        p.suffix == ".safetensors" or _other_weights(p) or p.name == INDEX for p in path.iterdir()
     )
+
+
+def _other_weights(path: Path) -> bool:
+    return path.suffix in OTHER_WEIGHTS and not path.name.startswith(NO_WEIGHTS)
 
 
 def weights_of(folder: Path) -> list[Path]:
@@ -55,7 +60,7 @@ def weights_of(folder: Path) -> list[Path]:
     if os.path.lexists(index):
         _check_index(index, {path.name for path in files})
     if not files:
-        others = sorted(p.name for p in folder.iterdir() if p.suffix in OTHER_WEIGHTS)
+        others = sorted(p.name for p in folder.iterdir() if _other_weights(p))
         hint = f"; {others[0]} is no safetensors file: convert it first (phasor convert)" if others else ""
         raise ValueError(f"{folder}: weights are missing{hint or '; check its config alone with phasor doctor --meta'}")
     return files
@@ -180,11 +185,10 @@ def _why(error: Exception, data: dict[str, Any]) -> str:
         rule = " or ".join("null" if kind == "NoneType" else kind for kind, _ in kinds)
         return f"{field[1]} must be {rule}, got {kinds[0][1]:.80}"
     for key, value in _leaves(data):
-        word = repr(value)
-        if isinstance(value, str) or (isinstance(value, int) and value < 0):
-            if re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w.])", message):
-                said = f"{type(error).__name__}: {message}"[:200]
-                return f"{key} must be a value that transformers knows, got {word:.60} ({said})"
+        told = isinstance(value, str) or (isinstance(value, int) and value < 0)
+        if told and re.search(rf"(?<![\w.-]){re.escape(repr(value))}(?![\w.])", message):
+            said = f"{type(error).__name__}: {message}"[:200]
+            return f"{key} must be a value that transformers knows, got {value!r:.60} ({said})"
     empty = [
         f"{name}.{key}"
         for name, inner in data.items()
