@@ -503,6 +503,24 @@ def in_a_function(place):
     return change
 
 
+def nested(depth, itself=False):
+    """Functions that call the one before twice, or one that calls itself."""
+
+    def change(path):
+        made = operators("halves", *tables("halves"))
+        sets = [helper.make_opsetid("", 23), helper.make_opsetid("mine", 1)]
+        for i in range(depth):
+            inner = f"F{i if itself else i - 1}"
+            calls = [helper.make_node(inner, [a], [b], domain="mine") for a, b in ("xt", "ty")]
+            body = calls if i or itself else [helper.make_node("Identity", ["x"], ["y"])]
+            made.functions.append(helper.make_function("mine", f"F{i}", ["x"], ["y"], body, sets))
+        made.opset_import.append(sets[1])
+        made.graph.node.append(helper.make_node(f"F{depth - 1}", ["q"], ["made"], domain="mine"))
+        onnx.save(made, path)
+
+    return change
+
+
 def in_a_branch(place, op="If", deep=False):
     def change(path):
         made = operators("halves", *tables("halves"))
@@ -611,6 +629,8 @@ def reads_itself(path):
         (elsewhere("../weights.bin"), "which is not in its folder; nothing else is opened"),
         (in_a_function("../weights.bin"), "keeps 'inner' in '../weights.bin', which is not in its folder"),
         (in_a_function("weights.bin"), "keeps 'inner' in 'weights.bin', which is absent"),
+        (nested(21), "is damaged (its functions, written out, are 3,145,729 nodes, and at most 1,048,576 are read)"),
+        (nested(1, itself=True), "is damaged (its functions call each other without end)"),
         (in_a_branch("/etc/passwd"), "keeps 'inner' in '/etc/passwd', which is not in its folder"),
         (in_a_branch("weights.bin", deep=True), "keeps 'inner' in 'weights.bin', which is absent"),
         (in_a_branch("../weights.bin", op="Loop"), "keeps 'inner' in '../weights.bin', which is not in its folder"),

@@ -2,6 +2,7 @@
 
 import math
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from .operators import rotations_of
 from .shapes import SMALL
 
 LARGEST = 2**31  # bytes: no protobuf message can be longer
+MOST_NODES = 2**20  # of a graph with its functions written out: large models have some 10^5
 INLINE = 2**16  # elements of a constant that shape inference may want to look at
 
 
@@ -36,12 +38,32 @@ def read_graph(source: str | os.PathLike[str]) -> Graph:
         _check_values(onnx, path, tensor)
     try:
         if model.functions:
+            _check_functions(model)
             model = onnx.inliner.inline_local_functions(model)
         _check_outputs(model.graph)
         _split_off_rotations(model)
         return Graph(model, path.resolve().parent, _with_shapes(onnx, model))
     except (RuntimeError, ValueError) as error:  # the inliner's and the graph's; names that are no UTF-8
         raise ValueError(f"{path} is damaged ({_brief(error)})") from None
+
+
+def _check_functions(model: Any) -> None:
+    """Each may call another twice, and that one another: written out, thirty are a thousand million nodes."""
+    bodies = {(function.domain, function.name): function.node for function in model.functions}
+
+    @cache
+    def size(domain: str, name: str) -> int:
+        return 1 + total(bodies.get((domain, name), ()))
+
+    def total(nodes: Any) -> int:
+        return sum(size(one.domain, one.op_type) for node in nodes for one in (node, *inside(node)))
+
+    try:
+        count = total(model.graph.node)
+    except RecursionError:
+        raise ValueError("its functions call each other without end") from None
+    if count > MOST_NODES:
+        raise ValueError(f"its functions, written out, are {count:,} nodes, and at most {MOST_NODES:,} are read")
 
 
 def _check_outputs(graph: Any) -> None:
