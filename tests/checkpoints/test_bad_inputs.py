@@ -128,7 +128,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no utf-8": (lambda f: put(f / FIRST, b"\xff\xfe{}", b""), "is not JSON in UTF-8"),
     "a list": (lambda f: put(f / FIRST, b"[]", b""), "must hold a JSON object, got list"),
     "deep": (lambda f: put(f / FIRST, b'{"a":' * 10**5, b""), "nested too deeply|is not JSON"),
-    "a number of many digits": (lambda f: put(f / FIRST, b'{"a":' + b"1" * 9999 + b"}", b""), "is not JSON"),
+    "a number of many digits": (lambda f: put(f / FIRST, b'{"a":' + b"1" * 9999 + b"}", b""), "Exceeds the limit"),
     "a tensor twice": (header(twice), "stands twice in one object"),
     "no dtype": (header(lambda h: h[Q].pop("dtype") and None), f"{Q}: must have dtype, shape and data_offsets"),
     "a fourth key": (entry(more=1), "must have dtype, shape and data_offsets"),

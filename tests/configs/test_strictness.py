@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,9 @@ def test_files(tmp_path: Path) -> None:
         ("[1]", "must hold a JSON object, got list"),
         ("[" * 200_000, "nested too deeply"),
         ('{"model_type": "llama", "rope_theta": NaN}', "rope_theta must be a finite number, got nan"),
-        ('{"model_type": "llama", "rope_theta": ' + "9" * 5000 + "}", "is not JSON"),
+        ('{"model_type": "llama", "rope_theta": ' + "9" * 5000 + "}", "is no config: Exceeds the limit"),
+        ('{"a": 1, "a": 2}', "bad.json' is no config: the key 'a' stands twice in one object; keep one$"),
+        ('{"model_type": "' + "x" * 10**5 + '"}', "model_type must be a plain word, got 'x{79}$"),
         ('{"model_type": "llama", "rope_theta": ' + "9" * 400 + "}", "rope_theta must be a number of ordinary size"),
         ('{"a":' * 150 + "1" + "}" * 150, "nested more than 100 deep"),
     ):
@@ -175,6 +178,10 @@ def test_files(tmp_path: Path) -> None:
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="is not JSON in UTF-8"):
         read_config(tmp_path / "binary.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    for other, words in ((tmp_path / "pipe.json", "pipe.json must be .*, and is a pipe"), ("/dev/null", "is a device")):
+        with pytest.raises(ValueError, match=words):
+            read_config(other)
     with (tmp_path / "huge.json").open("wb") as file:
         file.truncate(65 * 2**20)  # sparse: takes no room on the disk
     with pytest.raises(ValueError, match="a config has at most"):

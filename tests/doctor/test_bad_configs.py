@@ -53,6 +53,10 @@ OTHERS = [
     ({"rope_parameters": {"rope_theta": None}}, "rope_parameters.rope_theta is null: set it, or take the key away"),
     ({"num_attention_heads": None}, "num_attention_heads must be int, got None; mend that key by hand"),
     ({"head_dim": [16]}, "head_dim must be an integer of at least 1, got [16]"),
+    ({"hidden_act": "gelu9"}, "hidden_act must be a value that transformers knows, got 'gelu9'"),
+    ({"intermediate_size": -8}, "intermediate_size must be a value that transformers knows, got -8 (RuntimeError:"),
+    ({"dtype": "float33"}, "dtype must be a value that transformers knows, got 'float33'"),
+    ({"torch_dtype": 3}, "torch_dtype must be the name of a number format of torch, got 3; mend that key by hand"),
     ({"quantization_config": "fp8"}, "quantization_config must be an object, got 'fp8'; mend that key by hand"),
 ]
 
@@ -101,6 +105,27 @@ def test_a_value_that_no_model_has(changes, rule, got, edited, phasor, monkeypat
 @pytest.mark.parametrize("changes, says", OTHERS)
 def test_a_config_that_is_not_understood(changes, says, edited, phasor):
     assert says in _refused(phasor, edited(changes))
+
+
+@pytest.mark.parametrize("metadata", [[], "total", None])
+def test_an_index_whose_metadata_is_no_object(metadata, edited, phasor):
+    folder = edited({})
+    index = {"metadata": metadata, "weight_map": {"lm_head.weight": "model.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    err = _refused(phasor, folder)
+    assert f"model.safetensors.index.json: metadata must be an object, got {metadata!r}; fetch it anew" in err
+
+
+def test_what_a_folder_is_not_loaded_for_names_file_and_tensor(edited):
+    from phasor.tools.doctor.loading import load
+
+    folder = edited({"intermediate_size": 8})
+    with pytest.raises(ValueError, match=r"than its config says: model\.safetensors: model\.layers.*by the config"):
+        load(folder)
+    shard = folder / "model.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-4])
+    with pytest.raises(ValueError, match=r"model\.safetensors: .*\.weight: data_offsets must be .* inside the file"):
+        load(folder)
 
 
 def test_torch_does_not_warn_of_a_size_that_the_doctor_judges(edited):

@@ -58,6 +58,7 @@ def test_json_and_repair(folder, phasor, tmp_path):
 
 def test_a_config_alone_is_checked_on_the_meta_device(folder, phasor, tmp_path):
     (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "tok512.bin").write_bytes(b"a tokenizer")
     shutil.copy(folder / "config.json", tmp_path / "alone" / "config.json")
     for path in (folder / "config.json", tmp_path / "alone"):
         code, out, _ = phasor("doctor", path)

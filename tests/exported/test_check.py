@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import resource
 
 import numpy as np
 import pytest
@@ -502,6 +503,24 @@ def in_a_function(place):
     return change
 
 
+def nested(depth, itself=False):
+    """Functions that call the one before twice, or one that calls itself."""
+
+    def change(path):
+        made = operators("halves", *tables("halves"))
+        sets = [helper.make_opsetid("", 23), helper.make_opsetid("mine", 1)]
+        for i in range(depth):
+            inner = f"F{i if itself else i - 1}"
+            calls = [helper.make_node(inner, [a], [b], domain="mine") for a, b in ("xt", "ty")]
+            body = calls if i or itself else [helper.make_node("Identity", ["x"], ["y"])]
+            made.functions.append(helper.make_function("mine", f"F{i}", ["x"], ["y"], body, sets))
+        made.opset_import.append(sets[1])
+        made.graph.node.append(helper.make_node(f"F{depth - 1}", ["q"], ["made"], domain="mine"))
+        onnx.save(made, path)
+
+    return change
+
+
 def in_a_branch(place, op="If", deep=False):
     def change(path):
         made = operators("halves", *tables("halves"))
@@ -528,6 +547,25 @@ def without_output(make):
         onnx.save(made, path)
 
     return change
+
+
+def short(path, apart=False, typed=False):
+    made = saved_apart(path) if apart else operators("halves", *tables("halves"))
+    tensor = made.graph.initializer[0]
+    if apart:
+        next(entry for entry in tensor.external_data if entry.key == "length").value = "100"
+    elif typed:
+        tensor.float_data.extend([1.0, 2.0])
+        tensor.ClearField("raw_data")
+    else:
+        tensor.raw_data = tensor.raw_data[:100]
+    onnx.save(made, path)
+
+
+def below_zero(path):
+    made = operators("halves", *tables("halves"))
+    made.graph.initializer[0].dims[0] = -512
+    onnx.save(made, path)
 
 
 def absent(path):
@@ -582,11 +620,17 @@ def reads_itself(path):
         (huge, "longer than 2 GiB"),
         (absent, "keeps 'cos' in 'weights.bin', which is absent; put that file beside it"),
         (cut, "beyond the end of 'weights.bin'"),
+        (short, "'cos' must have 16384 bytes, 4096 values of FLOAT, got 100; export it anew"),
+        (lambda path: short(path, apart=True), "'cos' must have 16384 bytes, 4096 values of FLOAT, got 100"),
+        (lambda path: short(path, typed=True), "'cos' must have 16384 bytes, 4096 values of FLOAT, got 8"),
+        (below_zero, "'cos' must have sizes of at least 0, got [-512, 8]"),
         (linked, "which is not in its folder; nothing else is opened"),
         (elsewhere("/etc/passwd"), "which is not in its folder; nothing else is opened"),
         (elsewhere("../weights.bin"), "which is not in its folder; nothing else is opened"),
         (in_a_function("../weights.bin"), "keeps 'inner' in '../weights.bin', which is not in its folder"),
         (in_a_function("weights.bin"), "keeps 'inner' in 'weights.bin', which is absent"),
+        (nested(21), "is damaged (its functions, written out, are 3,145,729 nodes, and at most 1,048,576 are read)"),
+        (nested(1, itself=True), "is damaged (its functions call each other without end)"),
         (in_a_branch("/etc/passwd"), "keeps 'inner' in '/etc/passwd', which is not in its folder"),
         (in_a_branch("weights.bin", deep=True), "keeps 'inner' in 'weights.bin', which is absent"),
         (in_a_branch("../weights.bin", op="Loop"), "keeps 'inner' in '../weights.bin', which is not in its folder"),
@@ -601,6 +645,29 @@ def test_files_that_cannot_be_read_are_one_line(phasor, tmp_path, config, make, 
     make(folder / "model.onnx")
     code, said, err = phasor("check", folder / "model.onnx", "--config", config)
     assert (code, said) == (2, "") and says in err and len(err.splitlines()) == 1, err
+
+
+def test_a_file_whose_range_is_long_takes_no_memory(phasor, tmp_path, config):
+    """Values that a few bytes of a file say are not written out: 20 million took three gigabytes."""
+    made = operators("halves", *tables("halves"))
+    made.graph.initializer.extend(
+        numpy_helper.from_array(np.array(n), name) for name, n in (("z", 0), ("h", 20_000_000), ("o", 1))
+    )
+    made.graph.node.append(helper.make_node("Range", ["z", "h", "o"], ["r"]))
+    made.graph.node.append(helper.make_node("Cast", ["r"], ["f"], to=TensorProto.FLOAT))
+    onnx.save(made, tmp_path / "model.onnx")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert phasor("check", tmp_path / "model.onnx", "--config", config)[0] == 0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # KiB
+
+
+def test_tables_that_name_no_length_are_read(phasor, tmp_path, config):
+    """Without one a tensor takes what its sizes need, and not the rest of the file."""
+    made = saved_apart(tmp_path / "model.onnx")
+    for tensor in made.graph.initializer:
+        tensor.external_data.remove(next(entry for entry in tensor.external_data if entry.key == "length"))
+    onnx.save(made, tmp_path / "model.onnx")
+    assert phasor("check", tmp_path / "model.onnx", "--config", config)[0] == 0
 
 
 def test_tables_beside_the_file_are_read(phasor, tmp_path, config):

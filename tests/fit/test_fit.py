@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import os
 import shutil
 import sys
@@ -114,7 +115,7 @@ def test_every_scheme_can_be_the_answer(name, place):
 
 
 def test_minutes_end_a_search(model):
-    assert fit(model, TOKENS[:4096], length=512, minutes=0.0).tried == FEWEST  # the known schemes are always tried
+    assert fit(model, TOKENS[:4096], length=512, minutes=1e-9).tried == FEWEST  # the known schemes are always tried
 
 
 def test_a_gradient_is_the_slope_of_the_loss(model):
@@ -175,7 +176,11 @@ def test_a_search_goes_down_and_keeps_its_bounds_and_its_budget():
         ({"length": 1024, "holdout": TOKENS[2000:]}, "holdout must be other text .* pieces of 64 tokens stand in both"),
         ({"length": 1024, "evaluations": 0}, "evaluations must be .* at least 10, got 0"),
         ({"length": 1024, "attention": 0.0}, "attention must be"),
+        ({"length": 1024, "attention": 1e30}, r"attention must be at most 100, got 1e\+30"),
         ({"length": 1024, "inside": -1.0}, "inside must be"),
+        ({"length": 1024, "minutes": 0.0}, r"minutes must be a finite number above 0, got 0\.0"),
+        ({"length": 1024, "minutes": -1.0}, "minutes must be a finite number above 0, got -1"),
+        ({"length": 1024, "minutes": math.nan}, "minutes must be a finite number above 0, got nan"),
         ({"length": 1024, "tokens": [1, 2]}, "the text to fit on must be tokens"),
     ],
 )

@@ -68,6 +68,8 @@ def test_brief(config, tmp_path, phasor):
     first, second = said.splitlines()
     assert first.startswith(f"{config}: llama, 2 of 2 layers: ") and "base 500000" in first
     assert second == f"{bert}: bert uses learned absolute positions; it has no rotary embedding to read"
+    code, said, err = phasor("inspect", bert)
+    assert code == 2 and err.startswith(f"phasor: {bert}: bert uses learned absolute positions; it has no rotary")
     code, said, err = phasor("inspect", "--brief", typo, absent, config, none)
     lines = said.splitlines()
     assert code == 2 and not err and [": not read: " in line for line in lines] == [True, True, False, True]

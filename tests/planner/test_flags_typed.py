@@ -30,3 +30,5 @@ def test_a_length_as_vllm_reads_it(text, value):
 def test_what_is_no_length(text):
     with pytest.raises(ValueError, match="must be a number of positions, got"):
         length(text)
+    with pytest.raises(ValueError, match=r"^--max-model-len must be an integer of at least 1, got -5$"):
+        parse("--max-model-len -5", KNOWN, {}, "vllm")

@@ -109,13 +109,18 @@ def _brief(configs: list[str], part: str | None) -> None:
             _refuse(view)
             line = view_line(view)
         except NoRotary as error:
-            line = str(error)
+            line = _without(config, error)
         except (ValueError, OSError) as error:
             faulty += 1
-            line = f"not read: {str(error).removeprefix(f'{config}: ')}"
+            line = f"not read: {_without(config, error)}"
         say(one_line(f"{config}: {line}"))
     if faulty:
         raise typer.Exit(2)
+
+
+def _without(config: str, error: Exception) -> str:
+    """An error without the path that the line begins with."""
+    return str(error).removeprefix(f"{config}: ").removeprefix(f"{Path(config) / 'config.json'}: ")
 
 
 def _as(configs: list[str], engine: str | None, flags: str, as_json: bool) -> None:

@@ -66,5 +66,7 @@ def plan(
             say(f"\nwrote {html}")
     for path in write_plans(plans, write, gguf) if write is not None else ():
         say(f"wrote {path}")
+    if gguf is not None and not any(one.settings and one.settings.gguf for one in plans):
+        say(f"{gguf} stays as it is, and no copy is written: these settings need none of its keys changed")
     if any(one.settings is None for one in plans):
         raise typer.Exit(1)

@@ -23,6 +23,7 @@ ENDINGS = ("_vision", "_vision_encoder", "_vision_model", "_vit_model", "_audio"
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 SIZE_WORDS = re.compile(r"hidden_(size|layers)|(^|_)depth$|^num_layers$|^embed_dim$|^d_model$|^n_layers?$")
 MOST_PARTS = 64
+LONGEST_NAME = 200  # characters of a model type: a message says it
 SETTINGS = (
     "quantization_config", "compression_config", "generation_config", "auto_map", "task_specific_params",
     "per_layer_config", "slice_config",
@@ -146,8 +147,8 @@ class ConfigTree:
     def stated_name(self, data: dict[str, Any]) -> str:
         """What a config calls itself."""
         for value in (data.get("model_type"), data.get("model")):
-            if isinstance(value, str) and not value.isprintable():
-                raise ValueError(f"model_type must be a plain word, got {value!r}")
+            if isinstance(value, str) and not (value.isprintable() and len(value) <= LONGEST_NAME):
+                raise ValueError(f"model_type must be a plain word, got {value!r:.80}")
             if isinstance(value, str) and value:
                 return value
         architectures = data.get("architectures")

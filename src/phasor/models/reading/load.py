@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ...support.checks import keys_once
+from ...support.regular_files import other_kind
 from .keys import ROPE_WORDS
-from .row import NoRotary
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 100
@@ -20,11 +20,9 @@ MODEL_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.json)")  # as the hub nam
 
 @contextmanager
 def in_file(source: Any) -> Iterator[None]:
-    """Errors about a config that was read from a file begin with the path; to have no rotation is no error."""
+    """Errors about a config that was read from a file begin with the path, that it has no rotation too."""
     try:
         yield
-    except NoRotary:
-        raise
     except ValueError as error:
         if isinstance(source, str | os.PathLike):
             path = Path(source)
@@ -61,6 +59,8 @@ def _load_file(path: Path) -> dict[str, Any]:
         file = path / "config.json" if path.is_dir() else path
         if not file.is_file():
             why = "the folder has no config.json" if path.is_dir() else "there is no such file"
+            if file.exists():
+                why = f"{file.name} must be a regular file, and is {other_kind(file.stat().st_mode)}"
             raise ValueError(f"source must be a config.json or a folder that holds one, got {str(path)!r}: {why}")
         if (size := file.stat().st_size) > MAX_BYTES:
             raise ValueError(f"source {str(file)!r} has {size} bytes; a config has at most {MAX_BYTES}")
@@ -94,8 +94,10 @@ def _parse(file: Path) -> Any:
     try:
         text = file.read_text(encoding="utf-8-sig")  # some editors put a byte order mark first
         return json.loads(text, object_pairs_hook=keys_once)
-    except ValueError as error:  # not UTF-8, not JSON, or an integer of thousands of digits
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"source {str(file)!r} is not JSON in UTF-8: {error}") from None
+    except ValueError as error:  # a key twice, or an integer of thousands of digits
+        raise ValueError(f"source {str(file)!r} is no config: {error}") from None
 
 
 def _check(config: dict[str, Any]) -> None:

@@ -69,7 +69,7 @@ def parse(line: str, known: Mapping[str, Callable[[str], Any]], gone: Mapping[st
         try:
             read = known[name](value)
         except ValueError as error:
-            raise ValueError(f"{name} {error}") from None
+            raise ValueError(f"{name} {str(error).removeprefix('it ')}") from None
         if name in flags and flags[name] != read:
             raise ValueError(f"{name} stands twice, with {flags[name]!r} and {read!r}; keep one")
         flags[name] = read

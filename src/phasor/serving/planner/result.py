@@ -126,13 +126,17 @@ def write(plans: Sequence[Plan], folder: Path, gguf: Path | None = None) -> list
 
     ``config.json`` for engines that read it, ``flags.txt`` for the others; with ``gguf`` a copy of that file with
     changed keys, for llama.cpp. Of several engines each has a folder of its own. Everything is made beside ``folder``
-    and then given its name, so there is either all of it or nothing. Raises ``ValueError`` where it exists, and where
-    an engine cannot say the plan.
+    and then given its name, so there is either all of it or nothing. Raises ``ValueError`` where it exists, where an
+    engine cannot say the plan, and for a ``gguf`` that is no GGUF file, whether its keys are changed or not.
     """
     if folder.exists():
         raise ValueError(f"--write must be a new folder, and {str(folder)!r} is there already; name another")
     if refused := [plan for plan in plans if plan.settings is None]:
         raise ValueError(f"--write has nothing to write for {refused[0].engine}: {refused[0].refused}")
+    if gguf is not None:
+        from ...tools.checkpoints.formats.gguf_file import read_header
+
+        read_header(gguf)
     with whole_folder(folder) as scratch:
         names = [name for plan in plans for name in _files(plan, scratch, plan.engine if len(plans) > 1 else "", gguf)]
     return [folder / name for name in names]

@@ -57,8 +57,10 @@ def parse_json(data: bytes, path: Path) -> dict[str, Any]:
         value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=keys_once)
     except RecursionError:
         raise ValueError(f"{path}: is nested too deeply to be a JSON file of a model") from None
-    except ValueError as error:  # not UTF-8, not JSON, a key twice, an integer of thousands of digits
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: is not JSON in UTF-8: {error}"[:400]) from None
+    except ValueError as error:  # a key twice, an integer of thousands of digits
+        raise ValueError(f"{path}: {error}"[:400]) from None
     if not isinstance(value, dict):
         raise ValueError(f"{path}: must hold a JSON object, got {type(value).__name__}")
     return value

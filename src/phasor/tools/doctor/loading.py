@@ -5,6 +5,7 @@ import importlib
 import os
 import re
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..checkpoints.opening import plain_name, read_json
 from .memory import check_memory
 
 OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
+NO_WEIGHTS = ("tok", "training_args", "optimizer", "scheduler")  # how names begin that end so as well
 INDEX = "model.safetensors.index.json"
 CONFIG_ALONE = "check its config alone with phasor doctor --meta"
 
@@ -38,14 +40,18 @@ def load(path: Path, *, meta: bool = False, way_out: str = CONFIG_ALONE) -> nn.M
         return model
     check_memory(folder, model, sum(p.stat().st_size for p in files), way_out)
     with quiet(), warnings.catch_warnings(action="ignore"):
-        return _loaded(folder, type(model))
+        return _loaded(folder, model, data)
 
 
 def has_weights(path: Path) -> bool:
     """Whether there are weights beside the config, of any format, or an index of them."""
     return path.is_dir() and any(
-        p.suffix in (".safetensors", *OTHER_WEIGHTS) or p.name == INDEX for p in path.iterdir()
+        p.suffix == ".safetensors" or _other_weights(p) or p.name == INDEX for p in path.iterdir()
     )
+
+
+def _other_weights(path: Path) -> bool:
+    return path.suffix in OTHER_WEIGHTS and not path.name.startswith(NO_WEIGHTS)
 
 
 def weights_of(folder: Path) -> list[Path]:
@@ -54,14 +60,15 @@ def weights_of(folder: Path) -> list[Path]:
     if os.path.lexists(index):
         _check_index(index, {path.name for path in files})
     if not files:
-        others = sorted(p.name for p in folder.iterdir() if p.suffix in OTHER_WEIGHTS)
+        others = sorted(p.name for p in folder.iterdir() if _other_weights(p))
         hint = f"; {others[0]} is no safetensors file: convert it first (phasor convert)" if others else ""
         raise ValueError(f"{folder}: weights are missing{hint or '; check its config alone with phasor doctor --meta'}")
     return files
 
 
 def _check_index(index: Path, there: set[str]) -> None:
-    placed = read_json(index).get("weight_map")
+    told = read_json(index)
+    placed = told.get("weight_map")
     if not isinstance(placed, dict) or not placed:
         raise ValueError(f"{index}: weight_map must be an object of names and files, got {placed!r:.60}; fetch it anew")
     named = {plain_name(file, f"{index}: {tensor}") for tensor, file in placed.items()}
@@ -70,6 +77,8 @@ def _check_index(index: Path, there: set[str]) -> None:
             f"{index}: {len(missing)} of {len(named)} weight files are missing ({missing[0]}); "
             "fetch them, or check its config alone with phasor doctor --meta"
         )
+    if not isinstance(about := told.get("metadata"), dict):  # of which transformers says what it is not, and no key
+        raise ValueError(f"{index}: metadata must be an object, got {about!r:.60}; fetch it anew")
 
 
 def file_of(path: Path) -> tuple[Path, Path]:
@@ -104,6 +113,9 @@ def _read(data: dict[str, Any]) -> Any:
     quantized = data.get("quantization_config")
     if not isinstance(quantized, dict | None):  # of which transformers says what its value is not, and no key
         raise ValueError(f"quantization_config must be an object, got {quantized!r:.60}")
+    for key in ("dtype", "torch_dtype"):
+        if isinstance(data.get(key), bool | int | float | list):
+            raise ValueError(f"{key} must be the name of a number format of torch, got {data[key]!r:.60}")
     try:
         return transformers.CONFIG_MAPPING[model_type].from_dict(copy.deepcopy(data))
     except Exception as error:
@@ -128,9 +140,9 @@ def _class_of(config: Any) -> Any:
     raise ValueError(f"transformers has no model for a {type(config).__name__}")
 
 
-def _loaded(folder: Path, cls: Any) -> nn.Module:
+def _loaded(folder: Path, described: nn.Module, data: dict[str, Any]) -> nn.Module:
     try:
-        model, told = cls.from_pretrained(
+        model, told = type(described).from_pretrained(  # type: ignore[attr-defined]
             str(folder),
             dtype="auto",
             trust_remote_code=False,
@@ -139,9 +151,15 @@ def _loaded(folder: Path, cls: Any) -> nn.Module:
             output_loading_info=True,
         )
     except Exception as error:
-        why = _why(error, {})
+        from .folder.sizes import misfits
+        from .folder.weights import headers, tensors_in
+
+        tensors = tensors_in(headers(folder))  # a file that is damaged is named there
+        why = _why(error, data)
         if "ignore_mismatched_sizes" in why:
             why = "its weights have other sizes than its config says"
+            for name, expected, got in misfits(described, {name: t.shape for name, t in tensors.items()})[:1]:
+                why += f": {tensors[name].file.name}: {name} is {list(got)}, and {list(expected)} by the config"
         raise ValueError(f"{folder}: transformers does not load it: {why}") from None
     if missing := sorted(told["missing_keys"]):
         place = next(path for path in (folder / INDEX, *weights_of(folder)) if path.exists())
@@ -151,18 +169,26 @@ def _loaded(folder: Path, cls: Any) -> nn.Module:
 
 
 def _why(error: Exception, data: dict[str, Any]) -> str:
-    """What went wrong, in one line. transformers may trip over a value without naming its key: those of null are named.
+    """What went wrong, in one line. transformers may trip over a value without naming its key: those of null are named,
+    and those whose word or negative number it says.
 
     >>> _why(TypeError("Validation error for field 'n': TypeError: Field 'n' expected int, got str (value: 'x')"), {})
     "n must be int, got 'x'"
     >>> _why(TypeError("not for 'NoneType' and 'int'"), {"rope_parameters": {"rope_theta": None}})
     "not for 'NoneType' and 'int'; rope_parameters.rope_theta is null: set it, or take the key away"
+    >>> _why(KeyError("gelu9"), {"hidden_act": "gelu9"})
+    "hidden_act must be a value that transformers knows, got 'gelu9' (KeyError: 'gelu9')"
     """
     message = " ".join(str(error).split()) or type(error).__name__
     kinds = re.findall(r"expected (\w+), got \w+ \(value: (.*?)\)", message)
     if (field := re.search(r"field '(\w+)'", message)) and kinds:
         rule = " or ".join("null" if kind == "NoneType" else kind for kind, _ in kinds)
         return f"{field[1]} must be {rule}, got {kinds[0][1]:.80}"
+    for key, value in _leaves(data):
+        told = isinstance(value, str) or (isinstance(value, int) and value < 0)
+        if told and re.search(rf"(?<![\w.-]){re.escape(repr(value))}(?![\w.])", message):
+            said = f"{type(error).__name__}: {message}"[:200]
+            return f"{key} must be a value that transformers knows, got {value!r:.60} ({said})"
     empty = [
         f"{name}.{key}"
         for name, inner in data.items()
@@ -173,3 +199,12 @@ def _why(error: Exception, data: dict[str, Any]) -> str:
     if "NoneType" in message and empty:
         message += f"; {empty[0]} is null: set it, or take the key away"
     return message[:300]
+
+
+def _leaves(data: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a config by their dotted keys; what a model is called is none that it could trip over."""
+    for key, value in data.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{above}{key}.")
+        elif key not in ("model_type", "architectures"):
+            yield f"{above}{key}", value

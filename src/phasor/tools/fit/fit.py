@@ -31,6 +31,7 @@ from .schemes import SCHEMES, divided
 EVALUATIONS = 120
 INSIDE = 0.5  # the weight of the loss at the trained length, beside that at the longer one
 JUDGED = 24  # windows of the other text, at most
+LARGEST_FACTOR = 100.0  # on cos and sin: of much larger ones no softmax makes a number
 LARGER = "fit it on a machine with more"
 FEWEST = len(SCHEMES) + 1  # evaluations: the formulas, and the end of the search
 
@@ -82,6 +83,8 @@ def fit(
     whole("length", length)
     whole("evaluations", evaluations, at_least=FEWEST)
     number("inside", inside, at_least=0)
+    if minutes != math.inf:
+        number("minutes", minutes, above=0)
     with process_group() as group:
         loss = DivisorLoss(RunningModel(model, group))
         trained = _trained(loss.model, trained, length)
@@ -143,6 +146,8 @@ def _attention(attention: float | None, length: int, trained: int) -> float:
     if attention is None:
         return math.sqrt(1 + math.log(length / trained) / math.log(trained))
     number("attention", attention, above=0)
+    if attention > LARGEST_FACTOR:
+        raise ValueError(f"attention must be at most {LARGEST_FACTOR:g}, got {attention:g}; the formulas give 1 to 3")
     return attention
 
 

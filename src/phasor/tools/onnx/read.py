@@ -2,13 +2,16 @@
 
 import math
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from .graph import Graph, inside, library, tensors_of
 from .operators import rotations_of
+from .shapes import SMALL
 
 LARGEST = 2**31  # bytes: no protobuf message can be longer
+MOST_NODES = 2**20  # of a graph with its functions written out: large models have some 10^5
 INLINE = 2**16  # elements of a constant that shape inference may want to look at
 
 
@@ -32,15 +35,35 @@ def read_graph(source: str | os.PathLike[str]) -> Graph:
     if not model.graph.node or not model.opset_import:
         raise ValueError(f"{path} is not an ONNX file, or is damaged (it holds no graph with nodes and opsets)")
     for tensor in tensors_of(model):
-        _check_external(onnx, path, tensor)
+        _check_values(onnx, path, tensor)
     try:
         if model.functions:
+            _check_functions(model)
             model = onnx.inliner.inline_local_functions(model)
         _check_outputs(model.graph)
         _split_off_rotations(model)
         return Graph(model, path.resolve().parent, _with_shapes(onnx, model))
     except (RuntimeError, ValueError) as error:  # the inliner's and the graph's; names that are no UTF-8
         raise ValueError(f"{path} is damaged ({_brief(error)})") from None
+
+
+def _check_functions(model: Any) -> None:
+    """Each may call another twice, and that one another: written out, thirty are a thousand million nodes."""
+    bodies = {(function.domain, function.name): function.node for function in model.functions}
+
+    @cache
+    def size(domain: str, name: str) -> int:
+        return 1 + total(bodies.get((domain, name), ()))
+
+    def total(nodes: Any) -> int:
+        return sum(size(one.domain, one.op_type) for node in nodes for one in (node, *inside(node)))
+
+    try:
+        count = total(model.graph.node)
+    except RecursionError:
+        raise ValueError("its functions call each other without end") from None
+    if count > MOST_NODES:
+        raise ValueError(f"its functions, written out, are {count:,} nodes, and at most {MOST_NODES:,} are read")
 
 
 def _check_outputs(graph: Any) -> None:
@@ -63,10 +86,34 @@ def _split_off_rotations(model: Any) -> None:
         model.opset_import.add(domain="com.microsoft", version=1)
 
 
-def _check_external(onnx: Any, path: Path, tensor: Any) -> None:
-    """A tensor that lies in another file must lie beside this one, whole."""
-    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+def _check_values(onnx: Any, path: Path, tensor: Any) -> None:
+    """A tensor must have the values that its sizes and type need; those in another file must lie beside this one."""
+    count, packed = math.prod(tensor.dims), {"INT4": 2, "UINT4": 2, "FLOAT4E2M1": 2, "INT2": 4, "UINT2": 4}
+    if any(size < 0 for size in tensor.dims):
+        raise ValueError(f"{path}: {tensor.name!r} must have sizes of at least 0, got {list(tensor.dims)}")
+    try:
+        kind = onnx.TensorProto.DataType.Name(tensor.data_type)
+        width = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+        field = getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type))
+    except (KeyError, TypeError, ValueError):  # a type that nobody knows: its values are not read
+        kind, width, field = "STRING", 0, ()
+    needed = -(-count * width // packed.get(kind, 1)) if kind != "STRING" else None
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        held = _external(path, tensor, needed)
+    elif tensor.HasField("raw_data"):
+        held = len(tensor.raw_data)
+    elif kind.startswith("COMPLEX") or kind in packed or (not field and count > SMALL):  # weights may be left out
         return
+    else:
+        needed, held = count * width, len(field) * width
+    if needed is not None and held != needed:
+        raise ValueError(
+            f"{path}: {tensor.name!r} must have {needed} bytes, {count} values of {kind}, got {held}; export it anew"
+        )
+
+
+def _external(path: Path, tensor: Any, needed: int | None) -> int:
+    """How many bytes of its file a tensor takes: those it needs, where the file does not say."""
     info = {entry.key: entry.value for entry in tensor.external_data}
     place, folder = info.get("location", ""), path.resolve().parent
     file = (folder / place).resolve()
@@ -80,12 +127,19 @@ def _check_external(onnx: Any, path: Path, tensor: Any) -> None:
         start, length = int(info.get("offset", 0)), int(info.get("length", 0))
     except ValueError:
         start, length = -1, 0
+    if "length" not in info and needed is not None:  # onnx would read the rest of the file
+        length = needed
+        tensor.external_data.add(key="length", value=str(length))
     if start < 0 or length < 0 or start + length > file.stat().st_size:
         raise ValueError(f"{path} keeps {tensor.name!r} beyond the end of {place!r}; one of the two files is cut short")
+    return length
 
 
 def _with_shapes(onnx: Any, model: Any) -> Any:
-    """The graph with the shapes that can be inferred, large constants left out; the graph as it is where that fails."""
+    """The graph with the shapes that can be inferred, large constants left out; the graph as it is where that fails.
+
+    Values are not carried from node to node: onnx writes out all of them, and a Range has as many as its file says.
+    """
     light = onnx.ModelProto()
     light.CopyFrom(model)
     large = [t for t in light.graph.initializer if math.prod(t.dims) > INLINE]
@@ -93,7 +147,7 @@ def _with_shapes(onnx: Any, model: Any) -> Any:
         light.graph.initializer.remove(tensor)
         light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
     try:
-        return onnx.shape_inference.infer_shapes(light, data_prop=True).graph
+        return onnx.shape_inference.infer_shapes(light).graph
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):  # what it would have told is then unknown
         return model.graph
 
