@@ -1,8 +1,8 @@
 """What `phasor convert` costs beside a copy of the same files: the whole command, synced to the disk, and peak memory.
 
-    python benchmarks/conversion.py FOLDER [--gigabytes 1.5] [--rounds 5]
+    python benchmarks/conversion.py FOLDER [--gigabytes 1.5] [--layers-per-file 4] [--rounds 5]
 
-Writes a sharded bfloat16 checkpoint of Llama's shape into FOLDER (a disk, not a tmpfs), reads it once, then measures in
+Writes a bfloat16 checkpoint of Llama's shape into FOLDER (a disk, not a tmpfs), reads it once, then measures in
 turn, each from the start of its process to its end: ``cp`` and ``sync``, the conversion without and with its proof, and
 both in place; and the plan alone, which is the start. Medians of the ratios within a round; memory is the most that the
 process had.
@@ -55,6 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gigabytes", type=float, default=1.5)
+    parser.add_argument("--layers-per-file", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -62,7 +63,9 @@ def main() -> None:
 
     source, target = options.folder / "source", options.folder / "target"
     layers = max(1, round(16 * options.gigabytes / 1.946))
-    synthetic.write(source, layers=layers, hidden=2048, heads=32, kv_heads=8, wide=8192)
+    synthetic.write(
+        source, layers=layers, hidden=2048, heads=32, kv_heads=8, wide=8192, per_shard=options.layers_per_file
+    )
     size = sum(path.stat().st_size for path in source.iterdir())
     moved = layers * 2 * 2048 * (2048 + 512) / size
     ways = (COPY, *OPTIONS)

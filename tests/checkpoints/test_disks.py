@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,23 @@ def test_a_file_that_cannot_be_synced_leaves_no_descriptor_open(tmp_path, monkey
             os.fstat(fd)
     for fd in left:  # not asked for: nobody's but the caller's
         os.close(fd)
+
+
+def test_a_disk_that_fails_while_a_file_is_written_is_an_error(tmp_path, monkeypatch):
+    """The system says so to one sync only: the last one would be told that all is well."""
+    from phasor.tools.checkpoints import output
+
+    told = threading.Event()
+
+    def broken(fd):
+        told.set()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(output.os, "fsync", broken)
+    with open(tmp_path / "a", "wb") as file, pytest.raises(OSError, match="Input/output error"):
+        with output.going_to_the_disk(file.fileno()):
+            file.write(b"data")
+            assert told.wait(600)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from threading import Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 from ...support.number_text import size_text
@@ -95,6 +96,8 @@ def as_json(data: Any) -> bytes:
 
 CHUNK = 8 * 2**20
 ALIGNED = 2 * 2**20
+SYNC_EVERY = 0.03  # seconds
+DISK = Lock()  # of two syncs at a time each would only wait longer
 CANNOT = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}  # no copy inside the kernel between these files
 Tell = Callable[[int], None]  # is told how many bytes were written
 
@@ -153,6 +156,34 @@ def load_meanwhile(name: str) -> None:
     Thread(target=import_module, args=(f".{name}", __package__)).start()
 
 
+@contextmanager
+def going_to_the_disk(fd: int) -> Iterator[None]:
+    """What is written to a file goes to the disk while more is written, and not all of it at the end.
+
+    Raises ``OSError`` if the disk cannot take it: the system says so to one sync, and not to the later ones.
+    """
+    written, errors = Event(), list[OSError]()
+
+    def sync() -> None:
+        while not written.wait(SYNC_EVERY):
+            try:
+                with DISK:
+                    os.fsync(fd)
+            except OSError as error:
+                errors.append(error)
+                return
+
+    meanwhile = Thread(target=sync)
+    meanwhile.start()
+    try:
+        yield
+    finally:
+        written.set()
+        meanwhile.join()
+    if errors:
+        raise errors[0]
+
+
 def settle(files: Iterable[tuple[int, Path | None]]) -> None:
     """Sync and close files; while one goes to the disk, the next is written. With a path, it gets that name then,
     instead of the same with ``.partial``."""
@@ -172,7 +203,8 @@ def settle(files: Iterable[tuple[int, Path | None]]) -> None:
 
 def _settle(fd: int, path: Path | None) -> None:
     try:
-        os.fsync(fd)
+        with DISK:
+            os.fsync(fd)
     finally:
         os.close(fd)
     if path is not None:

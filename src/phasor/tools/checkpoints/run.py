@@ -13,7 +13,7 @@ from ...support.lock import LOCK, alone
 from ...support.processes import Group, process_group
 from ...support.whole_files import check_folder_target, keep_access, remove_partial, sync_folder, write_whole
 from .opening import read_json
-from .output import Output, Tell, as_json, check_room, load_meanwhile, settle, write_segment
+from .output import Output, Tell, as_json, check_room, going_to_the_disk, load_meanwhile, settle, write_segment
 from .permutation import WORDS
 from .plan import ConversionPlan, make_plan, pair_word
 from .source import OURS, PROOF
@@ -84,8 +84,9 @@ class Staging:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(f"{path}.partial", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
-            for segment in output.segments:
-                write_segment(fd, segment, tell)
+            with going_to_the_disk(fd):
+                for segment in output.segments:
+                    write_segment(fd, segment, tell)
             if output.finish is not None:
                 output.finish(fd)
             if (size := os.fstat(fd).st_size) != output.size:
