@@ -226,10 +226,12 @@ def test_a_disk_that_fails_while_a_file_is_written_is_an_error(tmp_path, monkeyp
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(output.os, "fsync", broken)
-    with open(tmp_path / "a", "wb") as file, pytest.raises(OSError, match="Input/output error"):
-        with output.going_to_the_disk(file.fileno()):
-            file.write(b"data")
-            assert told.wait(600)
+    with (
+        open(tmp_path / "a", "wb") as file,
+        pytest.raises(OSError, match="Input/output error"),
+        output.going_to_the_disk(file.fileno()),
+    ):
+        assert told.wait(600)
 
 
 @pytest.mark.parametrize(
