@@ -133,7 +133,7 @@ def _bad_header(tmp_path, folder, monkeypatch):
 def _index_of_elsewhere(tmp_path, folder, monkeypatch):
     shutil.copytree(folder, tmp_path / "m")
     (tmp_path / "m" / loading.INDEX).write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
-    return [tmp_path / "m"], "must name plain files of its own folder, got '../model.safetensors'"
+    return [tmp_path / "m"], "a: must name a plain file of its own folder, got '../model.safetensors'"
 
 
 def _repair_of_a_part(tmp_path, folder, monkeypatch):

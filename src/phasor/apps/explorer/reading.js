@@ -153,6 +153,7 @@ function readSizes(row, keys, rules) {
   const heads = size("num_attention_heads", row.heads, "heads", most.heads);
   const layers = size("num_hidden_layers", row.layers, "layers", most.layers);
   let kvHeads = keys.whole("num_key_value_heads", most.heads);
+  if (kvHeads !== null && heads % kvHeads) refuse(`num_key_value_heads must divide ${heads} query heads, got ${kvHeads}`);
   if (kvHeads === null) kvHeads = keys.has("num_key_value_heads") || row.kv_heads === null ? heads : row.kv_heads;
   let headDim = keys.whole("head_dim", most.head);
   if (headDim === null && row.head_dim !== null && !keys.has("head_dim")) headDim = row.head_dim;

@@ -151,7 +151,7 @@ def _loaded(folder: Path, described: nn.Module, data: dict[str, Any]) -> nn.Modu
             output_loading_info=True,
         )
     except Exception as error:
-        from .folder.sizes import misfits
+        from .folder.misfits import misfits
         from .folder.weights import headers, tensors_in
 
         tensors = tensors_in(headers(folder))  # a file that is damaged is named there

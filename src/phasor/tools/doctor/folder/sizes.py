@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import nn
 
@@ -11,6 +11,7 @@ from ...patch.sites import callers
 from ..loading import built
 from .finding import NOT_UNDERSTOOD, FolderFault
 from .levels import Level, levels
+from .misfits import Misfit, Shape, misfits
 
 CAUSE = "config and weights differ in size"
 SIZES = (
@@ -19,15 +20,6 @@ SIZES = (
 )  # fmt: skip
 INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL")
 BY_HAND = "convert the checkpoint again, or set the config that its weights were saved with"
-Shape = tuple[int, ...]
-
-
-class Misfit(NamedTuple):
-    """One weight: its name, its shape by the config, and as it is."""
-
-    name: str
-    expected: Shape
-    stored: Shape
 
 
 def settle_sizes(config: Level, shapes: Mapping[str, Shape]) -> tuple[Level, list[FolderFault]]:
@@ -84,19 +76,6 @@ def _file(stored: Stored) -> str:
 
 def _and_others(what: str, names: list[str]) -> str:
     return what + (f" (and {len(names) - 1} others)" if len(names) > 1 else "")
-
-
-def misfits(model: nn.Module, shapes: Mapping[str, Shape]) -> list[Misfit]:
-    """Weights whose shape is not the model's, those of attentions first.
-
-    Others may be stored packed or transposed: of them only those of unpacked weights, with other sizes in any order.
-    """
-    inside = tuple(f"{caller.path}." for caller in callers(model))
-    packed = getattr(model.config, "quantization_config", None) is not None
-    own = {name: tuple(p.shape) for name, p in model.named_parameters() if name in shapes}
-    wrong = [Misfit(name, shape, shapes[name]) for name, shape in own.items() if shapes[name] != shape]
-    others = [m for m in wrong if not m.name.startswith(inside) and sorted(m.expected) != sorted(m.stored)]
-    return [m for m in wrong if m.name.startswith(inside)] + ([] if packed else others)
 
 
 def _still_wrong(config: Level, shapes: Mapping[str, Shape]) -> bool:
