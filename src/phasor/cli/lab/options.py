@@ -22,7 +22,7 @@ Scored = Annotated[int, typer.Option(min=1, help="Held-out bytes to score at eve
 
 
 def prepare(threads: int, *libraries: str) -> None:
-    """The number of threads; and a missing library or core is one line that says so."""
+    """The number of threads; and a missing library is one line that says so."""
     for name in ("safetensors", *libraries):
         if find_spec(name) is None:
             raise ValueError(f"this needs {name}; install it with: pip install 'phasor-rope[lab]'")

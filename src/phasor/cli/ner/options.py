@@ -39,7 +39,7 @@ def reader(format: str | None, columns: list[int] | None, tag_names: str | None)
 
 
 def prepare(threads: int | None, device: str) -> None:
-    """The number of threads; and a missing library, core or device is one line that says so."""
+    """The number of threads; and a missing library or device is one line that says so."""
     for name in ("safetensors", "tokenizers"):
         if find_spec(name) is None:
             raise ValueError(f"this needs {name}; install it with: pip install 'phasor-rope[ner]'")
