@@ -227,6 +227,11 @@ def test_a_pipe_whose_reader_leaves_is_named(tmp_path, phasor):
     threading.Thread(target=leave, daemon=True).start()
     code, _, err = phasor("inspect", tmp_path / "good", "--html", tmp_path / "pipe")
     assert code == 2 and err == f"phasor: {tmp_path / 'pipe'}: cannot be written: its reader left before the end\n"
+    end, start = os.pipe()  # as a shell hands over what it runs meanwhile: --html >(command)
+    os.close(end)
+    code, _, err = phasor("inspect", tmp_path / "good", "--html", f"/dev/fd/{start}")
+    assert code == 2 and err == f"phasor: /dev/fd/{start}: cannot be written: its reader left before the end\n"
+    os.close(start)
 
 
 def test_a_null_device_of_ones_own_stays_a_device(tmp_path):

@@ -97,7 +97,7 @@ def write_together(files: Mapping[Path, bytes | Path]) -> None:
         for path, partial in partials.items():
             os.replace(partial, path)
     except OSError as error:
-        if error.errno == errno.EPIPE and _descriptor(path) is None:  # that of stdout ends a command without a word
+        if error.errno == errno.EPIPE and _descriptor(path) != 1:  # that of stdout ends a command without a word
             raise ValueError(f"{path}: cannot be written: its reader left before the end") from error
         kept = "" if _is_stream(path) else "; what was there before is untouched"
         raise OSError(error.errno, f"cannot write ({error.strerror or error}){kept}", str(path)) from error
