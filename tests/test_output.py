@@ -1,6 +1,7 @@
 """What comes out of the command line: files through one function, words through one function."""
 
 import ast
+import errno
 import inspect
 import json
 import os
@@ -180,6 +181,15 @@ def test_who_may_read_what_is_replaced_may_read_what_replaces_it(tmp_path):
     write_together({page: ready})
     assert page.read_bytes() == b"yours" and not ready.exists()
     assert stat.S_IMODE(page.stat().st_mode) == 0o600 and stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_full_disk_is_not_called_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
+    def full(**_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tempfile.mkdtemp", full)
+    check_file_target("--html", tmp_path / "page")
+    check_folder_target("--out", tmp_path / "folder")
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="a system without /proc")

@@ -283,7 +283,7 @@ def _check_folder(name: str, path: Path, folder: Path) -> None:
     if writable:  # to root so is everything, /proc too
         try:
             os.rmdir(tempfile.mkdtemp(prefix=".phasor-", dir=folder))
-        except OSError:
-            writable = False
+        except OSError as error:
+            writable = error.errno in (errno.ENOSPC, errno.EDQUOT)  # a full disk is told by what does not fit
     if not writable:
         raise ValueError(f"{name} must be in a folder that can be written, got {str(path)!r}; name another")
