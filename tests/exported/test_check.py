@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import resource
+import sys
 
 import numpy as np
 import pytest
@@ -658,7 +659,8 @@ def test_a_file_whose_range_is_long_takes_no_memory(phasor, tmp_path, config):
     onnx.save(made, tmp_path / "model.onnx")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert phasor("check", tmp_path / "model.onnx", "--config", config)[0] == 0
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # KiB
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes, of which that system counts each
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit < 10**9
 
 
 def test_tables_that_name_no_length_are_read(phasor, tmp_path, config):
