@@ -6,11 +6,11 @@ from phasor.models.families import ROWS
 from phasor.models.reading.composite import ConfigTree
 from phasor.models.reading.indexer import Indexer
 from phasor.models.reading.keys import Keys
-from phasor.models.reading.model import ModelRotary
 from phasor.models.reading.row import Row, Unreadable
 from phasor.models.reading.text import TextModel
 from phasor.models.reading.tower import CustomParser, GridTower, SequenceTower
 from phasor.models.weights import Weights
+from phasor.rotary.model_rotary import ModelRotary
 
 FAMILIES: dict[str, TextModel] = {
     name: row for name, row in ROWS.items() if type(row) is TextModel and row.in_transformers and not row.composite

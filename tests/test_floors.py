@@ -42,7 +42,7 @@ INSIDE = {
         "spec",
         "tables",
         "row_lengths",
-        "rotation",
+        "rotation model_rotary",
         "kernels",
         "apply matrix",
     ],

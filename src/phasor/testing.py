@@ -16,11 +16,11 @@ from torch import Tensor
 
 from . import positions
 from .models.configs import ModelRotary, read_parts
+from .support.preserve_state import undisturbed
 from .tools.doctor import Check, laws
 from .tools.doctor.inputs import of_black_box, of_model
 from .tools.doctor.laws import not_finite
 from .tools.doctor.measurement import Trial
-from .tools.doctor.preserve_state import undisturbed
 from .tools.doctor.quick_check import quick_check
 from .tools.doctor.running import BlackBox, Decoding, subject_of
 from .tools.patch.reading import specs_of

@@ -5,11 +5,11 @@ import os
 from typing import Any
 
 from ..positions import Rule
+from ..rotary.model_rotary import ModelRotary
 from ..support.registry import register
 from .families import ROWS
 from .reading.composite import ConfigTree, read_part
 from .reading.load import in_file, load
-from .reading.model import ModelRotary
 from .reading.numbering import read_numbering
 from .reading.refusal import Reason, Refused
 from .reading.row import Alias, NoRotary, RotaryFlag, Row

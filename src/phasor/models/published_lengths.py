@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .reading.model import ModelRotary
+from ..rotary.model_rotary import ModelRotary
 
 
 @dataclass(frozen=True)

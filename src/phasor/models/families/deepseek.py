@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.scaling import Proportional, YaRN
 from ..reading.indexer import Indexer
 from ..reading.keys import Keys, Reading, agreed
 from ..reading.layers import BY_NAME, LISTED, Head, Layers, alike
-from ..reading.model import ModelRotary
 from ..reading.refusal import Reason, Refused
 from ..reading.rope import refuse_gaps
 from ..reading.row import CompositeModel, Row, always, with_text

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from ...rotary.model_rotary import ModelRotary
 from ..reading.axes import alternating
 from ..reading.keys import Keys
 from ..reading.layers import BY_NAME, Layers, every, every_from_first, with_last_full
-from ..reading.model import ModelRotary
 from ..reading.rope import refuse_gaps
 from ..reading.row import LEARNED, CompositeModel, PartOf, RotaryFlag, Row, always, with_text
 from ..reading.text import TextModel

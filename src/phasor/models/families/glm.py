@@ -6,11 +6,11 @@ from typing import Any
 
 from ...positions import Rule
 from ...rotary.axes import Axial
+from ...rotary.model_rotary import ModelRotary
 from ..reading.axes import sections
 from ..reading.indexer import Indexer
 from ..reading.keys import Keys, Reading
 from ..reading.layers import BY_NAME, Layers, alike
-from ..reading.model import ModelRotary
 from ..reading.rope import even_width
 from ..reading.row import CompositeModel, PartOf, Row
 from ..reading.text import TextModel

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+from ...rotary.model_rotary import ModelRotary
 from ...support.checks import number
 from ..reading.keys import Keys, Reading, agreed, is_dict, is_size
 from ..reading.layers import BY_NAME, WINDOWED, Layers, every
-from ..reading.model import ModelRotary
 from ..reading.row import ALIBI, LEARNED, RotaryFlag, Row
 from ..reading.text import TextModel
 from ..reading.text_row import ANY_NAMES, Names, Rope, SpecFields, TextRow

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.temperature import LogFloor
 from ..reading.axes import sections
 from ..reading.keys import Keys, is_list
@@ -16,7 +17,6 @@ from ..reading.layers import (
     into_no_rope_layers,
     listed,
 )
-from ..reading.model import ModelRotary
 from ..reading.row import ALIBI, CompositeModel, PartOf, Row, always, no_rotary, with_text
 from ..reading.text import TextModel
 from ..reading.text_row import ANY_NAMES, Rope, TextRow

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.temperature import LearnedLog, LogFloor
 from ..reading.indexer import Indexer
 from ..reading.keys import Keys, Reading, agreed
 from ..reading.layers import BY_NAME, LISTED, WINDOWED, Layers, alike, by_no_rope_layers, into_no_rope_layers
-from ..reading.model import ModelRotary
 from ..reading.row import CompositeModel, PartOf, Row, with_text
 from ..reading.schemes import ORIGINAL
 from ..reading.text import TextModel

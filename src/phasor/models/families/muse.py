@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.temperature import Power
 from ...support.checks import number
 from ..reading.keys import Keys, is_list
 from ..reading.layers import BY_NAME, Layers, alike, every, with_last_full
-from ..reading.model import ModelRotary
 from ..reading.refusal import Reason, Refused
 from ..reading.row import Row
 from ..reading.text import TextModel

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from ...rotary.model_rotary import ModelRotary
 from ..reading.keys import Keys
 from ..reading.layers import BY_NAME, Layers, every
-from ..reading.model import ModelRotary
 from ..reading.row import Row
 from ..reading.text import TextModel
 from ..reading.text_row import ANY_NAMES, Rope

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from ...positions import Rule
+from ...rotary.model_rotary import ModelRotary
 from ..reading.axes import paired, sections
 from ..reading.keys import Keys
 from ..reading.layers import (
@@ -15,7 +16,6 @@ from ..reading.layers import (
     full_does_not,
     full_does_not_with_windows,
 )
-from ..reading.model import ModelRotary
 from ..reading.row import NOPE, CompositeModel, PartOf, RotaryFlag, Row, always, with_text
 from ..reading.text import TextModel
 from ..reading.text_row import ANY_NAMES

@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 from ...positions import Rule
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.scaling import SteppedNTK
 from ..reading.axes import sections, striped
 from ..reading.indexer import Indexer
 from ..reading.keys import Keys, Reading
 from ..reading.layers import BY_NAME, LISTED, Layers, every
-from ..reading.model import ModelRotary
 from ..reading.row import CompositeModel, PartOf, Row, always, with_text
 from ..reading.text import TextModel
 from ..reading.text_row import ANY_NAMES, Rope, SpecFields

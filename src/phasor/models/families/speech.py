@@ -5,9 +5,9 @@ from functools import partial
 
 from ...rotary.axes import Axial, Listed
 from ...rotary.frequencies import inverse_frequencies_float32
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
 from ..reading.keys import Keys, agreed, is_dict
-from ..reading.model import ModelRotary
 from ..reading.refusal import Reason, Refused
 from ..reading.rope import even_width
 from ..reading.row import CompositeModel, NoRotary, PartOf, Row, always

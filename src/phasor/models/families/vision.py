@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...rotary.axes import Alternating
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
 from ..reading.keys import agreed, is_list, is_size
-from ..reading.model import ModelRotary
 from ..reading.planes import (
     CENTRES,
     centres,

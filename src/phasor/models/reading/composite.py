@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterator, MutableMapping
 from dataclasses import replace
 from typing import Any
 
+from ...rotary.model_rotary import ModelRotary
 from .keys import COMMON, OTHER_POSITIONS, ROPE_WORDS, Keys, about_positions, is_neutral, is_slip, near, slip_of
-from .model import ModelRotary
 from .refusal import Reason, Refused
 from .row import Alias, CompositeModel, NonRotary, NoRotary, PartOf, Row
 from .text_row import ANY_NAMES

@@ -6,10 +6,10 @@ They use the main attention's frequencies on heads of another width, and often i
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
 from .keys import Keys, agreed, is_dict, is_size
 from .layers import LARGEST_HEAD
-from .model import ModelRotary
 from .row import SubModel, no_rotary
 
 

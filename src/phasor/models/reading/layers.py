@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...rotary.model_rotary import ModelRotary
 from .keys import ROPE_WORDS, Keys, agreed, is_dict, is_list, is_size
-from .model import ModelRotary
 from .refusal import Reason, Refused
 
 ATTENTION = {

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ...positions import Rule
+from ...rotary.model_rotary import ModelRotary
 from ..weights import Gguf, Weights
 from .keys import Keys
-from .model import ModelRotary
 from .refusal import Reason, Refused
 
 LEARNED, ALIBI = "uses learned absolute positions", "uses ALiBi"

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
 from ...rotary.temperature import Temperature
 from ...support.checks import number
 from .keys import Keys, is_list
 from .layers import ATTENTION, Head, read_heads, read_windows
-from .model import ModelRotary
 from .refusal import Reason, Refused
 from .rope import EXCHANGED, ListedBase, account_for_rest, class_default, read_base, read_width, rope_levels
 from .row import no_rotary

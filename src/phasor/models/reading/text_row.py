@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import Tables
 from .axes import AxesRule, one_axis
 from .keys import Keys, Reading
 from .layers import HeadsRule, Layers, Rotates, attends
-from .model import ModelRotary
 from .row import RotaryFlag, Row
 
 SpecFields = dict[str, Any]

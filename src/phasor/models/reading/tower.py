@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec, Tables
 from .keys import Keys, agreed, is_base, is_dict, is_list, is_share, is_size
 from .layers import LARGEST_HEAD
-from .model import ModelRotary
 from .planes import Plane, plane
 from .refusal import Reason, Refused
 from .row import Row, SubModel

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from ...rotary.model_rotary import ModelRotary
 from .axes import one_axis
 from .keys import Keys, agreed, near
 from .layers import BY_NAME, Layers
-from .model import ModelRotary
 from .refusal import Reason, Refused
 from .text import TextModel, read_text
 from .text_row import ANY_NAMES, Rope

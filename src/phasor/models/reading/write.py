@@ -4,9 +4,9 @@ import copy
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
 from .keys import ROPE_WORDS
-from .model import ModelRotary
 from .rope import EXCHANGED
 from .row import Row
 from .text import TextModel

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...rotary.axes import Listed, OneAxis, Sections
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.scaling import Proportional, Scaling
 from ...rotary.spec import RotarySpec
 from .composite import BASES, SHARES, WIDTHS
 from .keys import Keys
-from .model import ModelRotary
 from .rope import EXCHANGED, rope_levels
 from .schemes import FAMILY_SCHEMES, ORIGINAL, SCHEMES, TYPES, scheme_for
 from .sizes import read_sizes

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ...support.preserve_state import undisturbed
 from ..patch.rebuilt import is_model
 from ..patch.sites import has_config
 from .against_config.attention import ROTATION, check_rotations, check_unseen_layers
@@ -14,7 +15,6 @@ from .against_config.tables import check_tables
 from .inputs import of_black_box
 from .laws import all_laws, check_compiled, check_encoder, check_laws
 from .observation import Observation
-from .preserve_state import undisturbed
 from .report import Check, Diagnosis
 from .running import BlackBox
 

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from ...rotary.spec import RotarySpec
 from ...support.findings import Difference
+from ...support.preserve_state import undisturbed
 from .measurement import Trial
 from .observation import Observation
-from .preserve_state import undisturbed
 from .report import BY_DESIGN, ROTATION, Check
 from .running import Misuse, NotChecked, Subject, encoder_of
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...models.reading.model import ModelRotary
+from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
+from ...support.preserve_state import hooked, undisturbed
 from ..patch.reading import ModelReading, specs_of
 from ..patch.sites import PatchSite, find, nothing_rotates
 from .inputs import Inputs, of_model
-from .preserve_state import hooked, undisturbed
 from .running import NotChecked, Running, subject_of
 from .stand_in_tables import tables_in
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import torch
 from torch import nn
 
+from ...support.preserve_state import undisturbed
 from ..patch.sites import has_config, rotary_modules, stored_tables
 from .against_config.tables import check_tables
 from .laws import asked, not_finite, shift
 from .measurement import Trial
 from .observation import Observation
-from .preserve_state import undisturbed
 from .report import Check, Diagnosis
 from .running import Decoding
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...models.reading.model import ModelRotary
+from ...rotary.model_rotary import ModelRotary
 from ...support.errors import first_line
 from ..patch.reading import specs_of
 from ..patch.sites import part_of, rotary_modules

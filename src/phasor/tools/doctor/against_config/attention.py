@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ....models.reading.model import ModelRotary
+from ....rotary.model_rotary import ModelRotary
 from ....rotary.spec import RotarySpec
 from ....support.findings import Difference
 from ...patch.compare import NEAR_AND_FAR

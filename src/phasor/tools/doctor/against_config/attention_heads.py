@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ..preserve_state import hooked
+from ....support.preserve_state import hooked
 
 MATMUL = {torch.matmul, torch.bmm, Tensor.matmul, Tensor.bmm, Tensor.__matmul__}
 SOFTMAX = {torch.softmax, Tensor.softmax, torch.nn.functional.softmax, torch.special.softmax}

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ....models.reading.model import ModelRotary
 from ....rotary.layout import Layout
+from ....rotary.model_rotary import ModelRotary
 from ....rotary.spec import RotarySpec
 from ....support.findings import Difference
 from ...patch.compare import difference_of, shaped

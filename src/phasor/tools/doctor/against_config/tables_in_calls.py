@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....models.reading.model import ModelRotary
+from ....rotary.model_rotary import ModelRotary
 from ....rotary.spec import RotarySpec
 from ...patch.reading import specs_of, specs_of_layer
 from ...patch.sites import PatchSite, nearest

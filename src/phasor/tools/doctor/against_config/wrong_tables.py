@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ....models.reading.model import ModelRotary
 from ....rotary.axes import OneAxis
+from ....rotary.model_rotary import ModelRotary
 from ....rotary.spec import RotarySpec
 from ...golden.check import findings_of
 from ...golden.folder import describe

@@ -4,11 +4,11 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...rotary.spec import Angles, RotarySpec
-from ...rotary.temperature import TEMPERATURES, Temperature
-from ...support.checks import number, whole
-from ...support.number_text import counted, ranges
-from ...support.schemes import from_data, to_data
+from ..support.checks import number, whole
+from ..support.number_text import counted, ranges
+from ..support.schemes import from_data, to_data
+from .spec import Angles, RotarySpec
+from .temperature import TEMPERATURES, Temperature
 
 MOST_LINES = 10  # of a model in print
 _LISTS = dict.fromkeys(("layer_types", "parts", "targets", "notes"), str)
