@@ -63,9 +63,9 @@ def named(
 
     >>> named([1.0, 0.1], exact=False).fields
     {'base': 100.0}
-    >>> answer = named([0.5, 0.05], exact=False, numbers={"rope_scaling": {"factor": 2.0}})
+    >>> answer = named([0.5, 0.0625], numbers={"rope_theta": 64, "rope_scaling": {"factor": 2.0}})
     >>> answer.fields, answer.open
-    ({'base': 100.0, 'scaling': Linear(factor=2.0)}, ('only sequences inside the trained length were seen',))
+    ({'base': 64.0, 'scaling': Linear(factor=2.0)}, ('only sequences inside the trained length were seen',))
     """
     seen: dict[int | None, tuple[Sequence[float], float]] = {None: (frequencies, factor)}
     seen.update((by_length or {}).items())
@@ -130,7 +130,7 @@ def _told(sight: Sight, config: Numbers, ranked: dict[tuple[bool, bool], dict[st
         left = factor / own
     if left != 1:
         told.append(f"a factor of {left:.9g} on cos and sin, which no scaling explains")
-    bits = sight.exact and not (sight.changed and "frequencies" in fields)
+    bits = sight.exact and ((True, True) in ranked or not sight.changed)
     return Named(fields, pairs, left, bits, None if "frequencies" not in fields else near, tuple(told), look_at)
 
 
@@ -167,7 +167,7 @@ def _open(sight: Sight, config: Numbers, fields: dict[str, Any] | None) -> tuple
     if isinstance(scaling, LongRoPE):
         _open_longrope(scaling, sight, told, look_at)
     if fields is None and sight.changed:
-        told.append(f"at {sight.changed[0]} tokens it is another one, for no reason known here")
+        told.append(f"at {sight.changed[0]} tokens it is another rotation, which nothing known here explains")
     if fields is not None and not sight.changed and not isinstance(scaling, LongRoPE):
         for other in _would_show_later(sight, config, fields):
             start = other.trained_length or 0
@@ -184,7 +184,7 @@ def _open_longrope(scaling: LongRoPE, sight: Sight, told: list[str], look_at: li
         told.append(f"long_factor, beyond {start} tokens, is what the config says; it was not seen")
         look_at.append(start + 1)
     elif (inside, min(sight.changed)) != (start, start + 1):
-        told.append(f"that it changes at {start} tokens is what the config says; between there nothing was seen")
+        told.append(f"that it changes at {start} tokens is what the config says: nothing was seen close to it")
         look_at += [n for n in (start, start + 1) if n not in sight.at]
 
 

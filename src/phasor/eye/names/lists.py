@@ -55,9 +55,10 @@ def _long_lists(sight: Sight, config: Numbers, short: tuple[float, ...] | None) 
 
 def _starts(p: Mapping[str, Any], sight: Sight, config: Numbers) -> list[int]:
     """Lengths up to which nothing may have changed: stated as such, else between two that were seen."""
-    stated = [int(n) for n in (p.get("original"), p.get("length")) if is_positive(n)]
+    stated = [int(n) for n in (p.get("original", p.get("length")),) if is_positive(n)]
     between = config.whole if sight.changed else ()
-    return [n for n in dict.fromkeys((*stated, *between)) if all(n < changed for changed in sight.changed)]
+    starts = dict.fromkeys((*stated, *between))
+    return [n for n in starts if n >= 2 and all(n < changed for changed in sight.changed)]
 
 
 _LONG_MAGNITUDES = ("attention", "short_mscale", "long_mscale")
