@@ -25,6 +25,7 @@ TESTS = {
     "encodings": "encodings heads",
     "models": "configs models",
     "caches": "caches",
+    "tools": "eye",
     "tools/patch": "integrations",
     "tools/doctor": "doctor",
     "tools/running": "fit study",
