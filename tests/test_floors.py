@@ -47,6 +47,16 @@ INSIDE = {
         "kernels",
         "apply matrix",
     ],
+    "eye": [
+        "names tape tiny",
+        "linear place",
+        "attention operator",
+        "frequencies layout turning",
+        "sites",
+        "arithmetic axes call scale",
+        "experiments inputs observation spec",
+        "observe",
+    ],
     "encodings": [
         "base",
         "alibi grouped learned none rotary shaw sinusoidal t5",

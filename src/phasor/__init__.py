@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .caches import KeyLedger, admitted_length
     from .encodings import Rotary, heads
     from .encodings.attention import KVCache, attention
+    from .eye import Observation, observe
     from .models import configs, prefixes, weights
     from .models.configs import ModelRotary, read_config, read_parts, read_rule, register_model, write_config
     from .rotary import axes, kernels, matrix, scaling, temperature
@@ -62,6 +63,7 @@ NAMES = {
         ),
         ".rotary.apply",
     ),
+    **dict.fromkeys(("Observation", "observe"), ".eye"),
     "Layout": ".rotary.layout",
     "Rotation": ".rotary.rotation",
     "RotarySpec": ".rotary.spec",
@@ -75,7 +77,7 @@ NAMES = {
     "study": ".tools.study",
     **dict.fromkeys(("KeyLedger", "admitted_length"), ".caches"),
 }  # fmt: skip
-MODULES = ("caches", "encodings", "models", "positions", "rotary", "serving", "testing", "tools")
+MODULES = ("caches", "encodings", "eye", "models", "positions", "rotary", "serving", "testing", "tools")
 
 _name, _names = later(__name__, NAMES)
 
@@ -108,6 +110,7 @@ __all__ = [
     "KeyLedger",
     "Layout",
     "ModelRotary",
+    "Observation",
     "Rotary",
     "Rotation",
     "RotarySpec",
@@ -129,6 +132,7 @@ __all__ = [
     "heads",
     "kernels",
     "matrix",
+    "observe",
     "page_slots",
     "patch",
     "plan",

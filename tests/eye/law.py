@@ -41,8 +41,9 @@ def look(case: Case) -> View:
     """The one place that knows the form of what `phasor.observe` gives."""
     import phasor
 
-    def operator(seen: Any) -> Operator | None:
-        if seen is None:
+    def operator(side: Any) -> Operator | None:
+        seen = side.operator
+        if seen is None or not side.turns:
             return None
         angles, scale = (torch.as_tensor(x, dtype=torch.float64) for x in (seen.angles, seen.scale))
         return Operator([tuple(pair) for pair in seen.pairs], list(seen.passing), angles, scale)
@@ -156,7 +157,8 @@ def rotary_contradictions(case: Case, view: View) -> list[str]:
     if not case.truth.rotary:
         return ["a ModelRotary is given, and none can say what this model does"]
     specs = [spec for spec in view.rotary.layers if spec is not None]
-    turns = [site.q for site in case.truth.sites if isinstance(site.q, Turn)]
+    layers = {site.where.split("attn")[0]: site.q for site in case.truth.sites if isinstance(site.q, Turn)}
+    turns = list(layers.values())
     if len(specs) != len(turns):
         return [f"{len(specs)} layers turn in the ModelRotary, not {len(turns)}"]
     return [f"layer {i}: {what}" for i, pair in enumerate(zip(specs, turns, strict=True)) if (what := spec_says(*pair))]

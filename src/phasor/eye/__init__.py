@@ -1,1 +1,6 @@
-"""The eye: what a running model shows of its position encoding, and what that is called."""
+"""What rotates q and k of any model, seen on one forward pass: no name, no config and no row is needed."""
+
+from .observation import Fact, Observation
+from .observe import observe
+
+__all__ = ["Fact", "Observation", "observe"]

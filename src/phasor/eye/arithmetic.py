@@ -1,0 +1,59 @@
+"""Where a model's code rounds cos and sin, seen on a call in which its weights are bfloat16."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from ..rotary.spec import Tables
+from .operator import Operator
+from .tape import Tape
+
+HALF = torch.bfloat16
+
+
+@contextlib.contextmanager
+def in_half(model: nn.Module) -> Iterator[None]:
+    """Floating-point weights are bfloat16 inside; outside they are the very tensors that they were."""
+    kept = [(p, p.data) for p in model.parameters() if p.is_floating_point()]
+    try:
+        for parameter, data in kept:
+            parameter.data = data.to(HALF)
+        yield
+    finally:
+        for parameter, data in kept:
+            parameter.data = data
+
+
+def halved(value: Any) -> Any:
+    """Inputs in bfloat16, where they are numbers of floating point."""
+
+    def half(x: Any) -> Any:
+        return x.to(HALF) if isinstance(x, Tensor) and x.is_floating_point() else x
+
+    return tree_map(half, value)
+
+
+def tables_of(tape: Tape, seen: Operator) -> Tables | None:
+    """How tables and products are rounded in a call with bfloat16 weights; None where that cannot be told."""
+    for operation in sorted(seen.operations, key=lambda o: o.index):
+        if operation.name not in ("mul", "mul_", "addcmul", "bmm", "mm"):
+            continue
+        inputs = [tape.values[i] for i in operation.inputs if i in tape.data]
+        tables = [t for i in operation.inputs if i not in tape.data and (t := tape.values[i]).numel() > 1]
+        if len(inputs) != 1 or len(tables) != 1:
+            continue
+        (x,), (table,) = inputs, tables
+        wide = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+        data, form = wide.get(x.dtype, x.dtype), wide.get(table.dtype, table.dtype)
+        if torch.float64 in (data, form):
+            return "float64"
+        if form == HALF:
+            return "activation"
+        if data == HALF:
+            return "promoted" if tape.values[seen.target].dtype == torch.float32 else "float32"
+        return "rounded" if torch.equal(table.real.to(HALF).float(), table.real.float()) else "float32"
+    return None

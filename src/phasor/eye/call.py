@@ -1,0 +1,101 @@
+"""One call of a model that can be repeated, with other positions too; the model is left as it was, to the bit."""
+
+import contextlib
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..support.errors import first_line
+from ..support.preserve_state import undisturbed
+from ..support.transformers_log import quiet
+from .tape import Tape, record
+
+# Tensors of these names say where tokens stand, or how many there are, not what they are.
+NO_CONTENTS = re.compile(r"pos|grid|mask|length|time|step|size|cache|shape|offset|seqlens")
+POSITIONS = re.compile(r"^(position_ids|positions?|pos_ids|pos|input_pos|input_positions)$")
+
+
+class CannotRun(ValueError):
+    """The model could not be run on these inputs."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """``model(*args, **kwargs)``."""
+
+    model: nn.Module
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] | None = None
+
+    @property
+    def named(self) -> dict[str, Any]:
+        return dict(self.kwargs or {})
+
+    @property
+    def contents(self) -> list[Tensor]:
+        """The tensors that say what the tokens are."""
+        names = list(_parameters(self.model))
+        by_name = dict(zip(names, self.args, strict=False)) | self.named
+        given = [v for n, v in by_name.items() if isinstance(v, Tensor) and not NO_CONTENTS.search(n)]
+        lists = [t for v in by_name.values() if isinstance(v, list | tuple) for t in v if isinstance(t, Tensor)]
+        return given + lists or [v for v in by_name.values() if isinstance(v, Tensor)]
+
+    @property
+    def takes_positions(self) -> str:
+        """The parameter that takes positions; empty where there is none."""
+        return next((name for name in _parameters(self.model) if POSITIONS.match(name)), "")
+
+    def at(self, positions: Tensor) -> "Call":
+        """The same call at other positions, ``[batch, tokens]`` or ``[axes, batch, tokens]``."""
+        return replace(self, kwargs=self.named | {self.takes_positions: positions})
+
+    def run(self) -> Any:
+        return self.model(*self.args, **self.named)
+
+    def tape(self, before: "Call | None" = None) -> Tape:
+        """The recorded call, after one of ``before``. Raises `CannotRun` with what the model raised."""
+        with left_alone(self.model), quiet():
+            try:
+                if before is not None:
+                    before.run()
+                return record(self.run, self.model, self.contents)
+            except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, NotImplementedError) as error:
+                said = f"{type(error).__name__}: {first_line(error)}"[:200]
+                wants = ", ".join(_parameters(self.model))
+                raise CannotRun(
+                    f"the model could not be run: {said}; give inputs=, what its forward takes ({wants[:160]})"
+                ) from error
+
+
+def _parameters(model: nn.Module) -> list[str]:
+    try:
+        return [n for n, p in inspect.signature(model.forward).parameters.items() if p.kind is not p.VAR_KEYWORD]
+    except (TypeError, ValueError):
+        return []
+
+
+@contextlib.contextmanager
+def left_alone(model: nn.Module) -> Iterator[None]:
+    """Attributes, modes, hooks, random numbers, and what is written into tensors that are no weights."""
+    kept = [t for m in model.modules() for t in (*m._buffers.values(), *vars(m).values()) if isinstance(t, Tensor)]
+    kept = [t for t in kept if not t.is_meta and not t.is_inference()]
+    before = [(t, t._version, t.detach().clone()) for t in kept]
+    with undisturbed(model), torch.compiler.set_stance("force_eager"):
+        try:
+            yield
+        finally:
+            for tensor, version, value in before:
+                if tensor._version != version:
+                    tensor.detach().copy_(value)
+
+
+def call_of(model: nn.Module, inputs: Any) -> Call:
+    """The call that ``inputs`` stand for: a dictionary of arguments, a tuple of them, or the only one."""
+    if isinstance(inputs, Mapping) or hasattr(inputs, "keys"):
+        return Call(model, (), {name: inputs[name] for name in inputs})
+    return Call(model, tuple(inputs) if isinstance(inputs, tuple) else (inputs,))

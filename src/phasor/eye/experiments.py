@@ -1,0 +1,107 @@
+"""Calls that show one thing each: other lengths, positions that differ by axis, weights in half precision.
+
+Each is a fresh call of the model, which is left as it was.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .arithmetic import halved, in_half
+from .call import Call, CannotRun
+from .sites import Site, sites_of
+
+LENGTHS = re.compile(r"max_position|n_positions|max_seq|context_len|seq_length|max_len")
+LONGEST = 1 << 26
+FAR = 1 << 16  # float32 angles are right to a hundredth of a radian up to here
+
+
+@dataclass(frozen=True)
+class Look:
+    """The sites of one call, by module and number; or why it could not be made."""
+
+    sites: Mapping[tuple[str, int], Site]
+    why_not: str = ""
+
+    def like(self, site: Site) -> Site | None:
+        return self.sites.get((site.where, site.number))
+
+
+def look(call: Call, before: Call | None = None) -> Look:
+    try:
+        return Look({(s.where, s.number): s for s in sites_of(call.tape(before))})
+    except CannotRun as error:
+        return Look({}, str(error))
+
+
+def tokens_of(call: Call) -> int:
+    """How many tokens the call has."""
+    return int(call.contents[0].shape[-1] if not call.contents[0].is_floating_point() else call.contents[0].shape[-2])
+
+
+def batch_of(call: Call) -> int:
+    return int(call.contents[0].shape[0]) if call.contents[0].ndim > 1 else 1
+
+
+def at_length(call: Call, length: int) -> Call:
+    """The call with its last token at the end of a sequence of ``length``, the others at its beginning."""
+    positions = torch.arange(tokens_of(call))
+    positions[-1] = length - 1
+    return call.at(positions.expand(batch_of(call), -1).contiguous())
+
+
+def lengths_in(numbers: Mapping[str, Any]) -> list[int]:
+    """The lengths that a config speaks of, ascending."""
+    return sorted({n for key, n in _leaves(numbers) if LENGTHS.search(key) and isinstance(n, int) and 64 < n < LONGEST})
+
+
+def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _leaves(inner, str(name))
+    elif not isinstance(value, bool):
+        yield key, value
+
+
+def at_axes(call: Call, longest: int) -> Iterator[tuple[int, Look]]:
+    """The call with positions of several axes, each in an order of its own, where the model takes such."""
+    batch, far = batch_of(call), spread(tokens_of(call), longest)
+    for count in (3, 4, 2):
+        rows = torch.stack([far[shuffled(len(far), a)] for a in range(count)])
+        found = look(call.at(rows[:, None].expand(-1, batch, -1).contiguous()))
+        if not found.why_not:
+            yield count, found
+
+
+def spread(tokens: int, longest: int) -> Tensor:
+    """So many positions from 0 to the last before ``longest``, near ones and far ones: slow pairs turn only far away.
+
+    >>> spread(6, 1000).tolist()
+    [0, 1, 2, 10, 100, 999]
+    """
+    last = max(min(longest, FAR) - 1, tokens - 1)
+    far = [round(last ** (i / max(tokens - 3, 1))) for i in range(1, tokens - 2)]
+    return torch.tensor([0, 1, 2, *(max(n, 3 + i) for i, n in enumerate(far))][:tokens])
+
+
+def shuffled(tokens: int, axis: int) -> Tensor:
+    """The numbers below ``tokens`` in an order of their own for each axis, 0 first.
+
+    >>> shuffled(5, 0).tolist(), shuffled(5, 1).tolist()
+    ([0, 1, 2, 3, 4], [0, 2, 1, 4, 3])
+    """
+    order = list(range(tokens))
+    if axis:
+        rest = order[1:]
+        order[1:] = [x for i in range(0, len(rest), axis + 1) for x in reversed(rest[i : i + axis + 1])]
+    return torch.tensor(order)
+
+
+def in_half_precision(call: Call) -> Look:
+    """The call with weights in bfloat16."""
+    with in_half(call.model):
+        return look(replace(call, args=halved(call.args), kwargs=halved(call.named)))

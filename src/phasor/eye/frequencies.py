@@ -1,0 +1,178 @@
+"""From angles to frequencies: along which coordinates each pair turns, and how far per step, to the bit if it is there.
+
+The coordinates of the tokens are values of the tape: whatever the angles were computed from that has one number for
+each token. The frequencies are, too, unless tables came with the model.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from .operator import Operator
+from .tape import Tape, upstream
+
+TURN = 2 * math.pi
+MOST = 1 << 16  # elements of a value that may hold coordinates or frequencies
+MOST_AXES = 4
+CLOSE = 3e-5  # radians: roundings of float32 tables at the first positions
+ROUNDING = 2.0**-19  # of an angle: its float32 product and the tables' own roundings
+FARTHEST = 0.05  # radians: chance does not bring all tokens so near
+
+
+@dataclass(frozen=True, eq=False)
+class Frequencies:
+    """How each pair of each head turns: by ``values [heads, pairs]`` radians per step of the coordinate of its axis.
+
+    ``axis_of_pair``: index into ``coordinates``, each ``[tokens]``. ``exact``: the values stand on the tape, to the
+    bit. ``before`` and ``after``: tokens at either end that pass.
+    """
+
+    values: Tensor
+    axis_of_pair: tuple[int, ...]
+    coordinates: tuple[Tensor, ...]
+    exact: bool
+    before: int = 0
+    after: int = 0
+
+    @property
+    def alike(self) -> bool:
+        """Whether all heads turn alike."""
+        return bool((self.values == self.values[:1]).all())
+
+
+class NotExplained(Exception):
+    """No coordinates of the tape explain the angles."""
+
+
+def frequencies(tape: Tape, seen: Operator) -> Frequencies:
+    """Raises `NotExplained` where the angles do not follow from one coordinate for each pair."""
+    angles = seen.angles
+    tokens = angles.shape[-1]
+    still = (angles.abs().amax((0, 1)) == 0).tolist()
+    before = next((i for i, none in enumerate(still) if not none), tokens)
+    after = next((i for i, none in enumerate(reversed(still)) if not none), tokens)
+    constants = [i for o in seen.operations for i in o.inputs if i not in tape.data]
+    known = [i for i in upstream(tape, constants) if i not in tape.data and tape.values[i].numel() <= MOST]
+    found: Frequencies | None = None
+    for first in range(min(before, 8) + 1):
+        for last in range(min(after, 2) + 1):
+            if first + last >= tokens:
+                continue
+            part = angles[..., first : tokens - last] if last else angles[..., first:]
+            live = seen.scale[..., first : first + part.shape[-1]].amax((0, 1)) > 0
+            one = _explained(part, _columns(tape, known, part.shape[-1]), live)
+            one = one or _explained(part, _repeated(tape, known, part.shape[-1]), live)
+            if one is not None and (found is None or len(one[2]) < len(found.coordinates)):
+                values, axis, coordinates = one
+                found = Frequencies(values, axis, coordinates, False, first, last)
+    if found is None:
+        raise NotExplained("its angles are no multiples of any number that the tokens have in the model's code")
+    exact = _exact(tape, known, found.values, found)
+    return found if exact is None else exact
+
+
+def _columns(tape: Tape, known: list[int], tokens: int) -> Iterator[Tensor]:
+    """One number for each token: its place, then in every way in which the tape has them; whole numbers first."""
+    seen = {tuple(float(i) for i in range(tokens))}
+    yield torch.arange(tokens, dtype=torch.float64)
+    for number in sorted(known, key=lambda i: (tape.values[i].is_floating_point(), i)):
+        value = tape.values[number]
+        if value.dtype == torch.bool or value.is_complex() or value.is_meta or not value.numel():
+            continue
+        for axis in range(value.ndim):
+            if value.shape[axis] != tokens:
+                continue
+            for column in value.movedim(axis, -1).reshape(-1, tokens)[:64].double():
+                key = tuple(column.tolist())
+                if key not in seen and len(set(key)) > 1 and all(math.isfinite(x) for x in key):
+                    seen.add(key)
+                    yield column
+
+
+def _repeated(tape: Tape, known: list[int], tokens: int) -> Iterator[Tensor]:
+    """Coordinates of fewer tokens, each for several rows: heads that were folded into the axis of the tokens."""
+    for times in range(2, tokens // 2 + 1):
+        if tokens % times == 0:
+            for column in _columns(tape, known, tokens // times):
+                yield column.repeat_interleave(times)
+                yield column.repeat(times)
+
+
+def _explained(
+    angles: Tensor, columns: Iterator[Tensor], live: Tensor
+) -> tuple[Tensor, tuple[int, ...], tuple[Tensor, ...]] | None:
+    """Frequencies, axes and coordinates with as few coordinates as will do; None where some pair has none.
+
+    ``live``: the tokens that are not padding.
+    """
+    pairs = angles.shape[1]
+    fits, tried = list[tuple[Tensor, Tensor]](), list[Tensor]()
+    for column in columns:
+        tried.append(column)
+        values = _slopes(angles[..., live], column[live])
+        away = _wrapped(angles - values[..., None] * column)[..., live].abs().amax((0, 2))
+        size = values.abs().amax(0) * column.abs().max()
+        fits.append((values, away <= (CLOSE + ROUNDING * size).clamp(max=FARTHEST)))
+        if fits[-1][1].all():
+            return values, (0,) * pairs, (column,)
+    left = torch.ones(pairs, dtype=torch.bool)
+    chosen: list[int] = []
+    while left.any():
+        best = max(range(len(fits)), key=lambda i: int((fits[i][1] & left).sum()), default=None)
+        if best is None or not (fits[best][1] & left).any():
+            return None
+        chosen.append(best)
+        left &= ~fits[best][1]
+        if len(chosen) > MOST_AXES:
+            return None
+    chosen.sort()
+    axis = tuple(next(n for n, i in enumerate(chosen) if fits[i][1][p]) for p in range(pairs))
+    values = torch.stack([fits[chosen[a]][0][:, p] for p, a in enumerate(axis)], 1)
+    return values, axis, tuple(tried[i] for i in chosen)
+
+
+def _slopes(angles: Tensor, column: Tensor) -> Tensor:
+    """Radians per step of the two tokens with the nearest coordinates, refined by those that are farther apart."""
+    order = column.argsort()
+    steps = column[order].diff()
+    if not (steps > 0).any():
+        return torch.full(angles.shape[:-1], math.inf, dtype=torch.float64)
+    steps[steps <= 0] = math.inf
+    at = int(steps.argmin())
+    a, b = int(order[at]), int(order[at + 1])
+    slope = _wrapped(angles[..., b] - angles[..., a]) / (column[b] - column[a])
+    zero = (column == 0).nonzero().flatten()
+    start = int(zero[0]) if len(zero) else a
+    for other in (column - column[start]).abs().argsort().tolist():
+        far = column[other] - column[start]
+        if far != 0:
+            rest = _wrapped(angles[..., other] - angles[..., start] - slope * far)
+            slope = torch.where(rest.abs() < 0.1, slope + rest / far, slope)
+    return slope
+
+
+def _wrapped(angles: Tensor) -> Tensor:
+    return torch.remainder(angles + math.pi, TURN) - math.pi
+
+
+def _exact(tape: Tape, known: list[int], values: Tensor, found: Frequencies) -> Frequencies | None:
+    """The frequencies as the tape has them, if one value of it has each of them to all digits that were measured."""
+    size, sign = values.abs(), values.sign()
+    reach = torch.tensor([float(c.abs().max()) for c in found.coordinates])[list(found.axis_of_pair)]
+    away = 4e-7 * size + CLOSE / 10 / reach
+    for number in sorted(known):
+        value = tape.values[number]
+        if not value.is_floating_point() or value.is_meta or value.numel() < values.shape[1]:
+            continue
+        pool = value.detach().double().flatten().abs().unique()
+        if len(pool) > values.numel() + 1:
+            continue  # a table, in which one finds numbers near to any
+        at = torch.searchsorted(pool, size).clamp(max=len(pool) - 1)
+        below = (at - 1).clamp(min=0)
+        near = torch.where((pool[below] - size).abs() < (pool[at] - size).abs(), pool[below], pool[at])
+        if ((near - size).abs() <= away).all():
+            return replace(found, values=near * sign, exact=True)
+    return None

@@ -1,0 +1,281 @@
+"""What a stretch of a tape does to the channels of one token: planes that turn, channels that pass, factors.
+
+The stretch is linear, so one matrix per head and token says everything about it. All of them come from one vectorised
+backward pass.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from .linear import Cut, gradients, replay
+from .tape import Operation, Tape
+
+NOTHING = 1e-12  # of the largest entry: what is smaller is rounding of float64
+MOST_SEEDS = 40_000_000  # elements of one batch of seeds
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Where a value holds tokens and channels: two of its axes; all others together are its heads."""
+
+    tokens: int
+    channels: int
+
+    def arranged(self, value: Tensor) -> Tensor:
+        """``[heads, tokens, channels]``."""
+        value = value.movedim((self.tokens, self.channels), (-2, -1))
+        return value.reshape(-1, *value.shape[-2:])
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """What happens to each of the channels, per head and token.
+
+    ``pairs``: the output's channels that turn together, in the order in which the angle is counted; ``inputs``: the
+    channels that they come from, numbered among the ``width`` inputs of one head. ``cos`` and ``sin`` ``[heads, pairs,
+    tokens]`` are the entries of the matrices, factors included; ``passing`` channels are multiplied by ``passed [heads,
+    passing, tokens]`` and come from ``passing_inputs``. ``zero``: channels that are always 0. ``second``: cos and sin
+    of the second member of each pair where it turns by another angle, which is no rotation. ``factor``: the part of all
+    factors that is a plain number in the code.
+    """
+
+    channels: int
+    width: int
+    pairs: tuple[tuple[int, int], ...]
+    inputs: tuple[tuple[int, int], ...]
+    cos: Tensor
+    sin: Tensor
+    passing: tuple[int, ...]
+    passing_inputs: tuple[int, ...]
+    passed: Tensor
+    zero: tuple[int, ...] = ()
+    second: tuple[Tensor, Tensor] | None = None
+    factor: float = 1.0
+    operations: tuple[Operation, ...] = field(default=(), repr=False)
+    target: int = -1
+    sources: tuple[int, ...] = ()
+
+    @property
+    def turns(self) -> bool:
+        return bool(self.pairs)
+
+    def by_token(self) -> "Operator":
+        """Itself, or heads and tokens exchanged where each head turns all of its tokens alike, and heads differ.
+
+        Some scorers multiply all heads of one token with all keys: their tokens lie where others have heads.
+        """
+        both = torch.stack((self.cos, self.sin))
+        if not self.turns or (both != both[..., :1]).any() or (both == both[:, :1]).all():
+            return self
+        turned = (None if t is None else t.transpose(0, 2) for t in (self.cos, self.sin, self.passed))
+        cos, sin, passed = turned
+        return replace(self, cos=cos, sin=sin, passed=passed)
+
+    @cached_property
+    def angles(self) -> Tensor:
+        """float64 ``[heads, pairs, tokens]``, radians from -pi to pi."""
+        return torch.atan2(self.sin, self.cos)
+
+    @cached_property
+    def scale(self) -> Tensor:
+        """float64 ``[heads, pairs, tokens]``: how much longer each pair becomes."""
+        return torch.hypot(self.sin, self.cos)
+
+
+class NoRotation(Exception):
+    """Why a stretch consists of no planes; ``moves``: whether what it does differs from token to token."""
+
+    def __init__(self, reason: str, moves: bool = True) -> None:
+        super().__init__(reason)
+        self.moves = moves
+
+
+def axes_of(value: Tensor, tokens: int, transposed: bool) -> Axes:
+    """Raises `NoRotation` for a value without an axis of so many tokens."""
+    if transposed:
+        return Axes(value.ndim - 1, value.ndim - 2)
+    for axis in (value.ndim - 2, *range(value.ndim - 3, -1, -1)):
+        if axis >= 0 and value.shape[axis] == tokens:
+            return Axes(axis, value.ndim - 1)
+    raise NoRotation(f"no axis of its {tuple(value.shape)} holds the {tokens} tokens", moves=False)
+
+
+def operator(tape: Tape, cut: Cut, target: int, axes: Axes) -> Operator:
+    """The operator of the stretch between a cut and a target; raises `NoRotation` where it is none."""
+    matrices, _ = _matrices(tape, cut, target, axes)
+    nothing = (matrices == 0).all(-1).all(-1)
+    if (nothing != nothing[:1]).any():
+        raise NoRotation("some heads have padding where others have tokens")
+    blocks = _blocks((matrices != 0).any(1).any(0))
+    pairs, inputs, cos, sin, seconds = [], [], [], [], []
+    passing, passing_inputs, zero = [], [], []
+    for rows, columns in blocks:
+        if not columns:
+            zero.append(rows[0])
+        elif len(rows) == len(columns) == 1:
+            passing.append(rows[0])
+            passing_inputs.append(columns[0])
+        elif len(rows) == len(columns) == 2:
+            turn = _turn(matrices[:, :, rows][:, :, :, columns])
+            if turn is None:
+                raise NoRotation(f"channels {rows[0]} and {rows[1]} are mixed by no rotation", _moves(matrices))
+            pairs.append((rows[0], rows[1]))
+            inputs.append((columns[1], columns[0]) if turn.swapped else (columns[0], columns[1]))
+            cos.append(turn.cos)
+            sin.append(turn.sin)
+            seconds.append(turn.second)
+        else:
+            raise NoRotation(f"{len(rows)} channels follow from {len(columns)}", _moves(matrices))
+    heads, tokens = matrices.shape[:2]
+    none = torch.zeros(heads, 0, tokens, dtype=torch.float64)
+    second = None
+    if any(s is not None for s in seconds):
+        both = [(c, s) if other is None else other for other, c, s in zip(seconds, cos, sin, strict=True)]
+        second = (torch.stack([c for c, _ in both], 1), torch.stack([s for _, s in both], 1))
+    return Operator(
+        matrices.shape[2],
+        matrices.shape[3],
+        tuple(pairs),
+        tuple(inputs),
+        torch.stack(cos, 1) if cos else none,
+        torch.stack(sin, 1) if sin else none,
+        tuple(passing),
+        tuple(passing_inputs),
+        matrices[:, :, passing, passing_inputs].transpose(1, 2) if passing else none,
+        tuple(zero),
+        second,
+        cut.factor,
+        cut.operations,
+        target,
+        cut.sources,
+    )
+
+
+def _moves(matrices: Tensor) -> bool:
+    """Whether the matrices differ from token to token by more than rounding."""
+    apart = (matrices - matrices[:, :1]).abs().max()
+    return bool(apart > 1e-9 * matrices.abs().max())
+
+
+@dataclass(frozen=True)
+class _Turn:
+    cos: Tensor
+    sin: Tensor
+    swapped: bool = False
+    second: tuple[Tensor, Tensor] | None = None
+
+
+def _turn(blocks: Tensor) -> _Turn | None:
+    """Cosine and sine of blocks ``[heads, tokens, 2, 2]``; None where they are no rotations."""
+    for swapped in (False, True):
+        (a, b), (c, d) = (row.unbind(-1) for row in (blocks.flip(-1) if swapped else blocks).unbind(-2))
+        size = torch.hypot(a, c).amax()
+        if swapped and not (c.abs() <= 1e-9 * size).any():
+            continue  # a reflection is a rotation by its angle and a quarter turn, with its members exchanged
+        if (a - d).abs().amax() <= 1e-9 * size and (b + c).abs().amax() <= 1e-9 * size:
+            return _Turn(a, c, swapped)
+    (a, b), (c, d) = (row.unbind(-1) for row in blocks.unbind(-2))
+    lengths = torch.stack((torch.hypot(a, b), torch.hypot(c, d)))
+    if float((lengths - 1).abs().amax()) < 1e-2:  # each member turns, but by an angle of its own
+        return _Turn(a, -b, second=(d, c))
+    return None
+
+
+def _blocks(links: Tensor) -> list[tuple[list[int], list[int]]]:
+    """Outputs and inputs that hang together, ``links [outputs, inputs]``, in the order of the outputs."""
+    by_row = [set(row.nonzero().flatten().tolist()) for row in links]
+    by_column = [set(column.nonzero().flatten().tolist()) for column in links.T]
+    done: set[int] = set()
+    blocks = []
+    for first in range(len(by_row)):
+        if first in done:
+            continue
+        rows, columns, new = {first}, set(), {first}
+        while new:
+            columns |= set().union(*(by_row[r] for r in new))
+            new = set().union(*(by_column[c] for c in columns)) - rows if columns else set()
+            rows |= new
+        done |= rows
+        blocks.append((sorted(rows), sorted(columns)))
+    return blocks
+
+
+def _matrices(tape: Tape, cut: Cut, target: int, axes: Axes) -> tuple[Tensor, Tensor]:
+    """``[heads, tokens, channels, inputs]``, and the number of each input among all elements of the sources."""
+    xs = [tape.values[i].detach().double().clone().requires_grad_() for i in cut.sources]
+    with torch.enable_grad():
+        y = axes.arranged(replay(tape, cut.operations, dict(zip(cut.sources, xs, strict=True)), target))
+    if not y.requires_grad or y.is_complex():
+        raise NoRotation("it does not follow from the data in real numbers", moves=False)
+    found = _apart(y, xs)
+    if found is None:  # heads share their inputs (keys that several queries use): one after the other
+        found = _head_by_head(y, xs)
+    return found
+
+
+def _apart(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor] | None:
+    """The matrices where each input belongs to one head and token; None where some belong to several.
+
+    Two sums of all outputs, with other random weights for heads and tokens, say by their ratio to which each input
+    belongs. Then the sum over heads and tokens of each channel holds no two entries in one place.
+    """
+    heads, tokens, channels = y.shape
+    made = torch.Generator().manual_seed(1)
+    weights = 1 + torch.rand(2, heads * tokens, 1, dtype=torch.float64, generator=made)
+    mixed = weights * (1 + torch.rand(channels, dtype=torch.float64, generator=made))
+    first, second = gradients(y, xs, mixed)
+    used = first != 0
+    ratios, order = (weights[1] / weights[0]).flatten().sort()
+    ratio = second[used] / first[used]
+    at = torch.searchsorted(ratios, ratio).clamp(max=len(ratios) - 1)
+    below = (at - 1).clamp(min=0)
+    at = torch.where((ratios[below] - ratio).abs() < (ratios[at] - ratio).abs(), below, at)
+    if ((ratios[at] - ratio).abs() > 1e-9).any():
+        return None
+    rows = []
+    for some in _batches(channels, y.numel()):
+        seeds = torch.zeros(len(some), heads * tokens, channels, dtype=torch.float64)
+        seeds[range(len(some)), :, some] = 1.0
+        rows.append(gradients(y, xs, seeds)[:, used])
+    entries = torch.cat(rows)
+    entries = torch.where(entries.abs() > NOTHING * entries.abs().amax(), entries, 0.0)
+    return _by_owner(entries, order[at], used.nonzero().flatten(), (heads, tokens, channels))
+
+
+def _by_owner(entries: Tensor, owners: Tensor, used: Tensor, shape: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
+    """The matrices from their ``entries [channels, inputs]``; ``owners``: head and token of each input."""
+    heads, tokens, channels = shape
+    counts = torch.bincount(owners, minlength=heads * tokens)
+    width = int(counts.max()) if len(used) else 0
+    if not width:
+        raise NoRotation("nothing of the data reaches it", moves=False)
+    filled = counts > 0
+    if not bool((counts[filled] == width).all()):
+        raise NoRotation("its tokens depend on unequal numbers of inputs")
+    order = torch.argsort(owners, stable=True)
+    matrices = torch.zeros(heads * tokens, channels, width, dtype=torch.float64)
+    numbers = torch.zeros(heads * tokens, width, dtype=torch.int64)
+    numbers[filled] = used[order].reshape(-1, width)
+    matrices[filled] = entries[:, order].reshape(channels, -1, width).transpose(0, 1)
+    return matrices.reshape(heads, tokens, channels, width), numbers.reshape(heads, tokens, width)
+
+
+def _head_by_head(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor]:
+    found = []
+    for head in y:
+        one = _apart(head[None], xs)
+        if one is None:
+            raise NoRotation("its tokens depend on the same inputs")
+        found.append(one)
+    if len({matrices.shape for matrices, _ in found}) > 1:
+        raise NoRotation("its heads depend on unequal numbers of inputs")
+    return torch.cat([matrices for matrices, _ in found]), torch.cat([numbers for _, numbers in found])
+
+
+def _batches(channels: int, size: int) -> Iterable[range]:
+    step = max(1, MOST_SEEDS // max(size, 1))
+    return (range(i, min(i + step, channels)) for i in range(0, channels, step))

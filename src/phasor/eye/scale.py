@@ -1,0 +1,44 @@
+"""What multiplies the products of queries and keys."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ..rotary.spec import RotarySpec
+from .linear import plain_factor
+from .sites import Site
+
+
+def logit_scale(site: Site) -> float:
+    """By what plain numbers in the code multiply q, k and their product, all together."""
+    tape, scale = site.q.tape, site.attention.scale
+    if scale is None:
+        scale, number = 1.0, site.attention.softmax
+        while number is not None and (maker := tape.maker(number)) is not None and maker.name not in ("bmm", "baddbmm"):
+            scale *= plain_factor(tape, maker)
+            number = next((i for i in maker.inputs if i in tape.data), None)
+    for side in (site.q, site.k):
+        scale *= 1.0 if side.operator is None else side.operator.factor
+    return scale
+
+
+def softmax_factor(site: Site, spec: RotarySpec, numbers: Mapping[str, Any]) -> float:
+    """What YaRN's magnitude makes of the softmax scale (DeepSeek squares it), else 1.
+
+    Only a factor that is the square of ``0.1 m ln(factor) + 1`` for a number ``m`` of the config is called so.
+    """
+    factor = getattr(spec.scaling, "factor", None)
+    ratio = logit_scale(site) * math.sqrt(spec.head_dim)
+    if not factor or factor <= 1 or abs(ratio - 1) < 1e-6:
+        return 1.0
+    for number in {1.0, *_numbers(numbers)}:
+        squared = (0.1 * number * math.log(factor) + 1) ** 2
+        if abs(ratio - squared) < 1e-6 * ratio:
+            return squared
+    return 1.0
+
+
+def _numbers(value: Any) -> list[float]:
+    if isinstance(value, Mapping):
+        return [n for inner in value.values() for n in _numbers(inner)]
+    return [float(value)] if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 100 else []

@@ -1,0 +1,129 @@
+"""One recorded call of a model, attention by attention: what was seen on q, k, v and the output of each."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from .attention import attentions
+from .frequencies import Frequencies, NotExplained, frequencies
+from .layout import Placed, placed
+from .linear import mixes
+from .operator import Operator
+from .place import Where, where_of
+from .tape import Attention, Tape
+from .turning import Eye, Seen
+
+NOTHING = Seen(fixed=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of q, k, v and the output of an attention: what was ``seen``, and what follows from it."""
+
+    tape: Tape
+    seen: Seen
+    name: str
+
+    @property
+    def operator(self) -> Operator | None:
+        return self.seen.operator
+
+    @property
+    def turns(self) -> bool:
+        return self.seen.turns
+
+    @cached_property
+    def frequencies(self) -> Frequencies | str:
+        """How each pair turns, or why that is not known."""
+        if self.seen.operator is None or not self.turns:
+            return self.seen.missing or "nothing turns"
+        try:
+            return frequencies(self.tape, self.seen.operator)
+        except NotExplained as reason:
+            return str(reason)
+
+    @cached_property
+    def placed(self) -> Placed | None:
+        return None if self.seen.operator is None or not self.turns else placed(self.seen.operator)
+
+    @cached_property
+    def place(self) -> Where | None:
+        """Where in Python the rotation stands."""
+        return None if self.seen.operator is None else where_of(self.seen.operator.operations)
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """One attention. ``where``: its module; ``number``: which one inside it; ``how``: by what it was found."""
+
+    where: str
+    number: int
+    attention: Attention
+    q: Side
+    k: Side
+    v: Side
+    output: Side
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        return self.q, self.k, self.v, self.output
+
+    @property
+    def turning(self) -> tuple[str, ...]:
+        """The names of the sides that turn."""
+        return tuple(side.name for side in self.sides if side.turns)
+
+    @property
+    def layers(self) -> tuple[str, int]:
+        """The list of modules that it stands in, and its number there: ``("model.layers", 3)``."""
+        found = re.match(r"(?:(.*?)\.)?(\d+)(?:\.|$)", self.where)
+        return (found[1] or "", int(found[2])) if found else ("", 0)
+
+
+def sites_of(tape: Tape) -> list[Site]:
+    """Every attention of a tape. One without a softmax is one only where something turns, or is not shown."""
+    eye, found, count = Eye(tape), list[Site](), dict[str, int]()
+    for attention in attentions(tape):
+        sides = {
+            "q": _seen(eye, attention.q, False),
+            "k": _seen(eye, attention.k, attention.keys_transposed),
+            "v": NOTHING if attention.v is None else _seen(eye, attention.v, False),
+            "output": _output(eye, attention),
+        }
+        if attention.how == "a product" and not any(seen.turns for seen in sides.values()):
+            continue
+        number = count[attention.module] = count.get(attention.module, -1) + 1
+        made = {name: Side(tape, seen, name) for name, seen in sides.items()}
+        found.append(Site(attention.module, number, attention, **made))
+    return found
+
+
+def _seen(eye: Eye, value: int, transposed: bool) -> Seen:
+    if value not in eye.tape.data:
+        return Seen(missing="it does not depend on the data")
+    shape = eye.tape.values[value].shape
+    if len(shape) < 2:
+        return Seen(missing="it has no axis of tokens")
+    return eye.seen(value, shape[-1 if transposed else -2], transposed)
+
+
+def _output(eye: Eye, attention: Attention) -> Seen:
+    """What happens to the result between the attention and its projection; only what multiplies can turn it."""
+    tape = eye.tape
+    if attention.output is None:
+        return NOTHING
+    reached, last, touched = {attention.output}, attention.output, False
+    for operation in tape.operations[attention.at + 1 :]:
+        if not reached.intersection(operation.inputs):
+            continue
+        if mixes(tape, operation):
+            break
+        touched = touched or operation.name in ("mul", "mul_", "sub", "addcmul")
+        new = [o for o in operation.outputs if o is not None and tape.is_float(o)]
+        reached.update(new)
+        last = max([last, *(o for o in new if tape.values[o].shape[-1:] == tape.values[last].shape[-1:])])
+    if not touched:
+        return NOTHING
+    tokens = tape.values[attention.output].shape[-2]
+    seen = eye.seen(last, tokens)
+    return seen if seen.turns else NOTHING

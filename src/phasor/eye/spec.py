@@ -1,0 +1,150 @@
+"""The spec of what was seen at one attention: layout, frequencies with their names, factor, direction."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..rotary.rotation import Rotation
+from ..rotary.spec import RotarySpec
+from .axes import schemes
+from .frequencies import Frequencies
+from .layout import Placed
+from .names import Named, named
+from .operator import Operator
+from .sites import Side
+
+EVEN = 2e-6  # relative: roundings of float32 tables
+EVEN_HALF = 1e-2  # of bfloat16 tables
+
+
+class NoSpec(Exception):
+    """Why what was seen is no `RotarySpec`."""
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """``spec``: with the model's own arithmetic, as far as seen; ``named``: how its numbers were found.
+
+    ``bits``: whether its cos and sin are those that the model multiplied with, to the bit. ``factor``: what a plain
+    number in the code multiplies beside. ``before``, ``after``: tokens at the ends that pass. ``heads``: how many of
+    the first heads turn, None for all.
+    """
+
+    spec: RotarySpec
+    named: Named
+    bits: bool
+    factor: float = 1.0
+    before: int = 0
+    after: int = 0
+    heads: int | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one side was seen to do, pair by pair in the order of its layout: numbers without names."""
+
+    values: tuple[float, ...]
+    axis: tuple[int, ...]
+    factor: float
+    reverse: bool
+    heads: int | None
+    seen: Operator
+    found: Frequencies
+    place: Placed
+
+
+def measured(side: Side) -> Measured:
+    """Raises `NoSpec` where what was seen is no rotation that a spec can say."""
+    seen, found, place = _parts(side)
+    values, axis, heads = _in_order(found, place)
+    reverse = bool((values <= 0).all())
+    values = values.abs() if reverse else values
+    if (values < 0).any():
+        raise NoSpec("some of its pairs turn forwards and others backwards")
+    return Measured(tuple(values.tolist()), axis, _factor(seen), reverse, heads, seen, found, place)
+
+
+def sighting(one: Measured, numbers: Mapping[str, Any], by_length: Mapping[int, Any]) -> Sighting:
+    """The simplest spec that gives what was measured, at all lengths at which it was."""
+    best: tuple[Named, RotarySpec] | None = None
+    exact = one.found.exact and all(v == float(torch.tensor(v, dtype=torch.float32)) for v in one.values)
+    for axes in schemes(one.axis, one.values, len(one.found.coordinates)):
+        answer = named(one.values, factor=one.factor, numbers=numbers, exact=exact, by_length=by_length, axes=axes)
+        if best is None or ("frequencies" in best[0].fields and "frequencies" not in answer.fields):
+            best = answer, _spec(one, answer)
+        if "frequencies" not in answer.fields:
+            break
+    assert best is not None
+    spec, bits = _bits(best[1], one)
+    return Sighting(spec, best[0], bits, one.seen.factor, one.found.before, one.found.after, one.heads)
+
+
+def _parts(side: Side) -> tuple[Operator, Frequencies, Placed]:
+    seen, found, place = side.operator, side.frequencies, side.placed
+    if seen is None or not side.turns:
+        raise NoSpec(side.seen.missing or "nothing turns")
+    if isinstance(found, str):
+        raise NoSpec(found)
+    if place is None:
+        raise NoSpec(f"its pairs {seen.pairs[:3]}… lie in no layout that is known here")
+    if seen.second is not None:
+        raise NoSpec("the two members of its pairs turn by different angles, which is no rotation")
+    return seen, found, place
+
+
+def _in_order(found: Frequencies, place: Placed) -> tuple[Tensor, tuple[int, ...], int | None]:
+    """Frequency and axis of every pair of the layout, and how many of the first heads turn (None: all, and alike)."""
+    turning = found.values.abs().amax(1) > 0
+    heads = int(turning.sum())
+    if not turning[:heads].all() or not bool((found.values[:heads] == found.values[:1]).all()):
+        raise NoSpec("each of its heads turns by frequencies of its own")
+    values = torch.zeros(place.layout.pairs, dtype=torch.float64)
+    axis = [found.axis_of_pair[0]] * place.layout.pairs
+    for pair, at in enumerate(place.pair_of):
+        values[at], axis[at] = found.values[0, pair], found.axis_of_pair[pair]
+    return values, tuple(axis), None if heads == len(turning) else heads
+
+
+def _factor(seen: Operator) -> float:
+    """The factor inside cos and sin: one for all pairs and tokens, beside what multiplies the channels that pass."""
+    around = abs(seen.factor)
+    if seen.passing and float(seen.passed.abs().std(correction=0)) < EVEN * float(seen.passed.abs().mean()):
+        around = float(seen.passed.abs().mean())
+    scale = seen.scale / around
+    middle = float(scale.median())
+    if float((scale - middle).abs().max()) > EVEN_HALF * middle:
+        raise NoSpec("its pairs, or its tokens, have factors of their own")
+    return float(torch.tensor(1.0 if abs(middle - 1) < EVEN else middle, dtype=torch.float32))
+
+
+def _spec(one: Measured, answer: Named) -> RotarySpec:
+    layout = one.place.layout
+    fields: dict[str, Any] = {
+        "head_dim": layout.head_dim, "rotary_dim": 2 * answer.pairs, "trailing": layout.trailing,
+        "interleaved": layout.interleaved, "permuted": layout.permuted, "blocks": layout.blocks,
+        "reverse": one.reverse,
+    }  # fmt: skip
+    if any(bool((c != c.round()).any()) for c in one.found.coordinates):
+        fields["coordinates"] = "real"
+    return answer.spec(**fields)
+
+
+def _bits(spec: RotarySpec, one: Measured) -> tuple[RotarySpec, bool]:
+    """The spec with the angles whose cos and sin are the model's to the bit, and whether there are such."""
+    seen, found = one.seen, one.found
+    stop = seen.cos.shape[-1] - found.after
+    cos, sin = (t[0, :, found.before : stop].T / seen.factor for t in (seen.cos, seen.sin))
+    at = torch.stack(found.coordinates)
+    at = at.float() if spec.coordinates == "real" else at.long()
+    pairs = list(one.place.pair_of)
+    for angles in ("float32", "float64"):
+        trial = spec.replace(angles=angles)
+        length = int(at.max()) + 1 if trial.length_dependent else None
+        tables = Rotation.at(trial, at if len(at) > 1 else at[0], length)
+        mine = [t.double()[:, pairs] for t in (tables.cos, tables.sin)]
+        if torch.equal(mine[0], cos.float().double()) and torch.equal(mine[1], sin.float().double()):
+            return trial, True
+    return spec, False
