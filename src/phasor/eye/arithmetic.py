@@ -52,7 +52,7 @@ def tables_of(tape: Tape, seen: Operator) -> Tables | None:
         if torch.float64 in (data, form):
             return "float64"
         if form == HALF:
-            return "activation"
+            return "activation" if data == HALF else "rounded"
         if data == HALF:
             return "promoted" if tape.values[seen.target].dtype == torch.float32 else "float32"
         return "rounded" if torch.equal(table.real.to(HALF).float(), table.real.float()) else "float32"

@@ -145,7 +145,7 @@ def walk(tape: Tape, linear: Linearity, target: int) -> Walk:
 
 
 def plain_factor(tape: Tape, operation: Operation) -> float:
-    """The number by which an operation multiplies everything; 1 where it does something else."""
+    """The number by which an operation multiplies everything, be it written once or often; 1 where it does otherwise."""
     if operation.name not in ("mul", "mul_", "div", "div_"):
         return 1.0
     others = [a for a in operation.args if not (isinstance(a, Ref) and a.number in tape.data)]
@@ -153,9 +153,9 @@ def plain_factor(tape: Tape, operation: Operation) -> float:
         return 1.0
     value = tape.values[others[0].number] if isinstance(others[0], Ref) else others[0]
     if isinstance(value, Tensor):
-        if value.numel() != 1 or value.is_complex():
+        if not value.numel() or value.is_complex() or (value != value.reshape(-1)[0]).any():
             return 1.0
-        value = value.item()
+        value = value.reshape(-1)[0].item()
     if not isinstance(value, int | float) or not value:
         return 1.0
     return float(value) if operation.name.startswith("mul") else 1.0 / float(value)

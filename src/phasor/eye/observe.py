@@ -115,9 +115,14 @@ class _Watching:
             self.lengths[length] = look(at_length(self.call, length))
 
     def _groups(self) -> dict[str, list[Site]]:
+        """The sites of each list of layers; what stands inside another attention (an indexer) by itself."""
         groups: dict[str, list[Site]] = {}
+        paths = {site.where for site in self.sites}
         for site in self.sites:
-            groups.setdefault(site.layers[0], []).append(site)
+            path, index = site.layers
+            inside = [other for other in paths if site.where.startswith(f"{other}.")]
+            name = site.where[len(f"{path}.{index}.".lstrip(".")) :] if inside else ""
+            groups.setdefault(f"{path}.*.{name}" if name else path, []).append(site)
         return groups
 
     def _not_shown(self) -> dict[str, list[Site]]:

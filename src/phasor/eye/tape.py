@@ -249,15 +249,24 @@ def _scale(given: dict[str, Any]) -> float:
 
 
 def _mark_data(tape: Tape, roots: set[int]) -> None:
-    """What depends on the tokens' contents: what is computed from them in floating point, and mere views of them."""
+    """What depends on the tokens' contents: what is computed of them in floating point, views of them, projections."""
     tape.data = set(roots)
     for operation in tape.operations:
         if operation.name.startswith(("new_", "empty", "zeros", "ones", "full", "rand")):
             continue  # only a shape depends on its input
-        if any(i in tape.data for i in operation.inputs):
+        projected = operation.name in ("mm", "addmm") and any(_is_matrix(tape, i) for i in operation.inputs)
+        if projected or any(i in tape.data for i in operation.inputs):
             tape.data.update(
                 o for o in operation.outputs if o is not None and (tape.is_float(o) or operation.name in SAME_NUMBERS)
             )
+
+
+def _is_matrix(tape: Tape, number: int) -> bool:
+    """Whether a value is a matrix of weights, as it is or transposed: what is projected by one is of the contents."""
+    maker = tape.maker(number)
+    if maker is not None and maker.name in ("t", "transpose", "detach") and maker.inputs:
+        number = maker.inputs[0]
+    return number in tape.weights and tape.values[number].ndim == 2 and min(tape.values[number].shape) > 1
 
 
 # Of token ids these give token ids again; what else is computed of them (a mask, a count) says where tokens stand.
