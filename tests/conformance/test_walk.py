@@ -7,7 +7,7 @@ from .walk import NEVER_ROTATE, NOT_BUILT, default_config, model_types, places, 
 
 
 def test_folders_that_call_a_rotation() -> None:
-    """204 model folders of transformers 5.23 call a rotary function; jamba and others define one and never call it."""
+    """204 model folders of transformers 5.24 call a rotary function; jamba and others define one and never call it."""
     folders = {name[0] for names in rotating().values() for name in names} | {
         name[0] for name in read_source().bases if name in {n for names in rotating().values() for n in names}
     }
