@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 1800
 TORCH = ("2.8.0", "2.10.0", "2.13.0", "2.15.0")
-TRANSFORMERS = ("4.50.3", "4.53.3", "4.57.6", "5.0.0", "5.10.4", "5.23.0")
+TRANSFORMERS = ("4.50.3", "4.53.3", "4.57.6", "5.0.0", "5.10.4", "5.23.0", "5.24.0")
 
 ROTATE = """
 import hashlib, json, torch, phasor

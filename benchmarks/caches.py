@@ -71,6 +71,8 @@ def decode(rounds: int) -> None:
     """A token of a patched Llama of 8 layers, hidden 512, 8 heads of 64, behind 512 and 2,048 others."""
     from transformers import DynamicCache
 
+    from cache_argument import given
+
     model = _llama(False, torch.float32)
     phasor.patch(model)
     for tokens in (512, 2048):
@@ -83,8 +85,8 @@ def decode(rounds: int) -> None:
         }
         with torch.no_grad():
             for cache in caches.values():
-                model(ids, past_key_values=cache)
-            calls = {n: lambda c=c, ids=ids: model(ids[:, :1], past_key_values=c) for n, c in caches.items()}
+                model(ids, **given(cache))
+            calls = {n: lambda c=c, ids=ids: model(ids[:, :1], **given(c)) for n, c in caches.items()}
             found = medians(calls, 5 * rounds)
         ratios = ", ".join(f"{n} {t / found['transformers']:.3f}" for n, t in found.items() if n != "transformers")
         print(f"a token behind {tokens}, in units of one with DynamicCache: {ratios}", flush=True)
@@ -193,20 +195,21 @@ def chunk(rounds: int) -> None:
     from torch.nn.functional import kl_div
     from transformers import DynamicCache
 
+    from cache_argument import given
     from stories import stories, told
 
     folder = model_folder()
     model, ids = stories(folder), told(folder)
     before, middle, after = ids.split([100, 200, 100], dim=1)
     first, second = phasor.caches.LedgerCache(model), phasor.caches.LedgerCache(model)
-    model(before, past_key_values=first)
-    model(middle, past_key_values=second)
+    model(before, **given(first))
+    model(middle, **given(second))
     pairs = list(zip(first.layers, second.layers, strict=True))
     stale = DynamicCache([(torch.cat((a.keys, b.keys), -2), torch.cat((a.values, b.values), -2)) for a, b in pairs])
     first.reuse(second)
     full = model(ids).logits[:, 300:].log_softmax(-1)
     for name, cache in (("as it is", stale), ("moved", first)):
-        found = model(after, past_key_values=cache).logits.log_softmax(-1)
+        found = model(after, **given(cache)).logits.log_softmax(-1)
         print(
             f"a chunk of 200, {name}: KL {float(kl_div(found, full, log_target=True, reduction='none').sum(-1).mean()):.1e}"  # noqa: E501
         )

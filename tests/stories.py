@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cache_argument import given, returned
+
 DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
 LONGROPE = {
     "rope_type": "longrope", "factor": 4.0, "rope_theta": 10_000.0, "original_max_position_embeddings": 128,
@@ -51,7 +53,7 @@ def token_by_token(model, ids: Tensor, cache=None) -> Tensor:
     """``[rows, tokens, words]`` logits, each token with the keys of those before it from a cache."""
     found = []
     for t in range(ids.shape[1]):
-        output = model(ids[:, t : t + 1], past_key_values=cache, use_cache=True)
-        cache = output.past_key_values
+        output = model(ids[:, t : t + 1], **given(cache), use_cache=True)
+        cache = returned(output)
         found.append(output.logits)
     return torch.cat(found, dim=1)

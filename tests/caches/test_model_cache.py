@@ -9,6 +9,7 @@ transformers = pytest.importorskip("transformers")
 from transformers.cache_utils import Cache, DynamicLayer  # noqa: E402
 
 import phasor  # noqa: E402
+from cache_argument import given  # noqa: E402
 from integrations.models import FAMILIES, causal, tokens  # noqa: E402
 from phasor.caches import LedgerCache, LedgerLayer  # noqa: E402
 from stories import converted, stories, token_by_token, told  # noqa: E402
@@ -37,16 +38,16 @@ def test_a_growing_cache_has_the_bits_of_transformers_own(family):
     ours, theirs = (token_by_token(model, ids, cache) for cache in (LedgerCache(model), None))
     assert torch.equal(ours, theirs)
     how = {"max_new_tokens": 8, "do_sample": False, "num_beams": 2}
-    beams = model.generate(ids, past_key_values=LedgerCache(model), **how)
+    beams = model.generate(ids, **given(LedgerCache(model)), **how)
     assert torch.equal(beams, model.generate(ids, **how))
     cache, own = LedgerCache(model), transformers.DynamicCache(config=model.config)
     for one in (cache, own):
-        model(ids, past_key_values=one)
+        model(ids, **given(one))
         one.batch_repeat_interleave(2)
         one.batch_select_indices(torch.tensor([3, 0]))
         one.crop(-4)
     assert cache.get_seq_length() == own.get_seq_length() == 20
-    again = [model(ids[:, :3], past_key_values=one).logits for one in (cache, own)]
+    again = [model(ids[:, :3], **given(one)).logits for one in (cache, own)]
     assert torch.equal(*again)
 
 
@@ -93,7 +94,7 @@ def test_sinks_stand_where_they_should(family):
     brute = Cache(layers=[Brute(model.model.rotary_emb, apply_rotary_pos_emb, 4, 28) for _ in range(2)])
     cache = LedgerCache(model, sinks=4, window=28, unpadded=True)
     for part in ids.split([20, *[1] * 30, *[5] * 8], dim=1):
-        ours, theirs = (model(part, past_key_values=c).logits for c in (cache, brute))
+        ours, theirs = (model(part, **given(c)).logits for c in (cache, brute))
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
     assert len(cache.layers[0].ledger) == 31 and cache.get_seq_length() == 90
 
@@ -108,7 +109,7 @@ def test_generation_beyond_the_trained_length(family, patched):
         phasor.patch(model)
     how = {"do_sample": False, "pad_token_id": 0, "eos_token_id": None}
     cache = LedgerCache(model, sinks=4, window=28)
-    long = model.generate(ids, past_key_values=cache, max_new_tokens=67, **how)
+    long = model.generate(ids, **given(cache), max_new_tokens=67, **how)
     assert long.shape == (1, 79) and cache.get_seq_length() == 78
     assert torch.equal(long[:, :32], model.generate(ids, max_new_tokens=20, **how))
     layer = cache.layers[-1]
@@ -135,11 +136,11 @@ def test_a_chunk_reused_at_another_offset(patched, folder):
     before, chunk, after = ids.split([100, 200, 100], dim=1)
     caches = [LedgerCache(model, unpadded=True) for _ in range(2)]
     for part, cache in zip((before, chunk), caches, strict=True):
-        model(part, past_key_values=cache)
+        model(part, **given(cache))
     joined = caches[0].fork()
     joined.reuse(caches[1])
     there = LedgerCache(model)
-    model(chunk, past_key_values=there, position_ids=torch.arange(100, 300)[None])
+    model(chunk, **given(there), position_ids=torch.arange(100, 300)[None])
     for mine, own in zip(joined.layers, there.layers, strict=True):
         torch.testing.assert_close(mine.keys[:, :, 100:], own.keys, rtol=0, atol=2e-4)
         torch.testing.assert_close(mine.values[:, :, 100:], own.values, rtol=0, atol=2e-4)
@@ -152,7 +153,7 @@ def test_a_chunk_reused_at_another_offset(patched, folder):
     )
     kl = []
     for cache in (joined, stale):
-        found = model(after, past_key_values=cache).logits.log_softmax(-1)
+        found = model(after, **given(cache)).logits.log_softmax(-1)
         kl.append(float(F.kl_div(found, full, log_target=True, reduction="none").sum(-1).mean()))
     assert kl[0] <= 1e-3 and kl[1] > 0.05
 
@@ -162,7 +163,7 @@ def test_a_system_prompt_and_documents_in_another_order():
     """Chunks of one cache, cut and put together otherwise: each key as if computed where it stands now."""
     model, ids = model_of("gemma3").double(), tokens(1, 30)
     whole = LedgerCache(model)
-    model(ids, past_key_values=whole)
+    model(ids, **given(whole))
     other = whole.cut(0, 10)
     other.reuse(whole.cut(20, 30))
     other.reuse(whole.cut(10, 20))
@@ -181,10 +182,10 @@ def test_a_piece_of_a_cache_evicts_as_the_whole_does():
     """All tokens so far, cut out: from then on the two are one cache, beyond sinks and window too."""
     model, ids = model_of("llama"), tokens(1, 24)
     whole = LedgerCache(model, sinks=2, window=6)
-    model(ids[:, :5], past_key_values=whole)
+    model(ids[:, :5], **given(whole))
     piece = whole.cut(0, 5)
     for n in range(5, 24):
-        one, other = (model(ids[:, n : n + 1], past_key_values=cache).logits for cache in (whole, piece))
+        one, other = (model(ids[:, n : n + 1], **given(cache)).logits for cache in (whole, piece))
         assert torch.equal(one, other), n
 
 
@@ -197,7 +198,7 @@ def test_a_regime_that_must_change(folder):
         model = stories(folder, "dynamic")
         phasor.patch(model, regime=n)
         cache = LedgerCache(model, seq_len=n)
-        model(ids, past_key_values=cache)
+        model(ids, **given(cache))
         keys[n] = cache
     off = (keys[200].layers[0].keys - keys[400].layers[0].keys).abs().max()
     keys[200].change_length(400)
@@ -209,12 +210,12 @@ def test_what_is_refused_changes_nothing():
     model, ids = model_of("llama"), tokens(2, 20)
     cache = LedgerCache(model, most=24, unpadded=True)
     with torch.no_grad():
-        model(ids, past_key_values=cache)
+        model(ids, **given(cache))
         with pytest.raises(ValueError, match="k must leave at most most=24 tokens, got 5 for 20; evict some"):
-            model(ids[:, :5], past_key_values=cache)
+            model(ids[:, :5], **given(cache))
         assert cache.get_seq_length() == 20 == len(cache.layers[0].ledger)
         other = LedgerCache(model)
-        model(ids[:, :5], past_key_values=other)
+        model(ids[:, :5], **given(other))
         with pytest.raises(ValueError, match="k must leave at most most=24 tokens"):
             cache.reuse(other)
         assert {len(layer.ledger) for layer in cache.layers} == {20}
@@ -223,9 +224,9 @@ def test_what_is_refused_changes_nothing():
         ):
             cache.cut(3, 21)
         with pytest.raises(ValueError, match="unpadded must be True for 2 rows with sinks"):
-            model(ids, past_key_values=LedgerCache(model, sinks=2, window=8))
+            model(ids, **given(LedgerCache(model, sinks=2, window=8)))
         with pytest.raises(ValueError, match=r"k must be of the .batch, heads, dtype, device. of the ledger"):
-            model.bfloat16()(ids[:, :2], past_key_values=cache)
+            model.bfloat16()(ids[:, :2], **given(cache))
 
 
 @torch.no_grad()
@@ -235,7 +236,7 @@ def test_rows_whose_positions_are_not_known():
     model, ids = causal("llama", rope_parameters=dynamic, max_position_embeddings=16), tokens(2, 12)
     cache, other = (LedgerCache(model, seq_len=12, unpadded=sure) for sure in (False, True))
     for one in (cache, other):
-        model(ids, past_key_values=one)
+        model(ids, **given(one))
     before = cache.layers[0].keys.clone()
     for call, which in ((lambda: cache.reuse(other), "reuse a chunk"), (lambda: cache.change_length(32), "regime")):
         with pytest.raises(ValueError, match=f"unpadded must be True for 2 rows .*{which}"):
@@ -252,7 +253,7 @@ def test_all_layers_or_none():
     """Local layers hold fewer tokens: what one of them refuses leaves the others alone."""
     model = model_of("gemma3", sliding_window=8)
     cache = LedgerCache(model)
-    model(tokens(1, 20), past_key_values=cache)
+    model(tokens(1, 20), **given(cache))
     held = [len(layer.ledger) for layer in cache.layers]
     with pytest.raises(ValueError, match="length must be an integer of at least 0, got -3"):
         cache.crop(-10)

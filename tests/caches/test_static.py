@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import phasor
+from cache_argument import given
 from phasor.caches import LedgerCache
 
 transformers = pytest.importorskip("transformers")
@@ -34,5 +35,5 @@ def test_more_tokens_than_a_cache_may_hold_are_one_line(model: torch.nn.Module) 
     """The prompt has 5; the ninth token finds 8."""
     cache = LedgerCache(model, most=8)
     with pytest.raises(ValueError, match="k must leave at most most=8 tokens, got 1 for 8") as error:
-        model.generate(torch.arange(5)[None], past_key_values=cache, **HOW)  # type: ignore[operator]
+        model.generate(torch.arange(5)[None], **given(cache), **HOW)  # type: ignore[operator]
     assert "\n" not in str(error.value) and cache.get_seq_length() == 8 and not cache.is_compileable

@@ -7,6 +7,7 @@ import torch
 
 transformers = pytest.importorskip("transformers")
 
+from cache_argument import given  # noqa: E402
 from caches.test_model_cache import model_of  # noqa: E402
 from integrations.models import tokens  # noqa: E402
 from phasor import RotarySpec  # noqa: E402
@@ -26,8 +27,8 @@ def wide(family):
 
 def stepwise(call, ids, cache, prompt):
     """Logits of the prompt at once, then of each token."""
-    parts = [call(ids[:, :prompt], past_key_values=cache).logits]
-    parts += [call(one, past_key_values=cache).logits for one in ids[:, prompt:].split(1, dim=1)]
+    parts = [call(ids[:, :prompt], **given(cache)).logits]
+    parts += [call(one, **given(cache)).logits for one in ids[:, prompt:].split(1, dim=1)]
     return torch.cat(parts, dim=1)
 
 
@@ -75,9 +76,9 @@ def test_one_graph_serves_every_token(family, how):
     compiled = torch.compile(model.forward, fullgraph=True, backend=counted)
     ours, plain = StaticLedgerCache(model, **how), StaticLedgerCache(model, **how)
     for cache, call in ((ours, compiled), (plain, model)):
-        cache.found = [model(ids[:, :10], past_key_values=cache).logits]
+        cache.found = [model(ids[:, :10], **given(cache)).logits]
         for number, one in enumerate(ids[:, 10:].split(1, dim=1)):
-            cache.found.append(call(one, past_key_values=cache).logits)
+            cache.found.append(call(one, **given(cache)).logits)
             if number == 8:
                 cache.crop(-3)
     assert len(graphs) == 1
@@ -91,11 +92,11 @@ def test_beams_rows_and_tokens_taken_back(family):
     model, ids = wide(family), tokens(2, 10)
     how = {"max_new_tokens": 8, "do_sample": False, "num_beams": 2, "pad_token_id": 0, "eos_token_id": None}
     static = StaticLedgerCache(model, most=32)
-    assert torch.equal(model.generate(ids, past_key_values=static, **how), model.generate(ids, **how))
+    assert torch.equal(model.generate(ids, **given(static), **how), model.generate(ids, **how))
     cache, own = StaticLedgerCache(model, most=32), transformers.DynamicCache(config=model.config)
     found = []
     for one in (cache, own):
-        model(ids, past_key_values=one)
+        model(ids, **given(one))
         one.batch_repeat_interleave(2)
         one.batch_select_indices(torch.tensor([3, 0]))
         one.crop(-4)
@@ -115,7 +116,7 @@ def test_chunks_are_reused_and_caches_forked(family, how):
     first, chunk, rest = tokens(1, 50).split([12, 20, 18], dim=1)
     parts = [LedgerCache(model), LedgerCache(model)]
     for ids, cache in zip((first, chunk), parts, strict=True):
-        model(ids, past_key_values=cache)
+        model(ids, **given(cache))
     growing, static = parts[0].fork(), StaticLedgerCache(model, **how)
     growing.reuse(parts[1])
     for part in parts:
@@ -133,11 +134,11 @@ def test_a_chunk_that_does_not_fit_changes_no_layer():
     """Nor does one of another model, or in front of sinks that are not there yet; nor tokens of another dtype."""
     model, ids = model_of("gemma3", sliding_window=8), tokens(2, 12)
     chunk, rows = LedgerCache(model), LedgerCache(model)
-    model(ids[:1], past_key_values=chunk)
-    model(ids, past_key_values=rows)
+    model(ids[:1], **given(chunk))
+    model(ids, **given(rows))
     held = [StaticLedgerCache(model, most=20), StaticLedgerCache(model, sinks=4, window=16)]
-    model(ids[:1], past_key_values=held[0])
-    model(ids[:1, :2], past_key_values=held[1])
+    model(ids[:1], **given(held[0]))
+    model(ids[:1, :2], **given(held[1]))
     before = [[(x.keys.clone(), int(x.held), int(x.seen)) for x in cache.layers] for cache in held]
     for cache, other, message in (
         (held[0], chunk, "k must leave at most most=20 tokens in a static cache, got 12 for 12"),
@@ -149,7 +150,7 @@ def test_a_chunk_that_does_not_fit_changes_no_layer():
         with pytest.raises(ValueError, match=message):
             cache.reuse(other)
     with pytest.raises(ValueError, match=r"k must be of the .batch, heads, channels, dtype, device. of the cache"):
-        model(ids, past_key_values=held[0])
+        model(ids, **given(held[0]))
     with pytest.raises(ValueError, match="tokens_to_remove must be a number from -8 to 0, got -10"):
         held[0].crop(-10)
     after = [[(x.keys, int(x.held), int(x.seen)) for x in cache.layers] for cache in held]
@@ -161,10 +162,10 @@ def test_a_chunk_that_does_not_fit_changes_no_layer():
 def test_what_is_refused_changes_nothing():
     model, ids = model_of("llama"), tokens(1, 12)
     cache = StaticLedgerCache(model, most=12)
-    model(ids, past_key_values=cache)
+    model(ids, **given(cache))
     for count in (1, 3):
         with pytest.raises(ValueError, match=f"k must leave at most most=12 tokens in a static cache, got {count} for"):
-            model(ids[:, :count], past_key_values=cache)
+            model(ids[:, :count], **given(cache))
     assert {int(layer.held) for layer in cache.layers} == {12} == {int(layer.seen) for layer in cache.layers}
     with pytest.raises(ValueError, match="tokens_to_remove must be a number from -12 to 0, got -13"):
         cache.crop(-13)
@@ -173,7 +174,7 @@ def test_what_is_refused_changes_nothing():
     with pytest.raises(RuntimeError, match="k must leave at most most=12 tokens in a static cache"):
         torch.compile(layer.update, backend="eager", fullgraph=True)(*one)
     sinks = StaticLedgerCache(model, sinks=4, window=6)
-    model(ids, past_key_values=sinks)
+    model(ids, **given(sinks))
     with pytest.raises(ValueError, match="tokens_to_remove must leave the 4 sinks, got -7 of 10"):
         sinks.crop(-7)
 

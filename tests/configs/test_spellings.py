@@ -248,6 +248,9 @@ def test_llama4_lists_the_layers_that_do_rotate() -> None:
     assert rotates({**llama4, "no_rope_layers": []}) == [True, True, True, False]  # empty: every 4th does not
     assert rotates({**llama4, "no_rope_layer_interval": 2}) == [True, False, True, False]
     assert read_config(llama4).layer_types[2:] == ("chunked_attention", "full_attention")
+    # without a size of chunks, Llama4TextConfig says full_attention since transformers 5.24
+    assert read_config({**llama4, "attention_chunk_size": None}).layer_types == ("full_attention",) * 4
+    assert rotates({**llama4, "attention_chunk_size": None}) == [True, True, True, False]
 
 
 def test_every_fourth_layer_of_smollm3_does_not_rotate() -> None:

@@ -4,7 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
-VERSION = "5.23.0"
+VERSION = "5.24.0"
 
 try:
     INSTALLED = version("transformers")

@@ -28,7 +28,7 @@ def variants(model_type: str, model: nn.Module) -> Iterator[tuple[str, Inputs]]:
     takes = inspect.signature(model.forward).parameters
     if isinstance(usual, dict):
         yield from _padded(usual, takes)
-        if "input_ids" in usual and {"past_key_values", "use_cache"} <= {*takes, *_kwargs(takes)}:
+        if "input_ids" in usual and {"cache", "use_cache"} <= {*takes, *_kwargs(takes)}:
             yield "cache", cached
         yield from _pictures(usual)
         yield from _longer(usual)
@@ -57,8 +57,8 @@ def cached(model: Any) -> list[Tensor]:
     ids, found, cache = words(2, 12), [], None
     for part in (ids[:, :8], ids[:, 8:9], ids[:, 9:]):
         more = {"decoder_input_ids": part} if "decoder_input_ids" in inspect.signature(model.forward).parameters else {}
-        result = model(input_ids=ids if more else part, past_key_values=cache, use_cache=True, **more)
-        cache = result.past_key_values
+        result = model(input_ids=ids if more else part, cache=cache, use_cache=True, **more)
+        cache = result.cache
         found += _tensors(result[0])
     return found
 

@@ -124,7 +124,7 @@ def own(case: Case, positions: Tensor, q: Tensor, k: Tensor) -> Iterator[Pair]:
     scaled = [positions] if spec.position_scale == 1 else [positions * spec.position_scale, positions]
     for module, at in product(modules_for(case.config), scaled):
         if spec.learned:
-            module.alpha.copy_(LOG_SCALE)
+            module.alpha.data.copy_(LOG_SCALE)
         for given, function, (start, stop) in product(tables(module, case.word, at, q.dtype), functions, slices):
             a, b = (x[:, :heads_that_turn, :, start:stop] for x in (q, k))
             for result in turned(function, given, a, b, at):

@@ -55,4 +55,4 @@ def after_words(model: Any) -> list[Tensor]:
     """PI0: actions that see the keys and values of words."""
     seen = model.vlm(input_ids=words(1, 12), use_cache=True)
     actions = noise(1, 4, model.config.dit_config.hidden_size)
-    return [*_tensors(seen[0]), *_tensors(model(action_embeds=actions, past_key_values=seen.past_key_values)[0])]
+    return [*_tensors(seen[0]), *_tensors(model(action_embeds=actions, cache=seen.cache)[0])]

@@ -75,11 +75,16 @@ def quiet() -> Iterator[None]:
 
 
 def places(config: Any, path: str = "") -> Iterator[Place]:
-    """A config and all configs inside it, also those that it derives when asked (`mimi.encoder_config`)."""
+    """A config and all configs inside it, also those that it derives when asked (`mimi.encoder_config`).
+
+    A class of its own that a config has derived from another's has that one's property, and derives itself again
+    (WavTokenizer's encoder): it is taken once.
+    """
     if config is None:
         return
     yield Place(path, config)
-    derived = [n for c in type(config).__mro__ for n, v in vars(c).items() if isinstance(v, property) and "config" in n]
+    mro = [c for c in type(config).__mro__ if not (path and c is not type(config) and "model_type" in vars(c))]
+    derived = [n for c in mro for n, v in vars(c).items() if isinstance(v, property) and "config" in n]
     inside = {**{n: getattr(config, n) for n in derived}, **vars(config)}
     for key, value in inside.items():
         if callable(getattr(value, "to_dict", None)) and hasattr(value, "model_type") and not key.startswith("_"):

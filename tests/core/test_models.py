@@ -298,7 +298,7 @@ def test_mistral_large4_learns_a_log_scale(dtype):
     )
     module = theirs.MistralLarge4TextRotaryEmbedding(config)
     alpha = 0.3 * torch.randn(32)
-    module.alpha.copy_(alpha)
+    module.alpha.data.copy_(alpha)
     spec = float32(head_dim=64, interleaved=True, permuted=True, learned=True)
     q, k = heads(9, 64, dtype)
     expected = theirs.apply_rotary_pos_emb_interleave(q, k, *module(q, TEXT))

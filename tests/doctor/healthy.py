@@ -27,7 +27,7 @@ NOT_COVERED = {
     "perception_lm": TIMM,
     "vjepa2": "the two members of a pair turn by different angles, by no module that could be asked",
 }
-# Types in which the doctor is right: what it finds, and where transformers 5.23 does so.
+# Types in which the doctor is right: what it finds, and where transformers does so.
 FAULTS = {
     # BambaModel.forward counts from 0 in each call that is given no position_ids, also after a cache
     "bamba": {"positions restart with the cache", "not cached = full", "not chunked = full"},

@@ -13,7 +13,7 @@ from integrations.sick import healthy
 from phasor.tools.doctor.folder import examine, write
 from phasor.tools.doctor.loading import load
 
-pytest.importorskip("transformers")
+VERSION = pytest.importorskip("transformers").__version__
 
 THETA = {"rope_theta": 1e4}  # of a model whose rope_parameters say 5e5
 # 1 / 500000 ** (2 i / 16), in float32 as Llama's code forms it
@@ -67,7 +67,7 @@ def test_a_sound_folder(sound):
 SCALED = {"rope_type": "linear", "factor": 2.0}
 MENDED = {
     "a base at the top, saved by transformers 5": (
-        THETA, {}, "as transformers 5.23.0 saves no other", {"rope_theta": None},
+        THETA, {}, f"as transformers {VERSION} saves no other", {"rope_theta": None},
     ),
     "a base at the top, which the weights bear out": (
         {**THETA, "transformers_version": "4.30.0", "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
@@ -80,7 +80,7 @@ MENDED = {
         "rope_theta 500000.0 stands, as the frequencies", {"rope_theta": None},
     ),
     "rope_scaling beside rope_parameters": (
-        {"rope_scaling": SCALED}, {}, "rope_parameters stands, as transformers 5.23.0", {"rope_scaling": None},
+        {"rope_scaling": SCALED}, {}, f"rope_parameters stands, as transformers {VERSION}", {"rope_scaling": None},
     ),
     "head_dim": ({"head_dim": 32}, {}, "head_dim 16, as the weights are", {"head_dim": 16}),
     "key heads": ({"num_key_value_heads": 1}, {}, "num_key_value_heads 2, as", {"num_key_value_heads": 2}),

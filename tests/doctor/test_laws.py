@@ -1,11 +1,12 @@
 """The laws alone: which faults a model shows of itself, without a reference; and what they say of a black box."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from phasor import RotarySpec, Rotation, apply_rotary_qk, diagnose
 from phasor.tools.doctor.laws import LAWS, batched, cached, chunked, packed, shift
@@ -188,3 +189,37 @@ def test_the_cache_is_told_by_the_calls_that_use_it() -> None:
         verdicts = {law.__name__: law(subject).verdict for law in (shift, cached, chunked, packed)}
         assert verdicts == {"shift": "right", "cached": "wrong", "chunked": "wrong", "packed": "right"}
         assert (cached(subject).position, chunked(subject).position) == (12.0, 8.0)
+
+
+class Summing(nn.Module):
+    """The logits of a token are the sum of all tokens up to it."""
+
+    def forward(self, input_ids: Tensor, use_cache: bool = False, cache: Tensor | None = None) -> Any:
+        sums = input_ids.cumsum(1) + (0 if cache is None else cache)
+        return SimpleNamespace(logits=sums[..., None].float(), cache=sums[:, -1:])
+
+
+class SummingBefore(Summing):
+    """With the name of a cache before transformers 5.24."""
+
+    def forward(self, input_ids: Tensor, use_cache: bool = False, past_key_values: Tensor | None = None) -> Any:
+        found = super().forward(input_ids, cache=past_key_values)
+        return SimpleNamespace(logits=found.logits, past_key_values=found.cache)
+
+
+class HandingOn(nn.Module):
+    def __init__(self, inside: nn.Module) -> None:
+        super().__init__()
+        self.inside = inside
+
+    def forward(self, input_ids: Tensor, **more: Any) -> Any:
+        return self.inside(input_ids, **more)
+
+
+@pytest.mark.parametrize("model", [Summing(), SummingBefore(), HandingOn(Summing()), HandingOn(SummingBefore())])
+def test_a_cache_has_the_name_that_the_model_has_for_it(model: nn.Module) -> None:
+    from phasor.tools.doctor.running import Running
+
+    tokens = torch.arange(24).reshape(2, 12)
+    pieces = Running(model).in_pieces(tokens, torch.arange(12).expand(2, -1), [5, 4, 3])
+    assert torch.equal(pieces[..., 0], tokens.cumsum(1).float())

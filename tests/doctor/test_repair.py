@@ -26,7 +26,11 @@ def folders(tmp_path_factory) -> dict[str, str]:
     made = {}
     for kind in KINDS:
         made[kind] = str(tmp_path_factory.mktemp("model"))
-        healthy(kind).save_pretrained(made[kind])
+        model = healthy(kind)
+        for name, weight in model.named_parameters():
+            if name.endswith("mlp.gate.weight"):  # kept in float32 since transformers 5.24: what no dtype here rounds
+                weight.data = weight.data.mul(64).round() / 64
+        model.save_pretrained(made[kind])
     return made
 
 
@@ -64,9 +68,12 @@ def test_frequencies_that_went_through_other_dtypes(through, folders):
 
 
 def test_weights_that_rounding_took_from_are_named(folders):
-    """DeepSeek's bias of the router is kept in float32 by from_pretrained; rounded, it is gone."""
-    report = repair(to_bfloat16(loaded(folders["deepseek_v3, yarn"])))
-    assert [row.name for row in report.left] == ["e_score_correction_bias"]
+    """DeepSeek's router is kept in float32 by from_pretrained, as its class says; rounded, it is gone."""
+    model = loaded(folders["deepseek_v3, yarn"])
+    kept = {name.rpartition(".")[2] for name in model._keep_in_fp32_modules_strict}
+    assert "e_score_correction_bias" in kept
+    report = repair(to_bfloat16(model))
+    assert {row.name for row in report.left} == kept and len(report.left) == len(kept)
     assert "left as it is: it is trained" in str(report)
 
 

@@ -21,6 +21,7 @@ from transformers import modeling_utils
 from transformers.models.llama import modeling_llama
 
 import phasor
+from cache_argument import taken
 
 SIZES = {
     "vocab_size": 96, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -139,12 +140,13 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> T
 def own(rotate: Callable[..., Any], attend: Callable[..., Any] | None = None) -> Any:
     """The forward of a user's own attention."""
 
-    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, **kwargs):
+        cache = taken(kwargs)
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         q, k, v = (p(hidden_states).view(shape).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
         q, k = rotate(q, k, *position_embeddings)
-        if past_key_values is not None:
-            k, v = past_key_values.update(k, v, self.layer_idx)
+        if cache is not None:
+            k, v = cache.update(k, v, self.layer_idx)
         k, v = (t.repeat_interleave(self.num_key_value_groups, 1) for t in (k, v))
         if attend is not None:
             out = attend(q, k, v, attention_mask)
@@ -723,14 +725,15 @@ def _(model):
 
 @fault("keys rotated again out of the cache")
 def _(model):
-    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, **kwargs):
+        cache = taken(kwargs)
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         q, k, v = (p(hidden_states).view(shape).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
         cos, sin = position_embeddings
         q, k = both(q, k, cos, sin)
-        if past_key_values is not None:
-            before = past_key_values.get_seq_length(self.layer_idx)
-            k, v = past_key_values.update(k, v, self.layer_idx)
+        if cache is not None:
+            before = cache.get_seq_length(self.layer_idx)
+            k, v = cache.update(k, v, self.layer_idx)
             if before:
                 k = torch.cat((rotated(k[:, :, :before], *(t[:, :1] for t in (cos, sin))), k[:, :, before:]), 2)
         k, v = (t.repeat_interleave(self.num_key_value_groups, 1) for t in (k, v))

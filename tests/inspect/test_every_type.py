@@ -15,7 +15,7 @@ try:
     INSTALLED = version("transformers")
 except PackageNotFoundError:
     INSTALLED = "none"
-pytestmark = pytest.mark.skipif(INSTALLED != "5.23.0", reason="its model types are those of transformers 5.23.0")
+pytestmark = pytest.mark.skipif(INSTALLED != "5.24.0", reason="its model types are those of transformers 5.24.0")
 
 # Of each kind one, and what its page must say: the factor, in the words and numbers of the model's own code.
 SAMPLE = {

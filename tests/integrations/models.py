@@ -39,7 +39,7 @@ COMPLEX: dict[str, tuple[str, dict[str, Any]]] = {
 # Others, for what the families above do not have.
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "phi3": ("Phi3Config", {"original_max_position_embeddings": 256}),
-    "gptj": ("GPTJConfig", {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}),  # tables in every layer
+    "gptj": ("GPTJConfig", {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 512}),  # a table that is kept
 }
 
 

@@ -29,7 +29,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
             }
         },
     ),
-    "gptj": ("gptj", {"rotary_dim": 8}),  # tables in every layer
+    "gptj": ("gptj", {"rotary_dim": 8}),  # a table that is kept, in every layer before transformers 5.24
 }  # fmt: skip
 
 

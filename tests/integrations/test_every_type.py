@@ -4,6 +4,7 @@ Every stand-in is compared with the model's own code on the arguments of the rea
 off the results change, so the patch is what turns them.
 """
 
+import inspect
 import sys
 from collections import Counter
 from dataclasses import asdict
@@ -79,7 +80,7 @@ def test_what_is_compared_with_is_the_models_own_code(monkeypatch: pytest.Monkey
     with own_code_contiguous():
         assert patch(model).replaced > 1
         attention = model.get_submodule("layers.0.self_attn")
-        function = type(attention).forward.__globals__["apply_rotary_pos_emb"]
+        function = inspect.unwrap(type(attention).forward).__globals__["apply_rotary_pos_emb"]
         called.clear()
         tiny.outputs(model, tiny.tiny_inputs(model))
         assert set(called) == {("forms", True), ("turns", False)}

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import inspect
 import pickle
 from dataclasses import dataclass
 
@@ -60,6 +61,7 @@ def test_decorators_are_copied_around_the_copy():
     tens = with_globals(decorated, {"helper": lambda x: 10 * x})
     assert tens(1) == ["wrapped", "wrapped", 10] and decorated(1) == ["wrapped", "wrapped", 2]
     assert tens.__doc__ == "About it."
+    assert inspect.unwrap(tens)(1) == [10] and inspect.unwrap(decorated)(1) == [2]
     quiet = with_globals(torch.no_grad()(plain), {"helper": lambda x: torch.is_grad_enabled()})
     assert quiet(1) == [False, False]
 

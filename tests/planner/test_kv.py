@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from cache_argument import given
 from conformance.tiny import tiny_model
 from engines.cases import RESULTS, configs
 from phasor.serving.engines import ENGINES, look
@@ -48,7 +49,7 @@ def test_the_caches_of_transformers(family: str) -> None:
     model = tiny_model(family)
     cache = transformers.DynamicCache(config=model.config)
     with torch.no_grad():
-        model(input_ids=torch.zeros(1, TOKENS, dtype=torch.long), past_key_values=cache, use_cache=True)
+        model(input_ids=torch.zeros(1, TOKENS, dtype=torch.long), **given(cache), use_cache=True)
     held = sum(elements(layer, getattr(layer, "is_sliding", False)) for layer in cache.layers)
     seen = look(model.config)
     assert memory(seen, "transformers", TOKENS, dtype="int8").total == held
@@ -92,7 +93,7 @@ def test_a_published_config_whole_on_the_meta_device(shared_data: Path, name: st
     cache, length = transformers.DynamicCache(config=config), 5000
     with torch.no_grad():
         ids = torch.zeros(1, length, dtype=torch.long, device="meta")
-        model(input_ids=ids, past_key_values=cache, use_cache=True)
+        model(input_ids=ids, **given(cache), use_cache=True)
     held = sum(elements(layer, False) for layer in cache.layers)
     assert memory(look(data), "transformers", length, dtype="int8").total == pytest.approx(held, rel=0.001)
 

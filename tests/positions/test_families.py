@@ -8,6 +8,7 @@ import torch
 
 pytest.importorskip("transformers")
 
+from cache_argument import given
 from phasor import read_rule
 from phasor.models.families import ROWS
 from phasor.positions import Rule, decode_from, from_kinds, from_segments, pack, token_kinds
@@ -277,7 +278,7 @@ def test_decoding_goes_on_as_theirs(name):
 
     longer = torch.cat((mask, torch.ones(len(mask), 2, dtype=mask.dtype)), 1)
     embeds = torch.zeros(len(mask), longer.shape[1], 1)
-    theirs = model.compute_3d_position_ids(None, embeds, attention_mask=longer, past_key_values=Cache())
+    theirs = model.compute_3d_position_ids(None, embeds, attention_mask=longer, **given(Cache()))
     assert torch.equal(decode_from(offset, mask.sum(-1), 2), theirs[..., -2:])
     assert (offset != 0).any()
 

@@ -183,7 +183,9 @@ class UnpaddedCache(Cache):
 
 
 class LedgerCache(UnpaddedCache):
-    """A cache for a transformers model, patched or not, whose keys move without a wrong angle: ``past_key_values=``.
+    """A cache for a transformers model, patched or not, whose keys move without a wrong angle: ``cache=``.
+
+    Before transformers 5.24 the models call this argument ``past_key_values=``.
 
     Grows with the sequence. With ``window`` every layer that sees all tokens keeps the first ``sinks`` tokens and the
     last ones, at most ``window`` with the one that asks (``block`` fewer when tokens were just evicted, which costs
@@ -206,7 +208,7 @@ class LedgerCache(UnpaddedCache):
     Example::
 
         cache = phasor.caches.LedgerCache(model, sinks=4, window=1020)
-        model.generate(ids, past_key_values=cache, max_new_tokens=100_000)
+        model.generate(ids, cache=cache, max_new_tokens=100_000)
     """
 
     layers: list[Any]

@@ -230,7 +230,7 @@ class StaticLedgerLayer(CacheLayerMixin):
 
 
 class StaticLedgerCache(UnpaddedCache):
-    """A `LedgerCache` of fixed shapes, for models whose decoding is compiled: ``past_key_values=``.
+    """A `LedgerCache` of fixed shapes, for models whose decoding is compiled: ``cache=``.
 
     ``most``: the tokens that a layer holds; more are refused. Or ``window`` and ``sinks``, as in `LedgerCache`: a layer
     that sees all tokens holds ``sinks + window``, and goes on for ever. Local layers hold their own window. Memory is

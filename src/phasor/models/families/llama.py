@@ -41,8 +41,9 @@ CWM = Rope(
 
 
 def chunks(keys: Keys, count: int) -> list[str]:
-    """Llama 4: layers that rotate attend inside chunks."""
-    return ["chunked_attention" if rotates else "full_attention" for rotates in listed(keys, count)]
+    """Llama 4: layers that rotate attend inside chunks, unless their size is null."""
+    whole = bool(keys.nulls("attention_chunk_size"))
+    return ["chunked_attention" if rotates and not whole else "full_attention" for rotates in listed(keys, count)]
 
 
 def temperatures(model: ModelRotary, keys: Keys) -> ModelRotary:

@@ -1,4 +1,4 @@
-"""transformers 5.23: what `phasor.read_config` reads is what its modules rotate; length is what the config declares."""
+"""transformers 5.24: what `phasor.read_config` reads is what its modules rotate; length is what the config declares."""
 
 import copy
 from dataclasses import replace
@@ -23,7 +23,7 @@ class Transformers(Engine):
     """`transformers`, run by itself: no flags, only config.json; checked live by the tests."""
 
     name = "transformers"
-    version = "5.23.0"
+    version = "5.24.0"
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         model = config.model

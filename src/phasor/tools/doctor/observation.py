@@ -139,7 +139,7 @@ def first_arguments(subject: Running, inputs: Inputs, modules: set[nn.Module]) -
 
     def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         arguments = None if module in first else named_arguments(module, args, kwargs)
-        if arguments is not None and (module in modules or tables_in(arguments) is not None):
+        if arguments is not None and (module in modules or tables_in(arguments, module) is not None):
             first[module] = arguments
 
     with hooked(m.register_forward_pre_hook(note, with_kwargs=True) for m in subject.model.modules()):
@@ -230,7 +230,7 @@ def _tables_in_call(
     given: dict[nn.Module, Any] = {}
 
     def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        tables = tables_in(named_arguments(module, args, kwargs) or {})
+        tables = tables_in(named_arguments(module, args, kwargs) or {}, module)
         if tables is not None:
             given.setdefault(module, tables)
 

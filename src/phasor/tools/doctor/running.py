@@ -98,6 +98,7 @@ class BlackBox(Subject):
 
 
 RESULTS = ("logits", "last_hidden_state")
+CACHE_NAMES = ("cache", "past_key_values")  # in transformers from 5.24 on, and before; as argument and as result
 PLAIN = "eager"
 
 
@@ -198,12 +199,12 @@ class Running(Subject):
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         counted = int(positions[0, 0]) == 0  # then the model's own counting is put to the test
-        pieces, cache = [], None
+        pieces, cache, called = [], None, _cache_name(self.model)
         for piece, at in zip(tokens.split(list(lengths), 1), positions.split(list(lengths), 1), strict=True):
-            output = self.run(piece, None if counted else at, past_key_values=cache, use_cache=True)
-            cache = getattr(output, "past_key_values", None)
+            output = self.run(piece, None if counted else at, use_cache=True, **{called: cache})
+            cache = next((found for name in CACHE_NAMES if (found := getattr(output, name, None)) is not None), None)
             if cache is None:
-                raise NotChecked(f"{self.name} returns no past_key_values")
+                raise NotChecked(f"{self.name} returns no {called}")
             pieces.append(self._result(output))
         return torch.cat(pieces, dim=1)
 
@@ -222,6 +223,12 @@ class Running(Subject):
     def still(self) -> Iterator[list[Any]]:
         with still_modules(list(rotary_modules(self.model).values())) as formed:
             yield formed
+
+
+def _cache_name(model: nn.Module) -> str:
+    """What the model calls its cache, or the module to which it hands what it does not name itself."""
+    takes = (inspect.signature(module.forward).parameters for module in model.modules())
+    return next((name for names in takes for name in CACHE_NAMES if name in names), CACHE_NAMES[-1])
 
 
 OF_DECODER = ("input_ids", "position_ids", "attention_mask")

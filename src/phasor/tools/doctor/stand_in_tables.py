@@ -3,19 +3,35 @@
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...support.preserve_state import hooked
+from ..patch.sites import rotating_calls
 
 NAMED = re.compile(r"position_embeddings|rotary|rope|freqs|^cos$|^sin$", re.IGNORECASE)
 
 
-def tables_in(arguments: dict[str, Any]) -> Any:
-    """The tables among the arguments of a call: a pair of tensors, or a complex one; None where there are none."""
-    return next((value for name, value in arguments.items() if NAMED.search(name) and _are_tables(value)), None)
+def tables_in(arguments: dict[str, Any], module: nn.Module) -> Any:
+    """The tables among the arguments of a call of a module: cos and sin, or a complex one; None without any."""
+    name = _name_in(arguments)
+    if name is None:
+        return None
+    return arguments[name][::-1] if _sines_first(arguments[name], module) else arguments[name]
+
+
+def _name_in(arguments: dict[str, Any]) -> str | None:
+    return next((name for name, value in arguments.items() if NAMED.search(name) and _are_tables(value)), None)
+
+
+def _sines_first(tables: Any, module: nn.Module) -> bool:
+    """Whether a module is given sin and cos in this order, in which its function that rotates takes them (GPT-J)."""
+    functions, _ = rotating_calls(type(module))
+    orders = ([n for n in signature(function).parameters if n in ("sin", "cos")] for function in functions.values())
+    return not isinstance(tables, Tensor) and ["sin", "cos"] in orders
 
 
 def _are_tables(value: Any) -> bool:
@@ -32,10 +48,13 @@ def still(value: Any) -> Any:
     return type(value)((torch.ones_like(value[0]), torch.zeros_like(value[1])))
 
 
-def rotating_nothing(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call with tables that rotate nothing."""
-    tables = tables_in(arguments)
-    return {name: still(value) if value is tables and value is not None else value for name, value in arguments.items()}
+def rotating_nothing(arguments: dict[str, Any], module: nn.Module) -> dict[str, Any]:
+    """The arguments of a call of a module with tables that rotate nothing."""
+    name = _name_in(arguments)
+    if name is None:
+        return arguments
+    tables = still(tables_in(arguments, module))
+    return {**arguments, name: tables[::-1] if _sines_first(tables, module) else tables}
 
 
 @contextlib.contextmanager

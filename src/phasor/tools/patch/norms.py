@@ -163,7 +163,7 @@ def _differences(
         yield difference_of(theirs, normed(x.to(dtype), probe.weight.detach(), norm, -3, dtype))
 
 
-LEFT_OUT = ("attention_mask", "past_key_values", "past_key_value", "cache_position")
+LEFT_OUT = ("attention_mask", "cache", "past_key_values", "past_key_value", "cache_position")
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ def rotary_modules(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def _forms_tables(module: nn.Module) -> bool:
+    if STORED[0] in module._buffers:  # it looks up rows of a table that it keeps (GPT-J since transformers 5.24)
+        return False
     holds = any(name.endswith("inv_freq") for name, _ in module.named_buffers(recurse=False))
     if holds and "position_ids" in signature(module.forward).parameters:
         return True

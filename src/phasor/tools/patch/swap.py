@@ -92,12 +92,14 @@ def with_globals(function: FunctionType, changes: dict[str, Any]) -> FunctionTyp
     scope = {k: v for k, v in function.__globals__.items() if k != "__name__"} | changes
     if not changes.keys() & _names(function.__code__):
         scope = function.__globals__
-    cells = tuple(
-        CellType(with_globals(cell.cell_contents, changes)) if _decorated(function, cell) else cell
-        for cell in function.__closure__ or ()
-    )
-    copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
-    copy.__kwdefaults__, copy.__dict__ = function.__kwdefaults__, dict(vars(function))
+    cells, attributes = [], dict(vars(function))
+    for cell in function.__closure__ or ():
+        if _decorated(function, cell):
+            attributes["__wrapped__"] = with_globals(cell.cell_contents, changes)
+            cell = CellType(attributes["__wrapped__"])
+        cells.append(cell)
+    copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, tuple(cells) or None)
+    copy.__kwdefaults__, copy.__dict__ = function.__kwdefaults__, attributes
     copy.__qualname__, copy.__doc__, copy.__module__ = function.__qualname__, function.__doc__, function.__module__
     copy.__annotations__ = function.__annotations__
     return copy

@@ -78,10 +78,10 @@ def seen_in_call(
     with code_that_runs() as ran:
         true = heads_of(module, arguments)
     with still_modules(rotary) as formed, projected(module) as lengths:
-        plain = heads_of(module, rotating_nothing(arguments))
+        plain = heads_of(module, rotating_nothing(arguments, module))
     if isinstance(true, str) or isinstance(plain, str):
         return Seen(why_not=true if isinstance(true, str) else str(plain), ran=frozenset(ran))
-    tables = tables_in(arguments)
+    tables = tables_in(arguments, module)
     tables = (formed[-1] if formed else None) if tables is None else tables
     before, after = ((caught.q[:, :heads], caught.k[:, :heads]) for caught in (plain, true))
     if tables is None:
@@ -94,7 +94,7 @@ def seen_in_call(
     if best.q.cause == best.k.cause == ONLY and not rotates_by_nothing(module, arguments, true):
         return Seen(why_not="it rotates by tables of its own, which are not seen", ran=frozenset(ran))
     with still_modules(rotary):
-        twice = best.right and rotates_besides(module, rotating_nothing(arguments), plain)
+        twice = best.right and rotates_besides(module, rotating_nothing(arguments, module), plain)
     if twice:
         says = (
             "the tables rotate q and k rightly, but without them q and k are rotated too: something before rotates them"
@@ -107,9 +107,9 @@ def seen_in_call(
 
 def rotates(module: nn.Module, arguments: dict[str, Any] | None) -> bool:
     """Whether the tables that a module is given in a call change its q or k."""
-    if arguments is None or tables_in(arguments) is None:
+    if arguments is None or tables_in(arguments, module) is None:
         return False
-    true, plain = heads_of(module, arguments), heads_of(module, rotating_nothing(arguments))
+    true, plain = heads_of(module, arguments), heads_of(module, rotating_nothing(arguments, module))
     if isinstance(true, str) or isinstance(plain, str):
         return False
     return not (torch.equal(true.q, plain.q) and torch.equal(true.k, plain.k))
