@@ -145,7 +145,7 @@ def walk(tape: Tape, linear: Linearity, target: int) -> Walk:
 
 
 def plain_factor(tape: Tape, operation: Operation) -> float:
-    """The number by which an operation multiplies everything, be it written once or often; 1 where it does otherwise."""
+    """The number by which an operation multiplies everything, written once or often; 1 where it does otherwise."""
     if operation.name not in ("mul", "mul_", "div", "div_"):
         return 1.0
     others = [a for a in operation.args if not (isinstance(a, Ref) and a.number in tape.data)]
