@@ -79,7 +79,7 @@ class Sizes:
         return next((self.factors[width] for width, _ in models(level)), around)
 
     def small(self, key: str, value: Any, level: dict[str, Any], factor: int) -> Any:
-        """The value of a key in the tiny model, whose widths are divided by ``factor``; 1: they stay."""
+        """The value of a key in the tiny model, whose widths are divided by ``factor``; 0: they stay."""
         if _is_token(key):
             return [self.tokens.get(v, v) for v in value] if isinstance(value, list) else self.tokens.get(value, value)
         kind = says(key)
@@ -93,7 +93,7 @@ class Sizes:
             return min(value, self.words)
         if kind == SMALL:
             return choices(key, value)
-        return self._width(key, value, level, factor) if kind == WIDTH and factor > 1 else value
+        return self._width(key, value, level, factor) if kind == WIDTH and factor else value
 
     def _width(self, key: str, value: int, level: dict[str, Any], factor: int) -> int:
         if heads := HEADS.search(key):
@@ -102,7 +102,7 @@ class Sizes:
             return value // math.gcd(value, factor)
         if KEY_HEADS.search(key):
             return max(1, value // factor)
-        if "head" in key:
+        if "head" in key or "group" in key:
             return value // math.gcd(value, factor)
         if value in self.widths:  # the width of a model, perhaps of another one in this tree
             return self.widths[value]
