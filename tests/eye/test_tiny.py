@@ -51,7 +51,8 @@ def stands_for(path: str, count: int, tiny: Tiny) -> list[int]:
         if len(groups) > 1 and sum(map(len, groups)) == count:
             starts = [sum(max(g) + 1 for g in groups[:i]) for i in range(len(groups))]
             return [start + place for start, group in zip(starts, groups, strict=True) for place in group]
-    return list(range(count))
+    alike = [list(v) for v in tiny.layers.values() if len(v) == count]
+    return alike[0] if alike else list(range(count))
 
 
 @pytest.mark.parametrize("model_type", VARIED)

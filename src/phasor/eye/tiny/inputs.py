@@ -32,7 +32,7 @@ def first_inputs(model: nn.Module) -> Inputs:
         for inputs in candidates(model):
             ran: set[nn.Module] = set()
             try:
-                with hooked([m.register_forward_hook(lambda m, *_: ran.add(m)) for m in model.modules()]):
+                with hooked([m.register_forward_hook(lambda m, *_, ran=ran: ran.add(m)) for m in model.modules()]):
                     run(model, inputs)
                 return inputs
             except Exception as raised:
@@ -116,7 +116,9 @@ def gridded(made: Made, takes: set[str]) -> Iterator[Inputs]:
     height, width = CELLS[0] * merge, CELLS[1] * merge
     more = {"merge_sizes": torch.tensor([merge])} if "merge_sizes" in takes else {}
     count = height * width
-    shapes = [(count, 3 * patch**2 * depth) for depth in dict.fromkeys((1, time, 2))] + [(count, 3, patch, patch)]
+    shapes: list[tuple[int, ...]] = [(count, 3 * patch**2 * depth) for depth in dict.fromkeys((1, time, 2))] + [
+        (count, 3, patch, patch)
+    ]
     shapes += [(count, 3, time, patch, patch), (1, count, 3, patch, patch), (count, patch * merge, patch * merge, 3)]
     for shape in shapes:
         yield {image: made.noise(*shape), grid: torch.tensor([[1, height, width]]), **more}

@@ -6,8 +6,8 @@ KEPT, LAYERS, VOCABULARY, PIXELS, WIDTH, SMALL = "kept", "layers", "vocabulary",
 
 # Numbers that decide the rotation, or that cost nothing as they are.
 _ROTATION = (
-    r"theta|rope|rotary|rotate|head_?dim|headdim|head_size|d_head|head_width|kv_channels|position|original|beta|factor"
-    r"|scale|scaling|section|merge|temporal|partial|theta|window|patch_size|length|seq|kernel|stride|conv|expand|chunk"
+    r"theta|rope|rotary|rotate|pos_?emb|height|head_?dim|headdim|head_size|d_head|head_width|kv_channels|position|original|beta|factor"
+    r"|scale|scaling|section|merge|temporal|partial|window|patch_size|length|seq|kernel|stride|conv|expand|chunk"
     r"|channels|state|rate|bins|token_id|token_index|alpha|axes|feat_sizes|k_sizes|per_second|hop|fps"
 )
 _COUNTS_LAYERS = (
