@@ -138,7 +138,7 @@ class Shrinking:
 
     def _level(self, level: dict[str, Any], around: int, path: str) -> dict[str, Any]:
         level = {k: v for k, v in level.items() if isinstance(k, str) and not OF_OUTPUTS.search(k)}
-        factor = self.sizes.factor(level, around) if self.narrow else 1
+        factor = self.sizes.factor(level, around) if self.narrow else 0
         own = {k: kept_layers(level, n, self.source) for k, n in layer_counts(level) if n and self.shallow}
         self.counted |= {f"{path}{key}": kept for key, kept in own.items()}
         return {k: self._value(k, v, level, list(own.values()), factor, path) for k, v in level.items()}
@@ -164,7 +164,7 @@ def _derived(key: str, level: dict[str, Any], factor: int) -> Any:
     width, heads = next(models(level), (0, [0]))
     if key == "head_dim" and heads[0]:
         return width // heads[0]
-    return heads[0] // factor if KEY_HEADS.search(key) and heads[0] else None
+    return heads[0] // max(factor, 1) if KEY_HEADS.search(key) and heads[0] else None
 
 
 def _is_level(key: str, value: dict[Any, Any]) -> bool:

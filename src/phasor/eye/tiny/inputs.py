@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...support.preserve_state import undisturbed
+from ...support.preserve_state import hooked, undisturbed
 from ...support.transformers_log import quiet
 from .model import one_line
 
@@ -20,19 +20,27 @@ Inputs = dict[str, Any]
 def first_inputs(model: nn.Module) -> Inputs:
     """The first inputs of those that its ``forward`` asks for by name with which the model runs to its end.
 
-    The model is left as it was; only its implementation of attention becomes SDPA, where its plain one does not run.
-    Raises ``ValueError`` if it runs with none, with what the first try said.
+    Where it runs to its end with none, those with which most of its modules ran, if an attention is among them: what
+    comes after the last one is no hindrance. The model is left as it was; only its implementation of attention
+    becomes SDPA, where its plain one does not run. Raises ``ValueError`` otherwise, with what the first try said.
     """
     errors: list[Exception] = []
+    furthest, most = {}, 0
     for implementation in (None, "sdpa"):
         if implementation:
             model.config._attn_implementation = implementation  # type: ignore[union-attr]
         for inputs in candidates(model):
+            ran: set[nn.Module] = set()
             try:
-                run(model, inputs)
+                with hooked([m.register_forward_hook(lambda m, *_, ran=ran: ran.add(m)) for m in model.modules()]):
+                    run(model, inputs)
                 return inputs
             except Exception as raised:
                 errors.append(raised)
+                if len(ran) > most and any("Attention" in type(m).__name__ for m in ran):
+                    furthest, most = inputs, len(ran)
+    if furthest:
+        return furthest
     error = errors[0] if errors else ValueError("its forward has no parameter that is known here")
     raise ValueError(f"no inputs are known for {type(model).__name__}: {one_line(error)}") from error
 
@@ -88,6 +96,7 @@ def words(made: Made, takes: set[str]) -> Iterator[Inputs]:
             "input_ids": made.words(),
             **({"decoder_input_ids": made.words()} if "decoder_input_ids" in takes else {}),
         }
+        yield {"input_ids": made.words(), "use_cache": False}
         if channels := made.number("num_channels", "num_codebooks", "audio_num_codebooks", "num_vq", default=0):
             ids = made.words(channels)
             yield {"input_ids": ids}
@@ -102,12 +111,14 @@ def gridded(made: Made, takes: set[str]) -> Iterator[Inputs]:
     if grid is None or image is None or "input_ids" in takes:
         return
     patch = made.number("patch_size", "spatial_patch_size", default=14)
-    time = made.number("temporal_patch_size", default=1)
+    time = made.number("temporal_patch_size", default=2)
     merge = made.number("spatial_merge_size", "merge_size", default=2)
     height, width = CELLS[0] * merge, CELLS[1] * merge
     more = {"merge_sizes": torch.tensor([merge])} if "merge_sizes" in takes else {}
     count = height * width
-    shapes = [(count, 3 * patch**2), (count, 3 * patch**2 * time), (count, 3, patch, patch)]
+    shapes: list[tuple[int, ...]] = [(count, 3 * patch**2 * depth) for depth in dict.fromkeys((1, time, 2))] + [
+        (count, 3, patch, patch)
+    ]
     shapes += [(count, 3, time, patch, patch), (1, count, 3, patch, patch), (count, patch * merge, patch * merge, 3)]
     for shape in shapes:
         yield {image: made.noise(*shape), grid: torch.tensor([[1, height, width]]), **more}
@@ -168,7 +179,10 @@ def wave(made: Made, takes: set[str]) -> Iterator[Inputs]:
 
 
 def words_and_more(made: Made, takes: set[str]) -> Iterator[Inputs]:
-    """Words with an image, with sound."""
+    """Words with an image, with sound; sound in two forms."""
+    if {"input_values", "input_features"} <= takes:
+        for sound in features(made, takes):
+            yield {"input_values": made.noise(1, 1, WAVE), **sound}
     if "input_ids" not in takes:
         return
     without = takes - {"input_ids"}

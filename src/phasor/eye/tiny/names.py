@@ -6,8 +6,8 @@ KEPT, LAYERS, VOCABULARY, PIXELS, WIDTH, SMALL = "kept", "layers", "vocabulary",
 
 # Numbers that decide the rotation, or that cost nothing as they are.
 _ROTATION = (
-    r"theta|rope|rotary|rotate|head_?dim|headdim|head_size|d_head|head_width|kv_channels|position|original|beta|factor"
-    r"|scale|scaling|section|merge|temporal|partial|theta|window|patch_size|length|seq|kernel|stride|conv|expand|chunk"
+    r"theta|rope|rotary|rotate|pos_?emb|height|head_?dim|headdim|head_size|d_head|head_width|kv_channels|position|original|beta|factor"
+    r"|scale|scaling|section|merge|temporal|partial|window|patch_size|length|seq|kernel|stride|conv|expand|chunk"
     r"|channels|state|rate|bins|token_id|token_index|alpha|axes|feat_sizes|k_sizes|per_second|hop|fps"
 )
 _COUNTS_LAYERS = (
@@ -26,7 +26,7 @@ _WIDTHS = (
 
 # The number of heads and the width of one model; what stands before says which, where a level has several.
 HEADS = re.compile(r"^(?P<whose>\w+?_)??(num_attention_heads|attention_heads|n_heads?|num_heads)$")
-MAIN_WIDTH = re.compile(r"^((?P<whose>\w+?_)??(hidden_size|d_model|n_embd|embed_dim)|dim)$")
+MAIN_WIDTH = re.compile(r"^((?P<whose>\w+?_)??(hidden_size|d_model|n_embd|emb_dim|embed_dim)|dim)$")
 OF_BOTH = ("encoder_", "decoder_")  # whose width is often one
 KEY_HEADS = re.compile(r"key_value_heads|kv_heads|n_head_kv|num_attention_groups|multi_query_group")
 # Numbers of layers from the first on, and from the last back, that differ from the others.

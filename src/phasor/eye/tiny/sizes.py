@@ -64,6 +64,7 @@ class Sizes:
                 heads.setdefault(width, []).extend(its_heads)
         self.factors = {width: factor_of(its_heads) for width, its_heads in heads.items()}
         self.widths = {width: _narrowed(width, its_heads) for width, its_heads in heads.items()}
+        self.windowed = {level["image_size"]: parts for level in levels(data) if (parts := _windows(level)) > 1}
         self.tokens = special_tokens(data)
         self.words = max(WORDS, PLAIN_WORDS + len(self.tokens))
 
@@ -79,12 +80,12 @@ class Sizes:
         return next((self.factors[width] for width, _ in models(level)), around)
 
     def small(self, key: str, value: Any, level: dict[str, Any], factor: int) -> Any:
-        """The value of a key in the tiny model, whose widths are divided by ``factor``; 1: they stay."""
+        """The value of a key in the tiny model, whose widths are divided by ``factor``; 0: they stay."""
         if _is_token(key):
             return [self.tokens.get(v, v) for v in value] if isinstance(value, list) else self.tokens.get(value, value)
         kind = says(key)
         if kind == PIXELS:
-            return _pixels(value, level)
+            return self._pixels(value, level)
         if key == "window_size" and is_count(value):
             return value // _windows(level)
         if not is_count(value) or value <= 1:
@@ -93,7 +94,19 @@ class Sizes:
             return min(value, self.words)
         if kind == SMALL:
             return choices(key, value)
-        return self._width(key, value, level, factor) if kind == WIDTH and factor > 1 else value
+        return self._width(key, value, level, factor) if kind == WIDTH and factor else value
+
+    def _pixels(self, value: Any, level: dict[str, Any]) -> Any:
+        """An image of a few patches; where windows lie in it, it has as many of them as before (`_windows`)."""
+        if isinstance(value, list | tuple):
+            return type(value)(self._pixels(v, level) for v in value)
+        if not is_count(value):
+            return value
+        parts = self.windowed.get(value, _windows(level))
+        if parts > 1 and value % parts == 0:
+            return value // parts
+        patch, merged = level.get("patch_size"), level.get("spatial_merge_size")
+        return min(value, PATCHES * (patch if is_count(patch) else 16) * (merged if is_count(merged) else 1))
 
     def _width(self, key: str, value: int, level: dict[str, Any], factor: int) -> int:
         if heads := HEADS.search(key):
@@ -102,7 +115,7 @@ class Sizes:
             return value // math.gcd(value, factor)
         if KEY_HEADS.search(key):
             return max(1, value // factor)
-        if "head" in key:
+        if "head" in key or "group" in key:
             return value // math.gcd(value, factor)
         if value in self.widths:  # the width of a model, perhaps of another one in this tree
             return self.widths[value]
@@ -117,18 +130,6 @@ def _narrowed(width: int, heads: list[int]) -> int:
     """
     factor = factor_of(heads)
     return width // factor if width % factor == 0 else heads[0] // factor * (width // heads[0])
-
-
-def _pixels(value: Any, level: dict[str, Any]) -> Any:
-    """An image of a few patches; where windows lie in it, it has as many of them as before (`_windows`)."""
-    if isinstance(value, list | tuple):
-        return type(value)(_pixels(v, level) for v in value)
-    if not is_count(value):
-        return value
-    if (parts := _windows(level)) > 1 and value % parts == 0:
-        return value // parts
-    patch, merged = level.get("patch_size"), level.get("spatial_merge_size")
-    return min(value, PATCHES * (patch if is_count(patch) else 16) * (merged if is_count(merged) else 1))
 
 
 def _windows(level: dict[str, Any]) -> int:
