@@ -7,6 +7,7 @@ from typing import Any
 
 from ...rotary.model_rotary import ModelRotary
 from .keys import COMMON, OTHER_POSITIONS, ROPE_WORDS, Keys, about_positions, is_neutral, is_slip, near, slip_of
+from .observed import read_by_observing
 from .refusal import Reason, Refused
 from .row import Alias, CompositeModel, NonRotary, NoRotary, PartOf, Row
 from .text_row import ANY_NAMES
@@ -319,6 +320,8 @@ def _read_part(tree: ConfigTree, path: str) -> tuple[ModelRotary, Keys]:
         defaults.pop("rope_theta", None)
     if isinstance(row, Row):
         model, keys = row.read(name, {**defaults, **data}, prefix)
+    elif (observed := read_by_observing(name, data, path)) is not None:
+        model, keys = observed
     else:
         if error := _refused(tree, path, name):
             raise error

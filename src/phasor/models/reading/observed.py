@@ -1,0 +1,167 @@
+"""A model type that no row knows, but the installed transformers: its class is built small, and the model observed.
+
+Only code of the installed transformers runs; nothing of the folder that the config came from, and nothing is loaded.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from ...rotary.model_rotary import ModelRotary
+from .keys import Keys, about_positions, is_neutral, near
+from .refusal import Reason, Refused
+from .row import NoRotary
+
+QUERY_HEADS = re.compile(r"(^|_)(num_attention_heads|n_heads?|num_heads)$")
+KEY_HEADS = re.compile(r"(num_key_value_heads|num_kv_heads|n_kv_heads|n_head_kv)$")
+
+
+def read_by_observing(name: str, data: Mapping[str, Any], path: str) -> tuple[ModelRotary, Keys] | None:
+    """What a small model of this config was seen to rotate, and its keys; None where no class is installed for it.
+
+    Raises `NoRotary` where nothing was seen to rotate, and `Refused` where the class refuses the config, where what
+    rotates could not be described, and for a key that is one letter off one that the model's code read.
+    """
+    if not _installed(name):
+        return None
+    try:
+        model, sources, read = _observed(name, json.dumps(data, sort_keys=True, default=str))
+    except NoRotary:
+        raise
+    except ValueError as error:
+        where = f" of {path}" if path else ""
+        raise Refused(
+            f"model_type{where} {name!r} has no row, and was not observed: {error}", Reason.BEYOND, f"{path}.model_type"
+        ) from error
+    keys = Keys([(f"{path}." if path else "", dict(data))], {})
+    keys.sources.update({f"{path}.{key}".lstrip("."): word for key, word in sources.items()})
+    _account(name, keys, data, read)
+    return model, keys
+
+
+def _installed(name: str) -> bool:
+    try:
+        from transformers import CONFIG_MAPPING
+    except ImportError:
+        return False
+    return name in CONFIG_MAPPING
+
+
+@lru_cache(maxsize=64)
+def _observed(name: str, text: str) -> tuple[ModelRotary, dict[str, str], frozenset[str]]:
+    """The encoding of the real model, the origin of its facts, and the keys that its code read."""
+    import transformers
+
+    from ...eye import observe
+    from ...eye.tiny import recorded_reads, tiny_config, tiny_model
+
+    data = {**json.loads(text), "model_type": name}
+    tiny = tiny_config(data)
+    with recorded_reads() as reads:
+        seen = observe(tiny_model(tiny.config))
+    read = frozenset(reads.of(tiny.config))
+    small = seen.rotary
+    version = f"transformers {transformers.__version__}"
+    if small is None:
+        if seen.turning or seen.missing:
+            raise ValueError("; ".join(seen.missing) or "its rotation could not be described")
+        raise NoRotary(f"{name} rotates nothing in its attention: seen on a small model of {version}")
+    sources = {"model_type": f"no row: observed on a small model that {version} builds of this config"}
+    unexplained = [key for key in _stated(data) if key in read and not _explained(_value(data, key), small)]
+    notes = [f"its code read {key}, which nothing that was seen explains" for key in unexplained]
+    return _as_large(small, data, tiny.layers, tiny.changed, (*small.notes, *notes)), sources, read
+
+
+def _as_large(
+    small: ModelRotary,
+    data: Mapping[str, Any],
+    layers: Mapping[str, tuple[int, ...]],
+    changed: Mapping[str, tuple[Any, Any]],
+    notes: tuple[str, ...],
+) -> ModelRotary:
+    """The encoding of all layers of the real model, from that of the small one, which has one of every kind."""
+    stands = next((s for s in layers.values() if max(s, default=-1) + 1 == len(small.layers)), None)
+    order = range(len(small.layers)) if stands is None else stands
+    kinds = data.get("layer_types")
+    words = kinds if isinstance(kinds, list) and len(kinds) == len(order) else small.layer_types[:1] * len(order)
+
+    def real(pattern: re.Pattern[str], mine: int) -> int:
+        olds = (old for key, (old, new) in changed.items() if pattern.search(key) and new == mine)
+        return next((old for old in olds if isinstance(old, int)), mine)
+
+    kv_heads = real(KEY_HEADS, small.num_kv_heads)
+    heads = real(QUERY_HEADS, small.num_heads)
+    return replace(
+        small,
+        layers=tuple(small.layers[i] for i in order),
+        layer_types=tuple(map(str, words)),
+        temperatures=tuple(small.temperatures[i] for i in order) if small.temperatures else (),
+        num_heads=heads,
+        num_kv_heads=heads if small.num_kv_heads == small.num_heads and kv_heads == small.num_kv_heads else kv_heads,
+        notes=notes,
+    )
+
+
+def _stated(data: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """The paths of keys about positions with a value that asks for something."""
+    for key, value in data.items():
+        if isinstance(value, dict):
+            yield from _stated(value, f"{path}{key}.")
+        elif isinstance(key, str) and (about_positions(key) or path.startswith("rope_")) and not is_neutral(value):
+            yield f"{path}{key}"
+
+
+def _value(data: Mapping[str, Any], path: str) -> Any:
+    value: Any = data
+    for step in path.split("."):
+        value = value[step]
+    return value
+
+
+def _explained(value: Any, model: ModelRotary) -> bool:
+    """Whether a value is one of the numbers, words or lists of what was seen."""
+    known = {repr(model.max_position), *(repr(n) for n in (model.num_heads, model.num_kv_heads, model.prefix_tokens))}
+    for spec in model.distinct:
+        known |= set(_numbers(spec.to_dict())) | {_as_text(spec.rotary_dim / spec.head_dim)}
+    if isinstance(value, list) and not all(isinstance(item, int | float) for item in value):
+        return True  # kinds of layers: each was built
+    items = value if isinstance(value, list) else [value]
+    return all(isinstance(item, str | bool) or _as_text(item) in known for item in items)
+
+
+def _numbers(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from _numbers(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _numbers(inner)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield _as_text(value)
+
+
+def _as_text(value: Any) -> str:
+    return f"{value:.10g}" if isinstance(value, int | float) else repr(value)
+
+
+def _account(name: str, keys: Keys, data: Mapping[str, Any], read: frozenset[str]) -> None:
+    """What became of each key about positions: read, or ignored because no code reads it; a near name is refused."""
+    prefix = keys.places[0][0]
+    known = {key.rpartition(".")[2] for key in read}
+    for key in _stated(data):
+        short = key.rpartition(".")[2]
+        if key in read or short in known:
+            keys.sources.setdefault(prefix + key, f"read by the code of {name}, and observed")
+        elif hint := near(short, known):
+            raise Refused(
+                f"{prefix}{key} is {_value(data, key)!r:.80}, but the code of {name} does not read it{hint}; "
+                "remove it, or spell it so",
+                Reason.UNREAD,
+                prefix + key,
+            )
+        else:
+            keys.sources[prefix + key] = f"no effect: the code of {name} never reads it"
+    keys.used.update(data)
