@@ -8,7 +8,7 @@ import torch
 
 from phasor import RotarySpec, Rotation, apply_rotary_qk
 from phasor.models.configs import read_config
-from phasor.models.families import ROWS
+from phasor.models.rows import ROWS
 from phasor.models.weights import pieces
 from phasor.rotary.axes import Alternating, Axial, InterleavedSections, Listed
 from phasor.rotary.scaling import NTK, YaRN

@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 from ...models.configs import read_config
-from ...models.families import ROWS
 from ...models.published_lengths import PUBLISHED
 from ...models.reading.composite import CLAIMS, OTHER_NAMES, SETTINGS
 from ...models.reading.keys import COMMON, LAYER_NAMES, OTHER_POSITIONS, ROPE_NAMES, ROPE_WORDS
@@ -12,6 +11,7 @@ from ...models.reading.layers import BY_NAME, LARGEST_HEAD, alike
 from ...models.reading.sizes import LARGEST_COUNT, LARGEST_HIDDEN
 from ...models.reading.text import TextModel
 from ...models.reading.text_row import ANY_NAMES, Rope
+from ...models.rows import ROWS
 from ...rotary.spec import RotarySpec
 
 # Fields of a row that the page copies, and those that say nothing of the rotation of a config without further keys.

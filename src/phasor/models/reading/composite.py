@@ -160,7 +160,7 @@ class ConfigTree:
     def _text_name(self, name: str, data: dict[str, Any]) -> str:
         row = self.rows.get(name)
         if isinstance(row, Alias):
-            return row.row_of(data)
+            return row.row_of(name, data)
         flat = row is None or isinstance(row, CompositeModel)  # a composite model whose text keys stand at the top
         return f"{name}_text" if flat and f"{name}_text" in self.rows else name
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ...rotary.scaling import YaRN
 from ...support.checks import whole
-from .keys import Keys, Reading, agreed, is_base, is_dict, is_share, near, slip_of
+from .keys import Keys, agreed, is_base, is_dict, is_share, near, slip_of
 from .layers import Head
 from .refusal import Reason, Refused
 from .schemes import ORIGINAL, SCHEMES, TYPES
@@ -291,6 +290,9 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
 
 def _default_width(reading: TextReading, head_dim: int) -> int:
     row, share = reading.row, reading.row.partial
+    if row.width is not None:
+        reading.default(row.widths[0], str(row.width))
+        return row.width
     if share not in (None, 1.0):
         reading.default((row.shares or ("partial_rotary_factor",))[0], f"{share}")
     return int(head_dim * (1.0 if share is None else share))
@@ -326,13 +328,3 @@ def _latent_width(reading: TextReading, scheme: str, rope: Keys, head_dim: int, 
         "head_dim": head_dim, "rotary_dim": width, "trailing": True, "interleaved": interleaved,
         "permuted": interleaved and row.permuted,
     }  # fmt: skip
-
-
-def even_width(reading: Reading, rope: Keys, fields: SpecFields) -> SpecFields:
-    """A hook ``adjust``: an odd number of channels is made even after the exponents are divided by it.
-
-    Not with YaRN, whose ramp has a value too few, in the models' code as well.
-    """
-    width = fields["rotary_dim"]
-    odd = width % 2 and not isinstance(fields["scaling"], YaRN)
-    return {**fields, "rotary_dim": width + 1, "exponent_dim": width} if odd else fields

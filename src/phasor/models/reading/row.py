@@ -1,7 +1,7 @@
-"""One row of `phasor.models.families`: what is known of a model type, and how its configs are read, or why not."""
+"""One row of `phasor.models.rows`: what is known of a model type, and how its configs are read, or why not."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -100,9 +100,21 @@ class SubModel(ABC):
 
 @dataclass(frozen=True)
 class Alias:
-    """A name that stands for another row, chosen by the config."""
+    """A name that stands for another row; ``versions``: the rows among which the config chooses by its ``version``."""
 
-    row_of: Callable[[dict[str, Any]], str]
+    row: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def row_of(self, name: str, data: dict[str, Any]) -> str:
+        """The row for this config; raises ``ValueError`` for a version that is not known."""
+        if not self.versions:
+            return self.row
+        version = data.get("version")
+        key = str(float(version)) if isinstance(version, int | float) else ""
+        if key not in self.versions:
+            known = " or ".join(self.versions)
+            raise ValueError(f"version must say which language model this {name} holds ({known}), got {version!r}")
+        return self.versions[key]
 
 
 @dataclass(frozen=True)
