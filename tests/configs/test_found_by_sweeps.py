@@ -79,7 +79,9 @@ def test_frequencies_of_another_width_than_the_channels_that_turn() -> None:
     """The functions of the scalings go by head_dim and partial_rotary_factor, the attention by qk_rope_head_dim."""
     share = {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0, "partial_rotary_factor": 0.5}
     for model_type in ("axk2", "deepseek_v2", "deepseek_v32"):
-        refused({"model_type": model_type, "rope_parameters": share}, "partial_rotary_factor is 0.5", "remove it")
+        refused(
+            {"model_type": model_type, "rope_parameters": share}, "contradict each other: 0.5 and", "remove the first"
+        )
     refused({"model_type": "longcat_flash", "num_layers": 4, "head_dim": 128}, "head_dim and qk_rope_head_dim")
     kinds = ("sliding_attention", "indexed_attention")
     rope = {kind: {**share, "rope_type": "proportional"} for kind in kinds}

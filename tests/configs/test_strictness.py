@@ -106,7 +106,7 @@ def test_wrong_types_and_sizes_name_the_key(key: str, value: Any) -> None:
 
 
 def test_heads_that_do_not_divide_the_width() -> None:
-    with pytest.raises(ValueError, match="hidden_size 64 is not a multiple of num_attention_heads 5; add head_dim"):
+    with pytest.raises(ValueError, match="64 and 5; the first must be a multiple of the second; add head_dim"):
         read_config({**LLAMA, "num_attention_heads": 5})
 
 

@@ -111,7 +111,7 @@ def test_ernie_vl_pairs_height_and_width() -> None:
     assert spec.axes == Listed((1, 2, 1, 2, 0, 0, 0, 0))
     with pytest.raises(ValueError, match="with as many pairs for height as for width, got"):
         read_config({**source, "rope_scaling": {"mrope_section": [3, 1, 4]}})
-    with pytest.raises(ValueError, match="the code of ernie4_5_vl_moe_text has no scaling, got 'linear'"):
+    with pytest.raises(ValueError, match="is 'linear', but the code of ernie4_5_vl_moe_text has no scaling"):
         read_config({**source, "rope_scaling": {"type": "linear", "factor": 2.0, "mrope_section": [2, 2, 4]}})
 
 

@@ -43,7 +43,7 @@ ARGUED = {
     "if it has no effect on positions": "the base of CLVP stands in its code, and no key says another",
     "the default of MiMoV2FlashConfig": "MiMo's files state at the top what its class has by default",
     "channels rotate in pairs": "YaRN has no ramp for an odd number of channels (GLM-4-MoE), in the code as well",
-    "channels rotate; remove it": "Dots 3 states a share beside latent attention, which a scaling would take once more",
+    "says how many channels rotate": "Dots 3 states a share beside latent attention, which a scaling would take once more",
     "has scaling.original_max_position": "dynamic scaling grows from the declared length",
 }
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ...rotary.axes import Alternating, Axes, InterleavedSections, Listed, OneAxis, Sections
 from ...rotary.axes.axial import check_total
 from .keys import Keys, Reading
-from .refusal import Reason, Refused
+from .refusal import unread
 
 Pair = tuple[Axes, Axes | None]  # the second: those of the second member of each pair, where the code differs
 AxesRule = Callable[[Reading, Keys, int], Pair]
@@ -90,12 +90,7 @@ def _check_order(reading: Reading, rope: Keys, has: str, *, striped: bool, sever
     order = ("mrope_interleaved", "interleaved")
     interleaved = rope.flag(*order)
     if interleaved is not None and interleaved != striped and (interleaved or several):
-        raise Refused(
-            f"{rope.entries(*order)[0][0]} is {interleaved}, but the code of {reading.model_type} has {has} "
-            "only; remove the key",
-            Reason.UNREAD,
-            rope.entries(*order)[0][0],
-        )
+        raise unread(rope.entries(*order)[0][0], interleaved, f"the code of {reading.model_type} has {has} only")
     text = "sections alternate" if interleaved else "contiguous sections" if several else "no effect: one axis"
     rope.explain(text, *order)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...rotary.model_rotary import ModelRotary
 from .keys import COMMON, OTHER_POSITIONS, ROPE_WORDS, Keys, about_positions, is_neutral, is_slip, near, slip_of
-from .refusal import Reason, Refused
+from .refusal import Reason, Refused, contradiction, not_understood, unread
 from .row import Alias, CompositeModel, NonRotary, NoRotary, PartOf, Row
 from .text_row import ANY_NAMES
 from .unknown import read_by_keys
@@ -306,13 +306,9 @@ def _read_part(tree: ConfigTree, path: str) -> tuple[ModelRotary, Keys]:
     name, data, prefix = tree.name(path), tree.config(path), f"{path}." if path else ""
     row, part = tree.rows.get(name), tree.part_of(path)
     if (own := tree.own_class(path)) and name != own:
-        raise Refused(
-            f"{prefix}model_type is {data['model_type']!r}, but the code of {tree.above(path)['model_type']} makes "
-            f"{own!r} of this part whatever it says; write that, or the model_type around it that is meant",
-            Reason.CONTRADICTION,
-            f"{prefix}model_type",
-            f"{prefix}model_type"[: -len(f"{path.rpartition('.')[2]}.model_type")] + "model_type",
-        )
+        where, around = f"{prefix}model_type", f"{path.rpartition('.')[0]}.model_type".lstrip(".")
+        said = (data["model_type"], tree.above(path)["model_type"])
+        raise contradiction(where, around, said, f"the code of the second makes {own!r} of this part; write that")
     defaults = {key: value for key, value in (part.defaults if part else {}).items() if data.get(key) is None}
     ropes = (data.get("rope_parameters"), data.get("rope_scaling"))
     if any(isinstance(rope, dict) and "rope_theta" in rope for rope in ropes):
@@ -362,18 +358,9 @@ def _refuse_above(tree: ConfigTree, path: str, keys: Keys) -> None:
                 continue
             Keys([(above, {key: value})], {})  # is a plain word
             if key in inner and inner[key] != value:
-                raise Refused(
-                    f"{above}{key} and {path}.{key} contradict each other: {value!r} and {inner[key]!r}, and the code "
-                    "of the part reads its own; keep that",
-                    Reason.UNREAD,
-                    f"{above}{key}",
-                )
+                raise unread(f"{above}{key}", value, f"the code reads {path}.{key}, {inner[key]!r}", "keep that")
             if key not in inner:
-                raise Refused(
-                    f"{above}{key} stands outside {path}, which has no such key; move or remove it",
-                    Reason.UNREAD,
-                    f"{above}{key}",
-                )
+                raise unread(f"{above}{key}", value, f"{path}, of which the code reads it, has no such key", "move it")
             keys.sources[f"{above}{key}"] = f"repeats {path}.{key}"
         above += f"{step}."
 
@@ -397,12 +384,9 @@ def account_for(model: ModelRotary, name: str, keys: Keys, models: Collection[in
             keys.sources[place + key] = f"no effect: the code of {name} does not read it{anyway}"
             continue
         hint = near(key, (*known, *COMMON)) if slip else ""
-        raise Refused(
-            f"{place}{key} is {value!r:.80}, but the code of {name} does not read it{hint}; remove the "
-            "key if it has no effect, or describe the encoding with RotarySpec yourself",
-            Reason.FOREIGN if key in COMMON else Reason.UNREAD,
-            place + key,
-        )
+        refusal = unread(place + key, value, f"the code of {name} does not read it{hint}")
+        refusal.reason = Reason.FOREIGN if key in COMMON else Reason.UNREAD
+        raise refusal
 
 
 def _claim(key: str, value: Any, model: ModelRotary) -> bool | None:
@@ -434,10 +418,6 @@ def refuse_inside(path: str, data: dict[str, Any], models: Collection[int]) -> N
             continue
         if isinstance(key, str) and ROPE_WORDS.search(key) and about_positions(key):
             name = key if key.isprintable() else repr(key)
-            raise Refused(
-                f"{path}{name} is not understood, got {value!r:.80}; remove it if it has no effect on positions",
-                Reason.UNREAD,
-                f"{path}{name}",
-            )
+            raise not_understood(f"{path}{name}", f"no code looks there for it, {value!r:.80}")
         if isinstance(value, dict):
             refuse_inside(f"{path}{key}.", value, models)

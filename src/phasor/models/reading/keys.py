@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from ...support.checks import number, whole
-from .refusal import Reason, Refused
+from .refusal import Reason, Refused, contradiction, not_understood
 
 ROPE_WORDS = re.compile(
     r"(?<!p)rope|rotary|rotate|theta|yarn|(^|_)ntk|alibi|nope|mscale|logn|base_freq|freq_base|llama_4_scaling"
@@ -124,12 +124,7 @@ class Keys:
                 if value is not None:
                     self.sources[path + name] = f"no effect: {owner} does not use it"
                 continue
-            raise Refused(
-                f"{path}{name} is not understood: {owner} uses {', '.join(known)} here{near(name, known)}. "
-                "Remove the key if it has no effect, or describe the encoding with RotarySpec yourself",
-                Reason.UNREAD,
-                path + name,
-            )
+            raise not_understood(path + name, f"{owner} uses {', '.join(known)} here{near(name, known)}")
 
 
 class Reading(Protocol):
@@ -166,13 +161,8 @@ def agreed(entries: list[tuple[str, Any]], check: Callable[[str, Any], None] | N
             check(path, value)
     for path, value in entries[1:]:
         if value != entries[0][1]:
-            raise Refused(
-                f"{entries[0][0]} and {path} contradict each other: {entries[0][1]!r} and {value!r}; keep the one that "
-                "the checkpoint was trained with",
-                Reason.CONTRADICTION,
-                entries[0][0],
-                path,
-            )
+            out = "keep the one that the checkpoint was trained with"
+            raise contradiction(entries[0][0], path, (entries[0][1], value), out)
     return entries[0][1] if entries else None
 
 

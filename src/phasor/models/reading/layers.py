@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .keys import ROPE_WORDS, Keys, agreed, is_dict, is_list, is_size
-from .refusal import Reason, Refused
+from .refusal import contradiction, not_understood
 
 ATTENTION = {
     "attention", "full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "hybrid",
@@ -69,13 +69,9 @@ class Layers:
             words = self.usual(keys, count)
         if len(words) != count:
             where = [path for path, _ in keys.entries(*self.listed)]
-            raise Refused(
-                f"{' and '.join(where) or 'the config'} lists the types of {len(words)} layers, and num_hidden_layers "
-                f"is {count}",
-                Reason.CONTRADICTION,
-                *where,
-                f"{keys.places[0][0]}num_hidden_layers",
-            )
+            number = f"{keys.places[0][0]}num_hidden_layers"
+            out = "the types of the layers must be one for each"
+            raise contradiction(" and ".join(where) or "the config", number, (words, count), out, *where, number)
         known = {"attention", "full_attention", "sliding_attention", *self.kinds}
         for i, word in enumerate(words):
             if word not in known:
@@ -228,11 +224,9 @@ def read_latent_head(keys: Keys, defaults: tuple[int, int], config: str, *, stri
     agreed([("qk_nope_head_dim + qk_rope_head_dim", sum(sizes)), *keys.entries("qk_head_dim")])
     keys.explain(f"head_dim {sum(sizes)}", "qk_head_dim")
     if strict and (stated := keys.size("head_dim")) not in (None, sizes[1], sum(sizes)):
-        raise Refused(
-            f"head_dim is {stated}, but qk_rope_head_dim says that {sizes[1]} channels rotate; remove it",
-            Reason.CONTRADICTION,
-            f"{keys.places[0][0]}head_dim",
-            f"{keys.places[0][0]}qk_rope_head_dim",
+        first, second = (f"{keys.places[0][0]}{name}" for name in ("head_dim", LATENT_KEYS[1]))
+        raise contradiction(
+            first, second, (stated, sizes[1]), "remove the first: the second says how many channels rotate"
         )
     keys.explain("no effect: latent attention has its own widths", "head_dim")
     return Head(sum(sizes), sizes[1])
@@ -250,11 +244,7 @@ def _single_layers(keys: Keys, count: int) -> dict[int, dict[str, Any]] | None:
         for name, value in settings.items():
             if value is not None and name not in LATENT_KEYS and ROPE_WORDS.search(str(name)):
                 shown = name if str(name).isprintable() else repr(name)
-                raise Refused(
-                    f"per_layer_config.{index}.{shown} is not understood; remove it if it has no effect",
-                    Reason.UNREAD,
-                    f"per_layer_config.{index}.{shown}",
-                )
+                raise not_understood(f"per_layer_config.{index}.{shown}", "single layers have widths of their own only")
         single[int(index)] = settings
     return None if stated is None else single
 

@@ -134,11 +134,8 @@ class NonRotary(Row):
         for step in self.unless.split("."):
             value = value.get(step) if isinstance(value, dict) else None
         if self.unless and value not in (None, False):
-            raise Refused(
-                f"{path}{self.unless} is {value!r}: that rotation of {name} is not read; describe it with RotarySpec",
-                Reason.BEYOND,
-                f"{path}{self.unless}",
-            )
+            where, out = f"{path}{self.unless}", "describe it with RotarySpec"
+            raise Refused(f"{where} is {value!r}: that rotation of {name} is not read; {out}", Reason.BEYOND, where)
         raise no_rotary(name, self.encoding)
 
 
@@ -151,11 +148,8 @@ class Unreadable(Row):
 
     def read(self, name: str, data: dict[str, Any], path: str) -> tuple[ModelRotary, Keys]:
         """Raise ``ValueError`` with the reason."""
-        raise Refused(
-            f"model_type {name!r} cannot be read: {self.reason}; describe what you need with RotarySpec",
-            Reason.BEYOND,
-            f"{path}model_type",
-        )
+        text = f"model_type {name!r} cannot be read: {self.reason}; describe what you need with RotarySpec"
+        raise Refused(text, Reason.BEYOND, f"{path}model_type")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from ...rotary.temperature import Temperature
 from ...support.checks import number
 from .keys import Keys, is_list
 from .layers import ATTENTION, Head, read_heads, read_windows
-from .refusal import Reason, Refused
+from .refusal import Reason, Refused, unread
 from .rope import EXCHANGED, ListedBase, account_for_rest, class_default, read_base, read_width, rope_levels
 from .row import no_rotary
 from .schemes import TYPES, read_scaling, scheme_of
@@ -169,11 +169,8 @@ def _read_kind(
         rope = class_default(reading, dict(parameters.more))
     scheme = scheme_of(rope, reading)
     if scheme != "default" and not row.scaled:
-        raise Refused(
-            f"the code of {reading.model_type} has no scaling, got {scheme!r}; remove the keys",
-            Reason.UNREAD,
-            *(path for path, _ in rope.entries(*TYPES)),
-        )
+        where = rope.entries(*TYPES)[0][0]
+        raise unread(where, scheme, f"the code of {reading.model_type} has no scaling")
     base, scaling = read_base(reading, parameters, rope, listed), read_scaling(scheme, rope, reading)
     width = read_width(reading, scheme, rope, head, listed)
     axes, second = row.axes(reading, rope, width["rotary_dim"] // 2)

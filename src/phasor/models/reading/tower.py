@@ -9,7 +9,7 @@ from ...rotary.spec import RotarySpec, Tables
 from .keys import Keys, agreed, is_base, is_dict, is_list, is_share, is_size
 from .layers import LARGEST_HEAD, Usual
 from .planes import Plane, plane
-from .refusal import Reason, Refused
+from .refusal import contradiction, unread
 from .row import Row, SubModel
 from .text import TextModel
 
@@ -62,12 +62,8 @@ class TowerConfig:
     def head_dim(self, name: str, hidden: int, heads: int) -> int:
         """Channels per head where the code divides ``hidden`` by ``heads``; a stated ``head_dim`` must agree."""
         if hidden % heads:
-            raise Refused(
-                f"{self.path}{name} must be a multiple of the number of heads, {heads}, got {hidden}",
-                Reason.CONTRADICTION,
-                f"{self.path}{name}",
-                f"{self.path}num_attention_heads",
-            )
+            first, second = f"{self.path}{name}", f"{self.path}num_attention_heads"
+            raise contradiction(first, second, (hidden, heads), "the first must be a multiple of the second")
         self.keys.size("head_dim", most=LARGEST_HEAD)
         stated = self.keys.entries("head_dim")
         width: int = agreed([(f"{self.path}{name} / number of heads", hidden // heads), *stated])
@@ -82,12 +78,7 @@ class TowerConfig:
             entries += rope.entries("rope_theta")
             for path, word in rope.entries("rope_type", "type"):
                 if word not in PLAIN_TYPES:
-                    raise Refused(
-                        f"{path} is {word!r}, but the code of {self.model_type} has no scaling; known: "
-                        f"{', '.join(PLAIN_TYPES)}. Remove it, or describe the encoding with RotarySpec yourself",
-                        Reason.UNREAD,
-                        path,
-                    )
+                    raise unread(path, word, f"the code of {self.model_type} knows {', '.join(PLAIN_TYPES)} only")
                 self.keys.sources[path] = "no scaling"
             rope.entries("partial_rotary_factor")  # refused or read by `share`
             rope.refuse_unused(self.model_type)
@@ -113,12 +104,8 @@ class TowerConfig:
         """Refuse a share of the head where the code rotates all of it."""
         if (share := self.share(1.0)) != 1.0:
             levels = (self.keys, *self._ropes())
-            raise Refused(
-                f"{self.path}partial_rotary_factor must be 1 or left out, because the code of {self.model_type} does "
-                f"not read it, got {share}",
-                Reason.UNREAD,
-                *(path for level in levels for path, _ in level.entries("partial_rotary_factor")),
-            )
+            where = [path for level in levels for path, _ in level.entries("partial_rotary_factor")]
+            raise unread(where[0], share, f"the code of {self.model_type} does not read it", "write 1, or remove it")
         self.keys.explain("no effect: all channels of a head rotate", "partial_rotary_factor")
 
     def _ropes(self) -> list[Keys]:
