@@ -350,7 +350,7 @@ def test_a_key_above_the_part_must_repeat_it() -> None:
     assert only_bases({"model_type": "llama4", "text_config": inner, "rope_theta": 5e5}) == {5e5}
     with pytest.raises(ValueError, match=r"^rope_theta is .*, but the code reads text_config.rope_theta, "):
         read_config({"model_type": "llama4", "text_config": inner, "rope_theta": 1e4})
-    with pytest.raises(ValueError, match="rope_ratio is 2, but text_config, .* has no such key"):
+    with pytest.raises(ValueError, match=r"rope_ratio is 2, but text_config, .* has no such key"):
         read_config({"model_type": "llama4", "text_config": inner, "rope_ratio": 2})
 
 

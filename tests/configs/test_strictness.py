@@ -377,7 +377,7 @@ def test_what_the_keys_of_an_unknown_type_leave_open_is_named(changes: dict[str,
 
 
 def test_an_unknown_vision_part_is_never_read_by_its_keys() -> None:
-    with pytest.raises(ValueError, match="of vision_config 'newcomer' is not known: pair layout and axes cannot be"):
+    with pytest.raises(ValueError, match="of vision_config 'newcomer' is not known: pair layout, axes and defaults"):
         read_config({"model_type": "llava", "vision_config": UNKNOWN}, part="vision_config")
 
 

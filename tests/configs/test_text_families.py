@@ -139,7 +139,7 @@ def test_muse_lists_bases_of_which_only_the_zeros_matter() -> None:
     assert [spec is None for spec in six] == [False, True, False, False, False, True]
     listed = {**source, "layer_rope_theta": [5e5, 0, 5e5, 5e5, 0]}
     assert [spec is None for spec in read_config(listed).layers] == [False, True, False, False, True]
-    with pytest.raises(ValueError, match=r"layer_rope_theta\[2\] is 10000.0, but the code uses rope_theta"):
+    with pytest.raises(ValueError, match=r"layer_rope_theta\[2\] and rope_theta contradict each other: 10000.0"):
         read_config({**listed, "layer_rope_theta": [5e5, 0, 1e4, 5e5, 0]})
 
 

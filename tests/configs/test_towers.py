@@ -136,7 +136,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("sapiens2", {"num_key_value_heads_per_layer": [8]}, "must have one number per layer, 24 here, got 1"),
     ("sam3_vit_model", {"image_size": [1008, 504]}, r"p.image_size\[0\] and p.image_size\[1\] contradict"),
     ("moonshine", {"encoder_num_attention_heads": 4}, "p.encoder_num_attention_heads must be that of the decoder, 8"),
-    ("efficientloftr", {"partial_rotary_factor": 1.0}, "p.partial_rotary_factor must be 4, half the number of heads"),
+    ("efficientloftr", {"partial_rotary_factor": 1.0}, "1.0 and 8; the first must be 4, half the number of heads"),
     ("esmfold2_atom", {"num_uid_rope_pairs": 11}, r"p.head_dim must hold 3 x 2 \+ 11 pairs, got 32"),
     ("wav2vec2-bert", {}, "p.position_embeddings_type is not stated, and not rotary by default"),
     ("seamless_m4t", {"position_embeddings_type": "relative"}, "is 'relative'; it has no rotary embedding"),

@@ -29,15 +29,10 @@ SETTINGS = (
     "per_layer_config", "slice_config",
 )  # fmt: skip
 HEAD_DIMS = ("head_dim", "kv_channels", "attention_head_dim", "qk_head_dim", "global_head_dim")
-BASES, WIDTHS, SHARES = (
-    ("rope_theta", "rotary_emb_base", "rope_base"),
-    ("rotary_dim",),
-    ("partial_rotary_factor", "rotary_pct"),
-)
-INTERLEAVED, HALVES = (
-    ("rope_interleave", "rotary_interleaved", "rope_interleaved"),
-    ("rope_is_neox_style", "is_neox_style"),
-)
+BASES, WIDTHS = ("rope_theta", "rotary_emb_base", "rope_base"), ("rotary_dim",)
+SHARES = ("partial_rotary_factor", "rotary_pct")
+INTERLEAVED = ("rope_interleave", "rotary_interleaved", "rope_interleaved")
+HALVES = ("rope_is_neox_style", "is_neox_style")
 ROTARY_KINDS = ("rope", "rotary", "absolute")  # the last is what BERT's configs say where nobody asks
 OTHER_NAMES = {name for group in vars(ANY_NAMES).values() for name in group}
 ROTATES = ("use_rope", "rope", "use_rotary_pos_emb", "rotary", "use_rotary_embedding", "use_pos_enc")
@@ -57,9 +52,8 @@ class ConfigTree:
         self.data, self.rows = data, rows
         self.parts = dict(_parts(data, self._is_named))
         if len(self.parts) > MOST_PARTS:
-            raise Refused(
-                f"config holds {len(self.parts)} models; a composite config has at most {MOST_PARTS}", Reason.BEYOND
-            )
+            most = f"a composite config has at most {MOST_PARTS}"
+            raise Refused(f"config holds {len(self.parts)} models; {most}", Reason.BEYOND)
         self.sub_models: dict[str, str] = {}
         for path in ("", *self.parts):
             if self.is_readable(path) and not self.only_holds(path):
@@ -257,9 +251,8 @@ def _parts(
         if not isinstance(key, str) or not key.isprintable() or key in SETTINGS or depth > 8:
             continue
         if (prefix + key in TEXT_PARTS[:6] or key == SHORT[0]) and not isinstance(value, dict | None):
-            raise ValueError(
-                f"{prefix}{key} must be an object of keys, the config of the text model, got {value!r:.80}"
-            )
+            what = "an object of keys, the config of the text model"
+            raise ValueError(f"{prefix}{key} must be {what}, got {value!r:.80}")
         if not isinstance(value, dict):
             continue
         inside = list(_parts(value, is_named, f"{prefix}{key}.", depth + 1))
@@ -332,17 +325,13 @@ def _read_part(tree: ConfigTree, path: str) -> tuple[ModelRotary, Keys]:
 def _refused(tree: ConfigTree, path: str, name: str) -> ValueError | None:
     """Why a part of a name that is not known is not read, whatever its keys say."""
     where = f" of {path}" if path else ""
+    guess, out = "pair layout, axes and defaults cannot be guessed", "describe the encoding with RotarySpec yourself"
     if not name:
-        return ValueError(
-            f"model_type{where} is missing, and architectures {tree.config(path).get('architectures')!r} is not "
-            "known: pair layout and defaults cannot be guessed; add model_type, or describe the encoding with "
-            "RotarySpec yourself"
-        )
+        stated = tree.config(path).get("architectures")
+        said = f"model_type{where} is missing, and architectures {stated!r} is not known"
+        return ValueError(f"{said}: {guess}; add model_type, or {out}")
     if tree.is_tower_key(path):
-        return ValueError(
-            f"model_type{where} {name!r} is not known: pair layout and axes cannot be guessed"
-            f"{near(name, tree.rows)}; describe the encoding with RotarySpec yourself"
-        )
+        return ValueError(f"model_type{where} {name!r} is not known: {guess}{near(name, tree.rows)}; {out}")
     return None
 
 

@@ -69,17 +69,14 @@ class Keys:
         return agreed(self.entries(*names), check)
 
     def number(self, *names: str, above: float | None = None, at_least: float | None = None) -> float | None:
-        value: float | None = self.get(*names, check=lambda p, v: number(p, v, above=above, at_least=at_least))
-        return value
+        return self.get(*names, check=lambda p, v: number(p, v, above=above, at_least=at_least))
 
     def whole(self, *names: str, at_least: int = 1) -> int | None:
-        value: int | None = self.get(*names, check=lambda p, v: whole(p, v, at_least=at_least))
-        return value
+        return self.get(*names, check=lambda p, v: whole(p, v, at_least=at_least))
 
     def size(self, *names: str, most: int = LARGEST_SIZE) -> int | None:
         """A number of heads, layers or channels, at most ``most``."""
-        value: int | None = self.get(*names, check=lambda p, v: is_size(p, v, most))
-        return value
+        return self.get(*names, check=lambda p, v: is_size(p, v, most))
 
     def length(self, *names: str) -> int | None:
         """A number of positions, which some configs write as a float."""
@@ -87,12 +84,10 @@ class Keys:
         return None if value is None else int(value)
 
     def flag(self, *names: str) -> bool | None:
-        value: bool | None = self.get(*names, check=_bool)
-        return value
+        return self.get(*names, check=_bool)
 
     def word(self, *names: str) -> str | None:
-        value: str | None = self.get(*names, check=_str)
-        return value
+        return self.get(*names, check=_str)
 
     def wholes(self, name: str, at_least: int = 0) -> list[int] | None:
         """A list of integers, or None."""
@@ -102,8 +97,7 @@ class Keys:
             for i, value in enumerate(values):
                 whole(f"{path}[{i}]", value, at_least=at_least)
 
-        value: list[int] | None = self.get(name, check=check)
-        return value
+        return self.get(name, check=check)
 
     def explain(self, text: str, *names: str) -> None:
         """Record what these keys mean for the encoding, wherever they stand."""

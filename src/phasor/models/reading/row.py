@@ -40,11 +40,6 @@ class PartOf:
     fixed: bool = False
 
 
-def always(row: str, **defaults: Any) -> PartOf:
-    """A part whose class the composite has, whatever the part calls itself."""
-    return PartOf(row, defaults, fixed=True)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Row(ABC):
     """One model type.
@@ -167,11 +162,6 @@ class CompositeModel(Row):
     def read(self, name: str, data: dict[str, Any], path: str) -> tuple[ModelRotary, Keys]:
         """Raise `NoRotary`: nothing but its parts rotates."""
         raise NoRotary(f"{name} has no rotation of its own, and no part in this config")
-
-
-def with_text(row: str, *names: str) -> dict[str, CompositeModel]:
-    """Rows of composite models of which this much is known: their text part is read by ``row``."""
-    return {name: CompositeModel(parts={"text_config": PartOf(row)}) for name in names}
 
 
 @dataclass(frozen=True)

@@ -231,49 +231,29 @@ def _alpha_alone(rope: Keys, reading: TextReading, values: dict[str, Any]) -> No
             rope.explain("no effect: alpha fixes the base", name)
 
 
-FACTOR = Entry("factor", "factor", _required)
-STRETCH = (Entry(ORIGINAL, "original_max_position", _original), Entry("factor", "factor", _implicit_factor))
-ATTENTION = Entry("attention_factor", "attention", _optional(above=0))
+def _named(form: Form, *keys: str) -> tuple[Entry, ...]:
+    """Keys that are called as the fields are."""
+    return tuple(Entry(key, key, form) for key in keys)
+
+
+_POSITIVE, _AT_LEAST_0 = _optional(above=0), _optional(at_least=0)
+FACTOR = _named(_required, "factor")
+FIRST_LENGTH = Entry(ORIGINAL, "original_max_position", _original)
+STRETCH = (FIRST_LENGTH, *_named(_implicit_factor, "factor"))
+ATTENTION = Entry("attention_factor", "attention", _POSITIVE)
+BETAS = (*_named(_POSITIVE, "beta_fast", "beta_slow"), *_named(_AT_LEAST_0, "mscale", "mscale_all_dim"))
+LONG = (*STRETCH, *_named(_list, "short_factor", "long_factor"), ATTENTION)
 SCHEMES: dict[str, Scheme] = {
     "default": Scheme(None, check=_no_factor),
-    "linear": Scheme(Linear, (FACTOR,)),
-    "dynamic": Scheme(DynamicNTK, (FACTOR, Entry(ORIGINAL, "original_max_position", _declared))),
-    "yarn": Scheme(
-        YaRN,
-        (
-            *STRETCH,
-            Entry("beta_fast", "beta_fast", _optional(above=0)),
-            Entry("beta_slow", "beta_slow", _optional(above=0)),
-            Entry("mscale", "mscale", _optional(at_least=0)),
-            Entry("mscale_all_dim", "mscale_all_dim", _optional(at_least=0)),
-            ATTENTION,
-            Entry("truncate", "truncate", _truncate),
-        ),
-        _one_mscale,
-    ),
-    "longrope": Scheme(
-        LongRoPE,
-        (*STRETCH, Entry("short_factor", "short_factor", _list), Entry("long_factor", "long_factor", _list), ATTENTION),
-        _both_mscales,
-        _write_both_mscales,
-    ),
-    "llama3": Scheme(
-        Llama3,
-        (
-            FACTOR,
-            Entry("low_freq_factor", "low_freq_factor", _required),
-            Entry("high_freq_factor", "high_freq_factor", _required),
-            STRETCH[0],
-        ),
-    ),
+    "linear": Scheme(Linear, FACTOR),
+    "dynamic": Scheme(DynamicNTK, (*FACTOR, Entry(ORIGINAL, "original_max_position", _declared))),
+    "yarn": Scheme(YaRN, (*STRETCH, *BETAS, ATTENTION, *_named(_truncate, "truncate")), _one_mscale),
+    "longrope": Scheme(LongRoPE, LONG, _both_mscales, _write_both_mscales),
+    "llama3": Scheme(Llama3, (*FACTOR, *_named(_required, "low_freq_factor", "high_freq_factor"), FIRST_LENGTH)),
     "proportional": Scheme(
-        Proportional,
-        (
-            Entry("partial_rotary_factor", "fraction", _fraction),
-            Entry("factor", "factor", _optional(above=0)),
-        ),
+        Proportional, (Entry("partial_rotary_factor", "fraction", _fraction), *_named(_POSITIVE, "factor"))
     ),
     "alpha": Scheme(NTK, (Entry("alpha", "factor", _required),), _alpha_alone),
-    "ntk": Scheme(NTKFixed, (FACTOR,)),
+    "ntk": Scheme(NTKFixed, FACTOR),
 }
 FAMILY_SCHEMES = {"alpha", "ntk"}  # read only where a row says how its family spells them

@@ -9,7 +9,7 @@ from ...rotary.scaling import Proportional, SteppedNTK, YaRN
 from ...rotary.temperature import LearnedLog, LogFloor, Power, Temperature
 from ...support.checks import number
 from ..reading.keys import Keys, Reading, is_list
-from ..reading.refusal import Reason, Refused
+from ..reading.refusal import REMOVE, Reason, Refused, contradiction
 from ..reading.schemes import ORIGINAL
 from ..reading.text_row import SpecFields
 from .layer_kinds import listed
@@ -41,11 +41,8 @@ def last_channels(reading: Reading, rope: Keys, fields: SpecFields) -> SpecField
 def not_proportional(reading: Reading, rope: Keys, fields: SpecFields) -> SpecFields:
     """Dots 3's frequencies would then be those of whole heads, of which it rotates a part."""
     if isinstance(fields["scaling"], Proportional):
-        raise Refused(
-            f"the code of {reading.model_type} rotates qk_rope_head_dim channels, and proportional scaling forms "
-            "frequencies for head_dim of them; remove it, or describe the encoding with RotarySpec yourself",
-            Reason.BEYOND,
-        )
+        said = f"proportional scaling forms frequencies for whole heads, of which {reading.model_type} rotates a part"
+        raise Refused(f"{said}; {REMOVE}", Reason.BEYOND)
     return fields
 
 
@@ -183,13 +180,9 @@ def by_zeros(model: ModelRotary, keys: Keys) -> ModelRotary:
     for i, value in enumerate(stated):
         number(f"layer_rope_theta[{i}]", value, at_least=0)
         if value not in (0, base):
-            raise Refused(
-                f"layer_rope_theta[{i}] is {value!r}, but the code uses rope_theta {base:.10g} for all layers that "
-                "rotate; write 0 or that base, or describe the layers with RotarySpec yourself",
-                Reason.CONTRADICTION,
-                f"{keys.places[0][0]}layer_rope_theta",
-                f"{keys.places[0][0]}rope_parameters",
-            )
+            out = "the code has one base for all layers that rotate; write 0 or that base"
+            both = [f"{keys.places[0][0]}{name}" for name in ("layer_rope_theta", "rope_parameters")]
+            raise contradiction(f"layer_rope_theta[{i}]", "rope_theta", (value, base), out, *both)
     keys.explain("which layers rotate: those without a 0", "layer_rope_theta")
     return replace(model, layers=tuple(s if v else None for s, v in zip(model.layers, stated, strict=True)))
 

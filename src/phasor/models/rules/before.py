@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ...support.checks import number
 from ..reading.keys import Keys, agreed, is_dict, is_size
-from ..reading.refusal import Reason, Refused
+from ..reading.refusal import Reason, Refused, ambiguous, unread
 from ..reading.rope import refuse_gaps
 from ..reading.row import ALIBI, no_rotary
 from ..reading.text_row import ANY_NAMES, TextRow
@@ -18,20 +18,14 @@ def base_at_the_top(row: TextRow, keys: Keys) -> TextRow:
     for path, data in keys.entries(*row.dicts):
         named = data.keys() & row.kinds.keys() if isinstance(data, dict) else set()
         if len(named) == 1:
-            raise Refused(
-                f"{path} names one of {' and '.join(row.kinds)}: the code reads them together; add both",
-                Reason.AMBIGUOUS,
-                path,
+            raise ambiguous(
+                f"{path}: one of {' and '.join(row.kinds)}", "the code reads both together", "add both", path
             )
         if isinstance(data, dict) and not named and data.get("rope_theta") is not None:
             top = keys.get("compress_rope_theta") or 160_000.0
             if data["rope_theta"] != top:
-                raise Refused(
-                    f"{path}.rope_theta is {data['rope_theta']!r}, but the code takes compress_rope_theta, {top!r}, "
-                    "for a dictionary that names no layers; keep that",
-                    Reason.UNREAD,
-                    f"{path}.rope_theta",
-                )
+                why = f"the code takes compress_rope_theta, {top!r}, for a dictionary that names no layers"
+                raise unread(f"{path}.rope_theta", data["rope_theta"], why, "keep that")
     refuse_gaps(row, keys, "rope_theta", "partial_rotary_factor", yarn=("attention_factor",))
     return row
 
@@ -90,12 +84,8 @@ def full_only(row: TextRow, keys: Keys) -> TextRow:
     agreed([("the code of this family", ["full_attention"]), *keys.entries("yarn_only_types")])
     for path, data in keys.entries("rope_scaling"):
         if isinstance(data, dict) and data.keys() & row.kinds.keys():
-            raise Refused(
-                f"{path} must not name types of layers: the code of {row.config} puts its keys into the parameters "
-                "of full_attention; move the types to rope_parameters",
-                Reason.UNREAD,
-                path,
-            )
+            why = f"the code of {row.config} puts its keys into the parameters of full_attention"
+            raise unread(path, data, why, "move the types of layers to rope_parameters")
     return row
 
 
@@ -115,11 +105,11 @@ def same_heads(row: TextRow, keys: Keys) -> TextRow:
     """Moonshine's encoder and decoder have heads of one width."""
     heads, others = keys.size(*row.names.heads) or 8, keys.size("encoder_num_attention_heads") or 8
     if others != heads:
-        raise Refused(
-            f"{keys.places[0][0]}encoder_num_attention_heads must be that of the decoder, {heads}, got {others}: which "
-            "of the two its code takes for the rotation depends on the order in which it builds its layers",
-            Reason.AMBIGUOUS,
+        where, why = (
+            f"{keys.places[0][0]}encoder_num_attention_heads",
+            "its code takes either, by the order of its layers",
         )
+        raise Refused(f"{where} must be that of the decoder, {heads}, got {others}: {why}", Reason.AMBIGUOUS)
     return row
 
 

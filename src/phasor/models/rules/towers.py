@@ -7,7 +7,7 @@ from ...rotary.frequencies import inverse_frequencies_float32
 from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
 from ..reading.keys import Keys, agreed, is_dict, is_list, is_size
-from ..reading.refusal import Reason, Refused
+from ..reading.refusal import contradiction
 from ..reading.row import NoRotary
 from ..reading.tower import PLAIN, GridNames, TowerConfig, of_one_spec
 
@@ -109,11 +109,9 @@ def efficientloftr(part: TowerConfig) -> ModelRotary:
     hidden, heads, layers = part.sizes(names, (256, 8, 4))
     share, base = part.share(4.0, most=1e3), part.base(10_000.0)
     if int(hidden // heads * share) * 2 != hidden:
-        raise Refused(
-            f"{part.path}partial_rotary_factor must be {heads / 2:g}, half the number of heads, because rows and "
-            f"columns rotate half of the hidden size each, got {share:g}",
-            Reason.CONTRADICTION, f"{part.path}partial_rotary_factor", f"{part.path}num_attention_heads",
-        )  # fmt: skip
+        first, second = f"{part.path}partial_rotary_factor", f"{part.path}num_attention_heads"
+        out = f"the first must be {heads / 2:g}, half the number of heads: rows and columns share"
+        raise contradiction(first, second, (share, heads), out)
     spec = RotarySpec(
         head_dim=hidden, base=base, interleaved=True, axes=Alternating((0, 1), own_ladders=True), tables="rounded"
     )
