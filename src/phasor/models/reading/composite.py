@@ -256,7 +256,7 @@ def _parts(
         if not isinstance(value, dict):
             continue
         inside = list(_parts(value, is_named, f"{prefix}{key}.", depth + 1))
-        if (key.endswith("_config") or key in MODELS) and (inside or is_named(key) or _is_model(key, value)):
+        if (key.endswith("_config") or key in MODELS) and (inside or _is_model(key, value) or is_named(key)):
             yield prefix + key, value
         yield from inside
 
