@@ -20,7 +20,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 # would come last, and the other workers would wait.
 WORKERS := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test new-model slow conformance laws sanitized fuzz leaks mutants packages check docs bench clean
+.PHONY: demo test rows slow conformance laws sanitized fuzz leaks mutants packages check docs bench clean
 
 demo: $(DEMO)/installed
 	@PYTHONDONTWRITEBYTECODE= $(DEMO)/bin/phasor demo --out demo-output
@@ -78,9 +78,9 @@ $(SITE)/installed:
 	@$(PIP) install -c constraints.txt 'mkdocs-material>=9.5' 'latex2mathml>=3.77'
 	@touch $@
 
-# The first version of a row for a new model type: make new-model CONFIG=path/to/config.json
-new-model: $(STAMP)
-	@$(BIN)/python -m phasor.models.new_row $(CONFIG)
+# The rows of the models beside the transformers that is installed: what is new, what changed; ARGS=--write puts it down.
+rows: $(STAMP)
+	@$(BIN)/python -m phasor.models.make_rows $(ARGS)
 
 # What a release consists of, checked as an index would, and tried in environments of their own: the wheel, and the source
 # without a compiler. Linux; the other wheels are built by .github/workflows/release.yml.

@@ -20,9 +20,9 @@ from conformance.conftest import VERSION  # noqa: E402
 from conformance.not_covered import LEFT, NOT_COVERED  # noqa: E402
 from conformance.walk import ARGUMENTS, default_config, model_types, places, quiet  # noqa: E402
 from phasor.models.configs import ModelRotary, read_parts  # noqa: E402
-from phasor.models.families import ROWS  # noqa: E402
 from phasor.models.reading.composite import ConfigTree  # noqa: E402
 from phasor.models.reading.tower import HARMLESS  # noqa: E402
+from phasor.models.rows import ROWS  # noqa: E402
 
 OF_ALL = {"num_mtp_layers", "num_nextn_predict_layers", "per_layer_config"}
 

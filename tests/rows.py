@@ -1,14 +1,14 @@
-"""The rows of `phasor.models.families` by what they are: families of text models of transformers, and towers."""
+"""The rows of `phasor.models.rows` by what they are: families of text models of transformers, and towers."""
 
 from typing import Any
 
-from phasor.models.families import ROWS
 from phasor.models.reading.composite import ConfigTree
 from phasor.models.reading.indexer import Indexer
 from phasor.models.reading.keys import Keys
 from phasor.models.reading.row import Row, Unreadable
 from phasor.models.reading.text import TextModel
 from phasor.models.reading.tower import CustomParser, GridTower, SequenceTower
+from phasor.models.rows import ROWS
 from phasor.models.weights import Weights
 from phasor.rotary.model_rotary import ModelRotary
 

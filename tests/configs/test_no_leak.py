@@ -169,7 +169,7 @@ def test_a_key_twice_in_one_object_is_refused(tmp_path: Path) -> None:
 
 def test_a_dictionary_that_names_kinds_names_all_that_turn() -> None:
     """DeepSeek-V4's class reads main and compress together; other classes end in a KeyError, or take a default."""
-    with pytest.raises(ValueError, match=r"rope_parameters names one of main and compress"):
+    with pytest.raises(ValueError, match=r"rope_parameters: one of main and compress is missing"):
         read_config({"model_type": "deepseek_v4", "rope_parameters": {"compress": {"rope_theta": 5e5}}})
     with pytest.raises(ValueError, match=r"rope_parameters\.sliding_attention is missing"):
         read_config({"model_type": "gemma4_text", "rope_parameters": {"full_attention": {"rope_theta": 5e5}}})

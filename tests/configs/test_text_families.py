@@ -8,7 +8,7 @@ import torch
 
 from phasor import RotarySpec, Rotation, apply_rotary_qk
 from phasor.models.configs import read_config
-from phasor.models.families import ROWS
+from phasor.models.rows import ROWS
 from phasor.models.weights import pieces
 from phasor.rotary.axes import Alternating, Axial, InterleavedSections, Listed
 from phasor.rotary.scaling import NTK, YaRN
@@ -111,7 +111,7 @@ def test_ernie_vl_pairs_height_and_width() -> None:
     assert spec.axes == Listed((1, 2, 1, 2, 0, 0, 0, 0))
     with pytest.raises(ValueError, match="with as many pairs for height as for width, got"):
         read_config({**source, "rope_scaling": {"mrope_section": [3, 1, 4]}})
-    with pytest.raises(ValueError, match="the code of ernie4_5_vl_moe_text has no scaling, got 'linear'"):
+    with pytest.raises(ValueError, match="is 'linear', but the code of ernie4_5_vl_moe_text has no scaling"):
         read_config({**source, "rope_scaling": {"type": "linear", "factor": 2.0, "mrope_section": [2, 2, 4]}})
 
 
@@ -139,7 +139,7 @@ def test_muse_lists_bases_of_which_only_the_zeros_matter() -> None:
     assert [spec is None for spec in six] == [False, True, False, False, False, True]
     listed = {**source, "layer_rope_theta": [5e5, 0, 5e5, 5e5, 0]}
     assert [spec is None for spec in read_config(listed).layers] == [False, True, False, False, True]
-    with pytest.raises(ValueError, match=r"layer_rope_theta\[2\] is 10000.0, but the code uses rope_theta"):
+    with pytest.raises(ValueError, match=r"layer_rope_theta\[2\] and rope_theta contradict each other: 10000.0"):
         read_config({**listed, "layer_rope_theta": [5e5, 0, 1e4, 5e5, 0]})
 
 

@@ -33,23 +33,7 @@ def test_default_config_rotates_bit_for_bit(name: str, dtype: torch.dtype) -> No
 def other_sizes(name: str) -> dict[str, Any]:
     """A config with half the heads, of twice the width, and another base."""
     tower, base = TOWERS[name], {"rope_parameters": {"rope_theta": 777.0}}
-    if name == "moonshine":
-        return {"hidden_size": 352, "rope_parameters": {"rope_theta": 777.0, "partial_rotary_factor": 0.5}}
-    if isinstance(tower, SequenceTower):
-        heads = tower.heads
-        assert heads is not None
-        share = {} if tower.partial is None else {"partial_rotary_factor": 0.25}
-        own = {"head_dim": 48} if tower.head_dim else {}
-        return {"num_attention_heads": heads // 2, "num_key_value_heads": heads // 2, **own} | {
-            "rope_parameters": {"rope_type": "default", "rope_theta": 777.0, **share}
-        }
-    if isinstance(tower, GridTower):
-        (hidden, *_), (key, *_), _ = tower.names
-        own = {"rope_theta": 777.0} if name == "dinov3_vit" else {} if name == "vjepa2" else base
-        if tower.heads == 1:
-            return {hidden: 2 * tower.hidden, **own}
-        return {key: tower.heads // 2, **({"head_dim": 32} if tower.head_dim else {}), **own}
-    return {
+    odd: dict[str, dict[str, Any]] = {
         "clvp_encoder": {"projection_dim": 1536, "num_attention_heads": 6},
         "efficientloftr": {
             "num_attention_heads": 4, "rope_parameters": {"rope_theta": 777.0, "partial_rotary_factor": 2.0}},
@@ -61,7 +45,24 @@ def other_sizes(name: str) -> dict[str, Any]:
         "vjepa2_predictor": {"pred_num_attention_heads": 4},
         "wav2vec2-bert": {"num_attention_heads": 8, "rotary_embedding_base": 777},
         "wav2vec2-conformer": {"num_attention_heads": 6, "rotary_embedding_base": 777},
-    }[name]  # fmt: skip
+        "moonshine": {"hidden_size": 352, "rope_parameters": {"rope_theta": 777.0, "partial_rotary_factor": 0.5}},
+    }  # fmt: skip
+    if name in odd:
+        return odd[name]
+    if isinstance(tower, SequenceTower):
+        heads = tower.heads
+        assert heads is not None
+        share = {} if tower.partial is None else {"partial_rotary_factor": 0.25}
+        own = {"head_dim": 48} if tower.head_dim else {}
+        return {"num_attention_heads": heads // 2, "num_key_value_heads": heads // 2, **own} | {
+            "rope_parameters": {"rope_type": "default", "rope_theta": 777.0, **share}
+        }
+    assert isinstance(tower, GridTower), name
+    (hidden, *_), (key, *_), _ = tower.names
+    own = {"rope_theta": 777.0} if name == "dinov3_vit" else {} if name == "vjepa2" else base
+    if tower.heads == 1:
+        return {hidden: 2 * tower.hidden, **own}
+    return {key: tower.heads // 2, **({"head_dim": 32} if tower.head_dim else {}), **own}
 
 
 @pytest.mark.parametrize("name", sorted(set(TOWERS) - {"musicflamingo"}))

@@ -40,10 +40,10 @@ ARGUED = {
     "softmax_factor of the model is": "it follows from the scaling, and the model was not changed as a whole",
     "temperatures of the model is": "they follow from the scaling, and the model was not changed as a whole",
     "llama_4_scaling_beta counts in it": "a temperature that counts in the trained length, which the scaling states",
-    "if it has no effect on positions": "the base of CLVP stands in its code, and no key says another",
+    "no code looks there for it": "the base of CLVP stands in its code, and no key says another",
     "the default of MiMoV2FlashConfig": "MiMo's files state at the top what its class has by default",
     "channels rotate in pairs": "YaRN has no ramp for an odd number of channels (GLM-4-MoE), in the code as well",
-    "channels rotate; remove it": "Dots 3 states a share beside latent attention, which a scaling would take once more",
+    "how many channels rotate": "Dots 3 states a share beside latent attention; a scaling takes it once more",
     "has scaling.original_max_position": "dynamic scaling grows from the declared length",
 }
 

@@ -29,6 +29,10 @@ def reached(*starts: Path) -> set[Path]:
 
 
 def _imported(path: Path) -> Iterator[Path]:
+    if path.suffix != ".py":
+        return
+    if (data := path.with_suffix(".json")).is_file():  # what a module reads stands beside it, under its name
+        yield data
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:

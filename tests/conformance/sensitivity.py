@@ -18,7 +18,7 @@ from .walk import default_config, quiet, turning_places
 from computed import computed  # isort: skip
 from outcomes import Parts, judged, read_and_judged, within  # isort: skip
 from phasor import ModelRotary, read_parts  # isort: skip
-from phasor.models.families import ROWS  # isort: skip
+from phasor.models.rows import ROWS  # isort: skip
 from phasor.models.reading.row import Row  # isort: skip
 
 SAME, EFFECT, REFUSED, DISAGREE = "same", "effect", "refused", "DISAGREE"

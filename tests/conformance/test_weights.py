@@ -10,8 +10,8 @@ pytest.importorskip("transformers")
 
 import torch
 
-from phasor.models.families import ROWS
 from phasor.models.prefixes import find_prefix
+from phasor.models.rows import ROWS
 from phasor.models.weights import Rows, Weights
 from rows import FAMILIES, INDEXERS, NO_WEIGHTS, PUBLISHED, REMOTE, TOWERS, WEIGHTS
 

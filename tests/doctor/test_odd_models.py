@@ -11,7 +11,7 @@ from phasor import diagnose, testing
 pytest.importorskip("transformers")
 import transformers
 
-from .families import SIZES, model_of
+from .rows import SIZES, model_of
 
 TINY = {**SIZES, "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0}}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-from phasor.models.families import ROWS
+from phasor.models.rows import ROWS
 
 OWN_CODE = {  # of types that transformers does not know: what "architectures" says in published configs
     "baichuan": "BaichuanForCausalLM", "bailing_moe": "BailingMoeForCausalLM", "chatglm": "ChatGLMModel",

@@ -1,4 +1,4 @@
-"""What is true of one model stands in one row of `phasor.models.families`, and nowhere else."""
+"""What is true of one model stands in its row, and nowhere else."""
 
 import ast
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from phasor.models.configs import read_config
-from phasor.models.families import FILES, ROWS
 from phasor.models.reading.composite import ConfigTree
 from phasor.models.reading.row import NonRotary, Row
 from phasor.models.reading.schemes import SCHEMES
 from phasor.models.reading.text import TextModel
+from phasor.models.rows import ROWS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "phasor"
 
@@ -60,13 +60,6 @@ def test_the_walk_over_strings_finds_one() -> None:
         "gemma3_text",
         "llama",
     ]
-
-
-def test_a_model_type_stands_in_one_file() -> None:
-    assert sum(len(file.ROWS) for file in FILES) == len(ROWS)
-    gemma = {name for name, row in ROWS.items() if name.startswith("gemma") and isinstance(row, TextModel)}
-    (file,) = (file for file in FILES if "gemma" in file.ROWS)
-    assert len(gemma) >= 6 and gemma <= set(file.ROWS)
 
 
 def test_rows_that_do_not_rotate_are_those_of_transformers() -> None:

@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 
 from cache_argument import given
 from phasor import read_rule
-from phasor.models.families import ROWS
+from phasor.models.rows import ROWS
 from phasor.positions import Rule, decode_from, from_kinds, from_segments, pack, token_kinds
 
 from .mixes import AUDIO_ID, AUDIO_START, IMAGE_ID, VIDEO_ID, VISION_START, random_mix

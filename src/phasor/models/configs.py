@@ -1,4 +1,4 @@
-"""The rotary encoding of every layer from a model's own config, through the rows of `phasor.models.families`."""
+"""The rotary encoding of every layer from a model's own config, through the rows of `phasor.models.rows`."""
 
 import copy
 import os
@@ -7,7 +7,6 @@ from typing import Any
 from ..positions import Rule
 from ..rotary.model_rotary import ModelRotary
 from ..support.registry import register
-from .families import ROWS
 from .reading.composite import ConfigTree, read_part
 from .reading.load import in_file, load
 from .reading.numbering import read_numbering
@@ -17,6 +16,7 @@ from .reading.text import TextModel
 from .reading.text_row import Names, Rope
 from .reading.unknown import row_by_keys
 from .reading.write import NotWrittenError, first_difference, repeat_above, write_part
+from .rows import ROWS
 
 __all__ = [
     "ModelRotary",

@@ -110,7 +110,8 @@ class Weights:
     source: Literal["run", "read"] = "run"
 
 
-class Gguf(NamedTuple):
+@dataclass(frozen=True)
+class Gguf:
     """How llama.cpp knows a model: the name of its architecture, and whether its rope type rotates interleaved pairs.
 
     Its source calls that type NORM, and the one of halves NEOX (``llama_model_rope_type``).

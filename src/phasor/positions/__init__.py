@@ -10,6 +10,7 @@ from ..support.later import later
 from .rules import Rule
 
 if TYPE_CHECKING:
+    from .canvas import from_canvas
     from .checking import Finding, Findings, PositionFinding, check, check_shards
     from .grids import centres, grid, patches
     from .multimodal import AUDIO, IMAGE, TEXT, VIDEO, Packed, from_kinds, pack, token_kinds
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from .segments import Placed, Segment, Video, from_segments, mrope
     from .shards import gather, shard, shard_order
 
-# The positions of a single model live beside its row, in a wing above this one.
 __getattr__, __dir__ = later(
     __name__,
     {
@@ -29,7 +29,7 @@ __getattr__, __dir__ = later(
         ),
         **dict.fromkeys(("decode", "decode_from", "from_mask", "packed", "text"), ".rows"),
         **dict.fromkeys(("gather", "shard", "shard_order"), ".shards"),
-        "from_canvas": "..models.families.minicpm_canvas",
+        "from_canvas": ".canvas",
     },
 )
 

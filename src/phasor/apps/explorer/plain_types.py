@@ -4,14 +4,14 @@ import dataclasses
 from typing import Any
 
 from ...models.configs import read_config
-from ...models.families import ROWS
 from ...models.published_lengths import PUBLISHED
 from ...models.reading.composite import CLAIMS, OTHER_NAMES, SETTINGS
 from ...models.reading.keys import COMMON, LAYER_NAMES, OTHER_POSITIONS, ROPE_NAMES, ROPE_WORDS
-from ...models.reading.layers import BY_NAME, LARGEST_HEAD, alike
+from ...models.reading.layers import LARGEST_HEAD, pattern
 from ...models.reading.sizes import LARGEST_COUNT, LARGEST_HIDDEN
 from ...models.reading.text import TextModel
 from ...models.reading.text_row import ANY_NAMES, Rope
+from ...models.rows import ROWS
 from ...rotary.spec import RotarySpec
 
 # Fields of a row that the page copies, and those that say nothing of the rotation of a config without further keys.
@@ -52,8 +52,7 @@ def _is_plain(name: str, row: TextModel) -> bool:
     if callable(row.kv_heads) or callable(row.head_dim) or rope != Rope(rope.base if isinstance(rope, Rope) else None):
         return False
     layers = row.layer_types
-    all_alike = getattr(layers.usual, "__code__", None) is alike().__code__  # type: ignore[attr-defined]
-    if not all_alike or layers.last or layers.two_sided or layers.listed not in ({}, BY_NAME):
+    if layers.usual is not pattern or layers.last or layers.two_sided or layers.listed.keys() - {"layer_types"}:
         return False
     return _reads_plainly(name, row)
 

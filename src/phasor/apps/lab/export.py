@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ...models.families.llama import LLAMA
+from ...models.rows import LLAMA
 from ...support.whole_files import check_folder_target, whole_folder, write_whole
 from ..run_folder.files import write_json
 from .model import VOCAB, Decoder

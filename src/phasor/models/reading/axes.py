@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ...rotary.axes import Alternating, Axes, InterleavedSections, Listed, OneAxis, Sections
 from ...rotary.axes.axial import check_total
 from .keys import Keys, Reading
-from .refusal import Reason, Refused
+from .refusal import unread
 
 Pair = tuple[Axes, Axes | None]  # the second: those of the second member of each pair, where the code differs
 AxesRule = Callable[[Reading, Keys, int], Pair]
@@ -17,74 +17,57 @@ def one_axis(reading: Reading, rope: Keys, pairs: int) -> Pair:
     return OneAxis(), None
 
 
-def sections(*default: int) -> AxesRule:
+def sections(reading: Reading, rope: Keys, pairs: int, *, default: tuple[int, ...] = ()) -> Pair:
     """M-RoPE in contiguous sections (Qwen2-VL); without ``default`` the config must state them to have several."""
-
-    def rule(reading: Reading, rope: Keys, pairs: int) -> Pair:
-        sizes = _stated(reading, rope, default)
-        _check_order(reading, rope, "contiguous sections", striped=False, several=sizes is not None)
-        if where := rope.entries("mrope_section"):
-            check_total(where[0][0], sizes or (), pairs)
-        return (Sections(sizes) if sizes else OneAxis()), None
-
-    return rule
+    sizes = _stated(reading, rope, default)
+    _check_order(reading, rope, "contiguous sections", striped=False, several=sizes is not None)
+    if where := rope.entries("mrope_section"):
+        check_total(where[0][0], sizes or (), pairs)
+    return (Sections(sizes) if sizes else OneAxis()), None
 
 
-def striped(*default: int) -> AxesRule:
+def striped(reading: Reading, rope: Keys, pairs: int, *, default: tuple[int, ...]) -> Pair:
     """Sections whose pairs alternate (Qwen3-VL)."""
-
-    def rule(reading: Reading, rope: Keys, pairs: int) -> Pair:
-        _check_order(reading, rope, "interleaved sections", striped=True, several=True)
-        stated = _stated(reading, rope, default) or ()
-        if len(stated) != 3:
-            where = [path for path, _ in rope.entries("mrope_section")] or ["mrope_section"]
-            raise ValueError(f"{where[0]} must have three sizes (time, height, width), got {list(stated)}")
-        sizes = _left_by(stated, pairs)
-        if rope.wholes("mrope_section") and sizes != stated:
-            reading.note(
-                f"mrope_section {list(stated)} does not fit {pairs} pairs that take turns: they are {list(sizes)}, as "
-                "in transformers (llama.cpp leaves what is over to a fourth axis)"
-            )
-        return InterleavedSections(sizes), None
-
-    return rule
+    _check_order(reading, rope, "interleaved sections", striped=True, several=True)
+    stated = _stated(reading, rope, default) or ()
+    if len(stated) != 3:
+        where = [path for path, _ in rope.entries("mrope_section")] or ["mrope_section"]
+        raise ValueError(f"{where[0]} must have three sizes (time, height, width), got {list(stated)}")
+    sizes = _left_by(stated, pairs)
+    if rope.wholes("mrope_section") and sizes != stated:
+        reading.note(
+            f"mrope_section {list(stated)} does not fit {pairs} pairs that take turns: they are {list(sizes)}, as "
+            "in transformers (llama.cpp leaves what is over to a fourth axis)"
+        )
+    return InterleavedSections(sizes), None
 
 
-def paired(*default: int) -> AxesRule:
+def paired(reading: Reading, rope: Keys, pairs: int, *, default: tuple[int, ...]) -> Pair:
     """Height and width alternate, then time; sections are (height, width, time) (ERNIE 4.5 VL)."""
-
-    def rule(reading: Reading, rope: Keys, pairs: int) -> Pair:
-        _check_order(reading, rope, "one order", striped=False, several=True)
-        sizes = _stated(reading, rope, default) or ()
-        if len(sizes) != 3 or sizes[0] != sizes[1]:
-            raise ValueError(
-                f"mrope_section must be (height, width, time) with as many pairs for height as for width, got {sizes}"
-            )
-        return Listed((1, 2) * sizes[0] + (0,) * sizes[2]), None
-
-    return rule
+    _check_order(reading, rope, "one order", striped=False, several=True)
+    sizes = _stated(reading, rope, default) or ()
+    if len(sizes) != 3 or sizes[0] != sizes[1]:
+        raise ValueError(
+            f"mrope_section must be (height, width, time) with as many pairs for height as for width, got {sizes}"
+        )
+    return Listed((1, 2) * sizes[0] + (0,) * sizes[2]), None
 
 
-def over_channels(*names: str) -> AxesRule:
+def over_channels(reading: Reading, rope: Keys, pairs: int) -> Pair:
     """Each section, doubled, spans channels, not pairs: the members of a pair follow different axes (HunyuanVL)."""
-
-    def rule(reading: Reading, rope: Keys, pairs: int) -> Pair:
-        _check_order(reading, rope, "sections over channels", striped=False, several=True)
-        sizes = tuple(rope.wholes(names[0]) or rope.wholes(names[1]) or ())
-        rope.explain(f"M-RoPE sections {list(sizes)}", names[0])
-        rope.explain(f"the same as {names[0]}", names[1])
-        if not sizes:
-            where = rope.places[0][0] if rope.places else f"{reading.path}rope_parameters."
-            raise ValueError(f"{where}{names[0]} is missing: the code of {reading.model_type} needs it; add it")
-        if sum(sizes) != pairs:
-            raise ValueError(
-                f"{names[0]} must add up to rotary_dim / 2 = {pairs} pairs, got {sizes} with sum {sum(sizes)}"
-            )
-        axis = tuple(a for a, size in enumerate(sizes) for _ in range(2 * size))
-        first, second = (Listed(half, axes=len(sizes)) for half in (axis[:pairs], axis[pairs:]))
-        return first, second
-
-    return rule
+    names = ("mrope_section", "xdrope_section")
+    _check_order(reading, rope, "sections over channels", striped=False, several=True)
+    sizes = tuple(rope.wholes(names[0]) or rope.wholes(names[1]) or ())
+    rope.explain(f"M-RoPE sections {list(sizes)}", names[0])
+    rope.explain(f"the same as {names[0]}", names[1])
+    if not sizes:
+        where = rope.places[0][0] if rope.places else f"{reading.path}rope_parameters."
+        raise ValueError(f"{where}{names[0]} is missing: the code of {reading.model_type} needs it; add it")
+    if sum(sizes) != pairs:
+        raise ValueError(f"{names[0]} must add up to rotary_dim / 2 = {pairs} pairs, got {sizes} with sum {sum(sizes)}")
+    axis = tuple(a for a, size in enumerate(sizes) for _ in range(2 * size))
+    first, second = (Listed(half, axes=len(sizes)) for half in (axis[:pairs], axis[pairs:]))
+    return first, second
 
 
 def alternating(reading: Reading, rope: Keys, pairs: int) -> Pair:
@@ -107,12 +90,7 @@ def _check_order(reading: Reading, rope: Keys, has: str, *, striped: bool, sever
     order = ("mrope_interleaved", "interleaved")
     interleaved = rope.flag(*order)
     if interleaved is not None and interleaved != striped and (interleaved or several):
-        raise Refused(
-            f"{rope.entries(*order)[0][0]} is {interleaved}, but the code of {reading.model_type} has {has} "
-            "only; remove the key",
-            Reason.UNREAD,
-            rope.entries(*order)[0][0],
-        )
+        raise unread(rope.entries(*order)[0][0], interleaved, f"the code of {reading.model_type} has {has} only")
     text = "sections alternate" if interleaved else "contiguous sections" if several else "no effect: one axis"
     rope.explain(text, *order)
 

@@ -8,7 +8,7 @@ from typing import Any
 from ...rotary.model_rotary import ModelRotary
 from .keys import COMMON, OTHER_POSITIONS, ROPE_WORDS, Keys, about_positions, is_neutral, is_slip, near, slip_of
 from .observed import read_by_observing
-from .refusal import Reason, Refused
+from .refusal import Reason, Refused, contradiction, not_understood, unread
 from .row import Alias, CompositeModel, NonRotary, NoRotary, PartOf, Row
 from .text_row import ANY_NAMES
 from .unknown import read_by_keys
@@ -30,15 +30,10 @@ SETTINGS = (
     "per_layer_config", "slice_config",
 )  # fmt: skip
 HEAD_DIMS = ("head_dim", "kv_channels", "attention_head_dim", "qk_head_dim", "global_head_dim")
-BASES, WIDTHS, SHARES = (
-    ("rope_theta", "rotary_emb_base", "rope_base"),
-    ("rotary_dim",),
-    ("partial_rotary_factor", "rotary_pct"),
-)
-INTERLEAVED, HALVES = (
-    ("rope_interleave", "rotary_interleaved", "rope_interleaved"),
-    ("rope_is_neox_style", "is_neox_style"),
-)
+BASES, WIDTHS = ("rope_theta", "rotary_emb_base", "rope_base"), ("rotary_dim",)
+SHARES = ("partial_rotary_factor", "rotary_pct")
+INTERLEAVED = ("rope_interleave", "rotary_interleaved", "rope_interleaved")
+HALVES = ("rope_is_neox_style", "is_neox_style")
 ROTARY_KINDS = ("rope", "rotary", "absolute")  # the last is what BERT's configs say where nobody asks
 OTHER_NAMES = {name for group in vars(ANY_NAMES).values() for name in group}
 ROTATES = ("use_rope", "rope", "use_rotary_pos_emb", "rotary", "use_rotary_embedding", "use_pos_enc")
@@ -58,9 +53,8 @@ class ConfigTree:
         self.data, self.rows = data, rows
         self.parts = dict(_parts(data, self._is_named))
         if len(self.parts) > MOST_PARTS:
-            raise Refused(
-                f"config holds {len(self.parts)} models; a composite config has at most {MOST_PARTS}", Reason.BEYOND
-            )
+            most = f"a composite config has at most {MOST_PARTS}"
+            raise Refused(f"config holds {len(self.parts)} models; {most}", Reason.BEYOND)
         self.sub_models: dict[str, str] = {}
         for path in ("", *self.parts):
             if self.is_readable(path) and not self.only_holds(path):
@@ -161,7 +155,7 @@ class ConfigTree:
     def _text_name(self, name: str, data: dict[str, Any]) -> str:
         row = self.rows.get(name)
         if isinstance(row, Alias):
-            return row.row_of(data)
+            return row.row_of(name, data)
         flat = row is None or isinstance(row, CompositeModel)  # a composite model whose text keys stand at the top
         return f"{name}_text" if flat and f"{name}_text" in self.rows else name
 
@@ -258,13 +252,12 @@ def _parts(
         if not isinstance(key, str) or not key.isprintable() or key in SETTINGS or depth > 8:
             continue
         if (prefix + key in TEXT_PARTS[:6] or key == SHORT[0]) and not isinstance(value, dict | None):
-            raise ValueError(
-                f"{prefix}{key} must be an object of keys, the config of the text model, got {value!r:.80}"
-            )
+            what = "an object of keys, the config of the text model"
+            raise ValueError(f"{prefix}{key} must be {what}, got {value!r:.80}")
         if not isinstance(value, dict):
             continue
         inside = list(_parts(value, is_named, f"{prefix}{key}.", depth + 1))
-        if (key.endswith("_config") or key in MODELS) and (inside or is_named(key) or _is_model(key, value)):
+        if (key.endswith("_config") or key in MODELS) and (inside or _is_model(key, value) or is_named(key)):
             yield prefix + key, value
         yield from inside
 
@@ -307,13 +300,9 @@ def _read_part(tree: ConfigTree, path: str) -> tuple[ModelRotary, Keys]:
     name, data, prefix = tree.name(path), tree.config(path), f"{path}." if path else ""
     row, part = tree.rows.get(name), tree.part_of(path)
     if (own := tree.own_class(path)) and name != own:
-        raise Refused(
-            f"{prefix}model_type is {data['model_type']!r}, but the code of {tree.above(path)['model_type']} makes "
-            f"{own!r} of this part whatever it says; write that, or the model_type around it that is meant",
-            Reason.CONTRADICTION,
-            f"{prefix}model_type",
-            f"{prefix}model_type"[: -len(f"{path.rpartition('.')[2]}.model_type")] + "model_type",
-        )
+        where, around = f"{prefix}model_type", f"{path.rpartition('.')[0]}.model_type".lstrip(".")
+        said = (data["model_type"], tree.above(path)["model_type"])
+        raise contradiction(where, around, said, f"the code of the second makes {own!r} of this part; write that")
     defaults = {key: value for key, value in (part.defaults if part else {}).items() if data.get(key) is None}
     ropes = (data.get("rope_parameters"), data.get("rope_scaling"))
     if any(isinstance(rope, dict) and "rope_theta" in rope for rope in ropes):
@@ -323,9 +312,10 @@ def _read_part(tree: ConfigTree, path: str) -> tuple[ModelRotary, Keys]:
     elif (observed := read_by_observing(name, data, path)) is not None:
         model, keys = observed
     else:
-        if error := _refused(tree, path, name):
+        observed = read_by_observing(name, data, path)
+        if observed is None and (error := _refused(tree, path, name)):
             raise error
-        model, keys = read_by_keys(name, data, path, tree.rows)
+        model, keys = observed or read_by_keys(name, data, path, tree.rows)
     account_for(model, name, keys, {id(config) for config in tree.parts.values()})
     if path and isinstance(row, Row) and row.text:
         _refuse_above(tree, path, keys)
@@ -339,17 +329,13 @@ def _read_part(tree: ConfigTree, path: str) -> tuple[ModelRotary, Keys]:
 def _refused(tree: ConfigTree, path: str, name: str) -> ValueError | None:
     """Why a part of a name that is not known is not read, whatever its keys say."""
     where = f" of {path}" if path else ""
+    guess, out = "pair layout, axes and defaults cannot be guessed", "describe the encoding with RotarySpec yourself"
     if not name:
-        return ValueError(
-            f"model_type{where} is missing, and architectures {tree.config(path).get('architectures')!r} is not "
-            "known: pair layout and defaults cannot be guessed; add model_type, or describe the encoding with "
-            "RotarySpec yourself"
-        )
+        stated = tree.config(path).get("architectures")
+        said = f"model_type{where} is missing, and architectures {stated!r} is not known"
+        return ValueError(f"{said}: {guess}; add model_type, or {out}")
     if tree.is_tower_key(path):
-        return ValueError(
-            f"model_type{where} {name!r} is not known: pair layout and axes cannot be guessed"
-            f"{near(name, tree.rows)}; describe the encoding with RotarySpec yourself"
-        )
+        return ValueError(f"model_type{where} {name!r} is not known: {guess}{near(name, tree.rows)}; {out}")
     return None
 
 
@@ -365,18 +351,9 @@ def _refuse_above(tree: ConfigTree, path: str, keys: Keys) -> None:
                 continue
             Keys([(above, {key: value})], {})  # is a plain word
             if key in inner and inner[key] != value:
-                raise Refused(
-                    f"{above}{key} and {path}.{key} contradict each other: {value!r} and {inner[key]!r}, and the code "
-                    "of the part reads its own; keep that",
-                    Reason.UNREAD,
-                    f"{above}{key}",
-                )
+                raise unread(f"{above}{key}", value, f"the code reads {path}.{key}, {inner[key]!r}", "keep that")
             if key not in inner:
-                raise Refused(
-                    f"{above}{key} stands outside {path}, which has no such key; move or remove it",
-                    Reason.UNREAD,
-                    f"{above}{key}",
-                )
+                raise unread(f"{above}{key}", value, f"{path}, of which the code reads it, has no such key", "move it")
             keys.sources[f"{above}{key}"] = f"repeats {path}.{key}"
         above += f"{step}."
 
@@ -400,12 +377,9 @@ def account_for(model: ModelRotary, name: str, keys: Keys, models: Collection[in
             keys.sources[place + key] = f"no effect: the code of {name} does not read it{anyway}"
             continue
         hint = near(key, (*known, *COMMON)) if slip else ""
-        raise Refused(
-            f"{place}{key} is {value!r:.80}, but the code of {name} does not read it{hint}; remove the "
-            "key if it has no effect, or describe the encoding with RotarySpec yourself",
-            Reason.FOREIGN if key in COMMON else Reason.UNREAD,
-            place + key,
-        )
+        refusal = unread(place + key, value, f"the code of {name} does not read it{hint}")
+        refusal.reason = Reason.FOREIGN if key in COMMON else Reason.UNREAD
+        raise refusal
 
 
 def _claim(key: str, value: Any, model: ModelRotary) -> bool | None:
@@ -437,10 +411,6 @@ def refuse_inside(path: str, data: dict[str, Any], models: Collection[int]) -> N
             continue
         if isinstance(key, str) and ROPE_WORDS.search(key) and about_positions(key):
             name = key if key.isprintable() else repr(key)
-            raise Refused(
-                f"{path}{name} is not understood, got {value!r:.80}; remove it if it has no effect on positions",
-                Reason.UNREAD,
-                f"{path}{name}",
-            )
+            raise not_understood(f"{path}{name}", f"no code looks there for it, {value!r:.80}")
         if isinstance(value, dict):
             refuse_inside(f"{path}{key}.", value, models)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from ...support.checks import number, whole
-from .refusal import Reason, Refused
+from .refusal import Reason, Refused, contradiction, not_understood
 
 ROPE_WORDS = re.compile(
     r"(?<!p)rope|rotary|rotate|theta|yarn|(^|_)ntk|alibi|nope|mscale|logn|base_freq|freq_base|llama_4_scaling"
@@ -69,17 +69,14 @@ class Keys:
         return agreed(self.entries(*names), check)
 
     def number(self, *names: str, above: float | None = None, at_least: float | None = None) -> float | None:
-        value: float | None = self.get(*names, check=lambda p, v: number(p, v, above=above, at_least=at_least))
-        return value
+        return self.get(*names, check=lambda p, v: number(p, v, above=above, at_least=at_least))
 
     def whole(self, *names: str, at_least: int = 1) -> int | None:
-        value: int | None = self.get(*names, check=lambda p, v: whole(p, v, at_least=at_least))
-        return value
+        return self.get(*names, check=lambda p, v: whole(p, v, at_least=at_least))
 
     def size(self, *names: str, most: int = LARGEST_SIZE) -> int | None:
         """A number of heads, layers or channels, at most ``most``."""
-        value: int | None = self.get(*names, check=lambda p, v: is_size(p, v, most))
-        return value
+        return self.get(*names, check=lambda p, v: is_size(p, v, most))
 
     def length(self, *names: str) -> int | None:
         """A number of positions, which some configs write as a float."""
@@ -87,12 +84,10 @@ class Keys:
         return None if value is None else int(value)
 
     def flag(self, *names: str) -> bool | None:
-        value: bool | None = self.get(*names, check=_bool)
-        return value
+        return self.get(*names, check=_bool)
 
     def word(self, *names: str) -> str | None:
-        value: str | None = self.get(*names, check=_str)
-        return value
+        return self.get(*names, check=_str)
 
     def wholes(self, name: str, at_least: int = 0) -> list[int] | None:
         """A list of integers, or None."""
@@ -102,8 +97,7 @@ class Keys:
             for i, value in enumerate(values):
                 whole(f"{path}[{i}]", value, at_least=at_least)
 
-        value: list[int] | None = self.get(name, check=check)
-        return value
+        return self.get(name, check=check)
 
     def explain(self, text: str, *names: str) -> None:
         """Record what these keys mean for the encoding, wherever they stand."""
@@ -124,12 +118,7 @@ class Keys:
                 if value is not None:
                     self.sources[path + name] = f"no effect: {owner} does not use it"
                 continue
-            raise Refused(
-                f"{path}{name} is not understood: {owner} uses {', '.join(known)} here{near(name, known)}. "
-                "Remove the key if it has no effect, or describe the encoding with RotarySpec yourself",
-                Reason.UNREAD,
-                path + name,
-            )
+            raise not_understood(path + name, f"{owner} uses {', '.join(known)} here{near(name, known)}")
 
 
 class Reading(Protocol):
@@ -166,13 +155,8 @@ def agreed(entries: list[tuple[str, Any]], check: Callable[[str, Any], None] | N
             check(path, value)
     for path, value in entries[1:]:
         if value != entries[0][1]:
-            raise Refused(
-                f"{entries[0][0]} and {path} contradict each other: {entries[0][1]!r} and {value!r}; keep the one that "
-                "the checkpoint was trained with",
-                Reason.CONTRADICTION,
-                entries[0][0],
-                path,
-            )
+            out = "keep the one that the checkpoint was trained with"
+            raise contradiction(entries[0][0], path, (entries[0][1], value), out)
     return entries[0][1] if entries else None
 
 

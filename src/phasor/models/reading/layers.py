@@ -3,13 +3,12 @@
 Each is listed in the config, or follows a rule of the family's code.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...rotary.model_rotary import ModelRotary
 from .keys import ROPE_WORDS, Keys, agreed, is_dict, is_list, is_size
-from .refusal import Reason, Refused
+from .refusal import contradiction, not_understood
 
 ATTENTION = {
     "attention", "full_attention", "sliding_attention", "chunked_attention", "indexed_attention", "hybrid",
@@ -22,13 +21,26 @@ Usual = Callable[[Keys, int], list[str]]
 Rotates = Callable[[Keys, tuple[str, ...]], list[bool]]
 
 
-def alike(kind: str = "attention") -> Usual:
-    """All layers are of one kind.
+def pattern(
+    keys: Keys,
+    count: int,
+    *,
+    period: Sequence[str] = ("attention",),
+    first: Sequence[str] = (),
+    last: Sequence[str] = (),
+    from_last: bool = False,
+) -> list[str]:
+    """The words of ``period`` again and again, except for the ``first`` layers, and then for the ``last`` ones.
 
-    >>> alike("hybrid")(Keys([], {}), 2)
-    ['hybrid', 'hybrid']
+    ``from_last``: the period counts from the last layer back.
+
+    >>> pattern(Keys([], {}), 5, period=("a", "b"), first=("x",), last=("y",))
+    ['x', 'b', 'a', 'b', 'y']
     """
-    return lambda keys, count: [kind] * count
+    words = [period[(count - 1 - i if from_last else i) % len(period)] for i in range(count)]
+    words[: len(first)] = first[:count]
+    words[max(count - len(last), 0) :] = last[:count]
+    return words
 
 
 @dataclass(frozen=True)
@@ -43,7 +55,7 @@ class Layers:
       width of a window to both sides.
     """
 
-    usual: Usual = alike()  # noqa: RUF009 (makes a function)
+    usual: Usual = pattern
     listed: Mapping[str, Mapping[Any, str] | None] = field(default_factory=dict)
     kinds: Collection[str] = ()
     last: str = ""
@@ -57,13 +69,9 @@ class Layers:
             words = self.usual(keys, count)
         if len(words) != count:
             where = [path for path, _ in keys.entries(*self.listed)]
-            raise Refused(
-                f"{' and '.join(where) or 'the config'} lists the types of {len(words)} layers, and num_hidden_layers "
-                f"is {count}",
-                Reason.CONTRADICTION,
-                *where,
-                f"{keys.places[0][0]}num_hidden_layers",
-            )
+            number = f"{keys.places[0][0]}num_hidden_layers"
+            out = "the types of the layers must be one for each"
+            raise contradiction(" and ".join(where) or "the config", number, (words, count), out, *where, number)
         known = {"attention", "full_attention", "sliding_attention", *self.kinds}
         for i, word in enumerate(words):
             if word not in known:
@@ -99,63 +107,49 @@ class Layers:
         return [str(SPELLINGS.get(v, v)) if meaning is None else meaning[v] for v in values]
 
 
-BY_NAME: Mapping[str, Mapping[Any, str] | None] = {"layer_types": None}
-WINDOWED = Layers(windowed=True)  # all alike
-LISTED = Layers(listed=BY_NAME)  # full attention everywhere, unless the config lists other kinds
+def every(
+    keys: Keys,
+    count: int,
+    *,
+    n: int,
+    key: str,
+    others: str = "sliding_attention",
+    full: str = "full_attention",
+    from_first: bool = False,
+    least: int = 0,
+) -> list[str]:
+    """Every ``n``-th layer attends to everything, and the key may state another ``n``, ``least`` or more (0: all).
 
+    ``from_first``: these are layers 0, ``n``, ``2n``, …
 
-def every(n: int, *names: str, others: str = "sliding_attention", full: str = "full_attention") -> Usual:
-    """Every ``n``-th layer attends to everything; one of the keys ``names`` may state another ``n``.
-
-    >>> every(3)(Keys([], {}), 4)
-    ['sliding_attention', 'sliding_attention', 'full_attention', 'sliding_attention']
+    >>> every(Keys([("", {"interval": 2})], {}), 3, n=4, key="interval")
+    ['sliding_attention', 'full_attention', 'sliding_attention']
     """
-
-    def usual(keys: Keys, count: int) -> list[str]:
-        period = _period(keys, n, names)
-        return [full if period == 0 or not (i + 1) % period else others for i in range(count)]
-
-    return usual
-
-
-def every_from_first(n: int, *names: str) -> Usual:
-    """Layers 0, ``n``, ``2n``, … attend to everything.
-
-    >>> every_from_first(2)(Keys([], {}), 3)
-    ['full_attention', 'sliding_attention', 'full_attention']
-    """
-
-    def usual(keys: Keys, count: int) -> list[str]:
-        period = _period(keys, n, names) or 1
-        return ["sliding_attention" if i % period else "full_attention" for i in range(count)]
-
-    return usual
-
-
-def _period(keys: Keys, n: int, names: tuple[str, ...]) -> int:
-    entries = keys.entries(*names)
+    entries = keys.entries(key)
     period = agreed([(p, SPELLINGS.get(v, v) if isinstance(v, str) else v) for p, v in entries])
-    if period is None:
-        return n
-    if isinstance(period, bool) or not isinstance(period, int) or period < 0:
+    period = n if period is None else period
+    if isinstance(period, bool) or not isinstance(period, int) or period < least:
         raise ValueError(f"{entries[0][0]} must be a number of layers, got {entries[0][1]!r}")
-    return period
+    return [full if not period or not (i + 1 - from_first) % period else others for i in range(count)]
 
 
-def with_last_full(usual: Usual) -> Usual:
-    """The same, but the last layer attends to everything."""
-    return lambda keys, count: [*usual(keys, count)[:-1], "full_attention"]
-
-
-def listed_as(name: str, others: str, *, default: bool = True) -> Usual:
-    """The key ``name`` lists the numbers of the layers with attention; without it all have (``default``), or none."""
-
-    def usual(keys: Keys, count: int) -> list[str]:
-        full = keys.wholes(name)
-        keys.explain("the layers with attention", name)
-        return ["full_attention" if (default if full is None else i in full) else others for i in range(count)]
-
-    return usual
+def listed_as(
+    keys: Keys,
+    count: int,
+    *,
+    key: str,
+    others: str,
+    word: str = "full_attention",
+    default: bool | Collection[int] = True,
+    meaning: str = "the layers with attention",
+) -> list[str]:
+    """The key lists the numbers of the layers called ``word``; without it those of ``default``, or all, or none."""
+    stated = keys.wholes(key)
+    if meaning:
+        keys.explain(meaning, key)
+    chosen = default if stated is None else stated
+    chosen = (range(count) if chosen else ()) if isinstance(chosen, bool) else chosen
+    return [word if i in chosen else others for i in range(count)]
 
 
 def must_say(keys: Keys, count: int) -> list[str]:
@@ -177,33 +171,6 @@ def full_does_not_with_windows(keys: Keys, words: tuple[str, ...]) -> list[bool]
     """The same, unless ``sliding_window: null`` says that there are no windows; then all rotate."""
     no_window = "sliding_window" in keys.places[0][1] and not keys.entries("sliding_window")
     return attends(keys, words) if no_window else full_does_not(keys, words)
-
-
-def by_no_rope_layers(keys: Keys, words: tuple[str, ...]) -> list[bool]:
-    """``no_rope_layers`` lists a 1 for each layer that rotates."""
-    return [a and r for a, r in zip(attends(keys, words), listed(keys, len(words)), strict=True)]
-
-
-def listed(keys: Keys, count: int) -> list[bool]:
-    """Which layers rotate by ``no_rope_layers``, or by the interval of those that do not."""
-    interval, flags = keys.whole("no_rope_layer_interval") or 4, keys.wholes("no_rope_layers")
-    other = "nope_layer_interval"  # which published configs carry, and no code reads
-    agreed([("no_rope_layer_interval", interval), *keys.entries(other)])
-    keys.explain("no effect: repeats what the code does", other)
-    keys.explain("which layers rotate (1) and which do not (0)", "no_rope_layers")
-    keys.explain(f"every {interval}-th layer does not rotate", "no_rope_layer_interval")
-    if not flags:
-        return [bool((i + 1) % interval) for i in range(count)]
-    if len(flags) < count or any(f not in (0, 1) for f in flags):
-        raise ValueError(f"no_rope_layers must have a 0 or 1 for each of the {count} layers, got {flags!r:.80}")
-    return [bool(f) for f in flags[:count]]
-
-
-def into_no_rope_layers(model: ModelRotary, data: dict[str, Any]) -> None:
-    """What `by_no_rope_layers` reads: a 1 for each layer that rotates."""
-    rotates = [spec is not None for spec in model.layers]
-    if rotates != listed(Keys([("", data)], {}), len(rotates)):
-        data["no_rope_layers"] = [int(one) for one in rotates]
 
 
 LATENT_KEYS = ("qk_nope_head_dim", "qk_rope_head_dim")
@@ -232,17 +199,13 @@ def read_heads(keys: Keys, words: tuple[str, ...], head: Head, rule: HeadsRule |
     return heads
 
 
-def wider_full(default: int) -> HeadsRule:
-    """Layers with full attention have ``global_head_dim`` channels."""
-
-    def rule(keys: Keys, words: tuple[str, ...], heads: list[Head]) -> list[Head]:
-        wide = keys.size("global_head_dim", most=LARGEST_HEAD)
-        keys.explain(f"head_dim {wide} of full_attention layers", "global_head_dim")
-        if wide is None:
-            keys.sources[keys.places[0][0] + "global_head_dim"] = f"not in config: its class's default, {default}"
-        return [Head(wide or default) if word == "full_attention" else h for word, h in zip(words, heads, strict=True)]
-
-    return rule
+def wider_full(keys: Keys, words: tuple[str, ...], heads: list[Head], *, width: int) -> list[Head]:
+    """Layers with full attention have ``global_head_dim`` channels, by default ``width``."""
+    wide = keys.size("global_head_dim", most=LARGEST_HEAD)
+    keys.explain(f"head_dim {wide} of full_attention layers", "global_head_dim")
+    if wide is None:
+        keys.sources[keys.places[0][0] + "global_head_dim"] = f"not in config: its class's default, {width}"
+    return [Head(wide or width) if word == "full_attention" else h for word, h in zip(words, heads, strict=True)]
 
 
 def read_latent_head(keys: Keys, defaults: tuple[int, int], config: str, *, strict: bool) -> Head:
@@ -261,11 +224,9 @@ def read_latent_head(keys: Keys, defaults: tuple[int, int], config: str, *, stri
     agreed([("qk_nope_head_dim + qk_rope_head_dim", sum(sizes)), *keys.entries("qk_head_dim")])
     keys.explain(f"head_dim {sum(sizes)}", "qk_head_dim")
     if strict and (stated := keys.size("head_dim")) not in (None, sizes[1], sum(sizes)):
-        raise Refused(
-            f"head_dim is {stated}, but qk_rope_head_dim says that {sizes[1]} channels rotate; remove it",
-            Reason.CONTRADICTION,
-            f"{keys.places[0][0]}head_dim",
-            f"{keys.places[0][0]}qk_rope_head_dim",
+        first, second = (f"{keys.places[0][0]}{name}" for name in ("head_dim", LATENT_KEYS[1]))
+        raise contradiction(
+            first, second, (stated, sizes[1]), "remove the first: the second says how many channels rotate"
         )
     keys.explain("no effect: latent attention has its own widths", "head_dim")
     return Head(sum(sizes), sizes[1])
@@ -283,11 +244,7 @@ def _single_layers(keys: Keys, count: int) -> dict[int, dict[str, Any]] | None:
         for name, value in settings.items():
             if value is not None and name not in LATENT_KEYS and ROPE_WORDS.search(str(name)):
                 shown = name if str(name).isprintable() else repr(name)
-                raise Refused(
-                    f"per_layer_config.{index}.{shown} is not understood; remove it if it has no effect",
-                    Reason.UNREAD,
-                    f"per_layer_config.{index}.{shown}",
-                )
+                raise not_understood(f"per_layer_config.{index}.{shown}", "single layers have widths of their own only")
         single[int(index)] = settings
     return None if stated is None else single
 

@@ -3,14 +3,12 @@
 ``h``, ``w``, ``t`` are rows, columns and frames. A ladder of ``n`` rungs is ``base ** (-i / n)``.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 from ...rotary.axes import Alternating, Axial, Listed
 
 Plane = Callable[[int], dict[str, Any]]
-CENTRES = "positions are the centres of the patches, (2 (row + 0.5) / rows - 1, the same for columns)"
 
 
 def plane(head_dim: int) -> dict[str, Any]:
@@ -23,25 +21,10 @@ def plane(head_dim: int) -> dict[str, Any]:
     return {"axes": Axial((n, n))}
 
 
-def plane_interleaved(head_dim: int) -> dict[str, Any]:
-    """The same blocks of pairs, each pair two neighbouring channels (SAM 2, Llama 4 vision)."""
-    return {**plane(head_dim), "interleaved": True}
-
-
-def plane_blocks(head_dim: int) -> dict[str, Any]:
-    """Each coordinate owns half of the channels and rotates in halves inside it (Gemma 4 vision)."""
-    return {**plane(head_dim), "blocks": 2}
-
-
 def plane_swapped(head_dim: int) -> dict[str, Any]:
     """Positions are ``(h, w)``, and the block of ``w`` comes first; halves (Step-3.7)."""
     n = quarter(head_dim)
     return {"axes": Listed((1,) * n + (0,) * n, tuple((i, n) for i in range(n)) * 2)}
-
-
-def plane_swapped_interleaved(head_dim: int) -> dict[str, Any]:
-    """Positions are ``(h, w)``, and the block of ``w`` comes first; neighbouring channels (Inkling 2)."""
-    return {**plane_swapped(head_dim), "interleaved": True}
 
 
 def plane_alternating(head_dim: int) -> dict[str, Any]:
@@ -76,11 +59,6 @@ def space_tiled(head_dim: int) -> dict[str, Any]:
     axis = tuple(a for a in range(3) for _ in range(n))
     first, second = (tuple(((2 * i + member) % n, n) for i in range(n)) * 3 for member in (0, 1))
     return {"axes": Listed(axis, first), "second": Listed(axis, second), "interleaved": True, "rotary_dim": 6 * n}
-
-
-def centres(head_dim: int) -> dict[str, Any]:
-    """DINOv3: positions are the centres of the patches ``(h, w)`` in [-1, 1], and the angle is 2 pi times them."""
-    return {**plane(head_dim), "coordinates": "real", "position_scale": 2 * math.pi}
 
 
 def quarter(head_dim: int) -> int:

@@ -1,5 +1,6 @@
 """Why a config is refused: one of a few reasons, which a test can prove true."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 
@@ -35,3 +36,32 @@ class Refused(ValueError):
     def __init__(self, message: str, reason: Reason, *keys: str) -> None:
         super().__init__(message)
         self.reason, self.keys = reason, keys
+
+
+REMOVE = "remove the key if it has no effect, or describe the encoding with RotarySpec yourself"
+
+
+def unread(path: str, value: object, why: str, out: str = REMOVE) -> Refused:
+    """The refusal of a key that the code does not read, or not there.
+
+    >>> str(unread("rope_scaling.factor", 2.0, "there is no scaling", "name it in rope_type"))
+    'rope_scaling.factor is 2.0, but there is no scaling; name it in rope_type'
+    """
+    return Refused(f"{path} is {value!r:.80}, but {why}; {out}", Reason.UNREAD, path)
+
+
+def not_understood(path: str, why: str) -> Refused:
+    """The refusal of a key that no code looks for where it stands."""
+    return Refused(f"{path} is not understood: {why}; {REMOVE}", Reason.UNREAD, path)
+
+
+def ambiguous(path: str, why: str, out: str = "add the value of the checkpoint", key: str = "") -> Refused:
+    """The refusal of a config without a key (in ``key``) whose absence published code takes in different ways."""
+    return Refused(f"{path} is missing: {why}; {out}", Reason.AMBIGUOUS, key or path)
+
+
+def contradiction(first: str, second: str, values: Sequence[object], out: str, *keys: str) -> Refused:
+    """The refusal of two keys (in ``keys``) of which only one can hold."""
+    said = f"{values[0]!r:.80} and {values[1]!r:.80}"
+    text = f"{first} and {second} contradict each other: {said}; {out}"
+    return Refused(text, Reason.CONTRADICTION, *(keys or (first, second)))

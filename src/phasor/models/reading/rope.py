@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ...rotary.scaling import YaRN
 from ...support.checks import whole
-from .keys import Keys, Reading, agreed, is_base, is_dict, is_share, near, slip_of
+from .keys import Keys, agreed, is_base, is_dict, is_share, near, slip_of
 from .layers import Head
-from .refusal import Reason, Refused
+from .refusal import REMOVE, Reason, Refused, ambiguous, contradiction, unread
 from .schemes import ORIGINAL, SCHEMES, TYPES
 from .text_row import Rope, SpecFields, TextReading, TextRow
 
@@ -42,19 +41,11 @@ def rope_levels(reading: TextReading, needed: set[str]) -> dict[str, Keys | None
     flat = [(path, data) for path, data in places if not any(kind in data for kind in kinds)]
     for path, data in nested:
         if reading.row.fills_defaults and path.removeprefix(reading.path) != "rope_parameters.":
-            raise Refused(
-                f"{path.rstrip('.')} must not name types of layers: the code of {reading.model_type} looks for them in "
-                "rope_parameters; move them there",
-                Reason.UNREAD,
-                path.rstrip("."),
-            )
+            why = f"the code of {reading.model_type} looks for types of layers in rope_parameters"
+            raise unread(path.rstrip("."), data, why, "move them there")
         if missing := sorted(needed - data.keys()) if not reading.row.fills_defaults else []:
-            raise Refused(
-                f"{path}{missing[0]} is missing: the dictionary names other kinds of layers, and what the code of "
-                f"{reading.model_type} makes of these is not its default; add their parameters",
-                Reason.AMBIGUOUS,
-                path.rstrip("."),
-            )
+            why = f"beside other kinds of layers the code of {reading.model_type} takes no default for them"
+            raise ambiguous(f"{path}{missing[0]}", why, "add their parameters", path.rstrip("."))
         _refuse_next_to_kinds(reading, path, data)
     levels = {kind: _level(reading, nested, kind) for kind in kinds}
     for path, data in flat:
@@ -82,21 +73,13 @@ def _level(reading: TextReading, places: list[tuple[str, Any]], kind: str) -> Ke
 
 def _kinds_held_by(reading: TextReading, path: str, data: dict[str, Any]) -> list[str]:
     """The kinds of layers for which a dictionary that names none holds."""
-    kinds = reading.row.kinds
     if reading.row.fills_defaults and data.get("type") not in (None, "default", data.get("rope_type")):
-        raise Refused(
-            f"{path}type is {data['type']!r}, but the code of {reading.model_type} reads rope_type there; rename it",
-            Reason.UNREAD,
-            f"{path}type",
-        )
-    kinds_held = _flat_kinds(reading, path)
-    if not kinds_held:
-        raise Refused(
-            f"{path.rstrip('.')} must have parameters per layer type ({', '.join(kinds)}) for {reading.model_type}, "
-            f"got {sorted(data)}",
-            Reason.AMBIGUOUS,
-            path.rstrip("."),
-        )
+        why = f"the code of {reading.model_type} reads rope_type there"
+        raise unread(f"{path}type", data["type"], why, "rename it")
+    if not (kinds_held := _flat_kinds(reading, path)):
+        where, kinds = path.rstrip("."), ", ".join(reading.row.kinds)
+        said = f"{where} must have parameters per layer type ({kinds}) for {reading.model_type}, got {sorted(data)}"
+        raise Refused(said, Reason.AMBIGUOUS, where)
     return kinds_held
 
 
@@ -114,11 +97,7 @@ def _refuse_next_to_kinds(reading: TextReading, path: str, data: dict[str, Any])
         for where, value in others.entries(name):
             copies = ["default", *(level.get(name) for level in inside)]
             if where.removeprefix(reading.path) not in reading.row.reads and value not in copies:
-                raise Refused(
-                    f"{where} is {value!r}, but no layer type has it: parameters stand under {', '.join(kinds)}",
-                    Reason.UNREAD,
-                    where,
-                )
+                raise unread(where, value, f"no layer type has it: parameters stand under {', '.join(kinds)}")
             reading.sources[where] = "no effect: next to the parameters of the layer types"
     others.refuse_unused(f"{reading.model_type}, whose parameters stand under {' and '.join(kinds)},")
 
@@ -141,20 +120,11 @@ def _must_agree(reading: TextReading, kind: str, places: list[tuple[str, Any]]) 
             if values[0] == values[1] or (name == "mrope_interleaved" and not any(values)):  # off is its default
                 continue
             if name not in ROPE_KEYS:
-                where = (path if name in other else first) + name
-                raise Refused(
-                    f"{where} is not understood: the code of {reading.model_type} has no such key"
-                    f"{near(name, ROPE_KEYS)}; remove it",
-                    Reason.UNREAD,
-                    where,
-                )
-            raise Refused(
-                f"{first}{name} and {path}{name} contradict each other: {values[0]!r} and {values[1]!r} (None: not "
-                f"there); the code of {reading.model_type} may take either dictionary alone: keep one",
-                Reason.CONTRADICTION,
-                first.rstrip("."),
-                path.rstrip("."),
-            )
+                where, value = (path, other) if name in other else (first, one)
+                why = f"the code of {reading.model_type} has no such key{near(name, ROPE_KEYS)}"
+                raise unread(where + name, value[name], why)
+            out = f"the code of {reading.model_type} may take either dictionary alone (None: not there): keep one"
+            raise contradiction(first + name, path + name, values, out, first.rstrip("."), path.rstrip("."))
 
 
 def refuse_gaps(row: TextRow, keys: Keys, *names: str, yarn: tuple[str, ...] = ()) -> None:
@@ -168,12 +138,8 @@ def refuse_gaps(row: TextRow, keys: Keys, *names: str, yarn: tuple[str, ...] = (
             scaled = isinstance(rope, dict) and "yarn" in (rope.get("rope_type"), rope.get("type"))
             for name in (*names, *(yarn if scaled else ())):
                 if isinstance(rope, dict) and rope.get(name) is None:
-                    raise Refused(
-                        f"{path}.{kind}.{name} is missing: under a kind of layer the code of {row.config} takes "
-                        "another default there than without a dictionary; add the value of the checkpoint",
-                        Reason.AMBIGUOUS,
-                        f"{path}.{kind}.{name}",
-                    )
+                    why = f"{row.config} takes another default under a kind of layer than without a dictionary"
+                    raise ambiguous(f"{path}.{kind}.{name}", why)
 
 
 def class_default(reading: TextReading, more: dict[str, Any]) -> Keys:
@@ -204,13 +170,10 @@ def account_for_rest(reading: TextReading, used: set[str]) -> None:
 
 def refuse_slips(path: str, data: dict[str, Any], owner: str) -> None:
     """Raise `Refused` for a key that is nearly one of rope parameters, where none of them has an effect."""
-    for name in Keys([(path, data)], {}).places[0][1]:
+    Keys([(path, data)], {})  # its keys are words
+    for name, value in data.items():
         if meant := slip_of(name, ROPE_KEYS):
-            raise Refused(
-                f"{path}{name} is not understood by the code of {owner}; did you mean {meant}?",
-                Reason.UNREAD,
-                path + name,
-            )
+            raise unread(f"{path}{name}", value, f"the code of {owner} has no such key; did you mean {meant}?")
 
 
 @dataclass(frozen=True)
@@ -237,11 +200,7 @@ def read_base(reading: TextReading, parameters: Rope, rope: Keys, listed: Listed
         entries += [(f"{reading.row.config}'s default rope_theta", parameters.base)]
     base = agreed(entries, is_base)
     if base is None and default is None:
-        raise Refused(
-            f"{reading.path}rope_theta is missing, and {reading.model_type} has no base of its own; add it",
-            Reason.AMBIGUOUS,
-            f"{reading.path}rope_theta",
-        )
+        raise ambiguous(f"{reading.path}rope_theta", f"{reading.model_type} has no base of its own")
     if base is None:
         base = default
         assert base is not None
@@ -259,12 +218,12 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
     row, keys, head_dim = reading.row, reading.keys, head.channels
     if head.rotated is not None:
         return _latent_width(reading, scheme, rope, head_dim, head.rotated)
-    if scheme == "proportional":  # its share is one of pairs that rotate, inside the full width
-        shares = []
-    else:
+    shares = []
+    if scheme != "proportional":  # whose share is one of pairs that rotate, inside the full width
         shares = [
-            *rope.entries("partial_rotary_factor"), *(keys.entries(*row.shares) if row.partial is not None else ())
-        ]  # fmt: skip
+            *rope.entries("partial_rotary_factor"),
+            *keys.entries(*(row.shares if row.partial is not None else ())),
+        ]
     if not shares and row.partial not in (None, 1.0):
         shares = [(path, 1.0) for path in keys.nulls(*row.shares)]  # which keep the class's default away
     for path, value in shares:
@@ -278,12 +237,9 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
     if width is None:
         width = head_dim if scheme == "proportional" or listed is not None else _default_width(reading, head_dim)
     if row.partial is None and width != head_dim:
-        raise Refused(
-            f"{stated[0][0]} makes {width} of {head_dim} channels rotate, but the code of {reading.model_type} "
-            "rotates all of them; remove the key, or describe the encoding with RotarySpec yourself",
-            Reason.UNREAD,
-            stated[0][0],
-        )
+        where, code = stated[0][0], f"the code of {reading.model_type} rotates all"
+        said = f"{where} makes {width} of {head_dim} channels rotate, but {code}; {REMOVE}"
+        raise Refused(said, Reason.UNREAD, where)
     for path, _ in stated:
         reading.sources[path] = f"rotary_dim {width}"
     return {"head_dim": head_dim, "rotary_dim": width, "interleaved": row.interleaved, "permuted": row.permuted}
@@ -291,6 +247,9 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
 
 def _default_width(reading: TextReading, head_dim: int) -> int:
     row, share = reading.row, reading.row.partial
+    if row.width is not None:
+        reading.default(row.widths[0], str(row.width))
+        return row.width
     if share not in (None, 1.0):
         reading.default((row.shares or ("partial_rotary_factor",))[0], f"{share}")
     return int(head_dim * (1.0 if share is None else share))
@@ -307,12 +266,8 @@ def _latent_width(reading: TextReading, scheme: str, rope: Keys, head_dim: int, 
             if not isinstance(share, int | float) or isinstance(share, bool):
                 raise ValueError(f"{path} must be a share of the head, got {share!r}")
             if share not in allowed:
-                raise Refused(
-                    f"{path} is {share!r}, but qk_rope_head_dim says {width} channels rotate; remove it",
-                    Reason.CONTRADICTION,
-                    path,
-                    f"{reading.path}qk_rope_head_dim",
-                )
+                out = "remove the first: the second says how many channels rotate"
+                raise contradiction(path, f"{reading.path}qk_rope_head_dim", (share, width), out)
         level.explain(f"no effect: qk_rope_head_dim says {width}", "partial_rotary_factor")
     interleaved = row.interleaved
     flag = keys.flag("rope_interleave") if row.interleave_key else None
@@ -326,13 +281,3 @@ def _latent_width(reading: TextReading, scheme: str, rope: Keys, head_dim: int, 
         "head_dim": head_dim, "rotary_dim": width, "trailing": True, "interleaved": interleaved,
         "permuted": interleaved and row.permuted,
     }  # fmt: skip
-
-
-def even_width(reading: Reading, rope: Keys, fields: SpecFields) -> SpecFields:
-    """A hook ``adjust``: an odd number of channels is made even after the exponents are divided by it.
-
-    Not with YaRN, whose ramp has a value too few, in the models' code as well.
-    """
-    width = fields["rotary_dim"]
-    odd = width % 2 and not isinstance(fields["scaling"], YaRN)
-    return {**fields, "rotary_dim": width + 1, "exponent_dim": width} if odd else fields

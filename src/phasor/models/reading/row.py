@@ -1,7 +1,7 @@
-"""One row of `phasor.models.families`: what is known of a model type, and how its configs are read, or why not."""
+"""One row of `phasor.models.rows`: what is known of a model type, and how its configs are read, or why not."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -38,11 +38,6 @@ class PartOf:
     row: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
     fixed: bool = False
-
-
-def always(row: str, **defaults: Any) -> PartOf:
-    """A part whose class the composite has, whatever the part calls itself."""
-    return PartOf(row, defaults, fixed=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +95,21 @@ class SubModel(ABC):
 
 @dataclass(frozen=True)
 class Alias:
-    """A name that stands for another row, chosen by the config."""
+    """A name that stands for another row; ``versions``: the rows among which the config chooses by its ``version``."""
 
-    row_of: Callable[[dict[str, Any]], str]
+    row: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def row_of(self, name: str, data: dict[str, Any]) -> str:
+        """The row for this config; raises ``ValueError`` for a version that is not known."""
+        if not self.versions:
+            return self.row
+        version = data.get("version")
+        key = str(float(version)) if isinstance(version, int | float) else ""
+        if key not in self.versions:
+            known = " or ".join(self.versions)
+            raise ValueError(f"version must say which language model this {name} holds ({known}), got {version!r}")
+        return self.versions[key]
 
 
 @dataclass(frozen=True)
@@ -122,11 +129,8 @@ class NonRotary(Row):
         for step in self.unless.split("."):
             value = value.get(step) if isinstance(value, dict) else None
         if self.unless and value not in (None, False):
-            raise Refused(
-                f"{path}{self.unless} is {value!r}: that rotation of {name} is not read; describe it with RotarySpec",
-                Reason.BEYOND,
-                f"{path}{self.unless}",
-            )
+            where, out = f"{path}{self.unless}", "describe it with RotarySpec"
+            raise Refused(f"{where} is {value!r}: that rotation of {name} is not read; {out}", Reason.BEYOND, where)
         raise no_rotary(name, self.encoding)
 
 
@@ -139,11 +143,8 @@ class Unreadable(Row):
 
     def read(self, name: str, data: dict[str, Any], path: str) -> tuple[ModelRotary, Keys]:
         """Raise ``ValueError`` with the reason."""
-        raise Refused(
-            f"model_type {name!r} cannot be read: {self.reason}; describe what you need with RotarySpec",
-            Reason.BEYOND,
-            f"{path}model_type",
-        )
+        text = f"model_type {name!r} cannot be read: {self.reason}; describe what you need with RotarySpec"
+        raise Refused(text, Reason.BEYOND, f"{path}model_type")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,11 +162,6 @@ class CompositeModel(Row):
     def read(self, name: str, data: dict[str, Any], path: str) -> tuple[ModelRotary, Keys]:
         """Raise `NoRotary`: nothing but its parts rotates."""
         raise NoRotary(f"{name} has no rotation of its own, and no part in this config")
-
-
-def with_text(row: str, *names: str) -> dict[str, CompositeModel]:
-    """Rows of composite models of which this much is known: their text part is read by ``row``."""
-    return {name: CompositeModel(parts={"text_config": PartOf(row)}) for name in names}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 from ...rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, NTKFixed, Proportional, Scaling, YaRN
 from ...support.checks import number, whole
 from .keys import Keys, agreed, is_list, is_share, near
-from .refusal import Reason, Refused
+from .refusal import ambiguous, unread
 from .text_row import TextReading
 
 ORIGINAL = "original_max_position_embeddings"
@@ -119,12 +119,8 @@ def _original(rope: Keys, key: str, reading: TextReading, scheme: str) -> int:
     entries = [*rope.entries(key), *at_top]
     value: Any = agreed(entries, lambda p, v: number(p, v, above=0))
     if value is None:
-        raise Refused(
-            f"{rope.places[0][0]}{key} is missing: {scheme} scaling needs the length the model was first trained with, "
-            "and max_position_embeddings may mean either length; add it",
-            Reason.AMBIGUOUS,
-            f"{rope.places[0][0]}{key}",
-        )
+        why = f"{scheme} scaling needs the first length of training, and max_position_embeddings may mean either"
+        raise ambiguous(f"{rope.places[0][0]}{key}", why)
     if value != int(value):
         raise ValueError(f"{entries[0][0]} must be a whole number of positions, got {value!r}")
     whole(entries[0][0], int(value))
@@ -161,12 +157,8 @@ def _truncate(rope: Keys, key: str, reading: TextReading, scheme: str) -> bool |
     if truncate is None:
         return None
     if not truncate and reading.row.kinds:
-        raise Refused(
-            f"{rope.places[0][0]}{key} is false: transformers does not look for truncate under a layer type and rounds "
-            "the ends of the ramp. Remove the key to do the same, or describe the layers with RotarySpec",
-            Reason.UNREAD,
-            f"{rope.places[0][0]}{key}",
-        )
+        why = "transformers does not look for it under a layer type, and rounds the ends of the ramp"
+        raise unread(f"{rope.places[0][0]}{key}", truncate, why)
     rope.explain(f"yarn truncate {truncate}", key)
     return truncate
 
@@ -207,22 +199,14 @@ def _declared(rope: Keys, key: str, reading: TextReading, scheme: str) -> int:
 def _no_factor(rope: Keys, reading: TextReading, values: dict[str, Any]) -> None:
     factor = rope.number("factor")
     if factor not in (None, 1):
-        raise Refused(
-            f"{rope.entries('factor')[0][0]} is {factor!r} without a scaling; name the scheme in rope_type",
-            Reason.UNREAD,
-            rope.entries("factor")[0][0],
-        )
+        raise unread(rope.entries("factor")[0][0], factor, "there is no scaling", "name the scheme in rope_type")
     rope.explain("no effect without a scaling", "factor")
 
 
 def _one_mscale(rope: Keys, reading: TextReading, values: dict[str, Any]) -> None:
     if values.get("mscale", 1) not in (0, 1) and not values.get("mscale_all_dim") and "attention" not in values:
-        raise Refused(
-            f"{rope.entries('mscale')[0][0]} is {values['mscale']!r} without mscale_all_dim: the model's own code and "
-            "transformers read that differently; state attention_factor instead",
-            Reason.AMBIGUOUS,
-            rope.entries("mscale")[0][0],
-        )
+        where, why = rope.entries("mscale")[0][0], "the model's own code and transformers read mscale alone differently"
+        raise ambiguous(where.replace("mscale", "mscale_all_dim"), why, "state attention_factor instead of both", where)
 
 
 def _both_mscales(rope: Keys, reading: TextReading, values: dict[str, Any]) -> None:
@@ -247,49 +231,29 @@ def _alpha_alone(rope: Keys, reading: TextReading, values: dict[str, Any]) -> No
             rope.explain("no effect: alpha fixes the base", name)
 
 
-FACTOR = Entry("factor", "factor", _required)
-STRETCH = (Entry(ORIGINAL, "original_max_position", _original), Entry("factor", "factor", _implicit_factor))
-ATTENTION = Entry("attention_factor", "attention", _optional(above=0))
+def _named(form: Form, *keys: str) -> tuple[Entry, ...]:
+    """Keys that are called as the fields are."""
+    return tuple(Entry(key, key, form) for key in keys)
+
+
+_POSITIVE, _AT_LEAST_0 = _optional(above=0), _optional(at_least=0)
+FACTOR = _named(_required, "factor")
+FIRST_LENGTH = Entry(ORIGINAL, "original_max_position", _original)
+STRETCH = (FIRST_LENGTH, *_named(_implicit_factor, "factor"))
+ATTENTION = Entry("attention_factor", "attention", _POSITIVE)
+BETAS = (*_named(_POSITIVE, "beta_fast", "beta_slow"), *_named(_AT_LEAST_0, "mscale", "mscale_all_dim"))
+LONG = (*STRETCH, *_named(_list, "short_factor", "long_factor"), ATTENTION)
 SCHEMES: dict[str, Scheme] = {
     "default": Scheme(None, check=_no_factor),
-    "linear": Scheme(Linear, (FACTOR,)),
-    "dynamic": Scheme(DynamicNTK, (FACTOR, Entry(ORIGINAL, "original_max_position", _declared))),
-    "yarn": Scheme(
-        YaRN,
-        (
-            *STRETCH,
-            Entry("beta_fast", "beta_fast", _optional(above=0)),
-            Entry("beta_slow", "beta_slow", _optional(above=0)),
-            Entry("mscale", "mscale", _optional(at_least=0)),
-            Entry("mscale_all_dim", "mscale_all_dim", _optional(at_least=0)),
-            ATTENTION,
-            Entry("truncate", "truncate", _truncate),
-        ),
-        _one_mscale,
-    ),
-    "longrope": Scheme(
-        LongRoPE,
-        (*STRETCH, Entry("short_factor", "short_factor", _list), Entry("long_factor", "long_factor", _list), ATTENTION),
-        _both_mscales,
-        _write_both_mscales,
-    ),
-    "llama3": Scheme(
-        Llama3,
-        (
-            FACTOR,
-            Entry("low_freq_factor", "low_freq_factor", _required),
-            Entry("high_freq_factor", "high_freq_factor", _required),
-            STRETCH[0],
-        ),
-    ),
+    "linear": Scheme(Linear, FACTOR),
+    "dynamic": Scheme(DynamicNTK, (*FACTOR, Entry(ORIGINAL, "original_max_position", _declared))),
+    "yarn": Scheme(YaRN, (*STRETCH, *BETAS, ATTENTION, *_named(_truncate, "truncate")), _one_mscale),
+    "longrope": Scheme(LongRoPE, LONG, _both_mscales, _write_both_mscales),
+    "llama3": Scheme(Llama3, (*FACTOR, *_named(_required, "low_freq_factor", "high_freq_factor"), FIRST_LENGTH)),
     "proportional": Scheme(
-        Proportional,
-        (
-            Entry("partial_rotary_factor", "fraction", _fraction),
-            Entry("factor", "factor", _optional(above=0)),
-        ),
+        Proportional, (Entry("partial_rotary_factor", "fraction", _fraction), *_named(_POSITIVE, "factor"))
     ),
     "alpha": Scheme(NTK, (Entry("alpha", "factor", _required),), _alpha_alone),
-    "ntk": Scheme(NTKFixed, (FACTOR,)),
+    "ntk": Scheme(NTKFixed, FACTOR),
 }
 FAMILY_SCHEMES = {"alpha", "ntk"}  # read only where a row says how its family spells them

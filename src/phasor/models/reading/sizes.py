@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from .keys import Keys, near
 from .layers import LARGEST_HEAD, Head, read_latent_head
-from .refusal import Reason, Refused
+from .refusal import Reason, Refused, contradiction, unread
 from .text_row import ANY_NAMES, TextRow
 
 LARGEST_HIDDEN = 2**20
@@ -51,12 +51,9 @@ def _refuse_others(row: TextRow, keys: Keys, what: str) -> None:
     names = getattr(row.names, what)
     for name in getattr(ANY_NAMES, what):
         if name not in names and data.get(name) is not None:
-            raise Refused(
-                f"{path}{name} is {data[name]!r}, but the code of {row.config} reads {' or '.join(names) or 'none'}, "
-                "which is missing; rename or remove it",
-                Reason.FOREIGN,
-                path + name,
-            )
+            why = f"the code of {row.config} reads {' or '.join(names) or 'none'}"
+            text = f"{path}{name} is {data[name]!r}, but {why}, which is missing; rename or remove it"
+            raise Refused(text, Reason.FOREIGN, path + name)
 
 
 def _kv_heads(row: TextRow, keys: Keys, heads: int) -> int:
@@ -88,30 +85,18 @@ def _head_dim(row: TextRow, keys: Keys, heads: int) -> int:
         return dim
     for name in data if "head_dim" in row.names.head_dim else ():
         if not name.endswith(("_dim", "_head")) and near(name, ("head_dim",)):
-            raise Refused(
-                f"{path}{name} is not understood, and head_dim is missing; did you mean head_dim?",
-                Reason.UNREAD,
-                path + name,
-            )
+            raise unread(path + name, data[name], "head_dim is missing; did you mean head_dim?")
     if isinstance(default, int) and "head_dim" not in data:
         keys.sources[f"{path}head_dim"] = f"not in config: {row.config}'s default, {default}"
         return default
     hidden = _size(row, keys, "hidden", row.hidden, LARGEST_HIDDEN)
     width = default(hidden, heads) if callable(default) else hidden / heads
     if width != int(width):
-        raise Refused(
-            f"{path}head_dim is missing, and {row.names.hidden[0]} {hidden} is not a multiple of "
-            f"{row.names.heads[0]} {heads}; add head_dim",
-            Reason.CONTRADICTION,
-            path + row.names.hidden[0],
-            path + row.names.heads[0],
-        )
+        first, second = path + row.names.hidden[0], path + row.names.heads[0]
+        raise contradiction(first, second, (hidden, heads), "the first must be a multiple of the second; add head_dim")
     if not 0 < width <= LARGEST_HEAD:
-        raise Refused(
-            f"{path}{row.names.hidden[0]} / {row.names.heads[0]} must be 1 to {LARGEST_HEAD}, got {width}",
-            Reason.BEYOND,
-            path + row.names.hidden[0],
-        )
+        name = path + row.names.hidden[0]
+        raise Refused(f"{name} / heads must be 1 to {LARGEST_HEAD}, got {width}", Reason.BEYOND, name)
     keys.sources[f"{path}head_dim"] = f"not in config: hidden_size / num_attention_heads = {int(width)}"
     return int(width)
 

@@ -10,7 +10,7 @@ from ...rotary.temperature import Temperature
 from ...support.checks import number
 from .keys import Keys, is_list
 from .layers import ATTENTION, Head, read_heads, read_windows
-from .refusal import Reason, Refused
+from .refusal import Reason, Refused, unread
 from .rope import EXCHANGED, ListedBase, account_for_rest, class_default, read_base, read_width, rope_levels
 from .row import no_rotary
 from .schemes import TYPES, read_scaling, scheme_of
@@ -32,7 +32,7 @@ class TextModel(TextRow):
       - ``names``: the keys of these sizes. ``dicts``: the names of the dictionary of rope parameters.
         ``fills_defaults``: only ``rope_parameters`` may be keyed by layer type; null entries get the class defaults.
       - ``shares``, ``widths``: keys beside the dictionary with the share, or the number, of rotated channels;
-        ``bases``: a key that lists one base per layer.
+        ``width``: the default number. ``bases``: a key that lists one base per layer.
       - ``scheme_names``: names of scalings that only this family has -> the scheme, or how its keys tell it;
         ``scaled``: False where its code has no scaling.
       - ``reads``: further keys of the code -> what they do, where that is nothing to the rotation; one that stands
@@ -47,8 +47,8 @@ class TextModel(TextRow):
       - ``mla``: default (unrotated, rotated) channels of latent attention; the rotated ones come last. With a
         ``head_dim``, its code forms the share of them by itself, whatever the config says.
         ``interleave_key``: its code reads ``rope_interleave``.
-      - ``interleaved``, ``permuted``, ``tables``: as in `RotarySpec`. ``axes``: how the axes of a position lie on the
-        pairs.
+      - ``interleaved``, ``permuted``, ``tables``, and more fields in ``spec``: as in `RotarySpec`. ``axes``: how the
+        axes of a position lie on the pairs. ``targets``: as in `ModelRotary`.
 
     Functions, written beside the row, for what no field says
       - ``rotary_flags``: keys that disable the rotation.
@@ -117,7 +117,7 @@ def read_text(model_type: str, row: TextRow, data: dict[str, Any], path: str) ->
         num_kv_heads=sizes.kv_heads, max_position=sizes.max_position, part=path.rstrip("."), sources=keys.sources,
         softmax_factor=next((layer.softmax for layer in layers if layer.spec is not None), 1.0),
         temperatures=temperatures if any(temperatures) else (),
-        notes=(*row.notes, *reading.notes), windows=read_windows(row.layer_types, keys, words),
+        targets=row.targets, notes=(*row.notes, *reading.notes), windows=read_windows(row.layer_types, keys, words),
     )  # fmt: skip
     if row.after is not None:
         model = row.after(model, keys)
@@ -169,16 +169,13 @@ def _read_kind(
         rope = class_default(reading, dict(parameters.more))
     scheme = scheme_of(rope, reading)
     if scheme != "default" and not row.scaled:
-        raise Refused(
-            f"the code of {reading.model_type} has no scaling, got {scheme!r}; remove the keys",
-            Reason.UNREAD,
-            *(path for path, _ in rope.entries(*TYPES)),
-        )
+        where = rope.entries(*TYPES)[0][0]
+        raise unread(where, scheme, f"the code of {reading.model_type} has no scaling")
     base, scaling = read_base(reading, parameters, rope, listed), read_scaling(scheme, rope, reading)
     width = read_width(reading, scheme, rope, head, listed)
     axes, second = row.axes(reading, rope, width["rotary_dim"] // 2)
     fields: SpecFields = {
-        **width, "base": base, "scaling": scaling, "axes": axes, "second": second, "tables": row.tables,
+        **width, "base": base, "scaling": scaling, "axes": axes, "second": second, "tables": row.tables, **row.spec,
     }  # fmt: skip
     if row.adjust is not None:
         fields = row.adjust(reading, rope, fields)

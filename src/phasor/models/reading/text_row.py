@@ -80,6 +80,7 @@ class TextRow(Row):
     fills_defaults: bool = False
     shares: tuple[str, ...] = ("partial_rotary_factor",)
     widths: tuple[str, ...] = ()
+    width: int | None = None
     bases: str = ""
     scheme_names: Mapping[str, str | Callable[[Keys], str]] = field(default_factory=dict)
     scaled: bool = True
@@ -93,6 +94,8 @@ class TextRow(Row):
     interleaved: bool = False
     permuted: bool = False
     tables: Tables = "activation"
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    targets: tuple[str, ...] = ("q", "k")
     axes: AxesRule = one_axis
     rotary_flags: tuple[RotaryFlag, ...] = ()
     before: Callable[["TextRow", Keys], "TextRow"] | None = None

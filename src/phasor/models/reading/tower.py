@@ -7,9 +7,9 @@ from typing import Any
 from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec, Tables
 from .keys import Keys, agreed, is_base, is_dict, is_list, is_share, is_size
-from .layers import LARGEST_HEAD
+from .layers import LARGEST_HEAD, Usual
 from .planes import Plane, plane
-from .refusal import Reason, Refused
+from .refusal import contradiction, unread
 from .row import Row, SubModel
 from .text import TextModel
 
@@ -62,12 +62,8 @@ class TowerConfig:
     def head_dim(self, name: str, hidden: int, heads: int) -> int:
         """Channels per head where the code divides ``hidden`` by ``heads``; a stated ``head_dim`` must agree."""
         if hidden % heads:
-            raise Refused(
-                f"{self.path}{name} must be a multiple of the number of heads, {heads}, got {hidden}",
-                Reason.CONTRADICTION,
-                f"{self.path}{name}",
-                f"{self.path}num_attention_heads",
-            )
+            first, second = f"{self.path}{name}", f"{self.path}num_attention_heads"
+            raise contradiction(first, second, (hidden, heads), "the first must be a multiple of the second")
         self.keys.size("head_dim", most=LARGEST_HEAD)
         stated = self.keys.entries("head_dim")
         width: int = agreed([(f"{self.path}{name} / number of heads", hidden // heads), *stated])
@@ -82,12 +78,7 @@ class TowerConfig:
             entries += rope.entries("rope_theta")
             for path, word in rope.entries("rope_type", "type"):
                 if word not in PLAIN_TYPES:
-                    raise Refused(
-                        f"{path} is {word!r}, but the code of {self.model_type} has no scaling; known: "
-                        f"{', '.join(PLAIN_TYPES)}. Remove it, or describe the encoding with RotarySpec yourself",
-                        Reason.UNREAD,
-                        path,
-                    )
+                    raise unread(path, word, f"the code of {self.model_type} knows {', '.join(PLAIN_TYPES)} only")
                 self.keys.sources[path] = "no scaling"
             rope.entries("partial_rotary_factor")  # refused or read by `share`
             rope.refuse_unused(self.model_type)
@@ -113,12 +104,8 @@ class TowerConfig:
         """Refuse a share of the head where the code rotates all of it."""
         if (share := self.share(1.0)) != 1.0:
             levels = (self.keys, *self._ropes())
-            raise Refused(
-                f"{self.path}partial_rotary_factor must be 1 or left out, because the code of {self.model_type} does "
-                f"not read it, got {share}",
-                Reason.UNREAD,
-                *(path for level in levels for path, _ in level.entries("partial_rotary_factor")),
-            )
+            where = [path for level in levels for path, _ in level.entries("partial_rotary_factor")]
+            raise unread(where[0], share, f"the code of {self.model_type} does not read it", "write 1, or remove it")
         self.keys.explain("no effect: all channels of a head rotate", "partial_rotary_factor")
 
     def _ropes(self) -> list[Keys]:
@@ -136,14 +123,16 @@ class GridTower(Row):
 
     - ``config``, ``code``: the config class, and the class that holds the rotation, in transformers 5.23.
     - ``hidden``, ``heads``, ``layers``: default sizes, which the config has under ``names``.
-    - ``layout``: how the coordinates lie on the pairs; ``tables``: where the code rounds cos and sin.
+    - ``layout``: how the coordinates lie on the pairs; ``tables``: where the code rounds cos and sin; ``spec``: further
+      fields of its `RotarySpec`.
     - ``base``, and the ``base_names`` under which it may stand at the top of the config; none: it stands in the code.
       ``dicts``: the dictionaries that may hold it.
     - ``kv_heads``: default number of key heads (None: one per query head); ``head_dim``: a default of its own.
     - ``prefix``, ``suffix``: tokens before and after the patches that are not rotated; ``registers``: the default of
       ``num_register_tokens``, which come before the patches too.
     - ``downsample``: a key by whose value the hidden size is divided first.
-    - ``kinds``: number of layers -> the words of these layers, where they differ; ``"conv"`` does not rotate.
+    - ``kinds``: the words of the layers, where they differ; ``"conv"`` does not rotate.
+    - ``after(part, model)``: returns the changed model.
     """
 
     config: str
@@ -157,38 +146,37 @@ class GridTower(Row):
     base_names: tuple[str, ...] = ("rope_theta",)
     dicts: tuple[str, ...] = ("rope_parameters", "rope_scaling")
     tables: Tables = "float32"
+    spec: Mapping[str, Any] = field(default_factory=dict)
     kv_heads: int | None = None
     head_dim: int | None = None
     prefix: int = 0
     suffix: int = 0
     registers: int | None = None
     downsample: str = ""
-    kinds: Callable[[int], list[str]] | None = None
+    kinds: Usual | None = None
+    after: Callable[[TowerConfig, ModelRotary], ModelRotary] | None = None
     notes: tuple[str, ...] = ()
 
     def read(self, name: str, data: dict[str, Any], path: str) -> tuple[ModelRotary, Keys]:
         """The encoding of every layer, and the keys of the config."""
-        keys = Keys([(path, data)], {})
-        return self.of(TowerConfig(name, self.config, keys, path, self.dicts)), keys
-
-    def of(self, part: TowerConfig) -> ModelRotary:
-        """The encoding of a part whose keys may be used otherwise, too."""
+        part = TowerConfig(name, self.config, Keys([(path, data)], {}), path, self.dicts)
         hidden, heads, layers = part.sizes(self.names, (self.hidden, self.heads, self.layers))
         kv_heads = heads if self.kv_heads is None else part.size(("num_key_value_heads",), self.kv_heads)
         head_dim = self._head_dim(part, hidden, heads)
         part.whole_head()
         base = part.base(self.base, self.base_names)
-        spec = RotarySpec(head_dim=head_dim, base=base, tables=self.tables, **self.layout(head_dim))
+        spec = RotarySpec(head_dim=head_dim, base=base, tables=self.tables, **self.layout(head_dim), **self.spec)
         words = _words(part, layers, self.kinds)
         registers = 0 if self.registers is None else part.size(("num_register_tokens",), self.registers, at_least=0)
         part.keys.explain("tokens before the patches that are not rotated", "num_register_tokens")
         for key, meaning in HARMLESS.items():
             part.keys.explain(meaning, key)
-        return ModelRotary(
+        model = ModelRotary(
             model_type=part.model_type, layers=tuple(None if w == "conv" else spec for w in words), layer_types=words,
             num_heads=heads, num_kv_heads=kv_heads, part=part.path.rstrip("."), sources=part.keys.sources,
             notes=self.notes, prefix_tokens=self.prefix + registers, suffix_tokens=self.suffix,
         )  # fmt: skip
+        return model if self.after is None else self.after(part, model), part.keys
 
     def _head_dim(self, part: TowerConfig, hidden: int, heads: int) -> int:
         if self.downsample:
@@ -272,9 +260,9 @@ class SequenceTower(TextModel):
         return {name: agreed([pair for pair in pairs if pair[1] is not None]) for name, pairs in places.items()}
 
 
-def _words(part: TowerConfig, count: int, kinds: Callable[[int], list[str]] | None) -> tuple[str, ...]:
+def _words(part: TowerConfig, count: int, kinds: Usual | None) -> tuple[str, ...]:
     """One word per layer: what the config says, else what its class makes of it."""
-    usual = ["attention"] * count if kinds is None else kinds(count)
+    usual = ["attention"] * count if kinds is None else kinds(part.keys, count)
     words = part.keys.get("layer_types", check=is_list)
     part.keys.explain("the types of the layers", "layer_types")
     if words is None and kinds is not None:

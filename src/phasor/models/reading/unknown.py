@@ -7,7 +7,7 @@ from typing import Any
 from ...rotary.model_rotary import ModelRotary
 from .axes import one_axis
 from .keys import Keys, agreed, near
-from .layers import BY_NAME, Layers
+from .layers import Layers
 from .refusal import Reason, Refused
 from .text import TextModel, read_text
 from .text_row import ANY_NAMES, Rope
@@ -60,5 +60,5 @@ def row_by_keys(name: str, data: dict[str, Any], prefix: str = "") -> TextModel:
     interleaved = agreed([(prefix + key, flag == (key == "rope_interleave")) for key, flag in flags.items()])
     return TextModel(
         config=name, rope=Rope(10_000.0, top=BASES), names=ANY_NAMES, widths=("rotary_dim",), partial=1.0,
-        interleaved=interleaved, layer_types=Layers(listed=BY_NAME), axes=one_axis,
+        interleaved=interleaved, layer_types=Layers(listed={"layer_types": None}), axes=one_axis,
     )  # fmt: skip

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...models.configs import ModelRotary, read_config
-from ...models.families import ROWS
 from ...models.reading.composite import ConfigTree
 from ...models.reading.load import in_file, load
 from ...models.reading.row import CompositeModel
 from ...models.reading.schemes import ORIGINAL, TYPES, scheme_for
 from ...models.reading.text import TextModel
 from ...models.reading.write_text import share_of
+from ...models.rows import ROWS
 from ...rotary.axes import InterleavedSections, Sections
 from ...rotary.spec import RotarySpec
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from ...models.configs import read_config
-from ...models.families import ROWS
 from ...models.reading.load import in_file, load
 from ...models.reading.text import TextModel
+from ...models.rows import ROWS
 from ...support.findings import Difference, Finding
 from ...tools.checkpoints.formats.gguf_file import keys_of
 from ..engines import CannotSayError, EngineConfig, EngineReading, engine_of, load_config, parse

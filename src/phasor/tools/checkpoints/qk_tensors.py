@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ...models.configs import ModelRotary, read_config
-from ...models.families import ROWS
 from ...models.prefixes import attentions, find_prefix
 from ...models.reading.composite import ConfigTree
 from ...models.reading.load import in_file
 from ...models.reading.row import NoRotary
 from ...models.reading.text_row import TextRow
+from ...models.rows import ROWS
 from ...models.weights import Piece, Weights, pieces
 from ...rotary.layout import Layout
 from ...rotary.spec import RotarySpec

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ....models.families.mistral import MISTRAL
+from ....models.rows import MISTRAL
 from ....support.registry import register
 from ..permutation import WORDS
 from ..source import IN_PLACE_JOURNAL, METADATA, Format, Source

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ....models.families import ROWS
 from ....models.reading.row import Row
+from ....models.rows import ROWS
 from ....models.weights import Gguf
 from ....rotary.scaling import Llama3
 from ....rotary.spec import RotarySpec

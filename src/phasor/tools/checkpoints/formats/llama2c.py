@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ....models.families.llama import LLAMA
+from ....models.rows import LLAMA
 from ....support.regular_files import opened
 from ..opening import read_at, size_of
 from ..output import Output, merged, segment

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ....models.families.llama import LLAMA
+from ....models.rows import LLAMA
 from ..opening import read_json
 from ..output import Output, Reordered, Segment, as_json, segment
 from ..qk_tensors import Move

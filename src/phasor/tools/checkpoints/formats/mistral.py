@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ....models.families.llama import LLAMA
-from ....models.families.mistral import MISTRAL
+from ....models.rows import LLAMA, MISTRAL
 from ..opening import read_json
 from ..output import Output, as_json
 from ..qk_tensors import Move

@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ....models.families.llama import LLAMA
-from ....models.families.mistral import MISTRAL
+from ....models.rows import LLAMA, MISTRAL
 from ....support.checks import number, whole
 from ..source import Source
 

@@ -1,55 +1,15 @@
-"""Speech and protein towers whose configs have keys of their own."""
+"""Towers whose configs have keys of their own: readers of whole configs, and what follows a reading."""
 
 from dataclasses import replace
-from functools import partial
 
-from ...rotary.axes import Axial, Listed
+from ...rotary.axes import Alternating, Axial, Listed
 from ...rotary.frequencies import inverse_frequencies_float32
 from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
-from ..reading.keys import Keys, agreed, is_dict
-from ..reading.refusal import Reason, Refused
-from ..reading.rope import even_width
-from ..reading.row import CompositeModel, NoRotary, PartOf, Row, always
-from ..reading.text_row import Names, Rope, TextRow
-from ..reading.tower import PLAIN, CustomParser, GridNames, SequenceTower, TowerConfig, of_one_spec
-from ..weights import Rows, Weights
-from .weight_names import BERT, KEY
-
-ESM_SCALE = ("queries are scaled by head_dim ** -0.5 before the rotation",)
-SPEECH: GridNames = (("hidden_size",), ("speech_encoder_attention_heads",), ("speech_encoder_layers",))
-
-
-def same_heads(row: TextRow, keys: Keys) -> TextRow:
-    """Moonshine's encoder and decoder have heads of one width."""
-    heads, others = keys.size(*row.names.heads) or 8, keys.size("encoder_num_attention_heads") or 8
-    if others != heads:
-        raise Refused(
-            f"{keys.places[0][0]}encoder_num_attention_heads must be that of the decoder, {heads}, got {others}: which "
-            "of the two its code takes for the rotation depends on the order in which it builds its layers",
-            Reason.AMBIGUOUS,
-        )
-    return row
-
-
-def both_stacks(model: ModelRotary, keys: Keys) -> ModelRotary:
-    """Moonshine's layers: those of the encoder, then those of the decoder."""
-    before = keys.size("encoder_num_hidden_layers") or 6
-    kv_heads = keys.size("encoder_num_key_value_heads") or model.num_heads, model.num_kv_heads
-    notes = ["cross-attention does not rotate"]
-    if kv_heads[0] != kv_heads[1]:
-        notes.append(f"key heads: {kv_heads[0]} in the encoder, {kv_heads[1]} in the decoder")
-    return replace(
-        model, layers=(model.layers[0],) * before + model.layers, num_kv_heads=max(kv_heads),
-        layer_types=("encoder",) * before + ("decoder",) * len(model.layers), notes=(*model.notes, *notes),
-    )  # fmt: skip
-
-
-MOONSHINE = Names(
-    heads=("decoder_num_attention_heads", "num_attention_heads"), head_dim=(),
-    kv_heads=("decoder_num_key_value_heads", "num_key_value_heads"),
-    layers=("decoder_num_hidden_layers", "num_hidden_layers"),
-)  # fmt: skip
+from ..reading.keys import Keys, agreed, is_dict, is_list, is_size
+from ..reading.refusal import contradiction
+from ..reading.row import NoRotary
+from ..reading.tower import PLAIN, GridNames, TowerConfig, of_one_spec
 
 
 def clvp(part: TowerConfig) -> ModelRotary:
@@ -92,7 +52,13 @@ def saprot(part: TowerConfig) -> ModelRotary:
     hidden, heads, layers = part.sizes(PLAIN, (1280, 20, 33))
     head_dim, base = part.head_dim("hidden_size", hidden, heads), replace(part, dicts=()).base(10_000.0)
     spec = RotarySpec(head_dim=head_dim, base=base, tables="rounded")
-    return of_one_spec(part, spec, ("attention",) * layers, heads, notes=ESM_SCALE)
+    return of_one_spec(
+        part,
+        spec,
+        ("attention",) * layers,
+        heads,
+        notes=("queries are scaled by head_dim ** -0.5 before the rotation",),
+    )
 
 
 def esmfold2_atom(part: TowerConfig) -> ModelRotary:
@@ -137,26 +103,71 @@ def musicflamingo(part: TowerConfig) -> ModelRotary:
     return of_one_spec(part, spec, ("audio_features",), 1, targets=(), notes=notes)
 
 
-FEATURES = "it rotates the features of the audio tower by their times, before any projection"
-HIDDEN_STATES = "it rotates the hidden states before q and k are projected from them"
-# fmt: off
-ROWS: dict[str, Row] = {
-    "clvp": CompositeModel(parts=dict.fromkeys(("text_config", "speech_config"), always("clvp_encoder"))),
-    "clvp_encoder": CustomParser("ClvpEncoderConfig", "ClvpRotaryPositionalEmbedding", clvp,
-        weights=Weights(rows=(Rows("q_proj", "q"), KEY, Rows("v_proj", "w"), Rows("out_proj", "o", axis=1)))),
-    "esmfold2_atom": CustomParser("EsmFold2AtomEncoderConfig", "EsmFold2RotaryEmbedding", esmfold2_atom),
-    "evolla_saprot": CustomParser("SaProtConfig", "EvollaSaProtRotaryEmbedding", saprot, weights=BERT),
-    "moonshine": SequenceTower("MoonshineConfig", code="MoonshineRotaryEmbedding", rope=Rope(10_000.0,
-        {"partial_rotary_factor": 0.9}), hidden=288, heads=8, layers=6, length=512, names=MOONSHINE, partial=0.9,
-        adjust=even_width, interleaved=True, before=same_heads, after=both_stacks,
-        weights=Weights(attention=("encoder.layers.{}.self_attn", "decoder.layers.{}.self_attn"), stacks="after")),
-    "musicflamingo": CustomParser("MusicFlamingoConfig", "MusicFlamingoRotaryEmbedding", musicflamingo,
-        parts={"text_config": PartOf("qwen2")}, weights=FEATURES),
-    "seamless_m4t": CustomParser("SeamlessM4TConfig", "SeamlessM4TConformerRotaryPositionalEmbedding",
-        partial(conformer, names=SPEECH, sizes=(1024, 16, 24)), weights=HIDDEN_STATES),
-    "wav2vec2-bert": CustomParser("Wav2Vec2BertConfig", "Wav2Vec2BertRotaryPositionalEmbedding", partial(conformer,
-        names=PLAIN, sizes=(1024, 16, 24)), weights=HIDDEN_STATES),
-    "wav2vec2-conformer": CustomParser("Wav2Vec2ConformerConfig", "Wav2Vec2ConformerRotaryPositionalEmbedding",
-        partial(conformer, names=PLAIN, sizes=(768, 12, 12)), weights=HIDDEN_STATES),
-}
-# fmt: on
+def efficientloftr(part: TowerConfig) -> ModelRotary:
+    """EfficientLoFTR rotates the whole hidden size before it is split into heads; rows and columns alternate."""
+    names = (("hidden_size",), ("num_attention_heads",), ("num_attention_layers",))
+    hidden, heads, layers = part.sizes(names, (256, 8, 4))
+    share, base = part.share(4.0, most=1e3), part.base(10_000.0)
+    if int(hidden // heads * share) * 2 != hidden:
+        first, second = f"{part.path}partial_rotary_factor", f"{part.path}num_attention_heads"
+        out = f"the first must be {heads / 2:g}, half the number of heads: rows and columns share"
+        raise contradiction(first, second, (share, heads), out)
+    spec = RotarySpec(
+        head_dim=hidden, base=base, interleaved=True, axes=Alternating((0, 1), own_ladders=True), tables="rounded"
+    )
+    notes = (
+        "the whole hidden size is rotated like one head, before it is split",
+        "positions are (row + 1, column + 1) of the aggregated features",
+        "cross-attention does not rotate",
+    )
+    return of_one_spec(part, spec, ("attention",) * layers, 1, notes=notes)
+
+
+def sam3(part: TowerConfig, model: ModelRotary) -> ModelRotary:
+    """SAM 3: windows have whole positions; layers across the image shrink theirs to the size of a window."""
+    columns = _side(part, "image_size", 1008) // _side(part, "patch_size", 14)
+    window = _side(part, "window_size", 24)
+    across = part.keys.wholes("global_attn_indexes")
+    if across is None:
+        across = [7, 15, 23, 31]
+        part.default("global_attn_indexes", str(across))
+    part.keys.explain("layers across the whole image", "global_attn_indexes")
+    shrunk = f"positions across the whole image are times {window} / {columns}"
+    part.keys.explain(shrunk, "window_size", "image_size", "patch_size")
+    inside = model.layers[0]
+    assert inside is not None
+    spread = inside.replace(coordinates="real", position_scale=window / columns)
+    kinds = [i in across for i in range(len(model.layers))]
+    return replace(
+        model,
+        layers=tuple(spread if wide else inside for wide in kinds),
+        layer_types=tuple("full_attention" if wide else "window_attention" for wide in kinds),
+    )
+
+
+def sapiens2(part: TowerConfig, model: ModelRotary) -> ModelRotary:
+    """Sapiens 2: a DINOv3 whose middle layers have fewer key heads."""
+    count, listed = len(model.layers), "num_key_value_heads_per_layer"
+    ends = ("num_first_full_attention_layers", "num_last_full_attention_layers")
+    few, first, last = (part.size((name,), 8) for name in ("num_key_value_attention_heads", *ends))
+    heads = part.keys.wholes(listed, at_least=1)
+    if heads is None:
+        heads = [model.num_heads if i < first or i >= count - last else few for i in range(count)]
+    part.keys.explain("key heads of each layer", listed, "num_key_value_attention_heads", *ends)
+    if len(heads) != count:
+        raise ValueError(f"{part.path}{listed} must have one number per layer, {count} here, got {len(heads)}")
+    notes = () if len(set(heads)) == 1 else (f"key heads differ by layer: {heads}",)
+    return replace(model, num_kv_heads=max(heads), notes=(*model.notes, *notes))
+
+
+def _side(part: TowerConfig, name: str, default: int) -> int:
+    """A length in patches or pixels; pairs must be square."""
+    value = part.keys.get(name)
+    if value is None:
+        part.default(name, str(default))
+        return default
+    if isinstance(value, list | tuple):
+        is_list(part.path + name, value)
+        value = agreed([(f"{part.path}{name}[{i}]", v) for i, v in enumerate(value)])
+    is_size(part.path + name, value)
+    return int(value)

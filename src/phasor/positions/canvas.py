@@ -1,4 +1,4 @@
-"""The positions of MiniCPM-V 4.7, whose pictures are a thumbnail and slices on one canvas."""
+"""Positions of pictures that are a thumbnail and slices on one canvas (MiniCPM-V 4.7)."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...positions.multimodal import IMAGE, TEXT, VIDEO
-from ...positions.rows import real_tokens
-from ...positions.segments import Placed
-from ...positions.tensor_checks import integers
+from .multimodal import IMAGE, TEXT, VIDEO
+from .rows import real_tokens
+from .segments import Placed
+from .tensor_checks import integers
 
 
 class Crop(NamedTuple):

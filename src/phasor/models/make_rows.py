@@ -1,0 +1,202 @@
+"""Compare `rows.json` with the transformers that is installed, and write what changed.
+
+    python -m phasor.models.make_rows [--write] [TYPE ...]        (or: make rows ARGS="--write")
+
+A row's fields come from `observed_fields`, or stay as they stand in the file (`rows` says how it is written): a rule, a
+note, the names of weights. Nothing of a new type is written before its layout was observed: no config tells it.
+"""
+
+import argparse
+import importlib
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from ..support.plain_text import say
+from .reading.keys import Keys
+from .reading.row import Row
+from .reading.text import TextModel
+from .reading.text_row import Rope
+from .rows import FILE, ROWS, full, stated
+
+SIZES = {
+    "hidden": "hidden_size", "heads": "num_attention_heads", "kv_heads": "num_key_value_heads",
+    "layers": "num_hidden_layers", "head_dim": "head_dim", "length": "max_position_embeddings",
+}  # fmt: skip
+FRACTION = "partial_rotary_factor"
+REPEATED = ("type", "max_position_embeddings")  # in rope parameters: what stands beside them, too
+ARGUED = {  # where a row differs from the config class, and why
+    "bamba.layer_types": "another word for the layers without attention",
+    "dots3_note_text.rope": "the share is that of qk_rope_head_dim, which the row's mla says",
+    "ministral.layer_types": "the word follows from sliding_window; the rotation is the same",
+    "step3p5.rope": "a config without a base is refused: published ones list one for each layer",
+    "unlimited_ocr_text.layer_types": "the word follows from sliding_window; the rotation is the same",
+}
+
+
+@cache
+def config_classes() -> dict[str, Any]:
+    """Model type -> config class of transformers, also of types that are only parts of others."""
+    classes: dict[str, Any] = {}
+    mapping = importlib.import_module("transformers").CONFIG_MAPPING
+    todo = [(name, mapping[name]) for name in mapping]
+    while todo:
+        name, cls = todo.pop(0)
+        if name and name not in classes:
+            classes[name] = cls
+            todo += [(part.model_type, part) for part in cls.sub_configs.values() if getattr(part, "model_type", "")]
+    return classes
+
+
+def observed_fields(model_type: str) -> dict[str, Any]:
+    """The fields of a row, as the file has them, that this transformers says of a type.
+
+    ``layer_types`` is a list of words here, those of the default config; a row has a rule that gives them.
+    """
+    return of_config_class(config_classes()[model_type])
+
+
+def of_config_class(cls: Any) -> dict[str, Any]:
+    """Class, sizes, their keys, rope parameters, layer types and parts, as far as the config class has defaults."""
+    seen: dict[str, Any] = {"config": cls.__name__}
+    renamed = {size: cls.attribute_map.get(key, key) for size, key in SIZES.items()}
+    seen |= {size: value for size, key in renamed.items() if isinstance(value := getattr(cls, key, None), int)}
+    if parts := {key: part.model_type for key, part in cls.sub_configs.items() if getattr(part, "model_type", "")}:
+        seen["parts"] = parts
+    seen["names"] = {size: key for size, key in renamed.items() if hasattr(cls, key)}
+    try:
+        default = cls()
+    except Exception as error:  # some classes refuse their own defaults, each in its way
+        return {**seen, "not understood": f"its default config: {error}"}
+    if isinstance(rope := getattr(default, "rope_parameters", None), Mapping):
+        seen |= of_rope_parameters(rope)
+    if words := getattr(default, "layer_types", None):
+        seen["layer_types"] = list(words)
+    return seen
+
+
+def of_rope_parameters(rope: Mapping[str, Any]) -> dict[str, Any]:
+    """``base``, ``partial`` and what else the parameters say; ``rope`` by kind of layer, where they do.
+
+    >>> of_rope_parameters({"rope_theta": 10.0, "rope_type": "default", "partial_rotary_factor": 0.5})
+    {'base': 10.0, 'more': {'partial_rotary_factor': 0.5}}
+    """
+    if any(isinstance(value, Mapping) for value in rope.values()):  # or null: these layers do not rotate
+        return {"rope": {kind: one and of_rope_parameters(one) for kind, one in rope.items()}}
+    more = {
+        key: value for key, value in rope.items() if key != "rope_theta" and (key, value) != ("rope_type", "default")
+    }
+    return {key: value for key, value in (("base", rope.get("rope_theta")), ("more", more)) if value}
+
+
+def of_row(name: str) -> dict[str, Any]:
+    """What the row of a type says under the names of `of_config_class`, as far as that can be compared."""
+    row, data = ROWS[name], full(stated()[name], stated())
+    if not isinstance(row, Row) or not row.in_transformers or row.composite or "config" not in data:
+        return {}
+    said: dict[str, Any] = {"config": data["config"]}
+    if not isinstance(row, TextModel):
+        return said
+    said |= {key: data.get(key) for key in SIZES if not isinstance(data.get(key), Mapping)}  # which would be a rule
+    names = {size: getattr(row.names, size) for size in SIZES}
+    if row.mla is not None:  # with widths of its own
+        said.pop("head_dim", None), names.pop("head_dim")
+    if not row.tower:  # whose names are those of the text models that it is read as
+        said["names"] = names
+    share = {} if row.partial is None else {FRACTION: row.partial}
+    kinds = {kind: rope and {"base": rope.base, "more": {**share, **rope.more}} for kind, rope in row.kinds.items()}
+    rope = row.defaults("") or Rope(row.base)
+    said |= {"rope": kinds} if kinds else {"base": rope.base, "more": {**share, **rope.more}}
+    with suppress(ValueError):  # where its configs must say them
+        said["layer_types"] = list(row.layer_types.read(Keys([("", {})], {}), row.layers or 0, name))
+    return said
+
+
+def differences(seen: dict[str, Any], said: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """``(field, in the file, observed)`` where a row says something else.
+
+    >>> list(differences({"hidden": 64, "more": {"factor": 2.0}}, {"hidden": 32, "more": {"factor": 2.0}}))
+    [('hidden', 32, 64)]
+    """
+    for field, value in seen.items():
+        if field not in said:
+            continue
+        mine = said[field]
+        if field == "names":
+            mine = value if all(key in (mine[size] or (key,)) for size, key in value.items() if size in mine) else mine
+        elif field == "kv_heads":
+            mine = seen.get("heads") if mine is None else mine  # one per query head
+        elif field == "layer_types":
+            mine, value = (sorted({_plain(word) for word in words}) for words in (mine or value, value))
+        else:
+            mine, value = _telling(mine), _telling(value)
+        if mine != value:
+            yield field, mine, value
+
+
+def _telling(value: Any) -> Any:
+    """Without what is so anyway: empty parameters, the whole head, a second name of the scheme."""
+    if not isinstance(value, Mapping):
+        return value
+    inside = {
+        key: _telling(each) for key, each in value.items() if key not in REPEATED and (key, each) != (FRACTION, 1.0)
+    }
+    return {key: each for key, each in inside.items() if each not in (None, {})}
+
+
+def _plain(word: str) -> str:
+    return "full_attention" if word == "attention" else word
+
+
+def as_text(rows: dict[str, Any]) -> str:
+    """The file: a line for what is plain in a row, and one for each of its other fields."""
+    lines = []
+    for name, row in sorted(rows.items()):
+        said = {key: f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in row.items()}
+        plain = ", ".join(text for key, text in said.items() if not isinstance(row[key], list | dict))
+        more = [text for key, text in said.items() if isinstance(row[key], list | dict)]
+        lines.append(f"  {json.dumps(name)}: {{" + ",\n    ".join([plain, *more]) + "}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print what differs; exit code 1 if anything does."""
+    parser = argparse.ArgumentParser(prog="make_rows", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("types", nargs="*", help="model types; all, if left out")
+    parser.add_argument("--write", action="store_true", help="put changed sizes and bases into rows.json")
+    options = parser.parse_args(arguments)
+    rows, count = dict(stated()), {"new": 0, "changed": 0, "not understood": 0}
+    known = {row.get("config") for row in rows.values()}
+    names = options.types or list(config_classes())
+    logging.getLogger("transformers").setLevel(logging.CRITICAL)  # after its import, which sets it
+    for name in names:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            seen = observed_fields(name)
+        if name not in rows:
+            if hasattr(config_classes()[name], "rope_parameters") and seen["config"] not in known:
+                count["new"] += 1
+                say(f"new: {name}: {seen}")
+            continue
+        if "not understood" in seen and "config" in rows[name]:
+            count["not understood"] += 1
+            say(f"not understood: {name}: {seen['not understood']}")
+        for field, mine, value in differences(seen, of_row(name)):
+            if f"{name}.{field}" in ARGUED:
+                continue
+            count["changed"] += 1
+            say(f"changed: {name}.{field}: {mine!r} in the file, {value!r} observed")
+            if options.write and isinstance(value, int | float | str):
+                rows[name] = {**rows[name], field: value}
+    if options.write:
+        FILE.write_text(as_text(rows), encoding="utf-8")
+    say(", ".join(f"{number} {what}" for what, number in count.items()))
+    return int(any(count.values()))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

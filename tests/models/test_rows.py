@@ -1,0 +1,97 @@
+"""rows.json and the rows that it makes."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from phasor.models import make_rows
+from phasor.models.make_rows import as_text
+from phasor.models.reading.axes import striped
+from phasor.models.reading.row import Alias, PartOf, Row
+from phasor.models.reading.text import TextModel
+from phasor.models.rows import FILE, ROWS, RULES, RowTable, as_data, full, made
+from phasor.support.checks import keys_once
+
+TEXT = FILE.read_text(encoding="utf-8")
+DATA = json.loads(TEXT, object_pairs_hook=keys_once)  # a model type stands there once
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_a_row_says_what_the_file_says(name: str) -> None:
+    """There and back: no field is lost, none is there that its class does not have or that says its default."""
+    row = made(DATA[name], DATA)
+    assert isinstance(row, Row | Alias)
+    assert as_data(row) == full(DATA[name], DATA)
+
+
+def test_the_file_is_written_as_it_stands() -> None:
+    assert as_text(DATA) == TEXT
+
+
+def test_a_field_of_the_row_is_an_object() -> None:
+    row = made({"is": "TextModel", "config": "C", "axes": {"rule": "striped", "default": [2, 1, 1]}}, {})
+    assert isinstance(row.axes, partial) and row.axes.func is striped and row.axes.keywords == {"default": (2, 1, 1)}
+    assert made({"is": "PartOf", "row": "x", "defaults": {"list": [1]}}, {}) == PartOf("x", {"list": [1]})
+
+
+def test_all_rules_that_rows_name_are_there_and_every_function_of_a_family_is_named() -> None:
+    named = {value for _, value in walk(DATA)}
+    assert named <= RULES.keys()
+    own = {name for name, function in RULES.items() if ".rules." in function.__module__}
+    assert own - named == {"listed"}, "a rule that no row names; `listed` is what two of them share"
+
+
+def walk(value: object) -> list[tuple[str, str]]:
+    if isinstance(value, list):
+        return [pair for each in value for pair in walk(each)]
+    if not isinstance(value, dict):
+        return []
+    rule = [("rule", value["rule"])] if isinstance(value.get("rule"), str) else []
+    return rule + [pair for each in value.values() for pair in walk(each)]
+
+
+def test_rows_are_made_when_they_are_asked_for() -> None:
+    data = {"a": {"is": "TextModel", "config": "A"}, "b": {"is": "no such class"}}
+    table = RowTable(data)
+    assert list(table) == ["a", "b"] and "b" in table and len(table) == 2
+    assert isinstance(table["a"], TextModel) and table["a"] is table["a"]
+    with pytest.raises(KeyError, match="no such class"):
+        table["b"]
+    del table["b"]
+    assert "b" not in table and dict(ROWS).keys() == DATA.keys()
+
+
+def test_a_config_class_that_changed_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Llama's row says what its class says; a row with another size and base is told, field by field."""
+    pytest.importorskip("transformers")
+    assert make_rows.main(["llama"]) == 0
+    table = {"llama": DATA["llama"] | {"hidden": 5, "base": 7.0, "names": {"is": "Names", "heads": ["n_heads"]}}}
+    monkeypatch.setattr(make_rows, "ROWS", RowTable(table))
+    monkeypatch.setattr(make_rows, "stated", lambda: table)
+    assert make_rows.main(["llama"]) == 1
+    out = capsys.readouterr().out
+    assert "changed: llama.hidden: 5 in the file, 4096 observed" in out
+    assert "changed: llama.base: 7.0 in the file, 10000.0 observed" in out
+    assert "changed: llama.names: " in out and out.count("changed: ") == 3
+
+
+def test_a_type_without_a_row_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    monkeypatch.setattr(make_rows, "stated", dict)
+    assert make_rows.main(["gpt_neox", "bert"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("new: gpt_neox: {'config': 'GPTNeoXConfig'") and "'partial_rotary_factor': 0.25" in out
+    assert "bert" not in out.splitlines()[-2] and out.endswith("1 new, 0 changed, 0 not understood\n")
+
+
+def test_changed_sizes_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    table = {"llama": DATA["llama"] | {"hidden": 5}}
+    for name, value in {"ROWS": RowTable(table), "stated": lambda: table, "FILE": tmp_path / "rows.json"}.items():
+        monkeypatch.setattr(make_rows, name, value)
+    assert make_rows.main(["--write", "llama"]) == 1
+    assert json.loads((tmp_path / "rows.json").read_text()) == {"llama": DATA["llama"]}
