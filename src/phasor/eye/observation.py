@@ -31,6 +31,7 @@ class Observation:
     - ``sites``: its attentions in the order in which they run (`Site`), with the operator on q, k, v and the output.
     - ``parts``: the encoding of each list of layers that rotates, by its path in the model; ``rotary``: the longest.
     - ``facts``: what was looked at; ``missing``: sentences about what was not shown.
+    - ``nothing_turns``: whether attentions were seen, and none of them rotates.
 
     `rotary` is None where nothing rotates, or where what rotates could not be described: ``missing`` says which.
     """
@@ -41,6 +42,7 @@ class Observation:
     parts: Mapping[str, ModelRotary]
     facts: tuple[Fact, ...] = ()
     missing: tuple[str, ...] = ()
+    nothing_turns: bool = False
 
     @property
     def rotary(self) -> ModelRotary | None:

@@ -1,6 +1,7 @@
 """`observe`: a model is run a few times on a few tokens; what rotates its queries and keys is read off the tapes."""
 
 import contextlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,12 +13,12 @@ from ..rotary.model_rotary import ModelRotary
 from ..rotary.spec import RotarySpec
 from .arithmetic import tables_of
 from .call import Call, call_of
-from .experiments import Look, at_axes, at_length, in_half_precision, lengths_in, look
+from .experiments import Look, at_axes, at_length, in_half_precision, lengths_in, look, tokens_of
 from .frequencies import Frequencies
 from .inputs import made_up
 from .observation import Fact, Observation, places
-from .scale import softmax_factor
-from .sites import Side, Site, sites_of
+from .scale import logit_scale, softmax_factor
+from .sites import Side, Site, multiplied_by_positions, sites_of
 from .spec import EVEN, NoSpec, Sighting, measured, sighting
 
 MOST_LOOKS = 4  # at lengths that are named only after others were seen
@@ -84,12 +85,37 @@ class _Watching:
         if any(site.turning for site in self.sites):
             self._look_around()
         parts = {path: part for path, group in self._groups().items() if (part := self._part(path, group)) is not None}
+        self._note_scales()
         for reason, sites in self._not_shown().items():
             self.missing.append(f"{places(sites)}: {reason}")
         return Observation(
-            type(self.model).__name__, self.model, tuple(self.sites), parts, tuple(self.facts),
+            type(self.model).__name__,
+            self.model,
+            tuple(self.sites),
+            parts,
+            tuple(self.facts),
             tuple(dict.fromkeys(self.missing)),
-        )  # fmt: skip
+            bool(self.sites) and self._nothing_turns(),
+        )
+
+    def _nothing_turns(self) -> bool:
+        """Whether no attention rotates: each was seen not to, or nothing multiplies by positions at all."""
+        sides = [side for site in self.sites for side in site.sides]
+        if any(side.turns for side in sides):
+            return False
+        fixed = all(side.seen.fixed for side in sides)
+        return fixed or not any(multiplied_by_positions(self.sites[0].q.tape, tokens_of(self.call)))
+
+    def _note_scales(self) -> None:
+        """Where scores are divided by another number than the root of the width of a head."""
+        found: dict[float, list[Site]] = {}
+        for site in self.sites:
+            if site.q.operator is not None and site.turning:
+                scale = logit_scale(site) * math.sqrt(site.q.operator.channels)
+                found.setdefault(round(scale, 6), []).append(site)
+        for scale, sites in found.items():
+            if abs(scale - 1) > EVEN:
+                self.facts.append(Fact("softmax scale", f"{places(sites)}: {scale:.6g} / sqrt(head_dim)"))
 
     def _look_around(self) -> None:
         """The calls beside the first one."""
@@ -306,4 +332,5 @@ def _heads(side: Side) -> int:
 
 def _own_heads(site: Site) -> int:
     """Heads of keys before they are repeated for several queries."""
-    return _heads(site.k) if site.k.operator is not None and site.k.turns else _heads(site.q)
+    side = site.k if site.k.turns else site.q
+    return _heads(side) if side.operator is None else side.operator.own_heads

@@ -40,7 +40,7 @@ class Operator:
     tokens]`` are the entries of the matrices, factors included; ``passing`` channels are multiplied by ``passed [heads,
     passing, tokens]`` and come from ``passing_inputs``. ``zero``: channels that are always 0. ``second``: cos and sin
     of the second member of each pair where it turns by another angle, which is no rotation. ``factor``: the part of all
-    factors that is a plain number in the code.
+    factors that is a plain number in the code. ``own_heads``: heads before they are repeated for several queries.
     """
 
     channels: int
@@ -58,6 +58,7 @@ class Operator:
     operations: tuple[Operation, ...] = field(default=(), repr=False)
     target: int = -1
     sources: tuple[int, ...] = ()
+    own_heads: int = 0
 
     @property
     def turns(self) -> bool:
@@ -106,7 +107,7 @@ def axes_of(value: Tensor, tokens: int, transposed: bool) -> Axes:
 
 def operator(tape: Tape, cut: Cut, target: int, axes: Axes) -> Operator:
     """The operator of the stretch between a cut and a target; raises `NoRotation` where it is none."""
-    matrices, _ = _matrices(tape, cut, target, axes)
+    matrices, numbers = _matrices(tape, cut, target, axes)
     nothing = (matrices == 0).all(-1).all(-1)
     if (nothing != nothing[:1]).any():
         raise NoRotation("some heads have padding where others have tokens")
@@ -152,6 +153,7 @@ def operator(tape: Tape, cut: Cut, target: int, axes: Axes) -> Operator:
         cut.operations,
         target,
         cut.sources,
+        len(numbers[:, numbers.any(0).any(-1).int().argmax()].unique(dim=0)),
     )
 
 

@@ -1,6 +1,7 @@
 """One recorded call of a model, attention by attention: what was seen on q, k, v and the output of each."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +11,7 @@ from .layout import Placed, placed
 from .linear import mixes
 from .operator import Operator
 from .place import Where, where_of
-from .tape import Attention, Tape
+from .tape import Attention, Operation, Tape
 from .turning import Eye, Seen
 
 NOTHING = Seen(fixed=True)
@@ -127,3 +128,17 @@ def _output(eye: Eye, attention: Attention) -> Seen:
     tokens = tape.values[attention.output].shape[-2]
     seen = eye.seen(last, tokens)
     return seen if seen.turns else NOTHING
+
+
+def multiplied_by_positions(tape: Tape, tokens: int) -> Iterator[Operation]:
+    """The operations that multiply what depends on the data by numbers that differ from token to token."""
+    for operation in tape.operations:
+        if operation.name not in ("mul", "mul_", "div", "div_", "addcmul", "bmm", "baddbmm", "mm", "addmm"):
+            continue
+        if not tape.data.intersection(operation.inputs):
+            continue
+        for number in set(operation.inputs) - tape.data - tape.weights:
+            value = tape.values[number]
+            axes = [axis for axis, size in enumerate(value.shape) if size == tokens]
+            if tape.is_float(number) and any((value != value.narrow(axis, 0, 1)).any() for axis in axes):
+                yield operation

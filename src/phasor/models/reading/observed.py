@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...rotary.model_rotary import ModelRotary
-from .keys import Keys, about_positions, is_neutral, near
+from .keys import Keys, about_positions, is_neutral, slip_of
 from .refusal import Reason, Refused
 from .row import NoRotary
 
@@ -28,7 +28,7 @@ def read_by_observing(name: str, data: Mapping[str, Any], path: str) -> tuple[Mo
     if not _installed(name):
         return None
     try:
-        model, sources, read = _observed(name, json.dumps(data, sort_keys=True, default=str))
+        model, sources, read, known = _observed(name, json.dumps(data, sort_keys=True, default=str))
     except NoRotary:
         raise
     except ValueError as error:
@@ -38,7 +38,7 @@ def read_by_observing(name: str, data: Mapping[str, Any], path: str) -> tuple[Mo
         ) from error
     keys = Keys([(f"{path}." if path else "", dict(data))], {})
     keys.sources.update({f"{path}.{key}".lstrip("."): word for key, word in sources.items()})
-    _account(name, keys, data, read)
+    _account(name, keys, data, read, known)
     return model, keys
 
 
@@ -51,12 +51,13 @@ def _installed(name: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _observed(name: str, text: str) -> tuple[ModelRotary, dict[str, str], frozenset[str]]:
-    """The encoding of the real model, the origin of its facts, and the keys that its code read."""
+def _observed(name: str, text: str) -> tuple[ModelRotary, dict[str, str], frozenset[str], frozenset[str]]:
+    """The encoding of the real model, the origin of its facts, the keys that its code read, and those its class has."""
     import transformers
 
     from ...eye import observe
     from ...eye.tiny import recorded_reads, tiny_config, tiny_model
+    from ...eye.tiny.config import told_by
 
     data = {**json.loads(text), "model_type": name}
     tiny = tiny_config(data)
@@ -66,13 +67,15 @@ def _observed(name: str, text: str) -> tuple[ModelRotary, dict[str, str], frozen
     small = seen.rotary
     version = f"transformers {transformers.__version__}"
     if small is None:
-        if seen.turning or seen.missing:
+        if not seen.nothing_turns:
             raise ValueError("; ".join(seen.missing) or "its rotation could not be described")
-        raise NoRotary(f"{name} rotates nothing in its attention: seen on a small model of {version}")
+        instead = "".join(f"; {fact.value}" for fact in seen.facts if fact.name == "instead")
+        raise NoRotary(f"{name} rotates nothing in its attention, seen on a small model of {version}{instead}")
     sources = {"model_type": f"no row: observed on a small model that {version} builds of this config"}
     unexplained = [key for key in _stated(data) if key in read and not _explained(_value(data, key), small)]
     notes = [f"its code read {key}, which nothing that was seen explains" for key in unexplained]
-    return _as_large(small, data, tiny.layers, tiny.changed, (*small.notes, *notes)), sources, read
+    known = frozenset(_names(told_by(tiny.config)))
+    return _as_large(small, data, tiny.layers, tiny.changed, (*small.notes, *notes)), sources, read, known
 
 
 def _as_large(
@@ -125,7 +128,8 @@ def _explained(value: Any, model: ModelRotary) -> bool:
     """Whether a value is one of the numbers, words or lists of what was seen."""
     known = {repr(model.max_position), *(repr(n) for n in (model.num_heads, model.num_kv_heads, model.prefix_tokens))}
     for spec in model.distinct:
-        known |= set(_numbers(spec.to_dict())) | {_as_text(spec.rotary_dim / spec.head_dim)}
+        known |= set(_numbers(spec.to_dict()))
+        known |= {_as_text(spec.rotary_dim / spec.head_dim), _as_text(spec.head_dim - spec.rotary_dim)}
     if isinstance(value, list) and not all(isinstance(item, int | float) for item in value):
         return True  # kinds of layers: each was built
     items = value if isinstance(value, list) else [value]
@@ -147,7 +151,14 @@ def _as_text(value: Any) -> str:
     return f"{value:.10g}" if isinstance(value, int | float) else repr(value)
 
 
-def _account(name: str, keys: Keys, data: Mapping[str, Any], read: frozenset[str]) -> None:
+def _names(data: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in data.items():
+        yield key
+        if isinstance(value, dict):
+            yield from _names({str(k): v for k, v in value.items()})
+
+
+def _account(name: str, keys: Keys, data: Mapping[str, Any], read: frozenset[str], names: frozenset[str]) -> None:
     """What became of each key about positions: read, or ignored because no code reads it; a near name is refused."""
     prefix = keys.places[0][0]
     known = {key.rpartition(".")[2] for key in read}
@@ -155,10 +166,10 @@ def _account(name: str, keys: Keys, data: Mapping[str, Any], read: frozenset[str
         short = key.rpartition(".")[2]
         if key in read or short in known:
             keys.sources.setdefault(prefix + key, f"read by the code of {name}, and observed")
-        elif hint := near(short, known):
+        elif short not in names and (meant := slip_of(short, known | names)):
             raise Refused(
-                f"{prefix}{key} is {_value(data, key)!r:.80}, but the code of {name} does not read it{hint}; "
-                "remove it, or spell it so",
+                f"{prefix}{key} is {_value(data, key)!r:.80}, but the code of {name} does not read it; "
+                f"did you mean {meant}?",
                 Reason.UNREAD,
                 prefix + key,
             )
