@@ -34,6 +34,10 @@ class Observation:
     - ``nothing_turns``: whether attentions were seen, and none of them rotates.
 
     `rotary` is None where nothing rotates, or where what rotates could not be described: ``missing`` says which.
+
+    >>> print(Observation("Toy", nn.Identity(), (), {}, missing=("no attention was found",)))
+    Toy: 0 of 0 attentions rotate: observed
+    not shown: no attention was found
     """
 
     subject: str
@@ -46,10 +50,12 @@ class Observation:
 
     @property
     def rotary(self) -> ModelRotary | None:
+        """The encoding of the list of layers in which most rotate."""
         return max(self.parts.values(), key=lambda part: sum(s is not None for s in part.layers), default=None)
 
     @property
     def turning(self) -> tuple[Site, ...]:
+        """The attentions in which anything rotates."""
         return tuple(site for site in self.sites if site.turning)
 
     def __str__(self) -> str:

@@ -39,10 +39,21 @@ def observe(model: nn.Module, inputs: Any = None) -> Observation:
     Raises ``ValueError`` for what is no torch module, for a model without values (on the meta device), and for one that
     cannot be run on the inputs.
 
+    >>> import torch
     >>> from torch import nn
-    >>> print(observe(nn.Sequential(nn.Linear(4, 4))))
-    Sequential: 0 of 0 attentions rotate: observed
-    not shown: no attention was found
+    >>> class Own(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.words, self.qkv = nn.Embedding(9, 8), nn.Linear(8, 24)
+    ...     def forward(self, ids, position_ids=None):
+    ...         q, k, v = self.qkv(self.words(ids)).chunk(3, -1)
+    ...         angles = torch.arange(ids.shape[1])[:, None] / 100.0 ** (torch.arange(0, 8, 2) / 8)
+    ...         turn = torch.polar(torch.ones_like(angles), angles)
+    ...         pairs = (torch.view_as_complex(x.unflatten(-1, (4, 2)).contiguous()) for x in (q, k))
+    ...         q, k = (torch.view_as_real(x * turn).flatten(-2) for x in pairs)
+    ...         return nn.functional.scaled_dot_product_attention(q, k, v)
+    >>> observe(Own()).rotary.layers[0].describe()
+    'all 8 channels, interleaved, base 100, no scaling, one axis, exact angles'
     """
     inner = _inner(model)
     call = made_up(inner) if inputs is None else call_of(inner, inputs)
@@ -186,7 +197,7 @@ class _Watching:
         targets = tuple(dict.fromkeys(name for s in group for name in s.turning))
         lengths = lengths_in(self.numbers)
         own = {"float64" if s is not None and s.angles == "float64" else "float32" for s in specs if s is not None}
-        return ModelRotary(
+        seen_model = ModelRotary(
             model_type=str(self.numbers.get("model_type") or type(self.model).__name__),
             layers=tuple(specs),
             layer_types=("attention",) * count,
@@ -203,6 +214,7 @@ class _Watching:
             own_angles="float64" if own == {"float64"} else "float32",
             notes=tuple(dict.fromkeys(f"not seen: {word}" for one in seen.values() if one for word in one.named.open)),
         )
+        return seen_model.with_angles("exact")
 
     def _length_of(self, path: str) -> int:
         try:
