@@ -120,6 +120,11 @@ def test_the_page_of_the_doctor(model):
     assert shown and str(phasor.diagnose(model.to(torch.bfloat16))).startswith(shown[1])
 
 
+def test_the_page_of_observing():
+    names: dict = {}
+    assert [fault for block in python("observe.md") if (fault := run_python(block, names, "observe.md"))] == []
+
+
 def test_the_page_of_repairs(model, tmp_path, capsys):
     transformers = pytest.importorskip("transformers")
     model.save_pretrained(tmp_path / "m")
