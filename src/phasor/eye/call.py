@@ -13,11 +13,15 @@ from torch import Tensor, nn
 from ..support.errors import first_line
 from ..support.preserve_state import undisturbed
 from ..support.transformers_log import quiet
+from .attention import attentions
 from .tape import Tape, record
 
 # Tensors of these names say where tokens stand, or how many there are, not what they are.
 NO_CONTENTS = re.compile(r"pos|grid|mask|length|time|step|size|cache|shape|offset|seqlens")
 POSITIONS = re.compile(r"^(position_ids|positions?|pos_ids|pos|input_pos|input_positions)$")
+
+
+ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, NotImplementedError, AssertionError)
 
 
 class CannotRun(ValueError):
@@ -26,11 +30,12 @@ class CannotRun(ValueError):
 
 @dataclass(frozen=True)
 class Call:
-    """``model(*args, **kwargs)``."""
+    """``model(*args, **kwargs)``; ``made_up``: nobody gave the arguments."""
 
     model: nn.Module
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] | None = None
+    made_up: bool = False
 
     @property
     def named(self) -> dict[str, Any]:
@@ -58,18 +63,25 @@ class Call:
         return self.model(*self.args, **self.named)
 
     def tape(self, before: "Call | None" = None) -> Tape:
-        """The recorded call, after one of ``before``. Raises `CannotRun` with what the model raised."""
+        """The recorded call, after one of ``before``. Raises `CannotRun` with what the model raised.
+
+        Made-up inputs may not bring a model to its end: what it did until then is a tape, too, if it has attentions.
+        """
         with left_alone(self.model), quiet():
             try:
                 if before is not None:
                     before.run()
-                return record(self.run, self.model, self.contents)
-            except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, NotImplementedError) as error:
-                said = f"{type(error).__name__}: {first_line(error)}"[:200]
-                wants = ", ".join(_parameters(self.model))
-                raise CannotRun(
-                    f"the model could not be run: {said}; give inputs=, what its forward takes ({wants[:160]})"
-                ) from error
+                tape = record(self.run, self.model, self.contents)
+            except ERRORS as error:
+                raise self._cannot(error) from error
+        if tape.raised is not None and not (self.made_up and attentions(tape)):
+            raise self._cannot(tape.raised) from tape.raised
+        return tape
+
+    def _cannot(self, error: Exception) -> CannotRun:
+        said = f"{type(error).__name__}: {first_line(error)}"[:200]
+        wants = ", ".join(_parameters(self.model))[:160]
+        return CannotRun(f"the model could not be run: {said}; give inputs=, what its forward takes ({wants})")
 
 
 def _parameters(model: nn.Module) -> list[str]:

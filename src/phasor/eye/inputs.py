@@ -19,7 +19,7 @@ def made_up(model: nn.Module) -> Call:
     """
     if getattr(model, "config", None) is not None and callable(getattr(model.config, "to_dict", None)):
         try:
-            return Call(model, (), first_inputs(model))
+            return Call(model, (), first_inputs(model), made_up=True)
         except ValueError as error:
             raise CannotRun(f"{error}; give inputs=, what its forward takes ({_takes(model)})") from error
     first: CannotRun | None = None

@@ -11,6 +11,7 @@ from torch import nn
 
 from ..rotary.model_rotary import ModelRotary
 from ..rotary.spec import RotarySpec
+from ..support.errors import first_line
 from .arithmetic import tables_of
 from .call import Call, call_of
 from .experiments import Look, at_axes, at_length, in_half_precision, lengths_in, look, tokens_of
@@ -93,6 +94,10 @@ class _Watching:
     def observation(self) -> Observation:
         if not self.sites:
             self.missing.append("no attention was found")
+        elif (error := self.sites[0].q.tape.raised) is not None:
+            self.missing.append(
+                f"what follows: on made-up inputs it raised {type(error).__name__}: {first_line(error)}"
+            )
         if any(site.turning for site in self.sites):
             self._look_around()
         parts = {path: part for path, group in self._groups().items() if (part := self._part(path, group)) is not None}

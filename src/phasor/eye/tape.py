@@ -89,6 +89,7 @@ class Tape:
     """Operations and values of one call. ``data``: numbers of the values that depend on the tokens' contents.
 
     ``weights``: those that are parameters. ``inside_attention``: operations from, to, of fused calls taken apart.
+    ``raised``: what ended the call.
     """
 
     operations: list[Operation] = field(default_factory=list)
@@ -97,6 +98,7 @@ class Tape:
     attentions: list[Attention] = field(default_factory=list)
     data: set[int] = field(default_factory=set)
     weights: set[int] = field(default_factory=set)
+    raised: Exception | None = None
     inside_attention: list[tuple[int, int]] = field(default_factory=list)
 
     def maker(self, number: int) -> Operation | None:
@@ -110,7 +112,7 @@ class Tape:
 def record(call: Callable[[], Any], model: nn.Module | None, contents: list[Tensor]) -> Tape:
     """The tape of ``call()``. ``contents``: input tensors that say what the tokens are, not where they stand.
 
-    Without gradients; ``model`` names the modules. Whatever ``call`` raises is raised.
+    Without gradients; ``model`` names the modules. What ``call`` raises ends the tape, which keeps it.
     """
     tape = Tape()
     names = {module: name for name, module in model.named_modules()} if model is not None else {}
@@ -124,7 +126,10 @@ def record(call: Callable[[], Any], model: nn.Module | None, contents: list[Tens
         inside.enter_context(torch.no_grad())
         inside.enter_context(_Calls(recorder))
         inside.enter_context(recorder)
-        call()
+        try:
+            call()
+        except Exception as error:
+            tape.raised = error
     _mark_data(tape, recorder.roots)
     return tape
 
