@@ -20,8 +20,9 @@ from .inputs import made_up
 from .observation import Fact, Observation, places
 from .scale import logit_scale, softmax_factor
 from .sites import Side, Site, multiplied_by_positions, sites_of
-from .spec import EVEN, NoSpec, Sighting, measured, sighting
+from .spec import EVEN, Measured, NoSpec, Sighting, measured, sighting
 
+MEASURED = 1e-7  # radians per step: what float32 angles of the first positions leave open
 MOST_LOOKS = 4  # at lengths that are named only after others were seen
 
 
@@ -126,9 +127,9 @@ class _Watching:
         """Where scores are divided by another number than the root of the width of a head."""
         found: dict[float, list[Site]] = {}
         for site in self.sites:
-            if site.q.operator is not None and site.turning:
-                scale = logit_scale(site) * math.sqrt(site.q.operator.channels)
-                found.setdefault(round(scale, 6), []).append(site)
+            scale = logit_scale(site)
+            if site.q.operator is not None and site.turning and scale is not None:
+                found.setdefault(round(scale * math.sqrt(site.q.operator.channels), 6), []).append(site)
         for scale, sites in found.items():
             if abs(scale - 1) > EVEN:
                 self.facts.append(Fact("softmax scale", f"{places(sites)}: {scale:.6g} / sqrt(head_dim)"))
@@ -303,18 +304,32 @@ def _differ(site: Site) -> str:
         return str(reason)
     if q.place.layout != k.place.layout:
         return f"queries turn in {q.place.layout.describe()}, keys in {k.place.layout.describe()}"
-    if q.values != k.values or q.axis != k.axis:
+    if q.axis != k.axis or not _near(q, k):
         return "queries and keys turn by different frequencies"
     if q.reverse != k.reverse:
         return "queries and keys turn in opposite directions"
     if abs(q.factor / k.factor - 1) > EVEN:
         return f"cos and sin carry a factor of {q.factor:.9g} on queries and {k.factor:.9g} on keys"
-    if abs(k.seen.factor - 1) > EVEN and abs(k.seen.factor - q.seen.factor) > EVEN:
+    if abs(k.seen.factor - 1) > EVEN and abs(k.seen.factor - q.seen.factor) > EVEN and not _even_scale(site):
         return f"keys are multiplied by {k.seen.factor:.9g} beside the rotation"
     mine, theirs = (torch.stack(m.found.coordinates) for m in (q, k))
     if mine.shape == theirs.shape and not torch.equal(mine, theirs):
         return "keys turn by other positions than queries"
     return ""
+
+
+def _near(q: Measured, k: Measured) -> bool:
+    """Whether the frequencies are the same: to the bit where both stand on the tape, else as near as they are measured."""
+    if q.found.exact and k.found.exact:
+        return q.values == k.values
+    return all(abs(a - b) <= EVEN * abs(a) + MEASURED for a, b in zip(q.values, k.values, strict=True))
+
+
+def _even_scale(site: Site) -> bool:
+    """Whether what multiplies the keys is the softmax scale, or a part of it: one over the root of the width, in all."""
+    scale = logit_scale(site)
+    width = 0 if site.k.operator is None else site.k.operator.channels
+    return scale is not None and abs(scale * math.sqrt(width) - 1) < EVEN
 
 
 def _uncounted(site: Site) -> str:
