@@ -9,7 +9,8 @@ from eye.matrices import MATRICES
 from eye.pictures import PICTURES
 from eye.traps import TRAPS
 from eye.truth import Case
+from eye.wild import WILD
 from eye.without import WITHOUT
 
-CASES = [*HALVES, *INTERLEAVED, *COMPLEX, *MATRICES, *LAYOUTS, *PICTURES, *LAYERS, *WITHOUT, *TRAPS]
+CASES = [*HALVES, *INTERLEAVED, *COMPLEX, *MATRICES, *LAYOUTS, *PICTURES, *LAYERS, *WITHOUT, *TRAPS, *WILD]
 ZOO: dict[str, Case] = {case.name: case for case in CASES}

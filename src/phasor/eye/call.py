@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import random
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from ..support.errors import first_line
 from ..support.preserve_state import undisturbed
@@ -55,6 +57,13 @@ class Call:
         """The parameter that takes positions; empty where there is none."""
         return next((name for name in _parameters(self.model) if POSITIONS.match(name)), "")
 
+    @property
+    def positions(self) -> Tensor | None:
+        """Those that the call gives."""
+        by_name = dict(zip(_parameters(self.model), self.args, strict=False)) | self.named
+        given = by_name.get(self.takes_positions)
+        return given if isinstance(given, Tensor) else None
+
     def at(self, positions: Tensor) -> "Call":
         """The same call at other positions, ``[batch, tokens]`` or ``[axes, batch, tokens]``."""
         return replace(self, kwargs=self.named | {self.takes_positions: positions})
@@ -93,17 +102,33 @@ def _parameters(model: nn.Module) -> list[str]:
 
 @contextlib.contextmanager
 def left_alone(model: nn.Module) -> Iterator[None]:
-    """Attributes, modes, hooks, random numbers, and what is written into tensors that are no weights."""
-    kept = [t for m in model.modules() for t in (*m._buffers.values(), *vars(m).values()) if isinstance(t, Tensor)]
+    """Attributes, what lists among them hold, modes, hooks, random numbers, and tensors that are no weights."""
+    own = [value for m in model.modules() for value in (*m._buffers.values(), *_attributes(m))]
+    holders = [(value, value.copy()) for value in own if type(value) in (list, dict, set)]
+    kept = [t for t in tree_leaves(own) if isinstance(t, Tensor)]
     kept = [t for t in kept if not t.is_meta and not t.is_inference()]
     before = [(t, t._version, t.detach().clone()) for t in kept]
+    chance = random.getstate()
     with undisturbed(model), torch.compiler.set_stance("force_eager"):
         try:
             yield
         finally:
+            random.setstate(chance)
+            for holder, contents in holders:
+                _refill(holder, contents)
             for tensor, version, value in before:
                 if tensor._version != version:
                     tensor.detach().copy_(value)
+
+
+def _attributes(module: nn.Module) -> list[Any]:
+    """What a model's own code keeps on a module."""
+    return [value for name, value in vars(module).items() if name not in vars(nn.Module())]
+
+
+def _refill(holder: Any, contents: Any) -> None:
+    holder.clear()
+    holder.extend(contents) if isinstance(holder, list) else holder.update(contents)
 
 
 def call_of(model: nn.Module, inputs: Any) -> Call:

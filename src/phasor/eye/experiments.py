@@ -16,6 +16,7 @@ from .call import Call, CannotRun
 from .sites import Site, sites_of
 
 LENGTHS = re.compile(r"max_position|n_positions|max_seq|context_len|seq_length|max_len")
+TEXT = re.compile(r"text|llm|language|decoder|thinker")
 LONGEST = 1 << 26
 FAR = 1 << 16  # float32 angles are right to a hundredth of a radian up to here
 
@@ -47,16 +48,40 @@ def batch_of(call: Call) -> int:
     return int(call.contents[0].shape[0]) if call.contents[0].ndim > 1 else 1
 
 
+def rows_of(call: Call) -> int:
+    """How many sequences, or pictures, the call has at once; numbers without a batch are one."""
+    contents = call.contents[0]
+    return int(contents.shape[0]) if contents.ndim > (2 if contents.is_floating_point() else 1) else 1
+
+
 def at_length(call: Call, length: int) -> Call:
     """The call with its last token at the end of a sequence of ``length``, the others at its beginning."""
-    positions = torch.arange(tokens_of(call))
-    positions[-1] = length - 1
+    positions = positions_up_to(length, tokens_of(call))
     return call.at(positions.expand(batch_of(call), -1).contiguous())
+
+
+def positions_up_to(length: int, tokens: int) -> Tensor:
+    """
+    >>> positions_up_to(100, 4).tolist()
+    [0, 1, 2, 99]
+    """
+    return torch.tensor([*range(tokens - 1), length - 1])
 
 
 def lengths_in(numbers: Mapping[str, Any]) -> list[int]:
     """The lengths that a config speaks of, ascending."""
     return sorted({n for key, n in _leaves(numbers) if LENGTHS.search(key) and isinstance(n, int) and 64 < n < LONGEST})
+
+
+def longest_in(numbers: Mapping[str, Any]) -> int | None:
+    """The longest sequence that a config speaks of, in its own keys; else in those of its parts that are of text.
+
+    >>> longest_in({"max_position_embeddings": 2048, "vision_config": {"max_position_embeddings": 9999}})
+    2048
+    """
+    own = lengths_in({key: value for key, value in numbers.items() if not isinstance(value, Mapping)})
+    text = {key: value for key, value in numbers.items() if isinstance(value, Mapping) and TEXT.search(key)}
+    return max(own or lengths_in(text) or lengths_in(numbers), default=None)
 
 
 def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,6 +7,7 @@ each token. The frequencies are, too, unless tables came with the model.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from .tape import Tape, upstream
 TURN = 2 * math.pi
 MOST = 1 << 16  # elements of a value that may hold coordinates or frequencies
 MOST_AXES = 4
+MOST_COLUMNS = 64
 CLOSE = 3e-5  # radians: roundings of float32 tables at the first positions
 ROUNDING = 2.0**-19  # of an angle: its float32 product and the tables' own roundings
 FARTHEST = 0.05  # radians: chance does not bring all tokens so near
@@ -71,7 +73,37 @@ def frequencies(tape: Tape, seen: Operator) -> Frequencies:
     if found is None:
         raise NotExplained("its angles are no multiples of any number that the tokens have in the model's code")
     exact = _exact(tape, known, found.values, found)
+    if exact is None and len(found.coordinates) == 1:  # in wide steps the angles wrap, and the steps are not to be seen
+        exact = _by_other_count(tape, known, angles, seen, found)
     return found if exact is None else exact
+
+
+def _by_other_count(
+    tape: Tape, known: list[int], angles: Tensor, seen: Operator, found: Frequencies
+) -> Frequencies | None:
+    """The first count in wide whole steps that explains the angles by frequencies that stand on the tape, too."""
+    tokens = slice(found.before, angles.shape[-1] - found.after)
+    live = seen.scale[..., tokens].amax((0, 1)) > 0
+    for column in islice(_columns(tape, known, len(live)), 1, MOST_COLUMNS):
+        wide = _even_gap(column) > 1 and bool((column == column.round()).all())
+        one = _explained(angles[..., tokens], iter([column]), live) if wide else None
+        if one is not None:
+            exact = _exact(tape, known, one[0], replace(found, values=one[0], axis_of_pair=one[1], coordinates=one[2]))
+            if exact is not None:
+                return exact
+    return None
+
+
+def counts_on(found: Frequencies, positions: Tensor) -> bool:
+    """Whether the coordinates grow with these positions in even steps; of several axes nothing is said against it.
+
+    A table that ends, or is read modulo its length, or positions that the model ignores, do not.
+    """
+    coordinate, given = found.coordinates[0], positions[found.before : len(positions) - found.after].double()
+    if len(found.coordinates) > 1 or len(coordinate) != len(given) or len(given) < 3:
+        return True
+    step = (coordinate[1] - coordinate[0]) / (given[1] - given[0])
+    return bool(torch.allclose(coordinate - coordinate[0], step * (given - given[0]), rtol=1e-5, atol=1e-5))
 
 
 def _columns(tape: Tape, known: list[int], tokens: int) -> Iterator[Tensor]:
@@ -151,6 +183,10 @@ def _slopes(angles: Tensor, column: Tensor) -> Tensor:
         if far != 0:
             rest = _wrapped(angles[..., other] - angles[..., start] - slope * far)
             slope = torch.where(rest.abs() < 0.1, slope + rest / far, slope)
+    if not len(zero):  # where no token stands at 0, what does would not turn
+        far = column.abs().argmax()
+        rest = _wrapped(angles[..., far] - slope * column[far])
+        slope = torch.where(rest.abs() < 0.1, slope + rest / column[far], slope)
     return slope
 
 
@@ -160,7 +196,7 @@ def _wrapped(angles: Tensor) -> Tensor:
 
 def _exact(tape: Tape, known: list[int], values: Tensor, found: Frequencies) -> Frequencies | None:
     """The frequencies as the tape has them, if one value of it has each of them to all digits that were measured."""
-    size, sign = values.abs(), values.sign()
+    size, sign = values.abs().contiguous(), values.sign()
     reach = torch.tensor([float(c.abs().max()) for c in found.coordinates])[list(found.axis_of_pair)]
     away = 4e-7 * size + CLOSE / 10 / reach
     for number in sorted(known):
@@ -175,4 +211,25 @@ def _exact(tape: Tape, known: list[int], values: Tensor, found: Frequencies) -> 
         near = torch.where((pool[below] - size).abs() < (pool[at] - size).abs(), pool[below], pool[at])
         if ((near - size).abs() <= away).all():
             return replace(found, values=near * sign, exact=True)
+        if found.alike and (turned := _but_for_turns(values[0], pool, found, away[0])) is not None:
+            return replace(found, values=turned.expand_as(values), exact=True)
     return None
+
+
+def _but_for_turns(values: Tensor, pool: Tensor, found: Frequencies, away: Tensor) -> Tensor | None:
+    """The numbers of ``pool`` that turn the tokens as ``values`` do: whole turns between tokens are not to be seen."""
+    gaps = [_even_gap(c) for c in found.coordinates]
+    if not all(gaps):
+        return None
+    gap = torch.tensor(gaps, dtype=torch.float64)[list(found.axis_of_pair), None]
+    either = torch.cat((pool, -pool))
+    apart = (_wrapped((either - values[:, None]) * gap) / gap).abs()
+    best = apart.argmin(1)
+    return either[best] if bool((apart.amin(1) <= away).all()) else None
+
+
+def _even_gap(coordinate: Tensor) -> float:
+    """The smallest gap, if all others are whole multiples of it; else 0."""
+    gaps = coordinate.sort().values.diff()
+    gap = float(gaps[gaps > 0].min()) if bool((gaps > 0).any()) else 0.0
+    return gap if gap and bool((gaps / gap - (gaps / gap).round()).abs().max() < 1e-5) else 0.0

@@ -18,7 +18,7 @@ MIXES = {
     "mm", "addmm", "linear", "bmm", "baddbmm", "matmul", "convolution", "conv1d", "embedding", "mkldnn_rnn_layer",
     "_softmax", "_log_softmax", "native_layer_norm", "native_group_norm", "_fused_rms_norm", "native_batch_norm",
     "cumsum", "_thnn_fused_lstm_cell", "mv", "addmv", "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_attention_math",
+    "_scaled_dot_product_attention_math", "flex_attention",
 }  # fmt: skip
 PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
 NORMS = {"native_layer_norm", "native_group_norm", "_fused_rms_norm"}
@@ -100,6 +100,8 @@ class Linearity:
         sources = sorted({i for i in operation.inputs if i in tape.data})
         if not all(tape.is_float(i) for i in sources):
             return False
+        if any(tape.values[i].is_nested for i in (*operation.inputs, output)):
+            return False  # it has no shape of its own
         made = torch.Generator().manual_seed(0)
 
         def noise(i: int) -> Tensor:

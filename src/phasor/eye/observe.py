@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,13 +14,25 @@ from ..rotary.spec import RotarySpec
 from ..support.errors import first_line
 from .arithmetic import tables_of
 from .call import Call, call_of
-from .experiments import Look, at_axes, at_length, in_half_precision, lengths_in, look, tokens_of
-from .frequencies import Frequencies
+from .experiments import (
+    Look,
+    at_axes,
+    at_length,
+    in_half_precision,
+    lengths_in,
+    longest_in,
+    look,
+    positions_up_to,
+    rows_of,
+    tokens_of,
+)
+from .frequencies import Frequencies, counts_on
 from .inputs import made_up
 from .observation import Fact, Observation, places
 from .scale import logit_scale, softmax_factor
-from .sites import Side, Site, multiplied_by_positions, sites_of
+from .sites import Side, Site, angles_of_data, multiplied_by_positions, sites_of
 from .spec import EVEN, Measured, NoSpec, Sighting, measured, sighting
+from .turning import BY_A_MATRIX
 
 MEASURED = 1e-7  # radians per step: what float32 angles of the first positions leave open
 MOST_LOOKS = 4  # at lengths that are named only after others were seen
@@ -120,8 +132,14 @@ class _Watching:
         sides = [side for site in self.sites for side in site.sides]
         if any(side.turns for side in sides):
             return False
-        fixed = all(side.seen.fixed for side in sides)
-        return fixed or not any(multiplied_by_positions(self.sites[0].q.tape, tokens_of(self.call)))
+        if all(side.seen.fixed for side in sides):
+            return True
+        tape = self.sites[0].q.tape
+        if any(side.seen.missing == BY_A_MATRIX for side in sides):
+            return False
+        if any(tape.values[site.attention.q].shape[-2:-1] == (1,) for site in self.sites):
+            return False
+        return not angles_of_data(tape) and not any(multiplied_by_positions(tape, tokens_of(self.call)))
 
     def _note_scales(self) -> None:
         """Where scores are divided by another number than the root of the width of a head."""
@@ -199,17 +217,17 @@ class _Watching:
         count = max(self._length_of(path), max(seen) + 1)
         first = next(s for s in seen.values() if s is not None)
         site = next(s for s in group if s.turning)
-        specs = [None if (one := seen.get(i)) is None else one.spec for i in range(count)]
+        specs = [None if one is None else one.spec for one in self._of_layers(path, seen, count)]
         targets = tuple(dict.fromkeys(name for s in group for name in s.turning))
-        lengths = lengths_in(self.numbers)
         own = {"float64" if s is not None and s.angles == "float64" else "float32" for s in specs if s is not None}
+        opens = [word for one in seen.values() if one for word in one.named.open]
         seen_model = ModelRotary(
             model_type=str(self.numbers.get("model_type") or type(self.model).__name__),
             layers=tuple(specs),
             layer_types=("attention",) * count,
-            num_heads=_heads(site.q if site.q.turns else site.k),
-            num_kv_heads=_own_heads(site),
-            max_position=lengths[-1] if lengths else None,
+            num_heads=_of_one(site.q if site.q.turns else site.k, self.call),
+            num_kv_heads=_of_one(site.k if site.k.turns else site.q, self.call, own=True),
+            max_position=longest_in(self.numbers),
             part="",
             sources={"layers": "observed"},
             softmax_factor=softmax_factor(site, first.spec, self.numbers),
@@ -218,9 +236,34 @@ class _Watching:
             suffix_tokens=first.after,
             heads=first.heads,
             own_angles="float64" if own == {"float64"} else "float32",
-            notes=tuple(dict.fromkeys(f"not seen: {word}" for one in seen.values() if one for word in one.named.open)),
+            notes=(*self._unequal_heads(group), *dict.fromkeys(f"not seen: {word}" for word in opens)),
         )
         return seen_model.with_angles("exact")
+
+    def _unequal_heads(self, group: list[Site]) -> list[str]:
+        """A note where layers have unequal numbers of heads, of which a `ModelRotary` has one."""
+        heads = [_of_one(s.q if s.q.turns else s.k, self.call) for s in group if s.q.turns or s.k.turns]
+        counts = list(dict.fromkeys(heads))
+        return [f"its layers have {', '.join(map(str, counts))} query heads"] if len(counts) > 1 else []
+
+    def _of_layers(self, path: str, seen: Mapping[int, Sighting | None], count: int) -> Iterator[Sighting | None]:
+        """What each layer was seen to do; one that is the module of another layer does the same."""
+        ran = {operation.module for operation in self.sites[0].q.tape.operations}
+        layers = {i: self._module(f"{path}.{i}") for i in range(count)}
+        for i, layer in layers.items():
+            if i in seen or layer is None:
+                yield seen.get(i)
+                continue
+            twin = next((j for j, other in layers.items() if other is layer), i)
+            if twin == i and not any(name == f"{path}.{i}" or name.startswith(f"{path}.{i}.") for name in ran):
+                self.missing.append(f"{path}.{i}: it did not run")
+            yield seen.get(twin)
+
+    def _module(self, path: str) -> nn.Module | None:
+        try:
+            return self.model.get_submodule(path)
+        except AttributeError:
+            return None
 
     def _length_of(self, path: str) -> int:
         try:
@@ -256,7 +299,7 @@ class _Watching:
             seen = measured(side)
         except NoSpec as reason:
             return str(reason)
-        if (why := _uncounted(site)) and not self.axes:
+        if (why := _uncounted(site, self.call.positions)) and not self.axes:
             return why
         one = sighting(seen, self.numbers, self._by_length(site, side))
         for _ in range(MOST_LOOKS if self.call.takes_positions else 0):
@@ -276,7 +319,11 @@ class _Watching:
             if other is not None:
                 with contextlib.suppress(NoSpec):
                     there = measured(_same_side(other, side.name))
-                    seen[length] = (there.values, there.factor)
+                    if counts_on(there.found, positions_up_to(length, tokens_of(self.call))):
+                        seen[length] = (there.values, there.factor)
+                    else:
+                        at = there.found.coordinates[0][-1]
+                        self.missing.append(f"{length} tokens: position {length - 1} turns as if it were {at:.6g}")
         return seen
 
     def _with_tables(self, site: Site, side: Side, spec: RotarySpec) -> RotarySpec:
@@ -319,26 +366,30 @@ def _differ(site: Site) -> str:
 
 
 def _near(q: Measured, k: Measured) -> bool:
-    """Whether the frequencies are the same: to the bit where both stand on the tape, else as near as they are measured."""
+    """Whether the frequencies are the same: to the bit where both stand on the tape, else as near as measured."""
     if q.found.exact and k.found.exact:
         return q.values == k.values
     return all(abs(a - b) <= EVEN * abs(a) + MEASURED for a, b in zip(q.values, k.values, strict=True))
 
 
 def _even_scale(site: Site) -> bool:
-    """Whether what multiplies the keys is the softmax scale, or a part of it: one over the root of the width, in all."""
+    """Whether what multiplies the keys is a part of the softmax scale: one over the root of the width, in all."""
     scale = logit_scale(site)
     width = 0 if site.k.operator is None else site.k.operator.channels
     return scale is not None and abs(scale * math.sqrt(width) - 1) < EVEN
 
 
-def _uncounted(site: Site) -> str:
-    """Why the tokens of the first call are not counted one after the other; empty where they are, or have two axes."""
+def _uncounted(site: Site, given: torch.Tensor | None) -> str:
+    """Why the tokens of the first call are not counted one after the other; empty where they are, or have two axes.
+
+    They may be counted in wider steps only where the call says so, by the positions that are ``given``.
+    """
     found = site.q.frequencies if site.q.turns else site.v.frequencies
     if isinstance(found, str) or len(found.coordinates) > 1:
         return ""
     steps = found.coordinates[0].diff()
-    if (steps == steps[:1]).all() and steps[0] > 0:
+    told = given is not None and given.shape[-1] == len(steps) + 1 and bool((given.diff() == steps).all())
+    if (steps == steps[:1]).all() and (0 < steps[0] <= 1 or (steps[0] > 0 and told)):
         return ""
     return f"its tokens are numbered {[round(x, 6) for x in found.coordinates[0].tolist()]}, not one after the other"
 
@@ -357,12 +408,15 @@ def _changed(site: Site, after: Site | None) -> bool:
     return False
 
 
-def _heads(side: Side) -> int:
+def _of_one(side: Side, call: Call, own: bool = False) -> int:
+    """The heads of one sequence, where those of all sequences of the batch, or of all windows of them, were counted.
+
+    ``own``: before they are repeated for several queries.
+    """
     assert side.operator is not None
-    return int(side.operator.cos.shape[0])
-
-
-def _own_heads(site: Site) -> int:
-    """Heads of keys before they are repeated for several queries."""
-    side = site.k if site.k.turns else site.q
-    return _heads(side) if side.operator is None else side.operator.own_heads
+    heads, rows = side.operator.own_heads if own else int(side.operator.cos.shape[0]), rows_of(call)
+    if not call.contents[0].is_floating_point():  # each token has every head once
+        count, tokens = heads * side.operator.cos.shape[-1], rows * tokens_of(call)
+        if count % tokens == 0:
+            return count // tokens
+    return heads // rows if heads % rows == 0 else heads

@@ -11,6 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ..support.errors import first_line
 from .linear import Cut, gradients, replay
 from .tape import Operation, Tape
 
@@ -64,14 +65,34 @@ class Operator:
     def turns(self) -> bool:
         return bool(self.pairs)
 
-    def by_token(self) -> "Operator":
-        """Itself, or heads and tokens exchanged where each head turns all of its tokens alike, and heads differ.
+    def of_queries(self, keys: int) -> "Operator":
+        """Itself, heads and tokens told apart where the product with so many ``keys`` has them elsewhere.
 
-        Some scorers multiply all heads of one token with all keys: their tokens lie where others have heads.
+        Some scorers multiply all heads of one token with all keys: their tokens lie where others have heads. And heads
+        that share a key may be folded into its axis of tokens: each of them turns as the others do.
         """
         both = torch.stack((self.cos, self.sin))
-        if not self.turns or (both != both[..., :1]).any() or (both == both[:, :1]).all():
+        heads, rows = both.shape[1], both.shape[-1]
+        if not self.turns:
             return self
+        if bool((both == both[..., :1]).all()) and bool((both != both[:, :1]).any()):
+            if heads == rows == keys:
+                raise NoRotation(f"it has as many heads as tokens, {keys}, and which of them turn is not to be told")
+            return self._exchanged() if heads == keys else self
+        if rows % keys == 0 and rows > keys:
+            for shape, tokens in (((-1, keys), -1), ((keys, -1), -2)):
+                split = both.unflatten(-1, shape).movedim(tokens, -1)
+                if bool((split == split[..., :1, :]).all()):
+                    return self._unfolded(shape, tokens)
+        return self
+
+    def _unfolded(self, shape: tuple[int, int], tokens: int) -> "Operator":
+        def heads(t: Tensor) -> Tensor:
+            return t.unflatten(-1, shape).movedim(tokens, -1).movedim(-2, 1).flatten(0, 1)
+
+        return replace(self, cos=heads(self.cos), sin=heads(self.sin), passed=heads(self.passed))
+
+    def _exchanged(self) -> "Operator":
         turned = (None if t is None else t.transpose(0, 2) for t in (self.cos, self.sin, self.passed))
         cos, sin, passed = turned
         return replace(self, cos=cos, sin=sin, passed=passed)
@@ -107,7 +128,10 @@ def axes_of(value: Tensor, tokens: int, transposed: bool) -> Axes:
 
 def operator(tape: Tape, cut: Cut, target: int, axes: Axes) -> Operator:
     """The operator of the stretch between a cut and a target; raises `NoRotation` where it is none."""
-    matrices, numbers = _matrices(tape, cut, target, axes)
+    try:
+        matrices, numbers = _matrices(tape, cut, target, axes)
+    except RuntimeError as error:  # an operation of somebody's own, without a gradient
+        raise NoRotation(f"its Jacobian cannot be formed: {first_line(error)}") from error
     nothing = (matrices == 0).all(-1).all(-1)
     if (nothing != nothing[:1]).any():
         raise NoRotation("some heads have padding where others have tokens")

@@ -2,19 +2,20 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from .attention import attentions
 from .frequencies import Frequencies, NotExplained, frequencies
 from .layout import Placed, placed
 from .linear import mixes
-from .operator import Operator
+from .operator import NoRotation, Operator
 from .place import Where, where_of
 from .tape import Attention, Operation, Tape
 from .turning import Eye, Seen
 
 NOTHING = Seen(fixed=True)
+MULTIPLY = {"mul", "mul_", "div", "div_", "addcmul", "bmm", "baddbmm", "mm", "addmm"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,7 @@ def sites_of(tape: Tape) -> list[Site]:
     eye, found, count = Eye(tape), list[Site](), dict[str, int]()
     for attention in attentions(tape):
         sides = {
-            "q": _seen(eye, attention.q, False),
+            "q": _of_queries(_seen(eye, attention.q, False), tape, attention),
             "k": _seen(eye, attention.k, attention.keys_transposed),
             "v": NOTHING if attention.v is None else _seen(eye, attention.v, False),
             "output": _output(eye, attention),
@@ -102,10 +103,22 @@ def sites_of(tape: Tape) -> list[Site]:
 def _seen(eye: Eye, value: int, transposed: bool) -> Seen:
     if value not in eye.tape.data:
         return Seen(missing="it does not depend on the data")
+    if eye.tape.values[value].is_nested:
+        return Seen(missing="it is a nested tensor, in which sequences have lengths of their own")
     shape = eye.tape.values[value].shape
     if len(shape) < 2:
         return Seen(missing="it has no axis of tokens")
     return eye.seen(value, shape[-1 if transposed else -2], transposed)
+
+
+def _of_queries(seen: Seen, tape: Tape, attention: Attention) -> Seen:
+    if not seen.turns or seen.operator is None:
+        return seen
+    keys = tape.values[attention.k].shape[-1 if attention.keys_transposed else -2]
+    try:
+        return replace(seen, operator=seen.operator.of_queries(keys))
+    except NoRotation as reason:
+        return Seen(missing=str(reason))
 
 
 def _output(eye: Eye, attention: Attention) -> Seen:
@@ -130,10 +143,19 @@ def _output(eye: Eye, attention: Attention) -> Seen:
     return seen if seen.turns else NOTHING
 
 
+def angles_of_data(tape: Tape) -> bool:
+    """Whether a sine or cosine is taken of what depends on the data: an angle that each token chooses."""
+    return any(o.name in ("sin", "cos", "polar") and tape.data.intersection(o.inputs) for o in tape.operations)
+
+
 def multiplied_by_positions(tape: Tape, tokens: int) -> Iterator[Operation]:
-    """The operations that multiply what depends on the data by numbers that differ from token to token."""
+    """The operations that multiply what depends on the data by numbers that differ from token to token.
+
+    What an operation that is not of torch does with such numbers is not known: it may multiply.
+    """
     for operation in tape.operations:
-        if operation.name not in ("mul", "mul_", "div", "div_", "addcmul", "bmm", "baddbmm", "mm", "addmm"):
+        own = getattr(operation.func, "namespace", "aten") != "aten"
+        if not own and operation.name not in MULTIPLY:
             continue
         if not tape.data.intersection(operation.inputs):
             continue

@@ -18,6 +18,7 @@ from .sites import Side
 
 EVEN = 2e-6  # relative: roundings of float32 tables
 EVEN_SINGLE = 2e-5  # of pairs and tokens among each other
+HALVES = torch.bfloat16, torch.float16
 EVEN_HALF = 1e-2  # of bfloat16 tables
 
 
@@ -64,7 +65,9 @@ def measured(side: Side) -> Measured:
     reverse = bool((values <= 0).all())
     values = values.abs() if reverse else values
     if (values < 0).any():
-        raise NoSpec("some of its pairs turn forwards and others backwards")
+        raise NoSpec(
+            "some of its pairs turn forwards and others backwards, or by half a turn or more between two tokens"
+        )
     return Measured(tuple(values.tolist()), axis, _factor(seen), reverse, heads, seen, found, place)
 
 
@@ -125,12 +128,8 @@ def _factor(seen: Operator) -> float:
 
 def _in_half(seen: Operator) -> bool:
     """Whether cos and sin were rounded to bfloat16 or float16 on their way."""
-    cos, sin = seen.cos / seen.factor, seen.sin / seen.factor
-    return any(
-        bool(((t - t.to(kind).double()).abs() <= 1e-9).all())
-        for kind in (torch.bfloat16, torch.float16)
-        for t in (torch.stack((cos, sin)),)
-    )
+    tables = torch.stack((seen.cos, seen.sin)) / seen.factor
+    return any(bool(((tables - tables.to(kind).double()).abs() <= 1e-9).all()) for kind in HALVES)
 
 
 def _spec(one: Measured, answer: Named) -> RotarySpec:

@@ -9,18 +9,20 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_hop
 from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+View = tuple[tuple[int, ...], tuple[int, ...], int]  # size, strides, offset
 NOT_THE_MODELS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<frozen", "<eval_with_key>")
 DEEPEST = 24  # frames kept of each operation's stack
 
@@ -211,13 +213,13 @@ class _Recorder(TorchDispatchMode):
                     self._lent.discard(number)
 
     def _spread(self, written: Tensor, by: Operation) -> None:
-        """A write through one view is a new value of every tensor over the same memory that it has changed."""
+        """A write through one view is a new value of every tensor over the same cells, whatever was there before."""
         part = self._numbers[id(written)]
         for whole in list(self._over.get(_memory(written) or 0, ())):
             before = self._numbers[id(whole)]
-            if whole is written or _same(self.tape.values[before], whole.detach()):
-                continue
             views = (_view(whole), _view(written))
+            if whole is written or not _overlap(*views):
+                continue
             operation = Operation(
                 len(self.tape.operations), write_back, (Ref(before), Ref(part), *views), {}, (before, part), (),
                 by.module, by.stack,
@@ -235,6 +237,8 @@ class _Calls(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is flex_attention_hop:
+            return self._flex(*args, **kwargs)
         if func is not functional.scaled_dot_product_attention:
             return func(*args, **kwargs)
         recorder, tape = self.recorder, self.recorder.tape
@@ -245,6 +249,21 @@ class _Calls(TorchFunctionMode):
         tape.inside_attention.append((begin, len(tape.operations)))
         at, output = len(tape.operations) - 1, recorder.number(out)
         tape.attentions.append(Attention(q, k, v, output, recorder.modules[-1], at, scale=_scale(given)))
+        return out
+
+    def _flex(self, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **kwargs: Any) -> Any:
+        """FlexAttention is one operation: a dispatch mode has no rule for its functions of scores."""
+        recorder, tape = self.recorder, self.recorder.tape
+
+        def call(q: Tensor, k: Tensor, v: Tensor) -> Any:
+            with _disable_current_modes():
+                return flex_attention_hop(q, k, v, *rest, **kwargs)
+
+        out = recorder.run(flex_attention_hop, (q, k, v), {}, call)
+        given = recorder.number(q), recorder.number(k), recorder.number(v)
+        at, scale = len(tape.operations) - 1, rest[2]  # after the function of scores and the mask
+        scores = Attention(*given, recorder.number(out[0]), recorder.modules[-1], at, scale=float(scale))
+        tape.attentions.append(replace(scores, how="flex attention"))
         return out
 
 
@@ -299,11 +318,27 @@ def _memory(tensor: Tensor) -> int | None:
     return tensor.untyped_storage().data_ptr() or None
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and bool(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)))
+def _overlap(a: View, b: View) -> bool:
+    """Whether two strided tensors over the same memory have a cell in common.
+
+    >>> x = torch.zeros(4)
+    >>> _overlap(_view(x[::2]), _view(x[1::2])), _overlap(_view(x[1:]), _view(x[:2]))
+    (False, True)
+    """
+    first, last = zip(*(_ends(*view) for view in (a, b)), strict=True)
+    if max(first) > min(last):
+        return False
+    return bool(torch.isin(_cells(*a), _cells(*b)).any())
 
 
-def _view(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+def _ends(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> tuple[int, int]:
+    """The first and the last cell; none for a tensor without elements."""
+    if 0 in size:
+        return 0, -1
+    return offset, offset + sum((count - 1) * step for count, step in zip(size, stride, strict=True))
+
+
+def _view(tensor: Tensor) -> View:
     return tuple(tensor.size()), tuple(tensor.stride()), int(tensor.storage_offset())
 
 

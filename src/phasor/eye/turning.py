@@ -10,6 +10,7 @@ from .linear import MOVES, NORMS, PRODUCTS, Cut, Linearity, mixes, single_source
 from .operator import Axes, NoRotation, Operator, axes_of, operator
 from .tape import Operation, Ref, Tape
 
+BY_A_MATRIX = "it is multiplied by a matrix that depends on the data"
 DEEPEST = 3  # norms, one behind the other, that are stepped over
 MOST_ELEMENTS = 1_000_000  # of a value that is looked at
 KEEPS_NUMBERS = MOVES | {"cat", "stack", "copy_", "where", "masked_fill", "constant_pad_nd", "neg", "index"}
@@ -55,7 +56,7 @@ class Eye:
             return Seen(missing="it has too many elements to be looked at")
         for cut in tries:
             try:
-                found = operator(tape, cut, target, axes).by_token()
+                found = operator(tape, cut, target, axes)
             except NoRotation as reason:
                 steady = steady and not reason.moves
                 missing = missing or str(reason)
@@ -64,6 +65,8 @@ class Eye:
                 self._known.append((cut, axes, found))
                 return _turning(found, depth)
             best = best or found
+        if tries and tokens == 1:
+            return Seen(missing="one token does not show whether positions turn it")
         deeper = self._behind_norms(path.stopped, tokens, depth)
         if deeper is not None and (deeper.turns or not deeper.fixed):
             return deeper
@@ -141,6 +144,8 @@ class Eye:
         tape, found = self.tape, None
         for number in stopped:
             maker = tape.maker(number)
+            if maker is not None and maker.name == "bmm" and tape.data.issuperset(maker.inputs):
+                return Seen(missing=BY_A_MATRIX)
             if maker is None or (mixes(tape, maker) and maker.name not in NORMS):
                 continue
             if depth >= DEEPEST:
