@@ -61,10 +61,13 @@ def test_an_eye_that_knows_the_truth_keeps_the_law(name):
     assert all(".q" in what or ".k" in what for what in unread(ZOO[name], view))
 
 
+STANDING = {"standing planes", "turned by the number of the head"}  # the same at every token
+
+
 @pytest.mark.parametrize("change", [turned_on, louder, one_token_on, other_pairs, one_pair_passes])
 @pytest.mark.parametrize("name", TURNING)
 def test_an_eye_that_errs_breaks_it(name, change):
-    stands = change is one_token_on and name == "standing planes"  # the same at every token
+    stands = change is one_token_on and name in STANDING
     assert bool(contradictions(ZOO[name], told(ZOO[name], change))) is not stands
 
 
