@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_map
 
 from ..rotary.spec import Tables
 from .operator import Operator
+from .sites import varies
 from .tape import Tape
 
 HALF = torch.bfloat16
@@ -39,11 +40,12 @@ def halved(value: Any) -> Any:
 
 def tables_of(tape: Tape, seen: Operator) -> Tables | None:
     """How tables and products are rounded in a call with bfloat16 weights; None where that cannot be told."""
+    tokens = seen.cos.shape[-1]
     for operation in sorted(seen.operations, key=lambda o: o.index):
         if operation.name not in ("mul", "mul_", "addcmul", "bmm", "mm"):
             continue
         inputs = [tape.values[i] for i in operation.inputs if i in tape.data]
-        tables = [t for i in operation.inputs if i not in tape.data and (t := tape.values[i]).numel() > 1]
+        tables = [t for i in operation.inputs if i not in tape.data and varies(t := tape.values[i], tokens)]
         if len(inputs) != 1 or len(tables) != 1:
             continue
         (x,), (table,) = inputs, tables

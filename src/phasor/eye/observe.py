@@ -223,7 +223,7 @@ class _Watching:
 
     def _length_of(self, path: str) -> int:
         try:
-            return len(self.model.get_submodule(path))  # type: ignore[arg-type]
+            return len(self.model.get_submodule(path.partition(".*.")[0]))  # type: ignore[arg-type]
         except (AttributeError, TypeError):
             return 0
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from torch import Tensor
+
 from .attention import attentions
 from .frequencies import Frequencies, NotExplained, frequencies
 from .layout import Placed, placed
@@ -138,7 +140,16 @@ def multiplied_by_positions(tape: Tape, tokens: int) -> Iterator[Operation]:
         if not tape.data.intersection(operation.inputs):
             continue
         for number in set(operation.inputs) - tape.data - tape.weights:
-            value = tape.values[number]
-            axes = [axis for axis, size in enumerate(value.shape) if size == tokens]
-            if tape.is_float(number) and any((value != value.narrow(axis, 0, 1)).any() for axis in axes):
+            if tape.is_float(number) and varies(tape.values[number], tokens):
                 yield operation
+
+
+def varies(value: Tensor, tokens: int) -> bool:
+    """Whether a value differs from token to token: along an axis as long as there are tokens.
+
+    >>> import torch
+    >>> varies(torch.tensor([[1.0, 2.0], [1.0, 2.0]]), 2), varies(torch.ones(2, 3), 2)
+    (True, False)
+    """
+    axes = [axis for axis, size in enumerate(value.shape) if size == tokens]
+    return any(bool((value != value.narrow(axis, 0, 1)).any()) for axis in axes)
