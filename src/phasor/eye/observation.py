@@ -82,4 +82,4 @@ def _lines(part: ModelRotary) -> list[str]:
 
 def places(sites: list[Site]) -> str:
     """Their modules in one word: ``layers.0-3.self_attn``."""
-    return span([site.where for site in sites])
+    return span(list(dict.fromkeys(site.where for site in sites)))

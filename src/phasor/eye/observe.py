@@ -189,8 +189,10 @@ class _Watching:
                 self.missing.append(f"{site.where}: it rotates otherwise than another attention of its layer")
                 return None
             seen[index] = one if one is not None else known
-        turning = [s for s in seen.values() if s is not None]
-        if not turning:
+        if not any(seen.values()):
+            return None
+        if group[0].q.tape.raised is not None and (unseen := self._length_of(path) - len(seen)) > 0:
+            self.missing.append(f"{path}: {unseen} of its layers, which were not reached")
             return None
         return self._rotary(path, group, seen)
 

@@ -41,6 +41,8 @@ class Eye:
 
     def seen(self, target: int, tokens: int, transposed: bool = False, depth: int = 0) -> Seen:
         """What happens to a value between the projection that it comes from and the attention that it goes to."""
+        if tokens < 2:
+            return Seen(missing="there is one token, and it is not seen what others would do")
         tape, path = self.tape, walk(self.tape, self.linear, target)
         missing, steady = "", True
         try:
