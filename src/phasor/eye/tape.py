@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 NOT_THE_MODELS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<frozen", "<eval_with_key>")
+SMALL = 1 << 16  # elements: a larger weight of an accelerator stays there, since only projections have such
 DEEPEST = 24  # frames kept of each operation's stack
 
 
@@ -159,8 +160,10 @@ class _Recorder(TorchDispatchMode):
 
     def _add(self, tensor: Tensor, maker: Operation | None) -> int:
         number = len(self.tape.values)
-        lend = maker is None  # weights are not copied before something writes into them
-        self.tape.values.append(tensor.detach() if lend or tensor.is_meta else tensor.detach().clone())
+        here = tensor.is_cpu or tensor.is_meta
+        lend = maker is None and (here or tensor.numel() > SMALL)  # not copied before something writes into it
+        value = tensor.detach()
+        self.tape.values.append(value if lend or tensor.is_meta else value.clone() if here else value.cpu())
         self.tape.makers.append(maker)
         if lend:
             self._lent.add(number)
@@ -215,7 +218,7 @@ class _Recorder(TorchDispatchMode):
         part = self._numbers[id(written)]
         for whole in list(self._over.get(_memory(written) or 0, ())):
             before = self._numbers[id(whole)]
-            if whole is written or _same(self.tape.values[before], whole.detach()):
+            if whole is written or _same(self.tape.values[before], whole.detach().to(self.tape.values[before].device)):
                 continue
             views = (_view(whole), _view(written))
             operation = Operation(
