@@ -214,8 +214,8 @@ def _matrices(tape: Tape, cut: Cut, target: int, axes: Axes) -> tuple[Tensor, Te
     if not y.requires_grad or y.is_complex():
         raise NoRotation("it does not follow from the data in real numbers", moves=False)
     found = _apart(y, xs)
-    if found is None:  # heads share their inputs (keys that several queries use): one after the other
-        found = _head_by_head(y, xs)
+    if found is None:  # keys that several queries use
+        found = _in_groups(y, xs)
     return found
 
 
@@ -266,16 +266,26 @@ def _by_owner(entries: Tensor, owners: Tensor, used: Tensor, shape: tuple[int, i
     return matrices.reshape(heads, tokens, channels, width), numbers.reshape(heads, tokens, width)
 
 
-def _head_by_head(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor]:
-    found = []
-    for head in y:
-        one = _apart(head[None], xs)
-        if one is None:
-            raise NoRotation("its tokens depend on the same inputs")
-        found.append(one)
-    if len({matrices.shape for matrices, _ in found}) > 1:
+def _in_groups(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """The matrices where heads share their inputs: those of as few groups of heads as do not."""
+    heads = len(y)
+    for count in (n for n in range(2, heads + 1) if heads % n == 0):
+        for order in (torch.arange(heads).view(-1, count).T, torch.arange(heads).view(count, -1)):
+            found = []
+            for group in order:
+                one = _apart(y[group], xs)
+                if one is None:
+                    break
+                found.append(one)
+            if len(found) == count:
+                return _joined(found, order.flatten().argsort())
+    raise NoRotation("its tokens depend on the same inputs")
+
+
+def _joined(found: list[tuple[Tensor, Tensor]], order: Tensor) -> tuple[Tensor, Tensor]:
+    if len({matrices.shape[1:] for matrices, _ in found}) > 1:
         raise NoRotation("its heads depend on unequal numbers of inputs")
-    return torch.cat([matrices for matrices, _ in found]), torch.cat([numbers for _, numbers in found])
+    return torch.cat([m for m, _ in found])[order], torch.cat([n for _, n in found])[order]
 
 
 def _batches(channels: int, size: int) -> Iterable[range]:

@@ -143,6 +143,7 @@ class _Recorder(TorchDispatchMode):
         self._alive: list[Tensor] = []  # so that no id is used twice
         self._over: dict[int, list[Tensor]] = {}  # memory -> tensors over it
         self._lent: set[int] = set()  # values that are the tensor itself, not a copy
+        self._weights: set[int | None] = set()  # memory of parameters, of which views are no copies either
         self.roots = {self.number(t) for t in contents}
 
     def leave(self) -> None:
@@ -161,7 +162,8 @@ class _Recorder(TorchDispatchMode):
     def _add(self, tensor: Tensor, maker: Operation | None) -> int:
         number = len(self.tape.values)
         here = tensor.is_cpu or tensor.is_meta
-        lend = maker is None and (here or tensor.numel() > SMALL)  # not copied before something writes into it
+        known = maker is None or _memory(tensor) in self._weights
+        lend = known and (here or tensor.numel() > SMALL)  # not copied before something writes into it
         value = tensor.detach()
         self.tape.values.append(value if lend or tensor.is_meta else value.clone() if here else value.cpu())
         self.tape.makers.append(maker)
@@ -169,6 +171,7 @@ class _Recorder(TorchDispatchMode):
             self._lent.add(number)
         if isinstance(tensor, nn.Parameter):
             self.tape.weights.add(number)
+            self._weights.add(_memory(tensor))
         if id(tensor) not in self._numbers:
             self._alive.append(tensor)
             if (memory := _memory(tensor)) is not None:
