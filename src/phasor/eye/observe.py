@@ -208,8 +208,8 @@ class _Watching:
             model_type=str(self.numbers.get("model_type") or type(self.model).__name__),
             layers=tuple(specs),
             layer_types=("attention",) * count,
-            num_heads=_heads(site.q if site.q.turns else site.k),
-            num_kv_heads=_own_heads(site),
+            num_heads=site.heads,
+            num_kv_heads=_key_heads(site),
             max_position=lengths[-1] if lengths else None,
             part="",
             sources={"layers": "observed"},
@@ -311,8 +311,9 @@ def _differ(site: Site) -> str:
         return "queries and keys turn in opposite directions"
     if abs(q.factor / k.factor - 1) > EVEN:
         return f"cos and sin carry a factor of {q.factor:.9g} on queries and {k.factor:.9g} on keys"
-    if abs(k.seen.factor - 1) > EVEN and abs(k.seen.factor - q.seen.factor) > EVEN:
-        return f"keys are multiplied by {k.seen.factor:.9g} beside the rotation"
+    times = k.seen.factor / k.seen.trained
+    if abs(times - 1) > EVEN and abs(times - q.seen.factor / q.seen.trained) > EVEN:
+        return f"keys are multiplied by {times:.9g} beside the rotation"
     mine, theirs = (torch.stack(m.found.coordinates) for m in (q, k))
     if mine.shape == theirs.shape and not torch.equal(mine, theirs):
         return "keys turn by other positions than queries"
@@ -344,12 +345,9 @@ def _changed(site: Site, after: Site | None) -> bool:
     return False
 
 
-def _heads(side: Side) -> int:
-    assert side.operator is not None
-    return int(side.operator.cos.shape[0])
-
-
-def _own_heads(site: Site) -> int:
+def _key_heads(site: Site) -> int:
     """Heads of keys before they are repeated for several queries."""
-    side = site.k if site.k.turns else site.q
-    return _heads(side) if side.operator is None else side.operator.own_heads
+    q, k = site.q.operator, site.k.operator
+    if q is None or k is None:
+        return site.heads
+    return max(1, site.heads * k.own_heads // max(1, q.cos.shape[0]))

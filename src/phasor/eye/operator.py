@@ -4,6 +4,7 @@ The stretch is linear, so one matrix per head and token says everything about it
 backward pass.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -39,8 +40,9 @@ class Operator:
     channels that they come from, numbered among the ``width`` inputs of one head. ``cos`` and ``sin`` ``[heads, pairs,
     tokens]`` are the entries of the matrices, factors included; ``passing`` channels are multiplied by ``passed [heads,
     passing, tokens]`` and come from ``passing_inputs``. ``zero``: channels that are always 0. ``second``: cos and sin
-    of the second member of each pair where it turns by another angle, which is no rotation. ``factor``: the part of all
-    factors that is a plain number in the code. ``own_heads``: heads before they are repeated for several queries.
+    of the second member of each pair where it turns by another angle, which is no rotation. ``factor``: the part of
+    all factors that is a plain number in the code or, ``trained``, one weight for all. ``own_heads``: heads before they
+    are repeated for several queries.
     """
 
     channels: int
@@ -55,6 +57,7 @@ class Operator:
     zero: tuple[int, ...] = ()
     second: tuple[Tensor, Tensor] | None = None
     factor: float = 1.0
+    trained: float = 1.0
     operations: tuple[Operation, ...] = field(default=(), repr=False)
     target: int = -1
     sources: tuple[int, ...] = ()
@@ -79,12 +82,13 @@ class Operator:
     @cached_property
     def angles(self) -> Tensor:
         """float64 ``[heads, pairs, tokens]``, radians from -pi to pi."""
-        return torch.atan2(self.sin, self.cos)
+        sign = math.copysign(1.0, self.factor)
+        return torch.atan2(sign * self.sin, sign * self.cos)
 
     @cached_property
     def scale(self) -> Tensor:
-        """float64 ``[heads, pairs, tokens]``: how much longer each pair becomes."""
-        return torch.hypot(self.sin, self.cos)
+        """float64 ``[heads, pairs, tokens]``: how much longer each pair becomes; negative where a number negates it."""
+        return math.copysign(1.0, self.factor) * torch.hypot(self.sin, self.cos)
 
 
 class NoRotation(Exception):
@@ -150,6 +154,7 @@ def operator(tape: Tape, cut: Cut, target: int, axes: Axes) -> Operator:
         tuple(zero),
         second,
         cut.factor,
+        cut.trained,
         cut.operations,
         target,
         cut.sources,

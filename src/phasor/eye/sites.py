@@ -10,7 +10,7 @@ from torch import Tensor
 from .attention import attentions
 from .frequencies import Frequencies, NotExplained, frequencies
 from .layout import Placed, placed
-from .linear import mixes
+from .linear import MOVES, mixes
 from .operator import Operator
 from .place import Where, where_of
 from .tape import Attention, Operation, Tape
@@ -75,6 +75,19 @@ class Site:
     def turning(self) -> tuple[str, ...]:
         """The names of the sides that turn."""
         return tuple(side.name for side in self.sides if side.turns)
+
+    @property
+    def heads(self) -> int:
+        """Query heads: those of ``[batch, heads, tokens, channels]`` before they are folded into one axis."""
+        tape, number = self.q.tape, self.attention.q
+        tokens = tape.values[number].shape[-2]
+        while tape.values[number].ndim != 4 and (maker := tape.maker(number)) is not None and maker.name in MOVES:
+            number = maker.inputs[0]
+        shape = tape.values[number].shape
+        if len(shape) == 4 and tokens in shape[1:3]:
+            return int(shape[1] if shape[2] == tokens else shape[2])
+        operator = self.q.operator or self.k.operator
+        return 1 if operator is None else int(operator.cos.shape[0])
 
     @property
     def layers(self) -> tuple[str, int]:

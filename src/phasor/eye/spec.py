@@ -1,5 +1,6 @@
 """The spec of what was seen at one attention: layout, frequencies with their names, factor, direction."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -110,9 +111,9 @@ def _in_order(found: Frequencies, place: Placed) -> tuple[Tensor, tuple[int, ...
 
 def _factor(seen: Operator) -> float:
     """The factor inside cos and sin: one for all pairs and tokens, beside what multiplies the channels that pass."""
-    around = abs(seen.factor)
+    around = seen.factor
     if seen.passing and float(seen.passed.abs().std(correction=0)) < EVEN * float(seen.passed.abs().mean()):
-        around = float(seen.passed.abs().mean())
+        around = math.copysign(float(seen.passed.abs().mean()), seen.factor)
     scale = seen.scale / around
     middle = float(scale.median())
     if float((scale - middle).abs().max()) > EVEN_HALF * middle:
