@@ -3,6 +3,7 @@
 Only code of the installed transformers runs; nothing of the folder that the config came from, and nothing is loaded.
 """
 
+import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -57,7 +58,6 @@ def _observed(name: str, text: str) -> tuple[ModelRotary, dict[str, str], frozen
 
     from ...eye import observe
     from ...eye.tiny import recorded_reads, tiny_config, tiny_model
-    from ...eye.tiny.config import told_by
 
     data = {**json.loads(text), "model_type": name}
     tiny = tiny_config(data)
@@ -74,7 +74,7 @@ def _observed(name: str, text: str) -> tuple[ModelRotary, dict[str, str], frozen
     sources = {"model_type": f"no row: observed on a small model that {version} builds of this config"}
     unexplained = [key for key in _stated(data) if key in read and not _explained(_value(data, key), small)]
     notes = [f"its code read {key}, which nothing that was seen explains" for key in unexplained]
-    known = frozenset(_names(told_by(tiny.config)))
+    known = frozenset(inspect.signature(type(tiny.config)).parameters)
     return _as_large(small, data, tiny.layers, tiny.changed, (*small.notes, *notes)), sources, read, known
 
 
@@ -149,13 +149,6 @@ def _numbers(value: Any) -> Iterator[str]:
 
 def _as_text(value: Any) -> str:
     return f"{value:.10g}" if isinstance(value, int | float) else repr(value)
-
-
-def _names(data: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in data.items():
-        yield key
-        if isinstance(value, dict):
-            yield from _names({str(k): v for k, v in value.items()})
 
 
 def _account(name: str, keys: Keys, data: Mapping[str, Any], read: frozenset[str], names: frozenset[str]) -> None:
