@@ -247,18 +247,26 @@ class _Watching:
         return self._sightings[key]
 
     def _named(self, site: Site, side: Side) -> Sighting | str:
-        """What one side does, named with all that was seen of it in other calls."""
-        if self.axes is not None and (other := self.axes[1].like(site)) is not None:
-            side = _same_side(other, side.name)
-        elif isinstance(found := side.frequencies, Frequencies) and not found.exact:  # measured better farther away
-            far = [there for look in self.lengths.values() if (there := look.like(site)) is not None]
-            side = _same_side((far or [site])[0], side.name)
-        try:
-            seen = measured(side)
-        except NoSpec as reason:
-            return str(reason)
+        """What one side does, or why no spec says it."""
         if (why := _uncounted(site)) and not self.axes:
             return why
+        try:
+            return self._sighted(site, self._best_seen(site, side))
+        except NoSpec as reason:
+            return str(reason)
+
+    def _best_seen(self, site: Site, side: Side) -> Side:
+        """The side as another call shows it better: with axes told apart, or farther away."""
+        if self.axes is not None and (other := self.axes[1].like(site)) is not None:
+            return _same_side(other, side.name)
+        if isinstance(found := side.frequencies, Frequencies) and not found.exact:
+            far = [there for look in self.lengths.values() if (there := look.like(site)) is not None]
+            return _same_side((far or [site])[0], side.name)
+        return side
+
+    def _sighted(self, site: Site, side: Side) -> Sighting:
+        """What a side does, named with all that was seen of it at other lengths. Raises `NoSpec`."""
+        seen = measured(side)
         one = sighting(seen, self.numbers, self._by_length(site, side))
         for _ in range(MOST_LOOKS if self.call.takes_positions else 0):
             new = [length for length in one.named.look_at if length not in self.lengths][:1]
@@ -266,8 +274,7 @@ class _Watching:
                 break
             self._look_at(new[0])
             one = sighting(seen, self.numbers, self._by_length(site, side))
-        spec = self._with_tables(site, side, one.spec)
-        return replace(one, spec=spec)
+        return replace(one, spec=self._with_tables(site, side, one.spec))
 
     def _by_length(self, site: Site, side: Side) -> dict[int, tuple[tuple[float, ...], float]]:
         """Frequencies in the order of the layout, and the factor, at each length that was looked at."""

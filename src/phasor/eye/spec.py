@@ -79,6 +79,8 @@ def sighting(one: Measured, numbers: Mapping[str, Any], by_length: Mapping[int, 
         if "frequencies" not in answer.fields:
             break
     assert best is not None
+    if abs(best[0].factor - 1) > EVEN:
+        raise NoSpec(f"cos and sin carry a factor of {best[0].factor:.9g}, which no scaling known here explains")
     spec, bits = _bits(best[1], one)
     return Sighting(spec, best[0], bits, one.seen.factor, one.found.before, one.found.after, one.heads)
 
