@@ -53,7 +53,7 @@ INSIDE = {
         "attention operator",
         "frequencies layout turning",
         "sites",
-        "arithmetic axes call scale",
+        "arithmetic axes call instead scale",
         "experiments inputs observation spec",
         "observe",
     ],

@@ -15,6 +15,7 @@ from .call import Call, call_of
 from .experiments import Look, at_axes, at_length, in_half_precision, lengths_in, look
 from .frequencies import Frequencies
 from .inputs import made_up
+from .instead import instead
 from .observation import Fact, Observation, places
 from .scale import softmax_factor
 from .sites import Side, Site, sites_of
@@ -45,8 +46,12 @@ def observe(model: nn.Module, inputs: Any = None) -> Observation:
     """
     inner = _inner(model)
     call = made_up(inner) if inputs is None else call_of(inner, inputs)
-    sites = sites_of(call.tape())
-    return _Watching(inner, call, sites).observation()
+    tape = call.tape()
+    watching = _Watching(inner, call, sites_of(tape))
+    still = all(side.seen.fixed for site in watching.sites for side in (site.q, site.k))
+    if not any(site.turning for site in watching.sites) and (said := instead(tape, still)):
+        watching.facts.append(Fact("instead of a rotation", said))
+    return watching.observation()
 
 
 def _inner(model: Any) -> nn.Module:
