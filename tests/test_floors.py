@@ -63,7 +63,7 @@ INSIDE = {
         "transformer_xl",
         "attention heads",
     ],
-    "models": ["weights", "reading", "prefixes", "families", "configs new_row published_lengths"],
+    "models": ["weights", "reading", "prefixes", "families", "configs new_row published_lengths", "rotary_of"],
     "caches": ["lengths tree origin", "tokens", "ledger", "model_cache", "static_cache"],
     "tools": ["inspect checkpoints patch", "golden running", "onnx doctor", "fit study"],
     "serving": ["engines", "planner"],
