@@ -55,6 +55,7 @@ INSIDE = {
         "sites",
         "arithmetic axes call instead scale",
         "experiments inputs observation spec",
+        "agreement",
         "observe",
     ],
     "encodings": [

@@ -313,7 +313,7 @@ def check_sizes(sinks: int, window: int | None, seq_len: int | None, most: int |
 
 def layers_of(model: Any, seq_len: int | None, angles: Angles | None) -> list[tuple[Any, RotarySpec | None]]:
     """For each layer of a model or its config: the layer of a cache that transformers gives it, and what rotates."""
-    inner = model.model if isinstance(model, Observation) else model
+    inner: Any = model.model if isinstance(model, Observation) else model
     config = getattr(inner, "config", inner)
     if not hasattr(config, "get_text_config"):
         raise ValueError(f"model must be a transformers model or its config, got {type(model).__name__}")

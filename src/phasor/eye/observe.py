@@ -10,6 +10,7 @@ from torch import nn
 
 from ..rotary.model_rotary import ModelRotary
 from ..rotary.spec import RotarySpec
+from .agreement import disagreement
 from .arithmetic import tables_of
 from .call import Call, call_of
 from .experiments import Look, at_axes, at_length, in_half_precision, lengths_in, look
@@ -19,7 +20,7 @@ from .instead import instead
 from .observation import Fact, Observation, places
 from .scale import softmax_factor
 from .sites import Side, Site, sites_of
-from .spec import EVEN, NoSpec, Sighting, measured, sighting
+from .spec import NoSpec, Sighting, measured, sighting
 
 MOST_LOOKS = 4  # at lengths that are named only after others were seen
 
@@ -93,7 +94,7 @@ class _Watching:
             self.missing.append(f"{places(sites)}: {reason}")
         return Observation(
             type(self.model).__name__, self.model, tuple(self.sites), parts, tuple(self.facts),
-            tuple(dict.fromkeys(self.missing)),
+            tuple(dict.fromkeys(self.missing)), self.call,
         )  # fmt: skip
 
     def _look_around(self) -> None:
@@ -191,8 +192,8 @@ class _Watching:
         if site.q.turns != site.k.turns:
             turning, other = (site.q, site.k) if site.q.turns else (site.k, site.q)
             return f"{turning.name} turns and {other.name} does not{f' ({why})' if (why := other.seen.missing) else ''}"
-        if apart := _differ(site):
-            return apart
+        if (apart := disagreement(site)) is not None:
+            return apart.says
         side = site.q if site.q.turns else site.v
         operator = side.operator
         assert operator is not None
@@ -248,30 +249,6 @@ def operator_tape(site: Site) -> Any:
 
 def _same_side(site: Site, name: str) -> Side:
     return next(side for side in site.sides if side.name == name)
-
-
-def _differ(site: Site) -> str:
-    """What keys are seen to do otherwise than queries, in words; empty where one spec says both."""
-    if not (site.q.turns and site.k.turns):
-        return ""
-    try:
-        q, k = measured(site.q), measured(site.k)
-    except NoSpec as reason:
-        return str(reason)
-    if q.place.layout != k.place.layout:
-        return f"queries turn in {q.place.layout.describe()}, keys in {k.place.layout.describe()}"
-    if q.values != k.values or q.axis != k.axis:
-        return "queries and keys turn by different frequencies"
-    if q.reverse != k.reverse:
-        return "queries and keys turn in opposite directions"
-    if abs(q.factor / k.factor - 1) > EVEN:
-        return f"cos and sin carry a factor of {q.factor:.9g} on queries and {k.factor:.9g} on keys"
-    if abs(k.seen.factor - 1) > EVEN and abs(k.seen.factor - q.seen.factor) > EVEN:
-        return f"keys are multiplied by {k.seen.factor:.9g} beside the rotation"
-    mine, theirs = (torch.stack(m.found.coordinates) for m in (q, k))
-    if mine.shape == theirs.shape and not torch.equal(mine, theirs):
-        return "keys turn by other positions than queries"
-    return ""
 
 
 def _uncounted(site: Site) -> str:
