@@ -8,6 +8,7 @@ from torch import nn
 
 from ..rotary.model_rotary import ModelRotary
 from ..support.findings import span
+from .call import Call
 from .sites import Site
 
 
@@ -30,7 +31,7 @@ class Observation:
     - ``subject``: the class of the model; ``model``: the model itself.
     - ``sites``: its attentions in the order in which they run (`Site`), with the operator on q, k, v and the output.
     - ``parts``: the encoding of each list of layers that rotates, by its path in the model; ``rotary``: the longest.
-    - ``facts``: what was looked at; ``missing``: sentences about what was not shown.
+    - ``facts``: what was looked at; ``missing``: sentences about what was not shown; ``call``: the first call.
     - ``nothing_turns``: whether attentions were seen, and none of them rotates.
 
     `rotary` is None where nothing rotates, or where what rotates could not be described: ``missing`` says which.
@@ -47,6 +48,7 @@ class Observation:
     facts: tuple[Fact, ...] = ()
     missing: tuple[str, ...] = ()
     nothing_turns: bool = False
+    call: Call | None = field(default=None, repr=False)
 
     @property
     def rotary(self) -> ModelRotary | None:

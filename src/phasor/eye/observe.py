@@ -12,11 +12,13 @@ from torch import nn
 from ..rotary.model_rotary import ModelRotary
 from ..rotary.spec import RotarySpec
 from ..support.errors import first_line
+from .agreement import disagreement
 from .arithmetic import tables_of
 from .call import Call, call_of
 from .experiments import Look, at_axes, at_length, in_half_precision, lengths_in, look, tokens_of
 from .frequencies import Frequencies
 from .inputs import made_up
+from .instead import instead
 from .observation import Fact, Observation, places
 from .scale import logit_scale, softmax_factor
 from .sites import Side, Site, multiplied_by_positions, sites_of
@@ -58,8 +60,12 @@ def observe(model: nn.Module, inputs: Any = None) -> Observation:
     """
     inner = _inner(model)
     call = made_up(inner) if inputs is None else call_of(inner, inputs)
-    sites = sites_of(call.tape())
-    return _Watching(inner, call, sites).observation()
+    tape = call.tape()
+    watching = _Watching(inner, call, sites_of(tape))
+    still = all(side.seen.fixed for site in watching.sites for side in (site.q, site.k))
+    if not any(site.turning for site in watching.sites) and (said := instead(tape, still)):
+        watching.facts.append(Fact("instead of a rotation", said))
+    return watching.observation()
 
 
 def _inner(model: Any) -> nn.Module:
@@ -112,6 +118,7 @@ class _Watching:
             tuple(self.facts),
             tuple(dict.fromkeys(self.missing)),
             bool(self.sites) and self._nothing_turns(),
+            self.call,
         )
 
     def _nothing_turns(self) -> bool:
@@ -236,8 +243,8 @@ class _Watching:
         if site.q.turns != site.k.turns:
             turning, other = (site.q, site.k) if site.q.turns else (site.k, site.q)
             return f"{turning.name} turns and {other.name} does not{f' ({why})' if (why := other.seen.missing) else ''}"
-        if apart := _differ(site):
-            return apart
+        if (apart := disagreement(site)) is not None:
+            return apart.says
         side = site.q if site.q.turns else site.v
         operator = side.operator
         assert operator is not None
@@ -300,31 +307,6 @@ def operator_tape(site: Site) -> Any:
 
 def _same_side(site: Site, name: str) -> Side:
     return next(side for side in site.sides if side.name == name)
-
-
-def _differ(site: Site) -> str:
-    """What keys are seen to do otherwise than queries, in words; empty where one spec says both."""
-    if not (site.q.turns and site.k.turns):
-        return ""
-    try:
-        q, k = measured(site.q), measured(site.k)
-    except NoSpec as reason:
-        return str(reason)
-    if q.place.layout != k.place.layout:
-        return f"queries turn in {q.place.layout.describe()}, keys in {k.place.layout.describe()}"
-    if q.values != k.values or q.axis != k.axis:
-        return "queries and keys turn by different frequencies"
-    if q.reverse != k.reverse:
-        return "queries and keys turn in opposite directions"
-    if abs(q.factor / k.factor - 1) > EVEN:
-        return f"cos and sin carry a factor of {q.factor:.9g} on queries and {k.factor:.9g} on keys"
-    times = k.seen.factor / k.seen.trained
-    if abs(times - 1) > EVEN and abs(times - q.seen.factor / q.seen.trained) > EVEN:
-        return f"keys are multiplied by {times:.9g} beside the rotation"
-    mine, theirs = (torch.stack(m.found.coordinates) for m in (q, k))
-    if mine.shape == theirs.shape and not torch.equal(mine, theirs):
-        return "keys turn by other positions than queries"
-    return ""
 
 
 def _uncounted(site: Site) -> str:

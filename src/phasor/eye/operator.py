@@ -216,11 +216,11 @@ def _matrices(tape: Tape, cut: Cut, target: int, axes: Axes) -> tuple[Tensor, Te
     xs = [tape.values[i].detach().double().clone().requires_grad_() for i in cut.sources]
     with torch.enable_grad():
         y = axes.arranged(replay(tape, cut.operations, dict(zip(cut.sources, xs, strict=True)), target))
-    if not y.requires_grad or y.is_complex():
-        raise NoRotation("it does not follow from the data in real numbers", moves=False)
-    found = _apart(y, xs)
-    if found is None:  # keys that several queries use
-        found = _in_groups(y, xs)
+        if not y.requires_grad or y.is_complex():
+            raise NoRotation("it does not follow from the data in real numbers", moves=False)
+        found = _apart(y, xs)
+        if found is None:  # keys that several queries use
+            found = _in_groups(y, xs)
     return found
 
 
