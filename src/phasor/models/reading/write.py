@@ -10,7 +10,6 @@ from .keys import ROPE_WORDS
 from .rope import EXCHANGED
 from .row import Row
 from .text import TextModel
-from .tower import CustomParser, GridTower
 from .write_text import FRACTION, alike, share_of, write_text
 
 NOT_COMPARED = ("sources", "part", "parts", "notes")  # of the reading, not of the rotation
@@ -18,19 +17,21 @@ IN_CONFIGS = ("base", "scaling", "rotary_dim", "exponent_dim", "axes", "second")
 FOLLOW = ("softmax_factor", "temperatures", "max_position")
 
 
-def write_part(row: Row, data: dict[str, Any], defaults: dict[str, Any], old: ModelRotary, new: ModelRotary) -> None:
+def write_part(
+    row: Row | None, data: dict[str, Any], defaults: dict[str, Any], old: ModelRotary, new: ModelRotary
+) -> None:
     """Change ``data``, from which ``old`` was read, so that it says ``new``, as far as the row knows how.
 
     ``defaults``: what a composite config sets where ``data`` says nothing.
     """
     if isinstance(row, TextModel):
         write_text(row, data, defaults, old, new)
-    elif isinstance(row, GridTower | CustomParser):
-        _write_tower(data, old, new)
+    else:
+        _write_where_stated(data, old, new)
 
 
-def _write_tower(data: dict[str, Any], old: ModelRotary, new: ModelRotary) -> None:
-    """The base of a tower, in its rope parameters or under a key of its own, and its share of channels if stated."""
+def _write_where_stated(data: dict[str, Any], old: ModelRotary, new: ModelRotary) -> None:
+    """The base, in the rope parameters or under a key of its own, and the share of channels if it is stated."""
     (before, *_), (after, *_) = old.distinct, new.distinct
     if any(spec.scaling is not None for spec in new.distinct):
         raise ValueError(f"the code of {old.model_type} has no scaling")
