@@ -1,12 +1,16 @@
 """What keys are seen to do otherwise than queries: both must turn alike, or a score says nothing of the distance."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 
+from .scale import logit_scale
 from .sites import Side, Site
 from .spec import EVEN, Measured, NoSpec, measured
 from .tape import upstream
+
+MEASURED = 1e-7  # radians per step: what float32 angles of the first positions leave open
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,11 @@ def disagreement(site: Site) -> Disagreement | None:
     if q.place.layout != k.place.layout:
         says = f"queries turn in {q.place.layout.describe()}, keys in {k.place.layout.describe()}"
         return Disagreement("layout", says)
-    if q.values != k.values or q.axis != k.axis:
+    if q.axis != k.axis or not _near(q, k):
         return Disagreement("frequencies", "queries and keys turn by different frequencies")
     if q.reverse != k.reverse:
         return Disagreement("sign", "queries and keys turn in opposite directions")
-    if (factor := _factors(q, k)) is not None:
+    if (factor := _factors(site, q, k)) is not None:
         return factor
     mine, theirs = (torch.stack(m.found.coordinates) for m in (q, k))
     if mine.shape == theirs.shape and not torch.equal(mine, theirs):
@@ -41,7 +45,21 @@ def disagreement(site: Site) -> Disagreement | None:
     return None
 
 
-def _factors(q: Measured, k: Measured) -> Disagreement | None:
+def _near(q: Measured, k: Measured) -> bool:
+    """Whether frequencies are the same: to the bit where both stand on the tape, else as near as they are measured."""
+    if q.found.exact and k.found.exact:
+        return q.values == k.values
+    return all(abs(a - b) <= EVEN * abs(a) + MEASURED for a, b in zip(q.values, k.values, strict=True))
+
+
+def _even_scale(site: Site) -> bool:
+    """Whether what multiplies the keys is the softmax scale, or a part: one over the root of the width, in all."""
+    scale = logit_scale(site)
+    width = 0 if site.k.operator is None else site.k.operator.channels
+    return scale is not None and abs(scale * math.sqrt(width) - 1) < EVEN
+
+
+def _factors(site: Site, q: Measured, k: Measured) -> Disagreement | None:
     ratio = k.factor / q.factor
     if abs(ratio - 1) > EVEN:
         says = f"cos and sin carry a factor of {q.factor:.9g} on queries and {k.factor:.9g} on keys"
@@ -49,7 +67,7 @@ def _factors(q: Measured, k: Measured) -> Disagreement | None:
         word = f"factor on the keys: {ratio:.6g}" if on_keys else f"factor on the queries: {1 / ratio:.6g}"
         return Disagreement(word, says)
     times = k.seen.factor / k.seen.trained
-    if abs(times - 1) > EVEN and abs(times - q.seen.factor / q.seen.trained) > EVEN:
+    if abs(times - 1) > EVEN and abs(times - q.seen.factor / q.seen.trained) > EVEN and not _even_scale(site):
         return Disagreement(
             f"factor on the keys: {times:.6g}", f"keys are multiplied by {times:.9g} beside the rotation"
         )

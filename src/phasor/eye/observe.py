@@ -133,9 +133,9 @@ class _Watching:
         """Where scores are divided by another number than the root of the width of a head."""
         found: dict[float, list[Site]] = {}
         for site in self.sites:
-            if site.q.operator is not None and site.turning:
-                scale = logit_scale(site) * math.sqrt(site.q.operator.channels)
-                found.setdefault(round(scale, 6), []).append(site)
+            scale = logit_scale(site)
+            if site.q.operator is not None and site.turning and scale is not None:
+                found.setdefault(round(scale * math.sqrt(site.q.operator.channels), 6), []).append(site)
         for scale, sites in found.items():
             if abs(scale - 1) > EVEN:
                 self.facts.append(Fact("softmax scale", f"{places(sites)}: {scale:.6g} / sqrt(head_dim)"))

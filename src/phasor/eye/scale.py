@@ -7,19 +7,36 @@ from typing import Any
 from ..rotary.spec import RotarySpec
 from .linear import plain_factor
 from .sites import Site
+from .tape import Operation, Tape
+
+MULTIPLY = {"mul", "mul_", "div", "div_"}
 
 
-def logit_scale(site: Site) -> float:
-    """By what plain numbers in the code multiply q, k and their product, all together."""
+def logit_scale(site: Site) -> float | None:
+    """By what plain numbers in the code multiply q, k and their product, all together.
+
+    None where no softmax follows the product, or where something else than one number multiplies on the way to it.
+    """
     tape, scale = site.q.tape, site.attention.scale
     if scale is None:
         scale, number = 1.0, site.attention.softmax
+        if number is None:
+            return None
         while number is not None and (maker := tape.maker(number)) is not None and maker.name not in ("bmm", "baddbmm"):
+            if maker.name in MULTIPLY and not _by_one_number(tape, maker):
+                return None
             scale *= plain_factor(tape, maker)
             number = next((i for i in maker.inputs if i in tape.data), None)
     for side in (site.q, site.k):
         scale *= 1.0 if side.operator is None else side.operator.factor
     return scale
+
+
+def _by_one_number(tape: Tape, operation: Operation) -> bool:
+    others = [tape.values[i] for i in operation.inputs if i not in tape.data]
+    return len(operation.inputs) - len(others) == 1 and all(
+        value.numel() > 0 and bool((value == value.reshape(-1)[0]).all()) for value in others
+    )
 
 
 def softmax_factor(site: Site, spec: RotarySpec, numbers: Mapping[str, Any]) -> float:
@@ -28,8 +45,11 @@ def softmax_factor(site: Site, spec: RotarySpec, numbers: Mapping[str, Any]) -> 
     Only a factor that is the square of ``0.1 m ln(factor) + 1`` for a number ``m`` of the config is called so.
     """
     factor = getattr(spec.scaling, "factor", None)
-    ratio = logit_scale(site) * math.sqrt(spec.head_dim)
-    if not factor or factor <= 1 or abs(ratio - 1) < 1e-6:
+    scale = logit_scale(site)
+    if not factor or factor <= 1 or scale is None:
+        return 1.0
+    ratio = scale * math.sqrt(spec.head_dim)
+    if abs(ratio - 1) < 1e-6:
         return 1.0
     for number in {1.0, *_numbers(numbers)}:
         squared = (0.1 * number * math.log(factor) + 1) ** 2

@@ -18,6 +18,7 @@ from .operator import Operator
 from .sites import Side
 
 EVEN = 2e-6  # relative: roundings of float32 tables
+EVEN_SINGLE = 2e-5  # of pairs and tokens among each other
 EVEN_HALF = 1e-2  # of bfloat16 tables
 
 
@@ -117,10 +118,22 @@ def _factor(seen: Operator) -> float:
     if seen.passing and float(seen.passed.abs().std(correction=0)) < EVEN * float(seen.passed.abs().mean()):
         around = math.copysign(float(seen.passed.abs().mean()), seen.factor)
     scale = seen.scale / around
+    scale = scale[..., scale.amax((0, 1)) > 0]  # without padding
     middle = float(scale.median())
-    if float((scale - middle).abs().max()) > EVEN_HALF * middle:
+    even = EVEN_HALF if _in_half(seen) else EVEN_SINGLE
+    if float((scale - middle).abs().max()) > even * middle:
         raise NoSpec("its pairs, or its tokens, have factors of their own")
     return float(torch.tensor(1.0 if abs(middle - 1) < EVEN else middle, dtype=torch.float32))
+
+
+def _in_half(seen: Operator) -> bool:
+    """Whether cos and sin were rounded to bfloat16 or float16 on their way."""
+    cos, sin = seen.cos / seen.factor, seen.sin / seen.factor
+    return any(
+        bool(((t - t.to(kind).double()).abs() <= 1e-9).all())
+        for kind in (torch.bfloat16, torch.float16)
+        for t in (torch.stack((cos, sin)),)
+    )
 
 
 def _spec(one: Measured, answer: Named) -> RotarySpec:

@@ -79,7 +79,9 @@ def _beside(site: Site, module: nn.Module, softmax: float) -> Fault | None:
     q, k = site.q.operator, site.k.operator
     if q is None or k is None or not (site.q.turns and site.k.turns) or site.q.seen.norms or site.k.seen.norms:
         return None
-    pure = abs(logit_scale(site) / (q.factor * k.factor))
+    if (scale := logit_scale(site)) is None:
+        return None
+    pure = abs(scale / (q.factor * k.factor))
     own = _numbers(module)
     whole = (q.channels**-0.5 * softmax, *own)
     if not any(math.isclose(pure, scale, rel_tol=SAME) for scale in whole):
