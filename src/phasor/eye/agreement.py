@@ -8,6 +8,8 @@ from .sites import Side, Site
 from .spec import EVEN, Measured, NoSpec, measured
 from .tape import upstream
 
+MEASURED = 1e-5  # relative: roundings of angles
+
 
 @dataclass(frozen=True)
 class Disagreement:
@@ -29,7 +31,7 @@ def disagreement(site: Site) -> Disagreement | None:
     if q.place.layout != k.place.layout:
         says = f"queries turn in {q.place.layout.describe()}, keys in {k.place.layout.describe()}"
         return Disagreement("layout", says)
-    if q.values != k.values or q.axis != k.axis:
+    if q.axis != k.axis or not _close(q, k):
         return Disagreement("frequencies", "queries and keys turn by different frequencies")
     if q.reverse != k.reverse:
         return Disagreement("sign", "queries and keys turn in opposite directions")
@@ -39,6 +41,13 @@ def disagreement(site: Site) -> Disagreement | None:
     if mine.shape == theirs.shape and not torch.equal(mine, theirs):
         return Disagreement("positions", "keys turn by other positions than queries")
     return None
+
+
+def _close(q: Measured, k: Measured) -> bool:
+    """Equal frequencies; those that were measured from angles, and do not stand on the tape, but for rounding."""
+    if q.found.exact and k.found.exact:
+        return q.values == k.values
+    return all(abs(a - b) <= MEASURED * (0.1 + abs(b)) for a, b in zip(q.values, k.values, strict=True))
 
 
 def _factors(q: Measured, k: Measured) -> Disagreement | None:
@@ -55,7 +64,8 @@ def _factors(q: Measured, k: Measured) -> Disagreement | None:
 
 
 def trained(side: Side) -> bool:
-    """Whether weights multiply on the way: a factor that training chose."""
+    """Whether weights multiply on the way: a factor that training chose. Weights that are all 1 choose none."""
     seen, tape = side.operator, side.tape
-    constants = [i for o in seen.operations for i in o.inputs if i not in tape.data] if seen is not None else []
-    return any(i in tape.weights for i in upstream(tape, constants))
+    constants = {i for o in seen.operations for i in o.inputs if i not in tape.data} if seen is not None else set()
+    chosen = (i for i in constants if any(w in tape.weights for w in upstream(tape, [i])))
+    return any(bool((tape.values[i] != 1).any()) for i in chosen)
