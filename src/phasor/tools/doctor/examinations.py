@@ -75,11 +75,12 @@ def _of_function(model: Any, inputs: Any, seen: eye.Observation | None) -> Diagn
     name = type(model).__name__ if isinstance(model, nn.Module) else subject.name
     if isinstance(model, nn.Module) and not any(p.is_meta for p in model.parameters()):
         found = watch(model, inputs, whole=True) if seen is None else watched(seen)
-        checks = of_unread(found) if not isinstance(found, str) and found.sites else []
+        checks = of_unread(found) if not isinstance(found, str) and found.attends else []
     try:
         if checks and inputs is not None and not isinstance(inputs, Tensor):
             raise Misuse("its inputs are more than tokens")
-        laws = list(all_laws(subject, of_black_box(inputs), []))
+        turns = any(check.what == ROTATION and check.verdict == "right" for check in checks)
+        laws = list(all_laws(subject, of_black_box(inputs), [], turns))
     except ValueError as reason:
         if not checks:
             raise

@@ -66,7 +66,8 @@ class Observation:
             return watched(self._seen)
         if self.on_meta:
             return "the model is on the meta device; it is checked against the spec only"
-        return watch(self.model, self._inputs, whole=self.unread)
+        arguments = self._inputs if hasattr(self._inputs, "keys") else None
+        return watch(self.model, arguments, whole=self.unread)
 
     @cached_property
     def subject(self) -> Running:

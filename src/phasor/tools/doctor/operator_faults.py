@@ -43,7 +43,7 @@ def faults(site: Site, specs: Sequence[RotarySpec], module: nn.Module, softmax: 
         return
     if (apart := _apart(site)) is not None:
         yield apart
-    elif (factor := _beside(site, module, softmax)) is not None:
+    elif (factor := _beside(site, module, softmax, known=bool(specs))) is not None:
         yield factor
     if specs and (other := _against(site, specs, module)) is not None:
         yield other
@@ -69,12 +69,20 @@ def _apart(site: Site) -> Fault | None:
     apart = disagreement(site)
     if apart is None or not apart.word or (apart.word.startswith("factor") and (trained(site.q) or trained(site.k))):
         return None
-    if apart.word.startswith("factor") and "beside" in apart.says:
-        return None  # judged with the scale of the softmax
+    if apart.word.startswith("factor") and ("beside" in apart.says or _is_the_scale(site, apart.word)):
+        return None  # the former is judged with the scale of the softmax
     return Fault(apart.word, apart.says)
 
 
-def _beside(site: Site, module: nn.Module, softmax: float) -> Fault | None:
+def _is_the_scale(site: Site, word: str) -> bool:
+    """Whether a factor is the scale that the softmax lacks: scores are as they must be."""
+    operator = site.q.operator
+    factor = float(word.rpartition(" ")[2])
+    whole = 1.0 if operator is None else operator.channels**-0.5
+    return math.isclose(abs(logit_scale(site)) * factor, whole, rel_tol=SAME)
+
+
+def _beside(site: Site, module: nn.Module, softmax: float, known: bool) -> Fault | None:
     """A plain number that multiplies q or k, where the softmax has its whole scale, and the model names no such one."""
     q, k = site.q.operator, site.k.operator
     if q is None or k is None or not (site.q.turns and site.k.turns) or site.q.seen.norms or site.k.seen.norms:
@@ -86,7 +94,9 @@ def _beside(site: Site, module: nn.Module, softmax: float) -> Fault | None:
     whole = (q.channels**-0.5 * softmax, *own)
     if not any(math.isclose(pure, scale, rel_tol=SAME) for scale in whole):
         return None
-    for name, factor in (("k", abs(k.factor)), ("q", abs(q.factor))):
+    of_keys, of_queries = ("k", abs(k.factor)), ("q", abs(q.factor))
+    # by which queries are multiplied is a temperature of the softmax, which only a config can say to be wrong
+    for name, factor in (of_keys, of_queries) if known else (of_keys,):
         if not any(math.isclose(factor, number, rel_tol=SAME) for number in (1.0, *own)):
             says = f"{NAMES[name]} are multiplied by {factor:.6g}, and the softmax has its whole scale, {pure:.6g}"
             return Fault(f"factor on the {NAMES[name]}: {factor:.6g}", says)

@@ -29,6 +29,7 @@ FAR = 64  # a position that a model without a declared length takes
 STATE = "same operator after a longer call"
 COUNTED = "positions given = positions counted"
 LAYERS = "layers of one kind"
+TURNED = 1e-4  # radians: roundings of angles that are one
 ACROSS = re.compile(r"cross|encoder_attn|encdec", re.IGNORECASE)  # keys of another text need not turn
 
 
@@ -54,16 +55,11 @@ def check_operators(observed: Observation, before: Sequence[Check]) -> Iterable[
 
 def of_unread(seen: Watched) -> list[Check]:
     """Of a model of which no config says what it must do: against itself alone, and needed for any verdict."""
-    if not seen.turning:
+    sites = [site for site in seen.sites if site.turning or _moves(site)]
+    if not sites:
         says = f"nothing rotates: {seen.instead}"
         return [Check(what=ROTATION, against="itself", verdict="not shown", reason=says)]
-    checks = [_judged(site, _module(seen, site), (), 1.0, ROTATION) for site in seen.turning]
-    checks = [replace(check, needed=True, reason=check.reason or _named(seen, check.where)) for check in checks]
-    hidden = [s for s in seen.sites if not s.turning and _moves(s)]
-    checks += [
-        Check(where=s.where, what=ROTATION, against="itself", verdict="not shown", reason=_moves(s), needed=True)
-        for s in hidden
-    ]
+    checks = [_named(seen, site, _judged(site, _module(seen, site), (), 1.0, ROTATION)) for site in sites]
     return [*checks, *_layers(seen), *after_longer(seen), *_counted(seen)]
 
 
@@ -114,13 +110,18 @@ def _module(seen: Watched, site: Site) -> nn.Module:
     return seen.call.model.get_submodule(site.where)
 
 
-def _named(seen: Watched, where: str) -> str:
-    """What an attention turns by, in words."""
-    site = next(site for site in seen.sites if site.where == where)
+def _named(seen: Watched, site: Site, check: Check) -> Check:
+    """With what the attention turns by, in words; not shown where that could not be said."""
+    check = replace(check, needed=True)
+    if check.verdict != "right" or seen.seen is None:
+        return check
     path, index = site.layers
-    part = seen.seen.parts.get(path) if seen.seen is not None else None
-    spec = part.layers[index] if part is not None and index < len(part.layers) else None
-    return "" if spec is None else f"observed: {spec.describe()}"
+    part = seen.seen.parts.get(path)
+    if part is None:
+        said = [s for s in seen.seen.missing if s.startswith((site.where, path or site.where))] or seen.seen.missing
+        return replace(check, verdict="not shown", reason=next((s.partition(": ")[2] for s in said), "no spec says it"))
+    spec = part.layers[index] if index < len(part.layers) else None
+    return replace(check, reason="" if spec is None else f"observed: {spec.describe()}")
 
 
 def _layers(seen: Watched) -> Iterator[Check]:
@@ -167,7 +168,7 @@ def after_longer(seen: Watched, length: int | None = None) -> Iterator[Check]:
     check = Check(what=STATE, against="itself", verdict="not shown")
     if after is None:
         yield replace(check, reason="it could not be called again")
-    elif changed := [site.where for site in seen.turning if _other(site, after)]:
+    elif changed := [site.where for site in seen.turning if _other(site, after, exactly=True)]:
         says = "q and k turn otherwise than before a longer call, whose state stays"
         way = "choose the frequencies anew in every call, or fix the length"
         cause = "state of a longer call"
@@ -191,9 +192,8 @@ def _counted(seen: Watched) -> Iterator[Check]:
             check, where=span(other), verdict="wrong", cause="positions", reason=says, way_out=way_out("positions")
         )
     elif not any(_other(site, far) for site in seen.turning):
-        says = f"q and k turn alike whatever {call.takes_positions} says"
-        way = f"form the angles from {call.takes_positions}"
-        yield replace(check, verdict="wrong", cause="positions", reason=says, way_out=way)
+        says = f"q and k turn alike whatever {call.takes_positions} says: positions that are given are not used"
+        yield replace(check, verdict="not shown", reason=says)
     else:
         yield check
 
@@ -203,11 +203,14 @@ def _looked(seen: Watched, before: int) -> Look | None:
     return None if found.why_not else found
 
 
-def _other(site: Site, found: Look) -> bool:
-    """Whether a site turns otherwise in another call; not where it is not seen there."""
+def _other(site: Site, found: Look, exactly: bool = False) -> bool:
+    """Whether a site turns otherwise in another call, all positions moved aside; not where it is not seen there."""
     there = found.like(site)
     for mine, theirs in zip(site.sides, there.sides if there is not None else (), strict=False):
         if mine.turns and theirs.turns and mine.operator is not None and theirs.operator is not None:
-            same = mine.operator.cos.shape == theirs.operator.cos.shape
-            return same and not torch.equal(mine.operator.cos, theirs.operator.cos)
+            a, b = mine.operator.angles, theirs.operator.angles
+            if a.shape != b.shape:
+                return False
+            apart = a - b if exactly else (a - a[..., :1]) - (b - b[..., :1])
+            return bool(torch.sin(apart / 2).abs().max() > (0.0 if exactly else TURNED))
     return False

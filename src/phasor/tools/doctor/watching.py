@@ -25,6 +25,11 @@ class Watched:
         return tuple(site for site in self.sites if site.turning)
 
     @property
+    def attends(self) -> bool:
+        """Whether there is any attention, with a softmax or without."""
+        return bool(self.sites) or (self.seen is not None and bool(self.seen.facts))
+
+    @property
     def instead(self) -> str:
         """What the model has where nothing turns, in one line."""
         facts = {fact.name: fact.value for fact in self.seen.facts} if self.seen is not None else {}
@@ -35,13 +40,12 @@ class Watched:
 def watch(model: nn.Module, inputs: Any = None, *, whole: bool) -> Watched | str:
     """What is seen, or why nothing is. ``whole``: with all calls of `phasor.observe`, which name what turns.
 
-    ``inputs``: a call's arguments by name; a few tokens are made up for any others.
+    ``inputs`` as in `phasor.observe`.
     """
-    given = inputs if hasattr(inputs, "keys") else None
     try:
         if whole:
-            return watched(observe(model, given))
-        call = made_up(model) if given is None else call_of(model, given)
+            return watched(observe(model, inputs))
+        call = made_up(model) if inputs is None else call_of(model, inputs)
         return Watched(call, tuple(sites_of(call.tape())))
     except Exception as error:  # a model's own code raises what it likes, and so do tensors that are not plain ones
         return f"{type(error).__name__}: {first_line(error)}" if not isinstance(error, ValueError) else str(error)
