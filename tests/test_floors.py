@@ -64,7 +64,7 @@ INSIDE = {
         "transformer_xl",
         "attention heads",
     ],
-    "models": ["weights", "reading", "prefixes", "rules", "rows", "configs make_rows published_lengths", "rotary_of"],
+    "models": ["weights", "reading", "prefixes", "rules", "rows", "configs make_rows published_lengths", "evidence rotary_of"],
     "caches": ["lengths tree origin", "tokens", "ledger", "model_cache", "static_cache"],
     "tools": ["inspect checkpoints patch", "golden running", "onnx doctor", "fit study"],
     "serving": ["engines", "planner"],

@@ -18,8 +18,12 @@ HALF = torch.bfloat16
 
 @contextlib.contextmanager
 def in_half(model: nn.Module) -> Iterator[None]:
-    """Floating-point weights are bfloat16 inside; outside they are the very tensors that they were."""
-    kept = [(p, p.data) for p in model.parameters() if p.is_floating_point()]
+    """Floating-point weights are bfloat16 inside; outside they are the very tensors that they were.
+
+    So are buffers that files hold, and single numbers, which are made in the dtype of the model that is loaded: what
+    scales an embedding. Other buffers are not: frequencies, which are made in float32.
+    """
+    kept = [(p, p.data) for p in (*model.parameters(), *_buffers(model)) if p.is_floating_point()]
     try:
         for parameter, data in kept:
             parameter.data = data.to(HALF)
@@ -27,6 +31,13 @@ def in_half(model: nn.Module) -> Iterator[None]:
     finally:
         for parameter, data in kept:
             parameter.data = data
+
+
+def _buffers(model: nn.Module) -> Iterator[Tensor]:
+    for module in model.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and (buffer.numel() == 1 or name not in module._non_persistent_buffers_set):
+                yield buffer
 
 
 def halved(value: Any) -> Any:

@@ -30,7 +30,8 @@ class Observation:
 
     - ``subject``: the class of the model; ``model``: the model itself.
     - ``sites``: its attentions in the order in which they run (`Site`), with the operator on q, k, v and the output.
-    - ``parts``: the encoding of each list of layers that rotates, by its path in the model; ``rotary``: the longest.
+    - ``parts``: the encoding of each list of layers that rotates, by its path in the model; ``rotary``: the longest,
+      and none that stands inside another attention (an indexer) where there is another.
     - ``facts``: what was looked at; ``missing``: sentences about what was not shown; ``call``: the first call.
     - ``nothing_turns``: whether attentions were seen, and none of them rotates.
 
@@ -53,7 +54,11 @@ class Observation:
     @property
     def rotary(self) -> ModelRotary | None:
         """The encoding of the list of layers in which most rotate."""
-        return max(self.parts.values(), key=lambda part: sum(s is not None for s in part.layers), default=None)
+
+        def rank(path: str) -> tuple[bool, int]:
+            return "*" not in path, sum(spec is not None for spec in self.parts[path].layers)
+
+        return self.parts[max(self.parts, key=rank)] if self.parts else None
 
     @property
     def turning(self) -> tuple[Site, ...]:

@@ -122,12 +122,11 @@ class _Watching:
         )
 
     def _nothing_turns(self) -> bool:
-        """Whether no attention rotates: each was seen not to, or nothing multiplies by positions at all."""
+        """Whether no attention rotates: nothing multiplies by positions, not even before the projections."""
         sides = [side for site in self.sites for side in site.sides]
         if any(side.turns for side in sides):
             return False
-        fixed = all(side.seen.fixed for side in sides)
-        return fixed or not any(multiplied_by_positions(self.sites[0].q.tape, tokens_of(self.call)))
+        return not any(multiplied_by_positions(self.sites[0].q.tape, tokens_of(self.call)))
 
     def _note_scales(self) -> None:
         """Where scores are divided by another number than the root of the width of a head."""

@@ -79,7 +79,8 @@ def _is_the_scale(site: Site, word: str) -> bool:
     operator = site.q.operator
     factor = float(word.rpartition(" ")[2])
     whole = 1.0 if operator is None else operator.channels**-0.5
-    return math.isclose(abs(logit_scale(site)) * factor, whole, rel_tol=SAME)
+    scale = logit_scale(site)
+    return scale is not None and math.isclose(abs(scale) * factor, whole, rel_tol=SAME)
 
 
 def _beside(site: Site, module: nn.Module, softmax: float, known: bool) -> Fault | None:
