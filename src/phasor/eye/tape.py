@@ -21,7 +21,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-TORCH = str(Path(torch.__file__).parent)
+# Files whose frames are not the model's own code; what was typed into a console is.
+NOT_THE_MODELS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<frozen")
 DEEPEST = 24  # frames kept of each operation's stack
 
 
@@ -273,7 +274,7 @@ def _stack() -> tuple[Place, ...]:
     frame, places = sys._getframe(2), list[Place]()
     while frame is not None and len(places) < DEEPEST:
         code = frame.f_code
-        if not code.co_filename.startswith((TORCH, "<", __file__)):
+        if not code.co_filename.startswith(NOT_THE_MODELS):
             places.append(Place(code, frame.f_lineno))
         frame = frame.f_back  # type: ignore[assignment]
     return tuple(places)

@@ -25,6 +25,7 @@ from .tables import Form, layout_of_table
 
 CLOSE = 0.02  # of the largest: tables in bfloat16
 Path = tuple[str | int, ...]  # a parameter, then indices into what it was given
+Take = Path | Literal["first"] | None
 Order = Literal["bhsd", "bshd", "sbhd", "thd", "nsd"]  # "nsd": heads and batch are one axis
 TOKENS: dict[Order, int] = {"bhsd": -2, "bshd": -3, "sbhd": -4, "thd": -3, "nsd": -2}
 INLINE = "its tables are formed where it rotates"
@@ -54,7 +55,7 @@ class Given:
     spec: RotarySpec | None = None
     rounded: bool = False
     transposed: bool = False
-    take: Path | Literal["first"] | None = None
+    take: Take = None
 
     def stand_in(self, function: RotateFunction, own: Callable, takes_self: bool) -> Callable:
         """Takes and returns what the model's ``own`` function does; ``function`` says how pairs lie and are rounded."""
@@ -126,7 +127,7 @@ def reduced(table: Tensor, tokens: int) -> Tensor | None:
 
 @dataclass(frozen=True)
 class Turned:
-    """What was seen of one side, in the order of its layout: cos and sin ``[tokens, pairs]``; ``spec`` if it has one."""
+    """What was seen of one side, in the order of its layout: cos and sin ``[tokens, pairs]``, its spec if known."""
 
     layout: Layout
     cos: Tensor
@@ -157,18 +158,18 @@ def told(call: SeenCall, seen: Turned) -> list[tuple[Given, Form]] | NotTold:
     tensors = {path: value for path, value in leaves if isinstance(value, Tensor)}
     if any(value.is_complex() for value in tensors.values()):
         return NotTold(COMPLEX)
-    if odd := next((p for p, v in leaves if not isinstance(v, Tensor) and (len(p) > 1 or not _plain(v))), None):
-        return NotTold(f"its argument {_said(odd)} is neither a tensor nor a plain value")
     positions = [path for path, value in tensors.items() if _counts(value, seen)]
     tables = [role for path, value in tensors.items() for role in _roles(path, value, seen, positions)]
+    ways = list(_ways(tables, positions, seen))
+    if not ways:
+        return NotTold(INLINE)
+    if odd := next((p for p, v in leaves if not isinstance(v, Tensor) and (len(p) > 1 or not _plain(v))), None):
+        return NotTold(f"its argument {_said(odd)} is neither a tensor nor a plain value")
     used = {role.path[: len(path)] for role in tables for path in tensors} | set(positions)
     heads = tuple(p for p, x in tensors.items() if p not in used and x.is_floating_point() and x.ndim > 2)
     if odd := next((path for path in tensors if path not in used and path not in heads), None):
         return NotTold(f"its argument {_said(odd)} is neither heads nor what they turn by")
     results = _results(call, [at(call.arguments, path) for path in heads])
-    ways = list(_ways(tables, positions, seen))
-    if not ways:
-        return NotTold(INLINE)
     if results is None:
         return NotTold(MORE)
     many, transposed = results
@@ -219,7 +220,7 @@ class Role:
     path: Path
     form: Form
     tokens: int
-    take: Path | Literal["first"] | None = None
+    take: Take = None
 
 
 def _roles(path: Path, value: Tensor, seen: Turned, positions: list[Path]) -> Iterator[Role]:
@@ -242,7 +243,8 @@ def _table(path: Path, value: Tensor, seen: Turned, positions: list[Path]) -> It
         table = reduced(value.double(), axis)
         if table is None:
             continue
-        table, take = table if table.ndim == 2 else table[0], None
+        take: Take = None
+        table = table if table.ndim == 2 else table[0]
         if len(table) > tokens:
             take = positions[0] if positions else "first"
             table = table[:tokens] if take == "first" or seen.positions is None else table[_rows(seen, len(table))]
@@ -275,7 +277,7 @@ def _counts(value: Tensor, seen: Turned) -> bool:
     return torch.equal(value.flatten().double(), seen.positions)
 
 
-Found = tuple[tuple[Path, ...], Form, int, Path | Literal["first"] | None, RotarySpec | None]
+Found = tuple[tuple[Path, ...], Form, int, Take, RotarySpec | None]
 
 
 def _ways(tables: list[Role], positions: list[Path], seen: Turned) -> Iterator[Found]:

@@ -40,6 +40,11 @@ class Holder:
     code: CodeType
     calls: list[SeenCall] = field(default_factory=list)
 
+    @property
+    def pure(self) -> bool:
+        """Whether it can know its arguments alone: frequencies that a module trains are in none of them."""
+        return self.kind != "method" and not inspect.unwrap(self.function).__closure__  # type: ignore[attr-defined]
+
     def run(self, arguments: Mapping[str, Any]) -> Any:
         if self.kind == "method":
             return self.function(self.module, **arguments)
@@ -53,7 +58,8 @@ class Holder:
 def holders(call: Call, codes: set[CodeType]) -> list[Holder]:
     """Those of the functions with these codes that a module reaches, with what they were given in one run of a model.
 
-    The model is left as it was. Functions that take ``*args`` are not among them.
+    The model is left as it was. Functions that take ``*args`` or give no
+    result are not among them.
     """
     recorder = _Recorder(call.model, codes)
     before = sys.getprofile()
@@ -63,7 +69,7 @@ def holders(call: Call, codes: set[CodeType]) -> list[Holder]:
             call.run()
         finally:
             sys.setprofile(before)
-    return list(recorder.found.values())
+    return [holder for holder in recorder.found.values() if holder.calls]
 
 
 class _Recorder:
@@ -130,9 +136,9 @@ def _reached(
         for name, value in vars(base).items():
             if isinstance(value, staticmethod) and _has(value.__func__, code):
                 return name, method, "static method", value.__func__
-    found = (name for name, value in globals_of(getattr(cls, method)).items() if _has(value, code))
-    name = next(found, None)
-    return None if name is None else (name, method, "function", globals_of(getattr(cls, method))[name])
+    known = globals_of(getattr(cls, method))
+    found = next((name for name, value in known.items() if _has(value, code)), None)
+    return None if found is None else (found, method, "function", known[found])
 
 
 def _has(value: Any, code: CodeType) -> bool:

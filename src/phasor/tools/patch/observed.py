@@ -5,7 +5,6 @@ Only the functions that rotate are replaced; tables are formed by the model's ow
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -95,7 +94,7 @@ class _Judge:
         self._rows: dict[Holder, SiteRow] = {}
 
     def rows(self, where: str, side: Side) -> Iterator[tuple[Any, SiteRow]]:
-        """The row of the function that was replaced; else that of the innermost one."""
+        """The row of the innermost function that can be replaced; else of the innermost one that was compared."""
         place = side.place
         if place is None:
             row = SiteRow(where=where, what=side.name, reason="no Python stands behind its rotation")
@@ -105,17 +104,17 @@ class _Judge:
             h for code in (place.code, *place.around) for h in self.found if h.code is code and self._near(h, where)
         ]
         judged = [(holder, self._judged(holder, side, place)) for holder in near]
-        best = next((one for one in judged if one[1].replaced), None)
-        if best is not None or (judged and judged[0][0].code is place.code):
-            holder, row = best or judged[0]
-            yield holder, row
-        else:
-            row = SiteRow(where=where, what=_short(place.function), reason=_inline(place))
-            yield (where, place.code), replace(row, spec=self._spec(where, side)[1])
+        told = [one for one in judged if INLINE not in one[1].reason]
+        best = next((one for one in told if one[1].replaced), told[0] if told else None)
+        if best is not None:
+            yield best
+            return
+        row = SiteRow(where=where, what=_short(place.function), reason=_inline(place))
+        yield (where, place.code), replace(row, spec=self._spec(where, side)[1])
 
     def _near(self, holder: Holder, where: str) -> bool:
         path = self.paths[holder.module]
-        return not path or f"{where}.".startswith(f"{path}.") or path.startswith(f"{where}.")
+        return not path or not where or f"{where}.".startswith(f"{path}.") or path.startswith(f"{where}.")
 
     def _judged(self, holder: Holder, side: Side, place: Where) -> SiteRow:
         if holder not in self._rows:
@@ -134,7 +133,9 @@ class _Judge:
         if isinstance(found, Frequencies):
             tokens = slice(found.before, side.operator.cos.shape[-1] - found.after)
             positions = found.coordinates[0] if len(found.coordinates) == 1 else None
-            turned = Turned.of(side.operator, layout, tokens, spec=spec or _own_spec(side), positions=positions)
+            turned = Turned.of(side.operator, layout, tokens, positions=positions)
+            if holder.pure:
+                turned = replace(turned, spec=spec or _own_spec(side))
         else:
             turned = Turned.of(side.operator, layout, slice(None))
         way = next((w for h, w in self.ways.items() if h.like(holder) and does(holder, w).exact), None)

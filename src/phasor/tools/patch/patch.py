@@ -1,4 +1,4 @@
-"""`patch` and `unpatch`: one transformers model runs on phasor, and back. Three steps: find, match, replace."""
+"""`patch` and `unpatch`: one model runs on phasor, and back. Three steps: find, match, replace."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -33,9 +33,14 @@ def patch(
 ) -> PatchReport:
     """Let one model form its rotary tables and rotate its queries and keys with phasor.
 
-    For every rotary module of a transformers model the spec is read from the model's config, and what phasor makes of it is compared with what
-    the module itself returns: at positions from 0 to 131071, in float32, in bfloat16 and in the model's dtype. For
-    every attention module, what phasor does to random q and k is compared with what the function that it calls does.
+    For every rotary module of a transformers model the spec is read from the model's config, and what phasor makes of
+    it is compared with what the module itself returns: at positions from 0 to 131071, in float32, in bfloat16 and in
+    the model's dtype. For every attention module, what phasor does to random q and k is compared with what the function
+    that it calls does.
+    Any other model (a class of one's own, a config that is not read) is observed (`phasor.observe`): the function in
+    which its q and k turn is compared on the arguments that it was given and on random ones, and replaced where it
+    takes heads with cos and sin, with angles, or with positions; the tables stay the model's own. ``inputs`` are what
+    it is run on: a dictionary of arguments, a tuple or a tensor; by default a few tokens are made up.
     Only what agrees bit for bit is replaced; the report says what, and why not the rest. A module whose frequencies
     or tables were rounded (``.to(torch.bfloat16)``) or never filled (``to_empty``) is compared as it would be with
     those of its config, and taken over; its row says so. `phasor.repair` mends the model itself. Functions that
@@ -63,8 +68,8 @@ def patch(
     ``state_dict``, ``save_pretrained``, ``.to``, hooks, copies and pickles work as before. A model on the meta device
     is patched as well: its rotary modules are built again on the CPU to be compared.
 
-    Raises ``ValueError`` for something that is not a transformers model, for a model without rotary embedding, and
-    for a model that is patched already. A model for which `patch` raises stays as it was.
+    Raises ``ValueError`` for something that is no torch module, for a model without rotary embedding or that cannot be
+    run to be observed, and for a model that is patched already. A model for which `patch` raises stays as it was.
 
     Example::
 
@@ -169,7 +174,8 @@ def unpatch(model: nn.Module) -> None:
 def _check(model: Any, angles: Any) -> None:
     if not isinstance(model, nn.Module) or isinstance(model, nn.DataParallel | DistributedDataParallel):
         raise ValueError(
-            f"model must be a torch module, got {type(model).__name__}; of a wrapper (DataParallel) give the model inside"
+            f"model must be a torch module, got {type(model).__name__}; "
+            "of a wrapper (DataParallel) give the model inside"
         )
     if angles not in ("float32", "exact"):
         raise ValueError(f"angles must be 'float32' (the model's own) or 'exact', got {angles!r}")

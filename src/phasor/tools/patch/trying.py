@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from ...rotary.layout import Layout
 from ...support.findings import Difference
@@ -28,8 +28,6 @@ def best_way(
     holder: Holder, seen: Turned, dtypes: Sequence[torch.dtype], kernel: str
 ) -> tuple[Way | None, Difference] | NotTold:
     """The way to rotate that agrees best with a function; or why there is none to try."""
-    if not holder.calls:
-        return NotTold("it gives no result")
     several = [told(call, seen) for call in holder.calls[:MOST_CALLS]]
     ways = next((found for found in several if not isinstance(found, NotTold)), several[0])
     if isinstance(ways, NotTold):
@@ -69,7 +67,7 @@ def _on_random(holder: Holder, way: Way, dtypes: Sequence[torch.dtype]) -> Diffe
             theirs = holder.run(tree_map(_clone, arguments))
         except (RuntimeError, IndexError, TypeError, ValueError, AssertionError):  # not the shapes it takes
             continue
-        if way[0].transposed or fits((tuple(arguments.values()), {}), theirs):
+        if way[0].transposed or fits((tuple(tree_leaves(arguments)), {}), theirs):
             differences.append(_beside(ours, arguments, theirs))
     return largest(differences or [INCOMPARABLE])
 
