@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+# Files whose frames are not the model's own code; what was typed into a console is.
 NOT_THE_MODELS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<frozen", "<eval_with_key>")
 SMALL = 1 << 16  # elements: a larger weight of an accelerator stays there, since only projections have such
 DEEPEST = 24  # frames kept of each operation's stack
