@@ -158,7 +158,7 @@ class _Judge:
         for site in self.seen.turning:
             list_of, index = site.layers
             if list_of in self.seen.parts and (site.where == where or where.startswith(f"{site.where}.")):
-                spec = self.seen.parts[list_of].layers[index]
+                spec = self.seen.parts[list_of].with_angles("float32").layers[index]
                 if spec is not None:
                     return spec, spec.describe()
         return None, "-" if side.placed is None else side.placed.layout.describe()
