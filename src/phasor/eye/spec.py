@@ -110,9 +110,10 @@ def _in_order(found: Frequencies, place: Placed) -> tuple[Tensor, tuple[int, ...
 
 def _factor(seen: Operator) -> float:
     """The factor inside cos and sin: one for all pairs and tokens, beside what multiplies the channels that pass."""
-    around = abs(seen.factor)
-    if seen.passing and float(seen.passed.abs().std(correction=0)) < EVEN * float(seen.passed.abs().mean()):
-        around = float(seen.passed.abs().mean())
+    around = torch.tensor(abs(seen.factor), dtype=torch.float64)
+    passed = seen.passed.abs().mean(1, keepdim=True) if seen.passing else around
+    if seen.passing and bool(((seen.passed.abs() - passed).abs() <= EVEN * passed).all()):
+        around = passed  # of each head and token: a temperature
     scale = seen.scale / around
     middle = float(scale.median())
     if float((scale - middle).abs().max()) > EVEN_HALF * middle:

@@ -1,4 +1,4 @@
-"""Which keys of a config are changed, one after the other, and to what: those that its model's code was seen to read."""
+"""Which keys of a config are changed, one after the other, and to what: those that its model's code reads."""
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
