@@ -50,8 +50,18 @@ def batch_of(call: Call) -> int:
 
 def at_length(call: Call, length: int) -> Call:
     """The call with its last token at the end of a sequence of ``length``, the others at its beginning."""
+    return at_positions(call, ends(call, length))
+
+
+def ends(call: Call, length: int) -> Tensor:
+    """The positions of `at_length`."""
     positions = torch.arange(tokens_of(call))
     positions[-1] = length - 1
+    return positions
+
+
+def at_positions(call: Call, positions: Tensor) -> Call:
+    """The call with its tokens at ``positions [tokens]``."""
     return call.at(positions.expand(batch_of(call), -1).contiguous())
 
 

@@ -11,11 +11,24 @@ from torch import nn
 
 from ..rotary.model_rotary import ModelRotary
 from ..rotary.spec import RotarySpec
+from ..rotary.temperature import Temperature
 from ..support.errors import first_line
 from .agreement import disagreement
 from .arithmetic import tables_of
 from .call import Call, call_of
-from .experiments import Look, at_axes, at_length, in_half_precision, lengths_in, look, tokens_of
+from .experiments import (
+    FAR,
+    Look,
+    at_axes,
+    at_length,
+    at_positions,
+    ends,
+    in_half_precision,
+    lengths_in,
+    look,
+    spread,
+    tokens_of,
+)
 from .frequencies import Frequencies
 from .inputs import made_up
 from .instead import instead
@@ -23,6 +36,7 @@ from .observation import Fact, Observation, places
 from .scale import logit_scale, softmax_factor
 from .sites import Side, Site, multiplied_by_positions, sites_of
 from .spec import EVEN, NoSpec, Sighting, measured, sighting
+from .temperature import factors, temperature, varies
 
 MOST_LOOKS = 4  # at lengths that are named only after others were seen
 
@@ -94,6 +108,7 @@ class _Watching:
         self.numbers: dict[str, Any] = told() if callable(told) else {}
         self.lengths: dict[int, Look] = {}
         self.axes: tuple[int, Look] | None = None
+        self.far: Look | None = None
         self.half = Look({}, "not looked at")
         self._sightings: dict[Any, Sighting | str] = {}
 
@@ -206,6 +221,7 @@ class _Watching:
         count = max(self._length_of(path), max(seen) + 1)
         first = next(s for s in seen.values() if s is not None)
         site = next(s for s in group if s.turning)
+        temperatures = [self._temperature([s for s in group if s.layers[1] == i]) for i in range(count)]
         specs = [None if (one := seen.get(i)) is None else one.spec for i in range(count)]
         targets = tuple(dict.fromkeys(name for s in group for name in s.turning))
         lengths = lengths_in(self.numbers)
@@ -220,6 +236,7 @@ class _Watching:
             part="",
             sources={"layers": "observed"},
             softmax_factor=softmax_factor(site, first.spec, self.numbers),
+            temperatures=tuple(temperatures) if any(temperatures) else (),
             targets=targets,
             prefix_tokens=first.before,
             suffix_tokens=first.after,
@@ -228,6 +245,24 @@ class _Watching:
             notes=tuple(dict.fromkeys(f"not seen: {word}" for one in seen.values() if one for word in one.named.open)),
         )
         return seen_model.with_angles("exact")
+
+    def _temperature(self, sites: list[Site]) -> Temperature | None:
+        """What lengthens the queries of one layer farther away; seen at lengths, and named by one more call."""
+        found = [s for s in sites if any((there := each.like(s)) and varies(there) for each in self.lengths.values())]
+        if not found:
+            return None
+        positions = spread(tokens_of(self.call), FAR)
+        if self.far is None:
+            self.far = look(at_positions(self.call, positions))
+        seen = [
+            (at, by_token)
+            for at, each in (*((ends(self.call, n), each) for n, each in self.lengths.items()), (positions, self.far))
+            if (there := each.like(found[0])) is not None and (by_token := factors(there)) is not None
+        ]
+        scheme = temperature(seen, self.numbers)
+        if scheme is None:
+            self.missing.append(f"{places(sites)}: what multiplies its queries more the farther away they are")
+        return scheme
 
     def _length_of(self, path: str) -> int:
         try:

@@ -114,9 +114,10 @@ def _in_order(found: Frequencies, place: Placed) -> tuple[Tensor, tuple[int, ...
 
 def _factor(seen: Operator) -> float:
     """The factor inside cos and sin: one for all pairs and tokens, beside what multiplies the channels that pass."""
-    around = seen.factor
-    if seen.passing and float(seen.passed.abs().std(correction=0)) < EVEN * float(seen.passed.abs().mean()):
-        around = math.copysign(float(seen.passed.abs().mean()), seen.factor)
+    around = torch.tensor(seen.factor, dtype=torch.float64)
+    passed = seen.passed.abs().mean(1, keepdim=True) if seen.passing else around
+    if seen.passing and bool(((seen.passed.abs() - passed).abs() <= EVEN * passed).all()):
+        around = passed * math.copysign(1.0, seen.factor)  # of each head and token: a temperature
     scale = seen.scale / around
     scale = scale[..., scale.amax((0, 1)) > 0]  # without padding
     middle = float(scale.median())
