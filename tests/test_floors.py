@@ -53,7 +53,7 @@ INSIDE = {
         "attention operator",
         "frequencies layout turning",
         "sites",
-        "arithmetic axes call instead scale",
+        "arithmetic axes call instead scale temperature",
         "experiments inputs observation spec",
         "agreement",
         "observe",
