@@ -190,6 +190,10 @@ class _Recorder(TorchDispatchMode):
         )
         self.tape.operations.append(operation)
         outs = out if isinstance(out, tuple | list) else (out,)
+        if operation.name.startswith(
+            ("empty", "new_empty")
+        ):  # what memory happens to hold may be anything, so: nothing
+            [o.zero_() for o in outs if isinstance(o, Tensor)]
         operation.outputs = tuple(self._add(o, operation) if isinstance(o, Tensor) else None for o in outs)
         if writes:
             for written in [o for o in outs if isinstance(o, Tensor)]:

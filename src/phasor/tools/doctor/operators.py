@@ -78,6 +78,8 @@ def _judged(site: Site, module: nn.Module, specs: Sequence[RotarySpec], softmax:
     fault = next(faults(site, specs, module, softmax), None)
     if fault is not None:
         return _wrong(blank, fault)
+    if site.q.turns and site.q.seen.norms != site.k.seen.norms:
+        return replace(blank, reason="more stands between the rotation and the product on one of q and k")
     if unseen := next((side.seen.missing for side in (site.q, site.k) if side.seen.missing), ""):
         return replace(blank, reason=unseen)
     return replace(blank, verdict="right")
