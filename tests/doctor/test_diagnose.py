@@ -96,10 +96,19 @@ def test_what_is_no_model_is_refused(model: Any, inputs: Any, message: str) -> N
         diagnose(model, inputs)
 
 
-def test_a_model_without_rotary_is_refused() -> None:
+def test_of_a_model_without_rotary_it_says_what_there_is_instead() -> None:
     config = transformers.BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    found = diagnose(transformers.BertModel(config))
+    assert found.verdict == "not shown" and found.exit_code == 0
+    assert [row.reason for row in found.rows] == ["nothing rotates: learned positions, added to the embeddings"]
+
+
+def test_a_model_without_rotary_and_without_values_is_refused() -> None:
+    config = transformers.BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    with torch.device("meta"):
+        model = transformers.BertModel(config)
     with pytest.raises(ValueError, match="model must have a rotary embedding, and no module of this BertModel has one"):
-        diagnose(transformers.BertModel(config))
+        diagnose(model)
 
 
 def test_on_the_meta_device_it_is_judged_by_the_spec_only() -> None:

@@ -90,10 +90,11 @@ def _of_function(model: Any, inputs: Any, seen: eye.Observation | None) -> Diagn
 
 def _examined(observed: Observation) -> list[Check]:
     """The checks of all examinations; each finds the model as it was."""
-    if not observed.sites and (observed.on_meta or isinstance(observed.watched, str)):
-        why = "it is on the meta device" if observed.on_meta else observed.watched
-        name = type(observed.model).__name__
-        raise ValueError(f"model must have a rotary embedding, and no module of this {name} is named so; {why}")
+    if not observed.sites and isinstance(observed.watched, str):
+        why = "has one" if observed.on_meta else f"is named so; nor could it be watched: {observed.watched}"
+        raise ValueError(
+            f"model must have a rotary embedding, and no module of this {type(observed.model).__name__} {why}"
+        )
     examinations = _chosen(observed)
     checks: list[Check] = []
     for examination in examinations:

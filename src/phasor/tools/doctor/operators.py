@@ -18,6 +18,7 @@ from ...rotary.spec import RotarySpec
 from ...support.findings import Difference, span
 from ..patch.reading import specs_of_layer
 from ..patch.sites import nearest
+from .against_config.attention import of_its_own
 from .against_config.causes import way_out
 from .observation import Observation
 from .operator_faults import Fault, faults
@@ -66,6 +67,7 @@ def of_unread(seen: Watched) -> list[Check]:
 def _of_known(observed: Observation, site: Site) -> Check:
     module = observed.model.get_submodule(site.where)
     models, _ = observed.reading.models_of(module, nearest(site.where, list(observed.reading.tables)))
+    models = of_its_own(site.where, models)
     specs = [spec for spec in specs_of_layer(module, models) if spec is not None]
     factor = models[0].softmax_factor if models else 1.0
     return _judged(site, module, specs, factor, OPERATOR)
@@ -78,6 +80,8 @@ def _judged(site: Site, module: nn.Module, specs: Sequence[RotarySpec], softmax:
     fault = next(faults(site, specs, module, softmax), None)
     if fault is not None:
         return _wrong(blank, fault)
+    if site.q.turns and site.q.seen.norms != site.k.seen.norms:
+        return replace(blank, reason="more stands between the rotation and the product on one of q and k")
     if unseen := next((side.seen.missing for side in (site.q, site.k) if side.seen.missing), ""):
         return replace(blank, reason=unseen)
     return replace(blank, verdict="right")
