@@ -52,11 +52,11 @@ def _near(q: Measured, k: Measured) -> bool:
     return all(abs(a - b) <= EVEN * abs(a) + MEASURED for a, b in zip(q.values, k.values, strict=True))
 
 
-def _even_scale(site: Site) -> bool:
+def _even_scale(site: Site, q: Measured, k: Measured) -> bool:
     """Whether what multiplies the keys is the softmax scale, or a part: one over the root of the width, in all."""
     scale = logit_scale(site)
-    width = 0 if site.k.operator is None else site.k.operator.channels
-    return scale is not None and abs(scale * math.sqrt(width) - 1) < EVEN
+    scale = q.seen.factor * k.seen.factor if scale is None else scale
+    return abs(scale * math.sqrt(k.seen.channels) - 1) < EVEN
 
 
 def _factors(site: Site, q: Measured, k: Measured) -> Disagreement | None:
@@ -67,7 +67,7 @@ def _factors(site: Site, q: Measured, k: Measured) -> Disagreement | None:
         word = f"factor on the keys: {ratio:.6g}" if on_keys else f"factor on the queries: {1 / ratio:.6g}"
         return Disagreement(word, says)
     times = k.seen.factor / k.seen.trained
-    if abs(times - 1) > EVEN and abs(times - q.seen.factor / q.seen.trained) > EVEN and not _even_scale(site):
+    if abs(times - 1) > EVEN and abs(times - q.seen.factor / q.seen.trained) > EVEN and not _even_scale(site, q, k):
         return Disagreement(
             f"factor on the keys: {times:.6g}", f"keys are multiplied by {times:.9g} beside the rotation"
         )
@@ -75,7 +75,8 @@ def _factors(site: Site, q: Measured, k: Measured) -> Disagreement | None:
 
 
 def trained(side: Side) -> bool:
-    """Whether weights multiply on the way: a factor that training chose."""
+    """Whether weights multiply on the way: a factor that training chose. Weights that are all 1 choose none."""
     seen, tape = side.operator, side.tape
-    constants = [i for o in seen.operations for i in o.inputs if i not in tape.data] if seen is not None else []
-    return any(i in tape.weights for i in upstream(tape, constants))
+    constants = {i for o in seen.operations for i in o.inputs if i not in tape.data} if seen is not None else set()
+    chosen = (i for i in constants if any(w in tape.weights for w in upstream(tape, [i])))
+    return any(bool((tape.values[i] != 1).any()) for i in chosen)
