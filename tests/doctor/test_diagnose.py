@@ -18,8 +18,8 @@ from phasor import diagnose
 from phasor.tools.doctor import Check, examinations
 from phasor.tools.doctor.against_config.attention_heads import code_that_runs
 
+from .families import SIZES, model_of, rotary_of
 from .faults import damaged
-from .rows import SIZES, model_of, rotary_of
 
 
 def state(model: nn.Module) -> Any:

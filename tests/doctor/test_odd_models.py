@@ -11,7 +11,7 @@ from phasor import diagnose, testing
 pytest.importorskip("transformers")
 import transformers
 
-from .rows import SIZES, model_of
+from .families import SIZES, model_of
 
 TINY = {**SIZES, "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0}}
 

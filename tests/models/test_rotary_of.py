@@ -34,7 +34,7 @@ def test_a_type_without_a_row_is_observed_and_the_result_says_so():
     rotary = rotary_of(own())
     assert rotary.sources == {"layers": "observed"} and len(rotary.layers) == 2
     read = phasor.read_config(transformers.LlamaConfig(**SIZES)).with_angles("float32")
-    assert torch.equal(rotary.layers[0].inv_freq(), read.layers[0].inv_freq())
+    assert torch.equal(rotary.with_angles("exact").layers[0].inv_freq(), read.with_angles("exact").layers[0].inv_freq())
 
 
 def test_a_module_without_a_config_is_observed_and_an_observation_is_not_made_again():
@@ -63,7 +63,7 @@ def test_tools_take_a_model_that_no_row_reads(given, tmp_path):
 
     ids = torch.arange(8)[None]
     with torch.no_grad():
-        cached = model(ids, past_key_values=LedgerCache(source)).logits
+        cached = model(ids, cache=LedgerCache(source)).logits
         assert torch.allclose(cached, model(ids).logits, atol=1e-5)
     uses = phasor.study(source, torch.randint(64, (140,)), length=32, budget=1)
     assert len(uses.rotations) == 1 and len(uses.rotations[0].wavelengths) == 4

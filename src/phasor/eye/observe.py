@@ -66,7 +66,7 @@ def observe(model: nn.Module, inputs: Any = None) -> Observation:
     ...         q, k, v = self.qkv(self.words(ids)).chunk(3, -1)
     ...         angles = torch.arange(ids.shape[1])[:, None] / 100.0 ** (torch.arange(0, 8, 2) / 8)
     ...         turn = torch.polar(torch.ones_like(angles), angles)
-    ...         pairs = (torch.view_as_complex(x.unflatten(-1, (4, 2)).contiguous()) for x in (q, k))
+    ...         pairs = (torch.view_as_complex(torch.unflatten(x, -1, (4, 2)).contiguous()) for x in (q, k))
     ...         q, k = (torch.view_as_real(x * turn).flatten(-2) for x in pairs)
     ...         return nn.functional.scaled_dot_product_attention(q, k, v)
     >>> observe(Own()).rotary.layers[0].describe()

@@ -41,7 +41,7 @@ def temperature(seen: Iterable[tuple[Tensor, Tensor]], numbers: Mapping[str, Any
     """The one scheme with numbers of the config that gives all factors; ``seen``: positions and factors of each call.
 
     >>> import torch
-    >>> at = torch.tensor([0, 100, 5000])
+    >>> at = torch.tensor([0, 511, 5000])
     >>> temperature([(at, LogFloor(0.5, 512).at(at).double())], {"scale": 0.5, "floor": 512})
     LogFloor(beta=0.5, length=512, offset=0)
     """

@@ -80,6 +80,8 @@ def _is_the_scale(site: Site, word: str) -> bool:
     factor = float(word.rpartition(" ")[2])
     whole = 1.0 if operator is None else operator.channels**-0.5
     scale = logit_scale(site)
+    if scale is None and site.k.operator is not None and operator is not None:
+        return True  # no softmax has a scale: the keys carry it
     return scale is not None and math.isclose(abs(scale) * factor, whole, rel_tol=SAME)
 
 
@@ -95,7 +97,7 @@ def _beside(site: Site, module: nn.Module, softmax: float, known: bool) -> Fault
     whole = (q.channels**-0.5 * softmax, *own)
     if not any(math.isclose(pure, scale, rel_tol=SAME) for scale in whole):
         return None
-    of_keys, of_queries = ("k", abs(k.factor)), ("q", abs(q.factor))
+    of_keys, of_queries = ("k", abs(k.factor / k.trained)), ("q", abs(q.factor / q.trained))
     # by which queries are multiplied is a temperature of the softmax, which only a config can say to be wrong
     for name, factor in (of_keys, of_queries) if known else (of_keys,):
         if not any(math.isclose(factor, number, rel_tol=SAME) for number in (1.0, *own)):
