@@ -139,7 +139,10 @@ def test_one_layer_that_turns_otherwise(kinds: str | None, verdict: str) -> None
     attention.forward = slower
     row = next(row for row in phasor.diagnose(model).rows if row.what == "layers of one kind")
     assert (row.verdict, row.where) == (verdict, "model.layers.1")
-    assert row.cause == ("one layer otherwise" if kinds else "") and "others in all 16 channels, halves, base 10000" in row.reason
+    assert (
+        row.cause == ("one layer otherwise" if kinds else "")
+        and "others in all 16 channels, halves, base 10000" in row.reason
+    )
 
 
 def test_a_state_that_a_longer_call_leaves() -> None:
