@@ -154,7 +154,7 @@ def test_a_diagnosis_says_the_verdict_first_and_is_plain_data() -> None:
     with damaged("llama", "frequencies in bfloat16") as model:
         found = diagnose(model)
     lines = str(found).splitlines()
-    assert lines[0].startswith("LlamaForCausalLM: wrong: 1 fault in 16 checks: frequencies rounded to bfloat16")
+    assert lines[0].startswith("LlamaForCausalLM: wrong: 1 fault in 19 checks: frequencies rounded to bfloat16")
     assert lines[1].startswith("wrong: model.rotary_emb: tables (cos and sin differ by")
     assert "phasor.repair(model)" in lines[2]
     assert sum(line.startswith("right: model.layers.0-1.self_attn") for line in lines) == 1

@@ -34,13 +34,18 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
     implementation of attention must give the logits it gives alone, but for rounding. What an encoding with a length of
     its own (dynamic NTK, LongRoPE) does there is said to be inconsistent by design, and is no fault.
 
-    ``model`` is a transformers model, on any device; on the meta device it is checked against the spec only. Or a
-    function ``(tokens, positions) -> logits`` of ``[B, S]``, ``[B, S]`` and ``[B, S, vocabulary]``, which is checked
-    against itself. ``inputs``: token ids ``[B, S]`` of at least 8 tokens, or a dictionary of keyword arguments (images
-    too, so that the towers run); made-up ids by default. The model is left as it was, and no gradient is built.
+    *By what is seen*: one call is recorded, and the operators on q and k are read off it, whatever the code is called.
+    So a model whose config no row reads, and a module without a config, are judged against themselves.
 
-    Raises ``ValueError`` for something that is no model, for a model without rotary embedding, for inputs that it does
-    not take, and for a function that raises or returns no logits (with what it raised as the cause).
+    ``model`` is a transformers model, on any device; on the meta device it is checked against the spec only. Or
+    another torch module, an `Observation` in place of its model, or a function ``(tokens, positions) -> logits`` of
+    ``[B, S]``, ``[B, S]`` and ``[B, S, vocabulary]``, which is checked against itself. ``inputs``: token ids ``[B,
+    S]`` of at least 8 tokens, or a dictionary of keyword arguments (images too, so that the towers run); made-up ids
+    by default. The model is left as it was, and no gradient is built.
+
+    Raises ``ValueError`` for something that is no model, for one without rotary embedding that cannot be watched, for
+    inputs that it does not take, and for a function that raises or returns no logits (with what it raised as the
+    cause).
 
     Example::
 

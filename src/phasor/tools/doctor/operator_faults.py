@@ -97,12 +97,12 @@ def _beside(site: Site, module: nn.Module, softmax: float, known: bool) -> Fault
     whole = (q.channels**-0.5 * softmax, *own)
     if not any(math.isclose(pure, scale, rel_tol=SAME) for scale in whole):
         return None
-    of_keys, of_queries = ("k", abs(k.factor / k.trained)), ("q", abs(q.factor / q.trained))
     # by which queries are multiplied is a temperature of the softmax, which only a config can say to be wrong
-    for name, factor in (of_keys, of_queries) if known else (of_keys,):
-        if not any(math.isclose(factor, number, rel_tol=SAME) for number in (1.0, *own)):
-            says = f"{NAMES[name]} are multiplied by {factor:.6g}, and the softmax has its whole scale, {pure:.6g}"
-            return Fault(f"factor on the {NAMES[name]}: {factor:.6g}", says)
+    for side, factor in ((site.k, k.factor), (site.q, q.factor))[: 2 if known else 1]:
+        if not (trained(side) or any(math.isclose(abs(factor), number, rel_tol=SAME) for number in (1.0, *own))):
+            name = NAMES[side.name]
+            says = f"{name} are multiplied by {abs(factor):.6g}, and the softmax has its whole scale, {pure:.6g}"
+            return Fault(f"factor on the {name}: {abs(factor):.6g}", says)
     return None
 
 
@@ -125,8 +125,8 @@ def _against(site: Site, specs: Sequence[RotarySpec], module: nn.Module) -> Faul
     if len(seen.found.coordinates) > 1 or _steps(seen) != 1 or any(spec.learned for spec in specs):
         return None
     half = any(p.dtype in (torch.bfloat16, torch.float16) for p in module.parameters())
-    mine = _rates(seen)
-    found = [_differ(mine, _rates_of(spec), EVEN_HALF if half else SAME) for spec in specs]
+    mine, within = _rates(seen), EVEN_HALF if half and not seen.found.exact else SAME
+    found = [_differ(mine, _rates_of(spec), within) for spec in specs]
     if all(found):
         return found[0]
     factors = [spec.attention_factor(len(seen.found.coordinates[0])) for spec in specs]
@@ -134,6 +134,30 @@ def _against(site: Site, specs: Sequence[RotarySpec], module: nn.Module) -> Faul
         return None
     says = f"cos and sin carry a factor of {seen.factor:.6g}, and must carry {factors[0]:.6g}"
     return Fault("attention factor", says)
+
+
+def unmeasured(site: Site, specs: Sequence[RotarySpec]) -> str:
+    """Why it is not known what frequencies turn the queries; empty too where their angles are those of a spec.
+
+    Tables in half precision give no frequencies, but angles that are near.
+    """
+    side = site.q if site.q.turns else site.k
+    try:
+        measured(side)
+    except NoSpec as reason:
+        near = any(_near(side, spec) for spec in specs if not spec.learned and spec.second is None)
+        return "" if near else str(reason)
+    return ""
+
+
+def _near(side: Side, spec: RotarySpec) -> bool:
+    seen = side.operator
+    if seen is None:
+        return False
+    rates = _rates_of(spec)
+    values = torch.tensor([rates.get((min(p), max(p)), 0.0) * (1 if p[0] < p[1] else -1) for p in seen.pairs])
+    apart = seen.angles - values[:, None].double() * torch.arange(seen.angles.shape[-1])
+    return bool((apart / 2).sin().abs().max() <= EVEN_HALF) and set(rates) <= {(min(p), max(p)) for p in seen.pairs}
 
 
 def _steps(seen: Measured) -> float:

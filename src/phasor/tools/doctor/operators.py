@@ -21,7 +21,7 @@ from ..patch.sites import nearest
 from .against_config.attention import of_its_own
 from .against_config.causes import way_out
 from .observation import Observation
-from .operator_faults import Fault, faults
+from .operator_faults import Fault, faults, unmeasured
 from .report import ROTATION, Check
 from .watching import Watched
 
@@ -84,6 +84,8 @@ def _judged(site: Site, module: nn.Module, specs: Sequence[RotarySpec], softmax:
         return replace(blank, reason="more stands between the rotation and the product on one of q and k")
     if unseen := next((side.seen.missing for side in (site.q, site.k) if side.seen.missing), ""):
         return replace(blank, reason=unseen)
+    if specs and (why := unmeasured(site, specs)):
+        return replace(blank, reason=why)
     return replace(blank, verdict="right")
 
 
@@ -168,7 +170,7 @@ def after_longer(seen: Watched, length: int | None = None) -> Iterator[Check]:
     config: Any = getattr(seen.call.model, "config", None)
     told = lengths_in(config.to_dict()) if hasattr(config, "to_dict") else []
     longest = length or (told[-1] if told else FAR)
-    after = _looked(seen, before=longest + 1)
+    after = _looked(seen, before=longest + 1) or _looked(seen, before=longest)  # a table may end there
     check = Check(what=STATE, against="itself", verdict="not shown")
     if after is None:
         yield replace(check, reason="it could not be called again")
