@@ -157,7 +157,11 @@ def test_a_diagnosis_says_the_verdict_first_and_is_plain_data() -> None:
     assert lines[0].startswith("LlamaForCausalLM: wrong: 1 fault in 19 checks: frequencies rounded to bfloat16")
     assert lines[1].startswith("wrong: model.rotary_emb: tables (cos and sin differ by")
     assert "phasor.repair(model)" in lines[2]
-    assert sum(line.startswith("right: model.layers.0-1.self_attn") for line in lines) == 1
+    of_both_layers = [line for line in lines if line.startswith("right: model.layers.0-1.self_attn: ")]
+    assert [line.split(": ")[2].split(" (")[0] for line in of_both_layers] == [
+        "rotation of q and k",
+        "operator on q and k",
+    ]
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert data["sound"] is False and data["verdict"] == "wrong" and len(data["checks"]) == len(found.rows)
     assert data["checks"][0]["cause"] == "frequencies rounded to bfloat16"
