@@ -190,7 +190,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "config: no model": (config(model_type="gone"), "model_type is missing"),
     "config: two bases": (config(rope_theta=1e4, rope_parameters={"rope_theta": 1e6, "rope_type": "default"}), "contradict"),
     "config: NaN": (config(rope_theta=float("nan")), "rope_theta must be a finite number"),
-    "config: types of too few layers": (config(model_type="qwen2", layer_types=["full_attention"]), "layer_types lists the types of 1 layers, and num_hidden_layers is 2"),
+    "config: types of too few layers": (config(model_type="qwen2", layer_types=["full_attention"]), "layer_types and num_hidden_layers contradict each other"),
     "config: sections": (config(model_type="qwen2_vl", rope_scaling={"type": "mrope", "mrope_section": [1, 2, 3]}), r"rope_scaling.mrope_section must add up to rotary_dim / 2 = 8 pairs, got \(1, 2, 3\)"),
     "config: quantization": (config(quantization_config="fp8"), "config.json: quantization_config must be an object, got 'fp8'"),
     "config: odd heads": (config(head_dim=15), "head_dim must be even if all its channels rotate"),

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from phasor import RotarySpec
-from phasor.models.configs import read_config
+from phasor.models.configs import Refused, read_config
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
          "max_position_embeddings": 128, "rope_theta": 10_000.0}  # fmt: skip
@@ -349,36 +348,14 @@ UNKNOWN = {
 }  # fmt: skip
 
 
-def test_a_model_type_that_is_not_known_is_read_by_keys_that_say_everything() -> None:
-    model = read_config(UNKNOWN)
-    assert model.layers == (RotarySpec(head_dim=16, rotary_dim=8, base=5e5, interleaved=True),) * 2
-    assert model.notes[0].startswith("its model type is not known: it was read by its keys alone")
-    neox = {key: value for key, value in UNKNOWN.items() if key != "rope_interleave"} | {"rope_is_neox_style": True}
-    assert not read_config(neox).layers[0].interleaved
-    assert read_config(neox).sources["rope_is_neox_style"] == "halves"
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"rope_interleave": None}, r"it lacks the pair layout \(rope_is_neox_style or rope_interleave\); add"),
-        ({"partial_rotary_factor": None}, r"it lacks how much of it rotates \(partial_rotary_factor or rotary_dim\)"),
-        ({"head_dim": None, "rope_theta": None}, r"it lacks the width of a head \(head_dim\), the base \(rope_theta"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "it lacks which of its kinds of layers rotate"),
-        ({"rope_is_neox_style": True}, "rope_is_neox_style and rope_interleave contradict each other"),
-        ({"rope_interleave": "yes"}, "rope_interleave must be true or false"),
-        ({"qk_rope_head_dim": 8}, "qk_rope_head_dim is 8, but the code of"),
-        ({"mrope_section": [1, 1, 2]}, "mrope_section"),
-    ],
-)
-def test_what_the_keys_of_an_unknown_type_leave_open_is_named(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        read_config({**UNKNOWN, **changes})
-
-
-def test_an_unknown_vision_part_is_never_read_by_its_keys() -> None:
-    with pytest.raises(ValueError, match="of vision_config 'newcomer' is not known: pair layout, axes and defaults"):
-        read_config({"model_type": "llava", "vision_config": UNKNOWN}, part="vision_config")
+@pytest.mark.parametrize("part", ["text_config", "vision_config"])
+def test_a_type_that_nothing_knows_is_refused_whatever_its_keys_say(part: str) -> None:
+    for config, where in ((UNKNOWN, ""), ({"model_type": "llava", part: UNKNOWN}, part)):
+        with pytest.raises(
+            Refused, match=r"'newcomer' is not known.*phasor\.observe.*register_model.*RotarySpec"
+        ) as no:
+            read_config(config, where)
+        assert no.value.keys == (f"{where}.model_type".lstrip("."),)
 
 
 def test_a_name_of_the_hub_is_read_from_its_cache_or_said(tmp_path, monkeypatch):

@@ -97,8 +97,6 @@ SPELLINGS: list[tuple[str, dict[str, Any], Any, dict[str, Any]]] = [
         {"rope_parameters.sliding_attention.rope_theta": 2e4}),
     ("gemma3_text", {"rope_parameters": {**PER_TYPE, "rope_theta": 1e4}}, kind("sliding_attention", base=2e4),
         {"rope_parameters.sliding_attention.rope_theta": 2e4, "rope_parameters.rope_theta": 1e6}),
-    ("never heard of", {"rope_is_neox_style": True, "head_dim": 16, "rotary_dim": 8, "rope_theta": 1e4}, base(5e5),
-        {"rope_theta": 5e5}),
     ("mimo_v2_flash", {"swa_rope_theta": 1e4}, kind("sliding_attention", base=2e4), {"rope_parameters": {
         "full_attention": {"rope_type": "default", "partial_rotary_factor": 0.334, "rope_theta": 5e6},
         "sliding_attention": {"rope_type": "default", "partial_rotary_factor": 0.334, "rope_theta": 2e4}}}),

@@ -30,9 +30,8 @@ FAST = (
 # Why a config cannot say a model: the only reasons that there may be.
 ARGUED = {
     "has no scaling": "towers, and families whose code has no such scheme",
-    "rotates all channels of a head": "a partial width where the code rotates everything",
+    "has rotary_dim": "a partial width where the code rotates everything, or a shape of weights in latent attention",
     "in one place for layers": "layers that differ where one dictionary holds for both",
-    "that is a shape of its weights": "the rotated channels of latent attention",
     "has no key for it": "towers that derive what turns from their sizes",
     "which is not understood": "CLVP, whose base stands in its code",
     "holds for": "old configs whose one rope_scaling holds for one kind of layer",

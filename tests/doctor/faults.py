@@ -13,7 +13,7 @@ import transformers
 from torch import Tensor
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from .rows import LOCAL, YARN, model_of, rebuilt, rope_of, rotary_of, text_of
+from .families import LOCAL, YARN, model_of, rebuilt, rope_of, rotary_of, text_of
 
 Turn = Callable[..., Any]
 
@@ -303,6 +303,6 @@ def damaged(family: str, kind: str) -> Iterator[Any]:
 
 def cases() -> list[tuple[str, str]]:
     """Every family with every fault that it can have."""
-    from .rows import FAMILIES
+    from .families import FAMILIES
 
     return [(family, kind) for family in FAMILIES for kind, f in FAULTS.items() if not f.only or family in f.only]

@@ -18,8 +18,8 @@ from phasor import diagnose
 from phasor.tools.doctor import Check, examinations
 from phasor.tools.doctor.against_config.attention_heads import code_that_runs
 
+from .families import SIZES, model_of, rotary_of
 from .faults import damaged
-from .rows import SIZES, model_of, rotary_of
 
 
 def state(model: nn.Module) -> Any:
@@ -96,10 +96,19 @@ def test_what_is_no_model_is_refused(model: Any, inputs: Any, message: str) -> N
         diagnose(model, inputs)
 
 
-def test_a_model_without_rotary_is_refused() -> None:
+def test_of_a_model_without_rotary_it_says_what_there_is_instead() -> None:
     config = transformers.BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    found = diagnose(transformers.BertModel(config))
+    assert found.verdict == "not shown" and found.exit_code == 0
+    assert [row.reason for row in found.rows] == ["nothing rotates: learned positions, added to the embeddings"]
+
+
+def test_a_model_without_rotary_and_without_values_is_refused() -> None:
+    config = transformers.BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    with torch.device("meta"):
+        model = transformers.BertModel(config)
     with pytest.raises(ValueError, match="model must have a rotary embedding, and no module of this BertModel has one"):
-        diagnose(transformers.BertModel(config))
+        diagnose(model)
 
 
 def test_on_the_meta_device_it_is_judged_by_the_spec_only() -> None:
@@ -145,10 +154,14 @@ def test_a_diagnosis_says_the_verdict_first_and_is_plain_data() -> None:
     with damaged("llama", "frequencies in bfloat16") as model:
         found = diagnose(model)
     lines = str(found).splitlines()
-    assert lines[0].startswith("LlamaForCausalLM: wrong: 1 fault in 16 checks: frequencies rounded to bfloat16")
+    assert lines[0].startswith("LlamaForCausalLM: wrong: 1 fault in 19 checks: frequencies rounded to bfloat16")
     assert lines[1].startswith("wrong: model.rotary_emb: tables (cos and sin differ by")
     assert "phasor.repair(model)" in lines[2]
-    assert sum(line.startswith("right: model.layers.0-1.self_attn") for line in lines) == 1
+    of_both_layers = [line for line in lines if line.startswith("right: model.layers.0-1.self_attn: ")]
+    assert [line.split(": ")[2].split(" (")[0] for line in of_both_layers] == [
+        "rotation of q and k",
+        "operator on q and k",
+    ]
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert data["sound"] is False and data["verdict"] == "wrong" and len(data["checks"]) == len(found.rows)
     assert data["checks"][0]["cause"] == "frequencies rounded to bfloat16"

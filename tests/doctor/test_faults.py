@@ -6,8 +6,8 @@ pytest.importorskip("transformers")
 
 from phasor import diagnose
 
+from .families import FAMILIES, model_of
 from .faults import FAULTS, cases, damaged, first_position
-from .rows import FAMILIES, model_of
 
 # every other kind, in one family after the other
 ONCE = [(FAULTS[kind].only or FAMILIES)[i % len(FAULTS[kind].only or FAMILIES)] for i, kind in enumerate(FAULTS)]

@@ -127,7 +127,7 @@ transformers = pytest.importorskip("transformers")
 
 
 def llama(**rope: Any) -> Any:
-    from .rows import SIZES
+    from .families import SIZES
 
     torch.manual_seed(0)
     rope = {"rope_type": "default", "rope_theta": 10_000.0, **rope}

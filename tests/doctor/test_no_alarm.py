@@ -19,7 +19,7 @@ from phasor.tools.doctor.laws import asked, cached, padded_right, shift
 from phasor.tools.doctor.measurement import Trial
 from phasor.tools.doctor.running import BlackBox, Subject
 
-from .rows import model_of
+from .families import model_of
 
 TOKENS = torch.randint(32, (2, 24), generator=torch.Generator().manual_seed(1))
 

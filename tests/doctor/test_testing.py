@@ -14,8 +14,8 @@ from steps import counted_steps
 
 pytest.importorskip("transformers")
 
+from .families import FAMILIES, config_of, model_of
 from .faults import damaged
-from .rows import FAMILIES, config_of, model_of
 
 LAWS = (
     testing.assert_relative,

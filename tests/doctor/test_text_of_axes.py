@@ -8,7 +8,7 @@ from phasor.tools.doctor.against_config.rotary_module import Module
 from phasor.tools.doctor.against_config.wrong_tables import _of_text
 from phasor.tools.patch.reading import forward_specs
 
-from .rows import model_of, rotary_of
+from .families import model_of, rotary_of
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2_vl"])

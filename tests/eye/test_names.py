@@ -1,4 +1,4 @@
-"""What transformers forms from a config is named as the config states it, whatever its keys are called."""
+"""What transformers forms from a config is named as the config states it."""
 
 import json
 import math
@@ -147,23 +147,15 @@ def test_what_a_config_states_is_what_its_frequencies_are_named(model: Published
         assert (spec.inv_freq(unseen).tolist(), spec.attention_factor(unseen)) == (frequencies, factor)
 
 
-def without_words(config: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The same numbers under keys that say nothing, and no word that names a scheme."""
-    kept = {key: value for key, value in config.items() if not isinstance(value, str)}
-    renamed = ((f"n{(7 * i + seed) % 997}", value) for i, value in enumerate(kept.values()))
-    return {key: without_words(value, seed) if isinstance(value, dict) else value for key, value in renamed}
-
-
-@settings(max_examples=100)
-@given(published((128, 256)), st.integers(0, 996))
-def test_a_number_counts_whatever_its_key_is_called(model: Published, seed: int) -> None:
-    lengths = lengths_around(model)
-    answer = model.named(lengths, without_words(model.config.to_dict(), seed))
-    assert "frequencies" not in answer.fields and answer.factor == 1 and answer.exact
-    assert type(answer.fields.get("scaling")) is type(model.expected) or looks_plain(model, lengths)
-    spec = answer.spec()
-    for length in (None, *lengths):
-        assert (spec.inv_freq(length).tolist(), spec.attention_factor(length)) == model.at(length)
+def test_parameters_under_keys_of_their_own_are_not_guessed() -> None:
+    """The base may have any key; a scaling of which the config says nothing under its usual keys has no name."""
+    llama3 = Llama3(8.0, 1.0, 4.0, 8192)
+    spec = RotarySpec(head_dim=128, base=500_000.0, scaling=llama3, angles="float32")
+    frequencies = spec.inv_freq().tolist()
+    usual = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    assert named(frequencies, numbers={"a": 500_000.0, "b": usual}).fields == {"base": 500_000.0, "scaling": llama3}
+    renamed = {f"n{i}": value for i, value in enumerate(usual.values())}
+    assert named(frequencies, numbers={"a": 500_000.0, "b": renamed}).fields == {"frequencies": tuple(frequencies)}
 
 
 @settings(max_examples=50)
@@ -364,12 +356,15 @@ def test_yarn_with_another_factor_on_cos_and_sin() -> None:
     assert named(spec.inv_freq().tolist(), factor=1.25, numbers=numbers).fields["scaling"] == expected
 
 
+ORIGINAL = {"original_max_position_embeddings": 4096}
+
+
 @pytest.mark.parametrize(
     ("scaling", "rope"),
     [
         (NTK(8.0), {"alpha": 8.0, "type": "dynamic"}),
         (NTKFixed(8.0), {"factor": 8.0, "type": "ntk"}),
-        (YaRNPaper(8.0, 4096), {"factor": 8.0, "original": 4096, "slow": 1, "fast": 32}),
+        (YaRNPaper(8.0, 4096, 2.0, 16.0), {"factor": 8.0, "beta_slow": 2, "beta_fast": 16} | ORIGINAL),
     ],
 )
 def test_schemes_that_transformers_does_not_have(scaling: Any, rope: dict[str, Any]) -> None:
@@ -413,12 +408,6 @@ def test_dynamic_scaling_is_plain_until_a_longer_sequence_is_seen() -> None:
     assert plain.open == ("no sequence of more than 4096 tokens was seen",)
 
 
-def test_dynamic_scaling_is_solved_from_two_lengths() -> None:
-    spec = RotarySpec(head_dim=64, base=10_000.0, scaling=DynamicNTK(3.0, 1000), angles="float32")
-    seen = {n: (spec.inv_freq(n).tolist(), 1.0) for n in (500, 4000, 9000)}
-    assert named(spec.inv_freq().tolist(), by_length=seen).fields["scaling"] == DynamicNTK(3.0, 1000)
-
-
 def test_steps_are_told_from_dynamic_scaling() -> None:
     numbers = {"rotary_emb_base": 10_000, "seq_length": 2048, "use_dynamic_ntk": True}
     spec = RotarySpec(head_dim=128, base=10_000.0, scaling=SteppedNTK(2048), angles="float32")
@@ -441,8 +430,8 @@ def test_the_other_list_of_longrope_is_the_configs_word_until_it_is_seen() -> No
     spec = RotarySpec(head_dim=64, base=10_000.0, scaling=expected, angles="float32")
     frequencies, factor = spec.inv_freq().tolist(), spec.attention_factor()
     unseen = named(frequencies, factor=factor, numbers=numbers)
-    assert unseen.fields["scaling"] == expected and unseen.look_at == (4097,)
-    assert unseen.open[1] == "long_factor, beyond 4096 tokens, is what the config says; it was not seen"
+    assert unseen.fields["scaling"] == expected and unseen.look_at == (4096, 4097)
+    assert unseen.open[1] == "that long_factor begins after 4096 tokens is what the config says; it was not seen there"
     seen = {n: (spec.inv_freq(n).tolist(), factor) for n in (4096, 4097)}
     answer = named(frequencies, factor=factor, numbers=numbers, by_length=seen)
     assert answer.fields["scaling"] == expected and answer.look_at == ()

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-from ..models.configs import ModelRotary, read_config
+from ..eye import Observation
+from ..models.configs import ModelRotary
+from ..models.rotary_of import rotary_of
 from ..rotary.spec import Angles, RotarySpec
 from ..support.checks import whole
 from .ledger import KeyLedger
@@ -193,8 +195,9 @@ class LedgerCache(UnpaddedCache):
     ``sinks + window``, which should not exceed the trained length, and queries keep the positions they have. Prompts
     longer than that are given in parts (``generate(prefill_chunk_size=)``). Sliding layers keep their own window.
 
-    ``model`` is a transformers model or its config, whose layers `read_config` reads: bases of their own, YaRN, latent
-    attention, M-RoPE (whose axes move alike), layers without rotation. ``seq_len`` freezes lengths that frequencies
+    ``model`` is a transformers model or its config, whose layers `read_config` reads, or an `Observation` of a model;
+    one of a type that is not read is observed: bases of their own, YaRN, latent attention, M-RoPE (whose axes move
+    alike), layers without rotation. ``seq_len`` freezes lengths that frequencies
     depend on, and the model must be frozen alike: ``patch(model, regime=seq_len)``. ``angles``: ``"exact"`` for a
     model patched with exact ones; else its own. ``most``: how many tokens a layer holds at most.
 
@@ -312,10 +315,11 @@ def check_sizes(sinks: int, window: int | None, seq_len: int | None, most: int |
 
 def layers_of(model: Any, seq_len: int | None, angles: Angles | None) -> list[tuple[Any, RotarySpec | None]]:
     """For each layer of a model or its config: the layer of a cache that transformers gives it, and what rotates."""
-    config = getattr(model, "config", model)
+    inner: Any = model.model if isinstance(model, Observation) else model
+    config = getattr(inner, "config", inner)
     if not hasattr(config, "get_text_config"):
         raise ValueError(f"model must be a transformers model or its config, got {type(model).__name__}")
-    rotary = read_config(config)
+    rotary = rotary_of(model)
     specs = _specs(rotary.with_angles(angles or rotary.own_angles), seq_len)
     theirs = DynamicCache(config=config).layers
     if len(theirs) != len(specs):

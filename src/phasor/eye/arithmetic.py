@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_map
 
 from ..rotary.spec import Tables
 from .operator import Operator
+from .sites import varies
 from .tape import Tape
 
 HALF = torch.bfloat16
@@ -17,8 +18,12 @@ HALF = torch.bfloat16
 
 @contextlib.contextmanager
 def in_half(model: nn.Module) -> Iterator[None]:
-    """Floating-point weights are bfloat16 inside; outside they are the very tensors that they were."""
-    kept = [(p, p.data) for p in model.parameters() if p.is_floating_point()]
+    """Floating-point weights are bfloat16 inside; outside they are the very tensors that they were.
+
+    So are buffers that files hold, and single numbers, which are made in the dtype of the model that is loaded: what
+    scales an embedding. Other buffers are not: frequencies, which are made in float32.
+    """
+    kept = [(p, p.data) for p in (*model.parameters(), *_buffers(model)) if p.is_floating_point()]
     try:
         for parameter, data in kept:
             parameter.data = data.to(HALF)
@@ -26,6 +31,13 @@ def in_half(model: nn.Module) -> Iterator[None]:
     finally:
         for parameter, data in kept:
             parameter.data = data
+
+
+def _buffers(model: nn.Module) -> Iterator[Tensor]:
+    for module in model.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and (buffer.numel() == 1 or name not in module._non_persistent_buffers_set):
+                yield buffer
 
 
 def halved(value: Any) -> Any:
@@ -39,11 +51,12 @@ def halved(value: Any) -> Any:
 
 def tables_of(tape: Tape, seen: Operator) -> Tables | None:
     """How tables and products are rounded in a call with bfloat16 weights; None where that cannot be told."""
+    tokens = seen.cos.shape[-1]
     for operation in sorted(seen.operations, key=lambda o: o.index):
         if operation.name not in ("mul", "mul_", "addcmul", "bmm", "mm"):
             continue
         inputs = [tape.values[i] for i in operation.inputs if i in tape.data]
-        tables = [t for i in operation.inputs if i not in tape.data and (t := tape.values[i]).numel() > 1]
+        tables = [t for i in operation.inputs if i not in tape.data and varies(t := tape.values[i], tokens)]
         if len(inputs) != 1 or len(tables) != 1:
             continue
         (x,), (table,) = inputs, tables

@@ -66,6 +66,7 @@ class Call:
 
     def at(self, positions: Tensor) -> "Call":
         """The same call at other positions, ``[batch, tokens]`` or ``[axes, batch, tokens]``."""
+        positions = positions.to(self.contents[0].device)
         return replace(self, kwargs=self.named | {self.takes_positions: positions})
 
     def run(self) -> Any:

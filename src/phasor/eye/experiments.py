@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .arithmetic import halved, in_half
+from .arithmetic import HALF, halved, in_half
 from .call import Call, CannotRun
 from .sites import Site, sites_of
 
 LENGTHS = re.compile(r"max_position|n_positions|max_seq|context_len|seq_length|max_len")
 TEXT = re.compile(r"text|llm|language|decoder|thinker")
 LONGEST = 1 << 26
+LARGEST = 1 << 30  # weights: two gigabytes in half precision
 FAR = 1 << 16  # float32 angles are right to a hundredth of a radian up to here
 
 
@@ -56,7 +57,16 @@ def rows_of(call: Call) -> int:
 
 def at_length(call: Call, length: int) -> Call:
     """The call with its last token at the end of a sequence of ``length``, the others at its beginning."""
-    positions = positions_up_to(length, tokens_of(call))
+    return at_positions(call, ends(call, length))
+
+
+def ends(call: Call, length: int) -> Tensor:
+    """The positions of `at_length`."""
+    return positions_up_to(length, tokens_of(call))
+
+
+def at_positions(call: Call, positions: Tensor) -> Call:
+    """The call with its tokens at ``positions [tokens]``."""
     return call.at(positions.expand(batch_of(call), -1).contiguous())
 
 
@@ -127,6 +137,8 @@ def shuffled(tokens: int, axis: int) -> Tensor:
 
 
 def in_half_precision(call: Call) -> Look:
-    """The call with weights in bfloat16."""
+    """The call with weights in bfloat16, where they are not too many to be copied."""
+    if sum(p.numel() for p in call.model.parameters() if p.dtype != HALF) > LARGEST:
+        return Look({}, "the weights are too many to be copied")
     with in_half(call.model):
         return look(replace(call, args=halved(call.args), kwargs=halved(call.named)))

@@ -64,7 +64,7 @@ def frequencies(tape: Tape, seen: Operator) -> Frequencies:
             if first + last >= tokens:
                 continue
             part = angles[..., first : tokens - last] if last else angles[..., first:]
-            live = seen.scale[..., first : first + part.shape[-1]].amax((0, 1)) > 0
+            live = seen.scale[..., first : first + part.shape[-1]].abs().amax((0, 1)) > 0
             one = _explained(part, _columns(tape, known, part.shape[-1]), live)
             one = one or _explained(part, _repeated(tape, known, part.shape[-1]), live)
             if one is not None and (found is None or len(one[2]) < len(found.coordinates)):

@@ -4,7 +4,8 @@ import inspect
 from collections.abc import Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from .call import Call, CannotRun
 from .tiny import first_inputs
@@ -19,7 +20,8 @@ def made_up(model: nn.Module) -> Call:
     """
     if getattr(model, "config", None) is not None and callable(getattr(model.config, "to_dict", None)):
         try:
-            return Call(model, (), first_inputs(model), made_up=True)
+            device = next((p.device for p in model.parameters()), torch.device("cpu"))
+            return Call(model, (), tree_map_only(Tensor, lambda x: x.to(device), first_inputs(model)), made_up=True)
         except ValueError as error:
             raise CannotRun(f"{error}; give inputs=, what its forward takes ({_takes(model)})") from error
     first: CannotRun | None = None
@@ -34,15 +36,17 @@ def made_up(model: nn.Module) -> Call:
 
 def _candidates(model: nn.Module) -> Iterator[Call]:
     made = torch.Generator().manual_seed(0)
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
     words = [m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)]
     if words:
-        ids = torch.randint(0, min(words), (1, TOKENS), generator=made)
+        ids = torch.randint(0, min(words), (1, TOKENS), generator=made).to(device)
+        positions = torch.arange(TOKENS, device=device)[None]
         yield Call(model, (ids,))
-        yield Call(model, (ids,), {"position_ids": torch.arange(TOKENS)[None]})
-        yield Call(model, (ids, torch.arange(TOKENS)[None]))
+        yield Call(model, (ids,), {"position_ids": positions})
+        yield Call(model, (ids, positions))
     widths = dict.fromkeys(m.in_features for m in model.modules() if isinstance(m, nn.Linear))
     for width in list(widths)[:3]:
-        yield Call(model, (torch.randn(1, TOKENS, width, generator=made),))
+        yield Call(model, (torch.randn(1, TOKENS, width, generator=made).to(device),))
 
 
 def _takes(model: nn.Module) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from .tape import Operation, Ref, Tape, write_back
+from .tape import Operation, Ref, Tape, upstream, write_back
 
 # What brings channels or tokens together in a learned way ends every stretch.
 MIXES = {
@@ -36,11 +36,13 @@ class Cut:
     """A set of values from which a target follows linearly, and the operations between.
 
     ``factor``: by what the operations multiply everything, in plain numbers: a softmax scale written into the queries.
+    ``trained``: the part of it that weights are.
     """
 
     sources: tuple[int, ...]
     operations: tuple[Operation, ...]
     factor: float = 1.0
+    trained: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -126,15 +128,16 @@ def walk(tape: Tape, linear: Linearity, target: int) -> Walk:
     """Backwards from a value, through everything that is linear."""
     pending, stopped, done = {target}, set[int](), list[Operation]()
     cuts: list[Cut] = []
-    factor = 1.0
+    factor = trained = 1.0
     while len(done) < MOST_OPERATIONS and pending - stopped:
         number = max(pending - stopped)
         operation = tape.maker(number)
         if operation is None or not linear(operation, number):
             stopped.add(number)
             continue
-        if len(pending) == 1:
-            factor *= plain_factor(tape, operation)
+        if len(pending) == 1 and (times := plain_factor(tape, operation)) != 1:
+            factor *= times
+            trained *= times if _of_weights(tape, operation) else 1.0
         pending.discard(number)
         if operation not in done:
             done.append(operation)
@@ -142,7 +145,7 @@ def walk(tape: Tape, linear: Linearity, target: int) -> Walk:
         if not pending:
             break
         if all(tape.values[i].is_floating_point() for i in pending):
-            cuts.append(Cut(tuple(sorted(pending)), tuple(done), factor))
+            cuts.append(Cut(tuple(sorted(pending)), tuple(done), factor, trained))
     return Walk(target, tuple(cuts), tuple(sorted(stopped, reverse=True)))
 
 
@@ -161,6 +164,11 @@ def plain_factor(tape: Tape, operation: Operation) -> float:
     if not isinstance(value, int | float) or not value:
         return 1.0
     return float(value) if operation.name.startswith("mul") else 1.0 / float(value)
+
+
+def _of_weights(tape: Tape, operation: Operation) -> bool:
+    others = [i for i in operation.inputs if i not in tape.data]
+    return any(i in tape.weights for i in upstream(tape, others))
 
 
 def replay(tape: Tape, operations: Sequence[Operation], given: dict[int, Tensor], target: int) -> Tensor:
@@ -187,6 +195,7 @@ def replay(tape: Tape, operations: Sequence[Operation], given: dict[int, Tensor]
 def _run(operation: Operation, args: list[Any], kwargs: dict[str, Any]) -> Any:
     if operation.name in ("view", "_unsafe_view"):  # what is replayed may have other strides
         return args[0].reshape(args[1]) if not isinstance(args[1], torch.dtype) else args[0].view(args[1])
+    kwargs = {name: value for name, value in kwargs.items() if name not in ("device", "pin_memory", "non_blocking")}
     if operation.writes and args:  # the tape itself is never written into
         args[0] = [a.clone() for a in args[0]] if isinstance(args[0], list) else args[0].clone()
         if isinstance(args[0], Tensor) and any(isinstance(a, Tensor) and a.requires_grad for a in args):

@@ -8,6 +8,7 @@ from torch import nn
 
 from ..rotary.model_rotary import ModelRotary
 from ..support.findings import span
+from .call import Call
 from .sites import Site
 
 
@@ -29,8 +30,9 @@ class Observation:
 
     - ``subject``: the class of the model; ``model``: the model itself.
     - ``sites``: its attentions in the order in which they run (`Site`), with the operator on q, k, v and the output.
-    - ``parts``: the encoding of each list of layers that rotates, by its path in the model; ``rotary``: the longest.
-    - ``facts``: what was looked at; ``missing``: sentences about what was not shown.
+    - ``parts``: the encoding of each list of layers that rotates, by its path in the model; ``rotary``: the longest,
+      and none that stands inside another attention (an indexer) where there is another.
+    - ``facts``: what was looked at; ``missing``: sentences about what was not shown; ``call``: the first call.
     - ``nothing_turns``: whether attentions were seen, and none of them rotates.
 
     `rotary` is None where nothing rotates, or where what rotates could not be described: ``missing`` says which.
@@ -47,11 +49,16 @@ class Observation:
     facts: tuple[Fact, ...] = ()
     missing: tuple[str, ...] = ()
     nothing_turns: bool = False
+    call: Call | None = field(default=None, repr=False)
 
     @property
     def rotary(self) -> ModelRotary | None:
         """The encoding of the list of layers in which most rotate."""
-        return max(self.parts.values(), key=lambda part: sum(s is not None for s in part.layers), default=None)
+
+        def rank(path: str) -> tuple[bool, int]:
+            return "*" not in path, sum(spec is not None for spec in self.parts[path].layers)
+
+        return self.parts[max(self.parts, key=rank)] if self.parts else None
 
     @property
     def turning(self) -> tuple[Site, ...]:
@@ -82,4 +89,4 @@ def _lines(part: ModelRotary) -> list[str]:
 
 def places(sites: list[Site]) -> str:
     """Their modules in one word: ``layers.0-3.self_attn``."""
-    return span([site.where for site in sites])
+    return span(list(dict.fromkeys(site.where for site in sites)))

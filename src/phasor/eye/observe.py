@@ -11,30 +11,37 @@ from torch import nn
 
 from ..rotary.model_rotary import ModelRotary
 from ..rotary.spec import RotarySpec
+from ..rotary.temperature import Temperature
 from ..support.errors import first_line
+from .agreement import disagreement
 from .arithmetic import tables_of
 from .call import Call, call_of
 from .experiments import (
+    FAR,
     Look,
     at_axes,
     at_length,
+    at_positions,
+    ends,
     in_half_precision,
     lengths_in,
     longest_in,
     look,
     positions_up_to,
     rows_of,
+    spread,
     tokens_of,
 )
 from .frequencies import Frequencies, counts_on
 from .inputs import made_up
+from .instead import instead
 from .observation import Fact, Observation, places
 from .scale import logit_scale, softmax_factor
 from .sites import Side, Site, angles_of_data, multiplied_by_positions, sites_of
-from .spec import EVEN, Measured, NoSpec, Sighting, measured, sighting
+from .spec import EVEN, NoSpec, Sighting, measured, sighting
+from .temperature import factors, temperature, varies
 from .turning import BY_A_MATRIX
 
-MEASURED = 1e-7  # radians per step: what float32 angles of the first positions leave open
 MOST_LOOKS = 4  # at lengths that are named only after others were seen
 
 
@@ -63,7 +70,7 @@ def observe(model: nn.Module, inputs: Any = None) -> Observation:
     ...         q, k, v = self.qkv(self.words(ids)).chunk(3, -1)
     ...         angles = torch.arange(ids.shape[1])[:, None] / 100.0 ** (torch.arange(0, 8, 2) / 8)
     ...         turn = torch.polar(torch.ones_like(angles), angles)
-    ...         pairs = (torch.view_as_complex(x.unflatten(-1, (4, 2)).contiguous()) for x in (q, k))
+    ...         pairs = (torch.view_as_complex(torch.unflatten(x, -1, (4, 2)).contiguous()) for x in (q, k))
     ...         q, k = (torch.view_as_real(x * turn).flatten(-2) for x in pairs)
     ...         return nn.functional.scaled_dot_product_attention(q, k, v)
     >>> observe(Own()).rotary.layers[0].describe()
@@ -71,8 +78,12 @@ def observe(model: nn.Module, inputs: Any = None) -> Observation:
     """
     inner = _inner(model)
     call = made_up(inner) if inputs is None else call_of(inner, inputs)
-    sites = sites_of(call.tape())
-    return _Watching(inner, call, sites).observation()
+    tape = call.tape()
+    watching = _Watching(inner, call, sites_of(tape))
+    still = all(side.seen.fixed for site in watching.sites for side in (site.q, site.k))
+    if not any(site.turning for site in watching.sites) and (said := instead(tape, still)):
+        watching.facts.append(Fact("instead of a rotation", said))
+    return watching.observation()
 
 
 def _inner(model: Any) -> nn.Module:
@@ -101,6 +112,7 @@ class _Watching:
         self.numbers: dict[str, Any] = told() if callable(told) else {}
         self.lengths: dict[int, Look] = {}
         self.axes: tuple[int, Look] | None = None
+        self.far: Look | None = None
         self.half = Look({}, "not looked at")
         self._sightings: dict[Any, Sighting | str] = {}
 
@@ -125,15 +137,14 @@ class _Watching:
             tuple(self.facts),
             tuple(dict.fromkeys(self.missing)),
             bool(self.sites) and self._nothing_turns(),
+            self.call,
         )
 
     def _nothing_turns(self) -> bool:
-        """Whether no attention rotates: each was seen not to, or nothing multiplies by positions at all."""
+        """Whether no attention rotates: nothing multiplies by positions, not even before the projections."""
         sides = [side for site in self.sites for side in site.sides]
         if any(side.turns for side in sides):
             return False
-        if all(side.seen.fixed for side in sides):
-            return True
         tape = self.sites[0].q.tape
         if any(side.seen.missing == BY_A_MATRIX for side in sides):
             return False
@@ -208,8 +219,10 @@ class _Watching:
                 self.missing.append(f"{site.where}: it rotates otherwise than another attention of its layer")
                 return None
             seen[index] = one if one is not None else known
-        turning = [s for s in seen.values() if s is not None]
-        if not turning:
+        if not any(seen.values()):
+            return None
+        if group[0].q.tape.raised is not None and (unseen := self._length_of(path) - len(seen)) > 0:
+            self.missing.append(f"{path}: {unseen} of its layers, which were not reached")
             return None
         return self._rotary(path, group, seen)
 
@@ -217,6 +230,7 @@ class _Watching:
         count = max(self._length_of(path), max(seen) + 1)
         first = next(s for s in seen.values() if s is not None)
         site = next(s for s in group if s.turning)
+        temperatures = [self._temperature([s for s in group if s.layers[1] == i]) for i in range(count)]
         specs = [None if one is None else one.spec for one in self._of_layers(path, seen, count)]
         targets = tuple(dict.fromkeys(name for s in group for name in s.turning))
         own = {"float64" if s is not None and s.angles == "float64" else "float32" for s in specs if s is not None}
@@ -231,6 +245,7 @@ class _Watching:
             part="",
             sources={"layers": "observed"},
             softmax_factor=softmax_factor(site, first.spec, self.numbers),
+            temperatures=tuple(temperatures) if any(temperatures) else (),
             targets=targets,
             prefix_tokens=first.before,
             suffix_tokens=first.after,
@@ -265,9 +280,27 @@ class _Watching:
         except AttributeError:
             return None
 
+    def _temperature(self, sites: list[Site]) -> Temperature | None:
+        """What lengthens the queries of one layer farther away; seen at lengths, and named by one more call."""
+        found = [s for s in sites if any((there := each.like(s)) and varies(there) for each in self.lengths.values())]
+        if not found:
+            return None
+        positions = spread(tokens_of(self.call), FAR)
+        if self.far is None:
+            self.far = look(at_positions(self.call, positions))
+        seen = [
+            (at, by_token)
+            for at, each in (*((ends(self.call, n), each) for n, each in self.lengths.items()), (positions, self.far))
+            if (there := each.like(found[0])) is not None and (by_token := factors(there)) is not None
+        ]
+        scheme = temperature(seen, self.numbers)
+        if scheme is None:
+            self.missing.append(f"{places(sites)}: what multiplies its queries more the farther away they are")
+        return scheme
+
     def _length_of(self, path: str) -> int:
         try:
-            return len(self.model.get_submodule(path))  # type: ignore[arg-type]
+            return len(self.model.get_submodule(path.partition(".*.")[0]))  # type: ignore[arg-type]
         except (AttributeError, TypeError):
             return 0
 
@@ -278,8 +311,8 @@ class _Watching:
         if site.q.turns != site.k.turns:
             turning, other = (site.q, site.k) if site.q.turns else (site.k, site.q)
             return f"{turning.name} turns and {other.name} does not{f' ({why})' if (why := other.seen.missing) else ''}"
-        if apart := _differ(site):
-            return apart
+        if (apart := disagreement(site)) is not None:
+            return apart.says
         side = site.q if site.q.turns else site.v
         operator = side.operator
         assert operator is not None
@@ -289,18 +322,26 @@ class _Watching:
         return self._sightings[key]
 
     def _named(self, site: Site, side: Side) -> Sighting | str:
-        """What one side does, named with all that was seen of it in other calls."""
-        if self.axes is not None and (other := self.axes[1].like(site)) is not None:
-            side = _same_side(other, side.name)
-        elif isinstance(found := side.frequencies, Frequencies) and not found.exact:  # measured better farther away
-            far = [there for look in self.lengths.values() if (there := look.like(site)) is not None]
-            side = _same_side((far or [site])[0], side.name)
-        try:
-            seen = measured(side)
-        except NoSpec as reason:
-            return str(reason)
+        """What one side does, or why no spec says it."""
         if (why := _uncounted(site, self.call.positions)) and not self.axes:
             return why
+        try:
+            return self._sighted(site, self._best_seen(site, side))
+        except NoSpec as reason:
+            return str(reason)
+
+    def _best_seen(self, site: Site, side: Side) -> Side:
+        """The side as another call shows it better: with axes told apart, or farther away."""
+        if self.axes is not None and (other := self.axes[1].like(site)) is not None:
+            return _same_side(other, side.name)
+        if isinstance(found := side.frequencies, Frequencies) and not found.exact:
+            far = [there for look in self.lengths.values() if (there := look.like(site)) is not None]
+            return _same_side((far or [site])[0], side.name)
+        return side
+
+    def _sighted(self, site: Site, side: Side) -> Sighting:
+        """What a side does, named with all that was seen of it at other lengths. Raises `NoSpec`."""
+        seen = measured(side)
         one = sighting(seen, self.numbers, self._by_length(site, side))
         for _ in range(MOST_LOOKS if self.call.takes_positions else 0):
             new = [length for length in one.named.look_at if length not in self.lengths][:1]
@@ -308,8 +349,7 @@ class _Watching:
                 break
             self._look_at(new[0])
             one = sighting(seen, self.numbers, self._by_length(site, side))
-        spec = self._with_tables(site, side, one.spec)
-        return replace(one, spec=spec)
+        return replace(one, spec=self._with_tables(site, side, one.spec))
 
     def _by_length(self, site: Site, side: Side) -> dict[int, tuple[tuple[float, ...], float]]:
         """Frequencies in the order of the layout, and the factor, at each length that was looked at."""
@@ -339,44 +379,6 @@ def operator_tape(site: Site) -> Any:
 
 def _same_side(site: Site, name: str) -> Side:
     return next(side for side in site.sides if side.name == name)
-
-
-def _differ(site: Site) -> str:
-    """What keys are seen to do otherwise than queries, in words; empty where one spec says both."""
-    if not (site.q.turns and site.k.turns):
-        return ""
-    try:
-        q, k = measured(site.q), measured(site.k)
-    except NoSpec as reason:
-        return str(reason)
-    if q.place.layout != k.place.layout:
-        return f"queries turn in {q.place.layout.describe()}, keys in {k.place.layout.describe()}"
-    if q.axis != k.axis or not _near(q, k):
-        return "queries and keys turn by different frequencies"
-    if q.reverse != k.reverse:
-        return "queries and keys turn in opposite directions"
-    if abs(q.factor / k.factor - 1) > EVEN:
-        return f"cos and sin carry a factor of {q.factor:.9g} on queries and {k.factor:.9g} on keys"
-    if abs(k.seen.factor - 1) > EVEN and abs(k.seen.factor - q.seen.factor) > EVEN and not _even_scale(site):
-        return f"keys are multiplied by {k.seen.factor:.9g} beside the rotation"
-    mine, theirs = (torch.stack(m.found.coordinates) for m in (q, k))
-    if mine.shape == theirs.shape and not torch.equal(mine, theirs):
-        return "keys turn by other positions than queries"
-    return ""
-
-
-def _near(q: Measured, k: Measured) -> bool:
-    """Whether the frequencies are the same: to the bit where both stand on the tape, else as near as measured."""
-    if q.found.exact and k.found.exact:
-        return q.values == k.values
-    return all(abs(a - b) <= EVEN * abs(a) + MEASURED for a, b in zip(q.values, k.values, strict=True))
-
-
-def _even_scale(site: Site) -> bool:
-    """Whether what multiplies the keys is a part of the softmax scale: one over the root of the width, in all."""
-    scale = logit_scale(site)
-    width = 0 if site.k.operator is None else site.k.operator.channels
-    return scale is not None and abs(scale * math.sqrt(width) - 1) < EVEN
 
 
 def _uncounted(site: Site, given: torch.Tensor | None) -> str:

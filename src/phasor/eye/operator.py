@@ -4,6 +4,7 @@ The stretch is linear, so one matrix per head and token says everything about it
 backward pass.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -40,8 +41,9 @@ class Operator:
     channels that they come from, numbered among the ``width`` inputs of one head. ``cos`` and ``sin`` ``[heads, pairs,
     tokens]`` are the entries of the matrices, factors included; ``passing`` channels are multiplied by ``passed [heads,
     passing, tokens]`` and come from ``passing_inputs``. ``zero``: channels that are always 0. ``second``: cos and sin
-    of the second member of each pair where it turns by another angle, which is no rotation. ``factor``: the part of all
-    factors that is a plain number in the code. ``own_heads``: heads before they are repeated for several queries.
+    of the second member of each pair where it turns by another angle, which is no rotation. ``factor``: the part of
+    all factors that is a plain number in the code or, ``trained``, one weight for all. ``own_heads``: heads before they
+    are repeated for several queries.
     """
 
     channels: int
@@ -56,6 +58,7 @@ class Operator:
     zero: tuple[int, ...] = ()
     second: tuple[Tensor, Tensor] | None = None
     factor: float = 1.0
+    trained: float = 1.0
     operations: tuple[Operation, ...] = field(default=(), repr=False)
     target: int = -1
     sources: tuple[int, ...] = ()
@@ -100,12 +103,13 @@ class Operator:
     @cached_property
     def angles(self) -> Tensor:
         """float64 ``[heads, pairs, tokens]``, radians from -pi to pi."""
-        return torch.atan2(self.sin, self.cos)
+        sign = math.copysign(1.0, self.factor)
+        return torch.atan2(sign * self.sin, sign * self.cos)
 
     @cached_property
     def scale(self) -> Tensor:
-        """float64 ``[heads, pairs, tokens]``: how much longer each pair becomes."""
-        return torch.hypot(self.sin, self.cos)
+        """float64 ``[heads, pairs, tokens]``: how much longer each pair becomes; negative where a number negates it."""
+        return math.copysign(1.0, self.factor) * torch.hypot(self.sin, self.cos)
 
 
 class NoRotation(Exception):
@@ -174,6 +178,7 @@ def operator(tape: Tape, cut: Cut, target: int, axes: Axes) -> Operator:
         tuple(zero),
         second,
         cut.factor,
+        cut.trained,
         cut.operations,
         target,
         cut.sources,
@@ -235,11 +240,11 @@ def _matrices(tape: Tape, cut: Cut, target: int, axes: Axes) -> tuple[Tensor, Te
     xs = [tape.values[i].detach().double().clone().requires_grad_() for i in cut.sources]
     with torch.enable_grad():
         y = axes.arranged(replay(tape, cut.operations, dict(zip(cut.sources, xs, strict=True)), target))
-    if not y.requires_grad or y.is_complex():
-        raise NoRotation("it does not follow from the data in real numbers", moves=False)
-    found = _apart(y, xs)
-    if found is None:  # heads share their inputs (keys that several queries use): one after the other
-        found = _head_by_head(y, xs)
+        if not y.requires_grad or y.is_complex():
+            raise NoRotation("it does not follow from the data in real numbers", moves=False)
+        found = _apart(y, xs)
+        if found is None:  # keys that several queries use
+            found = _in_groups(y, xs)
     return found
 
 
@@ -290,16 +295,26 @@ def _by_owner(entries: Tensor, owners: Tensor, used: Tensor, shape: tuple[int, i
     return matrices.reshape(heads, tokens, channels, width), numbers.reshape(heads, tokens, width)
 
 
-def _head_by_head(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor]:
-    found = []
-    for head in y:
-        one = _apart(head[None], xs)
-        if one is None:
-            raise NoRotation("its tokens depend on the same inputs")
-        found.append(one)
-    if len({matrices.shape for matrices, _ in found}) > 1:
+def _in_groups(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """The matrices where heads share their inputs: those of as few groups of heads as do not."""
+    heads = len(y)
+    for count in (n for n in range(2, heads + 1) if heads % n == 0):
+        for order in (torch.arange(heads).view(-1, count).T, torch.arange(heads).view(count, -1)):
+            found = []
+            for group in order:
+                one = _apart(y[group], xs)
+                if one is None:
+                    break
+                found.append(one)
+            if len(found) == count:
+                return _joined(found, order.flatten().argsort())
+    raise NoRotation("its tokens depend on the same inputs")
+
+
+def _joined(found: list[tuple[Tensor, Tensor]], order: Tensor) -> tuple[Tensor, Tensor]:
+    if len({matrices.shape[1:] for matrices, _ in found}) > 1:
         raise NoRotation("its heads depend on unequal numbers of inputs")
-    return torch.cat([matrices for matrices, _ in found]), torch.cat([numbers for _, numbers in found])
+    return torch.cat([m for m, _ in found])[order], torch.cat([n for _, n in found])[order]
 
 
 def _batches(channels: int, size: int) -> Iterable[range]:

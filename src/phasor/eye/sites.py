@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from torch import Tensor
+
 from .attention import attentions
 from .frequencies import Frequencies, NotExplained, frequencies
 from .layout import Placed, placed
-from .linear import mixes
+from .linear import MOVES, mixes
 from .operator import NoRotation, Operator
 from .place import Where, where_of
 from .tape import Attention, Operation, Tape
@@ -74,6 +76,19 @@ class Site:
     def turning(self) -> tuple[str, ...]:
         """The names of the sides that turn."""
         return tuple(side.name for side in self.sides if side.turns)
+
+    @property
+    def heads(self) -> int:
+        """Query heads: those of ``[batch, heads, tokens, channels]`` before they are folded into one axis."""
+        tape, number = self.q.tape, self.attention.q
+        tokens = tape.values[number].shape[-2]
+        while tape.values[number].ndim != 4 and (maker := tape.maker(number)) is not None and maker.name in MOVES:
+            number = maker.inputs[0]
+        shape = tape.values[number].shape
+        if len(shape) == 4 and tokens in shape[1:3]:
+            return int(shape[1] if shape[2] == tokens else shape[2])
+        operator = self.q.operator or self.k.operator
+        return 1 if operator is None else int(operator.cos.shape[0])
 
     @property
     def layers(self) -> tuple[str, int]:
@@ -160,7 +175,16 @@ def multiplied_by_positions(tape: Tape, tokens: int) -> Iterator[Operation]:
         if not tape.data.intersection(operation.inputs):
             continue
         for number in set(operation.inputs) - tape.data - tape.weights:
-            value = tape.values[number]
-            axes = [axis for axis, size in enumerate(value.shape) if size == tokens]
-            if tape.is_float(number) and any((value != value.narrow(axis, 0, 1)).any() for axis in axes):
+            if tape.is_float(number) and varies(tape.values[number], tokens):
                 yield operation
+
+
+def varies(value: Tensor, tokens: int) -> bool:
+    """Whether a value differs from token to token: along an axis as long as there are tokens.
+
+    >>> import torch
+    >>> varies(torch.tensor([[1.0, 2.0], [1.0, 2.0]]), 2), varies(torch.ones(2, 3), 2)
+    (True, False)
+    """
+    axes = [axis for axis, size in enumerate(value.shape) if size == tokens]
+    return any(bool((value != value.narrow(axis, 0, 1)).any()) for axis in axes)

@@ -1,5 +1,6 @@
 """The spec of what was seen at one attention: layout, frequencies with their names, factor, direction."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -82,6 +83,8 @@ def sighting(one: Measured, numbers: Mapping[str, Any], by_length: Mapping[int, 
         if "frequencies" not in answer.fields:
             break
     assert best is not None
+    if abs(best[0].factor - 1) > EVEN:
+        raise NoSpec(f"cos and sin carry a factor of {best[0].factor:.9g}, which no scaling known here explains")
     spec, bits = _bits(best[1], one)
     return Sighting(spec, best[0], bits, one.seen.factor, one.found.before, one.found.after, one.heads)
 
@@ -114,9 +117,10 @@ def _in_order(found: Frequencies, place: Placed) -> tuple[Tensor, tuple[int, ...
 
 def _factor(seen: Operator) -> float:
     """The factor inside cos and sin: one for all pairs and tokens, beside what multiplies the channels that pass."""
-    around = abs(seen.factor)
-    if seen.passing and float(seen.passed.abs().std(correction=0)) < EVEN * float(seen.passed.abs().mean()):
-        around = float(seen.passed.abs().mean())
+    around = torch.tensor(seen.factor, dtype=torch.float64)
+    passed = seen.passed.abs().mean(1, keepdim=True) if seen.passing else around
+    if seen.passing and bool(((seen.passed.abs() - passed).abs() <= EVEN * passed).all()):
+        around = passed * math.copysign(1.0, seen.factor)  # of each head and token: a temperature
     scale = seen.scale / around
     scale = scale[..., scale.amax((0, 1)) > 0]  # without padding
     middle = float(scale.median())

@@ -23,7 +23,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 
 View = tuple[tuple[int, ...], tuple[int, ...], int]  # size, strides, offset
+# Files whose frames are not the model's own code; what was typed into a console is.
 NOT_THE_MODELS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<frozen", "<eval_with_key>")
+SMALL = 1 << 16  # elements: a larger weight of an accelerator stays there, since only projections have such
 DEEPEST = 24  # frames kept of each operation's stack
 
 
@@ -144,6 +146,7 @@ class _Recorder(TorchDispatchMode):
         self._alive: list[Tensor] = []  # so that no id is used twice
         self._over: dict[int, list[Tensor]] = {}  # memory -> tensors over it
         self._lent: set[int] = set()  # values that are the tensor itself, not a copy
+        self._weights: set[int | None] = set()  # memory of parameters, of which views are no copies either
         self.roots = {self.number(t) for t in contents}
 
     def leave(self) -> None:
@@ -161,13 +164,17 @@ class _Recorder(TorchDispatchMode):
 
     def _add(self, tensor: Tensor, maker: Operation | None) -> int:
         number = len(self.tape.values)
-        lend = maker is None  # weights are not copied before something writes into them
-        self.tape.values.append(tensor.detach() if lend or tensor.is_meta else tensor.detach().clone())
+        here = tensor.is_cpu or tensor.is_meta
+        known = maker is None or _memory(tensor) in self._weights
+        lend = known and (here or tensor.numel() > SMALL)  # not copied before something writes into it
+        value = tensor.detach()
+        self.tape.values.append(value if lend or tensor.is_meta else value.clone() if here else value.cpu())
         self.tape.makers.append(maker)
         if lend:
             self._lent.add(number)
         if isinstance(tensor, nn.Parameter):
             self.tape.weights.add(number)
+            self._weights.add(_memory(tensor))
         if id(tensor) not in self._numbers:
             self._alive.append(tensor)
             if (memory := _memory(tensor)) is not None:
@@ -197,6 +204,9 @@ class _Recorder(TorchDispatchMode):
         )
         self.tape.operations.append(operation)
         outs = out if isinstance(out, tuple | list) else (out,)
+        if operation.name.startswith(("empty", "new_empty")):  # what memory happens to hold would be taken for numbers
+            for new in outs:
+                new.zero_()
         operation.outputs = tuple(self._add(o, operation) if isinstance(o, Tensor) else None for o in outs)
         if writes:
             for written in [o for o in outs if isinstance(o, Tensor)]:

@@ -133,7 +133,10 @@ class Eye:
         for source, between in single_sources(self.tape, target, 12) if depth < DEEPEST else ():
             if any(mixes(self.tape, o) for o in between):
                 return None
-            if any(o.name in PRODUCTS for o in between):
+            matrices = [o for o in between if o.name in PRODUCTS]
+            if not all(_keeps_lengths(self.tape, o) for o in matrices):
+                return None
+            if matrices:
                 found = self.seen(source, tokens, depth=depth + 1)
                 if found.turns:
                     return found
@@ -166,6 +169,16 @@ def _turning(found: Operator, depth: int) -> Seen:
         "" if found.second is None else "the two members of its pairs turn by different angles, which is no rotation"
     )
     return Seen(found, missing=apart, norms=depth)
+
+
+def _keeps_lengths(tape: Tape, operation: Operation) -> bool:
+    """Whether a product is one with an orthogonal matrix, up to a factor: in scores two of them undo each other."""
+    matrix = next((tape.values[i] for i in operation.inputs[-2:] if i not in tape.data), None)
+    if matrix is None or matrix.shape[-1] != matrix.shape[-2]:
+        return False
+    square = matrix.double() @ matrix.double().mT
+    size = square.diagonal(dim1=-2, dim2=-1).mean()
+    return bool((square - size * torch.eye(square.shape[-1], dtype=square.dtype)).abs().max() <= 1e-2 * size)
 
 
 def _joins_tokens(tape: Tape, operation: Operation) -> bool:

@@ -14,7 +14,6 @@ from .reading.refusal import Reason, Refused
 from .reading.row import Alias, NoRotary, RotaryFlag, Row
 from .reading.text import TextModel
 from .reading.text_row import Names, Rope
-from .reading.unknown import row_by_keys
 from .reading.write import NotWrittenError, first_difference, repeat_above, write_part
 from .rows import ROWS
 
@@ -169,7 +168,7 @@ def write_config(model: ModelRotary, like: Source, part: str | None = None) -> d
 
 def _write(tree: ConfigTree, path: str, old: ModelRotary, new: ModelRotary) -> None:
     data, around = tree.config(path), tree.part_of(path)
-    row, before = tree.row(path) or row_by_keys(tree.name(path), data), copy.deepcopy(data)
+    row, before = tree.row(path), copy.deepcopy(data)
     write_part(row, data, dict(around.defaults) if around else {}, old, new)
-    if row.text:
+    if row is not None and row.text:
         repeat_above(tree.repeating(path), before, data)

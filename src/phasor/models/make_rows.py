@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from ..support.plain_text import say
+from ..support.whole_files import write_whole
 from .reading.keys import Keys
 from .reading.row import Row
 from .reading.text import TextModel
@@ -193,7 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
             if options.write and isinstance(value, int | float | str):
                 rows[name] = {**rows[name], field: value}
     if options.write:
-        FILE.write_text(as_text(rows), encoding="utf-8")
+        write_whole(FILE, as_text(rows).encode())
     say(", ".join(f"{number} {what}" for what, number in count.items()))
     return int(any(count.values()))
 

@@ -1,21 +1,17 @@
 """The answer: the simplest fields that give what was seen, and what they leave open."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...rotary.axes import Axes, OneAxis
-from ...rotary.scaling import Linear, LongRoPE, Scaling
+from ...rotary.scaling import Linear, LongRoPE
 from ...rotary.spec import RotarySpec
 from ...support.checks import number
 from ...support.schemes import brief
 from .candidates import candidates
-from .config_numbers import Numbers
-from .lengths import dynamic_stated, stepped_stated
-from .lists import longrope
-from .sight import Sight, float32
+from .sight import Seen, Sight, float32
+from .stated import Stated
 
 
 @dataclass(frozen=True)
@@ -39,8 +35,7 @@ class Named:
 
     def spec(self, **others: Any) -> RotarySpec:
         """A spec with these fields, float32 angles and ``others``; its heads are as wide as the pairs by default."""
-        fields: dict[str, Any] = {"head_dim": 2 * self.pairs, "angles": "float32"} | self.fields | others
-        return RotarySpec(**fields)
+        return RotarySpec(**{"head_dim": 2 * self.pairs, "angles": "float32", **self.fields, **others})
 
 
 def named(
@@ -49,7 +44,7 @@ def named(
     factor: float = 1.0,
     numbers: Mapping[str, Any] | None = None,
     exact: bool = True,
-    by_length: Mapping[int, tuple[Sequence[float], float]] | None = None,
+    by_length: Mapping[int, Seen] | None = None,
     axes: Axes = OneAxis(),  # noqa: B008 (frozen)
 ) -> Named:
     """The simplest fields of a `RotarySpec` that give ``frequencies`` and ``factor``, and what they leave open.
@@ -57,7 +52,8 @@ def named(
     ``frequencies`` has one value per pair, radians per position, seen in a sequence inside the trained length, and
     ``by_length`` what was seen, frequencies and factor, in fresh sequences of other lengths. ``exact``: these are the
     model's own float32 values; otherwise they were measured. ``numbers`` is the model's config: any number in it may
-    turn out to be a parameter, whatever its key is called. ``axes`` say on which ladder each pair stands.
+    be the base, and a scaling has the parameters that stand under their usual keys. ``axes`` say on which ladder each
+    pair stands.
 
     Raises ``ValueError`` for frequencies that are no finite numbers or, where they are exact, no float32 values.
 
@@ -67,134 +63,77 @@ def named(
     >>> answer.fields, answer.open
     ({'base': 64.0, 'scaling': Linear(factor=2.0)}, ('only sequences inside the trained length were seen',))
     """
-    seen: dict[int | None, tuple[Sequence[float], float]] = {None: (frequencies, factor)}
+    seen: dict[int | None, Seen] = {None: (frequencies, factor)}
     seen.update((by_length or {}).items())
-    for length, (values, magnitude) in seen.items():
-        _check(values, magnitude, len(frequencies), exact, "" if length is None else f"by_length[{length}]: ")
-    sight = Sight({at: (tuple(map(float, fs)), float(m)) for at, (fs, m) in seen.items()}, axes, exact)
-    config = Numbers(numbers or {})
-    answer = _best(sight, config)
-    if sight.turning < len(frequencies) and isinstance(axes, OneAxis):
-        return _or_fewer_pairs(answer, sight, config)
-    return answer
-
-
-def _or_fewer_pairs(answer: Named, sight: Sight, config: Numbers) -> Named:
-    """Where the last pairs stand still: that they pass, behind a whole ladder, unless ``answer`` explains it better."""
-    if answer.fields.get("base") in config.bases or not sight.turning:
+    _check(sight := Sight(seen, axes, exact))
+    stated = Stated(numbers or {})
+    answer = _best(sight, stated)
+    turning = max((p + 1 for p, f in enumerate(frequencies) if f), default=0)
+    if not 0 < turning < len(frequencies) or not isinstance(axes, OneAxis):
         return answer
-    fewer = _best(sight.first(sight.turning), config)
-    if "frequencies" in answer.fields:
-        return answer if "frequencies" in fewer.fields else fewer
-    return fewer if fewer.fields.get("base") in config.bases else answer
+    # The last pairs stand still: they pass, behind a whole ladder, unless the answer for all explains it as well.
+    fewer = _best(Sight({n: (values[:turning], m) for n, (values, m) in sight.at.items()}, axes, exact), stated)
+    return max(answer, fewer, key=lambda a: (a.fields.get("base") in stated.bases, "base" in a.fields))
 
 
-def _check(frequencies: Sequence[float], factor: float, pairs: int, exact: bool, where: str) -> None:
-    if len(frequencies) != pairs or not pairs:
-        raise ValueError(f"{where}frequencies must have one value per pair, {pairs or 1} here, got {len(frequencies)}")
-    for i, value in enumerate(frequencies):
-        number(f"{where}frequencies[{i}]", value)
-        if exact and float32(value) != value:
-            raise ValueError(
-                f"{where}frequencies[{i}] must be a float32 value where they are exact, got {value!r}; "
-                "measured ones: exact=False"
-            )
-    number(f"{where}factor", factor, above=0)
+def _check(sight: Sight) -> None:
+    pairs = max(1, len(sight.at[None][0]))
+    for length, (frequencies, factor) in sight.at.items():
+        where, count = "" if length is None else f"by_length[{length}]: ", len(frequencies)
+        if count != pairs:
+            raise ValueError(f"{where}frequencies must have one value per pair, {pairs} here, got {count}")
+        for i, value in enumerate(frequencies):
+            number(f"{where}frequencies[{i}]", value)
+            if sight.exact and float32(value) != value:
+                rule = f"must be a float32 value where they are exact, got {value!r}; measured ones: exact=False"
+                raise ValueError(f"{where}frequencies[{i}] {rule}")
+        number(f"{where}factor", factor, above=0)
 
 
-def _best(sight: Sight, config: Numbers) -> Named:
+def _best(sight: Sight, stated: Stated) -> Named:
     """The first candidate that explains everything, else what explains most."""
-    ranked: dict[tuple[bool, bool], dict[str, Any]] = {}
-    for fields in candidates(sight, config):
-        near, bits, factor = sight.judge(fields)
-        if near:
-            ranked.setdefault((bits, factor), fields)
-        if bits and factor:
+    found: dict[tuple[bool, bool] | None, dict[str, Any]] = {}  # by whether bits and factor are right
+    for fields in candidates(sight, stated):
+        found.setdefault(sight.judge(fields), fields)
+        if (True, True) in found:
             break
-    return _told(sight, config, ranked)
-
-
-def _told(sight: Sight, config: Numbers, ranked: dict[tuple[bool, bool], dict[str, Any]]) -> Named:
-    """The answer in words: the best of the ranks, and what is open about it."""
-    pairs, (frequencies, factor) = len(sight.at[None][0]), sight.at[None]
-    fields = ranked.get((True, True)) or ranked.get((True, False))
-    near = ranked.get((False, True)) or ranked.get((False, False))
-    told, look_at = _open(sight, config, fields)
-    if fields is None:
-        told = [_nameless(near), *told]
-        fields = {"frequencies": frequencies}
-    if not isinstance(sight.axes, OneAxis):
-        fields = fields | {"axes": sight.axes}
-    left = 1.0 if (True, True) in ranked else factor
-    if (True, True) not in ranked and (True, False) in ranked and (own := _own_factor(fields)) != 1:
-        left = factor / own
+    name = found.get((True, True)) or found.get((True, False))
+    near = None if name else found.get((False, True)) or found.get((False, False))
+    frequencies, factor = sight.at[None]
+    fields = name or {"frequencies": tuple(frequencies)}
+    told, look_at = _open(sight, stated, fields)
+    if near:
+        scaling = f", {brief(near['scaling'])}" if "scaling" in near else ""
+        told.insert(0, f"the frequencies are near those of base {near['base']:.10g}{scaling}, but have other bits")
+    elif name is None:
+        told.insert(0, "no base and no scaling known here give these frequencies")
+    own = fields["scaling"].attention_factor() if "scaling" in fields else 1.0
+    left = 1.0 if (True, True) in found else factor / own
     if left != 1:
         told.append(f"a factor of {left:.9g} on cos and sin, which no scaling explains")
-    bits = sight.exact and ((True, True) in ranked or not sight.changed)
-    return Named(fields, pairs, left, bits, None if "frequencies" not in fields else near, tuple(told), look_at)
+    fields = fields if isinstance(sight.axes, OneAxis) else {**fields, "axes": sight.axes}
+    bits = sight.exact and ((True, True) in found or not sight.changed)
+    return Named(fields, len(frequencies), left, bits, near, tuple(told), tuple(look_at))
 
 
-def _own_factor(fields: Mapping[str, Any]) -> float:
-    scaling: Scaling | None = fields.get("scaling")
-    return 1.0 if scaling is None else scaling.attention_factor()
-
-
-def _nameless(near: Mapping[str, Any] | None) -> str:
-    if near is None:
-        return "no base and no scaling known here give these frequencies"
-    return f"the frequencies are near those of {_say(near)}, but have other bits"
-
-
-def _say(fields: Mapping[str, Any]) -> str:
-    scaling = fields.get("scaling")
-    words = [f"base {fields['base']:.10g}"]
-    words += [f"exponents over {fields['exponent_dim']}"] if "exponent_dim" in fields else []
-    words += [brief(scaling)] if scaling is not None else []
-    words += [f"positions times {fields['position_scale']:.10g}"] if "position_scale" in fields else []
-    return ", ".join(words)
-
-
-def _open(sight: Sight, config: Numbers, fields: dict[str, Any] | None) -> tuple[list[str], tuple[int, ...]]:
+def _open(sight: Sight, stated: Stated, fields: Mapping[str, Any]) -> tuple[list[str], list[int]]:
     """What nobody saw: other lengths, and what the config has that would show there alone."""
-    scaling = None if fields is None else fields.get("scaling")
-    longest = max(sight.lengths, default=0)
-    told = [f"no sequence of more than {longest} tokens was seen"]
-    if not longest:
-        told = ["only sequences inside the trained length were seen"]
-    look_at: list[int] = []
+    told = ["only sequences inside the trained length were seen"]
+    if longest := max((n for n in sight.at if n), default=0):
+        told = [f"no sequence of more than {longest} tokens was seen"]
+    scaling, look_at = fields.get("scaling"), []
     if isinstance(scaling, Linear) and not sight.exact:
         told.append(f"positions times {1 / scaling.factor:.9g} would be the same but for the last bits")
     if isinstance(scaling, LongRoPE):
-        _open_longrope(scaling, sight, told, look_at)
-    if fields is None and sight.changed:
-        told.append(f"at {sight.changed[0]} tokens it is another rotation, which nothing known here explains")
-    if fields is not None and not sight.changed and not isinstance(scaling, LongRoPE):
-        for other in _would_show_later(sight, config, fields):
-            start = other.trained_length or 0
-            told.append(f"{brief(other)} would look the same up to {max(start, longest)} tokens")
-            # well beyond the trained length, so that no two of them are the same there
-            look_at.append(2 * max(start, longest))
-    return told, tuple(dict.fromkeys(look_at))
-
-
-def _open_longrope(scaling: LongRoPE, sight: Sight, told: list[str], look_at: list[int]) -> None:
-    start = scaling.original_max_position
-    inside = max((n for n in sight.lengths if n not in sight.changed), default=0)
-    if not sight.changed:
-        told.append(f"long_factor, beyond {start} tokens, is what the config says; it was not seen")
-        look_at.append(start + 1)
-    elif (inside, min(sight.changed)) != (start, start + 1):
-        told.append(f"that it changes at {start} tokens is what the config says: nothing was seen close to it")
-        look_at += [n for n in (start, start + 1) if n not in sight.at]
-
-
-def _would_show_later(sight: Sight, config: Numbers, fields: dict[str, Any]) -> Iterator[Scaling]:
-    """Scalings of the config that are the same at all lengths seen and another one beyond: only those it speaks of."""
-    makers = {"dynamic": dynamic_stated, "stepped_ntk": stepped_stated, "longrope": longrope}
-    for word, maker in makers.items():
-        if word not in config.words and not (word == "longrope" and config.lists):
-            continue
-        for scaling in maker(sight, config, fields["base"]):
-            later = {k: v for k, v in fields.items() if k != "scaling"} | {"scaling": scaling}
-            if sight.judge(later)[1:] == (True, True):
-                yield scaling
+        start = scaling.original_max_position
+        if look_at := [n for n in (start, start + 1) if n not in sight.at]:
+            told.append(f"that long_factor begins after {start} tokens is what the config says; it was not seen there")
+    elif "frequencies" in fields:
+        told += [f"at {n} tokens it is another rotation, which nothing known here explains" for n in sight.changed[:1]]
+    elif not sight.changed:
+        for other in stated.growing():
+            if sight.judge({**fields, "scaling": other}) == (True, True):
+                start = max(other.trained_length or 0, longest)
+                told.append(f"{brief(other)} would look the same up to {start} tokens")
+                look_at.append(2 * start)  # well beyond the trained length, so that no two are the same there
+    return told, look_at

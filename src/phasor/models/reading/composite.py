@@ -11,7 +11,6 @@ from .observed import read_by_observing
 from .refusal import Reason, Refused, contradiction, not_understood, unread
 from .row import Alias, CompositeModel, NonRotary, NoRotary, PartOf, Row
 from .text_row import ANY_NAMES
-from .unknown import read_by_keys
 
 SHORT = ("text_config", "llm_config", "language_config")  # a text model whatever its config says of itself
 TEXT_PARTS = (
@@ -312,10 +311,7 @@ def _read_part(tree: ConfigTree, path: str) -> tuple[ModelRotary, Keys]:
     elif (observed := read_by_observing(name, data, path)) is not None:
         model, keys = observed
     else:
-        observed = read_by_observing(name, data, path)
-        if observed is None and (error := _refused(tree, path, name)):
-            raise error
-        model, keys = observed or read_by_keys(name, data, path, tree.rows)
+        raise _not_known(tree, path, name)
     account_for(model, name, keys, {id(config) for config in tree.parts.values()})
     if path and isinstance(row, Row) and row.text:
         _refuse_above(tree, path, keys)
@@ -326,17 +322,19 @@ def _read_part(tree: ConfigTree, path: str) -> tuple[ModelRotary, Keys]:
     return replace(model, model_type=str(data.get("model_type") or name), sources=keys.sources), keys
 
 
-def _refused(tree: ConfigTree, path: str, name: str) -> ValueError | None:
-    """Why a part of a name that is not known is not read, whatever its keys say."""
-    where = f" of {path}" if path else ""
-    guess, out = "pair layout, axes and defaults cannot be guessed", "describe the encoding with RotarySpec yourself"
+def _not_known(tree: ConfigTree, path: str, name: str) -> Refused:
+    """The refusal of a type that has no row here, and no class in the transformers that is installed."""
+    where = f"model_type{f' of {path}' if path else ''}"
+    said = f"{where} {name!r} is not known"
     if not name:
-        stated = tree.config(path).get("architectures")
-        said = f"model_type{where} is missing, and architectures {stated!r} is not known"
-        return ValueError(f"{said}: {guess}; add model_type, or {out}")
-    if tree.is_tower_key(path):
-        return ValueError(f"model_type{where} {name!r} is not known: {guess}{near(name, tree.rows)}; {out}")
-    return None
+        said = f"{where} is missing, and architectures {tree.config(path).get('architectures')!r} is not known"
+    return Refused(
+        f"{said}: pair layout and defaults cannot be guessed{near(name, tree.rows)}; observe the loaded model "
+        "(phasor.observe), install a transformers that has its class, add a row (phasor.register_model), or describe "
+        "it with RotarySpec yourself",
+        Reason.AMBIGUOUS,
+        f"{path}.model_type".lstrip("."),
+    )
 
 
 def _refuse_above(tree: ConfigTree, path: str, keys: Keys) -> None:

@@ -3,17 +3,22 @@
 Only code of the installed transformers runs; nothing of the folder that the config came from, and nothing is loaded.
 """
 
+import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...rotary.model_rotary import ModelRotary
 from .keys import Keys, about_positions, is_neutral, slip_of
 from .refusal import Reason, Refused
 from .row import NoRotary
+
+if TYPE_CHECKING:
+    from ...eye import Observation
+    from ...eye.tiny import Tiny
 
 QUERY_HEADS = re.compile(r"(^|_)(num_attention_heads|n_heads?|num_heads)$")
 KEY_HEADS = re.compile(r"(num_key_value_heads|num_kv_heads|n_kv_heads|n_head_kv)$")
@@ -55,15 +60,9 @@ def _observed(name: str, text: str) -> tuple[ModelRotary, dict[str, str], frozen
     """The encoding of the real model, the origin of its facts, the keys that its code read, and those its class has."""
     import transformers
 
-    from ...eye import observe
-    from ...eye.tiny import recorded_reads, tiny_config, tiny_model
-    from ...eye.tiny.config import told_by
-
     data = {**json.loads(text), "model_type": name}
-    tiny = tiny_config(data)
-    with recorded_reads() as reads:
-        seen = observe(tiny_model(tiny.config))
-    read = frozenset(reads.of(tiny.config))
+    found = seen_small(data)
+    seen, read, tiny = found.observation, found.reads, found.tiny
     small = seen.rotary
     version = f"transformers {transformers.__version__}"
     if small is None:
@@ -74,18 +73,33 @@ def _observed(name: str, text: str) -> tuple[ModelRotary, dict[str, str], frozen
     sources = {"model_type": f"no row: observed on a small model that {version} builds of this config"}
     unexplained = [key for key in _stated(data) if key in read and not _explained(_value(data, key), small)]
     notes = [f"its code read {key}, which nothing that was seen explains" for key in unexplained]
-    known = frozenset(_names(told_by(tiny.config)))
-    return _as_large(small, data, tiny.layers, tiny.changed, (*small.notes, *notes)), sources, read, known
+    known = frozenset(inspect.signature(type(tiny.config)).parameters)
+    return replace(large_as(found, data, small), notes=(*small.notes, *notes)), sources, read, known
 
 
-def _as_large(
-    small: ModelRotary,
-    data: Mapping[str, Any],
-    layers: Mapping[str, tuple[int, ...]],
-    changed: Mapping[str, tuple[Any, Any]],
-    notes: tuple[str, ...],
-) -> ModelRotary:
+@dataclass(frozen=True, eq=False)
+class SeenSmall:
+    """What was observed of a small model, and the keys of its config that its code read."""
+
+    tiny: "Tiny"
+    observation: "Observation"
+    reads: frozenset[str]
+
+
+def seen_small(data: dict[str, Any]) -> SeenSmall:
+    """A small model of a config, observed. Raises ``ValueError`` where transformers builds none, or it does not run."""
+    from ...eye import observe
+    from ...eye.tiny import recorded_reads, tiny_config, tiny_model
+
+    tiny = tiny_config(data)
+    with recorded_reads() as reads:
+        seen = observe(tiny_model(tiny.config))
+    return SeenSmall(tiny, seen, frozenset(reads.of(tiny.config)))
+
+
+def large_as(found: SeenSmall, data: Mapping[str, Any], small: ModelRotary) -> ModelRotary:
     """The encoding of all layers of the real model, from that of the small one, which has one of every kind."""
+    layers, changed = found.tiny.layers, found.tiny.changed
     stands = next((s for s in layers.values() if max(s, default=-1) + 1 == len(small.layers)), None)
     order = range(len(small.layers)) if stands is None else stands
     kinds = data.get("layer_types")
@@ -97,14 +111,14 @@ def _as_large(
 
     kv_heads = real(KEY_HEADS, small.num_kv_heads)
     heads = real(QUERY_HEADS, small.num_heads)
+    own = small.num_kv_heads == small.num_heads > 1 and kv_heads == small.num_kv_heads  # each query has keys of its own
     return replace(
         small,
         layers=tuple(small.layers[i] for i in order),
         layer_types=tuple(map(str, words)),
         temperatures=tuple(small.temperatures[i] for i in order) if small.temperatures else (),
         num_heads=heads,
-        num_kv_heads=heads if small.num_kv_heads == small.num_heads and kv_heads == small.num_kv_heads else kv_heads,
-        notes=notes,
+        num_kv_heads=heads if own else kv_heads,
     )
 
 
@@ -149,13 +163,6 @@ def _numbers(value: Any) -> Iterator[str]:
 
 def _as_text(value: Any) -> str:
     return f"{value:.10g}" if isinstance(value, int | float) else repr(value)
-
-
-def _names(data: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in data.items():
-        yield key
-        if isinstance(value, dict):
-            yield from _names({str(k): v for k, v in value.items()})
 
 
 def _account(name: str, keys: Keys, data: Mapping[str, Any], read: frozenset[str], names: frozenset[str]) -> None:

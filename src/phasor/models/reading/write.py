@@ -1,57 +1,44 @@
-"""A model's rotation in the spelling of a config: what differs is written where that config says it."""
+"""A model's rotation in the spelling of a config, and in what a reading differs from what was wanted."""
 
 import copy
 from dataclasses import fields
 from typing import Any, NamedTuple
 
 from ...rotary.model_rotary import ModelRotary
-from ...rotary.spec import RotarySpec
 from .keys import ROPE_WORDS
 from .rope import EXCHANGED
 from .row import Row
 from .text import TextModel
-from .tower import CustomParser, GridTower
-from .write_text import FRACTION, alike, share_of, write_text
+from .write_text import FRACTION, change, share_of, write_text
 
 NOT_COMPARED = ("sources", "part", "parts", "notes")  # of the reading, not of the rotation
 IN_CONFIGS = ("base", "scaling", "rotary_dim", "exponent_dim", "axes", "second")  # the others are the code's own
 FOLLOW = ("softmax_factor", "temperatures", "max_position")
+ANOTHER = "take a config that can say it as like, or keep the spec as data (RotarySpec.to_dict)"
 
 
-def write_part(row: Row, data: dict[str, Any], defaults: dict[str, Any], old: ModelRotary, new: ModelRotary) -> None:
-    """Change ``data``, from which ``old`` was read, so that it says ``new``, as far as the row knows how.
+def write_part(
+    row: Row | None, data: dict[str, Any], defaults: dict[str, Any], old: ModelRotary, new: ModelRotary
+) -> None:
+    """Change ``data``, from which ``old`` was read, so that it says ``new``, as far as its keys can.
 
     ``defaults``: what a composite config sets where ``data`` says nothing.
     """
     if isinstance(row, TextModel):
         write_text(row, data, defaults, old, new)
-    elif isinstance(row, GridTower | CustomParser):
-        _write_tower(data, old, new)
-
-
-def _write_tower(data: dict[str, Any], old: ModelRotary, new: ModelRotary) -> None:
-    """The base of a tower, in its rope parameters or under a key of its own, and its share of channels if stated."""
+        return
     (before, *_), (after, *_) = old.distinct, new.distinct
-    if any(spec.scaling is not None for spec in new.distinct):
+    if row is not None and any(spec.scaling is not None for spec in new.distinct):
         raise ValueError(f"the code of {old.model_type} has no scaling")
     ropes = [rope for name in ("rope_parameters", "rope_scaling") if isinstance(rope := data.get(name), dict) and rope]
+    levels = (data, *ropes)
     if before.base != after.base:
-        stated = [
-            (level, key)
-            for level in (data, *ropes)
-            for key, value in level.items()
-            if ROPE_WORDS.search(key) and isinstance(value, int | float) and value == before.base
-        ]
-        if not stated and not ropes:
-            data["rope_parameters"] = {"rope_type": "default", EXCHANGED: after.base}
-        for level, key in stated or [(rope, EXCHANGED) for rope in ropes]:
-            level[key] = alike(level.get(key), after.base)
+        names = {key for level in levels for key, v in level.items() if ROPE_WORDS.search(key) and v == before.base}
+        if not change(levels, names, after.base):
+            for rope in ropes or [data.setdefault("rope_parameters", {"rope_type": "default"})]:
+                rope[EXCHANGED] = after.base
     if before.rotary_dim != after.rotary_dim:
-        shares = [level for level in (data, *ropes) if level.get(FRACTION) is not None]
-        if not shares:
-            raise ValueError(f"the code of {old.model_type} has no key for it")
-        for level in shares:
-            level[FRACTION] = share_of(after.exponent_dim or after.rotary_dim, after.head_dim)
+        change(levels, (FRACTION,), share_of(after.exponent_dim or after.rotary_dim, after.head_dim))
 
 
 def repeat_above(levels: list[dict[str, Any]], before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -74,17 +61,7 @@ class WriteDifference(NamedTuple):
     """In which a reading differs from what was wanted, in words, and the way out."""
 
     what: str
-    out: str
-
-
-def _short(value: object) -> str:
-    """A value in at most 120 characters.
-
-    >>> _short("a" * 200)[-6:]
-    'aaa...'
-    """
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:117]}..."
+    out: str = ANOTHER
 
 
 def first_difference(read: ModelRotary, wanted: ModelRotary) -> WriteDifference | None:
@@ -94,32 +71,23 @@ def first_difference(read: ModelRotary, wanted: ModelRotary) -> WriteDifference 
         return None
     key, (can, want) = next(iter(differs.items()))
     if not isinstance(key, int):
-        out = "change it in the model, too (dataclasses.replace), if it follows from what you changed"
-        return WriteDifference(
-            f"{key} of the model is {_short(want)}, but what {read.model_type} makes of it is {_short(can)}",
-            out if key in FOLLOW else "take a config of that model as like",
-        )
+        what = f"{key} of the model is {want!r:.120}, but what {read.model_type} makes of it is {can!r:.120}"
+        follows = "change it in the model, too (dataclasses.replace), if it follows from what you changed"
+        return WriteDifference(what, follows if key in FOLLOW else "take a config of that model as like")
     if can is None or want is None:
         rotates = "does not rotate" if want is None else "rotates"
         return WriteDifference(
-            f"layer {key} of the model {rotates}, which this config of {read.model_type} does not say",
-            "take one that does as like",
+            f"layer {key} of the model {rotates}, which this config of {read.model_type} does not say"
         )
-    return _of_layer(key, can, want, read, wanted)
-
-
-def _of_layer(layer: int, can: RotarySpec, want: RotarySpec, read: ModelRotary, wanted: ModelRotary) -> WriteDifference:
     name, (mine, theirs) = next(iter(can.diff(want).items()))
-    of, code = f"layer {layer} of the model has", f"the code of {read.model_type}"
-    out = "take a config that can say it as like, or keep the spec as data (RotarySpec.to_dict)"
-    if name not in IN_CONFIGS:
-        return WriteDifference(f"{of} {name} {_short(theirs)}, but {code} has {_short(mine)} in any config", out)
     pairs = enumerate(zip(read.layers, wanted.layers, strict=True))
     others = [i for i, (a, b) in pairs if a and b and getattr(a, name) == mine and getattr(b, name) != theirs]
-    shared = f", in one place for layers {others[0]} and {layer}" if others else ""
+    shared = f", in one place for layers {others[0]} and {key}" if others else ""
+    verb, where = (
+        ("reads", f"in the spelling of this config{shared}") if name in IN_CONFIGS else ("has", "in any config")
+    )
     if name == "scaling" and type(mine) is type(theirs):
         field = next(f.name for f in fields(theirs) if getattr(mine, f.name) != getattr(theirs, f.name))
         name, mine, theirs = f"scaling.{field}", getattr(mine, field), getattr(theirs, field)
-    return WriteDifference(
-        f"{of} {name} {_short(theirs)}, but {code} reads {_short(mine)} in the spelling of this config{shared}", out
-    )
+    what = f"layer {key} of the model has {name} {theirs!r:.120}, but the code of {read.model_type}"
+    return WriteDifference(f"{what} {verb} {mine!r:.120} {where}")

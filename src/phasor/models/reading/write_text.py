@@ -1,9 +1,10 @@
 """A text model put into its config: what changes is written where that config states it, or added in its style.
 
-First the declared length, then the lists of one value per layer, then each kind of layer.
+Nothing here knows what a family's code cannot say: whoever calls reads the result back, and compares.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,207 +14,96 @@ from ...rotary.scaling import Proportional, Scaling
 from ...rotary.spec import RotarySpec
 from .composite import BASES, SHARES, WIDTHS
 from .keys import Keys
-from .rope import EXCHANGED, rope_levels
+from .rope import EXCHANGED
 from .schemes import FAMILY_SCHEMES, ORIGINAL, SCHEMES, TYPES, scheme_for
-from .sizes import read_sizes
 from .text import TextModel
-from .text_row import Rope, TextReading, TextRow
-from .tower import SequenceTower
+from .text_row import Rope
 
 OLD, NEW = "rope_scaling", "rope_parameters"
 SHARES_LISTED = "partial_rotary_factors"
 SECTIONS = ("mrope_section", "xdrope_section")
-Layer = tuple[RotarySpec | None, RotarySpec | None]  # as the config says it, and as it shall
 FRACTION = "partial_rotary_factor"
-MORE = ("long_mscale", "short_mscale")  # keys of schemes that are not in their entries
+OF_SCHEMES = {entry.key for scheme in SCHEMES.values() for entry in scheme.entries} | {"long_mscale", "short_mscale"}
+Config = dict[str, Any]
+Pair = tuple[RotarySpec | None, RotarySpec | None]  # of one layer: as the config says it, and as it shall
 
 
 @dataclass(frozen=True)
 class Places:
-    """The config ``data`` while it is being changed.
+    """The config ``data`` while it is being changed; ``stated``: as it was, with what the config around it sets."""
 
-    - ``reading``: knows its row and its keys, as they were read; ``levels``: the rope parameters of each
-      kind of layer.
-    - ``kinds``: those that the model has; ``lengthened``: the declared length changes.
-    """
-
-    reading: TextReading
-    data: dict[str, Any]
-    levels: dict[str, Keys | None]
-    kinds: tuple[str, ...]
-    lengthened: bool
-
-    @property
-    def row(self) -> TextRow:
-        return self.reading.row
-
-    @property
-    def stated(self) -> dict[str, Any]:
-        """The config as it was read, with what the config around it sets."""
-        return self.reading.keys.places[0][1]
+    model_type: str
+    row: TextModel
+    data: Config
+    stated: Config
 
     @property
     def style(self) -> str:
-        """The name of the dictionary, where there is none: the old one if the config has keys that went with it."""
-        row, config = self.row, self.stated
-        if NEW in row.dicts and self.data.get(NEW):
-            return NEW
-        tops = [key for kind in row.kinds or ("",) if (rope := row.defaults(kind)) for key in rope.top]
+        """The name of a new dictionary: the old one if the config has keys that went with it."""
+        row = self.row
+        tops = [key for kind in row.kinds or ("",) for key in self.parameters(kind).top if row.defaults(kind)]
         shares = row.shares if row.partial is not None else ()
-        old = OLD in row.dicts and any(key in config for key in (OLD, *tops, *shares, *row.widths))
-        return OLD if old else NEW
+        old = OLD in row.dicts and any(key in self.stated for key in (OLD, *tops, *shares, *row.widths))
+        return OLD if old and not (NEW in row.dicts and self.data.get(NEW)) else NEW
 
     def parameters(self, kind: str) -> Rope:
         return self.row.defaults(kind) or Rope(None)
 
-    def set_top(self, names: tuple[str, ...], value: Any) -> bool:
-        """Change those of the keys at the top that are stated; whether there were any."""
-        stated = [name for name in names if self.stated.get(name) is not None]
-        self.data.update({name: alike(self.stated[name], value) for name in stated})
-        return bool(stated)
+    def ropes(self, kind: str) -> list[Config]:
+        """The dictionaries that hold for layers of this kind."""
+        kinds, found = self.row.kinds, []
+        for name in self.row.dicts:
+            rope = self.data.get(name) or {}
+            if kinds.keys() & rope.keys():
+                rope = rope.get(kind)
+            elif kinds and name not in self.parameters(kind).flat:
+                rope = None
+            found += [rope] if rope else []
+        return found
 
-    def set_inside(self, kind: str, names: tuple[str, ...], value: Any) -> bool:
-        """The same in the dictionaries that hold for layers of this kind."""
-        places_stated = [(rope, name) for rope in self.ropes(kind) for name in names if rope.get(name) is not None]
-        for rope, name in places_stated:
-            rope[name] = alike(rope[name], value)
-        return bool(places_stated)
+    def ropes_or_new(self, kind: str) -> list[Config]:
+        """The same; where there is none, one that says what its absence means is put into the config."""
+        kinds, style = self.row.kinds, self.style
+        if not self.row.dicts:
+            raise ValueError(f"the code of {self.model_type} has no key for it")
+        if not self.ropes(kind) and (style == OLD or not kinds):
+            if kinds and OLD not in self.parameters(kind).flat:
+                raise ValueError(
+                    f"rope_scaling holds for other layers than {kind}; rope_parameters per layer type would"
+                )
+            self.data[style] = self._default(kind)
+        elif not self.ropes(kind):
+            levels = self.data.get(NEW) or {}
+            new = (kind,) if levels else (*(each for each, rope in kinds.items() if rope is not None), kind)
+            self.data[NEW] = {**levels, **{each: self._default(each) for each in new}}
+        return self.ropes(kind)
+
+    def _default(self, kind: str) -> Config:
+        """What the class takes where the config has no dictionary."""
+        rope = {"rope_type": "default", **self.parameters(kind).more}
+        if self._says(*self.row.shares, *self.row.widths):
+            rope.pop(FRACTION, None)
+        base, top = self.parameters(kind).base, self.parameters(kind).top
+        return rope if self.style == OLD or base is None or self._says(*top) else {**rope, EXCHANGED: base}
+
+    def _says(self, *names: str) -> bool:
+        return any(self.stated.get(name) is not None for name in names)
 
     def add(self, kind: str, name: str, value: Any) -> None:
-        """State a key in the dictionaries that hold for layers of this kind, or in a new one."""
         for rope in self.ropes_or_new(kind):
             rope[name] = value
 
-    def ropes(self, kind: str) -> list[dict[str, Any]]:
-        level = self.levels[kind]
-        return [] if level is None else [rope for _, rope in level.places]
-
-    def ropes_or_new(self, kind: str) -> list[dict[str, Any]]:
-        """The dictionaries; where there is none, one that says what its absence means is put into the config."""
-        if not self.ropes(kind):
-            self._create(kind)
-        return self.ropes(kind)
-
-    def _create(self, kind: str) -> None:
-        style, kinds = self.style, self.row.kinds
-        if not self.row.dicts:
-            raise ValueError(f"the code of {self.reading.model_type} has no key for it")
-        if not kinds:
-            self.data[style] = self._default(kind, style)
-            self._hold(kind, self.data[style])
-        elif style == OLD:
-            kinds_held = [each for each, rope in kinds.items() if rope is not None and OLD in rope.flat]
-            if kind not in kinds_held:
-                raise ValueError(
-                    f"rope_scaling holds for {' and '.join(kinds_held) or 'no'} layers there, not for {kind} layers; "
-                    "rope_parameters per layer type would"
-                )
-            self.data[OLD] = self._default(kind, style)
-            for each in kinds_held:
-                self._hold(each, self.data[OLD])
-        else:
-            levels = self.data.get(NEW) or {}
-            for each in (kind,) if levels else kinds:
-                if each in self.kinds or kinds[each] is not None:
-                    levels[each] = self._default(each, style)
-                    self._hold(each, levels[each])
-            self.data[NEW] = levels
-
-    def _hold(self, kind: str, rope: dict[str, Any]) -> None:
-        self.levels[kind] = Keys([("", rope)], {})
-
-    def _default(self, kind: str, style: str) -> dict[str, Any]:
-        """What the class takes where the config has no dictionary."""
-        parameters, shared = self.parameters(kind), (*self.row.shares, *self.row.widths)
-        rope = {"rope_type": "default", **parameters.more}
-        if any(self.stated.get(key) is not None for key in shared):
-            rope.pop("partial_rotary_factor", None)
-        stated = any(self.stated.get(key) is not None for key in parameters.top)
-        if style == NEW and parameters.base is not None and not stated:
-            rope[EXCHANGED] = parameters.base
-        return rope
+    def change_copies(self, names: Iterable[str], old: Any, new: Any) -> None:
+        """Keys that say what is so, and that the code does not read."""
+        change([self.data], [name for name in names if self.stated.get(name) == old], new)
 
 
-def write_text(
-    row: TextModel, data: dict[str, Any], defaults: dict[str, Any], old: ModelRotary, new: ModelRotary
-) -> None:
-    """Change ``data``, from which ``old`` was read, so that it says ``new``, as far as the row knows how.
-
-    ``defaults``: what a composite config sets where ``data`` says nothing.
-    """
-    config = {**defaults, **data}
-    keys = Keys([("", row.canonical(config, "") if isinstance(row, SequenceTower) else config)], {})
-    adapted = row if row.before is None else row.before(row, keys)
-    sizes = read_sizes(adapted, keys)
-    reading = TextReading(old.model_type, adapted, keys, "", sizes.max_position, sizes.length_key)
-    kinds = [adapted.kind_of(word) for word in old.layer_types]
-    lengthened = old.max_position != new.max_position
-    places = Places(reading, data, rope_levels(reading, set()), tuple(dict.fromkeys(kinds)), lengthened)
-    if lengthened and new.max_position is not None:
-        _write_length(row, data, config, new.max_position)
-    listed = _write_lists(places, kinds, old, new)
-    for kind in places.kinds:
-        layers = [(a, b) for k, a, b in zip(kinds, old.layers, new.layers, strict=True) if k == kind]
-        _write_kind(places, kind, layers, listed)
-    _repeat_next_to_kinds(places)
-    if row.write is not None:
-        row.write(new, data)
-
-
-def _write_length(row: TextModel, data: dict[str, Any], config: dict[str, Any], length: int) -> None:
-    names = row.names.length
-    places_stated = [(data, name) for name in names if config.get(name) is not None]
-    if isinstance(row, SequenceTower):
-        levels = (data, data.get(row.nested) or {})
-        places_stated += [
-            (d, k) for d in levels for k, name in row.renamed.items() if name in names and d.get(k) is not None
-        ]
-    for level, name in places_stated or [(data, name) for name in names[:1]]:
-        level[name] = length
-
-
-def _repeat_next_to_kinds(places: Places) -> None:
-    """The copy of base or type that may stand beside the layer types goes on repeating one of them."""
-    kinds = places.row.kinds
-    for rope in (places.data.get(name) or {} for name in places.row.dicts if kinds):
-        for key in (*TYPES, EXCHANGED):
-            inside = [level.get(key) for kind, level in rope.items() if kind in kinds and isinstance(level, dict)]
-            if any(inside) and rope.get(key) not in (None, *inside):
-                rope[key] = next(filter(None, inside))
-
-
-def _write_lists(places: Places, kinds: list[str], old: ModelRotary, new: ModelRotary) -> bool:
-    """Base and share of each layer, where the config lists them, or nothing but a list can say them."""
-    name = places.row.bases
-    stated = places.stated.get(name)
-    if not isinstance(stated, list | tuple):
-        if not name or (name == EXCHANGED and stated is None) or not _need_list(kinds, old, new):
-            return False
-        stated = [0.0] * len(old.layers)
-    bases, shares = list(stated), list(places.stated.get(SHARES_LISTED) or [1.0] * len(stated))
-    for i, (before, after) in enumerate(zip(old.layers, new.layers, strict=True)):
-        if before is not None or after is not None:
-            bases[i] = 0 if after is None else alike(bases[i], after.base)
-        if before is not None and after is not None and before.rotary_dim != after.rotary_dim:
-            shares[i] = share_of(after.rotary_dim, after.head_dim)
-    places.data[name] = bases
-    if len(same := {spec.base for spec in new.distinct}) == 1:  # of no effect then, and what others may read
-        for kind in kinds:
-            places.set_inside(kind, (EXCHANGED,), *same)
-    if shares != list(places.stated.get(SHARES_LISTED) or [1.0] * len(stated)):
-        if places.row.partial is None:
-            raise ValueError(f"the code of {places.reading.model_type} rotates all channels of a head")
-        places.data[SHARES_LISTED] = shares
-    return True
-
-
-def _need_list(kinds: list[str], old: ModelRotary, new: ModelRotary) -> bool:
-    """Whether layers of one kind differ in their base, or other layers rotate than before."""
-    bases: dict[str, set[float]] = {}
-    for kind, spec in zip(kinds, new.layers, strict=True):
-        bases.setdefault(kind, set()).update(() if spec is None else (spec.base,))
-    rotates_elsewhere = [spec is None for spec in old.layers] != [spec is None for spec in new.layers]
-    return rotates_elsewhere or any(len(different) > 1 for different in bases.values())
+def change(levels: Iterable[Config], names: Iterable[str], value: Any) -> bool:
+    """Change those of the keys that are stated; whether there were any."""
+    stated = [(level, name) for level in levels for name in names if level.get(name) is not None]
+    for level, name in stated:
+        level[name] = alike(level[name], value)
+    return bool(stated)
 
 
 def alike(stated: Any, value: Any) -> Any:
@@ -222,85 +112,7 @@ def alike(stated: Any, value: Any) -> Any:
     >>> alike(10_000, 500_000.0), alike(1.0, 4.0)
     (500000, 4.0)
     """
-    whole = isinstance(stated, int) and isinstance(value, float) and value.is_integer()
-    return int(value) if whole and not isinstance(stated, bool) else value
-
-
-def _write_kind(places: Places, kind: str, layers: list[Layer], listed: bool) -> None:
-    """What differs in the layers of one kind; the first layer in which a field differs speaks for all.
-
-    ``listed``: the config lists base and width of each layer.
-    """
-    pairs = [(a, b) for a, b in layers if a is not None and b is not None]
-    if not pairs:
-        _rotate_or_not(places, kind, layers)
-        return
-    differ = {name: pair for pair in reversed(pairs) for name in pair[0].diff(pair[1])}
-    if "base" in differ and not listed:
-        old, new = differ["base"]
-        _write_base(places, kind, old.base, new.base)
-    scaled = [pair for pair in pairs if pair[0].scaling is not None] if places.lengthened else []
-    if "scaling" in differ or scaled:
-        before, after = (spec.scaling for spec in (differ["scaling"] if "scaling" in differ else scaled[0]))
-        _write_scaling(places, kind, before, after)
-    if "interleaved" in differ and places.row.interleave_key:
-        places.data["rope_interleave"] = differ["interleaved"][1].interleaved
-    for name in ("rotary_dim", "exponent_dim"):
-        if name in differ and not listed:
-            _write_width(places, kind, *differ[name])
-    if "axes" in differ or "second" in differ:
-        _write_sections(places, kind, (differ.get("axes") or differ["second"])[1])
-
-
-def _write_base(places: Places, kind: str, old: float, base: float) -> None:
-    parameters, row = places.parameters(kind), places.row
-    places.set_top(tuple(key for key in BASES if places.stated.get(key) == old), base)  # also where nobody reads it
-    inside = places.set_inside(kind, (EXCHANGED,), base)
-    if places.set_top(parameters.top, base) or inside:
-        return
-    if row.write is not None and not row.dicts and not parameters.top:
-        return  # the family has a key of its own, which its function writes
-    if parameters.top and (places.style == OLD or not row.dicts):
-        places.data[parameters.top[0]] = base
-    else:
-        places.add(kind, EXCHANGED, base)
-
-
-def _write_scaling(places: Places, kind: str, old: Scaling | None, new: Scaling | None) -> None:
-    in_configs = {scheme.scaling for scheme in SCHEMES.values()}
-    if places.row.write is not None:  # its own function writes a scheme that no rope parameters say
-        old, new = (None if type(scaling) not in in_configs else scaling for scaling in (old, new))
-    if old is None and new is None:
-        return
-    if not places.row.scaled:
-        raise ValueError(f"the code of {places.reading.model_type} has no scaling")
-    for rope in places.ropes_or_new(kind):
-        _put_scaling(places.reading, rope, places.data, old, new)
-        bare = new is None and set(rope) <= set(TYPES) and not places.parameters(kind).more
-        if bare and places.data.get(OLD) is rope:
-            places.data[OLD] = None
-
-
-def _write_width(places: Places, kind: str, old: RotarySpec, spec: RotarySpec) -> None:
-    row, width = places.row, spec.exponent_dim or spec.rotary_dim
-    if row.mla is not None:
-        raise ValueError("in latent attention that is a shape of its weights")
-    if row.partial is None:
-        raise ValueError(f"the code of {places.reading.model_type} rotates all channels of a head")
-    share = share_of(width, spec.head_dim)
-    places.set_top(tuple(key for key in WIDTHS if places.stated.get(key) == old.rotary_dim), width)
-    places.set_top(tuple(key for key in SHARES if places.stated.get(key) == old.rotary_dim / old.head_dim), share)
-    stated = [places.set_top(row.shares, share), places.set_top(row.widths, width)]
-    if not isinstance(spec.scaling, Proportional):
-        stated.append(places.set_inside(kind, (FRACTION,), share))
-    if any(stated):
-        return
-    if row.widths:
-        places.data[row.widths[0]] = width
-    elif places.style == OLD:
-        places.data[row.shares[0]] = share
-    else:
-        places.add(kind, FRACTION, share)
+    return int(value) if type(stated) is int and isinstance(value, float) and value.is_integer() else value
 
 
 def share_of(width: int, channels: int) -> float:
@@ -315,9 +127,131 @@ def share_of(width: int, channels: int) -> float:
     return share
 
 
+def write_text(row: TextModel, data: Config, defaults: Config, old: ModelRotary, new: ModelRotary) -> None:
+    """Change ``data``, from which ``old`` was read, so that it says ``new``, as far as its keys can.
+
+    ``defaults``: what a composite config sets where ``data`` says nothing.
+    """
+    config = {**defaults, **data}
+    adapted = row if row.before is None else row.before(row, Keys([("", config)], {}))
+    assert isinstance(adapted, TextModel)
+    places = Places(old.model_type, adapted, data, config)
+    kinds = [row.kind_of(word) for word in old.layer_types]
+    lengthened = old.max_position != new.max_position
+    if lengthened and new.max_position is not None:
+        _write_length(row, data, new.max_position)
+    listed = _write_lists(places, kinds, old, new)
+    for kind in dict.fromkeys(kinds):
+        layers = [(a, b) for k, a, b in zip(kinds, old.layers, new.layers, strict=True) if k == kind]
+        _write_kind(places, kind, layers, listed, lengthened)
+    _repeat_next_to_kinds(row, data)
+    if row.write is not None:
+        row.write(new, data)
+
+
+def _write_length(row: TextModel, data: Config, length: int) -> None:
+    renamed = getattr(row, "renamed", {})
+    names = (*row.names.length, *(key for key, name in renamed.items() if name in row.names.length))
+    if not change((data, data.get(getattr(row, "nested", "")) or {}), names, length):
+        data[names[0]] = length
+
+
+def _write_lists(places: Places, kinds: list[str], old: ModelRotary, new: ModelRotary) -> bool:
+    """Base and share of each layer, where the config lists them, or nothing but a list can say them."""
+    name, data = places.row.bases, places.data
+    bases = places.stated.get(name)
+    if not isinstance(bases, list | tuple):
+        said = {(kind, spec.base) for kind, spec in zip(kinds, new.layers, strict=True) if spec is not None}
+        others = [spec is None for spec in old.layers] != [spec is None for spec in new.layers]
+        if not name or (name == EXCHANGED and bases is None) or not (others or len(said) > len(dict(said))):
+            return False
+        bases = [0.0] * len(old.layers)
+    bases, shares = list(bases), list(places.stated.get(SHARES_LISTED) or [1.0] * len(bases))
+    before = list(shares)
+    for i, (a, b) in enumerate(zip(old.layers, new.layers, strict=True)):
+        if a is not None or b is not None:
+            bases[i] = 0 if b is None else alike(bases[i], b.base)
+        if a is not None and b is not None and a.rotary_dim != b.rotary_dim:
+            shares[i] = share_of(b.rotary_dim, b.head_dim)
+    data |= {name: bases} if shares == before else {name: bases, SHARES_LISTED: shares}
+    if len(same := {spec.base for spec in new.distinct}) == 1:  # of no effect then, and what others may read
+        change([rope for kind in kinds for rope in places.ropes(kind)], (EXCHANGED,), *same)
+    return True
+
+
+def _write_kind(places: Places, kind: str, layers: list[Pair], listed: bool, lengthened: bool) -> None:
+    """What differs in the layers of one kind; the first layer in which a field differs speaks for all.
+
+    ``listed``: the config lists base and width of each layer.
+    """
+    pairs = [(a, b) for a, b in layers if a is not None and b is not None]
+    if not pairs:
+        _rotate_or_not(places, kind, layers)
+        return
+    differ = {name: pair for pair in reversed(pairs) for name in pair[0].diff(pair[1])}
+    if "base" in differ and not listed:
+        _write_base(places, kind, *(spec.base for spec in differ["base"]))
+    scaled = [pair for pair in pairs if pair[0].scaling is not None and lengthened]
+    for before, after in [differ["scaling"]] if "scaling" in differ else scaled[:1]:
+        _write_scaling(places, kind, before.scaling, after.scaling)
+    if "interleaved" in differ and places.row.interleave_key:
+        places.data["rope_interleave"] = differ["interleaved"][1].interleaved
+    if (width := differ.get("exponent_dim") or differ.get("rotary_dim")) and not listed:
+        _write_width(places, kind, *width)
+    if "axes" in differ or "second" in differ:
+        _write_sections(places, kind, (differ.get("axes") or differ["second"])[1])
+
+
+def _rotate_or_not(places: Places, kind: str, layers: list[Pair]) -> None:
+    """Null stands for the parameters of layers that do not rotate, where the family's code knows that."""
+    if not places.row.kinds or places.row.defaults(kind) is not None:
+        return
+    if wanted := [b for _, b in layers if b is not None]:
+        places.add(kind, EXCHANGED, wanted[0].base)
+        _write_scaling(places, kind, None, wanted[0].scaling)
+    elif any(a is not None for a, _ in layers):
+        places.data[NEW] = {**(places.data.get(NEW) or {}), kind: None}
+
+
+def _repeat_next_to_kinds(row: TextModel, data: Config) -> None:
+    """The copy of base or type that may stand beside the layer types goes on repeating one of them."""
+    for rope in (data.get(name) or {} for name in row.dicts if row.kinds):
+        for key in (*TYPES, EXCHANGED):
+            inside = [level.get(key) for kind, level in rope.items() if kind in row.kinds and isinstance(level, dict)]
+            if any(inside) and rope.get(key) not in (None, *inside):
+                rope[key] = next(filter(None, inside))
+
+
+def _write_base(places: Places, kind: str, old: float, base: float) -> None:
+    top, row = places.parameters(kind).top, places.row
+    places.change_copies(BASES, old, base)
+    inside = change(places.ropes(kind), (EXCHANGED,), base)
+    if change([places.data], top, base) or inside or (row.write and not row.dicts and not top):
+        return  # the last: the family has a key of its own, which its function writes
+    if top and (places.style == OLD or not row.dicts):
+        places.data[top[0]] = base
+    else:
+        places.add(kind, EXCHANGED, base)
+
+
+def _write_width(places: Places, kind: str, old: RotarySpec, spec: RotarySpec) -> None:
+    row, width = places.row, spec.exponent_dim or spec.rotary_dim
+    share, data = share_of(width, spec.head_dim), places.data
+    places.change_copies(WIDTHS, old.rotary_dim, width)
+    places.change_copies(SHARES, old.rotary_dim / old.head_dim, share)
+    inside = [] if isinstance(spec.scaling, Proportional) else places.ropes(kind)
+    stated = change([data], row.shares, share), change([data], row.widths, width), change(inside, (FRACTION,), share)
+    if any(stated):
+        return
+    if row.widths or (row.shares and places.style == OLD):
+        data |= {row.widths[0]: width} if row.widths else {row.shares[0]: share}
+    else:
+        places.add(kind, FRACTION, share)
+
+
 def _write_sections(places: Places, kind: str, spec: RotarySpec) -> None:
     sections = _sections(spec)
-    if sections and not places.set_inside(kind, SECTIONS, sections):
+    if sections and not change(places.ropes(kind), SECTIONS, sections):
         places.add(kind, SECTIONS[0], sections)
     for rope in places.ropes(kind) if isinstance(spec.axes, OneAxis) else ():
         for name in SECTIONS:
@@ -337,54 +271,47 @@ def _sections(spec: RotarySpec) -> list[int]:
     return [axes.axis.count(axis) for axis in (1, 2, 0)]  # height, width, time
 
 
-def _rotate_or_not(places: Places, kind: str, layers: list[Layer]) -> None:
-    """Null stands for the parameters of layers that do not rotate, where the family's code knows that."""
-    wanted = [b for _, b in layers if b is not None]
-    if not places.row.kinds or places.row.defaults(kind) is not None:
-        return
-    if wanted:
-        places.add(kind, EXCHANGED, wanted[0].base)
-        _write_scaling(places, kind, None, wanted[0].scaling)
-    elif any(a is not None for a, _ in layers):
-        places.data[NEW] = {**(places.data.get(NEW) or {}), kind: None}
+def _write_scaling(places: Places, kind: str, old: Scaling | None, new: Scaling | None) -> None:
+    if places.row.write is not None:  # its own function writes a scheme that no rope parameters say
+        known = {scheme.scaling for scheme in SCHEMES.values()}
+        old, new = (scaling if type(scaling) in known else None for scaling in (old, new))
+    if new is not None and not places.row.scaled:
+        raise ValueError(f"the code of {places.model_type} has no scaling")
+    for rope in places.ropes_or_new(kind) if old or new else ():
+        _put_scaling(places, rope, old, new)
+        if (
+            new is None
+            and set(rope) <= set(TYPES)
+            and not places.parameters(kind).more
+            and places.data.get(OLD) is rope
+        ):
+            places.data[OLD] = None
 
 
-def _put_scaling(
-    reading: TextReading, rope: dict[str, Any], top: dict[str, Any], old: Scaling | None, new: Scaling | None
-) -> None:
-    """Make the dictionary ``rope``, from which ``old`` was read, say ``new``; ``top`` may state the original length.
+def _put_scaling(places: Places, rope: Config, old: Scaling | None, new: Scaling | None) -> None:
+    """Make the dictionary ``rope``, from which ``old`` was read, say ``new``; the top may state the original length.
 
     Keys that say so already stay. ``factor`` is stated in any case: it may have followed from a length that changes.
     """
-    (_, scheme_before), (name, scheme) = scheme_for(old), scheme_for(new)
-    before, after = scheme_before.write(old), scheme.write(new)
-    if scheme is not scheme_before:
-        outdated = {entry.key for each in SCHEMES.values() for entry in each.entries}.union(MORE) - {FRACTION, *before}
-        for key in outdated:
-            rope.pop(key, None)
-    for key in {**before, **after}:
-        stated = rope.get(key) is not None or (key == ORIGINAL and top.get(key) is not None)
-        if before.get(key) == after.get(key) and (stated or key != "factor") and scheme is scheme_before:
-            continue
-        if key not in after:
-            rope.pop(key, None)
-            continue
-        if key == ORIGINAL and top.get(key) is not None:
-            top[key] = after[key]
-            if rope.get(key) is None:
-                continue
-        rope[key] = after[key]
-    if scheme is not scheme_before:
-        word = _word(reading, rope, name)
-        for key in [key for key in TYPES if key in rope] or TYPES[:1]:
-            rope[key] = word
+    (_, before), (name, after) = scheme_for(old), scheme_for(new)
+    said, shall, same = before.write(old), after.write(new), before is after
+    for key in ({*said} if same else {*said} | OF_SCHEMES - {FRACTION}) - {*shall}:
+        rope.pop(key, None)
+    for key, value in shall.items():
+        levels = (rope, places.data) if key == ORIGINAL else (rope,)
+        holders = [level for level in levels if level.get(key) is not None]
+        if not (same and said.get(key) == value and (holders or key != "factor")):
+            for level in holders or [rope]:
+                level[key] = value
+    for key in () if same else [key for key in TYPES if key in rope] or TYPES[:1]:
+        rope[key] = _word(places, rope, name)
 
 
-def _word(reading: TextReading, rope: dict[str, Any], name: str) -> str:
+def _word(places: Places, rope: Config, name: str) -> str:
     """The family's word for a scheme."""
-    spelled = reading.row.scheme_names
-    for word in (name, *spelled):
-        meant = spelled.get(word, "" if word in FAMILY_SCHEMES else word)
+    row = places.row
+    for word in (name, *row.scheme_names):
+        meant = row.scheme_names.get(word, "" if word in FAMILY_SCHEMES else word)
         if name == (meant(Keys([("", rope)], {})) if callable(meant) else meant):
             return word
-    raise ValueError(f"the code of {reading.model_type} has no scaling {name!r}")
+    raise ValueError(f"the code of {places.model_type} has no scaling {name!r}")

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from ... import eye
 from ...support.preserve_state import undisturbed
 from ..patch.rebuilt import is_model
 from ..patch.sites import has_config
@@ -15,8 +16,10 @@ from .against_config.tables import check_tables
 from .inputs import of_black_box
 from .laws import all_laws, check_compiled, check_encoder, check_laws
 from .observation import Observation
+from .operators import check_operators, of_unread
 from .report import Check, Diagnosis
-from .running import BlackBox
+from .running import BlackBox, Misuse
+from .watching import watch, watched
 
 # One thing that is looked at: of what was observed, and of the checks before it, which it may take as told.
 Examination = Callable[[Observation, Sequence[Check]], Iterable[Check]]
@@ -31,13 +34,18 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
     implementation of attention must give the logits it gives alone, but for rounding. What an encoding with a length of
     its own (dynamic NTK, LongRoPE) does there is said to be inconsistent by design, and is no fault.
 
-    ``model`` is a transformers model, on any device; on the meta device it is checked against the spec only. Or a
-    function ``(tokens, positions) -> logits`` of ``[B, S]``, ``[B, S]`` and ``[B, S, vocabulary]``, which is checked
-    against itself. ``inputs``: token ids ``[B, S]`` of at least 8 tokens, or a dictionary of keyword arguments (images
-    too, so that the towers run); made-up ids by default. The model is left as it was, and no gradient is built.
+    *By what is seen*: one call is recorded, and the operators on q and k are read off it, whatever the code is called.
+    So a model whose config no row reads, and a module without a config, are judged against themselves.
 
-    Raises ``ValueError`` for something that is no model, for a model without rotary embedding, for inputs that it does
-    not take, and for a function that raises or returns no logits (with what it raised as the cause).
+    ``model`` is a transformers model, on any device; on the meta device it is checked against the spec only. Or
+    another torch module, an `Observation` in place of its model, or a function ``(tokens, positions) -> logits`` of
+    ``[B, S]``, ``[B, S]`` and ``[B, S, vocabulary]``, which is checked against itself. ``inputs``: token ids ``[B,
+    S]`` of at least 8 tokens, or a dictionary of keyword arguments (images too, so that the towers run); made-up ids
+    by default. The model is left as it was, and no gradient is built.
+
+    Raises ``ValueError`` for something that is no model, for one without rotary embedding that cannot be watched, for
+    inputs that it does not take, and for a function that raises or returns no logits (with what it raised as the
+    cause).
 
     Example::
 
@@ -51,7 +59,9 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
     >>> diagnose(scores).causes
     ('not shift of all positions',)
     """
-    wrapper, model = model, getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    seen = model if isinstance(model, eye.Observation) else None
+    wrapper = model = model if seen is None else seen.model
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     if not callable(model) or isinstance(model, type):
         raise ValueError(f"model must be a transformers model, or a function of tokens, got {type(model).__name__}")
     if isinstance(model, nn.Module) and not is_model(model) and any(is_model(m) for m in model.modules()):
@@ -59,20 +69,54 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
     # compiled code calls no hooks that were set after it was compiled, and compiles anew for every shape
     with undisturbed(model), torch.compiler.set_stance("force_eager"):
         if not has_config(model):
-            subject = BlackBox(model)
-            return Diagnosis(subject.name, tuple(all_laws(subject, of_black_box(inputs), [])))
+            return _of_function(model, inputs, seen)
         with torch.device("cpu"):  # whatever device the caller makes tensors on
-            return Diagnosis(type(model).__name__, tuple(_examined(Observation(model, inputs, wrapper))))
+            return Diagnosis(type(model).__name__, tuple(_examined(Observation(model, inputs, wrapper, seen))))
+
+
+def _of_function(model: Any, inputs: Any, seen: eye.Observation | None) -> Diagnosis:
+    """Of a function of tokens and positions, or a module without a config, whose attentions are looked at as well."""
+    subject, checks = BlackBox(model), list[Check]()
+    name = type(model).__name__ if isinstance(model, nn.Module) else subject.name
+    if isinstance(model, nn.Module) and not any(p.is_meta for p in model.parameters()):
+        found = watch(model, inputs, whole=True) if seen is None else watched(seen)
+        checks = of_unread(found) if not isinstance(found, str) and found.attends else []
+    try:
+        if checks and inputs is not None and not isinstance(inputs, Tensor):
+            raise Misuse("its inputs are more than tokens")
+        turns = any(check.what == ROTATION and check.verdict == "right" for check in checks)
+        laws = list(all_laws(subject, of_black_box(inputs), [], turns))
+    except ValueError as reason:
+        if not checks:
+            raise
+        laws = [Check(what="laws of its logits", against="itself", verdict="not shown", reason=str(reason))]
+    return Diagnosis(name, (*checks, *laws))
 
 
 def _examined(observed: Observation) -> list[Check]:
     """The checks of all examinations; each finds the model as it was."""
-    examinations = WITHOUT_ROTATION if observed.nothing_rotates else ON_META if observed.on_meta else EXAMINATIONS
+    if not observed.sites and isinstance(observed.watched, str):
+        why = "has one" if observed.on_meta else f"is named so; nor could it be watched: {observed.watched}"
+        raise ValueError(
+            f"model must have a rotary embedding, and no module of this {type(observed.model).__name__} {why}"
+        )
+    examinations = _chosen(observed)
     checks: list[Check] = []
     for examination in examinations:
         with undisturbed(observed.model):
             checks = [*checks, *examination(observed, checks)]
     return checks
+
+
+def _chosen(observed: Observation) -> "tuple[Examination, ...]":
+    if observed.nothing_rotates:
+        return WITHOUT_ROTATION
+    if observed.on_meta:
+        return ON_META
+    if not observed.unread:
+        return EXAMINATIONS
+    turns = isinstance(observed.watched, str) or observed.watched.turning
+    return UNREAD if turns else BY_EYE
 
 
 def nothing_rotates(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
@@ -87,11 +131,14 @@ def nothing_runs(observed: Observation, before: Sequence[Check]) -> Iterator[Che
 EXAMINATIONS: tuple[Examination, ...] = (
     check_tables,  # what each module forms or keeps, at positions of the doctor's choice
     check_rotations,  # what each attention does to its q and k in a real call, and by which tables
+    check_operators,  # what the eye sees it do, whatever the code is called
     check_unseen_layers,  # more layers that rotate than were seen
     check_positions,  # those that each module is given, in three calls
     check_laws,  # what must hold for any relative encoding, whatever the config says
     check_compiled,
     check_encoder,  # the laws of an encoder beside the decoder
 )
+BY_EYE: tuple[Examination, ...] = (check_operators,)
+UNREAD: tuple[Examination, ...] = (*BY_EYE, check_positions, check_laws, check_compiled, check_encoder)
 ON_META: tuple[Examination, ...] = (check_tables, check_rotations, nothing_runs)
 WITHOUT_ROTATION: tuple[Examination, ...] = (check_tables, nothing_rotates)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...eye import Observation
 from ...support.findings import any_layer, span
 from ..patch.damage import HALVES, Damage, damages, far_state, modules_with_tables, name_of, put_buffer
 from ..patch.rebuilt import RebuiltModels, config_buffers, own_class
@@ -153,8 +154,10 @@ def _same(own: Any, value: Any) -> bool:
     )
 
 
-def repair(model: nn.Module) -> RepairReport:
+def repair(model: nn.Module | Observation) -> RepairReport:
     """Repair what a running transformers model stores about positions, in place; its weights stay as they are.
+
+    ``model``: the model, or an `Observation` of it.
 
     The model's class is built once more from its config, without weights, as `from_pretrained` does. Frequencies and
     tables of positions that are not the same, bit for bit, are formed anew: after ``.to(torch.bfloat16)`` or
@@ -176,7 +179,7 @@ def repair(model: nn.Module) -> RepairReport:
         model = AutoModelForCausalLM.from_pretrained(folder).to(torch.bfloat16)  # rounds the frequencies
         print(phasor.repair(model))
     """
-    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    model = model.model if isinstance(model, Observation) else getattr(model, "_orig_mod", model)  # of torch.compile
     rebuilt = _checked(model)
     rotary, forming = modules_with_tables(model), rotary_modules(model)
     owners = {caller.path for caller in callers(model)}

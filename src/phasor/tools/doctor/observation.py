@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ... import eye
 from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
 from ...support.preserve_state import hooked, undisturbed
@@ -21,6 +22,7 @@ from ..patch.sites import PatchSite, find, nothing_rotates
 from .inputs import Inputs, of_model
 from .running import NotChecked, Running, subject_of
 from .stand_in_tables import tables_in
+from .watching import Watched, watch, watched
 
 CACHED = 8  # tokens of the first call
 ELSEWHERE = 300  # where no declared length says what is far
@@ -35,17 +37,15 @@ class Observation:
     - ``reading``: its config as read. The examination of tables notes there which ones each module forms.
     - ``rotary``: what each part of the config rotates; ``specs``: all of them; ``length``: the longest declared.
     - ``nothing_rotates``: why not, empty where something may; ``on_meta``: whether weights have no values.
+    - ``unread``: whether no row reads its config; ``watched``: its attentions as the eye sees them in one call.
     - ``subject``: how it is run, on ``inputs``; ``calls``: what real calls gave, made when it is first asked for.
-
-    Raises ``ValueError`` for a model in which nothing uses rotary positions.
     """
 
-    def __init__(self, model: nn.Module, inputs: Any = None, wrapper: Any = None) -> None:
-        self.model, self.wrapper, self._inputs = model, wrapper, inputs
+    def __init__(
+        self, model: nn.Module, inputs: Any = None, wrapper: Any = None, seen: eye.Observation | None = None
+    ) -> None:
+        self.model, self.wrapper, self._inputs, self._seen = model, wrapper, inputs, seen
         self.sites = find(model)
-        if not self.sites:
-            name = type(model).__name__
-            raise ValueError(f"model must have a rotary embedding, and no module of this {name} has one")
         self.nothing_rotates = nothing_rotates(model)
         self.on_meta = any(p.is_meta for p in model.parameters())
         self.modules = {site.path: site.module for site in self.sites if site.kind == "tables"}
@@ -54,6 +54,20 @@ class Observation:
         self.rotary = [part for part in self.reading.parts.values() if isinstance(part, ModelRotary)]
         self.specs = specs_of(self.rotary)
         self.length = self.rotary[0].max_position if self.rotary else None
+
+    @property
+    def unread(self) -> bool:
+        parts = [part for part in self.reading.parts.values() if isinstance(part, str)]
+        return not self.rotary and (not self.sites or any(part.startswith("not read") for part in parts))
+
+    @cached_property
+    def watched(self) -> Watched | str:
+        if self._seen is not None:
+            return watched(self._seen)
+        if self.on_meta:
+            return "the model is on the meta device; it is checked against the spec only"
+        arguments = self._inputs if hasattr(self._inputs, "keys") else None
+        return watch(self.model, arguments, whole=self.unread)
 
     @cached_property
     def subject(self) -> Running:

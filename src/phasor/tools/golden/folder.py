@@ -9,7 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ...models.configs import ModelRotary, read_config
+from ...models.configs import ModelRotary
+from ...models.rotary_of import rotary_of
 from ...support.checks import whole
 from ...support.plain_text import printable
 from ...support.whole_files import check_folder_target, whole_folder, write_together
@@ -34,8 +35,9 @@ def write(
 ) -> Path:
     """Write golden vectors for the rotary encoding of a model into ``folder``; returns the folder.
 
-    ``config_or_model`` is what `phasor.read_config` takes, or its result; ``part`` as there. For every kind of layer:
-    frequencies, cos and sin, inputs and results, in float32 and bfloat16, exact and as the model's own code computes.
+    ``config_or_model`` is what `phasor.read_config` takes, or its result; a torch model, which is observed where its
+    config is not read, or an `Observation`; ``part`` as there. For every kind of layer: frequencies, cos and sin,
+    inputs and results, in float32 and bfloat16, exact and as the model's own code computes.
     ``positions``: those to test (default: 0 to 7, around the trained and the declared length, and far beyond);
     ``moved``: also keys that a cache moves from one position to another, kinds ``NAME_moved`` (`phasor.reposition`);
     ``seed`` of the made-up inputs. The same arguments give the same bytes. The folder appears whole or not at all;
@@ -50,12 +52,7 @@ def write(
     ...     sorted(path.name for path in write(config, f"{place}/golden", positions=[0, 1]).iterdir())
     ['README.md', 'vectors.json', 'vectors.safetensors']
     """
-    if isinstance(config_or_model, ModelRotary):
-        if part is not None:
-            raise ValueError(f"part belongs to a config; a ModelRotary is one part already, got part={part!r}")
-        model = config_or_model
-    else:
-        model = read_config(config_or_model, part=part)
+    model = rotary_of(config_or_model, part)
     whole("seed", seed, at_least=0)
     folder = Path(folder)
     _check_folder(folder)

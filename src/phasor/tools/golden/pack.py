@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ...eye import Observation
 from ...models.configs import ModelRotary, read_parts
+from ...models.rotary_of import rotary_of
 from ...rotary.apply import apply_rotary
 from ...rotary.fixed_point import exact
 from ...rotary.rotation import Rotation
@@ -60,7 +62,8 @@ def write_pack(
 ) -> Path:
     """Write one pack of golden vectors for many models, in four formats; returns the folder.
 
-    ``models``: name -> a `ModelRotary`, or a config as `phasor.read_config` takes it, of which all parts are read.
+    ``models``: name -> a `ModelRotary`, an `Observation` or a torch model, or a config as `phasor.read_config` takes
+    it, of which all parts are read.
     Every distinct rotation is in the pack once: its rates in radians per position, cos and sin at two positions (100
     and 1,000,003), and at the first of them a head before and after. The values are those of the mathematics, in
     float64; cos, sin and heads are then rounded once to float32. Temperatures of queries are not in it, and trained
@@ -141,8 +144,9 @@ class _Kept:
 
 def _parts(name: str, source: Any) -> tuple[list[tuple[str, ModelRotary]], list[list[str]]]:
     """The parts that rotate, and those that cannot be read, each with the reason."""
-    if isinstance(source, ModelRotary):
-        return [(source.part, source)], []
+    if isinstance(source, ModelRotary | Observation | nn.Module):
+        model = rotary_of(source)
+        return [(model.part, model)], []
     read = read_parts(source)
     parts = [(path, part) for path, part in read.items() if isinstance(part, ModelRotary)]
     if not parts:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ...models.configs import ModelRotary, read_config
+from ...models.configs import ModelRotary
+from ...models.rotary_of import rotary_of
 from ...support.findings import Finding, Report, Verdict
 from ..golden.layer_kinds import Kind, kinds_of
 from .graph import Graph
@@ -95,11 +96,12 @@ def check(
 ) -> OnnxReport:
     """Whether every rotation in an ONNX file is the one that a config asks for.
 
-    ``config`` is what `phasor.read_config` takes, or its result; ``part`` as there. Found are operators RotaryEmbedding
-    (of ai.onnx and of com.microsoft), GroupQueryAttention that rotates, and sums of products with tables of positions,
-    however they are formed and joined. Each is run by ONNX's reference on made-up heads, at positions that are near,
-    trained and far, and compared with the spec of its layer; where it differs, the known mistake that gives the same is
-    named. Weights are not read, and nothing of the file is run but the nodes of its tables and rotations.
+    ``config`` is what `phasor.read_config` takes, or its result; or the torch model that was exported, or an
+    `Observation` of it; ``part`` as there. Found are operators RotaryEmbedding (of ai.onnx and of com.microsoft),
+    GroupQueryAttention that rotates, and sums of products with tables of positions, however they are formed and
+    joined. Each is run by ONNX's reference on made-up heads, at positions that are near, trained and far, and
+    compared with the spec of its layer; where it differs, the known mistake that gives the same is named. Weights are
+    not read, and nothing of the file is run but the nodes of its tables and rotations.
 
     What cannot be run is not shown, and makes the file not right. Layers are told by the order of the graph: each has
     one rotation for q and one for k. Raises ``ValueError`` for a file that is no ONNX file, that is damaged, or whose
@@ -109,7 +111,7 @@ def check(
 
         print(phasor.onnx.check("model.onnx", "config.json"))
     """
-    model = config if isinstance(config, ModelRotary) else read_config(config, part=part)
+    model = rotary_of(config, part)
     rotating = [i for i, spec in enumerate(model.layers) if spec is not None]
     if not rotating:
         raise ValueError(f"config must have a layer that rotates, got {model.model_type} with none")

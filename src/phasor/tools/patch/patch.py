@@ -1,4 +1,4 @@
-"""`patch` and `unpatch`: one transformers model runs on phasor, and back. Three steps: find, match, replace."""
+"""`patch` and `unpatch`: one model runs on phasor, and back. Three steps: find, match, replace."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,16 +6,18 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from ...rotary.kernels import check_name
 from ...rotary.spec import Angles
 from ...support.checks import flag
 from .damage import modules_with_tables, restore
 from .match import Match, match, match_norms
-from .reading import ModelReading
+from .observed import observed_matches
+from .reading import ModelReading, is_read
 from .regime import FrozenGenerate, Regime, RotaryModule, check_regime
 from .report import PatchReport, Swap
-from .sites import find, has_config
+from .sites import find
 from .swap import Recipes, original_class, patched_class
 
 
@@ -27,12 +29,18 @@ def patch(
     kernel: str = "auto",
     fuse_norm: bool = False,
     regime: Regime = None,
+    inputs: Any = None,
 ) -> PatchReport:
-    """Let one transformers model form its rotary tables and rotate its queries and keys with phasor.
+    """Let one model form its rotary tables and rotate its queries and keys with phasor.
 
-    For every rotary module the spec is read from the model's config, and what phasor makes of it is compared with what
-    the module itself returns: at positions from 0 to 131071, in float32, in bfloat16 and in the model's dtype. For
-    every attention module, what phasor does to random q and k is compared with what the function that it calls does.
+    For every rotary module of a transformers model the spec is read from the model's config, and what phasor makes of
+    it is compared with what the module itself returns: at positions from 0 to 131071, in float32, in bfloat16 and in
+    the model's dtype. For every attention module, what phasor does to random q and k is compared with what the function
+    that it calls does.
+    Any other model (a class of one's own, a config that is not read) is observed (`phasor.observe`): the function in
+    which its q and k turn is compared on the arguments that it was given and on random ones, and replaced where it
+    takes heads with cos and sin, with angles, or with positions; the tables stay the model's own. ``inputs`` are what
+    it is run on: a dictionary of arguments, a tuple or a tensor; by default a few tokens are made up.
     Only what agrees bit for bit is replaced; the report says what, and why not the rest. A module whose frequencies
     or tables were rounded (``.to(torch.bfloat16)``) or never filled (``to_empty``) is compared as it would be with
     those of its config, and taken over; its row says so. `phasor.repair` mends the model itself. Functions that
@@ -60,8 +68,8 @@ def patch(
     ``state_dict``, ``save_pretrained``, ``.to``, hooks, copies and pickles work as before. A model on the meta device
     is patched as well: its rotary modules are built again on the CPU to be compared.
 
-    Raises ``ValueError`` for something that is not a transformers model, for a model without rotary embedding, and
-    for a model that is patched already. A model for which `patch` raises stays as it was.
+    Raises ``ValueError`` for something that is no torch module, for a model without rotary embedding or that cannot be
+    run to be observed, and for a model that is patched already. A model for which `patch` raises stays as it was.
 
     Example::
 
@@ -72,6 +80,8 @@ def patch(
     _check(model, angles)
     check_name(kernel)
     flag("fuse_norm", fuse_norm)
+    if not is_read(model):
+        return _observed(model, angles, compare, kernel, fuse_norm, regime, inputs)
     frozen = check_regime(regime, model)
     with torch.device("cpu"):  # whatever device the caller makes tensors on, "meta" above all
         reading = ModelReading(model, angles, kernel, frozen)
@@ -85,13 +95,36 @@ def patch(
     if frozen == "generate" and (paths := tuple(m.site.path for m in matches if _is_frozen(m))):
         matches = [*matches, Match(matches[0].site, (), ((model, FrozenGenerate(paths)),))]
     report = PatchReport(type(model).__name__, rows, model, angles, replace_sites(matches), regime=frozen)
-    if compare is not None:
-        try:
-            return dataclasses.replace(report, shift=report.logit_shift(compare))
-        except BaseException:  # inputs that the model does not take: it stays as it was
-            report.undo()
-            raise
-    return report
+    return report if compare is None else _with_shift(report, compare)
+
+
+def _with_shift(report: PatchReport, inputs: Any) -> PatchReport:
+    try:
+        return dataclasses.replace(report, shift=report.logit_shift(inputs))
+    except BaseException:  # inputs that the model does not take: it stays as it was
+        report.undo()
+        raise
+
+
+def _observed(
+    model: nn.Module, angles: Angles, compare: Any, kernel: str, fuse_norm: bool, regime: Regime, inputs: Any
+) -> PatchReport:
+    """`patch` of a model whose config says nothing, by what was seen in it."""
+    for name, value, usual in (
+        ("angles", angles, "float32"),
+        ("fuse_norm", fuse_norm, False),
+        ("regime", regime, None),
+    ):
+        if value != usual:
+            raise ValueError(
+                f"{name} must be left at {usual!r} for a model whose config is not read: its own code forms cos and "
+                f"sin; got {value!r}"
+            )
+    with torch.device("cpu"):
+        matches = observed_matches(model, inputs, kernel)
+    rows = tuple(row for matched in matches for row in matched.rows)
+    report = PatchReport(type(model).__name__, rows, model, angles, replace_sites(matches), observed=True)
+    return report if compare is None else _with_shift(report, compare)
 
 
 def _is_frozen(matched: Match) -> bool:
@@ -139,10 +172,10 @@ def unpatch(model: nn.Module) -> None:
 
 
 def _check(model: Any, angles: Any) -> None:
-    if not has_config(model):
+    if not isinstance(model, nn.Module) or isinstance(model, nn.DataParallel | DistributedDataParallel):
         raise ValueError(
-            f"model must be a transformers model (a torch module with a config), got {type(model).__name__}; "
-            "of a wrapper (DataParallel) give the model inside; in code of your own, call phasor.apply_rotary"
+            f"model must be a torch module, got {type(model).__name__}; "
+            "of a wrapper (DataParallel) give the model inside"
         )
     if angles not in ("float32", "exact"):
         raise ValueError(f"angles must be 'float32' (the model's own) or 'exact', got {angles!r}")

@@ -11,7 +11,7 @@ from ...models.configs import ModelRotary, read_parts
 from ...rotary.spec import Angles, RotarySpec
 from .compare import NEAR_AND_FAR, Best, compare_function, difference_of, parameters_of, refusal
 from .rebuilt import RebuiltModels
-from .sites import part_of
+from .sites import has_config, part_of
 from .tables import Form, Tables
 
 # First parameter -> the form of the tables that such a function is always given.
@@ -91,6 +91,14 @@ class ModelReading:
         at = far.movedim(0, -1) if tables.coordinates_last else far if len(far) > 1 else far[0]
         moved = difference_of(*(t.at(torch.zeros(1), at) for t in (tables, self.with_chosen_angles(tables))))
         return f"; {self.angles} angles move it by {moved.size:.1e} at position {NEAR_AND_FAR[-1]}"
+
+
+def is_read(model: nn.Module) -> bool:
+    """Whether a model has a config that says of some part what rotates in it, or that nothing does."""
+    if not has_config(model):
+        return False
+    config: Any = model.config
+    return any(isinstance(part, ModelRotary) or part.startswith("no rotary") for part in read_parts(config).values())
 
 
 def specs_of(models: Sequence[ModelRotary]) -> list[RotarySpec]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ...eye.call import call_of
 from ...rotary.spec import RotarySpec
 from ...support.findings import Difference, Finding, Report, Verdict, merged
 from .compare import parameters_of
@@ -93,7 +94,8 @@ class PatchReport(Report[SiteRow]):
 
     In a terminal the cells are folded to its width.
 
-    ``shift`` is the `LogitShift` of the inputs given to `phasor.patch` as ``compare``, else None.
+    ``shift`` is the `LogitShift` of the inputs given to `phasor.patch` as ``compare``, else None. ``observed``: what
+    rotates was seen in a run of the model, and not read from a config.
     """
 
     model: nn.Module = field(repr=False)
@@ -101,6 +103,7 @@ class PatchReport(Report[SiteRow]):
     swaps: tuple[Swap, ...] = field(repr=False)
     shift: LogitShift | None = None
     regime: Any = None
+    observed: bool = False
 
     @property
     def rows(self) -> tuple[SiteRow, ...]:
@@ -153,7 +156,8 @@ class PatchReport(Report[SiteRow]):
         """One line: how much was replaced, with which angles, and what that did to the logits if it was measured."""
         formed = any(row.replaced and row.what.startswith("tables") for row in self.rows)
         angles = f"{self.angles} angles" if formed else "angles from the model's own tables"
-        line = f"{self.replaced} of {len(self.rows)} replaced, {angles}{self._frozen()}"
+        seen = ", of what was observed to rotate" if self.observed else ""
+        line = f"{self.replaced} of {len(self.rows)} replaced{seen}, {angles}{self._frozen()}"
         return line if self.shift is None else f"{line}; {self.shift}"
 
     def _frozen(self) -> str:
@@ -191,21 +195,23 @@ def _folded(row: tuple[str, ...], widths: list[int]) -> str:
 
 
 def _logits(model: nn.Module, inputs: Any) -> Tensor:
-    if not isinstance(inputs, Tensor) and not hasattr(inputs, "keys"):
+    if not isinstance(inputs, Tensor | tuple) and not hasattr(inputs, "keys"):
         raise ValueError(
             f"inputs must be token ids (a tensor) or a dictionary of keyword arguments, got {type(inputs).__name__}"
         )
-    arguments = {"input_ids": inputs} if isinstance(inputs, Tensor) else inputs
     modes = [(module, module.training) for module in model.modules()]
     try:
         with torch.no_grad():
-            output = model.eval()(**arguments)
+            output = call_of(model.eval(), inputs).run()
     finally:
         for module, training in modes:
             module.training = training
     for name in ("logits", "last_hidden_state"):
         if isinstance(tensor := getattr(output, name, None), Tensor):
             return tensor
+    first = output[0] if isinstance(output, tuple) else output
+    if isinstance(first, Tensor):
+        return first
     raise ValueError(f"inputs gave {type(output).__name__}, which has neither logits nor last_hidden_state to compare")
 
 

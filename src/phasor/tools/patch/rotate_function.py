@@ -206,6 +206,11 @@ class RotateFunction:
 
     def stand_in(self, fused: Any = None) -> Callable:
         """The stand-in: it takes and returns what the model's own function does. ``fused`` normalises, too."""
+        stand_in: Callable = CALLS[self.parameters](self.rotating(fused), self.unsqueeze_dim, self.order)
+        return stand_in
+
+    def rotating(self, fused: Any = None) -> Rotate:
+        """phasor's ``rotate`` as this function does it."""
         kernel = self.kernel
 
         def rotate(
@@ -231,8 +236,7 @@ class RotateFunction:
             rotation = self._rotation(cos, sin, q, promoted)
             return apply_rotary_qk(q, k, rotation, tensor_format=order, kernel=kernel)
 
-        stand_in: Callable = CALLS[self.parameters](rotate, self.unsqueeze_dim, self.order)
-        return stand_in
+        return rotate
 
     def _rotation(self, cos: Tensor, sin: Tensor, q: Tensor, promoted: bool) -> Rotation:
         """The rotation of heads like ``q``, formed by the first layer that is given these tables."""
@@ -317,7 +321,7 @@ class RotatingModule:
     def methods(self, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable]:
         changes = self.stand_ins(cls, fused)
         static = {name: staticmethod(function) for name, function in changes.items() if hasattr(cls, name)}
-        return static | {name: _copied(cls, name, changes) for name in self.names}
+        return static | {name: copied(cls, name, changes) for name in self.names}
 
 
 @dataclass(frozen=True)
@@ -331,7 +335,7 @@ class RotatingMethod:
         return {self.name: self.function.stand_in()}
 
 
-def _copied(cls: type[nn.Module], name: str, changes: dict[str, Callable]) -> Any:
+def copied(cls: type[nn.Module], name: str, changes: dict[str, Callable]) -> Any:
     method = next(vars(k)[name] for k in cls.__mro__ if name in vars(k))
     if isinstance(method, FunctionType):
         return with_globals(method, changes)

@@ -67,7 +67,7 @@ class Tables:
             return first
         if self.form == "doubled":  # at once, likewise
             return torch.cat((first, second), dim=-1)
-        return _channels(2 * first.shape[-1], self.form, self.spec.blocks).join(first, second)
+        return layout_of_table(2 * first.shape[-1], self.form, self.spec.blocks).join(first, second)
 
 
 def per_pair(table: Tensor, form: Form, blocks: int = 1) -> Tensor:
@@ -76,10 +76,10 @@ def per_pair(table: Tensor, form: Form, blocks: int = 1) -> Tensor:
         return table
     if form == "doubled":  # at once, in every forward pass: this is the form of most models
         return table[..., : table.shape[-1] // 2]
-    return _channels(table.shape[-1], form, blocks).split(table)[0]
+    return layout_of_table(table.shape[-1], form, blocks).split(table)[0]
 
 
-def _channels(width: int, form: Form, blocks: int) -> Layout:
+def layout_of_table(width: int, form: Form, blocks: int) -> Layout:
     """How a table with one value per channel holds the pairs."""
     return Layout(head_dim=width, interleaved=form == "repeated", blocks=blocks if form == "blocks" else 1)
 

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...models.configs import read_config
+from ...eye import Observation
+from ...models.rotary_of import rotary_of
 from ...rotary.spec import RotarySpec
 from ...support.processes import Group
 
@@ -35,16 +36,18 @@ class RunningModel:
     The module keeps one rotation in ``inv_freq`` and ``attention_scaling``, or one for each type of layer, with the
     type before these names (Gemma 3). ``layers``: the rotation of each layer, None where a layer has none.
 
+    ``model``: a transformers model, or an `Observation` of one; one whose type no row knows is observed.
     Raises ``ValueError`` for a model without a config or a rotation, with trained frequencies, and one that forms its
     tables elsewhere.
     """
 
-    def __init__(self, model: nn.Module, group: Group = ALONE) -> None:
+    def __init__(self, model: nn.Module | Observation, group: Group = ALONE) -> None:
+        rotary, model = model, model.model if isinstance(model, Observation) else model
         if not hasattr(model, "config"):
             raise ValueError(f"model must be a transformers model with a config, got {type(model).__name__}")
         if model.training:
             raise ValueError("model must be in evaluation mode, where nothing is dropped; call model.eval()")
-        self.model, self.group, self.rotary = model, group, read_config(model.config)
+        self.model, self.group, self.rotary = model, group, rotary_of(rotary)
         if any(spec is not None and spec.learned for spec in self.rotary.layers):
             raise ValueError("model must have frequencies that its config gives; those of this one are trained")
         self.module: Any = _rotary_module(model)

@@ -175,7 +175,7 @@ def _of_attention(observed: Observation, caller: PatchSite) -> Check:
     )
     reading, arguments = observed.reading, observed.calls.arguments.get(caller.module)
     models, reason = reading.models_of(caller.module, nearest(caller.path, list(reading.tables)))
-    models = _of_its_own(caller.path, models)
+    models = of_its_own(caller.path, models)
     own = specs_of_layer(caller.module, models)
     if own == [None] and rotates(caller.module, arguments):
         says = "it is rotated, and must not be: by the config this layer has no positions"
@@ -196,7 +196,7 @@ def _of_attention(observed: Observation, caller: PatchSite) -> Check:
     return _decided(check, seen, functions, specs)
 
 
-def _of_its_own(path: str, models: list[ModelRotary]) -> list[ModelRotary]:
+def of_its_own(path: str, models: list[ModelRotary]) -> list[ModelRotary]:
     """Of a module that names a part (``indexer``) that part alone: it may rotate other pairs than attention."""
     name = path.rpartition(".")[2]
     return [m for m in models if m.part.rpartition(".")[2] == name] or models

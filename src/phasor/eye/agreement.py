@@ -1,0 +1,82 @@
+"""What keys are seen to do otherwise than queries: both must turn alike, or a score says nothing of the distance."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from .scale import logit_scale
+from .sites import Side, Site
+from .spec import EVEN, Measured, NoSpec, measured
+from .tape import upstream
+
+MEASURED = 1e-7  # radians per step: what float32 angles of the first positions leave open
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """``word``: what differs (``"frequencies"``), in a few stable words; empty where one side is not understood.
+    ``says``: the sentence."""
+
+    word: str
+    says: str
+
+
+def disagreement(site: Site) -> Disagreement | None:
+    """None where one spec says what queries and keys do, or only one of them turns."""
+    if not (site.q.turns and site.k.turns):
+        return None
+    try:
+        q, k = measured(site.q), measured(site.k)
+    except NoSpec as reason:
+        return Disagreement("", str(reason))
+    if q.place.layout != k.place.layout:
+        says = f"queries turn in {q.place.layout.describe()}, keys in {k.place.layout.describe()}"
+        return Disagreement("layout", says)
+    if q.axis != k.axis or not _near(q, k):
+        return Disagreement("frequencies", "queries and keys turn by different frequencies")
+    if q.reverse != k.reverse:
+        return Disagreement("sign", "queries and keys turn in opposite directions")
+    if (factor := _factors(site, q, k)) is not None:
+        return factor
+    mine, theirs = (torch.stack(m.found.coordinates) for m in (q, k))
+    if mine.shape == theirs.shape and not torch.equal(mine, theirs):
+        return Disagreement("positions", "keys turn by other positions than queries")
+    return None
+
+
+def _near(q: Measured, k: Measured) -> bool:
+    """Whether frequencies are the same: to the bit where both stand on the tape, else as near as they are measured."""
+    if q.found.exact and k.found.exact:
+        return q.values == k.values
+    return all(abs(a - b) <= EVEN * abs(a) + MEASURED for a, b in zip(q.values, k.values, strict=True))
+
+
+def _even_scale(site: Site, q: Measured, k: Measured) -> bool:
+    """Whether what multiplies the keys is the softmax scale, or a part: one over the root of the width, in all."""
+    scale = logit_scale(site)
+    scale = q.seen.factor * k.seen.factor if scale is None else scale
+    return abs(scale * math.sqrt(k.seen.channels) - 1) < EVEN
+
+
+def _factors(site: Site, q: Measured, k: Measured) -> Disagreement | None:
+    ratio = k.factor / q.factor
+    if abs(ratio - 1) > EVEN:
+        says = f"cos and sin carry a factor of {q.factor:.9g} on queries and {k.factor:.9g} on keys"
+        on_keys = abs(q.factor - 1) <= abs(k.factor - 1)
+        word = f"factor on the keys: {ratio:.6g}" if on_keys else f"factor on the queries: {1 / ratio:.6g}"
+        return Disagreement(word, says)
+    times = k.seen.factor / k.seen.trained
+    if abs(times - 1) > EVEN and abs(times - q.seen.factor / q.seen.trained) > EVEN and not _even_scale(site, q, k):
+        return Disagreement(
+            f"factor on the keys: {times:.6g}", f"keys are multiplied by {times:.9g} beside the rotation"
+        )
+    return None
+
+
+def trained(side: Side) -> bool:
+    """Whether weights multiply on the way: a factor that training chose. Weights that are all 1 choose none."""
+    seen, tape = side.operator, side.tape
+    constants = {i for o in seen.operations for i in o.inputs if i not in tape.data} if seen is not None else set()
+    chosen = (i for i in constants if any(w in tape.weights for w in upstream(tape, [i])))
+    return any(bool((tape.values[i] != 1).any()) for i in chosen)

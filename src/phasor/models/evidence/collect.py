@@ -1,0 +1,70 @@
+"""All experiments of all types, on several processes; what was done is kept in a file, and is not done again."""
+
+import json
+import logging
+import warnings
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from ...support.transformers_log import quiet
+from .changes import changes
+from .experiment import Outcome, default_of, experiment
+
+LONGEST = 400.0  # seconds for the changes of one type; what is left then is told as not built
+TASKS = 12  # types after which a process is made anew: the classes of transformers are never forgotten
+
+
+def of_type(model_type: str, swept: bool = True) -> list[Outcome]:
+    """The default config of a type, and its changes where that was seen and ``swept``."""
+    import torch
+
+    torch.set_num_threads(1)
+    logging.getLogger("transformers").setLevel(logging.CRITICAL)
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        bare = default_of(model_type)
+        outcomes = [experiment(bare)]
+        if not swept or not outcomes[0].reads or outcomes[0].kind not in ("equal", "differs"):
+            return outcomes
+        for name, keys in changes(_with_defaults(bare), outcomes[0].reads):
+            if sum(one.seconds for one in outcomes) > LONGEST:
+                outcomes.append(Outcome(model_type, name, "not built", {"error": f"more than {LONGEST:g} seconds"}))
+            else:
+                outcomes.append(experiment({**bare, **keys}, name))
+    return outcomes
+
+
+def _with_defaults(bare: dict[str, Any]) -> dict[str, Any]:
+    from ...eye.tiny.config import config_of, told_by
+
+    return told_by(config_of(bare))
+
+
+def collect(
+    names: Iterable[str], swept: bool, processes: int, kept: Path | None
+) -> Iterator[tuple[str, list[Outcome]]]:
+    """Each type with its outcomes, as they come; ``kept``: a file with a line for each type that is done."""
+    done = dict(_read(kept)) if kept is not None and kept.is_file() else {}
+    todo = []
+    for name in names:
+        if name in done:
+            yield name, done[name]
+        else:
+            todo.append(name)
+    with ProcessPoolExecutor(processes, get_context("spawn"), max_tasks_per_child=TASKS) as pool:
+        for future in as_completed(futures := {pool.submit(of_type, name, swept): name for name in todo}):
+            outcomes = future.result()
+            if kept is not None:
+                with kept.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([asdict(one) for one in outcomes]) + "\n")
+            yield futures[future], outcomes
+
+
+def _read(kept: Path) -> Iterator[tuple[str, list[Outcome]]]:
+    for line in kept.read_text(encoding="utf-8").splitlines():
+        outcomes = [Outcome(**one) for one in json.loads(line)]
+        yield outcomes[0].model_type, outcomes

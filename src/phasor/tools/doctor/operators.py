@@ -1,0 +1,222 @@
+"""The examination by the eye: what each attention is seen to do to its q and k, beside the config and beside itself.
+
+It knows no names of modules and functions. So it shows what the other examinations do not see: types whose config no
+row reads, modules without a config, and factors inside a function that rotates.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...eye.experiments import Look, at_length, lengths_in, look, tokens_of
+from ...eye.sites import Site
+from ...rotary.spec import RotarySpec
+from ...support.findings import Difference, span
+from ..patch.reading import specs_of_layer
+from ..patch.sites import nearest
+from .against_config.attention import of_its_own
+from .against_config.causes import way_out
+from .observation import Observation
+from .operator_faults import Fault, faults, unmeasured
+from .report import ROTATION, Check
+from .watching import Watched
+
+OPERATOR = "operator on q and k"
+FAR = 64  # a position that a model without a declared length takes
+STATE = "same operator after a longer call"
+COUNTED = "positions given = positions counted"
+LAYERS = "layers of one kind"
+TURNED = 1e-4  # radians: roundings of angles that are one
+ACROSS = re.compile(r"cross|encoder_attn|encdec", re.IGNORECASE)  # keys of another text need not turn
+
+
+def check_operators(observed: Observation, before: Sequence[Check]) -> Iterable[Check]:
+    """Of a model with a config; what ``before`` has told of an attention is not told again."""
+    seen = observed.watched
+    if isinstance(seen, str):
+        what = ROTATION if observed.unread else OPERATOR
+        return [Check(what=what, against="itself", verdict="not shown", reason=seen, needed=observed.unread)]
+    if observed.unread:
+        return of_unread(seen)
+    told = {row.where for row in before if row.verdict == "wrong"}
+    spec_is_wrong = any(row.verdict == "wrong" and row.against == "spec" for row in before)
+    checks = [_of_known(observed, site) for site in seen.turning]
+    kept = [
+        c
+        for c in checks
+        if c.where not in told and not (c.verdict == "wrong" and c.against == "spec" and spec_is_wrong)
+    ]
+    dependent = any(spec.length_dependent for spec in observed.specs)  # which a law asks
+    return [*kept, *(() if dependent else after_longer(seen, observed.length))]
+
+
+def of_unread(seen: Watched) -> list[Check]:
+    """Of a model of which no config says what it must do: against itself alone, and needed for any verdict."""
+    sites = [site for site in seen.sites if site.turning or _moves(site)]
+    if not sites:
+        says = f"nothing rotates: {seen.instead}"
+        return [Check(what=ROTATION, against="itself", verdict="not shown", reason=says)]
+    checks = [_named(seen, site, _judged(site, _module(seen, site), (), 1.0, ROTATION)) for site in sites]
+    return [*checks, *_layers(seen), *after_longer(seen), *_counted(seen)]
+
+
+def _of_known(observed: Observation, site: Site) -> Check:
+    module = observed.model.get_submodule(site.where)
+    models, _ = observed.reading.models_of(module, nearest(site.where, list(observed.reading.tables)))
+    models = of_its_own(site.where, models)
+    specs = [spec for spec in specs_of_layer(module, models) if spec is not None]
+    factor = models[0].softmax_factor if models else 1.0
+    return _judged(site, module, specs, factor, OPERATOR)
+
+
+def _judged(site: Site, module: nn.Module, specs: Sequence[RotarySpec], softmax: float, what: str) -> Check:
+    blank = Check(where=site.where, what=what, against="spec" if specs else "itself", verdict="not shown")
+    if site.q.turns != site.k.turns and {"q", "k"} & set(site.turning):
+        return _one_side(blank, site)
+    fault = next(faults(site, specs, module, softmax), None)
+    if fault is not None:
+        return _wrong(blank, fault)
+    if site.q.turns and site.q.seen.norms != site.k.seen.norms:
+        return replace(blank, reason="more stands between the rotation and the product on one of q and k")
+    if unseen := next((side.seen.missing for side in (site.q, site.k) if side.seen.missing), ""):
+        return replace(blank, reason=unseen)
+    if specs and (why := unmeasured(site, specs)):
+        return replace(blank, reason=why)
+    return replace(blank, verdict="right")
+
+
+def _wrong(blank: Check, fault: Fault) -> Check:
+    apart = None if fault.pair is None else Difference(pair=fault.pair)
+    way = way_out(fault.cause)
+    if fault.cause.startswith("factor on"):
+        way = "take the factor out of the code that rotates, or put it into the scale of the softmax"
+    return replace(blank, verdict="wrong", cause=fault.cause, reason=fault.says, way_out=way, difference=apart)
+
+
+def _one_side(blank: Check, site: Site) -> Check:
+    turning, other = (site.q, site.k) if site.q.turns else (site.k, site.q)
+    says = f"{turning.name} turns and {other.name} does not"
+    if other.seen.missing or not other.seen.fixed:
+        return replace(blank, reason=f"{says}: {other.seen.missing}")
+    if ACROSS.search(site.where) or blank.what == OPERATOR:
+        return replace(blank, reason=f"{says}, which may be so where keys are those of another text")
+    return _wrong(blank, Fault("not rotated", says))
+
+
+def _moves(site: Site) -> str:
+    """Why it is not known whether an attention turns; empty where it stands still."""
+    return next((s.seen.missing for s in (site.q, site.k) if not s.seen.fixed and s.seen.missing), "")
+
+
+def _module(seen: Watched, site: Site) -> nn.Module:
+    return seen.call.model.get_submodule(site.where)
+
+
+def _named(seen: Watched, site: Site, check: Check) -> Check:
+    """With what the attention turns by, in words; not shown where that could not be said."""
+    check = replace(check, needed=True)
+    if check.verdict != "right" or seen.seen is None:
+        return check
+    path, index = site.layers
+    part = seen.seen.parts.get(path)
+    if part is None:
+        said = [s for s in seen.seen.missing if s.startswith((site.where, path or site.where))] or seen.seen.missing
+        return replace(check, verdict="not shown", reason=next((s.partition(": ")[2] for s in said), "no spec says it"))
+    spec = part.layers[index] if index < len(part.layers) else None
+    return replace(check, reason="" if spec is None else f"observed: {spec.describe()}")
+
+
+def _layers(seen: Watched) -> Iterator[Check]:
+    """Layers that turn in several ways: wrong among layers that the config calls alike, else for a person to tell."""
+    for path, part in seen.seen.parts.items() if seen.seen is not None else ():
+        kinds = _kinds(seen.call.model, len(part.layers))
+        for kind in dict.fromkeys(kinds):
+            ways: dict[Any, list[int]] = {}
+            for i, spec in enumerate(part.layers):
+                if spec is not None and kinds[i] == kind:
+                    ways.setdefault(spec, []).append(i)
+            if len(ways) > 1:
+                yield _several(path, kind, ways)
+
+
+def _several(path: str, kind: str, ways: Mapping[RotarySpec, list[int]]) -> Check:
+    fewest = min(ways, key=lambda spec: len(ways[spec]))
+    most = max(ways, key=lambda spec: len(ways[spec]))
+    where = span([f"{path}.{i}." for i in ways[fewest]]).rstrip(".")
+    says = f"it turns in {fewest.describe()}; {len(ways[most])} others in {most.describe()}"
+    check = Check(where=where, what=LAYERS, against="itself", verdict="not shown", needed=True)
+    if not kind:
+        return replace(check, reason=f"{says}; nothing says that they are of two kinds")
+    way = "rotate all layers of a kind alike, or say in layer_types that they are of another"
+    return replace(check, verdict="wrong", cause="one layer otherwise", reason=f"{says}, all {kind}", way_out=way)
+
+
+def _kinds(model: nn.Module, count: int) -> Sequence[str]:
+    """The kind of each layer as the config names it; empty words where it names none."""
+    config: Any = getattr(model, "config", None)
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    types = getattr(config, "layer_types", None) or ()
+    return types if len(types) == count else ("",) * count
+
+
+def after_longer(seen: Watched, length: int | None = None) -> Iterator[Check]:
+    """Whether what was seen is seen again after a call with a token far away: no state stays."""
+    if not seen.call.takes_positions or not seen.turning:
+        return
+    config: Any = getattr(seen.call.model, "config", None)
+    told = lengths_in(config.to_dict()) if hasattr(config, "to_dict") else []
+    longest = length or (told[-1] if told else FAR)
+    after = _looked(seen, before=longest + 1) or _looked(seen, before=longest)  # a table may end there
+    check = Check(what=STATE, against="itself", verdict="not shown")
+    if after is None:
+        yield replace(check, reason="it could not be called again")
+    elif changed := [site.where for site in seen.turning if _other(site, after, exactly=True)]:
+        says = "q and k turn otherwise than before a longer call, whose state stays"
+        way = "choose the frequencies anew in every call, or fix the length"
+        cause = "state of a longer call"
+        yield replace(check, where=span(changed), verdict="wrong", cause=cause, reason=says, way_out=way)
+    else:
+        yield replace(check, verdict="right")
+
+
+def _counted(seen: Watched) -> Iterator[Check]:
+    """Positions from 0 that are given turn as those that are counted, and others turn otherwise."""
+    call = seen.call
+    if not call.takes_positions:
+        return
+    check = Check(what=COUNTED, against="itself", verdict="right")
+    near, far = look(at_length(call, tokens_of(call))), look(at_length(call, FAR))
+    if near.why_not or far.why_not:
+        yield replace(check, verdict="not shown", reason=near.why_not or far.why_not)
+    elif other := [site.where for site in seen.turning if _other(site, near)]:
+        says = "positions from 0 that are given turn otherwise than those that the model counts"
+        yield replace(
+            check, where=span(other), verdict="wrong", cause="positions", reason=says, way_out=way_out("positions")
+        )
+    elif not any(_other(site, far) for site in seen.turning):
+        says = f"q and k turn alike whatever {call.takes_positions} says: positions that are given are not used"
+        yield replace(check, verdict="not shown", reason=says)
+    else:
+        yield check
+
+
+def _looked(seen: Watched, before: int) -> Look | None:
+    found = look(seen.call, at_length(seen.call, before))
+    return None if found.why_not else found
+
+
+def _other(site: Site, found: Look, exactly: bool = False) -> bool:
+    """Whether a site turns otherwise in another call, all positions moved aside; not where it is not seen there."""
+    there = found.like(site)
+    for mine, theirs in zip(site.sides, there.sides if there is not None else (), strict=False):
+        if mine.turns and theirs.turns and mine.operator is not None and theirs.operator is not None:
+            a, b = mine.operator.angles, theirs.operator.angles
+            if a.shape != b.shape:
+                return False
+            apart = a - b if exactly else (a - a[..., :1]) - (b - b[..., :1])
+            return bool(torch.sin(apart / 2).abs().max() > (0.0 if exactly else TURNED))
+    return False

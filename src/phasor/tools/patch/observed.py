@@ -1,0 +1,197 @@
+"""`patch` for a model that no config describes: what turns its queries and keys is observed, then replaced.
+
+Only the functions that rotate are replaced; tables are formed by the model's own code.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...eye import observe
+from ...eye.call import call_of
+from ...eye.frequencies import Frequencies
+from ...eye.inputs import made_up
+from ...eye.observation import Observation
+from ...eye.place import Where
+from ...eye.sites import Side
+from ...eye.spec import NoSpec, measured, sighting
+from ...rotary.spec import RotarySpec
+from .arguments import INLINE, MORE, Given, NotTold, Turned
+from .functions import Holder, holders
+from .match import Match
+from .report import LAST_BITS, SiteRow, agreement, compared
+from .rotate_function import RotateFunction, copied
+from .sites import PatchSite, replaced_on_instance
+from .swap import globals_of
+from .trying import Way, best_way, does
+
+
+@dataclass(frozen=True)
+class ObservedFunction:
+    """A function of a model, how it rotates, and where its module finds it: ``kind`` as in `Holder`."""
+
+    name: str
+    kind: str
+    given: Given
+    function: RotateFunction
+
+    def stand_in(self, own: Any) -> Any:
+        return self.given.stand_in(self.function, own, takes_self=self.kind == "method")
+
+
+@dataclass(frozen=True)
+class ObservedModule:
+    """Methods for a module in whose code queries and keys were seen to turn."""
+
+    functions: tuple[ObservedFunction, ...]
+
+    def methods(self, cls: type[nn.Module]) -> dict[str, Any]:
+        made: dict[str, Any] = {f.name: f.stand_in(getattr(cls, f.name)) for f in self.functions if f.kind == "method"}
+        for f in self.functions:
+            if f.kind == "static method":
+                made[f.name] = staticmethod(f.stand_in(getattr(cls, f.name)))
+        found = {f.name: f for f in self.functions if f.kind == "function"}
+        members = {n: v for base in reversed(cls.__mro__) if base is not nn.Module for n, v in vars(base).items()}
+        for name, value in members.items():
+            known = globals_of(value) if name not in made else {}
+            if changes := {n: found[n].stand_in(known[n]) for n in found.keys() & known.keys()}:
+                made[name] = copied(cls, name, changes)
+        return made
+
+
+def observed_matches(model: nn.Module, inputs: Any, kernel: str) -> list[Match]:
+    """What phasor does about every place in which something was seen to turn.
+
+    Raises ``ValueError`` for a model that cannot be run, and for one in which nothing turns.
+    """
+    seen = observe(model, inputs)
+    inner = seen.model
+    sides = [(site.where, side) for site in seen.turning for side in site.sides if side.turns]
+    if not sides:
+        said = "; ".join(seen.missing)
+        raise ValueError(
+            f"model must rotate its queries and keys, and in this {seen.subject} nothing was seen to: {said}"
+        )
+    call = made_up(inner) if inputs is None else call_of(inner, inputs)
+    codes = {code for _, side in sides if side.place for code in (side.place.code, *side.place.around)}
+    judge = _Judge(seen, holders(call, codes), kernel)
+    rows = {key: row for where, side in sides for key, row in judge.rows(where, side)}
+    return list(judge.matches(rows))
+
+
+class _Judge:
+    """Finds, for each side that turns, the function that can be replaced."""
+
+    def __init__(self, seen: Observation, found: Sequence[Holder], kernel: str) -> None:
+        self.seen, self.kernel, self.found = seen, kernel, found
+        self.paths = {module: path for path, module in seen.model.named_modules()}
+        weights = next((p.dtype for p in seen.model.parameters() if p.is_floating_point()), torch.float32)
+        self.dtypes = tuple(dict.fromkeys((torch.float32, torch.bfloat16, weights)))
+        self.ways: dict[Holder, Way] = {}
+        self._rows: dict[Holder, SiteRow] = {}
+
+    def rows(self, where: str, side: Side) -> Iterator[tuple[Any, SiteRow]]:
+        """The row of the innermost function that can be replaced; else of the innermost one that was compared."""
+        place = side.place
+        if place is None:
+            row = SiteRow(where=where, what=side.name, reason="no Python stands behind its rotation")
+            yield (where, side.name), row
+            return
+        near = [
+            h for code in (place.code, *place.around) for h in self.found if h.code is code and self._near(h, where)
+        ]
+        judged = [(holder, self._judged(holder, side, place)) for holder in near]
+        told = [one for one in judged if INLINE not in one[1].reason]
+        best = next((one for one in told if one[1].replaced), told[0] if told else None)
+        if best is not None:
+            yield best
+            return
+        row = SiteRow(where=where, what=_short(place.function), reason=_inline(place))
+        yield (where, place.code), replace(row, spec=self._spec(where, side)[1])
+
+    def _near(self, holder: Holder, where: str) -> bool:
+        path = self.paths[holder.module]
+        return not path or not where or f"{where}.".startswith(f"{path}.") or path.startswith(f"{where}.")
+
+    def _judged(self, holder: Holder, side: Side, place: Where) -> SiteRow:
+        if holder not in self._rows:
+            self._rows[holder] = self._judge(holder, side, place)
+        return self._rows[holder]
+
+    def _judge(self, holder: Holder, side: Side, place: Where) -> SiteRow:
+        path = self.paths[holder.module]
+        spec, described = self._spec(path, side)
+        row = SiteRow(where=path, what=_short(holder.code.co_qualname), spec=described)
+        if reason := replaced_on_instance(holder.module, [holder.method]):
+            return replace(row, reason=reason)
+        found, layout = side.frequencies, side.placed
+        if layout is None or side.operator is None:
+            return replace(row, reason="its pairs lie in no layout that is known here")
+        if isinstance(found, Frequencies):
+            tokens = slice(found.before, side.operator.cos.shape[-1] - found.after)
+            positions = found.coordinates[0] if len(found.coordinates) == 1 else None
+            turned = Turned.of(side.operator, layout, tokens, positions=positions)
+            if holder.pure:
+                turned = replace(turned, spec=spec or _own_spec(side))
+        else:
+            turned = Turned.of(side.operator, layout, slice(None))
+        way = next((w for h, w in self.ways.items() if h.like(holder) and does(holder, w).exact), None)
+        judged = (way, does(holder, way)) if way else best_way(holder, turned, self.dtypes, self.kernel)
+        if isinstance(judged, NotTold):
+            return replace(row, reason=_inline(place) if judged.reason == INLINE else f"{judged.reason} ({_at(place)})")
+        way, difference = judged
+        if way is None or not difference.close:
+            return replace(row, reason=f"{MORE} ({_at(place)})")
+        row = compared(row, difference, f"{agreement(difference)}, by the model's own tables")
+        if not difference.exact:
+            return replace(row, reason=LAST_BITS)
+        self.ways[holder] = way
+        formed = way[0].spec is not None
+        row = replace(row, kernel="apply_rotary")
+        return replace(row, agreement=agreement(difference)) if formed else row
+
+    def _spec(self, where: str, side: Side) -> tuple[RotarySpec | None, str]:
+        """The spec of the layer at a path, and what turns there in words."""
+        for site in self.seen.turning:
+            list_of, index = site.layers
+            if list_of in self.seen.parts and (site.where == where or where.startswith(f"{site.where}.")):
+                spec = self.seen.parts[list_of].with_angles("float32").layers[index]
+                if spec is not None:
+                    return spec, spec.describe()
+        return None, "-" if side.placed is None else side.placed.layout.describe()
+
+    def matches(self, rows: dict[Any, SiteRow]) -> Iterator[Match]:
+        for key, row in rows.items():
+            module = key.module if isinstance(key, Holder) else self.seen.model.get_submodule(row.where)
+            yield Match(PatchSite(row.where, module, "functions"), (row,))
+        functions: dict[nn.Module, list[ObservedFunction]] = {}
+        for key, row in rows.items():
+            if row.replaced and isinstance(key, Holder):
+                functions.setdefault(key.module, []).append(ObservedFunction(key.name, key.kind, *self.ways[key]))
+        for module, several in functions.items():
+            site = PatchSite(self.paths[module], module, "functions")
+            yield Match(site, (), ((module, ObservedModule(tuple(several))),))
+
+
+def _own_spec(side: Side) -> RotarySpec | None:
+    """The spec of one side alone, where it gives the bits that were seen."""
+    try:
+        found = sighting(measured(side), {}, {})
+    except NoSpec:
+        return None
+    return found.spec if found.bits else None
+
+
+def _short(function: str) -> str:
+    return function.rpartition(".<locals>.")[2] if function.endswith(">") else function.rpartition(".")[2]
+
+
+def _at(place: Where) -> str:
+    return f"in {place}"
+
+
+def _inline(place: Where) -> str:
+    return f"{INLINE}, {_at(place)}; call phasor.apply_rotary there"

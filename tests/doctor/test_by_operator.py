@@ -1,0 +1,168 @@
+"""What the doctor makes of the operators on q and k: of models of any kind, without names, configs and rows."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import phasor
+from eye.zoo import ZOO
+from phasor.eye.tiny import tiny_config, tiny_model
+
+transformers = pytest.importorskip("transformers")
+
+# Models of the zoo that rotate wrongly, and what is said of them: the closed form of each stands in the zoo.
+NAMED = {
+    "a factor on the keys": "factor on the keys: 1.5",
+    "keys doubled": "factor on the keys: 2",
+    "one pair louder": "one pair louder",
+    "two angles in a pair": "two angles in a pair",
+    "reflection": "two angles in a pair",
+    "queries alone": "not rotated",
+    "queries off by one": "positions",
+    "keys by neighbours": "layout",
+    "keys backwards": "sign",
+}
+NO_FUNCTION = ["no attention"]  # nor is it one of tokens and positions, which is all that is left to ask
+
+
+def of_zoo(name: str) -> Any:
+    case = ZOO[name]
+    tokens = len(case.inputs) == 1 and case.inputs[0].dtype == torch.int64
+    return phasor.diagnose(case.model(), None if tokens else case.inputs)
+
+
+@pytest.mark.parametrize("name", [name for name in ZOO if name not in NO_FUNCTION])
+def test_nothing_is_called_right_that_is_not_and_nothing_wrong_that_is_right(name: str) -> None:
+    found = of_zoo(name)
+    assert found.causes == ((NAMED[name],) if name in NAMED else ())
+    assert ZOO[name].truth.rotary or found.verdict != "right"
+
+
+def test_what_is_right_is_said_of_most_models_that_rotate() -> None:
+    plain = ("llama", "neox", "gptj", "complex buffer", "megatron", "rows and columns in blocks", "latent keys")
+    assert {name: of_zoo(name).verdict for name in plain} == dict.fromkeys(plain, "right")
+
+
+def test_a_module_that_attends_to_nothing_must_be_a_function_of_tokens_and_positions() -> None:
+    with pytest.raises(ValueError, match=r"model must take tokens .* Perceptron raises TypeError"):
+        of_zoo("no attention")
+
+
+def small(model_type: str) -> Any:
+    return tiny_model(tiny_config(transformers.CONFIG_MAPPING[model_type]().to_dict()).config)
+
+
+def with_rotation(monkeypatch: pytest.MonkeyPatch, model: Any, change: Callable) -> None:
+    """The function that rotates, in the module in which the attention stands, changed."""
+    attention = next(m for m in model.modules() if type(m).__name__.endswith("Attention"))
+    code = sys.modules[type(attention).__module__]
+    rotate = code.apply_rotary_pos_emb
+    monkeypatch.setattr(code, "apply_rotary_pos_emb", lambda *args, **kwargs: change(*rotate(*args, **kwargs)))
+
+
+def louder(q: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    factor = torch.ones(k.shape[-1])
+    factor[[1, 1 + k.shape[-1] // 2]] = 2
+    return q, k * factor
+
+
+CHANGES: dict[str, Callable] = {
+    "factor on the keys: 2": lambda q, k: (q, k * 2),
+    "factor on the queries: 1.5": lambda q, k: (1.5 * q, k),
+    "one pair louder": louder,
+}
+
+
+@pytest.mark.parametrize("model_type", ["qwen3", "olmo2", "phi3", "gemma3_text"])
+@pytest.mark.parametrize("cause", CHANGES)
+def test_a_factor_in_the_function_that_rotates_is_named(
+    cause: str, model_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = small(model_type)
+    with_rotation(monkeypatch, model, CHANGES[cause])
+    assert phasor.diagnose(model).causes == (cause,)
+
+
+class OwnConfig(transformers.LlamaConfig):  # type: ignore[misc, name-defined]
+    model_type = "own_llama"
+
+
+def own(**changes: Any) -> Any:
+    """A model of a type that no row reads."""
+    torch.manual_seed(0)
+    sizes = {
+        "vocab_size": 64, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "max_position_embeddings": 256,
+    }  # fmt: skip
+    return transformers.LlamaForCausalLM(OwnConfig(**sizes | changes)).eval()
+
+
+def test_a_type_that_no_row_reads_is_right_by_what_was_observed() -> None:
+    found = phasor.diagnose(own())
+    seen = [row for row in found.rows if row.what == "rotation of q and k"]
+    assert found.verdict == "right" and [row.verdict for row in seen] == ["right"] * 3
+    assert all(row.needed and row.reason.startswith("observed: all 16 channels, halves, base 10000") for row in seen)
+
+
+def test_an_observation_is_taken_in_place_of_its_model() -> None:
+    assert phasor.diagnose(phasor.observe(own())).verdict == "right"
+
+
+def test_keys_doubled_in_a_type_that_no_row_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = own()
+    with_rotation(monkeypatch, model, CHANGES["factor on the keys: 2"])
+    assert phasor.diagnose(model).causes == ("factor on the keys: 2",)
+
+
+def test_queries_that_pass_by_no_rotation_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = own()
+    with_rotation(monkeypatch, model, lambda q, k: (q @ torch.linspace(-1, 1, 256).view(16, 16), k))
+    seen = [row for row in phasor.diagnose(model).rows if row.what == "rotation of q and k"]
+    assert [(row.verdict, row.needed) for row in seen] == [("not shown", True)] * 3
+
+
+@pytest.mark.parametrize("kinds, verdict", [("full_attention", "wrong"), (None, "not shown")])
+def test_one_layer_that_turns_otherwise(kinds: str | None, verdict: str) -> None:
+    model = own()
+    model.config.layer_types = None if kinds is None else [kinds] * 3
+    attention = model.model.layers[1].self_attn
+    forward = attention.forward
+
+    def slower(hidden_states: Any, position_embeddings: Any = None, **kwargs: Any) -> Any:
+        positions = torch.arange(hidden_states.shape[1])[None]
+        angles = positions[..., None] * torch.cat([500.0 ** -(torch.arange(8) / 8)] * 2)
+        return forward(hidden_states, position_embeddings=(angles.cos(), angles.sin()), **kwargs)
+
+    attention.forward = slower
+    row = next(row for row in phasor.diagnose(model).rows if row.what == "layers of one kind")
+    assert (row.verdict, row.where) == (verdict, "model.layers.1")
+    assert (
+        row.cause == ("one layer otherwise" if kinds else "")
+        and "others in all 16 channels, halves, base 10000" in row.reason
+    )
+
+
+def test_a_state_that_a_longer_call_leaves() -> None:
+    model = own()
+    rotary = model.model.rotary_emb
+    forward = rotary.forward
+
+    def stretched(x: Any, position_ids: Any) -> Any:
+        if int(position_ids.max()) >= 200:
+            rotary.inv_freq = rotary.inv_freq / 2
+        return forward(x, position_ids)
+
+    rotary.forward = stretched
+    assert "state of a longer call" in phasor.diagnose(model).causes
+
+
+def test_what_there_is_instead_of_a_rotation_is_one_line() -> None:
+    config = transformers.BloomConfig(vocab_size=64, hidden_size=32, n_layer=1, n_head=4)
+    found = phasor.diagnose(transformers.BloomForCausalLM(config))
+    assert str(found).splitlines()[1:] == [
+        "not shown: (the model): rotation of q and k: nothing rotates: ALiBi: the logits of each head fall by a slope "
+        "for each position of distance (0.25, 0.0625, 0.01562, 0.003906, …)"
+    ]
