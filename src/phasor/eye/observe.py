@@ -239,8 +239,8 @@ class _Watching:
             model_type=str(self.numbers.get("model_type") or type(self.model).__name__),
             layers=tuple(specs),
             layer_types=("attention",) * count,
-            num_heads=_of_one(site.q if site.q.turns else site.k, self.call),
-            num_kv_heads=_of_one(site.k if site.k.turns else site.q, self.call, own=True),
+            num_heads=_heads(site, self.call),
+            num_kv_heads=min(_heads(site, self.call), _of_one(site.k if site.k.turns else site.q, self.call, own=True)),
             max_position=longest_in(self.numbers),
             part="",
             sources={"layers": "observed"},
@@ -257,7 +257,7 @@ class _Watching:
 
     def _unequal_heads(self, group: list[Site]) -> list[str]:
         """A note where layers have unequal numbers of heads, of which a `ModelRotary` has one."""
-        heads = [_of_one(s.q if s.q.turns else s.k, self.call) for s in group if s.q.turns or s.k.turns]
+        heads = [_heads(s, self.call) for s in group if s.q.turns or s.k.turns]
         counts = list(dict.fromkeys(heads))
         return [f"its layers have {', '.join(map(str, counts))} query heads"] if len(counts) > 1 else []
 
@@ -408,6 +408,12 @@ def _changed(site: Site, after: Site | None) -> bool:
         if mine.operator is not None and mine.turns:
             return theirs.operator is None or not torch.equal(mine.operator.cos, theirs.operator.cos)
     return False
+
+
+def _heads(site: Site, call: Call) -> int:
+    """The query heads of one attention; those of a picture's windows are told apart by the shape of the queries."""
+    heads = _of_one(site.q if site.q.turns else site.k, call)
+    return min(heads, site.heads) if call.contents[0].is_floating_point() else heads
 
 
 def _of_one(side: Side, call: Call, own: bool = False) -> int:

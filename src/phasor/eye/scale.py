@@ -28,7 +28,7 @@ def logit_scale(site: Site) -> float | None:
             scale *= plain_factor(tape, maker)
             number = next((i for i in maker.inputs if i in tape.data), None)
     for side in (site.q, site.k):
-        scale *= 1.0 if side.operator is None else side.operator.factor
+        scale *= 1.0 if side.operator is None else side.operator.factor / side.operator.trained
     return scale
 
 
