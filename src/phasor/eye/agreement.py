@@ -10,6 +10,7 @@ from .sites import Side, Site
 from .spec import EVEN, Measured, NoSpec, measured
 from .tape import upstream
 
+STEPS = 1e-4  # relative: the step from token to token is a number of its own beyond this
 MEASURED = 1e-7  # radians per step: what float32 angles of the first positions leave open
 
 
@@ -33,6 +34,9 @@ def disagreement(site: Site) -> Disagreement | None:
     if q.place.layout != k.place.layout:
         says = f"queries turn in {q.place.layout.describe()}, keys in {k.place.layout.describe()}"
         return Disagreement("layout", says)
+    if (steps := _steps(q, k)) != 1:
+        says = f"keys are counted in steps of {steps:.6g} of the queries'"
+        return Disagreement("positions" if q.seen.cos.shape == k.seen.cos.shape else "", says)
     if q.axis != k.axis or not _near(q, k):
         return Disagreement("frequencies", "queries and keys turn by different frequencies")
     if q.reverse != k.reverse:
@@ -43,6 +47,14 @@ def disagreement(site: Site) -> Disagreement | None:
     if mine.shape == theirs.shape and not torch.equal(mine, theirs):
         return Disagreement("positions", "keys turn by other positions than queries")
     return None
+
+
+def _steps(q: Measured, k: Measured) -> float:
+    """By how much faster all pairs of the keys turn from token to token, where that is one number; else 1."""
+    ratios = [b / a for a, b in zip(q.values, k.values, strict=True) if a]
+    if not ratios or q.axis != k.axis or abs(ratios[0] - 1) < STEPS:
+        return 1.0
+    return ratios[0] if all(abs(ratio / ratios[0] - 1) < STEPS for ratio in ratios) else 1.0
 
 
 def _near(q: Measured, k: Measured) -> bool:
