@@ -157,7 +157,7 @@ def test_a_diagnosis_says_the_verdict_first_and_is_plain_data() -> None:
     assert lines[0].startswith("LlamaForCausalLM: wrong: 1 fault in 19 checks: frequencies rounded to bfloat16")
     assert lines[1].startswith("wrong: model.rotary_emb: tables (cos and sin differ by")
     assert "phasor.repair(model)" in lines[2]
-    assert sum(line.startswith("right: model.layers.0-1.self_attn") for line in lines) == 1
+    assert sum(line.startswith("right: model.layers.0-1.self_attn: rotation") for line in lines) == 1
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert data["sound"] is False and data["verdict"] == "wrong" and len(data["checks"]) == len(found.rows)
     assert data["checks"][0]["cause"] == "frequencies rounded to bfloat16"
