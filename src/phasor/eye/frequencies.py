@@ -206,7 +206,7 @@ def _exact(tape: Tape, known: list[int], values: Tensor, found: Frequencies) -> 
         pool = value.detach().double().flatten().abs().unique()
         if len(pool) > values.numel() + 1:
             continue  # a table, in which one finds numbers near to any
-        at = torch.searchsorted(pool, size).clamp(max=len(pool) - 1)
+        at = torch.searchsorted(pool, size.contiguous()).clamp(max=len(pool) - 1)
         below = (at - 1).clamp(min=0)
         near = torch.where((pool[below] - size).abs() < (pool[at] - size).abs(), pool[below], pool[at])
         if ((near - size).abs() <= away).all():
