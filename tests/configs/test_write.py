@@ -197,6 +197,14 @@ def test_what_differs_is_written_where_the_config_says_it(
     assert not {f for f in read_config(json.loads(json.dumps(written))).diff(wanted) if f != "notes"}
 
 
+def test_a_type_without_a_row_is_written_as_most_are_spelled() -> None:
+    """Its small model was observed, and is observed again in what was written."""
+    pytest.importorskip("transformers")
+    like = config("exaone", {"rope_theta": 1e4, "num_key_value_heads": 4})
+    assert "observed" in read_config(like).sources["model_type"]
+    assert changed(like, write_config(base(5e5)(read_config(like)), like)) == {"rope_theta": 5e5}
+
+
 def test_whole_numbers_stay_whole() -> None:
     """Some config classes of transformers take no float where an int is declared."""
     like = config("gpt_neox", {"rotary_emb_base": 10_000, "rotary_pct": 1.0})

@@ -113,7 +113,7 @@ def _must_agree(reading: TextReading, kind: str, places: list[tuple[str, Any]]) 
     }
     (first, one), *others = places or [("", {})]
     for path, other in others:
-        for name in {*one, *other} - {"finetuned"}:
+        for name in (key for key in {**one, **other} if key != "finetuned"):
             values = [data.get(name, outside.get(name)) for data in (one, other)]
             if name in TYPES:
                 values = [next((data[n] for n in TYPES if n in data), "default") for data in (one, other)]

@@ -106,9 +106,8 @@ def _length(row: TextRow, keys: Keys) -> tuple[int | None, str]:
     names, default = row.names.length, row.length
     if (length := keys.length(*names)) is not None:
         return length, keys.entries(*names)[0][0]
-    if default is not None:
-        _refuse_others(row, keys, "length")
     key = f"{keys.places[0][0]}{names[0]}"
     if default is not None:
+        _refuse_others(row, keys, "length")
         keys.sources[key] = f"not in config: {row.config}'s default, {default}"
     return default, key

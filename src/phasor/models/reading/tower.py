@@ -169,12 +169,9 @@ class GridTower(Row):
         words = _words(part, layers, self.kinds)
         registers = 0 if self.registers is None else part.size(("num_register_tokens",), self.registers, at_least=0)
         part.keys.explain("tokens before the patches that are not rotated", "num_register_tokens")
-        for key, meaning in HARMLESS.items():
-            part.keys.explain(meaning, key)
-        model = ModelRotary(
-            model_type=part.model_type, layers=tuple(None if w == "conv" else spec for w in words), layer_types=words,
-            num_heads=heads, num_kv_heads=kv_heads, part=part.path.rstrip("."), sources=part.keys.sources,
-            notes=self.notes, prefix_tokens=self.prefix + registers, suffix_tokens=self.suffix,
+        model = of_one_spec(
+            part, spec, words, heads, kv_heads=kv_heads, notes=self.notes, prefix_tokens=self.prefix + registers,
+            suffix_tokens=self.suffix,
         )  # fmt: skip
         return model if self.after is None else self.after(part, model), part.keys
 
@@ -191,13 +188,13 @@ class GridTower(Row):
 def of_one_spec(
     part: TowerConfig, spec: RotarySpec, words: tuple[str, ...], heads: int, *, kv_heads: int | None = None, **more: Any
 ) -> ModelRotary:
-    """A tower whose layers all rotate by one spec; ``words``: the type of each layer."""
+    """A tower whose layers all rotate by one spec; ``words``: the type of each layer, ``"conv"`` where none does."""
     for key, meaning in HARMLESS.items():
         part.keys.explain(meaning, key)
     return ModelRotary(
-        model_type=part.model_type, layers=(spec,) * len(words), layer_types=words, num_heads=heads,
-        num_kv_heads=heads if kv_heads is None else kv_heads, part=part.path.rstrip("."), sources=part.keys.sources,
-        **more,
+        model_type=part.model_type, layers=tuple(None if word == "conv" else spec for word in words), layer_types=words,
+        num_heads=heads, num_kv_heads=heads if kv_heads is None else kv_heads, part=part.path.rstrip("."),
+        sources=part.keys.sources, **more,
     )  # fmt: skip
 
 

@@ -5,15 +5,18 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from ...rotary.model_rotary import ModelRotary
+from .composite import BASES, WIDTHS
 from .keys import ROPE_WORDS
 from .rope import EXCHANGED
 from .row import Row
 from .text import TextModel
+from .text_row import ANY_NAMES, Rope
 from .write_text import FRACTION, change, share_of, write_text
 
 NOT_COMPARED = ("sources", "part", "parts", "notes")  # of the reading, not of the rotation
 IN_CONFIGS = ("base", "scaling", "rotary_dim", "exponent_dim", "axes", "second")  # the others are the code's own
 FOLLOW = ("softmax_factor", "temperatures", "max_position")
+WITHOUT_ROW = TextModel("", rope=Rope(10_000.0, top=BASES[:2]), names=ANY_NAMES, widths=WIDTHS, partial=1.0)
 ANOTHER = "take a config that can say it as like, or keep the spec as data (RotarySpec.to_dict)"
 
 
@@ -22,13 +25,13 @@ def write_part(
 ) -> None:
     """Change ``data``, from which ``old`` was read, so that it says ``new``, as far as its keys can.
 
-    ``defaults``: what a composite config sets where ``data`` says nothing.
+    ``defaults``: what a composite config sets where ``data`` says nothing. A type without a row is spelled as most are.
     """
-    if isinstance(row, TextModel):
-        write_text(row, data, defaults, old, new)
+    if row is None or isinstance(row, TextModel):
+        write_text(row or WITHOUT_ROW, data, defaults, old, new)
         return
     (before, *_), (after, *_) = old.distinct, new.distinct
-    if row is not None and any(spec.scaling is not None for spec in new.distinct):
+    if any(spec.scaling is not None for spec in new.distinct):
         raise ValueError(f"the code of {old.model_type} has no scaling")
     ropes = [rope for name in ("rope_parameters", "rope_scaling") if isinstance(rope := data.get(name), dict) and rope]
     levels = (data, *ropes)
