@@ -12,17 +12,13 @@ ARITHMETIC = {"mul", "mul_", "add", "add_", "sub", "sub_", "neg", "addcmul", "bm
 
 @dataclass(frozen=True)
 class Where:
-    """``code`` of the function; ``function``: its qualified name; ``file``, ``line`` of the first operation there.
-
-    ``around``: the code of those that call it, the nearest first.
-    """
+    """``code`` of the function; ``function``: its qualified name; ``file``, ``line`` of the first operation there."""
 
     code: types.CodeType
     function: str
     file: str
     line: int
     module: str = ""
-    around: tuple[types.CodeType, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.function} ({Path(self.file).name}:{self.line})"
@@ -48,4 +44,4 @@ def where_of(operations: tuple[Operation, ...]) -> Where | None:
         return None
     code = common[0]
     line = next(place.line for place in turning[0].stack if place.code is code)
-    return Where(code, code.co_qualname, code.co_filename, line, turning[0].module, tuple(common[1:]))
+    return Where(code, code.co_qualname, code.co_filename, line, turning[0].module)

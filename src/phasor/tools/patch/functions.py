@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Literal
 
@@ -39,6 +40,9 @@ class Holder:
     function: Callable
     code: CodeType
     calls: list[SeenCall] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.code.co_qualname} ({Path(self.code.co_filename).name}:{self.code.co_firstlineno})"
 
     @property
     def pure(self) -> bool:

@@ -5,6 +5,7 @@ Only the functions that rotate are replaced; tables are formed by the model's ow
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from types import CodeType
 from typing import Any
 
 import torch
@@ -76,7 +77,7 @@ def observed_matches(model: nn.Module, inputs: Any, kernel: str) -> list[Match]:
             f"model must rotate its queries and keys, and in this {seen.subject} nothing was seen to: {said}"
         )
     call = made_up(inner) if inputs is None else call_of(inner, inputs)
-    codes = {code for _, side in sides if side.place for code in (side.place.code, *side.place.around)}
+    codes = {code for _, side in sides for code in _codes(side)}
     judge = _Judge(seen, holders(call, codes), kernel)
     rows = {key: row for where, side in sides for key, row in judge.rows(where, side)}
     return list(judge.matches(rows))
@@ -100,9 +101,7 @@ class _Judge:
             row = SiteRow(where=where, what=side.name, reason="no Python stands behind its rotation")
             yield (where, side.name), row
             return
-        near = [
-            h for code in (place.code, *place.around) for h in self.found if h.code is code and self._near(h, where)
-        ]
+        near = [h for code in _codes(side) for h in self.found if h.code is code and self._near(h, where)]
         judged = [(holder, self._judged(holder, side, place)) for holder in near]
         told = [one for one in judged if INLINE not in one[1].reason]
         best = next((one for one in told if one[1].replaced), told[0] if told else None)
@@ -141,10 +140,10 @@ class _Judge:
         way = next((w for h, w in self.ways.items() if h.like(holder) and does(holder, w).exact), None)
         judged = (way, does(holder, way)) if way else best_way(holder, turned, self.dtypes, self.kernel)
         if isinstance(judged, NotTold):
-            return replace(row, reason=_inline(place) if judged.reason == INLINE else f"{judged.reason} ({_at(place)})")
+            return replace(row, reason=_inline(place) if judged.reason == INLINE else f"{judged.reason} (in {holder})")
         way, difference = judged
         if way is None or not difference.close:
-            return replace(row, reason=f"{MORE} ({_at(place)})")
+            return replace(row, reason=f"{MORE} (in {holder})")
         row = compared(row, difference, f"{agreement(difference)}, by the model's own tables")
         if not difference.exact:
             return replace(row, reason=LAST_BITS)
@@ -176,6 +175,13 @@ class _Judge:
             yield Match(site, (), ((module, ObservedModule(tuple(several))),))
 
 
+def _codes(side: Side) -> list[CodeType]:
+    """The code that holds the rotation, then all in which a part of it ran, the innermost first."""
+    operations = () if side.operator is None else side.operator.operations
+    parts = (place.code for operation in operations for place in operation.stack)
+    return list(dict.fromkeys((*((side.place.code,) if side.place else ()), *parts)))
+
+
 def _own_spec(side: Side) -> RotarySpec | None:
     """The spec of one side alone, where it gives the bits that were seen."""
     try:
@@ -189,9 +195,5 @@ def _short(function: str) -> str:
     return function.rpartition(".<locals>.")[2] if function.endswith(">") else function.rpartition(".")[2]
 
 
-def _at(place: Where) -> str:
-    return f"in {place}"
-
-
 def _inline(place: Where) -> str:
-    return f"{INLINE}, {_at(place)}; call phasor.apply_rotary there"
+    return f"{INLINE}, in {place}; call phasor.apply_rotary there"
