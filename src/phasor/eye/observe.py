@@ -247,7 +247,9 @@ class _Watching:
     def _site(self, site: Site) -> Sighting | str | None:
         """What one attention does: None where nothing turns, or why one spec does not say it."""
         if not site.turning:
-            return None
+            return next(
+                (f"{s.name}: {s.seen.missing}" for s in (site.q, site.k) if s.seen.missing and not s.seen.fixed), None
+            )
         if site.q.turns != site.k.turns:
             turning, other = (site.q, site.k) if site.q.turns else (site.k, site.q)
             return f"{turning.name} turns and {other.name} does not{f' ({why})' if (why := other.seen.missing) else ''}"

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 TORCH = str(Path(torch.__file__).parent)
 DEEPEST = 24  # frames kept of each operation's stack
+UNWRITTEN = ("empty", "new_empty")  # operations of ATen whose result has no values yet
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,8 @@ class _Recorder(TorchDispatchMode):
         if writes := schema is not None and schema.is_mutable:
             self._own_copies(tree_leaves((args, kwargs)))
         out = call(*args, **kwargs)
+        if func.__name__.startswith(UNWRITTEN):
+            out.zero_()  # else what is done to it later is judged with whatever the memory held
         operation = Operation(
             len(self.tape.operations), func, kept_args, kept_kwargs, tuple(inputs), (), self.modules[-1], _stack()
         )

@@ -4,8 +4,8 @@ import json
 import logging
 import warnings
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -55,13 +55,12 @@ def collect(
             yield name, done[name]
         else:
             todo.append(name)
-    with ProcessPoolExecutor(processes, get_context("spawn"), max_tasks_per_child=TASKS) as pool:
-        for future in as_completed(futures := {pool.submit(of_type, name, swept): name for name in todo}):
-            outcomes = future.result()
+    with get_context("spawn").Pool(processes, maxtasksperchild=TASKS) as pool:
+        for outcomes in pool.imap_unordered(partial(of_type, swept=swept), todo):
             if kept is not None:
                 with kept.open("a", encoding="utf-8") as file:
                     file.write(json.dumps([asdict(one) for one in outcomes]) + "\n")
-            yield futures[future], outcomes
+            yield outcomes[0].model_type, outcomes
 
 
 def _read(kept: Path) -> Iterator[tuple[str, list[Outcome]]]:
