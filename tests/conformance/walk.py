@@ -103,7 +103,8 @@ def _mended(config: Any) -> Any:
     """A composite config whose parts get the arguments that they need."""
     changed = {}
     for place in places(config):
-        if place.path and "." not in place.path and any(p.config.model_type in ARGUMENTS for p in places(place.config)):
+        named = place.config.model_type and place.path and "." not in place.path
+        if named and any(p.config.model_type in ARGUMENTS for p in places(place.config)):
             changed[place.path] = default_config(place.config.model_type).to_dict()
     return type(config)(**changed) if changed else config
 

@@ -103,6 +103,7 @@ class _Watching:
         self._note_scales()
         for reason, sites in self._not_shown().items():
             self.missing.append(f"{places(sites)}: {reason}")
+        nothing = bool(self.sites) and self._nothing_turns()
         return Observation(
             type(self.model).__name__,
             self.model,
@@ -110,15 +111,20 @@ class _Watching:
             parts,
             tuple(self.facts),
             tuple(dict.fromkeys(self.missing)),
-            bool(self.sites) and self._nothing_turns(),
+            nothing,
         )
 
     def _nothing_turns(self) -> bool:
         """Whether no attention rotates: nothing multiplies by positions, not even before the projections."""
-        sides = [side for site in self.sites for side in site.sides]
-        if any(side.turns for side in sides):
+        operators = [side.operator for site in self.sites for side in site.sides if side.operator is not None]
+        if any(operator.pairs for operator in operators):
             return False
-        return not any(multiplied_by_positions(self.sites[0].q.tape, tokens_of(self.call)))
+        tape = self.sites[0].q.tape
+        tokens = {tape.values[site.attention.q].shape[-2] for site in self.sites} | {tokens_of(self.call)}
+        if any(operation for count in tokens for operation in multiplied_by_positions(tape, count)):
+            self.missing.append("no attention was seen to turn, but data is multiplied by what differs between tokens")
+            return False
+        return True
 
     def _note_scales(self) -> None:
         """Where scores are divided by another number than the root of the width of a head."""

@@ -10,7 +10,7 @@ from ...rotary.spec import RotarySpec
 from ..reading.layers import ATTENTION, LATENT_KEYS
 from ..reading.observed import large_as, seen_small
 from ..rows import ROWS, as_data, made, stated
-from .collect import of_type
+from .collect import SAVED, of_type
 from .experiment import Outcome, default_of
 
 SHARE = "partial_rotary_factor"
@@ -36,7 +36,11 @@ def new_row(model_type: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any],
         outcomes = of_type(model_type)
     finally:
         del ROWS[model_type]
-    wrong = [one for one in outcomes if one.kind in ("differs", "not read") or (one.kind != "equal" and not one.change)]
+    wrong = [
+        one
+        for one in outcomes
+        if one.kind in ("differs", "not read") or (one.kind != "equal" and one.change in ("", SAVED))
+    ]
     if wrong:
         first = wrong[0]
         raise NotUnderstood(
