@@ -79,6 +79,7 @@ $(SITE)/installed:
 	@touch $@
 
 # The rows of the models beside the transformers that is installed: what is new, what changed; ARGS=--write puts it down.
+# ARGS="--kept rows.jsonl" goes on where an earlier call was interrupted.
 rows: $(STAMP)
 	@$(BIN)/python -m phasor.models.make_rows $(ARGS)
 

@@ -3,6 +3,7 @@
 The towers' are those of tests/configs/towers_theirs.py.
 """
 
+import copy
 import importlib
 import sys
 from collections.abc import Callable
@@ -63,11 +64,12 @@ def _ours(spec: RotarySpec, q: Tensor, k: Tensor, at: Tensor = AT) -> tuple[Tens
 
 
 def gptj(config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pairs:
-    """A float32 table of all positions; the function takes [batch, seq, heads, channels]."""
-    code = _modeling(config)
-    table = code.create_sinusoidal_positions(int(AT[-1]) + 1, spec.rotary_dim)[AT]
-    sin, cos = table[None].chunk(2, dim=-1)
+    """Its module has a float32 table of as many positions as its config says; the function takes tokens, then heads."""
+    code, longer = _modeling(config), copy.deepcopy(config)
+    longer.max_position_embeddings, longer.rotary_dim = int(AT[-1]) + 1, spec.rotary_dim
+    module = next(m for name, m in vars(code).items() if name.endswith("RotaryEmbedding"))(longer)
     q, k = _heads(spec, dtype)
+    sin, cos = module(q, AT[None])
     inside = slice(0, spec.rotary_dim)
     theirs = []
     for x in (q, k):

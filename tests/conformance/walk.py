@@ -8,34 +8,13 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from phasor.models.evidence.experiment import arguments
+
 from .source import Name, rotating
 
 # Default configs that its own class refuses, that describe no model that runs, or that leave the rotation off: with
 # the arguments that mend it.
-SECTIONS = {"rope_theta": 10_000.0, "rope_type": "default", "mrope_section": [8, 12, 12]}
-PER_TYPE = {t: {"rope_theta": 10_000.0, "rope_type": "default"} for t in ("full_attention", "sliding_attention")}
-ARGUMENTS: dict[str, dict[str, Any]] = {
-    "bamba": {"attn_layer_indices": [9, 18, 27]},
-    "cohere_compass_text": {"rope_parameters": PER_TYPE},
-    "esm": {"position_embedding_type": "rotary", "vocab_size": 33, "pad_token_id": 1},
-    "gemma4_assistant": {
-        "text_config": {"hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0, "num_kv_shared_layers": 30}
-    },
-    "glm4v_moe_text": {"head_dim": 128},
-    "glm4v_text": {"rope_parameters": {**SECTIONS, "partial_rotary_factor": 0.5}},
-    "glm_image_text": {"rope_parameters": {**SECTIONS, "partial_rotary_factor": 0.5}},
-    "granitemoehybrid": {"position_embedding_type": "rope", "layer_types": ["mamba", "full_attention"] * 16},
-    "hunyuan_vl_text": {"head_dim": 128, "rope_parameters": {**SECTIONS, "mrope_section": [16, 16, 16, 16]}},
-    "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention", "conv"] * 8},
-    "minimax_m3_vl_text": {
-        "rope_parameters": {"rope_theta": 5_000_000.0, "rope_type": "default", "partial_rotary_factor": 0.5}
-    },
-    "qwen3_omni_moe_text": {"head_dim": 128},
-    "seamless_m4t": {"position_embeddings_type": "rotary"},
-    "wav2vec2-bert": {"position_embeddings_type": "rotary"},
-    "wav2vec2-conformer": {"position_embeddings_type": "rotary"},
-    "zamba2": {"use_mem_rope": True},
-}
+ARGUMENTS = arguments()
 NOT_BUILT = {"nougat": "its default names a type that does not exist (donut_swin); Swin and MBart do not rotate"}
 
 # Classes that hold the code of a rotation and are never given one.
@@ -124,7 +103,8 @@ def _mended(config: Any) -> Any:
     """A composite config whose parts get the arguments that they need."""
     changed = {}
     for place in places(config):
-        if place.path and "." not in place.path and any(p.config.model_type in ARGUMENTS for p in places(place.config)):
+        named = place.config.model_type and place.path and "." not in place.path
+        if named and any(p.config.model_type in ARGUMENTS for p in places(place.config)):
             changed[place.path] = default_config(place.config.model_type).to_dict()
     return type(config)(**changed) if changed else config
 

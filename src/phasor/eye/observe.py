@@ -129,6 +129,7 @@ class _Watching:
         self._note_scales()
         for reason, sites in self._not_shown().items():
             self.missing.append(f"{places(sites)}: {reason}")
+        nothing = bool(self.sites) and self._nothing_turns()
         return Observation(
             type(self.model).__name__,
             self.model,
@@ -136,21 +137,27 @@ class _Watching:
             parts,
             tuple(self.facts),
             tuple(dict.fromkeys(self.missing)),
-            bool(self.sites) and self._nothing_turns(),
+            nothing,
             self.call,
         )
 
     def _nothing_turns(self) -> bool:
         """Whether no attention rotates: nothing multiplies by positions, not even before the projections."""
-        sides = [side for site in self.sites for side in site.sides]
-        if any(side.turns for side in sides):
+        operators = [side.operator for site in self.sites for side in site.sides if side.operator is not None]
+        if any(operator.pairs for operator in operators):
             return False
         tape = self.sites[0].q.tape
-        if any(side.seen.missing == BY_A_MATRIX for side in sides):
+        if any(side.seen.missing == BY_A_MATRIX for site in self.sites for side in site.sides):
             return False
-        if any(tape.values[site.attention.q].shape[-2:-1] == (1,) for site in self.sites):
+        counts = {tape.values[site.attention.q].shape[-2] for site in self.sites}
+        if 1 in counts:
             return False
-        return not angles_of_data(tape) and not any(multiplied_by_positions(tape, tokens_of(self.call)))
+        if angles_of_data(tape) or any(
+            operation for count in counts | {tokens_of(self.call)} for operation in multiplied_by_positions(tape, count)
+        ):
+            self.missing.append("no attention was seen to turn, but data is multiplied by what differs between tokens")
+            return False
+        return True
 
     def _note_scales(self) -> None:
         """Where scores are divided by another number than the root of the width of a head."""
@@ -307,7 +314,9 @@ class _Watching:
     def _site(self, site: Site) -> Sighting | str | None:
         """What one attention does: None where nothing turns, or why one spec does not say it."""
         if not site.turning:
-            return None
+            return next(
+                (f"{s.name}: {s.seen.missing}" for s in (site.q, site.k) if s.seen.missing and not s.seen.fixed), None
+            )
         if site.q.turns != site.k.turns:
             turning, other = (site.q, site.k) if site.q.turns else (site.k, site.q)
             return f"{turning.name} turns and {other.name} does not{f' ({why})' if (why := other.seen.missing) else ''}"

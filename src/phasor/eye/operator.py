@@ -84,7 +84,7 @@ class Operator:
             return self._exchanged() if heads == keys else self
         if rows % keys == 0 and rows > keys:
             for shape, tokens in (((-1, keys), -1), ((keys, -1), -2)):
-                split = both.unflatten(-1, shape).movedim(tokens, -1)
+                split = torch.unflatten(both, -1, shape).movedim(tokens, -1)
                 if bool((split == split[..., :1, :]).all()):
                     return self._unfolded(shape, tokens)
         return self

@@ -27,6 +27,7 @@ View = tuple[tuple[int, ...], tuple[int, ...], int]  # size, strides, offset
 NOT_THE_MODELS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<frozen", "<eval_with_key>")
 SMALL = 1 << 16  # elements: a larger weight of an accelerator stays there, since only projections have such
 DEEPEST = 24  # frames kept of each operation's stack
+UNWRITTEN = ("empty", "new_empty")  # operations of ATen whose result has no values yet
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,8 @@ class _Recorder(TorchDispatchMode):
         if writes := schema is not None and schema.is_mutable:
             self._own_copies(tree_leaves((args, kwargs)))
         out = call(*args, **kwargs)
+        if func.__name__.startswith(UNWRITTEN):
+            out.zero_()  # else what is done to it later is judged with whatever the memory held
         operation = Operation(
             len(self.tape.operations), func, kept_args, kept_kwargs, tuple(inputs), (), self.modules[-1], _stack()
         )

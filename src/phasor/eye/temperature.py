@@ -55,6 +55,7 @@ def _near(mine: Tensor, theirs: Tensor) -> bool:
 
 
 def _candidates(numbers: Mapping[str, Any]) -> Iterator[LogFloor | Power]:
+    yield Power()  # whose numbers stand in the code
     values = set(_leaves(numbers))
     for length in sorted(int(n) for n in values if n == int(n) and LENGTHS[0] <= n < LENGTHS[1]):
         for factor in sorted(n for n in values if FACTORS[0] < n < FACTORS[1]):

@@ -2,8 +2,10 @@
 
     python -m phasor.models.make_rows [--write] [TYPE ...]        (or: make rows ARGS="--write")
 
-A row's fields come from `observed_fields`, or stay as they stand in the file (`rows` says how it is written): a rule, a
-note, the names of weights. Nothing of a new type is written before its layout was observed: no config tells it.
+First with what the config classes say of themselves, in seconds (``--classes`` stops there). Then with the models: each
+type is built small from its default config, and from one with another value for every key about positions that its code
+reads, and observed (`evidence`). A type without a row gets one, if the row that is written reads what is observed.
+What a row has beside stays as it stands in the file: a rule, a note, the names of weights.
 """
 
 import argparse
@@ -14,10 +16,14 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from ..support.plain_text import say
 from ..support.whole_files import write_whole
+from .evidence.collect import collect
+from .evidence.new_row import NotUnderstood, new_row
+from .evidence.verdict import Tally, argued
 from .reading.keys import Keys
 from .reading.row import Row
 from .reading.text import TextModel
@@ -168,12 +174,31 @@ def main(arguments: list[str] | None = None) -> int:
     """Print what differs; exit code 1 if anything does."""
     parser = argparse.ArgumentParser(prog="make_rows", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("types", nargs="*", help="model types; all, if left out")
-    parser.add_argument("--write", action="store_true", help="put changed sizes and bases into rows.json")
+    parser.add_argument(
+        "--write", action="store_true", help="put changed sizes and bases, and new rows, into rows.json"
+    )
+    parser.add_argument("--classes", action="store_true", help="only what config classes say, no models")
+    parser.add_argument("--kept", type=Path, help="a file of what was observed, to go on after an interruption")
+    parser.add_argument("--processes", type=int, default=2, help="how many models are observed at a time")
     options = parser.parse_args(arguments)
-    rows, count = dict(stated()), {"new": 0, "changed": 0, "not understood": 0}
-    known = {row.get("config") for row in rows.values()}
+    rows = dict(stated())
     names = options.types or list(config_classes())
     logging.getLogger("transformers").setLevel(logging.CRITICAL)  # after its import, which sets it
+    count = {"new": 0, "changed": 0, "not understood": 0}
+    new = of_classes(names, rows, count)
+    if not options.classes:
+        write_new(new, rows, count)
+        observe_all(observable(names), options.processes, options.kept, count)
+    if options.write:
+        write_whole(FILE, as_text(rows).encode())
+    say(", ".join(f"{number} {what}" for what, number in count.items()))
+    return int(any(count.values()))
+
+
+def of_classes(names: list[str], rows: dict[str, Any], count: dict[str, int]) -> dict[str, dict[str, Any]]:
+    """Tell what config classes say otherwise than rows, and put it into ``rows``; the fields of types without a row."""
+    known = {row.get("config") for row in rows.values()}
+    new = {}
     for name in names:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -181,6 +206,7 @@ def main(arguments: list[str] | None = None) -> int:
         if name not in rows:
             if hasattr(config_classes()[name], "rope_parameters") and seen["config"] not in known:
                 count["new"] += 1
+                new[name] = seen
                 say(f"new: {name}: {seen}")
             continue
         if "not understood" in seen and "config" in rows[name]:
@@ -191,12 +217,42 @@ def main(arguments: list[str] | None = None) -> int:
                 continue
             count["changed"] += 1
             say(f"changed: {name}.{field}: {mine!r} in the file, {value!r} observed")
-            if options.write and isinstance(value, int | float | str):
+            if isinstance(value, int | float | str):
                 rows[name] = {**rows[name], field: value}
-    if options.write:
-        write_whole(FILE, as_text(rows).encode())
-    say(", ".join(f"{number} {what}" for what, number in count.items()))
-    return int(any(count.values()))
+    return new
+
+
+def write_new(new: Mapping[str, dict[str, Any]], rows: dict[str, Any], count: dict[str, int]) -> None:
+    """The rows of types that have none; one that cannot be written is told, and its configs stay observed."""
+    for name, fields in new.items():
+        try:
+            rows[name], outcomes = new_row(name, fields)
+            say(f"written: {name}: its row reads what is observed, with {len(outcomes)} configs")
+        except (NotUnderstood, ValueError) as reason:
+            count["not understood"] += 1
+            say(f"not understood: {name}: {reason}")
+
+
+def observable(names: list[str]) -> list[str]:
+    """The types with a row that reads a rotation from their own configs, and with a class to build."""
+    with_class = importlib.import_module("transformers").CONFIG_MAPPING
+    rows = {name: ROWS[name] for name in names if name in ROWS and name in with_class}
+    return [name for name, row in rows.items() if isinstance(row, Row) and row.readable and not row.composite]
+
+
+def observe_all(names: list[str], processes: int, kept: Path | None, count: dict[str, int]) -> None:
+    """Tell of each type in how many configs its row reads what is observed, and in which it does not."""
+    tally = Tally()
+    for done, (name, outcomes) in enumerate(collect(names, True, processes, kept), 1):
+        tally.add(outcomes)
+        equal = sum(one.kind == "equal" for one in outcomes)
+        say(f"{done}/{len(names)} {name}: {equal} of {len(outcomes)} equal")
+        for one in outcomes:
+            if one.kind in ("differs", "not read", "not seen") and not argued(one):
+                count["changed"] += 1
+                where = one.change or "its default config"
+                say("\n".join(f"{one.kind}: {name}, {where}: {what}: {why}" for what, why in one.why.items()))
+    say(str(tally))
 
 
 if __name__ == "__main__":

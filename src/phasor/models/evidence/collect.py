@@ -4,8 +4,8 @@ import json
 import logging
 import warnings
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ from .changes import changes
 from .experiment import Outcome, default_of, experiment
 
 LONGEST = 400.0  # seconds for the changes of one type; what is left then is told as not built
+SAVED = "with all its defaults stated"
 TASKS = 12  # types after which a process is made anew: the classes of transformers are never forgotten
 
 
 def of_type(model_type: str, swept: bool = True) -> list[Outcome]:
-    """The default config of a type, and its changes where that was seen and ``swept``."""
+    """The default config of a type, bare and as it is saved; its changes where that was seen and ``swept``."""
     import torch
 
     torch.set_num_threads(1)
@@ -30,7 +31,8 @@ def of_type(model_type: str, swept: bool = True) -> list[Outcome]:
         outcomes = [experiment(bare)]
         if not swept or not outcomes[0].reads or outcomes[0].kind not in ("equal", "differs"):
             return outcomes
-        for name, keys in changes(_with_defaults(bare), outcomes[0].reads):
+        whole = _with_defaults(bare)
+        for name, keys in ((SAVED, whole), *changes(whole, outcomes[0].reads)):
             if sum(one.seconds for one in outcomes) > LONGEST:
                 outcomes.append(Outcome(model_type, name, "not built", {"error": f"more than {LONGEST:g} seconds"}))
             else:
@@ -39,9 +41,10 @@ def of_type(model_type: str, swept: bool = True) -> list[Outcome]:
 
 
 def _with_defaults(bare: dict[str, Any]) -> dict[str, Any]:
-    from ...eye.tiny.config import config_of, told_by
+    from ...eye.tiny.config import config_of
 
-    return told_by(config_of(bare))
+    told: dict[str, Any] = json.loads(json.dumps(config_of(bare).to_dict(), default=str))
+    return told
 
 
 def collect(
@@ -55,13 +58,12 @@ def collect(
             yield name, done[name]
         else:
             todo.append(name)
-    with ProcessPoolExecutor(processes, get_context("spawn"), max_tasks_per_child=TASKS) as pool:
-        for future in as_completed(futures := {pool.submit(of_type, name, swept): name for name in todo}):
-            outcomes = future.result()
+    with get_context("spawn").Pool(processes, maxtasksperchild=TASKS) as pool:
+        for outcomes in pool.imap_unordered(partial(of_type, swept=swept), todo):
             if kept is not None:
                 with kept.open("a", encoding="utf-8") as file:
                     file.write(json.dumps([asdict(one) for one in outcomes]) + "\n")
-            yield futures[future], outcomes
+            yield outcomes[0].model_type, outcomes
 
 
 def _read(kept: Path) -> Iterator[tuple[str, list[Outcome]]]:

@@ -224,3 +224,12 @@ def both_stacks(model: ModelRotary, keys: Keys) -> ModelRotary:
         model, layers=(model.layers[0],) * before + model.layers, num_kv_heads=max(kv_heads),
         layer_types=("encoder",) * before + ("decoder",) * len(model.layers), notes=(*model.notes, *notes),
     )  # fmt: skip
+
+
+def indexed_in_float32(model: ModelRotary, keys: Keys) -> ModelRotary:
+    """Dots 3 gives layers with an indexer float32 tables, whatever the dtype of the activations."""
+    layers = [
+        spec.replace(tables="float32") if spec is not None and word == "indexed_attention" else spec
+        for spec, word in zip(model.layers, model.layer_types, strict=True)
+    ]
+    return replace(model, layers=tuple(layers))

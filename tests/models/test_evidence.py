@@ -1,0 +1,122 @@
+"""Rows beside small models of the installed transformers: what a row reads of a config is what its model does."""
+
+import json
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from phasor import RotarySpec
+from phasor.models.configs import ModelRotary
+from phasor.models.evidence.changes import changes
+from phasor.models.evidence.collect import collect, of_type
+from phasor.models.evidence.compare import differences
+from phasor.models.evidence.experiment import Outcome, arguments, default_of, experiment
+from phasor.models.evidence.new_row import NotUnderstood, new_row
+from phasor.models.evidence.verdict import FILE, Tally, argued, reasons
+from phasor.models.make_rows import observable, observed_fields
+from phasor.models.rows import ROWS
+
+# Halves, neighbours, permuted, a part, the end of a head; kinds of layers; sections; roundings; a temperature; a tower.
+VARIED = (
+    "llama", "gpt_neox", "gptj", "cohere", "deepseek_v3", "gpt_oss", "olmo2", "nanochat", "qwen2_vl_text", "ministral3",
+    "smollm3", "mimi",
+)  # fmt: skip
+SPEC = RotarySpec(head_dim=8)
+
+
+@pytest.mark.parametrize("name", VARIED)
+def test_the_default_config(name: str) -> None:
+    found = experiment(default_of(name))
+    assert found.kind == "equal", found
+    assert found.reads
+
+
+@pytest.mark.parametrize("name", ["exaone", "sarvam_moe"])
+def test_keys_change_the_row_as_they_change_the_model(name: str) -> None:
+    found = of_type(name)
+    assert len(found) > 8 and [one for one in found if one.kind != "equal"] == []
+
+
+@pytest.mark.slow
+def test_every_type() -> None:
+    """Some hours on one core: every key about positions of every type."""
+    tally, wrong = Tally(), []
+    for _, outcomes in collect(observable(list(ROWS)), True, 2, None):
+        tally.add(outcomes)
+        wrong += [one for one in outcomes if one.kind in ("differs", "not read", "not seen") and not argued(one)]
+    print(tally)
+    assert wrong == []
+
+
+def model(*layers: RotarySpec | None, **more: object) -> ModelRotary:
+    return ModelRotary(model_type="toy", layers=layers, layer_types=("attention",) * len(layers), num_heads=2, **more)
+
+
+@pytest.mark.parametrize(
+    ("other", "names"),
+    [
+        (model(SPEC, SPEC.replace(base=10_001.0)), ["frequencies"]),
+        (model(SPEC, None), ["rotates"]),
+        (model(SPEC), ["layers"]),
+        (model(SPEC, SPEC, targets=("q", "k", "v")), ["targets"]),
+        (model(SPEC, SPEC, prefix_tokens=1), ["prefix_tokens"]),
+        (model(SPEC.replace(interleaved=True), SPEC), ["layout"]),
+        (model(SPEC.replace(tables="float32"), SPEC), ["tables"]),
+        (model(SPEC, SPEC.replace(reverse=True)), ["reverse"]),
+        (model(SPEC, SPEC.replace(frequencies=(1.0, 0.1, 0.01, 0.001))), []),
+    ],
+)
+def test_what_differs_is_named(other: ModelRotary, names: list[str]) -> None:
+    """And what is only called otherwise is no difference: the ladder of base 10000, listed."""
+    assert list(differences(model(SPEC, SPEC), other)) == names
+
+
+def test_a_wrong_row_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Llama's row for a model that turns neighbours, and one with another base."""
+    monkeypatch.setitem(ROWS, "cohere", ROWS["llama"])
+    assert {"layout", "num_heads"} & set(experiment(default_of("cohere")).why)
+
+
+def test_changes_are_made_of_what_was_read() -> None:
+    default = {"rope_parameters": {"rope_theta": 100.0, "rope_type": "default"}, "layer_types": ["a", "b", "b"], "x": 2}
+    read = ["rope_parameters", "rope_parameters.rope_type", "layer_types", "x"]
+    made = dict(changes(default, read))
+    assert [keys["layer_types"] for keys in made.values() if "layer_types" in keys] == [
+        ["b", "b", "a"], ["a", "a", "a"], ["b", "b", "b"],
+    ]  # fmt: skip
+    ropes = [keys["rope_parameters"] for keys in made.values() if "rope_parameters" in keys]
+    assert {rope["rope_type"] for rope in ropes} == {"default", "linear", "dynamic", "yarn", "llama3", "longrope"}
+    assert ropes[0] == {"rope_theta": 200.0, "rope_type": "default"}
+    assert not any("x" in keys for keys in made.values())
+
+
+def test_a_row_is_written_of_what_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sarvam's row, without having it."""
+    written = ROWS["sarvam_moe"]
+    monkeypatch.delitem(ROWS, "sarvam_moe")
+    monkeypatch.setattr("phasor.models.evidence.new_row.stated", dict)
+    row, outcomes = new_row("sarvam_moe", observed_fields("sarvam_moe"))
+    monkeypatch.setitem(ROWS, "sarvam_moe", written)
+    assert row["heads"] == 64 and row["partial"] == 1.0 and "interleaved" not in row
+    assert {one.kind for one in outcomes} == {"equal"}
+
+
+def test_no_row_is_written_over_another() -> None:
+    with pytest.raises(NotUnderstood, match="it has a row"):
+        new_row("llama", observed_fields("llama"))
+
+
+def test_arguments_are_of_types_that_are_there() -> None:
+    from transformers import CONFIG_MAPPING
+
+    assert set(arguments()) <= set(CONFIG_MAPPING)
+
+
+def test_what_is_argued_has_a_reason() -> None:
+    assert json.loads(FILE.read_text(encoding="utf-8")) == reasons()
+    assert all(len(why) > 20 for one in reasons().values() for why in one.values()) and set(reasons()) <= set(ROWS)
+    name, (what, *_) = next((name, list(one)) for name, one in reasons().items())
+    assert argued(Outcome(name, "", "differs", {what: ""}))
+    assert not argued(Outcome(name, "", "differs", {what: "", "frequencies": ""}))
+    assert not argued(Outcome("llama", "", "differs", {what: ""})) and not argued(Outcome(name, "", "differs", {}))
