@@ -91,7 +91,7 @@ class Operator:
 
     def _unfolded(self, shape: tuple[int, int], tokens: int) -> "Operator":
         def heads(t: Tensor) -> Tensor:
-            return t.unflatten(-1, shape).movedim(tokens, -1).movedim(-2, 1).flatten(0, 1)
+            return torch.unflatten(t, -1, shape).movedim(tokens, -1).movedim(-2, 1).flatten(0, 1)
 
         return replace(self, cos=heads(self.cos), sin=heads(self.sin), passed=heads(self.passed))
 
