@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import importlib
+import importlib.util
 import inspect
 import os
 from typing import Any
@@ -97,9 +98,17 @@ OWN_FORM = {
     "gemma4_unified_text", "gptj", "granite4_vision_text", "internlm3", "iquestcoder", "llama4_text", "roformer",
     "minimax_m3_vl_text",
     "cohere_compass_text",  # its default has parameters for no layer type
+    "dots3_note_text",  # layers with an indexer have tables in float32, and the others in the model's dtype
 }  # fmt: skip
 # … in NOT_BY_DEFAULT for the empty dictionary only: the config object says what is missing there
 COMPLETE_AS_OBJECT = {"bailing_hybrid", "cohere2_moe", "flint", "jetmoe", "lfm3", "longcat_flash", "minimax"}
+
+
+def code_of(config: Any) -> Any:
+    """The module of its model: beside the config class, or that of another model that the type runs by."""
+    beside = config.__module__.replace("configuration_", "modeling_")
+    found = importlib.util.find_spec(beside) is not None
+    return importlib.import_module(beside if found else transformers.MODEL_MAPPING[config].__module__)
 
 
 def rotary_of(code: Any, config: Any) -> torch.nn.Module:
@@ -120,7 +129,7 @@ def test_rotated_q_and_k_equal_those_of_transformers(
     """Bit for bit: frequencies, angles, pairs, partial width, sections, and where cos and sin are rounded."""
     cls = classes[FAMILIES[model_type].config]
     config = cls()
-    code = importlib.import_module(cls.__module__.replace("configuration_", "modeling_"))
+    code = code_of(cls)
     model = read_config(config).with_angles("float32")
     rotary = rotary_of(code, config)
     for spec, layers in model.distinct.items():

@@ -11,6 +11,7 @@ from changes import CHANGES, LLAMA3, each, scaled
 
 from phasor import read_config, write_config
 from phasor.models.configs import ModelRotary
+from phasor.models.rows import ROWS
 from phasor.rotary.axes import Sections
 from phasor.rotary.scaling import NTK, DynamicNTK, Linear, LongRoPE, SteppedNTK, YaRN
 from phasor.rotary.temperature import LogFloor
@@ -197,9 +198,10 @@ def test_what_differs_is_written_where_the_config_says_it(
     assert not {f for f in read_config(json.loads(json.dumps(written))).diff(wanted) if f != "notes"}
 
 
-def test_a_type_without_a_row_is_written_as_most_are_spelled() -> None:
+def test_a_type_without_a_row_is_written_as_most_are_spelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its small model was observed, and is observed again in what was written."""
     pytest.importorskip("transformers")
+    monkeypatch.delitem(ROWS, "exaone")
     like = config("exaone", {"rope_theta": 1e4, "num_key_value_heads": 4})
     assert "observed" in read_config(like).sources["model_type"]
     assert changed(like, write_config(base(5e5)(read_config(like)), like)) == {"rope_theta": 5e5}
