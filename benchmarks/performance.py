@@ -21,61 +21,38 @@ sys.path.insert(0, str(ROOT / "src"))
 from phasor.apps.bench import CASES, Record, Timing, read  # noqa: E402
 from phasor.apps.bench.gpu import CASES as ON_GPU  # noqa: E402
 from phasor.apps.bench.measure import DTYPES, Case  # noqa: E402
-from phasor.apps.bench.result import duration  # noqa: E402
 
 START, END = "<!-- speed -->\n", "<!-- /speed -->"
 HEAD = """# What a rotation costs
 
-Measured by `phasor bench`; written by `python benchmarks/performance.py`, not edited by hand.
+Measured by `make bench`; written by `python benchmarks/performance.py`, not edited by hand.
 
-Each row compares a time with that of its **unit**, for example a copy of the same bytes. Both are measured in one
-process, in a new random order every round. The **ratio** is the median, over rounds, of time divided by unit. The
-**spread** gives the quartiles of these ratios. With one thread the clock is the CPU time of that thread, with
-several it is the time on the wall. A goal of at most a number is about phasor's time. A goal of at least a number is
-about the time of another library, in units of phasor's.
+Each number is a time in units of another, for example a copy of the same bytes: both measured in one process, in a new
+random order every round, the median over rounds of time divided by unit, and of these the **worst** over layouts and
+memory (fresh, so that the system clears its pages while they are first written, or used before). With one thread the
+clock is the CPU time of that thread, with several it is the time on the wall. Where another library is measured in
+units of phasor, a larger number is better for phasor, and the worst is the smallest. A **bold** number misses its goal.
+Every row with its quartiles, and each goal, stands in `benchmarks/results`.
 
-**memory** says where large new tensors lie:
+What stops the goals that are missed: half precision is bound by instructions wherever memory is not slow. With AVX2 a
+loop has 45 for each 64 bytes of heads in bfloat16 (56 where pairs are permuted), and a copy 4. With AVX-512 there are
+13 on whole vectors, two in a cycle: a head of 128 channels takes 26 cycles, twice as long as its copy.
 
-- *fresh*: each is newly mapped, so the system clears its pages while it is first written. So it is in a process that
-  gives memory back.
-- *reused*: the memory was used and freed before.
-- *as found*: the allocator's own choice, where sizes are small.
+## The cases
 
-There is a section for each machine. The Xeon at 2.80 GHz did other work all the while (`cpu_xeon_shared.json`), so
-whatever waits for memory waited longer there.
-
-It was measured what stops the goals that are not met (`docs/log.md`, 2026-11-22). On a CPU that has AVX2 but no
-AVX-512, half precision is bound by instructions wherever memory is not slow. For each 64 bytes of heads in bfloat16
-the loop has
-
-| pairs | instructions |
+| case | what is timed |
 |---|---|
-| halves | 45: 2 loads of heads, 4 of cos and sin, 4 to widen, 12 products and sums, 18 to round, 2 stores, 3 to go on |
-| permuted | 56 |
-| eight pairs, which do not fill two vectors | 64 |
-| none, a copy | 4 |
-
-With AVX-512 there are 13 operations on whole vectors for 64 bytes, beside loads and stores: 2 to widen, 6 products
-and sums, 5 to round. An EPYC with AVX-512 does two of them in a cycle. So a head of 128 channels takes 26 cycles,
-twice as long as its copy. That is why half precision of few tokens, whose copy is in the cache, does not come near
-1.5 there (`docs/log.md`, 2026-11-25).
-
-## The cases and their goals
-
-| case | what is timed | float32 | bfloat16 | float16 |
-|---|---|---|---|---|
 """
 GPU = """
 ## On a GPU
 
 {}
 
-`phasor bench --device cuda` measures the cases below by the device's own clock (CUDA events). Their unit is a copy of
-the same bytes into tensors that exist. The libraries that are installed there are timed too. The table above is about
-CPUs.
+`make bench ARGS="--device cuda"` measures these by the device's own clock (CUDA events), in units of a copy of the same
+bytes into tensors that exist, beside the libraries that are installed there.
 
-| case | what is timed | float32 | bfloat16 | float16 |
-|---|---|---|---|---|
+| case | what is timed |
+|---|---|
 """
 NONE_YET = "Not measured yet with this version.\n"
 NO_GPU_YET = "**Nothing on this page was measured on a GPU.** What phasor costs there is not known."
@@ -109,13 +86,7 @@ def page(runs: Sequence[Record]) -> str:
 
 
 def _table(cases: Sequence[Case]) -> str:
-    return "".join(f"| `{case.name}` | {case.about} | {' | '.join(_goals(case))} |\n" for case in cases)
-
-
-def _goals(case: Case) -> list[str]:
-    if case.goal_text:
-        return [case.goal_text if dtype in case.dtypes else "" for dtype in DTYPES]
-    return [str(case.goals.get(dtype, "")) if dtype in case.dtypes else "" for dtype in DTYPES]
+    return "".join(f"| `{case.name}` | {case.about} |\n" for case in cases)
 
 
 def _run(run: Record, cases: Sequence[Case]) -> str:
@@ -123,35 +94,20 @@ def _run(run: Record, cases: Sequence[Case]) -> str:
     about = "" if run.device is None else f" A copy reads and writes {run.device['copy_tb_per_s']:.2f} TB/s."
     text = (
         f"## {run.cpu if run.device is None else run.device['name'] + ', beside ' + run.cpu}, {run.cores} cores\n\n"
-        f"`{run.command}`, {run.date}: phasor {run.phasor}, torch {run.torch}, Python {run.python}, {run.rounds} "
-        f"rounds. Kernel `{run.kernel}`, out of: "
-        + "; ".join(f"`{name}`: {about}" for name, about in run.kernels.items())
-        + f".{about}\n\n{sum(judged)} of {len(judged)} goals met.\n"
+        f"{run.date}: torch {run.torch}, Python {run.python}, {run.rounds} rounds, kernel `{run.kernel}`.{about} "
+        f"{sum(judged)} of {len(judged)} goals met.\n\n"
+        "| case | float32 | bfloat16 | float16 |\n|---|---|---|---|\n"
     )
     for case in cases:
         rows = [row for row in run.rows if row.case == case.name]
-        if rows:
-            threads = f" ({rows[0].threads} threads)" if rows[0].threads > 1 else ""
-            text += (
-                f"\n### {case.name}{threads}\n\n"
-                "| dtype | layout | memory | measured | unit | ratio | spread | goal | met |\n"
-                "|---|---|---|---|---|---|---|---|---|\n"
-            ) + "".join(map(_row, rows))
-    missing = [case.name for case in cases if case.name not in {row.case for row in run.rows}]
-    if missing:
-        text += "\nNot measured: " + "; ".join(
-            f"`{name}`" + (f" ({run.skipped[name]})" if name in run.skipped else "") for name in missing
-        )
-        text += ".\n"
+        for measured in dict.fromkeys(row.measured for row in rows):
+            cells = [_worst([row for row in rows if (row.measured, row.dtype) == (measured, d)]) for d in DTYPES]
+            name = f"`{case.name}`" + (f": {measured}" if measured != case.measured else "")
+            text += f"| {name} | {' | '.join(cells)} |\n"
+    measured = {row.case for row in run.rows}
+    if skipped := [f"`{name}` ({why})" for name, why in run.skipped.items() if name not in measured]:
+        text += f"\nSkipped: {'; '.join(skipped)}.\n"
     return text
-
-
-def _row(row: Timing) -> str:
-    spread = f"{row.spread[0]:.2f} to {row.spread[1]:.2f} ({row.spread_of})" if row.spread else ""
-    measured, unit = f"{row.measured} {duration(row.us)}", f"{row.unit} {duration(row.unit_us)}"
-    verdict = {None: "", True: "yes", False: "**no**"}[row.met]
-    cells = (row.dtype, row.layout, row.memory, measured, unit, f"{row.ratio:.2f}", spread, row.goal or "", verdict)
-    return f"| {' | '.join(map(str, cells))} |\n"
 
 
 def figures(runs: Sequence[Record]) -> str:
@@ -178,7 +134,8 @@ def _worst(rows: Sequence[Timing]) -> str:
         return ""
     ratios = [row.ratio for row in rows]
     low_is_bad = rows[0].goal is not None and rows[0].goal.rule == "at least"
-    return f"{min(ratios) if low_is_bad else max(ratios):.2f}"
+    worst = f"{min(ratios) if low_is_bad else max(ratios):.2f}"
+    return f"**{worst}**" if any(row.met is False for row in rows) else worst
 
 
 def filled(readme: str, runs: Sequence[Record]) -> str:

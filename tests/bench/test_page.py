@@ -35,11 +35,11 @@ def test_every_figure_of_the_readme_about_speed_is_a_written_one():
     assert not re.search(r"times (as|the)\b[^.]*\b(fast|long|time)|\bfaster\b|\bslower\b", elsewhere)
 
 
-def test_every_case_stands_on_the_page_with_its_goals():
+def test_every_case_stands_on_the_page():
     text = performance.page([])
     for case in CASES:
         (line,) = re.findall(rf"^\| `{re.escape(case.name)}` \|.*$", text, re.MULTILINE)
-        assert case.about in line and all(str(goal) in line for d, goal in case.goals.items() if d in case.dtypes)
+        assert case.about in line
     assert text.endswith(performance.NONE_YET)
 
 
@@ -50,16 +50,14 @@ def test_a_run_on_the_page():
     )
     run = dataclasses.replace(RECORD, rows=(ROW, slow, peer, dataclasses.replace(peer, ratio=4.0)))
     text = performance.page([run])
-    assert "## a processor, 2 cores" in text and "`phasor bench`, 2026-01-02: phasor 0.1.0, torch 2.13.0" in text
+    assert "## a processor, 2 cores" in text and "2026-01-02: torch 2.13.0" in text
     assert "2 of 4 goals met." in text
-    row = "| float32 | halves | fresh | phasor 21.5 us | clone 40.0 us | 0.54 | 0.50 to 0.62 (quartiles) |"
-    assert f"{row} at most 0.75 | yes |" in text
-    assert "| 0.80 | 0.50 to 0.62 (quartiles) | at most 0.75 | **no** |" in text
-    assert "`vllm` (not here)" in text and "Not measured: `given`;" in text
-    # in the README the worst of both, whichever side the goal is on
+    # the worst of both, whichever side the goal is on
+    assert "| `prefill` | **0.80** |  |  |" in text and "| `transformers` | **4.00** |  |  |" in text
+    assert "Skipped: `vllm` (not here)." in text
     figures = performance.figures([run])
-    assert "| `prefill`: phasor | clone | 0.80 |  |  |" in figures
-    assert "| `transformers`: transformers | phasor | 4.00 |  |  |" in figures
+    assert "| `prefill`: phasor | clone | **0.80** |  |  |" in figures
+    assert "| `transformers`: transformers | phasor | **4.00** |  |  |" in figures
 
 
 def test_the_readme_keeps_what_stands_around_the_marks():
@@ -111,14 +109,6 @@ def test_the_page_says_what_was_measured_on_a_gpu_and_what_was_not(no_peers):
         assert case.about in line
     record = run(["vision"], clock=StandIn(), rounds=1, quick=True, command="phasor bench --device cuda")
     text = performance.page([record])
-    assert (
-        "Measured on: a stand-in." in text
-        and "## a stand-in, beside" in text
-        and "`phasor bench --device cuda`" in text
-    )
-    assert (
-        "Nothing on this page" not in text
-        and "Not measured: `decode-1`" in text
-        and text.endswith(performance.NONE_YET)
-    )
+    assert "Measured on: a stand-in." in text and "## a stand-in, beside" in text
+    assert "Nothing on this page" not in text and "| `vision` |" in text and text.endswith(performance.NONE_YET)
     assert performance.figures([record]) == performance.NONE_YET  # the README's figures are those of a CPU
