@@ -1,7 +1,7 @@
 # Every target installs what it needs into $(VENV) first; a second call finds it there.
 #   make test PYTHON=python3.13 VENV=.venv-313    another interpreter, another environment
 #   make test ARGS="tests/test_floors.py -x"      arguments for pytest
-#   make test ROOM=tools/doctor                   the tests of one folder of src/phasor, by tests/rooms.py
+#   make test ROOM="tests/doctor tests/eye"       the tests of some folders or files
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
@@ -14,7 +14,8 @@ DEMO := $(VENV)-demo
 PIP = $(@D)/bin/python -m pip --quiet --quiet --disable-pip-version-check
 
 # The tests start many processes; where Python may not keep bytecode, each of them would compile all of phasor anew.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# A test that hangs for twenty minutes has failed; the slow ones, and those of a slow machine, take minutes.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --timeout 1200
 # A worker of one thread for each core, of which each takes a gigabyte of memory: at most four. A file stays with one worker,
 # so that what its tests share is made once. Not ordered by their number of tests: a file whose only test takes half a minute
 # would come last, and the other workers would wait.
@@ -26,7 +27,7 @@ demo: $(DEMO)/installed
 	@PYTHONDONTWRITEBYTECODE= $(DEMO)/bin/phasor demo --out demo-output
 
 test: $(STAMP)
-	@$(if $(ROOM),room=$$($(BIN)/python tests/rooms.py $(ROOM)) && )$(PYTEST) $(WORKERS) $(if $(ROOM),$$room) $(ARGS)
+	@$(PYTEST) $(WORKERS) $(ROOM) $(ARGS)
 
 slow: $(STAMP)
 	@$(PYTEST) $(WORKERS) -m slow $(ARGS)
@@ -62,9 +63,34 @@ fuzz: $(STAMP)
 leaks: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/native/leaks.py $(ARGS)
 
-# Edits drawn at random from a room, one at a time: do its tests notice? ARGS="--seed 3 --count 50"
-mutants: $(STAMP)
-	@$(BIN)/python tests/mutants.py $(ROOM) $(ARGS)
+# COUNT edits that cosmic-ray makes of a file or folder, drawn at random, one at a time, in a copy: do its tests notice?
+# What they do not notice is printed as a diff.
+#   make mutants ROOM=src/phasor/positions TESTS=tests/positions COUNT=50
+COUNT ?= 20
+define MUTANTS
+[cosmic-ray]
+module-path = "$(ROOM)"
+timeout = 600.0
+excluded-modules = []
+test-command = "$(abspath $(BIN))/python -m pytest -x -q -p no:cacheprovider $(ROOM) $(TESTS)"
+distributor.name = "local"
+endef
+export MUTANTS
+COSMIC := $(VENV)-mutants
+DRAW := import sqlite3; db = sqlite3.connect("session", isolation_level=None); \
+  some = "(SELECT job_id FROM mutation_specs ORDER BY random() LIMIT $(COUNT))"; \
+  db.execute(f"CREATE TEMP TABLE some AS SELECT job_id FROM {some}"); \
+  [db.execute(f"DELETE FROM {t} WHERE job_id NOT IN (SELECT job_id FROM some)") for t in ("mutation_specs", "work_items")]
+mutants: $(STAMP) $(COSMIC)/installed
+	@test -e "$(ROOM)" -a -n "$(TESTS)" || { echo "name ROOM=src/phasor/... and its TESTS=tests/..." >&2; exit 2; }
+	@rm -rf .mutants && mkdir .mutants && cp -r $(filter-out build dist site,$(wildcard *)) .mutants
+	@cd .mutants && echo "$$MUTANTS" > config.toml && export PYTHONPATH=$$PWD/src OMP_NUM_THREADS=1 PATH=$(abspath $(COSMIC))/bin:$$PATH && \
+	  cosmic-ray baseline config.toml && cosmic-ray init config.toml session && python -c '$(DRAW)' && \
+	  cosmic-ray exec config.toml session && cr-report --surviving-only --show-diff session
+$(COSMIC)/installed:
+	@$(PYTHON) -m venv $(@D)
+	@$(PIP) install -c constraints.txt 'cosmic-ray>=8.4'
+	@touch $@
 
 # The API reference, from the docstrings; then the site, from the pages, into site/. Without a network once installed.
 SITE := $(VENV)-site
@@ -127,5 +153,5 @@ $(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(wildcard s
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(PACKAGES) $(SITE) site demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) $(DEMO) $(PACKAGES) $(SITE) $(COSMIC) .mutants site demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -43,8 +43,7 @@ def forking(folder: Path, modules: Sequence[str] = COMMAND_LINE) -> Iterator[Pat
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, __file__, address, str(executable), *modules]
     with limited.started(command, env=environment, stdout=limited.PIPE) as process:
-        with limited.watched(process):
-            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
         yield executable
 
 
@@ -111,7 +110,7 @@ def end_with(line: socket.socket, child: int) -> None:
         for what in (signal.SIGABRT, signal.SIGKILL):
             with suppress(ProcessLookupError):
                 os.killpg(child, what)
-            time.sleep(limited.GRACE / 2)
+            time.sleep(5)  # to write them
 
 
 def main() -> None:

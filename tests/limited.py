@@ -1,107 +1,61 @@
-"""Processes that tests start have a limit: after it they and all their children are ended, and the test says where they
-stood.
+"""Processes that tests start: each has a limit, and ends with its children when the test does.
 
-The stacks are those of faulthandler, which ``PYTHONFAULTHANDLER`` switches on in every Python that is started here, and
-which writes them on SIGABRT. `test_limited.py` sees to it that no other module of the tests starts a process.
+``make test`` gives every test a limit as well (pytest-timeout), so a test may wait for a process in any way.
 """
 
-import faulthandler
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 LIMIT = 600.0  # seconds: what takes longest takes some fifty on a machine of its own
-GRACE = 10.0  # seconds to write stacks
 TAIL = 10_000  # characters of each output that a test shows
-PIPE, STDOUT = subprocess.PIPE, subprocess.STDOUT
-
-
-class TooLong(AssertionError):
-    """A process had not ended after its limit."""
-
-
-class Process(subprocess.Popen[Any]):
-    """A process in a session of its own; what it says on stderr goes to a file unless that is asked for."""
-
-    def __init__(self, command: Sequence[Any] | str, **options: Any) -> None:
-        self.complaints: IO[bytes] | None = None
-        if "stderr" not in options:
-            self.complaints = options["stderr"] = tempfile.TemporaryFile()  # noqa: SIM115 (`started` closes it)
-        environment = {**(options.pop("env", None) or os.environ), "PYTHONFAULTHANDLER": "1"}
-        super().__init__(command, env=environment, start_new_session=True, **options)
-
-    def last_words(self) -> str:
-        """What it said that nobody has read, when it has ended."""
-        said = []
-        with suppress(subprocess.TimeoutExpired, ValueError):  # held open by one that is none of its children; closed
-            said = [text.decode(errors="replace") if isinstance(text, bytes) else text or ""
-                for text in self.communicate(timeout=GRACE)]  # fmt: skip
-        if self.complaints is not None:
-            self.complaints.seek(0)
-            said.append(self.complaints.read().decode(errors="replace"))
-        return _shown(*said)
+PIPE = subprocess.PIPE
+Process = subprocess.Popen
 
 
 def run(
     command: Sequence[Any] | str, *, limit: float = LIMIT, check: bool = False, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """As `subprocess.run`; both outputs are captured as text unless the options say otherwise.
-
-    Raises ``TooLong``, and with ``check`` an ``AssertionError`` where the exit code is not 0.
-    """
+    """As `subprocess.run`; outputs are captured as text, and an ``AssertionError`` says what went wrong and where."""
     if "encoding" not in options:
         options["text"] = True
     with started(command, **{"stdout": PIPE, "stderr": PIPE, **options}) as process:
-        with _ended_after(limit, process.pid) as late:
+        try:
+            out, err = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGABRT)  # Python answers with the stacks of its threads
             out, err = process.communicate()
-        if late.is_set():
-            raise TooLong(f"{command} had not ended after {limit:g} s{_shown(out, err)}")
+            raise AssertionError(f"{command} had not ended after {limit:g} s{_shown(out, err)}") from None
     if check and process.returncode:
         raise AssertionError(f"{command} ended with {process.returncode}{_shown(out, err)}")
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 @contextmanager
-def started(command: Sequence[Any] | str, **options: Any) -> Iterator[Process]:
-    """A process for as long as the block takes. What waits for it inside the block does so in `watched`."""
-    with Process(command, **options) as process:
+def started(command: Sequence[Any] | str, **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A process, in a session of its own, for as long as the block takes."""
+    environment = {**(options.pop("env", None) or os.environ), "PYTHONFAULTHANDLER": "1"}
+    with subprocess.Popen(command, env=environment, start_new_session=True, **options) as process:
         try:
             yield process
         finally:
-            _kill(_family(process.pid, process.poll() is not None))
-            process.wait()
-            if process.complaints is not None:
-                process.complaints.close()
-
-
-@contextmanager
-def watched(*processes: Process, limit: float = LIMIT) -> Iterator[None]:
-    """Raise ``TooLong`` if the block, which waits for these processes, takes longer; they are ended then."""
-    try:
-        with _ended_after(limit, *(process.pid for process in processes)) as late:
-            yield
-    finally:
-        if late.is_set():  # before what the block makes of a process that died
-            told = "".join(f"\n{process.args}{process.last_words()}" for process in processes)
-            raise TooLong(f"nothing after {limit:g} s of{told}")
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 class Child:
     """A function in a process that was forked from one with modules imported."""
 
     def __init__(self, process: ForkServerProcess, output: Path) -> None:
-        assert process.pid is not None
-        self._process, self._output, self._pid = process, output, process.pid
+        self._process, self._output = process, output
 
     @property
     def exitcode(self) -> int | None:
@@ -113,17 +67,14 @@ class Child:
         return self._output.read_text(errors="replace")
 
     def kill(self) -> None:
-        if self._process.exitcode is None:
-            _kill(_family(self._pid))
+        self._process.kill()
 
-    def join(self, limit: float = LIMIT) -> None:
+    def join(self) -> None:
         """Wait for its end; what it said is printed if that is not a good one."""
-        with _ended_after(limit, self._pid) as late:
-            self._process.join()
-        if late.is_set():
-            raise TooLong(f"{self._process.name} had not ended after {limit:g} s{_shown(self.said)}")
+        self._process.join(LIMIT)
         if self._process.exitcode:
             print(self.said, file=sys.stderr)
+        assert self._process.exitcode is not None, f"{self._process.name} had not ended after {LIMIT:g} s{self.said}"
 
 
 @contextmanager
@@ -132,11 +83,10 @@ def children(*modules: str) -> Iterator[Callable[..., Child]]:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(modules))
     started: list[Child] = []
-    with tempfile.TemporaryDirectory() as at:
-        folder = Path(at)
+    with tempfile.TemporaryDirectory() as folder:
 
         def start(function: Callable[..., object], *arguments: object) -> Child:
-            output = folder / str(len(started))
+            output = Path(folder, str(len(started)))
             output.touch()
             process = context.Process(target=_call, args=(output, function, *arguments), name=function.__name__)
             process.start()
@@ -152,74 +102,12 @@ def children(*modules: str) -> Iterator[Callable[..., Child]]:
 
 
 def _call(output: Path, function: Callable[..., object], *arguments: object) -> None:
-    """The function, in a session of its own, with what it says and its stacks in a file."""
-    os.setsid()
+    """The function, with what it says in a file."""
     with open(output, "w") as file:
         for number in (1, 2):
             os.dup2(file.fileno(), number)
-    faulthandler.enable()
     function(*arguments)
 
 
-@contextmanager
-def _ended_after(limit: float, *leaders: int) -> Iterator[threading.Event]:
-    """End these processes and all of theirs if the block takes longer; the event is set then."""
-    late, done = threading.Event(), threading.Event()
-
-    def watch() -> None:
-        if done.wait(limit):
-            return
-        late.set()
-        family = [pid for leader in leaders for pid in _family(leader)]
-        end = time.monotonic() + GRACE
-        for pid in family:  # one after the other: they may write into one file
-            _send([pid], signal.SIGABRT)
-            while _runs(pid) and time.monotonic() < end:
-                time.sleep(0.01)
-        _kill(family)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield late
-    finally:
-        done.set()
-        watcher.join()
-
-
-def _family(leader: int, gone: bool = False) -> list[int]:
-    """The process, its descendants, and all that are in its session; of one that is gone, those it left there."""
-    parents, sessions = {}, {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has just ended
-            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
-            parents[int(stat.parent.name)], sessions[int(stat.parent.name)] = int(fields[1]), int(fields[3])
-    if gone and leader in parents:  # another process has its number now
-        return []
-    family = {leader, *(pid for pid, session in sessions.items() if session == leader)}
-    while more := {pid for pid, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sorted(family)
-
-
-def _runs(pid: int) -> bool:
-    """Whether it has not ended; one that nobody has waited for yet has."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def _kill(family: Sequence[int]) -> None:
-    _send(family, signal.SIGKILL)
-
-
-def _send(family: Sequence[int], what: signal.Signals) -> None:
-    for pid in family:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, what)
-
-
-def _shown(*outputs: str | bytes | None) -> str:
-    texts = (text.decode(errors="replace") if isinstance(text, bytes) else text for text in outputs)
-    return "".join(f"\n{text[-TAIL:]}" for text in texts if text)
+def _shown(*outputs: str | None) -> str:
+    return "".join(f"\n{text[-TAIL:]}" for text in outputs if text)

@@ -31,8 +31,7 @@ class Zygote:
 
     def _line(self) -> str:
         assert self.process.stdout is not None
-        with limited.watched(self.process):
-            return self.process.stdout.readline().strip()
+        return self.process.stdout.readline().strip()
 
     def run(self, after: float = 0.0, **request: Any) -> int:
         """The exit code of one conversion; killed ``after`` so many seconds if that is not 0."""

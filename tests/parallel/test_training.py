@@ -74,8 +74,7 @@ def commands(python, tmp_path, *words):
             *own,
         ]
         pair.append(limited.Process(command, env=env, stdout=limited.PIPE, stderr=limited.PIPE, text=True))
-    with limited.watched(*pair):
-        said = [process.communicate() for process in pair]
+    said = [process.communicate(timeout=limited.LIMIT) for process in pair]
     return [process.returncode for process in pair], said
 
 

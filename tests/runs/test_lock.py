@@ -28,8 +28,7 @@ def holder(tmp_path):
     """Another process that holds the folder."""
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     with limited.started(command, stdout=limited.PIPE, text=True) as process:
-        with limited.watched(process):
-            assert process.stdout.readline() == "held\n"
+        assert process.stdout.readline() == "held\n"
         yield process
 
 
@@ -45,8 +44,7 @@ def test_a_second_process_is_refused_and_told_of_the_first(tmp_path, holder):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_what_a_dead_process_held_is_taken_over(tmp_path, holder, how):
     holder.send_signal(how)
-    with limited.watched(holder):
-        holder.wait()
+    holder.wait(limited.LIMIT)
     assert (tmp_path / LOCK).exists()
     with alone(tmp_path):
         assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
