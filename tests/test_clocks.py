@@ -1,13 +1,8 @@
 """No test depends on how fast a machine is: those that kill at any moment of a measured time are run as if the machine
 had become ten times faster or slower since it was measured, in a time that is only counted."""
 
-import random
-import signal
-from types import SimpleNamespace
-
 import pytest
 
-from checkpoints import test_kills as conversions
 from runs import test_kills as trainings
 
 SPEEDS = pytest.mark.parametrize("speed", [0.1, 1.0, 10.0])
@@ -58,18 +53,3 @@ def test_killed_trainings_end_on_a_machine_of_any_speed(kills, speed, tmp_path, 
     monkeypatch.setattr(trainings, "contents", lambda folder: {})
     trainings.test_a_killed_training_ends_with_the_same_bytes(tmp_path, start, lambda kind: (SECONDS, {}), "lab", kills)
     assert sum(process.killed for process in killed) == kills and len(killed) < 200 * kills
-
-
-@SPEEDS
-@pytest.mark.parametrize("kills", [5, 200])
-def test_killed_conversions_end_on_a_machine_of_any_speed(kills, speed, tmp_path, monkeypatch):
-    struck, jitter = [], random.Random(0)
-
-    def run(after, **request):
-        struck.append(after < SECONDS / speed * jitter.uniform(0.5, 1.5))
-        return -signal.SIGKILL if struck[-1] else 0
-
-    monkeypatch.setattr(conversions, "contents", lambda folder: {})
-    monkeypatch.setattr(conversions, "check", lambda *_: None)
-    conversions.kill_at_random(SimpleNamespace(run=run), tmp_path, ({}, SECONDS), tmp_path, kills)
-    assert sum(struck) >= kills

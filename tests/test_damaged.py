@@ -124,7 +124,6 @@ COMMANDS = {
     "plan": (config, ("plan", "{}/model", "--length", "5000")),
     "golden": (config, ("golden", "{}/model", "--out", "{}/new")),
     "detect": (model, ("detect", "{}/model")),
-    "detect --text": (text, ("detect", "{}/model", "--text", "{}/text.txt")),
     "convert": (model, ("convert", "{}/model", "{}/new", "--to", "interleaved")),
     "doctor": (model, ("doctor", "{}/model")),
     "study": (text, ("study", "{}/model", "--text", "{}/text.txt", "--length", "16", "--places", "1")),

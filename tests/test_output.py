@@ -61,7 +61,7 @@ FOLDERS = {
 }
 WHOLE = {"plan --write", "convert DST", "doctor --repair", "golden --out", "lab export DIR"}  # take the folder's place
 READ = {
-    "plan --gguf", "convert SRC", "detect DIR", "detect --text", "doctor --text", "lab train [PATH…]",
+    "plan --gguf", "convert SRC", "detect DIR", "doctor --text", "lab train [PATH…]",
     "fit MODEL", "fit --text", "fit --holdout", "study MODEL", "study --text",
     "lab train --text",
     "lab evaluate RUN…", "lab evaluate --text", "lab extend RUN…", "lab extend --text", "lab export RUN",
@@ -297,10 +297,10 @@ def test_a_folder_is_whole_or_as_it_was(tmp_path):
     assert stat.S_IMODE(folder.stat().st_mode) & 0o755 == 0o755  # others may read it
 
 
-# Which files open something to write it themselves: checkpoints have a staging area and journals of their own.
+# Which files open something to write it themselves: checkpoints have a staging area of their own.
 WRITERS = {
     "support/whole_files.py", "support/lock.py", "apps/lab/train.py", "tools/doctor/folder/writing.py",
-    "tools/checkpoints/formats/gguf_file.py", "tools/checkpoints/run.py", "tools/checkpoints/in_place.py",
+    "tools/checkpoints/formats/gguf_file.py", "tools/checkpoints/run.py",
 }  # fmt: skip
 
 

@@ -63,29 +63,16 @@ def seeds(folder: Path) -> dict[str, Callable[[bytes], None]]:
     torch.save(
         {n: t for p in sorted(model.glob("*.safetensors")) for n, t in load_file(p).items()}, old / "pytorch_model.bin"
     )
-    story = folder / "story.bin"
-    dim, hidden, layers, heads, kv, vocab, length = 16, 8, 1, 2, 1, 8, 4
-    from phasor.tools.checkpoints.formats.llama2c import tables_of
-
-    floats = vocab * dim + layers * (2 * dim + 2 * dim * dim + 2 * dim * 8 + 3 * hidden * dim) + dim
-    story.write_bytes(
-        struct.pack("<7i", dim, hidden, layers, heads, kv, vocab, length) + b"\0" * 4 * floats + tables_of(length, 8)
-    )
     found = {}
     for path in (
         *sorted(model.glob("*.json")),
         sorted(model.glob("*.safetensors"))[0],
         old / "pytorch_model.bin",
-        story,
     ):
 
         def read(data: bytes, path: Path = path) -> None:
             path.write_bytes(data)
-            make_plan(
-                path if path == story else path.parent,
-                "transformers" if path == story else "interleaved",
-                allow_pickle=True,
-            )
+            make_plan(path.parent, "interleaved", allow_pickle=True)
 
         found[str(path.relative_to(folder))] = read
     try:
