@@ -38,7 +38,6 @@ NEEDS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs t
 FILES = {
     "inspect --html": ("inspect", "nowhere", "--html"),
     "plan --html": ("plan", "nowhere", "--length", "8", "--html"),
-    "doctor --html": ("doctor", "nowhere", "--html"),
     "ner predict --html": ("ner", "predict", "nowhere", "nothing", "--html"),
     "ner export OUT.onnx": ("ner", "export", "nowhere"),
     "fit --out": ("fit", "nowhere", "--text", "nothing", "--length", "8", "--out"),
@@ -47,7 +46,6 @@ FILES = {
     "bench --plot": ("bench", "--cases", "nothing", "--device", "cuda", "--plot"),
 }
 FOLDERS = {
-    "inspect --plot": ("inspect", "nowhere", "--plot"),
     "plan --write": ("plan", "nowhere", "--length", "8", "--write"),
     "demo --out": ("demo", "--out"),
     "atlas --out": ("atlas", "--out"),
