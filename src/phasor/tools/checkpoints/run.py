@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...support.lock import LOCK, alone
-from ...support.whole_files import check_folder_target, keep_access, sync_folder
+from ...support.whole_files import check_folder_target, put_in_place
 from .output import Output, Tell, as_json, check_room, write_segment
 from .plan import ConversionPlan, make_plan
 from .source import OURS, PROOF
@@ -63,7 +63,7 @@ def carry_out(
         (partial / NEW).mkdir()
         try:
             report = _written(plan, partial / NEW, proof, tell)
-            _commit(partial / NEW, target, partial / OLD)
+            put_in_place(partial / NEW, target, partial / OLD)
         except OSError as error:
             said = f"cannot write ({error.strerror}); {target} is untouched"
             raise OSError(error.errno, said, error.filename) from error
@@ -116,17 +116,6 @@ def write_output(path: Path, output: Output, tell: Tell) -> None:
         for segment in () if output.save else output.segments:
             write_segment(file.fileno(), segment, tell)
         os.fsync(file.fileno())
-
-
-def _commit(new: Path, target: Path, old: Path) -> None:
-    """The new folder becomes the target, in one rename."""
-    for folder, _, _ in os.walk(new):
-        sync_folder(Path(folder))
-    if target.exists():
-        keep_access(target, new)
-        os.rename(target, old)
-    os.rename(new, target)
-    sync_folder(target.parent)
 
 
 def check_target(plan: ConversionPlan, target: Path, force: bool) -> None:
