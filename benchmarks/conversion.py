@@ -4,7 +4,7 @@
 
 Writes a bfloat16 checkpoint of Llama's shape into FOLDER (a disk, not a tmpfs), reads it once, then measures in
 turn, each from the start of its process to its end: ``cp`` and ``sync``, the conversion without and with its proof, and
-both in place; and the plan alone, which is the start. Medians of the ratios within a round; memory is the most that the
+the plan alone, which is the start. Medians of the ratios within a round; memory is the most that the
 process had.
 """
 
@@ -22,8 +22,6 @@ OPTIONS = {
     PLAN: ("--dry-run",),
     "converted": ("--no-proof",),
     "with proof": (),
-    "in place": ("--in-place", "--no-proof"),
-    "in place, with proof": ("--in-place",),
 }
 
 
@@ -39,9 +37,8 @@ def copied(source: Path, target: Path) -> tuple[float, float]:
 
 def converted(way: str, source: Path, target: Path) -> tuple[float, float]:
     """Seconds of the command, and the megabytes of memory that it had at most."""
-    places = (target,) if way.startswith("in place") else (source, target)
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # an installed package has it
-    command = [sys.executable, "-m", "phasor", "convert", *places, "--to", "interleaved", *OPTIONS[way]]
+    command = [sys.executable, "-m", "phasor", "convert", source, target, "--to", "interleaved", *OPTIONS[way]]
     start = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
         _, status, usage = os.wait4(process.pid, 0)
@@ -75,8 +72,6 @@ def main() -> None:
         # into the page cache; not read here, since Linux counts the most memory of a process to those that it starts
         subprocess.run(["cat", *source.iterdir()], stdout=subprocess.DEVNULL, check=True)
         for way in ways:
-            if way.startswith("in place"):
-                copied(source, target)
             os.sync()  # what is left to do of the folders removed before is not this way's
             took, peak = copied(source, target) if way == COPY else converted(way, source, target)
             if way != PLAN:

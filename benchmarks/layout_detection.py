@@ -1,7 +1,6 @@
-"""How often `phasor detect` is right, from the weights and by a text, on small models trained here in both layouts.
+"""How often `phasor detect` is right on small models trained here in both layouts.
 
-    python benchmarks/layout_detection.py OUT.json            the weights alone: 4 layers, 128 channels
-    python benchmarks/layout_detection.py OUT.json --text     with a text: 2 layers, 64 channels, and untrained ones
+    python benchmarks/layout_detection.py OUT.json
 
 Trains byte-level models on Python's own modules, one after the other: two shapes, two seeds, natively in halves and
 natively interleaved; and one without rotation. At each number of steps every model is judged as it is and converted
@@ -69,83 +68,6 @@ def observe(training: DecoderTraining, native: str, step: int) -> list[dict[str,
     return rows
 
 
-TEXT_STEPS = (0, 1, 5, 10, 25, 50, 100, 200, 400)
-LENGTHS = (100, 300, 1000)  # bytes of the text
-SPREADS = (0.02, 0.1, 0.3, 1.0)  # of the weights of untrained models; transformers begins with 0.02
-
-
-def by_text(folder: Path, truth: str, text: bytes, **about: object) -> list[dict[str, object]]:
-    """What `detect --text` answers of one folder, for each length of the text."""
-    rows = []
-    for i, length in enumerate(LENGTHS):
-        words = text[i * 2000 : i * 2000 + length].decode("ascii", "replace").replace("\ufffd", "?")
-        answer = detect(folder, text=words).text
-        rows.append({**about, "truth": truth, "length": length, "answer": answer["layout"], "loss": answer["loss"]})
-    return rows
-
-
-def untrained(text: bytes) -> list[dict[str, object]]:
-    """Llamas of two layers as they begin, 3 seeds of each spread and dtype; the layout of random weights is none."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    rows = []
-    for spread in SPREADS:
-        for seed in range(9):
-            torch.manual_seed(seed)
-            config = LlamaConfig(
-                vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
-                num_attention_heads=2 + 2 * (seed % 2), num_key_value_heads=2, max_position_embeddings=1024,
-                initializer_range=spread, tie_word_embeddings=bool(seed % 3),
-            )  # fmt: skip
-            dtype = (torch.float32, torch.bfloat16, torch.float16)[seed % 3]
-            with tempfile.TemporaryDirectory() as at:
-                LlamaForCausalLM(config).to(dtype).save_pretrained(at)
-                rows += by_text(Path(at), "none", text, step=0, spread=spread)
-    return rows
-
-
-def main_text(out: str) -> None:
-    text = read_text(())
-    held_out = bytes(text.held_out.tolist())
-    rows = untrained(held_out)
-    runs = [(kind, shape, seed) for shape in SHAPES for seed in range(6) for kind in ("halves", "interleaved")]
-    for native, shape, seed in runs:
-        config_class = {"halves": ModelConfig, "interleaved": Interleaved}[native]
-        config = RunConfig(
-            model=config_class(layers=2, dim=64, length=64, **shape), seed=seed, tokens=max(TEXT_STEPS) * 1024,
-            batch=16, source=text.sha256,
-        )  # fmt: skip
-        training = DecoderTraining(config, text, Group())
-        for step in range(max(TEXT_STEPS) + 1):
-            if step in TEXT_STEPS:
-                with tempfile.TemporaryDirectory() as at:
-                    folder, converted = Path(at) / "model", Path(at) / "converted"
-                    export(training.model, folder)
-                    other = "interleaved" if native == "halves" else "halves"
-                    convert(folder, converted, to=other, source_layout=native, proof=False)
-                    (converted / "phasor.json").unlink(missing_ok=True)
-                    for truth, path in ((native, folder), (other, converted)):
-                        rows += by_text(path, truth, held_out, step=step)
-            if step < max(TEXT_STEPS):
-                training.step(step)
-        Path(out).write_text(json.dumps(rows))
-    print("step  models  verdicts  right  cannot tell  wrong")
-    for step in TEXT_STEPS:
-        for name, some in (
-            (f"{step} (untrained Llamas)", [r for r in rows if r["step"] == step and r["truth"] == "none"]),
-            (str(step), [r for r in rows if r["step"] == step and r["truth"] != "none"]),
-        ):
-            right = sum(r["answer"] == r["truth"] for r in some)
-            silent = sum(not r["answer"] for r in some)
-            if some:
-                print(f"{name}: {len(some) // len(LENGTHS)} {len(some)} {right} {silent} {len(some) - right - silent}")
-    for length in LENGTHS:
-        some = [r for r in rows if r["length"] == length and int(str(r["step"])) >= 100]
-        decided = sum(r["answer"] == r["truth"] for r in some)
-        print(f"{length} bytes, 100 steps and more: decided {decided} of {len(some)}")
-
-
 def main(out: str) -> None:
     text = read_text(())
     rows: list[dict[str, object]] = []
@@ -190,4 +112,4 @@ def _without(model):
 
 
 if __name__ == "__main__":
-    (main_text if "--text" in sys.argv[2:] else main)(sys.argv[1])
+    main(sys.argv[1])

@@ -1,4 +1,4 @@
-"""How often the verdicts that weights or a text decide are wrong: `detect`, `detect --text` and `doctor --text`.
+"""How often the verdicts that weights or a text decide are wrong: `detect` and `doctor --text`.
 
     python benchmarks/verdicts.py random OUT.json [FIRST LAST]     200 models with random weights
     python benchmarks/verdicts.py trained OUT.json [FIRST LAST]    104 models, each trained here from its own seed
@@ -35,7 +35,6 @@ from phasor.tools.doctor.text import by_text
 
 RANDOM, TRAINED = 200, 104
 SPREADS = (0.02, 0.05, 0.1, 0.3, 1.0)
-LENGTHS = (100, 300, 1000)  # bytes of a text, of `detect`
 WHOLE = 6000  # of a text, of the doctor
 ROPES: tuple[dict[str, Any], ...] = (
     {"rope_type": "default", "rope_theta": 10_000.0},
@@ -51,9 +50,6 @@ def ask(folder: Path, text: bytes, *, number: int, doctor: bool) -> list[dict[st
     piece = text[start : start + WHOLE].decode("ascii", "replace").replace("\ufffd", "?")
     weights = detect(folder)
     rows: list[dict[str, Any]] = [{"by": "detect", "answer": "mixed" if weights.odd else weights.weights}]
-    length = LENGTHS[number % len(LENGTHS)]
-    answer = detect(folder, text=piece[:length]).text
-    rows.append({"by": "detect --text", "length": length, "answer": answer["layout"]})
     if doctor:
         at = folder.with_name("text.txt")
         at.write_text(piece)
@@ -155,7 +151,7 @@ def rates(*files: str) -> None:
     groups: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:
         trained = "random" if not row["steps"] else "hardly trained" if row["steps"] < 200 else "trained"
-        what = f"{row['by']}, {row['length']} bytes" if "length" in row else row["by"]
+        what = row["by"]
         what += f", {row['declared']}" if row["by"] == "doctor --text" and row["steps"] else ""
         what += ", half converted" if row["truth"] == "mixed" else ""
         groups.setdefault((trained, what), Counter())[outcome(row)] += 1

@@ -19,7 +19,10 @@ SCALINGS = {"dynamic": (DYNAMIC, 128), "longrope": (LONGROPE, 512)}  # and max_p
 def converted(source: Path, target: Path) -> Path:
     from phasor.checkpoints import convert
 
-    convert(source / "checkpoints/stories260K/stories260K.bin", target, to="transformers")
+    from checkpoints.plain import as_meta
+
+    meta = as_meta(source / "checkpoints/stories260K/stories260K.bin", target.with_name("meta"))
+    convert(meta, target, to="transformers", allow_pickle=True)
     return target
 
 

@@ -1,17 +1,14 @@
 """What comes out of the command line: files through one function, words through one function."""
 
 import ast
-import errno
 import inspect
 import json
 import os
 import re
-import select
 import stat
 import sys
 import threading
 import typing
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,7 +19,6 @@ import phasor.cli
 from phasor.cli.app import app_of
 from phasor.support.plain_text import html_text, json_text, one_line, printable
 from phasor.support.whole_files import (
-    _is_mount,
     check_file_target,
     check_folder_target,
     whole_folder,
@@ -38,7 +34,6 @@ NEEDS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs t
 FILES = {
     "inspect --html": ("inspect", "nowhere", "--html"),
     "plan --html": ("plan", "nowhere", "--length", "8", "--html"),
-    "doctor --html": ("doctor", "nowhere", "--html"),
     "ner predict --html": ("ner", "predict", "nowhere", "nothing", "--html"),
     "ner export OUT.onnx": ("ner", "export", "nowhere"),
     "fit --out": ("fit", "nowhere", "--text", "nothing", "--length", "8", "--out"),
@@ -47,7 +42,6 @@ FILES = {
     "bench --plot": ("bench", "--cases", "nothing", "--device", "cuda", "--plot"),
 }
 FOLDERS = {
-    "inspect --plot": ("inspect", "nowhere", "--plot"),
     "plan --write": ("plan", "nowhere", "--length", "8", "--write"),
     "demo --out": ("demo", "--out"),
     "atlas --out": ("atlas", "--out"),
@@ -61,7 +55,7 @@ FOLDERS = {
 }
 WHOLE = {"plan --write", "convert DST", "doctor --repair", "golden --out", "lab export DIR"}  # take the folder's place
 READ = {
-    "plan --gguf", "convert SRC", "detect DIR", "detect --text", "doctor --text", "lab train [PATH…]",
+    "plan --gguf", "convert SRC", "detect DIR", "doctor --text", "lab train [PATH…]",
     "fit MODEL", "fit --text", "fit --holdout", "study MODEL", "study --text",
     "lab train --text",
     "lab evaluate RUN…", "lab evaluate --text", "lab extend RUN…", "lab extend --text", "lab export RUN",
@@ -135,38 +129,6 @@ def test_what_is_read_only_is_refused(tmp_path, monkeypatch):
         check_file_target("--html", tmp_path / "new")
     with pytest.raises(ValueError, match="--out must be in a folder that can be written"):
         check_folder_target("--out", tmp_path / "new" / "deeper")
-    monkeypatch.setattr("os.access", lambda path, how: False)
-    with pytest.raises(ValueError, match=r"--html must be a file that can be written, and .* is write-protected"):
-        check_file_target("--html", tmp_path / "page")
-
-
-def test_what_cannot_be_replaced_is_refused(tmp_path, monkeypatch):
-    """A file that may be written in a folder that may not, one that is mounted, and another's where all may write."""
-    page = tmp_path / "page"
-    page.touch()
-    with monkeypatch.context() as patch:
-        patch.setattr("os.access", lambda path, how: Path(path) != tmp_path)
-        with pytest.raises(ValueError, match="--html must be in a folder that can be written"):
-            check_file_target("--html", page)
-    tmp_path.chmod(0o1777)
-    with monkeypatch.context() as patch:
-        patch.setattr("os.geteuid", lambda: 12345)
-        for check in (check_file_target, lambda name, path: check_folder_target(name, path, whole=True)):
-            (tmp_path / "folder").mkdir(exist_ok=True)
-            path = page if check is check_file_target else tmp_path / "folder"
-            with pytest.raises(ValueError, match=f"--out must be your own in .*, and '{path}' is another's"):
-                check("--out", path)
-    monkeypatch.setattr("phasor.support.whole_files._is_mount", lambda path: True)
-    with pytest.raises(ValueError, match=r"--html must not be a mount point, .*; name another, such as one inside"):
-        check_file_target("--html", page)
-    with pytest.raises(ValueError, match="DIR must not be a mount point"):
-        check_folder_target("DIR", tmp_path / "folder", whole=True)
-    check_folder_target("--plot", tmp_path / "folder")  # files are written into it
-
-
-@pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="only Linux tells what is mounted there")
-def test_what_is_mounted_is_known(tmp_path):
-    assert _is_mount(Path("/proc")) and not _is_mount(tmp_path)
 
 
 def test_who_may_read_what_is_replaced_may_read_what_replaces_it(tmp_path):
@@ -183,36 +145,15 @@ def test_who_may_read_what_is_replaced_may_read_what_replaces_it(tmp_path):
     assert stat.S_IMODE(page.stat().st_mode) == 0o600 and stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_a_full_disk_is_not_called_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
-    def full(**_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("tempfile.mkdtemp", full)
-    check_file_target("--html", tmp_path / "page")
-    check_folder_target("--out", tmp_path / "folder")
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="a system without /proc")
-def test_where_nothing_can_be_made_is_refused_to_root_too():
-    with pytest.raises(ValueError, match="--html must be in a folder that can be written, got '/proc/new'"):
-        check_file_target("--html", Path("/proc/new"))
-    with pytest.raises(ValueError, match="--out must be in a folder that can be written, got '/proc/new/deeper'"):
-        check_folder_target("--out", Path("/proc/new/deeper"))
-
-
 def test_a_pipe_and_a_device_are_written_to_and_stay_what_they_are(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     check_file_target("--html", pipe)
-    with pytest.raises(OSError, match="a pipe that nobody reads"):
-        write_whole(pipe, b"page")
     read = []
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
     reader.start()
-    while not read:
-        with suppress(OSError):  # it has not opened its end yet
-            write_whole(pipe, b"page" * 100_000)
-            reader.join(60)
+    write_whole(pipe, b"page" * 100_000)
+    reader.join(60)
     assert read == [b"page" * 100_000] and stat.S_ISFIFO(pipe.stat().st_mode)
 
     ours, theirs = os.openpty()
@@ -222,26 +163,6 @@ def test_a_pipe_and_a_device_are_written_to_and_stay_what_they_are(tmp_path):
     assert os.read(ours, 4) == b"page" and stat.S_ISCHR(terminal.stat().st_mode)
     os.close(ours)
     os.close(theirs)
-
-
-def test_a_pipe_whose_reader_leaves_is_named(tmp_path, phasor):
-    """The same error of stdout ends a command without a word: its reader has seen enough."""
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "good").write_text(json.dumps(CONFIG))
-    end = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-
-    def leave():  # the page is longer than a pipe holds, so its writer waits
-        select.select([end], [], [], 600)
-        os.close(end)
-
-    threading.Thread(target=leave, daemon=True).start()
-    code, _, err = phasor("inspect", tmp_path / "good", "--html", tmp_path / "pipe")
-    assert code == 2 and err == f"phasor: {tmp_path / 'pipe'}: cannot be written: its reader left before the end\n"
-    end, start = os.pipe()  # as a shell hands over what it runs meanwhile: --html >(command)
-    os.close(end)
-    code, _, err = phasor("inspect", tmp_path / "good", "--html", f"/dev/fd/{start}")
-    assert code == 2 and err == f"phasor: /dev/fd/{start}: cannot be written: its reader left before the end\n"
-    os.close(start)
 
 
 def test_a_null_device_of_ones_own_stays_a_device(tmp_path):
@@ -297,10 +218,10 @@ def test_a_folder_is_whole_or_as_it_was(tmp_path):
     assert stat.S_IMODE(folder.stat().st_mode) & 0o755 == 0o755  # others may read it
 
 
-# Which files open something to write it themselves: checkpoints have a staging area and journals of their own.
+# Which files open something to write it themselves: checkpoints have a staging area of their own.
 WRITERS = {
     "support/whole_files.py", "support/lock.py", "apps/lab/train.py", "tools/doctor/folder/writing.py",
-    "tools/checkpoints/formats/gguf_file.py", "tools/checkpoints/run.py", "tools/checkpoints/in_place.py",
+    "tools/checkpoints/formats/gguf_file.py", "tools/checkpoints/run.py",
 }  # fmt: skip
 
 

@@ -1,12 +1,10 @@
 """Damaged and malicious checkpoints: each is refused in one line that names file, key and rule, and nothing is written."""
 # ruff: noqa: E501 (one defect a line)
 
-import io
 import json
 import os
 import pickle
 import re
-import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -155,47 +153,6 @@ def test_what_a_link_leads_to_is_told(folder, tmp_path):
     assert "plain.txt" not in said
 
 
-def doubling(path: Path) -> None:
-    """A dictionary with one key: a tuple that holds the one before twice, 60 times."""
-    key: tuple = ()
-    for _ in range(60):
-        key = (key, key)
-    text = io.BytesIO()
-    writer = pickle.Pickler(text, protocol=2)
-    writer.dump([key])
-    data = text.getvalue().replace(b"]q", b"}q", 1)[:-2] + b"K\x01s."  # [key] becomes {key: 1}, which would hash it
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("archive/data.pkl", data)
-
-
-def test_a_key_that_doubles_is_refused_at_once(folder):
-    """It would be hashed by visiting 2**60 members; that it is refused at all shows that it was not."""
-    pickled(folder, doubling)
-    with pytest.raises(ValueError, match=r"archive/data.pkl: is not read: a tuple in it has more than 100,000 members"):
-        make_plan(folder, "interleaved", allow_pickle=True)
-
-
-DEEP = {
-    "lists": b"]" * 10**6 + b"a" * (10**6 - 1),
-    "dictionaries": b"}K\0" * 10**6 + b"}" + b"s" * 10**6,
-    "each inside the next": b"]q\0" + b"]h\0aq\0" * 10**6,
-}
-
-
-@pytest.mark.parametrize("name", DEEP)
-def test_a_pickle_nested_a_million_times_is_refused_before_torch_sees_it(name, folder, monkeypatch):
-    def nested(path: Path) -> None:
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("archive/data.pkl", b"\x80\2" + DEEP[name] + b".")
-
-    pickled(folder, nested)
-    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("it was opened"))
-    with pytest.raises(
-        ValueError, match=r"data.pkl: is not read: it has more than 100,000 lists or objects inside one"
-    ):
-        make_plan(folder, "interleaved", allow_pickle=True)
-
-
 def test_blocks_that_straddle_heads(folder):
     """Blocks of 24 rows share a scale, and heads have 16."""
     tensors(lambda t: t.update({Q.replace("weight", "weight_scale_inv"): torch.ones(3, 1)}))(folder)
@@ -269,8 +226,7 @@ def test_pickles_that_are_refused(make, message, folder):
 def test_code_files_are_copied_and_not_run(folder, tmp_path):
     (folder / "modeling_mine.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')")
     config(auto_map={"AutoModel": "modeling_mine.Mine"})(folder)
-    report = convert(folder, tmp_path / "out", to="interleaved", token_ids=[1, 2])
-    assert "is missing" in report["logits"]["why"]  # the embedding is; transformers would make one up
+    convert(folder, tmp_path / "out", to="interleaved")
     assert (tmp_path / "out/modeling_mine.py").read_bytes() == (folder / "modeling_mine.py").read_bytes()
     assert not (tmp_path / "marker").exists()
 
@@ -283,21 +239,6 @@ def test_the_command_line_says_it_in_one_line(folder, tmp_path, phasor):
     assert err.startswith(f"phasor: {folder / FIRST}: header must end") and err.count("\n") == 1
 
 
-LLAMA2C = struct.Struct("<7i")
-
-
-@pytest.mark.parametrize(
-    "head, message",
-    [((64, 172, 5, 8, 4, 512, 512), "must have the .* bytes that its sizes ask for"), ((63, 172, 5, 8, 4, 512, 512), "sizes must be"),
-     ((64, 172, 5, 8, 3, 512, 512), "sizes must be those of a model"), ((2**23, 2**23, 2**23, 8, 4, 512, 512), "bytes that its sizes ask|sizes")],
-)  # fmt: skip
-def test_files_of_llama2c(head, message, tmp_path):
-    path = tmp_path / "model.bin"
-    path.write_bytes(LLAMA2C.pack(*head) + b"\0" * 1000)
-    with pytest.raises(ValueError, match=message):
-        make_plan(path, "transformers")
-
-
 @pytest.mark.parametrize("to", ["neox", "", "gguf2"])
 def test_an_unknown_target(to, folder):
     with pytest.raises(ValueError, match=r"to must be a layout .* or a format"):
@@ -305,7 +246,7 @@ def test_an_unknown_target(to, folder):
 
 
 def test_folders_without_a_checkpoint(tmp_path):
-    with pytest.raises(ValueError, match="must hold a checkpoint of transformers, meta, mistral, llama2c, gguf"):
+    with pytest.raises(ValueError, match="must hold a checkpoint of transformers, meta, mistral, gguf"):
         make_plan(tmp_path, "halves")
     with pytest.raises(ValueError, match="there is no such file or folder"):
         make_plan(tmp_path / "gone", "halves")

@@ -27,7 +27,7 @@ CONFIG = {
 }  # fmt: skip
 Q, V = "model.layers.0.self_attn.q_proj.weight", "model.layers.1.self_attn.v_proj.weight"
 EMBEDDING, HEAD, GATE = "model.embed_tokens.weight", "lm_head.weight", "model.layers.0.mlp.gate_proj.weight"
-ALL = ("meta", "mistral", "llama2c", "gguf")
+ALL = ("meta", "mistral", "gguf")
 
 
 def tensors() -> Tensors:
@@ -97,7 +97,7 @@ WEIGHTS: dict[str, tuple[Callable[[Tensors], Any], str, tuple[str, ...]]] = {
     "no v": (lambda held: held.pop(V), f"config.json: {V} is missing, and the format must have it", ALL),
     "a bias of q alone": (shape(Q.replace("weight", "bias"), WIDTH), "config.json: .*.bias is missing, and the format must have it", ("gguf",)),
     "too much": (shape("model.extra.weight", 2), "model.extra.weight: has no place in this format", ALL),
-    "float8": (lambda held: held.update({Q: held[Q].to(torch.float8_e4m3fn)}), f"{Q}: must have a dtype of F.*, got F8_E4M3", ("meta", "llama2c", "gguf")),
+    "float8": (lambda held: held.update({Q: held[Q].to(torch.float8_e4m3fn)}), f"{Q}: must have a dtype of F.*, got F8_E4M3", ("gguf",)),
     "a number for q": (shape(Q), rf"{Q}: must have an axis of channels, got shape \[\]", (*ALL, "interleaved")),
     "a number for its bias": (shape(Q.replace("weight", "bias")), r"q_proj.bias: must have an axis of channels, got shape \[\]", (*ALL, "interleaved")),
 }  # fmt: skip

@@ -71,43 +71,6 @@ def test_a_mark_is_believed_and_checked(trained, twin):
     assert (found.said, found.weights, found.contradicts) == ("interleaved", "interleaved", False)
 
 
-def test_a_text_is_read_as_bytes_where_there_is_no_tokenizer(trained):
-    pytest.importorskip("transformers")
-    found = detect(trained, text="def f(x):\n    return x\n" * 9).text  # 207 bytes, in windows of 64
-    assert found["tokens"] == 3 * 64 and found["loss"].keys() == {"halves", "interleaved"}
-    assert found["layout"] in ("", "halves")  # a model that learned so little may not tell
-
-
-def test_a_text_that_decides_nothing(trained, monkeypatch):
-    from phasor.tools.checkpoints import logits
-
-    pytest.importorskip("transformers")
-    with pytest.raises(ValueError, match="text must have at least 33 tokens to decide a layout, got 2"):
-        detect(trained, text="ab")
-    monkeypatch.setattr(
-        logits, "logits_of", lambda config, state, tokens: torch.full((1, tokens.shape[1], 256), torch.nan)
-    )
-    with pytest.raises(ValueError, match=r"model: the losses of the text must be finite, got nan in halves"):
-        detect(trained, text="abcdef" * 6)
-
-
-def test_a_text_decides(shared_data, tmp_path):
-    """The trained stories260K on its own story: 0.4 nats in its layout, 3.0 in the other."""
-    pytest.importorskip("transformers")
-    from transformers import AutoModelForCausalLM
-
-    from phasor.tools.checkpoints.formats import read
-    from phasor.tools.checkpoints.logits import losses_on
-    from phasor.tools.checkpoints.qk_tensors import find_qk_tensors
-
-    source = read(shared_data / "checkpoints/stories260K/stories260K.bin")
-    convert(source.path, tmp_path / "hf", to="transformers")
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "hf", attn_implementation="eager").eval()
-    story = model.generate(torch.tensor([[1]]), max_new_tokens=60, do_sample=False, pad_token_id=0)
-    told = losses_on(source, find_qk_tensors(source.folder, source.config, source.tensors, None), story)
-    assert told["layout"] == "interleaved" and told["loss"]["halves"] > told["loss"]["interleaved"] + 1
-
-
 def test_greedy_text_of_a_trained_model_before_and_after(trained, tmp_path, monkeypatch):
     pytest.importorskip("transformers")
 
@@ -145,23 +108,6 @@ def test_few_pairs_cannot_tell(tmp_path):
 def test_the_command_line(twin, phasor):
     code, said, _ = phasor("detect", twin, "--json")
     assert code == 1 and json.loads(said)["weights"] == "interleaved"
-
-
-@pytest.mark.parametrize("spread", [0.02, 0.3, 1.0])
-def test_a_text_decides_nothing_of_untrained_weights(spread, tmp_path):
-    """Their losses are log(256) and more in both layouts; a model that guesses is no evidence, however far apart."""
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(3)
-    config = transformers.LlamaConfig(
-        vocab_size=256, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, max_position_embeddings=512, initializer_range=spread,
-    )  # fmt: skip
-    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "m")
-    text = "Whatever one may say of it, it says nothing. " * 30
-    for length in (33, 200, 1000):
-        found = detect(tmp_path / "m", text=text[:length])
-        assert not found.text["layout"] and not found.contradicts, found.describe()
-        assert "does not beat a uniform guess, 5.545: untrained" in found.describe()
 
 
 def test_no_layout_is_named_where_q_or_k_leans_to_the_other() -> None:

@@ -65,7 +65,7 @@ def weights():
 
 def test_to_transformers_and_back(weights, tmp_path):
     source = write(tmp_path / "model.gguf", weights)
-    convert(source, tmp_path / "hf", to="transformers", token_ids=[1, 2, 3])
+    convert(source, tmp_path / "hf", to="transformers")
     expected = plain.forward(weights, TOKENS, heads=4, kv_heads=2, base=5e5)
     torch.testing.assert_close(their_logits(tmp_path / "hf"), expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
     convert(tmp_path / "hf", tmp_path / "back", to="gguf")
@@ -99,8 +99,7 @@ def test_quantized_rows_move_whole(kind, weights, tmp_path):
     assert wrong.read_bytes() != right.read_bytes()
     with pytest.raises(ValueError, match="is gguf in interleaved already"):
         make_plan(wrong, "native")
-    planned = make_plan(wrong, "native", source_layout="halves")
-    report = convert(wrong, tmp_path / "mended", to="native", source_layout="halves", plan=planned)
+    report = convert(wrong, tmp_path / "mended", to="native", source_layout="halves")
     assert (tmp_path / "mended/model.gguf").read_bytes() == right.read_bytes()
     assert len(report["scores"]["attentions"]) == 2
     with pytest.raises(ValueError, match="have no place outside GGUF"):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from phasor.models.weights import Piece
 from phasor.rotary.layout import Layout
-from phasor.tools.checkpoints import in_words, inverse, order_of, reorder
+from phasor.tools.checkpoints import inverse, order_of, reorder, with_pairs
 from phasor.tools.checkpoints.reordering import groups
 
 
@@ -20,7 +20,7 @@ def cases(draw):
     if pairs % 2 == 0:
         blocks = draw(st.sampled_from([1, 2]))
     layout = Layout(head_dim=2 * pairs + rest, rotary_dim=2 * pairs, trailing=trailing, blocks=blocks)
-    source, target = layout if words[0] == "halves" else in_words(layout, words[0]), in_words(layout, words[1])
+    source, target = layout if words[0] == "halves" else with_pairs(layout, words[0]), with_pairs(layout, words[1])
     heads, gap = draw(st.integers(1, 4)), draw(st.integers(0, 3))
     starts = tuple(gap + h * (2 * pairs + gap) for h in range(heads))
     return Piece("w", "q", "weight", starts, 2 * pairs), starts[-1] + 2 * pairs + gap, source, target
@@ -61,7 +61,7 @@ def test_the_reshapes_of_published_scripts(heads, head_dim):
 
 def test_done_twice_is_a_third_layout():
     halves = Layout(head_dim=8)
-    order = order_of([Piece("w", "q", "weight", (0,), 8)], 8, halves, in_words(halves, "interleaved"))
+    order = order_of([Piece("w", "q", "weight", (0,), 8)], 8, halves, with_pairs(halves, "interleaved"))
     assert order.tolist() == [0, 4, 1, 5, 2, 6, 3, 7] and order[order].tolist() != list(range(8))
 
 
@@ -75,6 +75,6 @@ def test_pieces_that_do_not_fit(starts, width):
 
 def test_words():
     blocked = Layout(head_dim=8, blocks=2)
-    assert in_words(blocked, "native") == blocked and in_words(blocked, "halves") == Layout(head_dim=8)
+    assert with_pairs(blocked, "native") == blocked and with_pairs(blocked, "halves") == Layout(head_dim=8)
     with pytest.raises(ValueError, match="layout must be one of 'halves', 'interleaved', 'native', got 'neox'"):
-        in_words(blocked, "neox")
+        with_pairs(blocked, "neox")

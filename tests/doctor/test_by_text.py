@@ -16,6 +16,7 @@ from phasor.tools.doctor.text.ranking import ranked
 from phasor.tools.doctor.text.readings import around
 from phasor.tools.doctor.text.tokens import token_windows
 from phasor.tools.doctor.text.weights import LoadedWeights
+from stories import converted, told
 
 from .declared import HERE, LINEAR, TRUE, YARN, folder
 
@@ -91,28 +92,15 @@ def test_nothing_speaks_against_what_is_so(model, tmp_path):
     assert found.best == "as stated" and found.verdict != "another", str(found)
 
 
-STORY = """\
-Once upon a time, there was a little girl named Lily. She liked to play outside in the park. One day, she saw a
-big red ball near a tree. She was very happy. She ran to the ball and tried to pick it up, but it was too big.
-Then a boy named Tim came to the park. He saw Lily and the ball. "Can I help you?" he asked. "Yes, please," said
-Lily. They pushed the ball together, and it rolled down the hill. They laughed and ran after it. A small dog saw
-the ball too. The dog barked and wagged its tail. It wanted to play with them. Lily was scared at first, but Tim
-said, "Do not be afraid. The dog is nice." Lily smiled and gave the dog a pat on the head. They played all day
-long. When the sun went down, Lily's mom came to take her home. "Did you have fun?" she asked. "Yes, mom! I have
-a new friend, and he has a dog," said Lily. Her mom was happy and gave her a big hug. That night, Lily dreamed
-of the red ball, the boy and the little dog. The next day, she went back to the park to play with Tim again.
-They found a box under the tree. Inside the box there was a toy car. It was blue and very shiny. "Let us share
-it," said Tim. They took turns and made the car go very fast. They were the best of friends, and they always
-shared their toys."""
-
-
 @pytest.mark.slow
 def test_a_real_checkpoint_is_as_its_format_says(shared_data, tmp_path):
-    """stories260K: trained with base 10000 and interleaved pairs, as llama2.c has it, and read by its own tokenizer."""
-    (tmp_path / "story.txt").write_text(STORY)
-    found = by_text(shared_data / "checkpoints/stories260K/stories260K.bin", tmp_path / "story.txt")
+    """stories260K, trained with base 10000, on stories of its own."""
+    folder = converted(shared_data, tmp_path / "hf")
+    (tmp_path / "story.txt").write_text("given as tokens")
+    tokens = told(folder, rows=3, tokens=300).flatten().tolist()
+    found = by_text(folder, tmp_path / "story.txt", tokenizer=lambda words: {"input_ids": tokens})
     assert found.best == "as stated" and found.verdict != "another", str(found)
-    assert found.rows[0].loss < 2.0 and "pairs in halves in the weights" in [row.name for row in found.rows[5:]]
+    assert found.rows[0].loss < 2.0 and "pairs interleaved in the weights" in [row.name for row in found.rows[5:]]
 
 
 # --- quickly ---------------------------------------------------------------------------------------------------------

@@ -460,7 +460,7 @@ def measured(draw: int, single: int | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         matrix = Matrix(Path(folder))
         accused = [(s, variant, mode) for s in SETTINGS for variant in SOUND for mode in MODES
-                   if not matrix.report(*s, mode, **SOUND[variant]).equal]  # fmt: skip
+                   if matrix.report(*s, mode, **SOUND[variant]).wrong]  # fmt: skip
         print("sound accused:", len(accused), "of", 2 * len(SETTINGS) * len(SOUND), *accused, flush=True)
         count: collections.Counter[str] = collections.Counter()
         for mistake in MISTAKES:

@@ -34,7 +34,7 @@ def test_commands(phasor, tmp_path):
     assert "\n  positions are too high by 1" in said
     code, said, _ = phasor("check", out, "--against", tmp_path / "mine.safetensors", "--json")
     data = json.loads(said)
-    assert code == 1 and not data["equal"] and data["findings"][0]["cause"] == "positions"
+    assert code == 1 and data["verdict"] == "wrong" and data["findings"][0]["cause"] == "positions"
 
     code, said, err = phasor("check", out, "--against", tmp_path / "absent")
     assert code == 2 and not said and "which is absent" in err and err.count("\n") == 1
@@ -57,7 +57,7 @@ def test_bad_positions(positions, phasor, tmp_path):
 def test_vectors_equal_themselves(folder_of):
     for name in CONFIGS:
         report = check(folder_of(name), folder_of(name))
-        assert report.equal and not report.findings and report.missing == 0
+        assert report.verdict == "right" and not report.findings and report.missing == 0
 
 
 def test_a_folder_of_files_and_other_dtypes(folder_of, tmp_path):
@@ -67,7 +67,7 @@ def test_a_folder_of_files_and_other_dtypes(folder_of, tmp_path):
         {"attention.model.bfloat16.q_out": v["attention.model.bfloat16.q_out"].double()}, tmp_path / "b.safetensors"
     )
     report = check(folder_of("llama") / "vectors.safetensors", tmp_path)
-    assert report.equal and len(report.compared) == 2
+    assert report.verdict == "right" and len(report.compared) == 2
     save_file({"attention.exact.cos": v["attention.exact.cos"]}, tmp_path / "c.safetensors")
     with pytest.raises(ValueError, match=r"other: attention.exact.cos stands in two files of .*; keep one"):
         check(folder_of("llama"), tmp_path)
@@ -137,4 +137,4 @@ def test_the_first_of_two_kinds_is_named_each(folder_of, tmp_path):
     report = check(folder, {"full_attention.exact.inv_freq": right, "sliding_attention.exact.inv_freq": wrong})
     (finding,) = report.findings
     assert finding.where == "sliding_attention" and finding.cause == "base" and finding.layers == (0, 1, 2, 3, 4)
-    assert "the base is 1000000, and must be 10000" in report.describe()
+    assert "the base is 1000000, and must be 10000" in str(report)

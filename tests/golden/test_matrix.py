@@ -50,12 +50,12 @@ def test_a_mistake_is_named_everywhere(mistake, matrix):
 @pytest.mark.parametrize("setting, variant, mode", random.Random(1).sample(RIGHT, 24))
 def test_what_is_sound_is_not_accused(setting, variant, mode, matrix):
     report = matrix.report(*setting, mode, **SOUND[variant])
-    assert report.equal, report.describe()
+    assert report.verdict == "right", str(report)
 
 
 @pytest.mark.slow
 def test_nothing_sound_is_accused(matrix):
-    assert not [at for at in RIGHT if not matrix.report(*at[0], at[2], **SOUND[at[1]]).equal]
+    assert not [at for at in RIGHT if matrix.report(*at[0], at[2], **SOUND[at[1]]).wrong]
 
 
 @pytest.mark.parametrize("kind", COARSE)

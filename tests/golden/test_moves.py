@@ -84,7 +84,7 @@ def test_a_mover_by_the_formula_is_right(name, vectors):
     assert kinds(folder) == [f"{k['name']}_moved" for k in data["kinds"] if not k["moved"]]
     for kind in kinds(folder):
         report = check(folder, Mover(folder, kind).keys())
-        assert report.equal, str(report)
+        assert report.verdict == "right", str(report)
         plain = kind.removesuffix("_moved")
         assert torch.equal(tensors[f"{kind}.old"], tensors[f"{plain}.positions"])
         assert torch.equal(tensors[f"{kind}.new"].unique(), tensors[f"{kind}.old"].unique())
@@ -96,7 +96,7 @@ def cause_of(vectors, name, kind=None, **how):
     folder = vectors(name)
     mover = Mover(folder, kind or kinds(folder)[0])
     report = check(folder, mover.keys(**{k: v(mover) if callable(v) else v for k, v in how.items()}))
-    assert not report.equal
+    assert report.verdict == "wrong"
     return report.findings[0]
 
 

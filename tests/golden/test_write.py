@@ -63,7 +63,11 @@ def test_the_models_own_arithmetic_is_that_of_transformers(name, tmp_path):
             assert torch.equal(own[f"model.{dtype}.cos"], cos[0, :, : spec.pairs])
             assert torch.equal(own[f"model.{dtype}.sin"], sin[0, :, : spec.pairs])
             for x, theirs in zip("qk", apply(q, k, cos, sin), strict=True):
-                assert torch.equal(own[f"model.{dtype}.{x}_out"][..., turned], theirs), (kind["name"], dtype, x)
+                assert torch.equal(own[f"model.{dtype}.{x}_out"][..., turned], theirs), (
+                    kind["name"],
+                    dtype,
+                    x,
+                )
 
 
 def test_exact_values_are_those_of_high_precision(folder_of):
@@ -114,7 +118,7 @@ def test_the_readmes_example_passes(config, folder_of, tmp_path):
     assert "phasor" not in re.sub("#.*", "", code)
     limited.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     report = check(tmp_path, tmp_path / "mine.safetensors")
-    assert report.equal and not report.findings and len(report.compared) == 3
+    assert report.verdict == "right" and not report.findings and len(report.compared) == 3
 
 
 def kinds(model, folder, **options):
@@ -137,7 +141,7 @@ def test_kinds_are_specs_and_temperatures(tmp_path):
     report = check(
         tmp_path / "vectors", {"attention_2.temperature": torch.zeros(14)[: len(found["attention_2"]["positions"])]}
     )
-    assert not report.equal and report.findings[0].cause == "unknown"
+    assert report.verdict == "wrong" and report.findings[0].cause == "unknown"
 
 
 def test_lengths_axes_targets_and_trained_tensors(tmp_path):
@@ -245,6 +249,6 @@ def test_every_real_config(shared_data, tmp_path):
             if isinstance(model, ModelRotary):
                 folder = write(model, tmp_path / "v")
                 report = check(folder, folder / "vectors.safetensors")
-                assert report.equal and not report.findings, path
+                assert report.verdict == "right" and not report.findings, path
                 written += 1
     assert written > 100

@@ -2,7 +2,6 @@
 
 import json
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import pytest
 
@@ -114,17 +113,3 @@ def written(config: dict, path: str) -> bool:
     for key in path.split(".") if path else []:
         config = config.get(key) or {}
     return bool(config)
-
-
-@pytest.mark.parametrize(
-    "model_type",
-    ["vjepa2", "dinov3_vit", *(pytest.param(of, marks=pytest.mark.slow) for of in ("mistral_large4", "sam3"))],
-)
-def test_figures_of_the_unusual(model_type: str, tmp_path: Path, phasor) -> None:
-    pytest.importorskip("matplotlib")
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config_of(model_type)))
-    code, said, _ = phasor("inspect", path, "--plot", tmp_path / "figures")
-    assert code == 0
-    drawn = [Path(line.strip()) for line in said.split("\nfigures\n")[1].splitlines()]
-    assert len(drawn) >= 3 and all(picture.read_bytes().startswith(b"\x89PNG") for picture in drawn)

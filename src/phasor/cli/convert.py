@@ -1,6 +1,5 @@
 """`phasor convert`: a checkpoint in another pair layout or format, with a proof."""
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,6 @@ import typer
 
 from ..support.plain_text import one_line, say
 from ..support.whole_files import check_folder_target
-from .progress import is_first
 
 SHORT = 1.0  # seconds
 
@@ -22,9 +20,7 @@ def convert(
     target: Annotated[Path | None, typer.Argument(metavar="DST", help="A new folder.")] = None,
     to: Annotated[
         str,
-        typer.Option(
-            help="A layout (halves, interleaved, native) or a format (transformers, meta, mistral, llama2c, gguf)."
-        ),
+        typer.Option(help="A layout (halves, interleaved, native) or a format (transformers, meta, mistral, gguf)."),
     ] = "",
     source_layout: Annotated[
         str | None,
@@ -32,10 +28,6 @@ def convert(
     ] = None,
     part: Annotated[str | None, typer.Option(help="The part of a composite model (default: its text model).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
-    in_place: Annotated[
-        bool,
-        typer.Option("--in-place", help="Change SRC's own files, without DST. A journal makes it safe to interrupt."),
-    ] = False,
     files: Annotated[
         int | None,
         typer.Option(min=1, help="For Meta's format: the number of files, one for each process that will load it."),
@@ -47,56 +39,30 @@ def convert(
     proof: Annotated[
         bool, typer.Option("--proof/--no-proof", help="Afterwards read SRC and DST again and compare them.")
     ] = True,
-    token_ids: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Also compare the logits of both on these tokens, as in 1,403,263."),
-    ] = None,
 ) -> None:
     """Write a checkpoint in another layout of its rotary pairs, or in another format.
 
     Every tensor that holds q or k follows, all others stay byte for byte. The source is never changed. What was written
-    is proved before it is put in place, in DST/phasor-proof.json. A run that was killed goes on when called again.
+    is proved before it is put in place, in DST/phasor-proof.json.
     """
-    from ..tools.checkpoints import convert as run
-    from ..tools.checkpoints import convert_in_place, make_plan
+    from ..tools.checkpoints import carry_out, make_plan
 
     if not to:
         raise ValueError("--to is missing; name a layout (halves, interleaved, native) or a format (transformers, …)")
     if target is not None:
         check_folder_target("DST", target, whole=True)
-    tokens = None if token_ids is None else _tokens(token_ids)
-    if in_place:
-        others = {
-            "DST": target,
-            "--dry-run": dry_run,
-            "--files": files,
-            "--force": force,
-            "--allow-pickle": allow_pickle,
-        }
-        if idle := [name for name, value in others.items() if value not in (None, False)]:
-            raise ValueError(
-                f"--in-place writes into SRC's own safetensors, and has no use for {', '.join(idle)}; leave it out "
-                "(to see the plan first: --dry-run alone)"
-            )
-        if os.environ.get("WORLD_SIZE", "1") != "1":
-            raise ValueError("--in-place is for one process, and torchrun started several; call phasor convert alone")
-        report = convert_in_place(source, to=to, source_layout=source_layout, part=part, proof=proof, token_ids=tokens)
-        say(_summary(report, source))
-        return
     if files is not None and to != "meta":
         raise ValueError(f"--files is for --to meta, got --to {to}; leave it out")
     options = None if files is None else {"files": files}
     plan = make_plan(source, to, source_layout=source_layout, part=part, allow_pickle=allow_pickle, options=options)
-    if is_first():
-        say(plan.describe())
+    say(plan.describe())
     if dry_run:
         return
     if target is None:
         raise ValueError("DST is missing; name a new folder")
     with _bar(plan.size) as tell:
-        report = run(source, target, to=to, force=force, proof=proof, token_ids=tokens, plan=plan, tell=tell)
-    if is_first():
-        say(_summary(report, target))
+        report = carry_out(plan, target, force=force, proof=proof, tell=tell)
+    say(_summary(report, target))
 
 
 @contextmanager
@@ -114,7 +80,7 @@ def _bar(total: int) -> Iterator[Callable[[int], None]]:
             if update is not None:
                 update(written)
 
-        yield wrote if is_first() and sys.stderr.isatty() else lambda count: None
+        yield wrote if sys.stderr.isatty() else lambda count: None
 
 
 @contextmanager
@@ -133,25 +99,14 @@ def _summary(report: dict[str, Any], target: Path) -> str:
     """The proof in a few lines."""
     lines = []
     if scores := report.get("scores"):
-        tensors = report.get("tensors")
-        moved = (
-            f"{tensors['byte_identical']} tensors byte for byte, {tensors['moved']} moved and back; " if tensors else ""
-        )
+        tensors = report["tensors"]
+        moved = f"{tensors['byte_identical']} tensors byte for byte, {tensors['moved']} moved and back"
         lines.append(
-            f"proved   {moved}scores of {len(scores['attentions'])} attentions equal within "
+            f"proved   {moved}; scores of {len(scores['attentions'])} attentions equal within "
             f"{scores['largest_difference']:.1e} of the largest"
         )
         if wild := report.get("not_finite"):
             lines.append(f"  not finite: {sum(wild.values())} values, kept as they were")
         if scores["left_out"]:
             lines.append(f"  no scores: {', '.join(scores['left_out'][:4])} (without keys of its own, or not finite)")
-    if logits := report.get("logits"):
-        lines.append("  logits equal" if logits["compared"] else f"  logits not compared: {logits['why']}")
     return "\n".join([*lines, f"written  {one_line(str(target))}"])
-
-
-def _tokens(text: str) -> list[int]:
-    try:
-        return [int(word) for word in text.split(",")]
-    except ValueError:
-        raise ValueError(f"--token-ids must be numbers with commas, got {text!r}") from None

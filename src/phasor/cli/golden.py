@@ -20,9 +20,7 @@ def golden(
     ] = None,
     pack: Annotated[
         bool,
-        typer.Option(
-            "--pack", help="Write all parts of all configs into one small pack: safetensors, JSON, C and GGUF."
-        ),
+        typer.Option("--pack", help="Write all parts of all configs into one small pack: safetensors and JSON."),
     ] = False,
     part: Annotated[str | None, typer.Option(help="The part of a composite config (default: its text model).")] = None,
     positions: Annotated[

@@ -45,14 +45,6 @@ class Group:
             dist.all_reduce(value)
         return value
 
-    def any(self, fact: bool) -> bool:
-        """Whether it holds on some process; all must ask."""
-        if self.size == 1:
-            return fact
-        import torch
-
-        return bool(self.total(torch.tensor(int(fact))))
-
     def total_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Make every gradient the sum of those of all processes.
 
@@ -108,17 +100,6 @@ class Group:
         if failed:
             where = "" if failed[0] == 0 else f"rank {failed[0]}: "
             raise SaidByAll(where + errors[failed[0]])
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """All go on after this block, or none: where one fails, the others raise ``ValueError`` at its end."""
-        try:
-            yield
-        except Exception:
-            self.any(True)
-            raise
-        if self.any(False):
-            raise ValueError("another process could not go on; its message says why")
 
 
 @contextmanager

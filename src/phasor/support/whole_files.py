@@ -18,21 +18,19 @@ LONGEST = 255 - len(f".journal.4194304{PARTIAL}")  # what a name may grow by whi
 def check_file_target(name: str, path: Path, *, ordinary: bool = False) -> None:
     """Raise ``ValueError`` where a file could not be written to ``path``; call it before the work that makes the file.
 
-    ``name`` is the argument that holds the path. A link is followed. A terminal, a null device or a pipe that somebody
-    reads may be written to, unless the file must be ``ordinary``, since it names others beside it; a folder, a disk, a
-    socket, a mount point, and a file in a folder that is missing or cannot be written may not.
+    ``name`` is the argument that holds the path. A link is followed. A terminal, a null device or a pipe may be written
+    to, unless the file must be ``ordinary``, since it names others beside it.
     """
     target = followed(path)
-    if fault := _not_writable(target):
-        raise ValueError(f"{name} must be a file that can be written, and {str(path)!r} {fault}; name another")
-    if ordinary and _is_stream(target):
-        raise ValueError(
-            f"{name} must be an ordinary file, as others may stand beside it, got {str(path)!r}; name another"
-        )
-    if ordinary and os.fsencode(target).decode(errors="ignore") != str(target):
-        raise ValueError(f"{name} must be a path in UTF-8, got {str(path)!r}; name another")
-    if target.exists() and _is_stream(target):
+    if target.is_dir():
+        raise ValueError(f"{name} must be a file that can be written, and {str(path)!r} is a folder; name another")
+    if _is_stream(target) and not ordinary:
         return
+    if ordinary and (_is_stream(target) or os.fsencode(target).decode(errors="ignore") != str(target)):
+        raise ValueError(
+            f"{name} must be an ordinary file with a path in UTF-8, as others may stand beside it, got {str(path)!r}; "
+            "name another"
+        )
     if not (path.parent.is_dir() and target.parent.is_dir()):  # to the system there is no "missing/.."
         raise ValueError(f"{name} must be a file in a folder that exists, got {str(path)!r}; make the folder first")
     _check_place(name, path, target)
@@ -45,17 +43,15 @@ def check_folder_target(name: str, path: Path, *, whole: bool = False) -> None:
     """
     target = followed(path)
     if target.exists() and not target.is_dir():
-        raise ValueError(f"{name} must be a folder, and {str(path)!r} is {_kind(target)}; name another")
+        raise ValueError(f"{name} must be a folder, and {str(path)!r} is none; name another")
     nearest = path
     while not nearest.exists() and nearest.parent != nearest:
         if nearest.is_symlink() or nearest.name == "..":
             raise ValueError(f"{name} must be a folder, and {nearest} of {str(path)!r} leads to nothing; name another")
         nearest = nearest.parent
     if not nearest.is_dir():
-        raise ValueError(
-            f"{name} must be a folder, and {str(path)!r} lies below {nearest}, {_kind(nearest)}; name another"
-        )
-    _check_folder(name, path, nearest)
+        raise ValueError(f"{name} must be a folder, and {str(path)!r} lies below {nearest}, a file; name another")
+    _check_writable(name, path, nearest)
     if whole and target in ((here := Path.cwd()), *here.parents):
         raise ValueError(f"{name} must not be the folder you are in or around it, got {str(path)!r}; name one below it")
     if whole:
@@ -66,9 +62,8 @@ def write_whole(path: Path, data: bytes) -> None:
     """``path`` holds either what it held before or all of ``data``, whenever the process or the machine stops.
 
     Makes its folder if that is absent. A link is followed: the file that it leads to is replaced, the link stays. A
-    terminal, a null device or a pipe is written to. Raises ``OSError`` (disk full, no permission, a folder), and
-    ``ValueError`` for a pipe whose reader left, and leaves ``path`` as it was. A process that is killed here leaves a
-    file beside it, for `remove_partial`.
+    terminal, a null device or a pipe is written to. Raises ``OSError`` (disk full, no permission, a folder), and leaves
+    ``path`` as it was. A process that is killed here leaves a file beside it, for `remove_partial`.
     """
     write_together({path: data})
 
@@ -86,7 +81,9 @@ def write_together(files: Mapping[Path, bytes | Path]) -> None:
             if target.is_dir():
                 raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
             if _is_stream(target):
-                _write_into(target, data.read_bytes() if isinstance(data, Path) else data)
+                number = _descriptor(target)
+                with open(target if number is None else number, "wb", closefd=number is None) as stream:
+                    stream.write(data.read_bytes() if isinstance(data, Path) else data)
             elif isinstance(data, Path):
                 partials[target] = data
                 keep_access(target, data)
@@ -97,8 +94,6 @@ def write_together(files: Mapping[Path, bytes | Path]) -> None:
         for path, partial in partials.items():
             os.replace(partial, path)
     except OSError as error:
-        if error.errno == errno.EPIPE and _descriptor(path) != 1:  # that of stdout ends a command without a word
-            raise ValueError(f"{path}: cannot be written: its reader left before the end") from error
         kept = "" if _is_stream(path) else "; what was there before is untouched"
         raise OSError(error.errno, f"cannot write ({error.strerror or error}){kept}", str(path)) from error
     finally:
@@ -122,20 +117,25 @@ def whole_folder(path: Path) -> Iterator[Path]:
     try:
         new.mkdir()
         yield new
-        for folder, _, _ in os.walk(new):
-            sync_folder(Path(folder))
-        keep_access(path, new)
-        if path.exists():
-            path.rename(old)
-        try:
-            new.rename(path)
-        except OSError:
-            if old.exists():
-                old.rename(path)
-            raise
-        sync_folder(path.parent)
+        put_in_place(new, path, old)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def put_in_place(new: Path, path: Path, old: Path) -> None:
+    """A folder whose files are on the disk becomes ``path``; what stood there becomes ``old``."""
+    for folder, _, _ in os.walk(new):
+        sync_folder(Path(folder))
+    keep_access(path, new)
+    if path.exists():
+        path.rename(old)
+    try:
+        new.rename(path)
+    except OSError:
+        if old.exists():
+            old.rename(path)
+        raise
+    sync_folder(path.parent)
 
 
 def keep_access(old: Path, new: Path) -> None:
@@ -216,74 +216,14 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _write_into(path: Path, data: bytes) -> None:
-    """Into a device or pipe, which keeps what it is."""
-    if fault := _not_writable(path):
-        raise OSError(errno.EINVAL, f"it {fault}")
-    number = _descriptor(path)
-    try:  # without O_NONBLOCK a pipe that nobody reads would wait for a reader
-        fd = os.dup(number) if number is not None else os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            raise OSError(error.errno, "it is a pipe that nobody reads") from error
-        raise
-    os.set_blocking(fd, True)
-    with open(fd, "wb") as stream:
-        stream.write(data)
-
-
-def _not_writable(path: Path) -> str:
-    """Why nothing can be written to what is there; nothing where it can, or where nothing is there."""
-    if not path.exists():
-        return ""
-    mode = path.stat().st_mode
-    if stat.S_ISDIR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
-        return f"is {_kind(path)}"
-    return "" if os.access(path, os.W_OK) else "is write-protected"
-
-
-def _kind(path: Path) -> str:
-    mode = path.stat().st_mode
-    kinds = (
-        (stat.S_ISDIR, "a folder"), (stat.S_ISBLK, "a disk"), (stat.S_ISSOCK, "a socket"), (stat.S_ISFIFO, "a pipe"),
-        (stat.S_ISCHR, "a device"),
-    )  # fmt: skip
-    return next((word for is_kind, word in kinds if is_kind(mode)), "a file")
-
-
 def _check_place(name: str, path: Path, target: Path) -> None:
     """Raise ``ValueError`` where nothing new can take the place of ``target``, or its name beside what is there."""
     if len(os.fsencode(target.name)) > LONGEST:
         raise ValueError(f"{name} must have a name of at most {LONGEST} bytes, got {str(path)!r}; name another")
     if target.parent.is_dir():
-        _check_folder(name, path, target.parent)
-    if not target.exists():
-        return
-    if _is_mount(target):
-        raise ValueError(
-            f"{name} must not be a mount point, which nothing can replace, got {str(path)!r}; name another, such as "
-            "one inside a folder that is mounted"
-        )
-    about = target.parent.stat()
-    if about.st_mode & stat.S_ISVTX and os.geteuid() not in (0, about.st_uid, target.stat().st_uid):
-        raise ValueError(f"{name} must be your own in {target.parent}, and {str(path)!r} is another's; name another")
+        _check_writable(name, path, target.parent)
 
 
-def _is_mount(path: Path) -> bool:
-    try:  # `os.path.ismount` sees no file, and no folder of the same disk
-        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
-    except OSError:
-        return os.path.ismount(path)
-    places = (re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), line.split()[4]) for line in lines)
-    return os.fsencode(path) in places
-
-
-def _check_folder(name: str, path: Path, folder: Path) -> None:
-    writable = os.access(folder, os.W_OK | os.X_OK)
-    if writable:  # to root so is everything, /proc too
-        try:
-            os.rmdir(tempfile.mkdtemp(prefix=".phasor-", dir=folder))
-        except OSError as error:
-            writable = error.errno in (errno.ENOSPC, errno.EDQUOT)  # a full disk is told by what does not fit
-    if not writable:
+def _check_writable(name: str, path: Path, folder: Path) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK):
         raise ValueError(f"{name} must be in a folder that can be written, got {str(path)!r}; name another")

@@ -14,10 +14,10 @@ from ...models.configs import ModelRotary, read_config
 from ...support.plain_text import html_text, png_source, say
 from ...support.whole_files import write_whole
 from ...tools.inspect import SpecFacts, model_facts, page, to_dict
-from ...tools.inspect.figures import Picture, save_figures
 from ..lab import load_model, quick, read_text
 from ..lab.export import export
 from ..run_folder.files import write_json
+from .figures import Picture, save_figures
 from .healing import MADE_SICK, healing
 from .measurements import FAR, NEAR, TOO_MUCH, LawResult, relative_law, rotation_speeds
 from .studying import BYTES, STRETCH, studying
@@ -34,8 +34,8 @@ _STUDY = (
     "The rotary one, pair by pair and head by head.",
 )
 _DOCTOR = (
-    ("doctor/sick.html", "A model made sick", f"The rotary one after {MADE_SICK}: what the doctor finds."),
-    ("doctor/healed.html", "The same model healed", "After phasor.repair(model)."),
+    ("doctor/sick.txt", "A model made sick", f"The rotary one after {MADE_SICK}: what the doctor finds."),
+    ("doctor/healed.txt", "The same model healed", "After phasor.repair(model)."),
 )
 
 

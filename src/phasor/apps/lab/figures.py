@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ...support.plain_text import figure_text
-from ...tools.inspect.figures import COLORS as ALL
 from .results import PairedDifference
 
 # yellow lines vanish on white; the further two are for the nine schemes of an extension
-COLORS = [*(color for color in ALL if color != "#F0E442"), "#000000", "#7B3294"]
+# Okabe-Ito without its yellow, and two more
+COLORS = ["#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#999999", "#000000", "#7B3294"]
 MARKERS = "osD^vPX*<>"
 LINES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (8, 2, 1, 2, 1, 2)))  # one after the other
 SMOOTH = 2  # points: standard deviation of the weights of a smoothed curve

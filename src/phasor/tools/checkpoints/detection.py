@@ -1,4 +1,4 @@
-"""`detect`: in which layout the weights of a checkpoint are: by what its format says, by the weights, by running it."""
+"""`detect`: in which layout the weights of a checkpoint are: by what its format says, and by the weights."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -24,7 +24,6 @@ class Detection:
     - ``weights``: the layout that the weights have, ``""`` where they do not tell; ``z``: how smooth each one is, of q
       and k together and apart (`phasor.checkpoints.smooth`).
     - ``odd``: tensors that have another layout than the others: a conversion that was half done.
-    - ``text``: the loss of the model in each layout on a text, where one was given, and the layout that it decides.
     """
 
     path: str
@@ -35,13 +34,11 @@ class Detection:
     weights: str
     z: dict[str, dict[str, float]]
     odd: tuple[str, ...]
-    text: dict[str, Any]
 
     @property
     def contradicts(self) -> bool:
-        """Whether weights or text tell another layout than the format, or several."""
-        told = {word for word in (self.weights, self.text.get("layout", "")) if word}
-        return bool(self.odd) or any(word != self.said for word in told)
+        """Whether the weights tell another layout than the format, or several."""
+        return bool(self.odd) or self.weights not in ("", self.said)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -56,10 +53,6 @@ class Detection:
         ]
         if self.odd:
             lines.append(f"mixed    {', '.join(self.odd)}: another layout than the rest; a conversion was half done")
-        if self.text:
-            losses = ", ".join(f"{word} {self.text['loss'][word]:.3f}" for word in self.text["loss"])
-            why = f": {self.text['why']}" if self.text["why"] else ""
-            lines.append(f"text     {self.text['layout'] or 'cannot tell'} (loss per token: {losses}){why}")
         if self.contradicts:
             lines.append(
                 "caution  the weights are not in the layout that the format says; nothing warns where they run"
@@ -67,28 +60,18 @@ class Detection:
         return "\n".join(lines)
 
 
-def detect(
-    path: str | Path, *, part: str | None = None, allow_pickle: bool = False, text: str | None = None
-) -> Detection:
+def detect(path: str | Path, *, part: str | None = None, allow_pickle: bool = False) -> Detection:
     """Find the layout of a checkpoint. It says that it cannot tell, rather than guess.
 
-    By the weights it takes no more than their q and k; untrained weights tell nothing. With ``text``, some words of
-    the kind that the model was trained on, the model runs in both layouts; that needs transformers, and its tokenizer
-    beside the weights (a model of 256 tokens reads bytes). Raises ``ValueError`` for a checkpoint that is refused.
+    It reads no more than q and k; untrained weights tell nothing. Where they tell nothing, `phasor.by_text` runs the
+    model on a text. Raises ``ValueError`` for a checkpoint that is refused.
     """
     source = read(Path(path), allow_pickle=allow_pickle)
     qk = source.qk_tensors(part)
     said = pair_word(qk, source.layout)
     z, odd = _by_weights(source, qk)
-    losses: dict[str, Any] = {}
-    if text is not None:
-        from .logits import losses_of
-
-        losses = losses_of(source, qk, text)
     told = "" if odd else together_and_apart(z)
-    return Detection(
-        str(path), source.format, qk.rotary.model_type, said, source.why, told, z, odd, losses
-    )  # fmt: skip
+    return Detection(str(path), source.format, qk.rotary.model_type, said, source.why, told, z, odd)
 
 
 def _by_weights(source: Source, qk: QKTensors) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:

@@ -4,13 +4,9 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from threading import Event, Lock, Thread
 from typing import Any
 
 from ...support.number_text import size_text
@@ -48,14 +44,15 @@ Segment = bytes | Range | Reordered
 
 @dataclass(frozen=True)
 class Output:
-    """One file to write; ``finish`` puts in what its bytes decide, once they are there."""
+    """One file to write: its segments one after another, or, with ``save``, what that makes of them at a path."""
 
     name: str
     segments: tuple[Segment, ...]
-    finish: Callable[[int], None] | None = None
+    save: Callable[[Path], None] | None = None
 
     @property
     def size(self) -> int:
+        """Its bytes; with ``save`` those of its segments, and the file has some more."""
         return sum(len(s) if isinstance(s, bytes) else s.size for s in self.segments)
 
 
@@ -95,9 +92,6 @@ def as_json(data: Any) -> bytes:
 
 
 CHUNK = 8 * 2**20
-ALIGNED = 2 * 2**20
-SYNC_EVERY = 0.03  # seconds
-DISK = Lock()  # of two syncs at a time each would only wait longer
 CANNOT = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}  # no copy inside the kernel between these files
 Tell = Callable[[int], None]  # is told how many bytes were written
 
@@ -126,16 +120,12 @@ def write_all(fd: int, data: bytes | memoryview, tell: Tell) -> None:
 
 
 def copy(source: int, offset: int, target: int, size: int, path: Path, tell: Tell) -> None:
-    """Bytes from one file to the end of another, without a copy in this process where the system can.
-
-    The first call inside the kernel ends at a multiple of `ALIGNED` in the target, since a page cache of large pages
-    takes what starts at one in two thirds of the time.
-    """
-    inside, at = True, os.lseek(target, 0, os.SEEK_CUR)
+    """Bytes from one file to the end of another, without a copy in this process where the system can."""
+    inside = True
     while size:
         if inside:
             try:
-                done = os.copy_file_range(source, target, min(size, -at % ALIGNED or 4 * CHUNK), offset)
+                done = os.copy_file_range(source, target, min(size, 4 * CHUNK), offset)
             except OSError as error:
                 if error.errno not in CANNOT:
                     raise
@@ -148,67 +138,7 @@ def copy(source: int, offset: int, target: int, size: int, path: Path, tell: Tel
             done = len(data)
         if not done:
             raise ValueError(f"{path}: ends at byte {offset}, {size} bytes early; it was cut while it was read")
-        offset, at, size = offset + done, at + done, size - done
-
-
-def load_meanwhile(name: str) -> None:
-    """Import a module that brings numpy while the system copies the first bytes, which needs no interpreter."""
-    Thread(target=import_module, args=(f".{name}", __package__)).start()
-
-
-@contextmanager
-def going_to_the_disk(fd: int) -> Iterator[None]:
-    """What is written to a file goes to the disk while more is written, and not all of it at the end.
-
-    Raises ``OSError`` if the disk cannot take it: the system says so to one sync, and not to the later ones.
-    """
-    written, errors = Event(), list[OSError]()
-
-    def sync() -> None:
-        while not written.wait(SYNC_EVERY):
-            try:
-                with DISK:
-                    os.fsync(fd)
-            except OSError as error:
-                errors.append(error)
-                return
-
-    meanwhile = Thread(target=sync)
-    meanwhile.start()
-    try:
-        yield
-    finally:
-        written.set()
-        meanwhile.join()
-    if errors:
-        raise errors[0]
-
-
-def settle(files: Iterable[tuple[int, Path | None]]) -> None:
-    """Sync and close files; while one goes to the disk, the next is written. With a path, it gets that name then,
-    instead of the same with ``.partial``."""
-    with ThreadPoolExecutor(1) as disk:
-        last: Future[None] | None = None
-        for fd, path in files:
-            try:
-                if last is not None:
-                    last.result()
-            except BaseException:
-                os.close(fd)
-                raise
-            last = disk.submit(_settle, fd, path)
-        if last is not None:
-            last.result()
-
-
-def _settle(fd: int, path: Path | None) -> None:
-    try:
-        with DISK:
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-    if path is not None:
-        os.rename(f"{path}.partial", path)
+        offset, size = offset + done, size - done
 
 
 def check_room(folder: Path, needed: int) -> None:

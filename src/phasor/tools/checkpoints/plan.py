@@ -1,7 +1,6 @@
 """What a conversion will do, known in full before anything is written: a plan can be printed, and compared."""
 
 import copy
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ...support.number_text import counted, size_text
-from ...support.regular_files import opened
 from .formats import FORMATS, read
 from .formats.plain import LENGTH
 from .output import Output, Range, Reordered, whole_file
@@ -79,25 +77,10 @@ class ConversionPlan:
         """The layout to mark the result with; empty where the format or the config says it."""
         return marked(self.qk, self.format, self.layouts[1])
 
-    def fingerprint(self) -> str:
-        """Equal for two plans that write the same bytes from the same, unchanged files."""
-        seen = hashlib.sha256()
-        for path in sorted({path for output in self.outputs for path in files_of(output)}):
-            with opened(path) as fd:
-                about = os.fstat(fd)
-            seen.update(repr((str(path), about.st_size, about.st_mtime_ns, about.st_ino)).encode())
-        for output in self.outputs:
-            seen.update(repr((output.name, output.size)).encode())
-            for segment in output.segments:
-                if isinstance(segment, bytes):
-                    seen.update(segment)
-                elif isinstance(segment, Reordered):
-                    seen.update(repr((segment.tensor, segment.part)).encode())
-                    if segment.move is not None:
-                        seen.update(repr(segment.move.axis).encode() + segment.move.order.tobytes())
-                else:
-                    seen.update(repr(segment).encode())
-        return seen.hexdigest()
+    def state(self) -> list[tuple[str, int, int]]:
+        """Size and time of every file that is read: equal before and after, they were not changed meanwhile."""
+        files = sorted({path for output in self.outputs for path in files_of(output)})
+        return [(str(path), (about := path.stat()).st_size, about.st_mtime_ns) for path in files]
 
 
 def files_of(output: Output) -> set[Path]:
@@ -118,7 +101,7 @@ def make_plan(
     """Read a checkpoint's headers and config, and lay out its conversion. Nothing is written, and no tensor read.
 
     ``to``: a layout (``"halves"``, ``"interleaved"``, ``"native"``), in the source's own format, or a format
-    (``"transformers"``, ``"meta"``, ``"mistral"``, ``"llama2c"``, ``"gguf"``), in the layout that it is read in.
+    (``"transformers"``, ``"meta"``, ``"mistral"``, ``"gguf"``), in the layout that it is read in.
     ``source_layout`` says how the pairs lie where that is known better. ``part`` of a composite model: without it, its
     text model. Raises ``ValueError`` for a source that is damaged or not understood, and where nothing would change.
     """
@@ -164,11 +147,11 @@ def make_plan(
 
 
 def _notes_on_length(source: Source, form: str) -> list[str]:
-    """Where the number of positions is lost, or made up. Meta's code takes it from its caller, and no key for it."""
+    """Where the number of positions is lost, or made up. Meta's code takes it from its caller."""
     length = source.config.get("max_position_embeddings")
     if length and form == "meta" and source.format != form:
         return [f"the {length} positions of the config are lost: params.json of Meta's code has no key for them"]
-    if not length and form == "llama2c" and source.format != form:
+    if not length and form == "gguf" and source.format != form:
         return [f"the source does not say its number of positions; {LENGTH} are written"]
     if not length and form == "transformers" and source.format != form:
         return ["the source does not say its number of positions; transformers takes what the model's class has"]

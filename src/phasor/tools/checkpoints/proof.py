@@ -4,7 +4,6 @@
 - Tensors that move, brought back by the inverse order, give the source's bytes.
 - Attention scores of random activations through the projections of both sides, each rotated as its own layout says, are
   equal in float64 (`phasor.checkpoints.scores`).
-- With ``token_ids``, the logits of the model that transformers builds are equal.
 """
 
 from array import array
@@ -32,7 +31,7 @@ THREADS = 2
 STEP = 2**20  # both sides stay in cache while they are compared; shorter steps hand the interpreter over too often
 
 
-def prove(plan: ConversionPlan, folder: Path, *, token_ids: list[int] | None = None) -> dict[str, Any]:
+def prove(plan: ConversionPlan, folder: Path) -> dict[str, Any]:
     """Compare the converted files in ``folder`` with the source of ``plan``; ``ValueError`` says what is not equal."""
     source, result = plan.source, read(folder, allow_pickle=True)
     _check_names(source, result, folder)
@@ -46,7 +45,7 @@ def prove(plan: ConversionPlan, folder: Path, *, token_ids: list[int] | None = N
         differences = score_differences(pool, plan.qk, plan.layouts, *sides)
         wild = {name: count for name, count in zip(source.tensors, counts, strict=True) if count}
         scores = _scores(plan.qk, differences, folder)
-    report: dict[str, Any] = {
+    return {
         "model_type": plan.qk.rotary.model_type,
         "from": {"format": source.format, "layout": plan.layouts[0], "why": source.why},
         "to": {"format": plan.format, "layout": plan.layouts[1]},
@@ -55,7 +54,6 @@ def prove(plan: ConversionPlan, folder: Path, *, token_ids: list[int] | None = N
         "moved": {name: move.what for name, move in plan.moves.items()},
         "scores": scores,
     }
-    return report | _logits(plan.qk, source.config, plan.layouts, *sides, token_ids)
 
 
 def _check_names(source: Source, result: Source, folder: Path) -> None:
@@ -117,36 +115,6 @@ def _runs(tensor: Stored) -> Iterator[Bytes]:
             piece = memory[: tensor.size - at]
             read_into(fd, tensor.offset + at, piece, tensor.file)
             yield piece
-
-
-def compared(
-    qk: QKTensors,
-    config: dict[str, Any],
-    layouts: Sequence[str],
-    source: Mapping[str, Tensor],
-    result: Mapping[str, Tensor],
-    folder: Path,
-    token_ids: list[int] | None,
-) -> dict[str, Any]:
-    """``scores``, and ``logits`` where tokens are given; ``ValueError`` says what is not equal."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        scores = _scores(qk, score_differences(pool, qk, layouts, source, result), folder)
-    return {"scores": scores} | _logits(qk, config, layouts, source, result, token_ids)
-
-
-def _logits(
-    qk: QKTensors,
-    config: dict[str, Any],
-    layouts: Sequence[str],
-    source: Mapping[str, Tensor],
-    result: Mapping[str, Tensor],
-    token_ids: list[int] | None,
-) -> dict[str, Any]:
-    if token_ids is None:
-        return {}
-    from .logits import compare_logits
-
-    return {"logits": compare_logits(qk, config, layouts, source, result, token_ids)}
 
 
 def score_differences(

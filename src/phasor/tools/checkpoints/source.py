@@ -15,7 +15,6 @@ WEIGHTS = (".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".gguf", ".ggml", ".h
 METADATA = "metadata.gguf"  # of a GGUF file that was converted
 MARK, PROOF = "phasor.json", "phasor-proof.json"
 OURS = (MARK, PROOF)
-IN_PLACE_JOURNAL = "phasor-in-place.journal"  # of a conversion in place that has not ended
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,15 +33,11 @@ class PathDiagnosis:
         """0 if nothing is wrong, else 1."""
         return self.diagnosis.exit_code
 
-    @property
-    def more(self) -> list[tuple[str, str]]:
-        """Titles and texts besides the diagnosis."""
-        texts = [("repaired", "\n".join(self.mended)), ("by text", str(self.ranking or ""))]
-        return [(title, text) for title, text in texts if text]
-
     def __str__(self) -> str:
         blocks = [page(self.diagnosis, self.curves)]
-        for title, text in self.more:
+        for title, text in (("repaired", "\n".join(self.mended)), ("by text", str(self.ranking or ""))):
+            if not text:
+                continue
             lines = text.splitlines()
             blocks.append("\n".join(f"{title if i == 0 else '':<13}{line}".rstrip() for i, line in enumerate(lines)))
         return "\n\n".join(blocks)

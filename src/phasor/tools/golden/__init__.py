@@ -5,6 +5,4 @@ from .folder import write
 from .pack import write_pack
 from .report import GoldenReport, TensorFinding
 
-Finding, Report = TensorFinding, GoldenReport  # under the names by which they are known outside
-
-__all__ = ["Finding", "GoldenReport", "Report", "TensorFinding", "check", "write", "write_pack"]
+__all__ = ["GoldenReport", "TensorFinding", "check", "write", "write_pack"]

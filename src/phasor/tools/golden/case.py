@@ -85,12 +85,11 @@ def right(vectors: Vectors, kind: Kind) -> RotationCase:
 
 @dataclass(frozen=True)
 class Mistake:
-    """``cause`` is one word for programs, ``text`` a sentence for people; ``alone``: not looked for beside another."""
+    """``cause`` is one word for programs, ``text`` a sentence for people."""
 
     cause: str
     text: str
     change: Callable[[RotationCase], RotationCase]
-    alone: bool = False
 
     def of(self, case: RotationCase) -> RotationCase | None:
         """The case with this mistake; None where it makes no sense."""

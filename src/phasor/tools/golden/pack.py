@@ -60,7 +60,7 @@ class Pack:
 def write_pack(
     models: Mapping[str, str | os.PathLike[str] | dict[str, Any] | ModelRotary | Any], folder: str | os.PathLike[str]
 ) -> Path:
-    """Write one pack of golden vectors for many models, in four formats; returns the folder.
+    """Write one pack of golden vectors for many models, in two formats; returns the folder.
 
     ``models``: name -> a `ModelRotary`, an `Observation` or a torch model, or a config as `phasor.read_config` takes
     it, of which all parts are read.
@@ -68,11 +68,11 @@ def write_pack(
     and 1,000,003), and at the first of them a head before and after. The values are those of the mathematics, in
     float64; cos, sin and heads are then rounded once to float32. Temperatures of queries are not in it, and trained
     log-scales count as zero.
-    The files ``phasor_golden.safetensors``, ``.json``, ``.h`` (C) and ``.gguf`` hold the same and carry one SHA-256.
+    The files ``phasor_golden.safetensors`` and ``.json`` hold the same and carry one SHA-256.
     The same models give the same bytes. The folder appears whole or not at all; an older pack in it is replaced.
 
     Raises ``ValueError`` for a config that cannot be read or does not rotate, and for a folder that holds anything
-    else. Needs safetensors and gguf.
+    else. Needs safetensors.
 
     >>> import tempfile
     >>> config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}

@@ -11,10 +11,9 @@ class TensorFinding(Finding):
     """What is wrong in one kind of layer (``where``), first of all in the tensor ``what``; or, where right, a note.
 
     ``cause`` is a word (``"layout"``, ``"base"``, ``"attention_factor"``, …, ``"value"`` or ``"unknown"``), ``reason``
-    the sentence. ``+`` joins two mistakes (``"layout+unknown"``: the larger of several), ``|`` two readings that give
-    the same values, so that it is not shown which it is. ``difference`` is about the first wrong value: its place, and
-    how far it is off. ``explained``, ``unexplained`` and ``right`` name the tensors that have this cause, another one,
-    or no fault.
+    the sentence. ``|`` joins two readings that give the same values, so that it is not shown which it is.
+    ``difference`` is about the first wrong value: its place, and how far it is off. ``explained``, ``unexplained`` and
+    ``right`` name the tensors that have this cause, another one, or no fault.
 
     >>> print(TensorFinding(where="attention", layers=(0, 1), what="exact.cos", verdict="right", cause="angles",
     ...                     reason="float32 angles"))
@@ -60,20 +59,11 @@ class GoldenReport(Report[TensorFinding]):
         """Right if everything given is within tolerance, or right in the other arithmetic."""
         return "wrong" if self.wrong else "right"
 
-    @property
-    def equal(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.wrong
-
     def summary(self) -> str:
         causes = f": {', '.join(self.causes)}" if self.causes else ""
         count = f"{len(self.compared)} tensors compared, {self.missing} not given"
         return f"{self.subject}: {self.verdict}: {count}{causes}"
 
-    def describe(self) -> str:
-        """The report as printed."""
-        return str(self)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
-        return {**super().to_dict(), "equal": self.equal, "compared": list(self.compared), "missing": self.missing}
+        return {**super().to_dict(), "compared": list(self.compared), "missing": self.missing}

@@ -5,8 +5,8 @@ from pathlib import Path
 from ....models.rows import MISTRAL
 from ....support.registry import register
 from ..permutation import WORDS
-from ..source import IN_PLACE_JOURNAL, METADATA, Format, Source
-from . import gguf, llama2c, meta, mistral, transformers
+from ..source import METADATA, Format, Source
+from . import gguf, meta, mistral, transformers
 
 FORMATS: dict[str, Format] = {}
 
@@ -31,7 +31,6 @@ for _format in (
     Format("transformers", transformers.recognised, transformers.read, transformers.outputs, lambda qk: "native"),
     Format("meta", meta.recognised, meta.read, meta.outputs, _interleaved),
     Format(MISTRAL, mistral.recognised, mistral.read, mistral.outputs, _interleaved),
-    Format("llama2c", llama2c.recognised, llama2c.read, llama2c.outputs, _interleaved),
     Format("gguf", gguf.recognised, gguf.read, gguf.outputs, gguf.layout_for, absorbed=(METADATA,)),
 ):
     register_format(_format)
@@ -44,12 +43,10 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     """
     if not path.exists():
         raise ValueError(f"{path}: there is no such file or folder")
-    if (path / IN_PLACE_JOURNAL).exists():
-        raise ValueError(f"{path}: a conversion in place was interrupted here; call it again to finish it: --in-place")
     for form in FORMATS.values():
         if form.recognised(path):
             return form.read(path, allow_pickle=allow_pickle)
     raise ValueError(
         f"{path}: must hold a checkpoint of {', '.join(FORMATS)}: model.safetensors or its index beside config.json, "
-        "consolidated.00.pth or consolidated.safetensors beside params.json, a .bin of llama2.c, or a .gguf"
+        "consolidated.00.pth or consolidated.safetensors beside params.json, or a .gguf"
     )

@@ -42,7 +42,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
             f"{files[0]}: is a pickle, which can run code when it is opened; to read it through torch's weights_only, "
             "add --allow-pickle (allow_pickle=True)"
         )
-    from .pickled import read_pickled
+    from .torch_file import read_pickled
 
     params = read_json(path / PARAMS)
     shares = [{n: t for n, t in read_pickled(file).items() if n not in DERIVED} for file in files]
@@ -92,11 +92,12 @@ def outputs(
     source: Source, moves: Mapping[str, Move], config: dict[str, Any], mark: str, *, files: int = 1
 ) -> list[Output]:
     """``files`` shares, and ``params.json``. Raises ``ValueError`` for what is no plain Llama, or cannot be cut so."""
-    from .torch_file import STORAGE, archive
+    from ..torch_types import TORCH
+    from .torch_file import archive
 
     names = of_layers(META, config["num_hidden_layers"])
     check_plain(source, config, names, (LLAMA,))
-    check_dtypes(source, STORAGE)
+    check_dtypes(source, TORCH)
     params = params_of(source, config, mistral=False)
     if files < 1 or params["n_kv_heads"] % files:
         raise ValueError(f"files must divide the {params['n_kv_heads']} heads of k, got {files}")

@@ -39,7 +39,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
                 f"{path / first}: is a pickle, which can run code when it is opened; to read it through torch's "
                 "weights_only, add --allow-pickle (allow_pickle=True)"
             )
-        from .pickled import read_pickled
+        from .torch_file import read_pickled
 
         load = read_pickled
     shards = _sharded(path, first, load) if first.endswith(".json") else {first: load(path / first)}

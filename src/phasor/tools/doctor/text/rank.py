@@ -8,8 +8,8 @@ from torch import Tensor
 from ....positions.tensor_checks import integers
 from ....support.checks import whole
 from ...checkpoints.formats import read
-from ...checkpoints.losses import at_least
 from ...patch.sites import has_config
+from .losses import at_least
 from .ranking import Ranking, ranked
 from .readings import around, in_words
 from .tokens import token_windows, tokens_of

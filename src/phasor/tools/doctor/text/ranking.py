@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from ...checkpoints.losses import MARGIN, at_least, beats_a_guess
+from .losses import MARGIN, at_least, beats_a_guess
 
 SHOWN = 8
 

@@ -1,6 +1,5 @@
 """A file of text as windows of tokens, by the tokenizer beside the weights."""
 
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +7,8 @@ import torch
 from torch import Tensor
 
 from ....support.regular_files import opened
-from ...checkpoints.logits import tokenize
 from ...checkpoints.opening import read_at, size_of
+from ...checkpoints.torch_model import tokenize
 
 SHORTEST = 64  # tokens of a window
 MOST = 24  # windows
@@ -33,8 +32,6 @@ def tokens_of(text: Path, folder: Path, config: dict[str, Any], tokenizer: Any =
     words = words_of(text)
     if tokenizer is not None:
         return torch.tensor(tokenizer(words)["input_ids"]).flatten()
-    if folder.suffix == ".bin" and (files := sorted(folder.parent.glob("tok*.bin"))):
-        return torch.tensor(llama2c_tokenizer(files[0]).encode(words).ids)
     return tokenize(folder, config, words, special=False)
 
 
@@ -52,30 +49,3 @@ def token_windows(tokens: Tensor, length: int, fewest: int) -> Tensor:
     count = min(MOST, len(tokens) // (length + 1))
     starts = torch.arange(count) * ((len(tokens) - length - 1) // max(1, count - 1))
     return tokens[starts[:, None] + torch.arange(length + 1)]
-
-
-def llama2c_tokenizer(path: Path) -> Any:
-    """The tokenizer of llama2.c: a score and a length before each piece; the pair with the best score is joined first.
-
-    Source: github.com/karpathy/llama2.c, ``tokenizer.py`` (``export``) and ``run.c`` (``encode``).
-    """
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    with opened(path) as fd:
-        data = read_at(fd, 0, size_of(path), path)
-    pieces, at = [], 4
-    try:
-        while at < len(data):
-            length = struct.unpack_from("<fi", data, at)[1]
-            pieces.append(data[at + 8 : at + 8 + length].decode())
-            at += 8 + length
-    except (struct.error, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: is not a tokenizer of llama2.c: {error}") from None
-    known = {piece: i for i, piece in enumerate(pieces)}  # their order is that of their scores
-    merges = [
-        (piece[:cut], piece[cut:]) for piece in pieces for cut in range(1, len(piece))
-        if piece[:cut] in known and piece[cut:] in known
-    ]  # fmt: skip
-    tokenizer = Tokenizer(models.BPE(known, merges, byte_fallback=True, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement=" ", prepend_scheme="first", split=False)
-    return tokenizer

@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ....models.configs import read_config, write_config
-from ...checkpoints.logits import as_torch, build, relaid
 from ...checkpoints.plan import pair_word
 from ...checkpoints.qk_tensors import QKTensors, find_qk_tensors
 from ...checkpoints.source import Source
 from ...checkpoints.stored import Stored
+from ...checkpoints.torch_model import as_torch, build, relaid
 from .readings import WeightReading
 
 AT_ONCE = 4096  # tokens of one forward pass

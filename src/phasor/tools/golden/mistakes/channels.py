@@ -27,7 +27,7 @@ def of_layout(spec: RotarySpec) -> Iterator[Mistake]:
         yield Mistake("permuted", text, with_fields(moved=moved))
     if spec.blocks == 1 and not spec.permuted and not spec.second:
         text = f"cos and sin lie as for {there} pairs there, and the rotation is that of {here} ones"
-        yield Mistake("layout", text, with_fields(crossed=True), alone=True)
+        yield Mistake("layout", text, with_fields(crossed=True))
     way = "forwards" if spec.reverse else "backwards"
     yield Mistake("direction", f"it rotates {way}: the sign of sin is reversed", with_spec(reverse=not spec.reverse))
 
@@ -40,13 +40,13 @@ def of_heads(spec: RotarySpec) -> Iterator[Mistake]:
     for places in (1, -1):
         side = "before" if places > 0 else "after"
         text = f"the heads have moved by {places}: each holds what belongs to the one {side} it"
-        yield Mistake("heads", text, with_fields(rolled=places), alone=True)
+        yield Mistake("heads", text, with_fields(rolled=places))
     if isinstance(spec.axes, OneAxis) and spec.frequencies is None and spec.exponent_dim is None and not spec.learned:
         text = "one ladder of frequencies runs over all heads, and each head must have its own"
-        yield Mistake("heads", text, _shared("split"), alone=True)
+        yield Mistake("heads", text, _shared("split"))
         if spec.blocks == 1 and not spec.permuted and spec.rotary_dim == spec.head_dim:
             text = "all heads are rotated as one wide head, and each must be rotated by itself"
-            yield Mistake("heads", text, _shared("wide"), alone=True)
+            yield Mistake("heads", text, _shared("wide"))
 
 
 def _shared(how: str) -> Callable[[RotationCase], RotationCase]:
@@ -67,9 +67,9 @@ def of_width(case: RotationCase) -> Iterator[Mistake]:
     for other in () if spec.learned else dict.fromkeys(widths):  # a trained log-scale has a number for each pair
         if other != width and other < spec.head_dim:
             text = f"{other} channels are rotated, and {width} must be"
-            yield Mistake("rotary_dim", text, with_spec(rotary_dim=other, exponent_dim=None), alone=True)
+            yield Mistake("rotary_dim", text, with_spec(rotary_dim=other, exponent_dim=None))
             change = with_spec(rotary_dim=other, exponent_dim=spec.exponent_dim or width)
-            yield Mistake("rotary_dim", text, change, alone=True)
+            yield Mistake("rotary_dim", text, change)
     if width == spec.head_dim:
         return
     if not spec.learned:
@@ -96,7 +96,7 @@ def _from_one(case: RotationCase) -> Iterator[Mistake]:
     else:
         return
     text = "the pairs are counted from 1: each rotates with the frequency of the next one, and the fastest is lost"
-    yield Mistake("pair_index", text, with_fields(frequencies=shifted), alone=True)
+    yield Mistake("pair_index", text, with_fields(frequencies=shifted))
 
 
 def of_axes(spec: RotarySpec) -> Iterator[Mistake]:
@@ -115,7 +115,7 @@ def of_axes(spec: RotarySpec) -> Iterator[Mistake]:
                 f"axes of the positions are swapped: those of 0 to {count - 1} are {', '.join(map(str, order))} there"
             )
             reordered = Listed(tuple(order[a] for a in owner), rungs, axes=count)
-            yield Mistake("axes", text, with_spec(axes=reordered), alone=True)
+            yield Mistake("axes", text, with_spec(axes=reordered))
     for text, axes in _other_axes(spec, owner):
         yield Mistake("axes", text, with_spec(axes=axes))
 

@@ -126,7 +126,6 @@ def of_magnitude(case: RotationCase, softmax_factor: float, temperature: torch.T
 def of_precision() -> Iterator[Mistake]:
     for name, dtype in _DTYPES.items():
         for places, text in _PLACES:
-            alone = name == "float16" and places != ("tables",)
-            yield Mistake("low_precision", text.format(name), with_fields(coarse=places, dtype=dtype), alone)
+            yield Mistake("low_precision", text.format(name), with_fields(coarse=places, dtype=dtype))
     text = "positions and frequencies were rounded to TF32 (a product of matrices on a GPU, with allow_tf32)"
     yield Mistake("low_precision", text, with_fields(coarse=("positions", "frequencies"), dtype="tf32"))

@@ -100,7 +100,7 @@ def _scalings(case: RotationCase, seen: Tensor) -> Iterator[Mistake]:
             scaling, LongRoPE | DynamicNTK | SteppedNTK | Proportional
         ):
             text = f"the factor of the {scaling.name} scaling is {factor:.6g}, and must be {scaling.factor:.6g}"  # type: ignore[attr-defined]
-            yield Mistake("scaling", text, _factor(scaling, factor), alone=factor not in read)
+            yield Mistake("scaling", text, _factor(scaling, factor))
 
 
 def _factor(scaling: Any, factor: float) -> Callable[[RotationCase], RotationCase]:
@@ -119,10 +119,10 @@ def _added(factor: float) -> Iterator[Mistake]:
     for scheme in schemes:
         trained = f", trained length {scheme.trained_length:,}" if scheme.trained_length else ""
         text = f"there is a {scheme.name} scaling with factor {factor:.6g}{trained}, and there must be none"
-        yield Mistake("scaling", text, with_spec(scaling=scheme), alone=True)
+        yield Mistake("scaling", text, with_spec(scaling=scheme))
         if isinstance(scheme, YaRN):
             text += " (its frequencies only, without its attention factor)"
-            yield Mistake("scaling", text, with_spec(scaling=dataclasses.replace(scheme, attention=1.0)), alone=True)
+            yield Mistake("scaling", text, with_spec(scaling=dataclasses.replace(scheme, attention=1.0)))
 
 
 def _read_frequencies(case: RotationCase, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Tensor | None:

@@ -30,7 +30,7 @@ def of_positions(case: RotationCase) -> Iterator[Mistake]:
         text = (
             "positions are those of the tokens in the tensor, 0, 1, 2, … (an implicit arange), and not the given ones"
         )
-        yield Mistake("positions", text, lambda case: case.replace(positions=index), alone=True)
+        yield Mistake("positions", text, lambda case: case.replace(positions=index))
         yield from _overflown(case.positions)
         yield from _of_other_tokens(case.positions)
 
@@ -40,14 +40,14 @@ def _overflown(positions: Tensor) -> Iterator[Mistake]:
         wrapped = positions.to(dtype).to(torch.int64)
         if bool((wrapped != positions).any()):
             text = f"positions overflow: {str(dtype)[6:]} ends at {torch.iinfo(dtype).max:,}; keep them as int64"
-            yield _at(wrapped, text, alone=True)
+            yield _at(wrapped, text)
 
 
 def _of_other_tokens(positions: Tensor) -> Iterator[Mistake]:
-    yield _at(positions.flip(-1), "positions stand in reverse order: the first token has that of the last", alone=True)
+    yield _at(positions.flip(-1), "positions stand in reverse order: the first token has that of the last")
     for by in (1, -1):
         side = "before" if by > 0 else "after"
-        yield _at(positions.roll(by, -1), f"each token has the position of the one {side} it", alone=True)
+        yield _at(positions.roll(by, -1), f"each token has the position of the one {side} it")
 
 
 def of_seen(case: RotationCase, where: Tensor) -> Iterator[Mistake]:
@@ -64,8 +64,8 @@ def of_seen(case: RotationCase, where: Tensor) -> Iterator[Mistake]:
     far = expected[~known]  # where the pairs rotate too fast to tell: tables of the usual sizes
     for rows in TABLES:
         if (far >= rows).any():
-            yield _at(expected.clamp(max=rows - 1), _clamped(rows - 1), alone=True)
-            yield _at(expected.remainder(rows), _wrapped(rows), alone=True)
+            yield _at(expected.clamp(max=rows - 1), _clamped(rows - 1))
+            yield _at(expected.remainder(rows), _wrapped(rows))
     if axes:
         axis = axes[0]
         token = int(moved[axis].nonzero()[0])
@@ -84,9 +84,9 @@ def _last_known(shift: Tensor, known: Tensor) -> Tensor:
 _Change = Callable[[Tensor], Tensor]  # of positions [..., S]
 
 
-def _at(positions: Tensor, text: str, alone: bool = False) -> Mistake:
+def _at(positions: Tensor, text: str) -> Mistake:
     rows = positions.round().to(torch.int64)
-    return Mistake("positions", text, lambda case: case.replace(positions=rows), alone)
+    return Mistake("positions", text, lambda case: case.replace(positions=rows))
 
 
 def _one_row(expected: Tensor, axis: int, changed: _Change) -> Tensor:

@@ -34,11 +34,11 @@ def of_ramps(case: RotationCase) -> Iterator[Mistake]:
         for value in dict.fromkeys(values):
             if value > 0 and value != parameters[name]:
                 text = f"{name} of the {scaling.name} scaling is {value:,.6g}, and must be {parameters[name]:,.6g}"
-                yield _mistake(text, blend(case, {**parameters, name: value}), alone=True)
+                yield _mistake(text, blend(case, {**parameters, name: value}))
 
 
-def _mistake(text: str, frequencies: Tensor, alone: bool = False) -> Mistake:
-    return Mistake("scaling", text, with_fields(frequencies=frequencies), alone)
+def _mistake(text: str, frequencies: Tensor) -> Mistake:
+    return Mistake("scaling", text, with_fields(frequencies=frequencies))
 
 
 def _ladder(case: RotationCase) -> Tensor:

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from torch import Tensor
 
 MARGIN = 0.02  # nats per token: what a reading that is as good may cost
 KNOWS = 0.1  # nats per token by which a model must beat a uniform guess before its losses are evidence
@@ -30,14 +29,3 @@ def beats_a_guess(losses: np.ndarray, words: int) -> bool:
     (False, True)
     """
     return at_least(math.log(words) - losses) > KNOWS
-
-
-def pieces(per_token: Tensor, fewest: int, most: int = 64) -> np.ndarray:
-    """The mean of each piece of ``per_token [n]``, at least ``fewest`` pieces: neighbours are not independent.
-
-    >>> import torch
-    >>> pieces(torch.tensor([1.0, 3.0, 5.0, 7.0, 9.0]), 2, 2).tolist()
-    [3.0, 8.0]
-    """
-    count = min(max(len(per_token) // 16, fewest), most)
-    return np.array([float(piece.mean()) for piece in per_token.tensor_split(count)])

@@ -14,8 +14,8 @@ from ...rotary.rotation import Rotation
 from ...support.number_text import ranges
 from ...support.png_bytes import png_bytes
 from ...support.whole_files import write_together
-from .numbers import SpecFacts, bound, envelope
-from .rows import axis_names, trained_is_stated, unit
+from ...tools.inspect.numbers import SpecFacts, bound, envelope
+from ...tools.inspect.rows import axis_names, trained_is_stated, unit
 
 # Okabe-Ito: told apart with any colour vision. Regimes also differ in their marker.
 COLORS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442", "#999999")
