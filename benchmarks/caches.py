@@ -61,7 +61,7 @@ def moves(rounds: int) -> None:
                 "anywhere": lambda k=k, spec=spec: phasor.reposition(k, old, anywhere, spec, out=k),
             }
             if spec is plain:
-                calls["another spec"] = lambda k=k: phasor.change_spec(k, old, plain, other, out=k)
+                calls["another spec"] = lambda k=k: phasor.caches.change_spec(k, old, plain, other, out=k)
             found = medians(calls, rounds)
             ratios = ", ".join(f"{n} {t / found['copy_']:.2f}" for n, t in found.items() if n != "copy_")
             print(f"{str(dtype)[6:]}, {name}, in units of copy_: {ratios}", flush=True)
@@ -110,7 +110,7 @@ def histories(rounds: int) -> None:
     spec, at = phasor.RotarySpec(head_dim=128, base=5e5), torch.arange(256)
     raw = torch.randn(1, 2, 256, 128).bfloat16()
     truth = phasor.apply_rotary(raw.double(), phasor.Rotation.at(spec, at, dtype=torch.float64))
-    kept = phasor.KeyLedger(spec)
+    kept = phasor.caches.KeyLedger(spec)
     kept.append(raw, at + 100_000)
     k = kept.keys.clone()
     for _ in range(100):
@@ -130,7 +130,7 @@ def memory(rounds: int) -> None:
     one = new[0].nbytes
     for keep in ("residual", "raw"):
         before = in_tensors()
-        ledger = phasor.KeyLedger(spec, keep=keep)
+        ledger = phasor.caches.KeyLedger(spec, keep=keep)
         ledger.append(new[0].clone(), torch.arange(tokens), new[1].clone())
         where, kept = 8 * tokens, one + 18 * tokens + 8 * tokens
         stated = {"as appended": 2 * one + where + (kept if keep == "raw" else 0), "all moved": 2 * one + where + kept}

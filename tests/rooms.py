@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Room: its tests, as patterns below tests/.
 TESTS = {
-    "support": "runs core/test_errors.py core/test_spec.py test_interrupt.py test_processes.py test_public_modules.py "
+    **{path.stem: "test_public_modules.py" for path in (ROOT / "src" / "phasor").glob("*.py")},  # short paths
+    "support": "runs core/test_errors.py core/test_spec.py test_interrupt.py test_processes.py "
     "test_transformers_log.py",
     "support/processes": "lab/test_train.py",
     "support/tracing": "core/test_default_device.py core/test_launches.py",

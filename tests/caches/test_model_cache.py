@@ -171,7 +171,7 @@ def test_a_system_prompt_and_documents_in_another_order():
     order = [*range(10), *range(20, 30), *range(10, 20)]
     layer = other.layers[0]
     spec = layer.spec
-    raw = phasor.unrotate(whole.layers[0].keys, torch.arange(30), spec)
+    raw = phasor.caches.unrotate(whole.layers[0].keys, torch.arange(30), spec)
     expected = phasor.apply_rotary(raw[:, :, order], phasor.Rotation.at(spec, torch.arange(30), dtype=torch.float64))
     torch.testing.assert_close(layer.keys, expected, rtol=0, atol=1e-6)
     assert torch.equal(layer.values, whole.layers[0].values[:, :, order])
@@ -243,7 +243,7 @@ def test_rows_whose_positions_are_not_known():
             call()
     assert torch.equal(cache.layers[0].keys, before) and cache.get_seq_length() == 12
     other.change_length(32)
-    raw = phasor.unrotate(before, torch.arange(12), cache.layers[0].spec)
+    raw = phasor.caches.unrotate(before, torch.arange(12), cache.layers[0].spec)
     expected = phasor.apply_rotary(raw, phasor.Rotation.at(other.layers[0].spec, torch.arange(12)))
     torch.testing.assert_close(other.layers[0].keys, expected, rtol=0, atol=1e-5)
 

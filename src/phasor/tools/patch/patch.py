@@ -60,9 +60,9 @@ def patch(
 
     ``regime`` freezes the frequencies that depend on a length (dynamic NTK, LongRoPE), which the model's own code
     changes while a sequence grows, so that keys in a cache no longer fit: at a length, prompt and generation
-    (`phasor.admitted_length`); at one for each row of a batch; or ``"generate"``, at prompt and new tokens of every
-    ``generate`` call, each row of a padded batch at its own. The tables are then those that the model's module forms
-    for a sequence of that length, bit for bit; other calls than ``generate`` are left as they are.
+    (`phasor.caches.admitted_length`); at one for each row of a batch; or ``"generate"``, at prompt and new tokens of
+    every ``generate`` call, each row of a padded batch at its own. The tables are then those that the model's module
+    forms for a sequence of that length, bit for bit; other calls than ``generate`` are left as they are.
 
     Only this instance changes, in place: some modules get a class of their own and keep everything else, so
     ``state_dict``, ``save_pretrained``, ``.to``, hooks, copies and pickles work as before. A model on the meta device
