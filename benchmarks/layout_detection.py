@@ -1,4 +1,4 @@
-"""How often `phasor detect` is right, from the weights and by a text, on small models trained here in both layouts.
+"""How often `phasor.checkpoints.detect` is right, from the weights and by a text, on small models trained here.
 
     python benchmarks/layout_detection.py OUT.json            the weights alone: 4 layers, 128 channels
     python benchmarks/layout_detection.py OUT.json --text     with a text: 2 layers, 64 channels, and untrained ones

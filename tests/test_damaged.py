@@ -123,8 +123,7 @@ COMMANDS = {
     "inspect": (config, ("inspect", "{}/model")),
     "plan": (config, ("plan", "{}/model", "--length", "5000")),
     "golden": (config, ("golden", "{}/model", "--out", "{}/new")),
-    "detect": (model, ("detect", "{}/model")),
-    "detect --text": (text, ("detect", "{}/model", "--text", "{}/text.txt")),
+    "convert --dry-run": (model, ("convert", "{}/model", "--dry-run")),
     "convert": (model, ("convert", "{}/model", "{}/new", "--to", "interleaved")),
     "doctor": (model, ("doctor", "{}/model")),
     "study": (text, ("study", "{}/model", "--text", "{}/text.txt", "--length", "16", "--places", "1")),
@@ -143,7 +142,7 @@ COMMANDS = {
         journal,
         ("fit", "{}/model", "--text", "{}/text.txt", "--length", "300", "--evaluations", "12", "--out", "{}/new.json"),
     ),
-    "detect, GGUF": (gguf, ("detect", "{}/model.gguf")),
+    "convert --dry-run, GGUF": (gguf, ("convert", "{}/model.gguf", "--dry-run")),
     "plan --gguf": (
         gguf,
         (

@@ -293,7 +293,7 @@ WITHOUT_TORCH = {
     "synthetic.write(source, layers=1, hidden=32, heads=4, kv_heads=2, wide=64); "
     "phasor.checkpoints.convert(source, target, to='interleaved'); "
     "phasor.checkpoints.convert_in_place(source, to='interleaved'); "
-    "from phasor.cli.detect import detect; detect(source)",
+    "phasor.checkpoints.detect(source)",
 }
 
 

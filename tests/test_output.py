@@ -38,7 +38,6 @@ NEEDS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs t
 FILES = {
     "inspect --html": ("inspect", "nowhere", "--html"),
     "plan --html": ("plan", "nowhere", "--length", "8", "--html"),
-    "doctor --html": ("doctor", "nowhere", "--html"),
     "ner predict --html": ("ner", "predict", "nowhere", "nothing", "--html"),
     "ner export OUT.onnx": ("ner", "export", "nowhere"),
     "fit --out": ("fit", "nowhere", "--text", "nothing", "--length", "8", "--out"),
@@ -47,7 +46,6 @@ FILES = {
     "bench --plot": ("bench", "--cases", "nothing", "--device", "cuda", "--plot"),
 }
 FOLDERS = {
-    "inspect --plot": ("inspect", "nowhere", "--plot"),
     "plan --write": ("plan", "nowhere", "--length", "8", "--write"),
     "demo --out": ("demo", "--out"),
     "atlas --out": ("atlas", "--out"),
@@ -61,7 +59,7 @@ FOLDERS = {
 }
 WHOLE = {"plan --write", "convert DST", "doctor --repair", "golden --out", "lab export DIR"}  # take the folder's place
 READ = {
-    "plan --gguf", "convert SRC", "detect DIR", "detect --text", "doctor --text", "lab train [PATH…]",
+    "plan --gguf", "convert SRC", "doctor --text", "lab train [PATH…]",
     "fit MODEL", "fit --text", "fit --holdout", "study MODEL", "study --text",
     "lab train --text",
     "lab evaluate RUN…", "lab evaluate --text", "lab extend RUN…", "lab extend --text", "lab export RUN",
@@ -424,9 +422,10 @@ def hostile_inputs(kind, place):
     good.write_text(json.dumps(CONFIG))
     name = place / words.replace("/", "|")
     name.mkdir()
-    for command in ("inspect", "doctor", "detect", "golden"):
+    for command in ("inspect", "doctor", "golden"):
         yield command, name
     yield "check", name, "--against", name
+    yield "convert", name, "--dry-run"
     yield "convert", name, name / "x", "--to", words
     yield "plan", good, "--length", 256, "--engine", words
     yield "lab", "report", name

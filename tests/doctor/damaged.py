@@ -127,7 +127,7 @@ DAMAGES = [
     edit_key, edit_key, edit_key, absurd_size, _bytes(CONFIG), _bytes("model-00001-of-00002.safetensors"), header,
     index, _bytes(INDEX), _bytes(TOKENIZER), entry, entry,
 ]  # fmt: skip
-OPTIONS = [[], [], ["--meta"], ["--json"], ["--repair"], ["--repair"], ["--text"], ["--html"]]
+OPTIONS = [[], [], ["--meta"], ["--json"], ["--repair"], ["--repair"], ["--text"]]
 
 
 def damage(folder: Path, seed: int) -> tuple[str, list[str]]:

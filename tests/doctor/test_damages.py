@@ -53,7 +53,7 @@ def look(sound: Path, at: Path, seed: int, phasor) -> tuple[int, str]:
     folder, out = at / "damaged", at / "out"
     shutil.copytree(sound / "right", folder)
     what, options = damage(folder, seed)
-    values = {"--repair": [out], "--text": [sound / "text.txt"], "--html": [out]}
+    values = {"--repair": [out], "--text": [sound / "text.txt"]}
     before = told(at)
 
     def late(*_):

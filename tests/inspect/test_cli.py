@@ -76,14 +76,6 @@ def test_brief(config, tmp_path, phasor):
     assert lines[0].startswith(f"{typo}: not read: rope_thetta is 1.0") and "model_type is missing" in lines[3]
 
 
-def test_plot(config, tmp_path, phasor):
-    code, said, _ = phasor("inspect", config, "--plot", tmp_path / "figures")
-    assert code == 0
-    for name in ("wavelengths", "decay", "angles"):
-        path = tmp_path / "figures" / f"{name}.png"
-        assert path.read_bytes().startswith(b"\x89PNG") and path.name in said
-
-
 def test_diff(config, tmp_path, phasor):
     other = tmp_path / "other.json"
     other.write_text(json.dumps(LLAMA | {"rope_theta": 10000.0}))

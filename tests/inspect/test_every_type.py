@@ -120,11 +120,10 @@ def written(config: dict, path: str) -> bool:
     "model_type",
     ["vjepa2", "dinov3_vit", *(pytest.param(of, marks=pytest.mark.slow) for of in ("mistral_large4", "sam3"))],
 )
-def test_figures_of_the_unusual(model_type: str, tmp_path: Path, phasor) -> None:
+def test_figures_of_the_unusual(model_type: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config_of(model_type)))
-    code, said, _ = phasor("inspect", path, "--plot", tmp_path / "figures")
-    assert code == 0
-    drawn = [Path(line.strip()) for line in said.split("\nfigures\n")[1].splitlines()]
-    assert len(drawn) >= 3 and all(picture.read_bytes().startswith(b"\x89PNG") for picture in drawn)
+    from phasor.tools.inspect.figures import save_figures
+
+    for i, model in enumerate(read_view(config_of(model_type)).shown):
+        drawn = save_figures(model, model_facts(model), tmp_path / str(i)).values()
+        assert len(drawn) >= 3 and all(picture.path.read_bytes().startswith(b"\x89PNG") for picture in drawn)

@@ -31,7 +31,9 @@ def convert(
         typer.Option("--from", metavar="LAYOUT", help="The layout of SRC, if you know it better than its files say."),
     ] = None,
     part: Annotated[str | None, typer.Option(help="The part of a composite model (default: its text model).")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and stop; without --to, the layout that SRC is in.")
+    ] = False,
     in_place: Annotated[
         bool,
         typer.Option("--in-place", help="Change SRC's own files, without DST. A journal makes it safe to interrupt."),
@@ -56,10 +58,14 @@ def convert(
 
     Every tensor that holds q or k follows, all others stay byte for byte. The source is never changed. What was written
     is proved before it is put in place, in DST/phasor-proof.json. A run that was killed goes on when called again.
+    With --dry-run alone it says in which layout SRC is; the exit code is 1 if the weights contradict the format.
     """
     from ..tools.checkpoints import convert as run
     from ..tools.checkpoints import convert_in_place, make_plan
 
+    if dry_run and not to:
+        _detect(source, part, allow_pickle)
+        return
     if not to:
         raise ValueError("--to is missing; name a layout (halves, interleaved, native) or a format (transformers, …)")
     if target is not None:
@@ -97,6 +103,16 @@ def convert(
         report = run(source, target, to=to, force=force, proof=proof, token_ids=tokens, plan=plan, tell=tell)
     if is_first():
         say(_summary(report, target))
+
+
+def _detect(source: Path, part: str | None, allow_pickle: bool) -> None:
+    """The layout that the format says, and whether the weights speak against it: then the exit code is 1."""
+    from ..tools.checkpoints import detect
+
+    detection = detect(source, part=part, allow_pickle=allow_pickle)
+    say(detection.describe())
+    if detection.contradicts:
+        raise typer.Exit(1)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..support.plain_text import say_json
-from ..support.whole_files import check_file_target, check_folder_target, write_whole
+from ..support.whole_files import check_folder_target
 from .terminal import show
 
 
@@ -22,9 +22,6 @@ def doctor(
         Path | None, typer.Option(metavar="OUT", help="Write a repaired copy into this new folder, and check the copy.")
     ] = None,
     meta: Annotated[bool, typer.Option("--meta", help="Check the config alone, without loading weights.")] = False,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the page as one HTML file, with a figure.")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Check a model's position encoding against its config and against itself; repair a model folder with --repair.
@@ -36,10 +33,6 @@ def doctor(
 
     if find_spec("transformers") is None:
         raise ValueError("doctor needs transformers; install it with: pip install 'phasor-rope[hf]'")
-    if html is not None and find_spec("matplotlib") is None:
-        raise ValueError("--html needs matplotlib; install it with: pip install 'phasor-rope[plots]'")
-    if html is not None:
-        check_file_target("--html", html)
     if repair is not None:
         check_folder_target("--repair", repair, whole=True)
     if not path.strip():
@@ -49,10 +42,6 @@ def doctor(
     from ..tools.doctor.path_diagnosis import diagnose_path
 
     result = diagnose_path(Path(path), text=text, repair=repair, meta=meta)
-    if html is not None:
-        from ..tools.doctor.html import html_page
-
-        write_whole(html, html_page(result.diagnosis, result.curves, result.more).encode())
     say_json(result.to_dict()) if as_json else show(str(result))
     if result.exit_code:
         raise typer.Exit(result.exit_code)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..support.plain_text import one_line, say, say_json
-from ..support.whole_files import check_file_target, check_folder_target, write_whole
+from ..support.whole_files import check_file_target, write_whole
 from .terminal import columns, show
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ def inspect(
             min=1, max=2**31, help="Sequence length, for scalings that depend on it (default: the model's maximum)."
         ),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Also draw the figures as PNG into DIR.")] = None,
     html: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write a page on which base, length and scaling can be changed."),
@@ -53,8 +52,8 @@ def inspect(
     is 2 if a config could not be read; a model without rotation is not a mistake.
     """
     if brief:
-        if compare or plot is not None or html is not None or as_json or engine is not None:
-            raise ValueError("--brief is a line for each config; call it without --diff, --plot, --html, --json, --as")
+        if compare or html is not None or as_json or engine is not None:
+            raise ValueError("--brief is a line for each config; call it without --diff, --html, --json, --as")
         _brief(configs, part)
         return
     if html is not None:
@@ -69,8 +68,6 @@ def inspect(
     if compare:
         if len(configs) != 2:
             raise ValueError(f"--diff compares two configs, got {len(configs)}; name both: phasor inspect --diff A B")
-        if plot is not None:
-            raise ValueError("--plot draws one config; call it without --diff")
         first, second = (read_view(source, part) for source in configs)
         difference = diff(first, second, seq_len)
         say_json(difference) if as_json else show("\n".join(diff_lines(difference)))
@@ -78,21 +75,16 @@ def inspect(
         if not difference["same"]:
             raise typer.Exit(1)
         return
-    if plot is not None:
-        check_folder_target("--plot", plot)
     if len(configs) != 1:
         raise ValueError(
             f"inspect shows one config at a time, got {len(configs)}; add --diff to compare two, or --brief"
         )
     view = read_view(configs[0], part)
     facts = [model_facts(model, seq_len) for model in view.shown]
-    figures = [] if plot is None else _draw(view, facts, plot)
     if as_json:
         say_json(view_dict(view, facts))
     else:
         show(view_page(view, facts, columns()))
-    if figures and not as_json:
-        show("\nfigures\n" + "\n".join(f"  {path}" for path in figures))
     if html is not None:
         _write_page(view, configs[0], html, as_json)
     _refuse(view)
@@ -153,17 +145,3 @@ def _write_page(view: ConfigView, config: str, html: Path, quiet: bool) -> None:
     write_whole(html, html_page(view_entries(view, config, config), config).encode())
     if not quiet:
         say(f"\nwrote {html}")
-
-
-def _draw(view: ConfigView, facts: list[Any], folder: Path) -> list[Path]:
-    """The figures of every model shown; of several, each in a folder named by its part."""
-    try:
-        from ..tools.inspect.figures import save_figures
-
-        drawn: list[Path] = []
-        for model, numbers in zip(view.shown, facts, strict=True):
-            own = folder if len(view.shown) == 1 else folder / (model.part or "top level")
-            drawn += [picture.path for picture in save_figures(model, numbers, own).values()]
-        return drawn
-    except ModuleNotFoundError as error:
-        raise ValueError(f"--plot needs {error.name}; install it with: pip install 'phasor-rope[plots]'") from None

@@ -11,7 +11,6 @@ from torch.nn import functional as F
 from ...support.whole_files import write_whole
 from ...tools.doctor import diagnose, repair
 from ...tools.doctor.differences import curves
-from ...tools.doctor.html import html_page
 from ...tools.doctor.loading import load
 from ...tools.doctor.page import page
 
@@ -20,7 +19,7 @@ ROWS = 64  # of the held-out text, for the loss
 
 
 def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
-    """Write ``sick.html`` and ``healed.html`` into ``out``, say the pages, and return the causes and what was mended.
+    """Write ``sick.txt`` and ``healed.txt`` into ``out``, say the pages, and return the causes and what was mended.
 
     ``folder``: the model, as transformers loads it. ``tokens`` ``[tokens]``: text that it has not seen, for the loss at
     four times the trained length. Whether the healed model is bit for bit what loading it in bfloat16 gives is found
@@ -38,16 +37,17 @@ def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] 
     report = repair(model)
     healed = diagnose(model)
     losses += [_loss(model, text), _loss(never_sick, text)]
-    told = (
+    loss = (
         f"nats per byte at {length} positions: {losses[0]:.4f} sick, {losses[1]:.4f} healed, {losses[2]:.4f} for a "
         "model that was loaded in bfloat16"
     )
     for name, diagnosis, gaps, more in (
-        ("sick", sick, apart, [("loss", told)]),
-        ("healed", healed, curves(model), [("repaired", str(report)), ("loss", told)]),
+        ("sick", sick, apart, [loss]),
+        ("healed", healed, curves(model), [str(report), loss]),
     ):
-        write_whole(out / f"{name}.html", html_page(diagnosis, gaps, more).encode())
-        say("\n\n".join((page(diagnosis, gaps), *(text for _, text in more))) + "\n")
+        told = "\n\n".join((page(diagnosis, gaps), *more)) + "\n"
+        write_whole(out / f"{name}.txt", told.encode())
+        say(told)
     with torch.no_grad():
         equal = torch.equal(model(text[:1]).logits, never_sick(text[:1]).logits)
     say(f"logits {'bit-equal to' if equal else 'OTHER than'} those of a model that was loaded in bfloat16")

@@ -34,8 +34,8 @@ _STUDY = (
     "The rotary one, pair by pair and head by head.",
 )
 _DOCTOR = (
-    ("doctor/sick.html", "A model made sick", f"The rotary one after {MADE_SICK}: what the doctor finds."),
-    ("doctor/healed.html", "The same model healed", "After phasor.repair(model)."),
+    ("doctor/sick.txt", "A model made sick", f"The rotary one after {MADE_SICK}: what the doctor finds."),
+    ("doctor/healed.txt", "The same model healed", "After phasor.repair(model)."),
 )
 
 
