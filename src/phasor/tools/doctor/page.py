@@ -6,8 +6,6 @@ from ...support.findings import merged
 from .differences import SHOWN, Curve
 from .report import Check, Diagnosis, other_lines
 
-ORDER = {"wrong": 0, "not shown": 1, "right": 2}
-
 
 def page(diagnosis: Diagnosis, curves: Sequence[Curve]) -> str:
     """The whole page as text.
@@ -64,11 +62,6 @@ def _with_way_out(rows: Sequence[Check]) -> list[str]:
         lines += [f"  effect: {row.effect}"] if row.effect else []
         lines += [f"  what to do: {row.way_out}"] if row.way_out else []
     return lines
-
-
-def ordered(diagnosis: Diagnosis) -> list[Check]:
-    """All rows, faults first, with those of equal layers as one."""
-    return sorted(merged(diagnosis.rows), key=lambda row: ORDER[row.verdict])
 
 
 def _block(label: str, lines: list[str]) -> str:
