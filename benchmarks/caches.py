@@ -170,22 +170,22 @@ def lengths(rounds: int) -> None:
     for scaling in SCALINGS:
         full = stories(folder, scaling)(ids).logits
         own, model = token_by_token(stories(folder, scaling), ids), stories(folder, scaling)
-        phasor.patch(model, regime=ids.shape[1])
+        phasor.patch(model, seq_len=ids.shape[1])
         ours = token_by_token(model, ids)
         print(f"{scaling}: full {loss(full, ids):.4f}, cached {loss(own, ids):.4f}, frozen {loss(ours, ids):.4f}")
         short = torch.cat((ids[:1, :60], torch.zeros_like(ids[:1, 60:])), dim=1)
         both, alone = torch.cat((short, ids[1:])), stories(folder, scaling)(ids[:1, :60]).logits[0]
         frozen = stories(folder, scaling)
-        phasor.patch(frozen, regime=[60, ids.shape[1]])
+        phasor.patch(frozen, seq_len=[60, ids.shape[1]])
         moved = [float((m(both).logits[0, :60] - alone).abs().max()) for m in (stories(folder, scaling), frozen)]
         print(f"{scaling}: a row of 60 beside one of 400 moves its logits by {moved[0]:.1f}, frozen by {moved[1]:.1e}")
         others = stories(folder, scaling)
-        phasor.patch(others, regime=[60, 60])
+        phasor.patch(others, seq_len=[60, 60])
         ours, theirs = frozen(both).logits[0, :60], others(torch.cat((short, short))).logits[0, :60]
         print(f"  to the bit as beside another row of 60: {torch.equal(ours, theirs)}")
         wide = stories(folder, scaling).double()
         alone = wide(ids[:1, :60]).logits[0]
-        phasor.patch(wide, regime=[60, ids.shape[1]])
+        phasor.patch(wide, seq_len=[60, ids.shape[1]])
         print(f"  frozen, in float64: {float((wide(both).logits[0, :60] - alone).abs().max()):.1e}")
 
 

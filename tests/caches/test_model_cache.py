@@ -196,7 +196,7 @@ def test_a_regime_that_must_change(folder):
     keys = {}
     for n in (200, 400):
         model = stories(folder, "dynamic")
-        phasor.patch(model, regime=n)
+        phasor.patch(model, seq_len=n)
         cache = LedgerCache(model, seq_len=n)
         model(ids, **given(cache))
         keys[n] = cache
@@ -271,7 +271,7 @@ REFUSED = {
         lambda: LedgerCache(
             causal("llama", rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4})
         ),
-        r"seq_len is missing: dynamic scaling .* phasor.patch\(model, regime=n\)",
+        r"seq_len is missing: dynamic scaling .* phasor.patch\(model, seq_len=n\)",
     ),
     "chunk": (lambda: LedgerCache(model_of("llama")).reuse(None), "chunk must be a LedgerCache of the same model"),
     "crop": (lambda: LedgerLayer(None).crop(3), "tokens_to_remove must be a number of tokens below 0, got 3"),
